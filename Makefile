@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test bench build need bin/slipway bin/try clean
+.PHONY: help run test quick bench build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,9 @@ run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
 
 test: ## everything that must be green
 	go run ./scripts/check
+
+quick: ## what takes less than two minutes and starts no server
+	go run ./scripts/check -quick
 
 bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, BUILDS=… goes to bench/builds
 	@go run ./scripts/need nghttp2-client

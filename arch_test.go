@@ -20,7 +20,7 @@ import (
 
 // folder is one package of the product as its sources show it.
 type folder struct {
-	name    string // as the drawing writes it: "site", "blob/blobtest", "cmd/slipway"
+	name    string // below internal: "tenant/site", "platform/blob/blobtest"; or "cmd/slipway"
 	doc     string
 	imports []string // of other packages of the product, without those of tests
 	strings []string // every string in the code, as it is at run time
@@ -32,7 +32,7 @@ func product(t *testing.T) map[string]folder {
 	out := map[string]folder{}
 	for _, root := range []string{"internal", "cmd"} {
 		err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || e.Name() == "deps.go" {
+			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || e.Name() == "deps.go" || e.Name() == "doc.go" {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
@@ -67,63 +67,123 @@ func product(t *testing.T) map[string]folder {
 	return out
 }
 
-// drawing reads the arrows from the fenced block of ARCHITECTURE.md that begins with cmd/slipway.
-func drawing(t *testing.T) map[string][]string {
+// districts reads the folders of internal from the fenced block of ARCHITECTURE.md that begins with
+// server: their names from the top, and the packages of each. One without packages is a package itself.
+func districts(t *testing.T) (order []string, rooms map[string][]string) {
 	t.Helper()
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, ok := strings.Cut(string(text), "```\ncmd/slipway:")
+	_, block, ok := strings.Cut(string(text), "```\nserver ")
 	block, _, closed := strings.Cut(block, "```")
 	if !ok || !closed {
-		t.Fatal("ARCHITECTURE.md has no fenced block that begins with cmd/slipway:")
+		t.Fatal("ARCHITECTURE.md has no fenced block that begins with server")
 	}
-	out := map[string][]string{}
-	for line := range strings.Lines("cmd/slipway:" + block) {
-		name, to, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
-		}
-		to, _, _ = strings.Cut(to, "(") // remarks
-		for one := range strings.SplitSeq(name, ",") {
-			out[strings.TrimSpace(one)] = strings.Fields(to)
+	rooms = map[string][]string{}
+	for line := range strings.Lines("server " + block) {
+		words := strings.Fields(line)
+		order = append(order, words[0])
+		if _, err := os.Stat(filepath.Join("internal", words[0], words[0]+".go")); err != nil && words[0] != "server" {
+			rooms[words[0]] = words[1:]
 		}
 	}
-	return out
+	return order, rooms
 }
 
-// Every import between two packages is an arrow of the drawing, and every arrow of the
-// drawing is an import: what ARCHITECTURE.md shows is what is there.
-func TestDrawing(t *testing.T) {
+// An import leads to the same district or to one further down, the edge asks no tenant, and
+// ARCHITECTURE.md lists what is there.
+func TestDistricts(t *testing.T) {
 	t.Parallel()
-	drawn := drawing(t)
+	order, rooms := districts(t)
+	if len(order) > 20 {
+		t.Errorf("%d districts: nobody keeps so many in mind", len(order))
+	}
+	of := func(name string) string { d, _, _ := strings.Cut(name, "/"); return d }
+	seen := map[string]bool{}
 	packages := product(t)
 	for _, name := range slices.Sorted(maps.Keys(packages)) {
-		want, ok := drawn[name]
-		if !ok {
-			t.Errorf("package %s is not in the drawing of ARCHITECTURE.md", name)
+		district, rest, inside := strings.Cut(name, "/")
+		room, _, _ := strings.Cut(rest, "/")
+		seen[district+"/"+room] = true
+		at := slices.Index(order, district)
+		switch {
+		case district == "cmd":
 			continue
+		case at < 0:
+			t.Errorf("package %s is in no district of ARCHITECTURE.md", name)
+			continue
+		case inside && !slices.Contains(rooms[district], room):
+			t.Errorf("package %s is not in its district's line of ARCHITECTURE.md", name)
 		}
-		have := slices.Compact(slices.Sorted(slices.Values(packages[name].imports)))
-		for _, to := range have {
+		for _, to := range packages[name].imports {
 			switch {
-			case path.Base(to) == "dbtest" || path.Base(to) == "blobtest" || path.Base(to) == "s3test" || path.Base(to) == "mailtest" || path.Base(to) == "dnstest" || path.Base(to) == "acmetest":
+			case slices.Index(order, of(to)) < at:
+				t.Errorf("%s imports %s: an import leads down", name, to)
+			case district == "edge" && of(to) == "tenant":
+				t.Errorf("%s imports %s: the edge asks no tenant", name, to)
+			case strings.HasSuffix(to, "test") && path.Base(to) != "ruletest" && !strings.HasSuffix(name, "test"):
 				t.Errorf("%s imports %s, which is for tests alone", name, to)
-			case !slices.Contains(want, to):
-				t.Errorf("%s imports %s: this arrow is not drawn in ARCHITECTURE.md", name, to)
-			}
-		}
-		for _, to := range want {
-			if !slices.Contains(have, to) {
-				t.Errorf("ARCHITECTURE.md draws an arrow from %s to %s that is not there", name, to)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(drawn)) {
-		if _, ok := packages[name]; !ok {
-			t.Errorf("ARCHITECTURE.md draws package %s, which does not exist", name)
+	for district, names := range rooms {
+		if _, err := os.Stat(filepath.Join("internal", district, "doc.go")); err != nil {
+			t.Errorf("the district %s doesn't say what lives in it: %v", district, err)
 		}
+		for _, name := range names {
+			if !seen[district+"/"+name] {
+				t.Errorf("ARCHITECTURE.md lists %s/%s, which does not exist", district, name)
+			}
+		}
+	}
+}
+
+// An exported function field hides who calls whom. What is left of them is small: callbacks of one call, and
+// what a test replaces.
+func TestFunctionFields(t *testing.T) {
+	t.Parallel()
+	var found []string
+	err := filepath.WalkDir("internal", func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(filepath.Dir(p), "test") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !spec.Name.IsExported() {
+				return true
+			}
+			fields, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, f := range fields.Fields.List {
+				if _, ok := f.Type.(*ast.FuncType); !ok {
+					continue
+				}
+				for _, name := range f.Names {
+					if !name.IsExported() {
+						continue
+					}
+					found = append(found, filepath.Dir(p)+" "+spec.Name.Name+"."+name.Name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) > 35 {
+		t.Errorf("%d function fields of exported structs, at most 35: an import or a small interface beside its consumer says more\n%s", len(found), strings.Join(found, "\n"))
+	}
+	if len(found) < 5 {
+		t.Errorf("only %d function fields were found: the test looks at the wrong files", len(found))
 	}
 }
 
@@ -142,7 +202,7 @@ var (
 func schema(t *testing.T) (writers map[string][]string, readers map[string]string, views map[string]bool) {
 	t.Helper()
 	writers, readers, views = map[string][]string{}, map[string]string{}, map[string]bool{}
-	files, err := filepath.Glob("internal/db/migrations/*.sql")
+	files, err := filepath.Glob("internal/platform/db/migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no migrations: %v", err)
 	}
@@ -189,7 +249,7 @@ func TestOthersReadViews(t *testing.T) {
 	for name, p := range product(t) {
 		for _, text := range p.strings {
 			for _, m := range read.FindAllStringSubmatch(text, -1) {
-				if may, table := writers[m[1]]; table && !slices.Contains(may, name) && readers[m[1]] != name {
+				if may, table := writers[m[1]]; table && !slices.Contains(may, path.Base(name)) && readers[m[1]] != path.Base(name) {
 					t.Errorf("%s reads table %s of %s: read a view, or ask its package", name, m[1], strings.Join(may, " and "))
 				} else if table || views[m[1]] {
 					seen++
@@ -214,7 +274,7 @@ func TestOneWriterPerTable(t *testing.T) {
 				switch {
 				case !known && strings.Contains(text, "$1"):
 					t.Errorf("%s writes %s, which no migration makes", name, m[1])
-				case known && !slices.Contains(may, name):
+				case known && !slices.Contains(may, path.Base(name)):
 					t.Errorf("%s writes table %s, which is %s's", name, m[1], strings.Join(may, "'s and "))
 				}
 			}

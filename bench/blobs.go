@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/blob"
-	"slipway/internal/blob/s3test"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/blob/s3test"
 )
 
 // blobs measures the store of files in a bucket beside the one in a directory: by itself,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/db"
+	"slipway/internal/platform/db"
 )
 
 // Of the applications on the machine, how many run and how many are woken.

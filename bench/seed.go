@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"slipway/e2e/world"
-	"slipway/internal/db"
+	"slipway/internal/platform/db"
 )
 
 // open opens the database of an installation, which no program may be using.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/db"
-	"slipway/internal/seal"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
 )
 
 // authority signs certificates as public ones do: with an intermediate that is sent along.

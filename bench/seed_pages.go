@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/db"
-	"slipway/internal/seal"
-	"slipway/internal/webhook"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/webhook"
 )
 
 // What the one site and the one webhook hold that the pages are measured with.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/db"
+	"slipway/internal/platform/db"
 )
 
 const loadHooks = 50 // webhooks that the pending deliveries are spread over

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/php"
+	"slipway/internal/build/phpversion"
+	"slipway/internal/program/php"
 )
 
 // bareWordPress is the yardstick: nginx with FastCGI cache and PHP-FPM as the host runs
@@ -61,7 +62,7 @@ func startBareWordPress(ctx context.Context, w *world.World, dir, name, host str
 		return nil, errors.New("there is no core on disk")
 	}
 	root := filepath.Dir(found[0])
-	versions := php.Installed(ctx)
+	versions := phpversion.Installed(ctx)
 	if len(versions) == 0 {
 		return nil, errors.New("PHP-FPM is needed (apt-get install php-fpm)")
 	}

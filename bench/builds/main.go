@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/sandbox"
+	"slipway/internal/platform/sandbox"
 )
 
 // benchUID is one that no site has.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/sandbox"
+	"slipway/internal/platform/sandbox"
 )
 
 // real measures projects whose packages and whose own scripts run when they are installed:

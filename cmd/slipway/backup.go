@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"slipway/internal/recovery"
+	"slipway/internal/operator/recovery"
 )
 
 type backupCommand struct {

@@ -1,6 +1,6 @@
 package main
 
-import "slipway/internal/config"
+import "slipway/internal/operator/config"
 
 // mailFlags name the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/admin"
-	"slipway/internal/doctor"
+	"slipway/internal/operator/admin"
+	"slipway/internal/operator/doctor"
 )
 
 type userCommand struct {

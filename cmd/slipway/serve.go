@@ -6,9 +6,9 @@ import (
 	"os"
 	"time"
 
-	"slipway/internal/config"
-	"slipway/internal/installation"
-	"slipway/internal/recovery"
+	"slipway/internal/operator/config"
+	"slipway/internal/operator/installation"
+	"slipway/internal/operator/recovery"
 	"slipway/internal/server"
 )
 
@@ -43,7 +43,7 @@ type serveCommand struct {
 	BlobCache    int           `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
 	BackupTo     string        `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
 	BackupFor    []string      `name:"backup-recipient" help:"Public key of age (age1…) for which the key of the backups is encrypted too. Repeatable." placeholder:"KEY"`
-	BackupEvery  time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0: by slipway backup create alone." default:"0"`
+	BackupEvery  time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0 disables scheduled backups." default:"0"`
 	BackupAlarm  time.Duration `name:"backup-alarm" help:"How long a site with a backup schedule may be without a verified backup before its owner gets a mail, such as 36h. 0: three intervals of its schedule." default:"0"`
 	Roles        []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`

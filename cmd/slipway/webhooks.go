@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"slipway/internal/listen"
+	"slipway/internal/web/listen"
 )
 
 type webhooksCommand struct {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/certs/acmetest"
-	"slipway/internal/domain/dnstest"
+	"slipway/internal/edge/certs/acmetest"
+	"slipway/internal/tenant/domain/dnstest"
 )
 
 // binary is the program, built once.

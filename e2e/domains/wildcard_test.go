@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slipway/internal/domain/dnstest"
+	"slipway/internal/tenant/domain/dnstest"
 	"strings"
 	"testing"
 	"time"

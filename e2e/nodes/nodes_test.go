@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"slipway/e2e/world"
-	"slipway/internal/blob/s3test"
-	"slipway/internal/db"
-	"slipway/internal/dbtest"
+	"slipway/internal/platform/blob/s3test"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
 )
 
 var binary string

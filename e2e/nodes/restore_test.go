@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"slipway/e2e/world"
-	"slipway/internal/dbtest"
+	"slipway/internal/platform/dbtest"
 )
 
 // A backup of an installation on PostgreSQL comes back in an empty database and a new data

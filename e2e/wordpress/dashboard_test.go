@@ -43,7 +43,7 @@ func (h *installation) inDashboard() siteBody {
 	w.Type("#f-note", "Before the redesign")
 	w.Press("@back-up")
 	w.Sees("@backup @status-verified")
-	w.Sees("@backup", "it answers / with 200")
+	w.Sees("@backup", "GET / returned 200")
 	w.Look("backups")
 	list := h.backups(s)
 	w.Click("@open-restore-" + list[0])

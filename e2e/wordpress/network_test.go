@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"slipway/internal/mail/mailtest"
+	"slipway/internal/tenant/mail/mailtest"
 )
 
 // content is where a site's wp-content is on disk.
@@ -144,10 +144,12 @@ func (h *installation) network(s siteBody) {
 		}
 	}
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": false}, nil)
-	h.until("visitors see the site again", func() bool {
-		status, _, _ := h.visitor(s.URL).get("/")
-		return status == 200
-	})
+	for _, path := range []string{"/", "/?uncached=2"} { // a page that is kept says nothing of the program
+		h.until("visitors see the site again at "+path, func() bool {
+			status, _, _ := h.visitor(s.URL).get(path)
+			return status == 200
+		})
+	}
 	if got := h.ask(s, "uploads"); got != "3145728" {
 		t.Errorf("uploads may have %s bytes after the change", got)
 	}

@@ -27,7 +27,7 @@ import (
 	_ "modernc.org/sqlite" // driver "sqlite"
 
 	"slipway/e2e/world"
-	"slipway/internal/mail/mailtest"
+	"slipway/internal/tenant/mail/mailtest"
 )
 
 // binary is the program, built once.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/egress"
+	"slipway/internal/platform/egress"
 )
 
 // Registry returns the flags with which the program reaches the npm registry from a machine

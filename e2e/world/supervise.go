@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slipway/internal/sandbox"
+	"slipway/internal/platform/sandbox"
 )
 
 // supervisedVar tells a test program that another one watches over it.

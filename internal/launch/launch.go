@@ -14,19 +14,20 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/app"
-	"slipway/internal/buildlog"
-	"slipway/internal/database"
-	"slipway/internal/db"
-	"slipway/internal/deploy"
-	"slipway/internal/deployment"
-	"slipway/internal/fault"
-	"slipway/internal/framework"
-	"slipway/internal/preview"
-	"slipway/internal/project"
-	"slipway/internal/runtime"
-	"slipway/internal/site"
-	"slipway/internal/wordpress"
+	"slipway/internal/build/buildlog"
+	"slipway/internal/build/framework"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/project"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // What a program gets where its site's settings say nothing.
@@ -47,9 +48,8 @@ type Config struct {
 	Databases   *database.Databases
 	WordPress   *wordpress.WordPress
 	Previews    *preview.Previews
-	// PreviewDatabase says what the databases of a site's previews begin as: none, empty or copy.
-	PreviewDatabase func(ctx context.Context, id site.ID) (string, error)
-	Mail            bool // programs can send mails
+	Git         *pushes.Pushes // says what the databases of a site's previews begin as
+	Mail        bool           // programs can send mails
 	// Apps and Engine run what a backup holds. Required by Trial.
 	Apps   *app.Apps
 	Engine *runtime.Processes
@@ -89,7 +89,7 @@ func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
 	applyPHP(&w, p)
 	applyStorage(&w, p)
 	if len(p.Secrets) > 0 {
-		w.Redact = buildlog.NewRedactor(p.Secrets).Redact
+		w.Secrets = buildlog.NewRedactor(p.Secrets)
 	}
 	for k, v := range p.Env {
 		w.Spec.Env = append(w.Spec.Env, k+"="+v)
@@ -183,4 +183,20 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 	applyRun(&w, project.RunSettings(plan.Run))
 	applyRun(&w, s.Run)
 	return w.Spec.Limits.Storage, nil
+}
+
+// Renew ends a site's programs, which start with the next request, and forgets what is cached of it: what
+// they stand on has been replaced.
+func (l *Launch) Renew(ctx context.Context, id site.ID) error {
+	l.c.Apps.Renew(string(id))
+	return l.c.DB.Write(ctx, func(tx *db.Tx) error {
+		x, err := l.c.Sites.ByID(ctx, tx, id)
+		if err == nil && x.Type == site.WordPress {
+			err = l.c.WordPress.PurgeTx(ctx, tx, x.Owner, id, nil)
+		}
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	})
 }

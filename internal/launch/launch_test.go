@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/app"
-	"slipway/internal/deployment"
-	"slipway/internal/fault"
-	"slipway/internal/framework"
-	"slipway/internal/runtime"
-	"slipway/internal/site"
+	"slipway/internal/build/framework"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/app"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/site"
 )
 
 func ptr[T any](v T) *T { return &v }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"path"
 
-	"slipway/internal/app"
-	"slipway/internal/framework"
-	"slipway/internal/publish"
-	"slipway/internal/runtime"
-	"slipway/internal/wordpress"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/publish"
+	"slipway/internal/program/app"
+	"slipway/internal/program/runtime"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start

@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/account"
-	"slipway/internal/app"
-	"slipway/internal/database"
-	"slipway/internal/db"
-	"slipway/internal/dbtest"
-	"slipway/internal/deploy"
-	"slipway/internal/deployment"
-	"slipway/internal/git"
-	"slipway/internal/preview"
-	"slipway/internal/seal"
-	"slipway/internal/site"
-	"slipway/internal/webhook"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/seal"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
 )
 
 func ok(t *testing.T, err error) {
@@ -33,7 +33,7 @@ type world struct {
 	*Launch
 	t         *testing.T
 	db        *db.DB
-	git       *git.Git
+	git       *pushes.Pushes
 	databases *database.Databases
 	site      site.Site
 }
@@ -47,10 +47,10 @@ func newWorld(t *testing.T) *world {
 	hooks := webhook.New(webhook.Config{DB: d, Seal: sealer})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: sealer, Domain: "sites.test"})
 	deployments := deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks})
-	w := &world{t: t, db: d, git: git.New(git.Config{DB: d, Sites: sites, Deployments: deployments, Seal: sealer})}
+	w := &world{t: t, db: d, git: pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: deployments, Seal: sealer})}
 	w.databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: sealer, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"})
 	ok(t, err)
-	w.Launch = New(Config{DB: d, Sites: sites, Deployments: deployments, Databases: w.databases, Previews: deployments.Previews, PreviewDatabase: w.git.PreviewDatabase})
+	w.Launch = New(Config{DB: d, Sites: sites, Deployments: deployments, Databases: w.databases, Previews: deployments.Previews, Git: w.git})
 	w.site, err = sites.Create(t.Context(), anna, site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/shop", Branch: "main"})
 	ok(t, err)
 	ok(t, d.Write(t.Context(), func(tx *db.Tx) error {
@@ -113,7 +113,7 @@ func (w *world) wanted(id string) (app.Wanted, map[string]string) {
 func (w *world) setPreviewDatabase(to string) {
 	w.t.Helper()
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		_, err := w.git.UpdateTx(w.t.Context(), tx, anna, w.site.ID, git.Patch{PreviewDatabase: &to})
+		_, err := w.git.UpdateTx(w.t.Context(), tx, anna, w.site.ID, pushes.Patch{PreviewDatabase: &to})
 		return err
 	}))
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"slipway/internal/bundle"
-	"slipway/internal/deployment"
-	"slipway/internal/fault"
-	"slipway/internal/framework"
-	"slipway/internal/preview"
-	"slipway/internal/project"
-	"slipway/internal/site"
+	"slipway/internal/build/bundle"
+	"slipway/internal/build/framework"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/project"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
 )
 
 // program holds the program of a deployment.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 
-	"slipway/internal/app"
-	"slipway/internal/framework"
-	"slipway/internal/runtime"
-	"slipway/internal/site"
-	"slipway/internal/wordpress"
+	"slipway/internal/build/framework"
+	"slipway/internal/program/app"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // addDatabases adds the variables of the databases that a program may use, and the way to
@@ -40,7 +40,7 @@ func (l *Launch) databases(ctx context.Context, p *program) (env map[string]stri
 	case p.Preview == "":
 		return l.c.Databases.Env(ctx, string(p.Site.ID))
 	}
-	begin, err := l.c.PreviewDatabase(ctx, p.Site.ID)
+	begin, err := l.c.Git.PreviewDatabase(ctx, p.Site.ID)
 	if err != nil || begin == "none" {
 		return nil, nil, err
 	}

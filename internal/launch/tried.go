@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"strings"
 
-	"slipway/internal/app"
-	"slipway/internal/backup"
-	"slipway/internal/buildlog"
-	"slipway/internal/database"
-	"slipway/internal/fault"
-	"slipway/internal/framework"
-	"slipway/internal/runtime"
-	"slipway/internal/site"
-	"slipway/internal/wordpress"
+	"slipway/internal/backup/backup"
+	"slipway/internal/build/buildlog"
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // TrialSite is the name under which what a backup holds runs: it has a user, storage and a
@@ -44,8 +44,8 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	w.Spec = runtime.Spec{Site: TrialSite, Owner: string(t.Owner), Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Database: len(t.Databases) > 0,
 		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage}}
 	for name, x := range t.Databases {
-		a := database.Access{Schema: x.Schema, User: x.Schema, Password: x.Password}
-		p.Secrets = append(p.Secrets, x.Password)
+		a := x.Access()
+		p.Secrets = append(p.Secrets, a.Password)
 		for k, v := range database.EnvOf(name, t.Places[name], a) {
 			if _, set := p.Env[k]; !set {
 				p.Env[k] = v
@@ -61,13 +61,13 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 		if err := json.Unmarshal(t.Extra, &e); err != nil {
 			return w, fmt.Errorf("read WordPress of backup: %w", err)
 		}
-		for k, v := range e.EnvironmentOf(database.Access{Schema: x.Schema, User: x.Schema, Password: x.Password}, address) {
+		for k, v := range e.EnvironmentOf(x.Access(), address) {
 			p.Env[k] = v
 		}
 	}
 	applyPHP(&w, p)
 	applyStorage(&w, p)
-	w.Redact = buildlog.NewRedactor(p.Secrets).Redact
+	w.Secrets = buildlog.NewRedactor(p.Secrets)
 	for k, v := range p.Env {
 		w.Spec.Env = append(w.Spec.Env, k+"="+v)
 	}

@@ -6,11 +6,12 @@ import (
 	"net/netip"
 	"time"
 
-	"slipway/internal/certs"
-	"slipway/internal/config"
-	"slipway/internal/db"
-	"slipway/internal/domain"
-	"slipway/internal/egress"
+	"slipway/internal/edge/certs"
+	"slipway/internal/edge/ports"
+	"slipway/internal/operator/config"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/egress"
+	"slipway/internal/tenant/domain"
 )
 
 // authorityClient reaches what the operator named: unlike what users name it may be private.
@@ -23,22 +24,14 @@ func authorityClient(s config.Settings) (*http.Client, error) {
 	return out.Client(time.Minute), nil
 }
 
-// delegation is where the challenges of a wildcard are answered, or nothing.
-func delegation(s config.Settings, name string) string {
-	if s.ACMEDNSZone == "" {
-		return ""
-	}
-	return certs.Delegation(s.ACMEDNSZone, name)
-}
-
 // certificates builds the service that answers handshakes; nil on nodes without an edge.
-func (h *node) certificates(out *http.Client, l listeners) (*certs.Certs, error) {
+func (h *node) certificates(out *http.Client, l *ports.Ports) (*certs.Certs, error) {
 	if !h.s.Role("edge") {
 		return nil, nil
 	}
 	var names *certs.DNS
-	if l.dns != nil {
-		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.packets, Stream: l.dns}
+	if l.DNS != nil {
+		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.Packets, Stream: l.DNS}
 		if len(h.s.ControlHosts) > 0 { // its address is known to lead here
 			names.Host = h.s.ControlHosts[0]
 		}
@@ -46,7 +39,7 @@ func (h *node) certificates(out *http.Client, l listeners) (*certs.Certs, error)
 	return certs.New(certs.Config{
 		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.Bindings, DNS: names,
 		SiteDomain: h.s.SiteDomain, Hosts: h.s.ControlHosts,
-		Report: h.reportCertificate, Delegated: h.domains.Delegated, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+		Domains: certified{h.domains}, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
 }
 
@@ -55,18 +48,12 @@ func (h *node) addresses() certs.Addresses {
 	return certs.Addresses{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, Shared: h.s.ACMEDNSZone != ""}
 }
 
-// retryCertificate makes the next order for a custom host due now.
-func (h *node) retryCertificate(ctx context.Context, tx *db.Tx, host string) error {
-	if len(h.s.ACMECA) == 0 {
-		return nil
-	}
-	return certs.RetryTx(ctx, tx, host)
-}
+// certified are the domains as they hear of certificates.
+type certified struct{ *domain.Domains }
 
-// reportCertificate tells the domain service what became of a custom host's certificate, in the
-// transaction that stores it.
-func (h *node) reportCertificate(ctx context.Context, tx *db.Tx, r certs.Report) error {
+// ReportTx tells what became of a custom host's certificate, in the transaction that stores it.
+func (d certified) ReportTx(ctx context.Context, tx *db.Tx, r certs.Report) error {
 	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
-	return h.domains.ReportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
+	return d.Domains.ReportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
 		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
 }

@@ -1,16 +1,13 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 
-	"slipway/internal/account"
-	"slipway/internal/app"
-	"slipway/internal/database"
-	"slipway/internal/installation"
-	"slipway/internal/runtime"
-	"slipway/internal/sandbox"
+	"slipway/internal/operator/installation"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
 )
 
 // databases makes the service of databases. why says why programs don't run on this node,
@@ -21,7 +18,7 @@ func (h *node) openDatabases(limits *account.Limits, why string) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	c := database.Config{DB: h.db, Sites: h.sites, Limits: limits, Seal: h.seal, Dir: dir, UID: installation.DatabaseUID, FirstUID: installation.FirstDatabaseUID, UIDs: installation.DatabaseUIDs, External: h.s.MariaDB, Why: why,
-		Memory: int64(h.s.MariaDBMemory) << 20, Size: int64(h.s.DatabaseSize) << 20, Log: h.s.Log, Say: h.apps.Note}
+		Memory: int64(h.s.MariaDBMemory) << 20, Size: int64(h.s.DatabaseSize) << 20, Log: h.s.Log, Logs: h.apps}
 	if why == "" {
 		builds, err := filepath.Abs(h.s.Path("builds"))
 		if err != nil {
@@ -34,17 +31,4 @@ func (h *node) openDatabases(limits *account.Limits, why string) error {
 	}
 	h.databases, err = database.New(c)
 	return err
-}
-
-// whyNot says why no programs run on this node; empty: they do.
-func whyNot(c app.Config) string {
-	if c.Engine == nil {
-		return c.Why
-	}
-	return ""
-}
-
-// databaseSocket opens the way from a site's programs to its databases.
-func (h *node) databaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
-	return h.databases.Socket(ctx, database.Client{Owner: account.OwnerID(s.Owner), Site: s.Site, Preview: s.Preview})
 }

@@ -3,19 +3,16 @@ package server
 import (
 	"time"
 
-	"slipway/internal/access"
-	"slipway/internal/member"
+	"slipway/internal/edge/access"
+	"slipway/internal/tenant/member"
 )
 
-// atEdge is how the edge lets members in.
-func (h *node) atEdge() *access.Members {
-	m := h.members
-	return &access.Members{
-		Ask: func(q access.Question) string { return m.Ask(member.Question(q)) },
-		Granted: func(grant string) (access.Question, time.Time, bool) {
-			q, until, ok := m.Granted(grant)
-			return access.Question(q), until, ok
-		},
-		Pass: m.Pass, Passes: m.Passes,
-	}
+// edgeMembers is how the edge lets members in.
+type edgeMembers struct{ *member.Members }
+
+func (m edgeMembers) Ask(q access.Question) string { return m.Members.Ask(member.Question(q)) }
+
+func (m edgeMembers) Granted(grant string) (access.Question, time.Time, bool) {
+	q, until, ok := m.Members.Granted(grant)
+	return access.Question(q), until, ok
 }

@@ -10,19 +10,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"slipway/internal/config"
-	"slipway/internal/connlimit"
-	"slipway/internal/fastpath"
-	"slipway/internal/http3"
-	"slipway/internal/recovery"
+	"slipway/internal/edge/connlimit"
+	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/http3"
+	"slipway/internal/edge/ports"
+	"slipway/internal/operator/config"
+	"slipway/internal/operator/recovery"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -38,11 +37,11 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := recovery.Interrupted(s.Store); err != nil {
 		return err
 	}
-	listeners, err := listen(s)
+	listeners, err := ports.Open(portsOf(s))
 	if err != nil {
 		return err
 	}
-	defer listeners.close()
+	defer listeners.Close()
 	if err := s.Reachable(ctx); err != nil {
 		return err
 	}
@@ -66,75 +65,17 @@ func Serve(ctx context.Context, c config.Config) error {
 	return h.run(ctx, listeners)
 }
 
-// listeners are opened before anything is changed. A closed one is nil.
-type listeners struct {
-	control, http, https net.Listener
-	dns                  net.Listener // with packets on the same port
-	packets              net.PacketConn
-	quic                 net.PacketConn     // UDP on the port of https; nil without HTTP/3
-	limits               *connlimit.Limiter // of visitors' connections, for quic
-}
-
-func listen(s config.Settings) (l listeners, err error) {
-	// A child that was about to start when the process before us was killed holds its
-	// ports for a moment longer.
-	patiently := func(flag string, open func() error) {
-		for stop := time.Now().Add(time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if err = open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
-				break
-			}
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", flag, err)
-		}
-	}
-	open := func(flag, addr string) (got net.Listener) {
-		if err == nil && addr != "" {
-			patiently(flag, func() (err error) {
-				got, err = net.Listen("tcp", addr)
-				return err
-			})
-		}
-		return got
-	}
-	l.control = open("--listen", s.Listen)
+// portsOf returns what this node listens on.
+func portsOf(s config.Settings) ports.Config {
+	c := ports.Config{Control: s.Listen}
 	if s.Role("edge") {
-		l.http = open("--edge-http", s.EdgeHTTP)
-		l.https = open("--edge-https", s.EdgeHTTPS)
-		if s.HTTP3 && err == nil && l.https != nil {
-			patiently("--http3", func() (err error) {
-				l.quic, err = net.ListenPacket("udp", l.https.Addr().String())
-				return err
-			})
-		}
-		if l.dns = open("--acme-dns", s.ACMEDNS); err == nil && l.dns != nil {
-			patiently("--acme-dns", func() (err error) {
-				l.packets, err = net.ListenPacket("udp", l.dns.Addr().String())
-				return err
-			})
-		}
+		c.HTTP, c.HTTPS, c.QUIC, c.DNS = s.EdgeHTTP, s.EdgeHTTPS, s.HTTP3, s.ACMEDNS
 	}
-	if err != nil {
-		l.close()
-	}
-	return l, err
-}
-
-func (l listeners) close() {
-	for _, x := range []net.Listener{l.control, l.http, l.https, l.dns} {
-		if x != nil {
-			x.Close()
-		}
-	}
-	for _, x := range []net.PacketConn{l.packets, l.quic} {
-		if x != nil {
-			x.Close()
-		}
-	}
+	return c
 }
 
 // run starts every service in order, serves, and stops in the reverse order.
-func (h *node) run(ctx context.Context, l listeners) error {
+func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	// Services outlive the listeners: a request that is being answered may still need them.
 	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServices()
@@ -160,8 +101,7 @@ func (h *node) run(ctx context.Context, l listeners) error {
 		}
 	}
 
-	l, err := h.limit(l)
-	if err != nil {
+	if err := l.Limit(ports.Limits{Total: h.s.MaxConnections, PerAddress: h.s.MaxConnectionsPerAddress, Exempt: h.s.Proxies, Metrics: h.metrics}); err != nil {
 		return err
 	}
 	servers := h.servers()
@@ -183,16 +123,16 @@ func (h *node) run(ctx context.Context, l listeners) error {
 			return nil
 		})
 	}
-	serve(servers.control, func() error { return servers.control.Serve(l.control) })
-	if l.http != nil {
-		serve(servers.http, func() error { return servers.http.Serve(l.http) })
+	serve(servers.control, func() error { return servers.control.Serve(l.Control) })
+	if l.HTTP != nil {
+		serve(servers.http, func() error { return servers.http.Serve(l.HTTP) })
 	}
-	if l.https != nil {
-		serve(servers.https, func() error { return servers.https.Serve(l.https) })
+	if l.HTTPS != nil {
+		serve(servers.https, func() error { return servers.https.Serve(l.HTTPS) })
 	}
-	if l.quic != nil {
-		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.limits)
-		serve(srv, func() error { return srv.Serve(l.quic) })
+	if l.QUIC != nil {
+		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.Limits)
+		serve(srv, func() error { return srv.Serve(l.QUIC) })
 	}
 	h.serving.Store(true)
 

@@ -3,13 +3,14 @@ package server
 import (
 	"context"
 
-	"slipway/internal/site"
-	"slipway/internal/traffic"
-	"slipway/internal/visits"
+	"slipway/internal/edge/visits"
+	"slipway/internal/tenant/traffic"
 )
 
-// recordVisits hands what the edge counted to the service that stores it.
-func (h *node) recordVisits(ctx context.Context, b visits.Batch, group []visits.Counts) error {
+// edgeVisits hands what the edge counted to the service that stores it.
+type edgeVisits struct{ *traffic.Traffic }
+
+func (t edgeVisits) Record(ctx context.Context, b visits.Batch, group []visits.Counts) error {
 	bySite := make(map[string]traffic.Counts, len(group))
 	var details []traffic.Details
 	for _, v := range group {
@@ -25,10 +26,5 @@ func (h *node) recordVisits(ctx context.Context, b visits.Batch, group []visits.
 		}
 		details = append(details, d)
 	}
-	return h.traffic.Add(ctx, traffic.Batch{Since: b.Since, Counter: b.Counter, Number: b.Number}, bySite, details...)
-}
-
-// forgetTraffic forgets the visits of a deleted site.
-func (h *node) forgetTraffic(ctx context.Context, id site.ID) error {
-	return h.traffic.Forget(ctx, string(id))
+	return t.Add(ctx, traffic.Batch{Since: b.Since, Counter: b.Counter, Number: b.Number}, bySite, details...)
 }

@@ -3,62 +3,62 @@ package server
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"net/netip"
 	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"slipway/internal/access"
-	"slipway/internal/account"
-	"slipway/internal/api"
-	"slipway/internal/app"
-	"slipway/internal/backup"
-	"slipway/internal/build"
-	"slipway/internal/bundle"
-	"slipway/internal/certs"
-	"slipway/internal/config"
-	"slipway/internal/connection"
-	"slipway/internal/control"
-	"slipway/internal/country"
-	"slipway/internal/dashboard"
-	"slipway/internal/database"
-	"slipway/internal/db"
-	"slipway/internal/deploy"
-	"slipway/internal/deployment"
-	"slipway/internal/domain"
-	"slipway/internal/edge"
-	"slipway/internal/egress"
-	"slipway/internal/endpoint"
-	"slipway/internal/framework"
-	"slipway/internal/gc"
-	"slipway/internal/git"
-	"slipway/internal/idempotency"
-	"slipway/internal/job"
+	"slipway/internal/backup/backup"
+	"slipway/internal/build/build"
+	"slipway/internal/build/bundle"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/deploy/ruletest"
+	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/edge/access"
+	"slipway/internal/edge/certs"
+	"slipway/internal/edge/country"
+	"slipway/internal/edge/edge"
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/edge/ports"
+	"slipway/internal/edge/visits"
+	"slipway/internal/git/fetch"
 	"slipway/internal/launch"
-	"slipway/internal/member"
-	"slipway/internal/memory"
-	"slipway/internal/notify"
-	"slipway/internal/operation"
-	"slipway/internal/ratelimit"
-	"slipway/internal/release"
-	"slipway/internal/requestinfo"
-	"slipway/internal/rule"
-	"slipway/internal/runtime"
-	"slipway/internal/seal"
-	"slipway/internal/site"
-	"slipway/internal/source"
-	"slipway/internal/thumbnail"
-	"slipway/internal/traffic"
-	"slipway/internal/webhook"
-	"slipway/internal/wordpress"
+	"slipway/internal/operator/admin"
+	"slipway/internal/operator/config"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/gc"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/memory"
+	"slipway/internal/platform/seal"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/mail"
+	"slipway/internal/tenant/member"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/api"
+	"slipway/internal/web/control"
+	"slipway/internal/web/dashboard"
+	"slipway/internal/web/idempotency"
+	"slipway/internal/web/ratelimit"
+	"slipway/internal/web/requestinfo"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // node is every package of one process, built and wired.
@@ -73,9 +73,9 @@ type node struct {
 	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
-	rules       *rule.Rules
+	rules       *ruletest.Rules
 	thumbnails  *thumbnail.Thumbnails
-	git         *git.Git
+	git         *pushes.Pushes
 	connections *connection.Connections
 	notify      *notify.Notifications
 	domains     *domain.Domains
@@ -91,7 +91,7 @@ type node struct {
 	launch      *launch.Launch
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
-	source      *source.Source
+	source      *fetch.Fetcher
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
 	edge        *edge.Edge           // nil without the role
@@ -110,7 +110,7 @@ var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.
 }
 
 // wire makes every package from the settings. It opens the database and starts nothing.
-func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err error) {
+func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err error) {
 	h := &node{s: s, metrics: prometheus.NewRegistry()}
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.Open(ctx, s.Log); err != nil {
@@ -138,7 +138,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	}
 	releases := release.New(release.Config{Blobs: store, Log: s.Log,
 		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = source.New(source.Config{Dir: s.Path("source"), Egress: out, Hosts: s.GitAt, Depth: s.GitHistory, Lacks: s.Lacks, Log: s.Log})
+	h.source, err = fetch.New(fetch.Config{Dir: s.Path("source"), Egress: out, Hosts: s.GitAt, Depth: s.GitHistory, Disk: s.Store, Log: s.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +148,13 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Wanted: func(ctx context.Context, id string) (app.Wanted, error) { return h.launch.Wanted(ctx, id) }, Log: s.Log}
+	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Log: s.Log}
 	if s.Role("worker") {
-		var engine *runtime.Processes
-		if builds, engine, err = openBuilds(ctx, s, h.db, out, bundles, h.programWays(l)); err != nil {
+		if builds, err = h.openBuilds(ctx, out, bundles, l); err != nil {
 			return nil, err
 		}
-		if engine != nil {
-			apps.Engine, h.engine = engine, engine
+		if h.engine != nil {
+			apps.Engine, apps.Storage, apps.Why = h.engine, h.engine, ""
 		} else {
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
@@ -163,8 +162,7 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	apps.Operations = h.operations
 	limits := account.NewLimits(s.AccountLimits)
-	apps.MostOf = h.mostPrograms(limits)
-	apps.Storage = h.appStorage(limits)
+	apps.Limits = limits
 	h.apps = app.New(apps)
 	limits.Count(account.LimitPrograms, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
@@ -173,33 +171,42 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 512), Log: s.Log, Metrics: h.metrics,
 		Mail: h.accounts, Operations: h.operations})
-	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.SitePort, Connected: h.connected})
-	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
-	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: h.draining.Load})
 	h.wireForges(out)
-	if err := h.openDatabases(limits, whyNot(apps)); err != nil {
+	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.SitePort, Connections: h.connections})
+	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
+	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
+	if err := h.openDatabases(limits, apps.Why); err != nil {
 		return nil, err
 	}
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{WordPress: h.wordPressDeploys(), DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
-		Connections: h.connections, Notify: h.notify, Programs: h.apps, PHP: phpVersion,
-		Gone: []func(context.Context, site.ID) error{h.forgetSite, h.forgetTraffic, h.forgetPrograms, h.forgetStorage}})
-	h.rules = rule.New(rule.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Releases: releases, Countries: s.CountryDatabase != ""})
+	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
+		Connections: h.connections, Notify: h.notify, Programs: h.apps, BaseURL: s.BaseURL,
+		Gone: []func(context.Context, site.ID) error{h.forget}})
+	h.rules = ruletest.New(ruletest.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Releases: releases, Countries: s.CountryDatabase != ""})
 	h.thumbnails = thumbnail.New(h.db, releases)
-	h.git = git.New(git.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
-		Heads: git.Look{Source: h.source, Sites: h.sites}.Heads, Log: s.Log})
+	h.git = pushes.New(pushes.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
+		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Log: s.Log})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
-	kept, err := h.backupConfig(store, limits)
-	if err != nil {
+	if err := h.openBackups(store, limits); err != nil {
 		return nil, err
 	}
-	h.backups = backup.New(kept)
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
+	h.connections.Connect(h.deployments)
+	h.deployments.Connect(h.wordpress)
 	h.launch = launch.New(launch.Config{DB: h.db, Apps: h.apps, Engine: h.engine, Log: s.Log, Sites: h.sites, Deployments: h.deployments, Databases: h.databases, WordPress: h.wordpress, Mail: s.Mailer != nil,
-		Previews: h.deployments.Previews, PreviewDatabase: h.git.PreviewDatabase})
+		Previews: h.deployments.Previews, Git: h.git})
+	h.apps.Connect(h.launch)
+	h.backups.Connect(h.wordpress, h.launch)
+	if h.engine != nil {
+		ways := &launch.Ways{Databases: h.databases, WordPress: h.wordpress}
+		if s.Mailer != nil {
+			ways.Mail = mail.NewRelay(mail.RelayConfig{Mailer: s.Mailer, Dir: s.DataDir, Senders: launch.Senders{DB: h.db, Sites: h.sites, Apps: h.apps}})
+		}
+		h.engine.Connect(ways)
+	}
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
@@ -226,18 +233,20 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Git: h.git,
 			Connections: h.connections, Notify: h.notify, Domains: h.domains,
 			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Streams: streams, Limiter: h.limiter, Log: s.Log, BaseURL: s.BaseURL, APIURL: s.APIURL,
-			RateLimit: s.RateLimit, TrustedProxies: s.Proxies, Ready: h.ready, Version: s.Version, FontURL: h.pages.FontURL()})
+			RateLimit: s.RateLimit, TrustedProxies: s.Proxies, Ready: &h.serving, Version: s.Version, FontURL: h.pages.FontURL()})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
 	}
 	if s.Role("edge") {
-		countryOf, err := country.Open(s.CountryDatabase)
-		if err != nil {
-			return nil, fmt.Errorf("--country-database: %w", err)
+		var countries visits.Countries
+		if s.CountryDatabase != "" {
+			if countries, err = country.Open(s.CountryDatabase); err != nil {
+				return nil, fmt.Errorf("--country-database: %w", err)
+			}
 		}
 		h.edge = edge.New(edge.Config{Programs: map[string]endpoint.Source{framework.Node: h.apps, framework.PHP: endpoint.NotHTTP{Source: h.apps}, framework.WordPress: h.wordpress}, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.SitePort,
-			Control: h.door.Bounded(h.public()), Draining: h.draining.Load, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Country: countryOf, ControlHosts: s.ControlHosts, Certificate: h.certs.Certificate, Challenge: h.certs.Challenge, OnVisits: h.recordVisits, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: h.atEdge(), Log: s.Log, Metrics: h.metrics})
+			Control: h.door.Bounded(h.public()), Draining: &h.draining, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Countries: countries, ControlHosts: s.ControlHosts, Certificates: h.certs, Visits: edgeVisits{h.traffic}, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: edgeMembers{h.members}, Log: s.Log, Metrics: h.metrics})
 	}
 	h.observe()
 	return h, nil
@@ -245,82 +254,32 @@ func wire(ctx context.Context, s config.Settings, l listeners) (_ *node, err err
 
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
-		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), Sites: h.sites, Events: domain.EventsOf(h.webhooks, h.notify), Retry: h.retryCertificate, SiteDomain: h.s.SiteDomain,
+		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), Sites: h.sites, Events: domain.EventsOf(h.webhooks, h.notify), SiteDomain: h.s.SiteDomain,
 		Registry: h.s.Registry, Prices: h.s.PriceList, Reserved: h.s.OwnHosts, Addrs: h.s.Public, Listens: h.s.Listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
-		Allowed: func(a netip.Addr) bool {
-			for _, p := range h.s.Allow {
-				if p.Contains(a.Unmap()) {
-					return true
-				}
-			}
-			return egress.Public(a)
-		},
+		Allow: h.s.Allow,
 	}
 	if len(h.s.ACMECA) > 0 {
-		c.CAs = certs.NewPermits(h.s.ACMECA, authorities).Names
-		c.Delegation = func(name string) string { return delegation(h.s, name) }
+		c.Certificates = certs.NewPermits(h.s.ACMECA, authorities, h.s.ACMEDNSZone)
 	}
 	return c
 }
 
-// forgetSite removes what packages that know no deployments store of a deleted site: its domains, its
-// repository and whom it told of what, its place in webhooks, its schedule and its backups but those
-// taken for the deletion.
-func (h *node) forgetSite(ctx context.Context, id site.ID) error {
-	for _, forget := range []func(tx *db.Tx) error{
-		func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) },
-		func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) },
-		func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, string(id)) },
-		func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, string(id)) },
-		func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) },
-		func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) },
-	} {
-		if err := h.db.Write(ctx, forget); err != nil {
+// prepare does what must be done once before serving.
+func (h *node) prepare(ctx context.Context) error {
+	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.traffic.Schedule, h.backups.Schedule, h.gc.Schedule} {
+		if err := schedule(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// prepare does what must be done once before serving.
-func (h *node) prepare(ctx context.Context) error {
-	if err := h.deployments.Schedule(ctx); err != nil {
-		return err
-	}
-	if err := h.traffic.Schedule(ctx); err != nil {
-		return err
-	}
-	if err := h.backups.Schedule(ctx); err != nil {
-		return err
-	}
-	if err := h.gc.Schedule(ctx); err != nil {
-		return err
-	}
-	if err := h.invite(ctx); err != nil {
-		return err
+	if h.pages != nil {
+		if err := admin.Invite(ctx, h.accounts, h.s.BaseURL, os.Stderr); err != nil {
+			return err
+		}
 	}
 	if h.edge == nil {
 		return nil
 	}
-	// The root of the local authority lies in the data directory too, for whoever wants
-	// to trust it.
-	root, err := h.certs.RootPEM(ctx)
-	if err != nil {
-		return err
-	}
-	return writeIfChanged(h.s.Path("root.pem"), root)
-}
-
-func writeIfChanged(path string, text []byte) error {
-	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
-		return nil
-	} else if err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	if err := os.WriteFile(path, text, fs.FileMode(0o644)); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
 }
 
 // service is something that runs until its context ends.
@@ -363,10 +322,6 @@ func (h *node) workers() []service {
 		{"domains", h.domains.Run},
 		{"git", h.git.Run}, {"connections", h.connections.Run},
 	}
-}
-
-func (h *node) metricsHandler() http.Handler {
-	return promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{})
 }
 
 // observe adds the figures that are read from the database when they are asked for.

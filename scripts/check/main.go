@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -40,12 +41,11 @@ var pictures = filepath.Join(cmp.Or(os.Getenv("SLIPWAY_SHOTS"), "bin/shots"), "i
 const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
 
 func main() {
+	quick := flag.Bool("quick", false, "what takes less than two minutes and starts no server: for while one works")
+	flag.Parse()
 	paint := machine.Colors(os.Stdout)
-	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
-		fmt.Println(err)
-	}
-	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
-		fmt.Println(err)
+	if !*quick {
+		install()
 	}
 	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
 	root, err := os.Getwd()
@@ -71,7 +71,11 @@ func main() {
 		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", e.took), e.err)
 	}
 	var beside []func()
-	for _, s := range steps(root) {
+	all := steps
+	if *quick {
+		all = quickSteps
+	}
+	for _, s := range all(root) {
 		if s.beside == "" {
 			title(s)
 			end(s, s.run(os.Stdout))
@@ -107,6 +111,16 @@ func main() {
 	fmt.Printf("%s in %s\n", paint("32;1", "green"), took(started))
 }
 
+// install gets what tests need beside Go.
+func install() {
+	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography", "python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
+		fmt.Println(err)
+	}
+	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
+		fmt.Println(err)
+	}
+}
+
 // tags are of tests that need more than Go: a browser, and linters from the npm registry.
 const tags = "-tags=browser,lint"
 
@@ -127,7 +141,24 @@ func steps(root string) []step {
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
 		// Everything once, and what needs a database once more on PostgreSQL.
 		{name: "tests", argv: append([]string{bin("withpostgres")}, tests...), without: tests, lost: "services on PostgreSQL", shown: true,
-			env: []string{"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"), "SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/dbtest"), string(filepath.ListSeparator))}},
+			env: []string{"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"), "SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/platform/dbtest"), string(filepath.ListSeparator))}},
+	}
+}
+
+// slow are the packages whose tests start servers, sandboxes or a browser, or take half a minute.
+var slow = []string{"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup", "slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
+	"slipway/internal/build/build", "slipway/internal/build/toolchain", "slipway/internal/git/fetch", "slipway/internal/deploy/deploy", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge", "slipway/internal/edge/certs", "slipway/internal/edge/http3",
+	"slipway/internal/platform/blob", "slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook"}
+
+// quickSteps are those of make quick.
+func quickSteps(string) []step {
+	packages := slices.DeleteFunc(strings.Fields(list("{{.ImportPath}}", "./...")), func(p string) bool {
+		return slices.ContainsFunc(slow, func(s string) bool { return p == s || strings.HasPrefix(p, s+"/") })
+	})
+	return []step{
+		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
+		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}},
+		{name: "tests", argv: append([]string{"go", "test", "-count=1", "-vet=off"}, packages...), env: []string{"CGO_ENABLED=0"}, shown: true},
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 // A package counts when its tests import the very package, not one whose name begins so.
 func TestImporting(t *testing.T) {
 	t.Parallel()
-	list := `slipway/internal/blob [] [testing slipway/internal/blob/blobtest]
-slipway/internal/site [testing slipway/internal/dbtest] []
-slipway/internal/job [] [slipway/internal/dbtest testing]
-slipway/internal/other [slipway/internal/dbtests] [x/slipway/internal/dbtest]
-slipway/internal/dbtest [] []
+	list := `slipway/internal/platform/blob [] [testing slipway/internal/platform/blob/blobtest]
+slipway/internal/tenant/site [testing slipway/internal/platform/dbtest] []
+slipway/internal/platform/job [] [slipway/internal/platform/dbtest testing]
+slipway/internal/other [slipway/internal/platform/dbtests] [x/slipway/internal/platform/dbtest]
+slipway/internal/platform/dbtest [] []
 `
-	if got, want := importing(list, "slipway/internal/dbtest"), []string{"slipway/internal/site", "slipway/internal/job"}; !slices.Equal(got, want) {
+	if got, want := importing(list, "slipway/internal/platform/dbtest"), []string{"slipway/internal/tenant/site", "slipway/internal/platform/job"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

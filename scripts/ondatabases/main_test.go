@@ -10,8 +10,8 @@ import (
 // Only what needs a database runs on both, and no run but that on PostgreSQL knows of it.
 func TestEnvironments(t *testing.T) {
 	t.Parallel()
-	on := []string{"A=b", "SLIPWAY_TEST_DSN=postgres://x", "SLIPWAY_TEST_BOTH=/p/internal/db:/p/internal/site"}
-	for dir, runs := range map[string]int{"/p/internal/db": 2, "/p/internal/site": 2, "/p/internal": 1, "/p/internal/dbx": 1} {
+	on := []string{"A=b", "SLIPWAY_TEST_DSN=postgres://x", "SLIPWAY_TEST_BOTH=/p/internal/platform/db:/p/internal/tenant/site"}
+	for dir, runs := range map[string]int{"/p/internal/platform/db": 2, "/p/internal/tenant/site": 2, "/p/internal": 1, "/p/internal/dbx": 1} {
 		got := environments(on, dir)
 		if len(got) != runs || slices.ContainsFunc(got[0], func(e string) bool { return strings.HasPrefix(e, "SLIPWAY_TEST_DSN") }) || !slices.Contains(got[0], "A=b") {
 			t.Errorf("%s: %q", dir, got)
@@ -20,7 +20,7 @@ func TestEnvironments(t *testing.T) {
 			t.Errorf("%s on PostgreSQL: %q", dir, got[1])
 		}
 	}
-	if got := environments(on[2:], "/p/internal/db"); len(got) != 1 {
+	if got := environments(on[2:], "/p/internal/platform/db"); len(got) != 1 {
 		t.Errorf("without PostgreSQL: %q", got)
 	}
 }

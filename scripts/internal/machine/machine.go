@@ -22,6 +22,8 @@ var programs = map[string]string{
 	"curl":                              "/usr/bin/curl",
 	"git":                               "/usr/bin/git",
 	"mariadb-server":                    "/usr/sbin/mariadbd",
+	"nghttp2-client":                    "/usr/bin/h2load",
+	"nginx":                             "/usr/sbin/nginx",
 	"nodejs":                            "/usr/bin/node",
 	"npm":                               "/usr/bin/npm",
 	"php-cli":                           "/usr/bin/php",
@@ -36,6 +38,8 @@ var programs = map[string]string{
 	"wordpress-theme-twentytwentythree": "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
 	"postgresql":                        "/usr/lib/postgresql/*/bin/postgres",
 	"python3":                           "/usr/bin/python3",
+	"python3-cryptography":              "/usr/lib/python3/dist-packages/cryptography",
+	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
 	"redis-server":                      "/usr/bin/redis-server",
 }
 

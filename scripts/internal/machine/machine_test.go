@@ -3,6 +3,7 @@ package machine
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,5 +75,28 @@ func TestColorsOnlyOnTerminals(t *testing.T) {
 		if Terminal(f) || Colors(f)("1", "text") != "text" {
 			t.Errorf("%s is taken for a terminal", f.Name())
 		}
+	}
+}
+
+// What the Makefile and the checks install is known here: of another name nobody could tell that it is there.
+func TestInstalledIsKnown(t *testing.T) {
+	t.Parallel()
+	names := regexp.MustCompile(`scripts/need ([a-z0-9 -]+)|machine\.Install\(([^)]*)\)`)
+	found := 0
+	for _, file := range []string{"../../../Makefile", "../../check/main.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range names.FindAllStringSubmatch(string(text), -1) {
+			for _, name := range strings.FieldsFunc(m[1]+m[2], func(r rune) bool { return r == ' ' || r == ',' || r == '"' }) {
+				if found++; programs[name] == "" {
+					t.Errorf("%s installs %s, and nobody knows where it is then", file, name)
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d packages were found", found)
 	}
 }

@@ -1,0 +1,109 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+)
+
+// BackUpInstallation is the job that backs the whole installation up. It may run twice: what
+// the first attempt stored is found again.
+type BackUpInstallation struct {
+	Operation operation.ID
+	To        string // place; empty: that of the settings
+	Scheduled bool
+}
+
+// Kind names the job.
+func (BackUpInstallation) Kind() string { return "backup.installation" }
+
+// OfInstallation is the owner of operations that are the operator's.
+const OfInstallation = account.OwnerID("installation")
+
+// BackUpInstallationTx has the installation backed up by whichever node serves it.
+func BackUpInstallationTx(ctx context.Context, tx *db.Tx, ops *operation.Operations, to string, scheduled bool) (operation.Operation, error) {
+	o, err := ops.OpenTx(ctx, tx, OfInstallation, operation.NewOperation{Kind: "installation.backup", Unique: "installation.backup"})
+	if err != nil {
+		return o, err
+	}
+	_, err = job.Enqueue(ctx, tx, BackUpInstallation{o.ID, to, scheduled}, job.Options{Queue: QueueName, Group: "installation"})
+	return o, err
+}
+
+func (s *Backups) backUpInstallation(ctx context.Context, b BackUpInstallation, _ int64) error {
+	c, err := s.takeInstallation(ctx, b)
+	why := ""
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err // the service is stopping: it begins again
+	case fault.As(err) != nil:
+		why = words(err)
+	case err != nil:
+		why = err.Error() // its reader is the operator
+	}
+	if why != "" {
+		s.c.Log.ErrorContext(ctx, "installation not backed up", "err", err)
+	} else {
+		s.c.Log.InfoContext(ctx, "installation backed up", "backup", c.ID, "bytes", c.Size, "stored", c.Stored, "seconds", c.Took, "problems", len(c.Problems))
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return s.c.Operations.EndTx(ctx, tx, b.Operation, "Completed", why, c)
+	})
+}
+
+func (s *Backups) takeInstallation(ctx context.Context, b BackUpInstallation) (Copy, error) {
+	if s.c.Installation == nil {
+		return Copy{}, errors.New("this node can't back the installation up")
+	}
+	repo, source, err := s.c.Installation.Open(b.To)
+	if err != nil {
+		return Copy{}, err
+	}
+	source.Progress = func(text string, bytes int64) {
+		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+			return s.c.Operations.AdvanceTx(ctx, tx, b.Operation, -1, "", fmt.Sprintf("%s: %d MiB", text, bytes>>20))
+		})
+		if err != nil && ctx.Err() == nil {
+			s.c.Log.WarnContext(ctx, "progress of backup not noted", "err", err)
+		}
+	}
+	c, err := TakeCopy(ctx, repo, source, b.Scheduled)
+	if err != nil {
+		return c, err
+	}
+	if _, err := PruneCopies(ctx, repo, DefaultSchedule.Keep); err != nil {
+		return c, err
+	}
+	if err := s.SweepPlace(ctx, repo); err != nil { // the next one does it
+		s.c.Log.WarnContext(ctx, "place of backups not swept", "err", err)
+	}
+	return c, nil
+}
+
+// installationDue begins a scheduled backup of the installation, on whichever node comes
+// first.
+func (s *Backups) installationDue(ctx context.Context, now time.Time) error {
+	if s.c.Every == 0 || s.c.Installation == nil {
+		return nil
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `
+			INSERT INTO backup_sweeps (id, at) VALUES (2, $1)
+			ON CONFLICT (id) DO UPDATE SET at = excluded.at WHERE backup_sweeps.at <= $2`, db.At(now), db.At(now.Add(-s.c.Every)))
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = BackUpInstallationTx(ctx, tx, s.c.Operations, "", true)
+		if fault.Is(err, fault.Conflict) { // one is under way
+			return nil
+		}
+		return err
+	})
+}

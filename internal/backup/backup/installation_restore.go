@@ -1,0 +1,171 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/fault"
+)
+
+// CopyReader reads a backup of an installation. It is for one goroutine.
+type CopyReader struct {
+	Copy Copy
+	in   *reader
+}
+
+// OpenCopy opens a backup of the installation; the newest where id is empty.
+func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
+	list, err := r.Copies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if id != "" && c.ID != id {
+			continue
+		}
+		m, err := r.load(ctx, c.Manifest)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("its list of files is missing: %w", ErrDamaged)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open backup %s: %w", c.ID, err)
+		}
+		return &CopyReader{c, &reader{repo: r, m: m}}, nil
+	}
+	if id != "" {
+		return nil, &fault.Error{Kind: fault.NotFound, Message: "There is no backup " + string(id) + " at this location", Details: "slipway backup list shows which there are"}
+	}
+	return nil, &fault.Error{Kind: fault.NotFound, Message: "No backup of an installation found at this location", Details: "create one with slipway backup create"}
+}
+
+// Databases is how many databases of sites it holds.
+func (c *CopyReader) Databases() int { return len(c.in.m.under(inDatabase)) }
+
+// Check reads all of it, and compares the digest of every file.
+func (c *CopyReader) Check(ctx context.Context, progress func(done, all int64)) error {
+	var done int64
+	all := c.in.m.size()
+	for _, f := range c.in.m.Files {
+		if f.Link != "" {
+			continue
+		}
+		if err := c.in.copy(ctx, io.Discard, f); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s: a stored object is missing: %w", f.Path, ErrDamaged)
+			}
+			return err
+		}
+		done += f.Size
+		progress(done, all)
+	}
+	return nil
+}
+
+// Control writes the installation's own database to a new file and says in which dialect
+// it is.
+func (c *CopyReader) Control(ctx context.Context, at string) (dialect string, err error) {
+	for name, dialect := range map[string]string{controlSQL: "sqlite", controlPG: "postgres"} {
+		if f, ok := c.in.m.file(inControl + name); ok {
+			return dialect, c.write(ctx, f, at)
+		}
+	}
+	return "", fmt.Errorf("the installation's database is missing: %w", ErrDamaged)
+}
+
+// Dialect says in which dialect the installation's own database is.
+func (c *CopyReader) Dialect() string {
+	if _, ok := c.in.m.file(inControl + controlPG); ok {
+		return "postgres"
+	}
+	return "sqlite"
+}
+
+func (c *CopyReader) write(ctx context.Context, f File, at string) error {
+	out, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.in.copy(ctx, out, f), out.Close())
+}
+
+// Files writes what lay in the data directory, the objects of sites' backups included.
+func (c *CopyReader) Files(ctx context.Context, dir string) error {
+	for folder, below := range map[string]string{inFiles: "", inObjects: "backups"} {
+		for _, f := range c.in.m.under(folder) {
+			if !filepath.IsLocal(f.Path) {
+				return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+			}
+			at := filepath.Join(dir, below, f.Path)
+			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+				return err
+			}
+			f.Path = folder + f.Path
+			if err := c.write(ctx, f, at); err != nil {
+				return err
+			}
+		}
+	}
+	return syncAll(dir)
+}
+
+// PutBlobs puts the files of releases and programs into a store.
+func (c *CopyReader) PutBlobs(ctx context.Context, store *blob.Store) error {
+	return c.in.putBlobs(ctx, store)
+}
+
+// Storage writes the storage folders of sites; place says which directory each is. They
+// belong to who runs this until the site's program starts.
+func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string) (dir string, err error)) error {
+	for _, name := range c.in.m.Folders {
+		site, folder, ok := strings.Cut(name, "/")
+		if !ok || folder == "" {
+			return fmt.Errorf("%s: %w", name, ErrDamaged)
+		}
+		dir, err := place(site, folder)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(dir), 0o711); err != nil {
+			return err
+		}
+		files := c.in.m.under(inStorage + path.Clean(name) + "/")
+		w, err := prepare(ctx, c.in, Folder{Name: folder, Dir: dir}, files, false)
+		if err != nil {
+			w.drop()
+			return fmt.Errorf("storage of %s: %w", site, err)
+		}
+		if err := os.Chmod(w.next, 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(w.next, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LoadDatabases hands the dump of each site's database to load, by the database's id.
+func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r io.Reader) error) error {
+	for _, f := range c.in.m.under(inDatabase) {
+		id := strings.TrimSuffix(path.Base(f.Path), ".sql")
+		f.Path = inDatabase + f.Path
+		if err := c.in.pipe(ctx, f, func(r io.Reader) error { return load(id, r) }); err != nil {
+			return fmt.Errorf("database %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Verified notes in the repository that the backup could be restored, just now.
+func (c *CopyReader) Verified(ctx context.Context) error {
+	return c.in.repo.putNamed(ctx, verifiedKind, c.Copy.ID, time.Now().UTC())
+}

@@ -1,0 +1,86 @@
+package backup
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+)
+
+func someManifest() *Manifest {
+	pack := func(c string) string { return strings.Repeat(c, 64) }
+	return &Manifest{Version: manifestVersion, ID: "bkp_1", Site: "site_1", At: time.Unix(1_700_000_000, 0).UTC(), Includes: parts, Extra: json.RawMessage(`{"line":"a\nb"}`),
+		Live: &deployment.Live{Release: "r"}, Places: map[string]int64{"main": 2}, Folders: []string{"uploads"},
+		Packs:  []string{pack("a"), pack("0")},
+		Pieces: []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
+		Files: []File{{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
+			{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
+			{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}}}}
+}
+
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	want := someManifest()
+	plain, err := want.encode()
+	ok(t, err)
+	got, err := decode(plain)
+	ok(t, err)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for n := range plain { // one that is cut off is never taken for a whole one
+		if m, err := decode(plain[:n]); err == nil {
+			t.Fatalf("%d bytes of %d are %+v", n, len(plain), m)
+		}
+	}
+	if _, err := decode([]byte(`{"version":3}` + "\n")); err == nil || !strings.Contains(err.Error(), "newer Slipway") {
+		t.Errorf("a newer one: %v", err)
+	}
+}
+
+// Backups of the first version are read for as long as somebody has one.
+func TestFirstManifest(t *testing.T) {
+	t.Parallel()
+	got, err := decode([]byte(`{"version":1,"id":"bkp_1","site":"site_1","at":"2026-11-20T10:00:00Z","includes":["files"],"packs":["p"],` +
+		`"pieces":[[0,7,5,"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="]],` +
+		`"files":[{"p":"storage/uploads/a","s":5,"m":420,"t":"5.a.b","d":[0],"h":"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="}]}`))
+	ok(t, err)
+	sum := sha256.Sum256([]byte("hello"))
+	want := &Manifest{Version: 1, ID: "bkp_1", Site: "site_1", At: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), Includes: []string{Files}, Packs: []string{"p"},
+		Pieces: []piece{{0, 7, 5, sum}}, Files: []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if _, err := decode([]byte(`{"version":2}`)); err == nil {
+		t.Error("a second version without lists is taken")
+	}
+}
+
+// What is read from any bytes takes memory in proportion to them, and is written again as it was.
+func FuzzManifest(f *testing.F) {
+	plain, err := someManifest().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(plain)
+	f.Add([]byte(`{"version":1,"files":[]}`))
+	f.Add([]byte("{\"version\":2}\n\xff\xff\xff\xff\x0f"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decode(b)
+		if err != nil || m.Version != manifestVersion {
+			return
+		}
+		again, err := m.encode()
+		if err != nil {
+			return // such as a raw value that is no JSON
+		}
+		got, err := decode(again)
+		if err != nil || !reflect.DeepEqual(got.Files, m.Files) || !reflect.DeepEqual(got.Pieces, m.Pieces) || !reflect.DeepEqual(got.Packs, m.Packs) {
+			t.Errorf("%+v became %+v (%v)", m, got, err)
+		}
+	})
+}

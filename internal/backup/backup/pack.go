@@ -1,0 +1,408 @@
+package backup
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/tenant/account"
+)
+
+// Content is cut into pieces of at most maxPiece bytes, and pieces travel in packs of
+// about packSize: thousands of small files are a few large objects.
+const (
+	packSize = 8 << 20
+	maxPiece = 4 << 20
+	minPiece = 256 << 10 // of content that is cut at all
+	whole    = 1 << 20   // content of up to so many bytes is one piece
+)
+
+// piece is content in a pack.
+type piece struct {
+	Pack   int // index into Manifest.Packs
+	Offset int
+	Length int
+	Sum    [sha256.Size]byte // of its bytes
+}
+
+// writer stores content that the repository lacks, and collects where all of it lies. add is
+// safe for concurrent use; adopt comes before, and close after.
+type writer struct {
+	ctx  context.Context
+	repo *Repository
+	put  *errgroup.Group
+	tick func(read int64)
+
+	mu     sync.Mutex // guards pieces to digests
+	pieces []piece
+	//share: none, one backup's: bounded by the pieces of what it reads
+	have    map[[sha256.Size]byte]int // index into pieces
+	packs   []string                  // those of this writer have their names once it is closed
+	buf     []byte                    // the pack being filled
+	digests []byte                    // of its pieces
+	common  bool                      // what is added now may be in packs of other backups too
+
+	salt  [16]byte   // in the names of packs that are this writer's alone
+	wrote sync.Mutex // guards names, stored and own
+	//share: none, one backup's
+	names  map[int]string
+	stored int64
+	own    []string // names of packs that no other writer can refer to
+}
+
+func newWriter(ctx context.Context, repo *Repository) *writer {
+	g, ctx := errgroup.WithContext(ctx)
+	//share: none, one backup's: three uploads at once
+	g.SetLimit(3)
+	w := &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
+	_, _ = rand.Read(w.salt[:]) // never fails
+	return w
+}
+
+// adopt makes the writer store nothing again that an earlier backup has, before anything
+// is added. The backup's files then refer to the writer's pieces.
+func (w *writer) adopt(m *Manifest) {
+	packs, pieces := len(w.packs), len(w.pieces)
+	w.packs = append(w.packs, m.Packs...)
+	w.pieces = slices.Grow(w.pieces, len(m.Pieces))
+	if len(w.have) == 0 {
+		w.have = make(map[[sha256.Size]byte]int, len(m.Pieces))
+	}
+	for i, p := range m.Pieces {
+		p.Pack += packs
+		w.pieces = append(w.pieces, p)
+		w.have[p.Sum] = pieces + i
+	}
+	for _, f := range m.Files {
+		for k := range f.Pieces {
+			f.Pieces[k] += pieces
+		}
+	}
+}
+
+// What content is read into, and what packs are filled in: memory that is used again need not
+// be fetched from the system page by page.
+var (
+	//share: total one for each file that backups read at the time; owner as many as its backups, of which one runs; edge more are made
+	scratches = sync.Pool{New: func() any { return new([maxPiece]byte) }}
+	//share: total one for each pack that backups fill or upload at the time; owner as many as its backups, of which one runs; edge more are made
+	packs = sync.Pool{New: func() any { return new([packSize]byte) }}
+)
+
+// add stores what r holds and returns its pieces, its SHA-256 and its length.
+func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64, err error) {
+	h := sha256.New()
+	scratch := scratches.Get().(*[maxPiece]byte)
+	defer scratches.Put(scratch)
+	buf := scratch[:0]
+	gaps, _ := r.(interface{ skip() int })
+	for {
+		for gaps != nil && len(buf) == 0 { // where a piece begins
+			n := gaps.skip()
+			if n == 0 {
+				break
+			}
+			i, err := w.hole()
+			if err != nil {
+				return nil, sum, 0, err
+			}
+			for range n {
+				if err := w.ctx.Err(); err != nil {
+					return nil, sum, 0, context.Cause(w.ctx)
+				}
+				h.Write(zeros[:])
+				w.tick(maxPiece)
+				list, size = append(list, i), size+maxPiece
+			}
+		}
+		n, err := io.ReadFull(r, scratch[len(buf):])
+		buf = scratch[:len(buf)+n]
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !end {
+			return nil, sum, 0, err
+		}
+		for len(buf) == maxPiece || end && len(buf) > 0 {
+			n := len(buf)
+			if size > 0 || n > whole {
+				n = cut(buf)
+			}
+			if end && size == 0 && n == len(buf) { // one piece: its digest is the file's
+				i, sum, err := w.piece(buf)
+				if err != nil {
+					return nil, sum, 0, err
+				}
+				return []int{i}, sum, int64(n), nil
+			}
+			var whole sync.WaitGroup // on another processor
+			whole.Go(func() { h.Write(buf[:n]) })
+			i, _, err := w.piece(buf[:n])
+			whole.Wait()
+			if err != nil {
+				return nil, sum, 0, err
+			}
+			list, size = append(list, i), size+int64(n)
+			buf = buf[:copy(buf, buf[n:])]
+		}
+		if end {
+			return list, [sha256.Size]byte(h.Sum(nil)), size, nil
+		}
+	}
+}
+
+// piece returns the index of a piece with these bytes, and their digest.
+func (w *writer) piece(b []byte) (int, [sha256.Size]byte, error) {
+	w.tick(int64(len(b)))
+	sum := sha256.Sum256(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i, ok := w.have[sum]; ok {
+		return i, sum, nil
+	}
+	if len(w.buf)+len(b) > packSize {
+		if err := w.flushLocked(); err != nil {
+			return 0, sum, err
+		}
+	}
+	if w.buf == nil {
+		w.buf = packs.Get().(*[packSize]byte)[:0]
+		w.packs = append(w.packs, "")
+	}
+	w.pieces = append(w.pieces, piece{len(w.packs) - 1, len(w.buf), len(b), sum})
+	w.buf, w.digests = append(w.buf, b...), append(w.digests, sum[:]...)
+	w.have[sum] = len(w.pieces) - 1
+	return len(w.pieces) - 1, sum, nil
+}
+
+// hole returns the index of a piece of zeros.
+func (w *writer) hole() (int, error) {
+	w.mu.Lock()
+	i, ok := w.have[zerosSum]
+	w.mu.Unlock()
+	if ok {
+		return i, nil
+	}
+	i, _, err := w.piece(zeros[:])
+	return i, err
+}
+
+// share ends the pack that is being filled. What comes is in others, which are named by their
+// pieces alone: what many backups add alike is stored once.
+func (w *writer) share() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.flushLocked()
+	w.common = true
+	return err
+}
+
+func (w *writer) flushLocked() error {
+	if w.buf == nil {
+		return nil
+	}
+	prefix, common := []byte("pieces"), w.common
+	if !common {
+		prefix = append(prefix, w.salt[:]...)
+	}
+	buf, digests, at := w.buf, append(prefix, w.digests...), len(w.packs)-1
+	w.buf, w.digests = nil, w.digests[:0]
+	w.put.Go(func() error { // waits while many are under way, and needs no lock that is held here
+		name, stored, err := w.repo.putBy(w.ctx, digests, buf)
+		packs.Put((*[packSize]byte)(buf[:packSize]))
+		if err != nil {
+			return err
+		}
+		w.wrote.Lock()
+		defer w.wrote.Unlock()
+		w.names[at], w.stored = name, w.stored+stored
+		if !common {
+			w.own = append(w.own, name)
+		}
+		return nil
+	})
+	return w.ctx.Err()
+}
+
+// close returns when every pack is durable.
+func (w *writer) close() error {
+	w.mu.Lock()
+	err := w.flushLocked()
+	w.mu.Unlock()
+	err = errors.Join(w.put.Wait(), err)
+	for at, name := range w.names {
+		w.packs[at] = name
+	}
+	return err
+}
+
+// abandon deletes what the writer has stored for a backup that failed, as far as nothing else
+// can refer to it: on a full disk that is what others need. The rest goes with a sweep. It
+// returns close's error.
+func (w *writer) abandon() error {
+	err := w.close()
+	ctx, done := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
+	defer done()
+	for _, name := range w.own {
+		if w.repo.at.Delete(ctx, name) != nil {
+			break // a sweep will
+		}
+	}
+	w.own = nil
+	return err
+}
+
+// gear holds the values of the rolling hash that cuts content (FastCDC, Xia et al. 2016):
+// where it is cut depends on the bytes around, so that an insertion moves no later cut.
+var gear = func() (t [256]uint64) {
+	x := uint64(0x9e3779b97f4a7c15)
+	for i := range t { // splitmix64: any fixed random values do, for ever the same
+		x += 0x9e3779b97f4a7c15
+		z := x
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		t[i] = z ^ z>>31
+	}
+	return t
+}()
+
+// cut returns the length of the next piece of b.
+func cut(b []byte) int {
+	if len(b) <= minPiece {
+		return len(b)
+	}
+	b = b[:min(len(b), maxPiece)]
+	i, from := minPiece, minPiece
+group:
+	for ; i+4*lane <= len(b); i += 4 * lane {
+		// Each step of the hash waits for the one before. It knows the last 64 bytes alone, so that
+		// it can begin at four places, and the processor works at the four steps at once.
+		h0, h1, h2, h3 := rolled(b, from, i), rolled(b, from, i+lane), rolled(b, from, i+2*lane), rolled(b, from, i+3*lane)
+		b0, b1, b2, b3 := (*[lane]byte)(b[i:]), (*[lane]byte)(b[i+lane:]), (*[lane]byte)(b[i+2*lane:]), (*[lane]byte)(b[i+3*lane:])
+		for k := range lane {
+			h0, h1, h2, h3 = h0<<1+gear[b0[k]], h1<<1+gear[b1[k]], h2<<1+gear[b2[k]], h3<<1+gear[b3[k]]
+			if h0&cutMask == 0 || h1&cutMask == 0 || h2&cutMask == 0 || h3&cutMask == 0 {
+				break group // what follows finds the first of them
+			}
+		}
+	}
+	for h := rolled(b, from, i); i < len(b); i++ {
+		h = h<<1 + gear[b[i]]
+		if h&cutMask == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// Where the hash has zeros content is cut: once per MiB. Its high bits know the last 64 bytes.
+const cutMask = uint64(1<<20-1) << 44
+
+// lane is how many bytes are hashed from one of four places on.
+const lane = 1 << 10
+
+// rolled returns the hash of what lies before b[i], from b[from] on.
+func rolled(b []byte, from, i int) (h uint64) {
+	for _, c := range b[max(from, i-64):i] {
+		h = h<<1 + gear[c]
+	}
+	return h
+}
+
+// reader reads content back. It keeps the last packs, and reads one ahead. It is for one
+// goroutine.
+type reader struct {
+	owner  account.OwnerID // of what is loaded from it
+	repo   *Repository
+	m      *Manifest
+	recent []recentPack
+	ahead  *aheadPack // nil: none is being read
+}
+
+type recentPack struct {
+	pack  int
+	plain []byte
+}
+
+// aheadPack is the pack after the one that was asked for last: what follows in a backup lies
+// there, and another processor opens it meanwhile.
+type aheadPack struct {
+	pack  int
+	done  chan struct{} // closed when the others are there
+	plain []byte
+	err   error
+}
+
+const keepPacks = 4
+
+func (r *reader) pack(ctx context.Context, i int) ([]byte, error) {
+	for at, p := range r.recent {
+		if p.pack == i {
+			copy(r.recent[1:at+1], r.recent[:at])
+			r.recent[0] = p
+			return p.plain, nil
+		}
+	}
+	plain, err := r.open(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.recent) < keepPacks {
+		r.recent = append(r.recent, recentPack{})
+	}
+	copy(r.recent[1:], r.recent)
+	r.recent[0] = recentPack{i, plain}
+	if next := i + 1; next < len(r.m.Packs) && r.ahead == nil {
+		x := &aheadPack{pack: next, done: make(chan struct{})}
+		r.ahead = x
+		go func() {
+			defer close(x.done)
+			x.plain, x.err = r.repo.get(ctx, r.m.Packs[next])
+		}()
+	}
+	return plain, nil
+}
+
+// open returns a pack that is not at hand.
+func (r *reader) open(ctx context.Context, i int) ([]byte, error) {
+	if x := r.ahead; x != nil {
+		<-x.done
+		r.ahead = nil
+		if x.pack == i && x.err == nil {
+			return x.plain, nil
+		}
+	}
+	return r.repo.get(ctx, r.m.Packs[i])
+}
+
+// copy writes a file's content, verified piece by piece and as a whole.
+func (r *reader) copy(ctx context.Context, w io.Writer, f File) error {
+	h := sha256.New()
+	var size int64
+	for _, i := range f.Pieces {
+		p := r.m.Pieces[i]
+		plain, err := r.pack(ctx, p.Pack)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+		if p.Offset+p.Length > len(plain) {
+			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+		}
+		b := plain[p.Offset : p.Offset+p.Length]
+		h.Write(b)
+		size += int64(len(b))
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	if [sha256.Size]byte(h.Sum(nil)) != f.Sum || size != f.Size {
+		return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+	}
+	return nil
+}

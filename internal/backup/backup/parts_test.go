@@ -1,0 +1,175 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// disk is the storage of sites in tests.
+type disk struct {
+	list func(id site.ID) ([]Folder, error)
+	hold func(id site.ID) (release func())
+	make func(id site.ID, name string) (Folder, error) // nil: it can't
+}
+
+func (d *disk) StorageFolders(id string) (map[string]string, error) {
+	list, err := d.list(site.ID(id))
+	out := map[string]string{}
+	for _, f := range list {
+		out[f.Name] = f.Dir
+	}
+	return out, err
+}
+
+func (d *disk) MakeStorage(_ context.Context, id, name string) (string, error) {
+	if d.make == nil {
+		return "", errors.New("no folder can be made")
+	}
+	f, err := d.make(site.ID(id), name)
+	return f.Dir, err
+}
+
+func (d *disk) Hold(id string) (release func()) { return d.hold(site.ID(id)) }
+
+// databaseServer is a server of databases in tests. Sites' databases have dumps.
+type databaseServer struct {
+	of   func(id site.ID) ([]dumped, error)
+	load func(owner account.OwnerID, in io.Reader, check bool) (Loaded, error)
+}
+
+// dumped is a database and what its dump says.
+type dumped struct {
+	Name  string
+	Place int64
+	Dump  func(ctx context.Context, out io.Writer) error
+}
+
+func (s *databaseServer) Unavailable() string {
+	if s.load == nil {
+		return "no database can be loaded"
+	}
+	return ""
+}
+
+func (s *databaseServer) OfSite(_ context.Context, id site.ID) ([]Database, error) {
+	list, err := s.of(id)
+	var out []Database
+	for _, d := range list {
+		out = append(out, Database{d.Name, d.Place, database.ID(id)})
+	}
+	return out, err
+}
+
+func (s *databaseServer) AllOfSite(ctx context.Context, id site.ID) ([]Database, error) {
+	return s.OfSite(ctx, id)
+}
+
+func (s *databaseServer) Dump(ctx context.Context, d Database, w io.Writer) error {
+	list, err := s.of(site.ID(d.id))
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.Name == d.Name {
+			return x.Dump(ctx, w)
+		}
+	}
+	return errors.New("no such database")
+}
+
+func (s *databaseServer) Load(_ context.Context, owner account.OwnerID, r io.Reader, check bool) (Loaded, error) {
+	return s.load(owner, r, check)
+}
+
+// scratch is a dump that was loaded in a test.
+type scratch struct {
+	put  func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
+	drop func()
+}
+
+func (s *scratch) Access() database.Access { return database.Access{} }
+func (s *scratch) Drop(context.Context)    { s.drop() }
+func (s *scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+	return s.put(ctx, tx, owner, id, name, place)
+}
+
+// extra is a WordPress in tests: what must be known of it, and what is told of a restore.
+type extra struct {
+	text  string
+	toldf func(tx *db.Tx, s site.Site, e json.RawMessage, of Restored) error // Optional.
+}
+
+func (e extra) Export(context.Context, site.ID) (json.RawMessage, error) {
+	return json.RawMessage(e.text), nil
+}
+
+func (e extra) ImportTx(_ context.Context, tx *db.Tx, s site.Site, text json.RawMessage, of Restored) error {
+	if e.toldf == nil {
+		return nil
+	}
+	return e.toldf(tx, s, text, of)
+}
+
+func (extra) AdoptTx(context.Context, *db.Tx, site.Site, site.ID, operation.ID, map[string]any) (bool, error) {
+	return false, nil
+}
+
+// programs are the programs of sites in tests. Each field is optional.
+type programs struct {
+	room  func() int64
+	renew func(id site.ID) error
+	trial func() (Trial, error)
+}
+
+func (p *programs) Room(context.Context, site.ID, *deployment.Live) (int64, error) {
+	if p.room == nil {
+		return 1 << 40, nil
+	}
+	return p.room(), nil
+}
+
+func (p *programs) Renew(_ context.Context, id site.ID) error {
+	if p.renew == nil {
+		return nil
+	}
+	return p.renew(id)
+}
+
+func (p *programs) Trial(context.Context) (Trial, error) {
+	if p.trial == nil {
+		return noTrial{}, nil
+	}
+	return p.trial()
+}
+
+// noTrial takes everything and says nothing.
+type noTrial struct{}
+
+func (noTrial) Folder(context.Context, string) (Folder, error) {
+	return Folder{}, errors.New("no trial")
+}
+func (noTrial) Answer(context.Context, Tried) (string, error) { return "", nil }
+func (noTrial) Close()                                        {}
+
+// everything is an installation of tests: a text, and sites.
+type everything struct {
+	copy  func(path string) (string, error)
+	sites []site.ID
+}
+
+func (c everything) CopyTo(_ context.Context, path string) (string, error) { return c.copy(path) }
+func (c everything) Sites(context.Context) ([]site.ID, error)              { return c.sites, nil }
+
+// opens is an Installation that answers with a function.
+type opens func(to string) (*Repository, Source, error)
+
+func (f opens) Open(to string) (*Repository, Source, error) { return f(to) }

@@ -1,0 +1,291 @@
+package build
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/sandbox"
+)
+
+// What build caches may take, per site and branch, how long an unused one is kept, and
+// what downloaded Node versions and package managers may take in all.
+const (
+	maxTools = 8 << 30
+	maxCache = 4 << 30
+	cacheAge = 14 * 24 * time.Hour
+	// A cache that the database doesn't know is one of a site that another node has deleted,
+	// or was dropped by one, or is just being made.
+	unknownAge = 24 * time.Hour
+)
+
+// touch marks a cache as used now.
+func (c cache) touch() error {
+	now := time.Now()
+	err := os.Chtimes(c.dir, now, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// size is how many bytes a cache takes: its files in blocks, or sandbox.PerFile for each entry
+// where that is more. What vanishes meanwhile counts nothing; a folder that can't be read could hold anything, so the cache
+// is too large then.
+func (c cache) size(ctx context.Context) (size int64, err error) {
+	const block = 4096
+	entries := int64(0)
+	err = filepath.WalkDir(c.dir, func(_ string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		size += block
+		entries++
+		if err == nil && e.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = e.Info(); err == nil {
+				size += info.Size() / block * block
+			}
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case errors.Is(err, fs.ErrPermission):
+			size = math.MaxInt64
+			return fs.SkipAll
+		}
+		return err
+	})
+	return max(size, entries*sandbox.PerFile), err
+}
+
+// busy are the caches that somebody works with.
+type busy struct {
+	mu   sync.Mutex // guards dirs
+	free *sync.Cond
+	//share: total the build caches in use; owner those of its builds that run; edge gone with the build
+	dirs map[string]bool
+}
+
+func newBusy() *busy {
+	b := &busy{dirs: map[string]bool{}}
+	b.free = sync.NewCond(&b.mu)
+	return b
+}
+
+// take reserves a cache, waiting for whoever has it where it may.
+func (b *busy) take(dir string, wait bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.dirs[dir] {
+		if !wait {
+			return false
+		}
+		b.free.Wait()
+	}
+	b.dirs[dir] = true
+	return true
+}
+
+func (b *busy) give(dir string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.dirs, dir)
+	b.free.Broadcast()
+}
+
+// measure is account after the end of the build, whose context may have ended as well.
+func (b *build) measure(ctx context.Context) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer done()
+	if err := errors.Join(b.account(ctx), b.makeRoom(ctx)); err != nil {
+		b.c.Log.WarnContext(ctx, "build cache not measured", "site", b.Site, "err", err)
+	}
+}
+
+// account records what the build's cache takes, and drops caches of its owner, the oldest
+// first, until all of them together take what the owner may have.
+func (b *build) account(ctx context.Context) error {
+	size, err := b.cache.size(ctx)
+	if err != nil {
+		return fmt.Errorf("measure cache: %w", err)
+	}
+	name := filepath.Base(b.cache.dir)
+	if size > maxCache {
+		if _, err := b.drop(ctx, b.Site, name); err != nil {
+			return err
+		}
+	} else if err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO build_caches (site_id, name, owner_id, bytes, used_at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (site_id, name) DO UPDATE SET owner_id = excluded.owner_id, bytes = excluded.bytes, used_at = excluded.used_at`,
+			b.Site, name, b.Owner, size, db.Now())
+		return err
+	}); err != nil {
+		return fmt.Errorf("record cache: %w", err)
+	}
+	if b.MaxCaches == nil {
+		return nil
+	}
+	type kept struct {
+		site, name string
+		bytes      int64
+	}
+	rows, err := b.c.DB.Query(ctx, `SELECT site_id, name, bytes FROM build_caches WHERE owner_id = $1 ORDER BY used_at DESC, site_id, name`, b.Owner)
+	all, err := db.Collect(rows, err, func(s db.Scanner) (k kept, err error) { return k, s.Scan(&k.site, &k.name, &k.bytes) })
+	if err != nil {
+		return fmt.Errorf("list caches: %w", err)
+	}
+	var sum int64
+	for _, k := range all {
+		if sum += k.bytes; sum <= *b.MaxCaches {
+			continue
+		}
+		if _, err := b.drop(ctx, k.site, k.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoom drops caches that no build is using, whoever has them, the one that was used
+// longest ago first, while the disk lacks room; and then tools that no build is using.
+func (b *Builds) makeRoom(ctx context.Context) error {
+	if b.c.Disk == nil || b.c.Disk.Lacks() <= 0 {
+		return nil
+	}
+	b.sweeping.Lock() // what one has dropped the next need not
+	defer b.sweeping.Unlock()
+	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil {
+			used[dir] = info.ModTime()
+		}
+	}
+	for _, dir := range slices.SortedFunc(maps.Keys(used), func(x, y string) int { return used[x].Compare(used[y]) }) {
+		if ctx.Err() != nil || b.c.Disk.Lacks() <= 0 {
+			return ctx.Err()
+		}
+		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+		gone, err := b.drop(ctx, site, name)
+		if err != nil {
+			return err
+		}
+		if gone {
+			b.c.Log.InfoContext(ctx, "build cache removed: disk space is low", "site", site, "used", used[dir])
+		}
+	}
+	if b.c.Toolchain == nil || b.c.Disk.Lacks() <= 0 {
+		return ctx.Err()
+	}
+	if err := b.c.Toolchain.Sweep(ctx, 0); err != nil {
+		return fmt.Errorf("make room: %w", err)
+	}
+	return nil
+}
+
+// drop removes a cache unless a build is using it.
+func (b *Builds) drop(ctx context.Context, site, name string) (gone bool, err error) {
+	c := b.cacheAt(site, name)
+	if !b.busy.take(c.dir, false) {
+		return false, nil // it is measured again when that build has ended
+	}
+	// Out of the way first: deleting thousands of files takes a moment for which a build
+	// that wants the place need not wait. What a crash leaves is swept.
+	aside := filepath.Join(filepath.Dir(c.dir), "gone-"+rand.Text())
+	err = os.Rename(c.dir, aside)
+	b.busy.give(c.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("drop cache: %w", err)
+	}
+	if err := removeTree(aside); err != nil {
+		return false, fmt.Errorf("drop cache: %w", err)
+	}
+	return true, b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM build_caches WHERE site_id = $1 AND name = $2`, site, name); err != nil {
+			return fmt.Errorf("drop cache: %w", err)
+		}
+		return nil
+	})
+}
+
+// CacheUse returns how many bytes the caches of an owner's builds take.
+func (b *Builds) CacheUse(ctx context.Context, r db.Reader, owner string) (n int64, err error) {
+	return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM build_caches WHERE owner_id = $1`, owner).Scan(&n)
+}
+
+// Forget drops every cache of a site.
+func (b *Builds) Forget(ctx context.Context, site string) error {
+	if b.c.Dir == "" {
+		return nil
+	}
+	if err := removeTree(filepath.Join(b.c.Dir, "caches", site)); err != nil {
+		return err
+	}
+	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM build_caches WHERE site_id = $1`, site)
+		return err
+	})
+}
+
+// Sweep drops caches that no build has used for two weeks, those that the database does
+// not know, what the disk has no room for, and tools over what may be kept.
+func (b *Builds) Sweep(ctx context.Context) error {
+	if b.c.Dir == "" {
+		return nil
+	}
+	if err := b.makeRoom(ctx); err != nil {
+		return fmt.Errorf("sweep caches: %w", err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		info, err := os.Stat(dir)
+		if err != nil || time.Since(info.ModTime()) < unknownAge {
+			continue
+		}
+		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+		var known bool
+		if err := b.c.DB.QueryRow(ctx, `SELECT count(*) > 0 FROM build_caches WHERE site_id = $1 AND name = $2`, site, name).Scan(&known); err != nil {
+			return fmt.Errorf("sweep caches: %w", err)
+		}
+		if known && time.Since(info.ModTime()) < cacheAge {
+			continue
+		}
+		if _, err := b.drop(ctx, site, name); err != nil {
+			return fmt.Errorf("sweep caches: %w", err)
+		}
+	}
+	// Those of nodes that are gone.
+	if err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM build_caches WHERE used_at < $1`, db.Now().Add(-cacheAge-unknownAge))
+		return err
+	}); err != nil {
+		return fmt.Errorf("sweep caches: %w", err)
+	}
+	if b.c.Toolchain != nil {
+		if err := b.c.Toolchain.Sweep(ctx, maxTools); err != nil {
+			return fmt.Errorf("sweep tools: %w", err)
+		}
+	}
+	return nil
+}

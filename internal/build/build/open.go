@@ -1,0 +1,86 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"slipway/internal/build/toolchain"
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/sandbox"
+)
+
+// OpenConfig says how builds run on this host. Config's Runner, Toolchain and Why are Open's.
+type OpenConfig struct {
+	Config
+	Insecure bool   // without a sandbox: every site's build can read what Slipway can
+	ProbeUID int    // of the probe of the sandbox
+	ToolUID  int    // that tools are unpacked as
+	CAFile   string // of authorities that downloads of tools may be signed by. Optional.
+}
+
+// Open makes what builds run in, and Builds. A host where the sandbox doesn't hold refuses builds, with
+// the reason, and serves everything else.
+func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
+	c := o.Config
+	s := sandbox.Config{Dir: filepath.Join(c.Dir, "sandbox"), Log: c.Log}
+	if o.Insecure {
+		c.Log.WarnContext(ctx, "builds run without a sandbox: every site's build can read what slipway can")
+		plain, err := sandbox.NewPlain(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := plain.Reap(ctx); err != nil {
+			return nil, err
+		}
+		c.Runner = plain
+	} else {
+		walled, err := sandbox.New(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := walled.Reap(ctx); err != nil {
+			return nil, err
+		}
+		if c.Why = lacking(sandbox.Probe(ctx, s, o.ProbeUID)); c.Why != "" {
+			c.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", c.Why)
+			return New(c), nil
+		}
+		c.Runner = walled
+		sandbox.Prefer(c.Log)
+	}
+	var err error
+	c.Toolchain, err = toolchain.New(toolchain.Config{Dir: filepath.Join(c.Dir, "tools"), Sandbox: c.Runner, UID: o.ToolUID, CAFile: o.CAFile, Log: c.Log,
+		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, c.Egress, c.Dir) }})
+	if err != nil {
+		return nil, err
+	}
+	builds := New(c)
+	return builds, builds.Clear()
+}
+
+// toolNetwork opens the way out for a download of tools, which belongs to no build.
+func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.Network, func(), error) {
+	own, err := os.MkdirTemp(dir, "way-*")
+	if err != nil {
+		return sandbox.Network{}, nil, err
+	}
+	network, done, err := Network(ctx, out, own, func(string) {})
+	if err != nil {
+		return sandbox.Network{}, nil, errors.Join(err, os.RemoveAll(own))
+	}
+	return network, func() { done(); os.RemoveAll(own) }, nil
+}
+
+// lacking returns why builds can't be safe here; empty when they can.
+func lacking(report sandbox.Report) string {
+	var out []string
+	for _, c := range report {
+		if c.Required && !c.OK {
+			out = append(out, c.Detail)
+		}
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,328 @@
+package build
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slipway/internal/build/framework"
+)
+
+// What is read of a project to find out what it runs with.
+const (
+	maxPackageJSON = 1 << 20  // bytes of one package.json
+	maxManifests   = 64 << 20 // bytes of all of them
+	maxPackages    = 50_000
+	maxLookups     = 400_000 // files and folders that are looked for
+	maxScripts     = 5       // scripts that call scripts
+)
+
+// pruning finds the packages that a built project runs without: those that only its
+// devDependencies lead to. It follows dependencies on the disk as Node.js resolves them,
+// so it is the same for every package manager. Links are resolved by name, and os.Root
+// lets none lead out.
+type pruning struct {
+	root    *os.Root
+	modules []string        // the folders that the installation filled
+	keep    map[string]bool // folders of packages, and links to them, that something runs with
+	names   map[string]bool // what is left out: names of packages
+
+	lookups, bytes int // so many were made, and read
+}
+
+// over reports whether more was looked at than any project needs: packages of a stranger may
+// name each other without end.
+func (p *pruning) over() bool { return p.lookups > maxLookups || p.bytes > maxManifests }
+
+// dependencies holds the fields of a package.json that name what it needs.
+type dependencies struct {
+	Dependencies map[string]json.RawMessage `json:"dependencies"`
+	Optional     map[string]json.RawMessage `json:"optionalDependencies"`
+	Peer         map[string]json.RawMessage `json:"peerDependencies"`
+	Scripts      map[string]string          `json:"scripts"`
+}
+
+// prune returns the paths to leave out of what a program runs from, whole folders, and
+// how many packages they hold. It is nil where nothing is known to be superfluous: no lock
+// file says what is there, or a command needs a package of development itself.
+func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[string]bool, packages int) {
+	p := &pruning{root: root, modules: plan.Modules, keep: map[string]bool{}, names: map[string]bool{}}
+	if len(plan.Modules) == 0 || !p.locked() {
+		return nil, 0
+	}
+	from := []string{plan.Root}
+	for _, m := range plan.Modules {
+		from = append(from, parentOf(m))
+	}
+	if !p.follow(from) {
+		return nil, 0
+	}
+	skip = map[string]bool{}
+	for _, m := range plan.Modules {
+		p.entries(m, func(name, at string) {
+			if !p.keep[at] {
+				skip[at], p.names[name] = true, true
+			}
+		})
+		for _, store := range []string{".pnpm", ".bun"} {
+			p.stored(path.Join(m, store), skip)
+		}
+	}
+	if len(skip) == 0 || p.over() || p.calls(plan, commands) || p.over() {
+		return nil, 0
+	}
+	return skip, len(p.names)
+}
+
+// lockNames are the files that pin what an installation brings.
+var lockNames = []string{"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"}
+
+// locked reports whether the project says what its packages are.
+func (p *pruning) locked() bool {
+	for _, m := range p.modules {
+		for _, name := range lockNames {
+			if info, err := p.root.Lstat(path.Join(parentOf(m), name)); err == nil && info.Mode().IsRegular() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// parentOf is the folder that a folder is in; "." is the top.
+func parentOf(dir string) string { return path.Dir(path.Clean(dir)) }
+
+func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
+	f, err := openRegular(p.root, path.Join(dir, "package.json"))
+	if err != nil {
+		return d, false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPackageJSON+1))
+	if err != nil || len(text) > maxPackageJSON {
+		return d, false
+	}
+	p.bytes += len(text)
+	return d, json.Unmarshal(text, &d) == nil
+}
+
+// follow marks everything that the packages in these folders need. It reports false where
+// that can't be told.
+func (p *pruning) follow(todo []string) bool {
+	seen := map[string]bool{}
+	for i, dir := range todo {
+		todo[i] = path.Clean(dir)
+	}
+	for len(todo) > 0 {
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[dir] {
+			continue
+		}
+		if seen[dir] = true; len(seen) > maxPackages || p.over() {
+			return false
+		}
+		d, ok := p.manifest(dir)
+		if !ok {
+			if _, err := p.root.Lstat(path.Join(dir, "package.json")); errors.Is(err, fs.ErrNotExist) {
+				continue // nothing needs anything here
+			}
+			return false
+		}
+		for _, needs := range []map[string]json.RawMessage{d.Dependencies, d.Optional, d.Peer} {
+			for name := range needs {
+				if !packageName.MatchString(name) {
+					continue
+				}
+				if p.over() {
+					return false
+				}
+				if at, real := p.resolve(dir, name); at != "" {
+					p.keep[at], p.keep[real] = true, true
+					todo = append(todo, real)
+				}
+			}
+		}
+	}
+	return true
+}
+
+var packageName = regexp.MustCompile(`^(?:@[\w.~-]+/)?[\w.~-]+$`)
+
+// resolve finds a package as Node.js does: in the nearest node_modules upwards. real is
+// where its link leads, if it is one.
+func (p *pruning) resolve(dir, name string) (at, real string) {
+	for up := dir; ; up = path.Dir(up) {
+		if path.Base(up) != "node_modules" {
+			at = path.Join(up, "node_modules", name)
+			p.lookups++
+			if info, err := p.root.Lstat(at); err == nil {
+				return at, p.target(at, info)
+			}
+		}
+		if up == "." || up == "/" {
+			return "", ""
+		}
+	}
+}
+
+// target follows links by name.
+func (p *pruning) target(at string, info fs.FileInfo) string {
+	for range 10 {
+		if info.Mode()&fs.ModeSymlink == 0 {
+			break
+		}
+		to, err := p.root.Readlink(at)
+		if err != nil || path.IsAbs(to) {
+			break
+		}
+		at = path.Join(path.Dir(at), to)
+		if info, err = p.root.Lstat(at); err != nil {
+			break
+		}
+	}
+	return at
+}
+
+// entries calls f with every package in a node_modules folder.
+func (p *pruning) entries(dir string, f func(name, at string)) {
+	for _, name := range p.list(dir) {
+		switch {
+		case strings.HasPrefix(name, "."): // the managers' own
+		case strings.HasPrefix(name, "@"):
+			for _, inner := range p.list(path.Join(dir, name)) {
+				f(name+"/"+inner, path.Join(dir, name, inner))
+			}
+		default:
+			f(name, path.Join(dir, name))
+		}
+	}
+}
+
+// stored marks the packages in a manager's own store that nothing leads to.
+func (p *pruning) stored(dir string, skip map[string]bool) {
+	used := map[string]bool{}
+	for at := range p.keep {
+		if rest, ok := strings.CutPrefix(at, dir+"/"); ok {
+			name, _, _ := strings.Cut(rest, "/")
+			used[name] = true
+		}
+	}
+	for _, name := range p.list(dir) {
+		if name == "node_modules" || strings.HasSuffix(name, ".yaml") || used[name] {
+			continue
+		}
+		skip[path.Join(dir, name)] = true
+		p.entries(path.Join(dir, name, "node_modules"), func(dep, at string) {
+			if info, err := p.root.Lstat(at); err == nil && info.IsDir() {
+				p.names[dep] = true
+			}
+		})
+	}
+}
+
+func (p *pruning) list(dir string) []string {
+	if p.lookups++; p.over() {
+		return nil
+	}
+	list := names(p.root, dir, maxPackages)
+	p.lookups += len(list)
+	slices.Sort(list)
+	return list
+}
+
+var wordSplit = regexp.MustCompile(`[^\w@./~-]+`)
+
+// calls reports whether a command names a package that would be left out, or one of its
+// programs: what people start with is needed, whatever they call it.
+func (p *pruning) calls(plan framework.Plan, commands []string) bool {
+	programs := map[string]bool{}
+	for _, m := range plan.Modules {
+		for _, bin := range p.list(path.Join(m, ".bin")) {
+			at := path.Join(m, ".bin", bin)
+			info, err := p.root.Lstat(at)
+			if err != nil {
+				continue
+			}
+			real := p.target(at, info)
+			if info.Mode()&fs.ModeSymlink == 0 { // pnpm writes scripts
+				real = p.mentioned(at)
+			}
+			if name := packageOf(real); p.names[name] {
+				programs[bin] = true
+			}
+		}
+	}
+	if plan.Start != nil {
+		commands = append(slices.Clone(commands), plan.Start.Command.String())
+	}
+	for _, word := range p.words(plan.Root, commands) {
+		name := packageOf("node_modules/" + strings.TrimPrefix(word, "./"))
+		if inside := packageOf(word); inside != "" {
+			name = inside
+		}
+		if p.names[name] || programs[word] || programs[path.Base(word)] {
+			return true
+		}
+	}
+	return false
+}
+
+// mentioned is the package that a script of node_modules/.bin runs: the last it names.
+func (p *pruning) mentioned(at string) string {
+	f, err := openRegular(p.root, at)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 16<<10))
+	i := strings.LastIndex(string(text), "node_modules/")
+	if i < 0 {
+		return ""
+	}
+	return string(text[i:])
+}
+
+// packageOf is the package whose file a path names: what follows the last node_modules.
+func packageOf(at string) string {
+	i := strings.LastIndex(at, "node_modules/")
+	if i < 0 {
+		return ""
+	}
+	parts := strings.SplitN(at[i+len("node_modules/"):], "/", 3)
+	if strings.HasPrefix(parts[0], "@") && len(parts) > 1 {
+		return parts[0] + "/" + strings.Trim(parts[1], "\"' \n")
+	}
+	return parts[0]
+}
+
+// words are those of commands and of the scripts that they call.
+func (p *pruning) words(dir string, commands []string) []string {
+	d, _ := p.manifest(path.Clean(dir))
+	all := map[string]bool{}
+	for range maxScripts {
+		var next []string
+		for _, c := range commands {
+			for _, w := range wordSplit.Split(c, -1) {
+				if w == "" || all[w] {
+					continue
+				}
+				all[w] = true
+				for _, script := range []string{"pre" + w, w, "post" + w} {
+					if body := d.Scripts[script]; body != "" {
+						next = append(next, body)
+					}
+				}
+			}
+		}
+		commands = next
+	}
+	return slices.Collect(maps.Keys(all))
+}

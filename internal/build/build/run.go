@@ -1,0 +1,178 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"slipway/internal/build/buildlog"
+	"slipway/internal/build/toolchain"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/platform/text"
+)
+
+// What a build's own directory holds, as it is made.
+const (
+	repoDir   = "repo"
+	homeDir   = ".home"
+	globalDir = homeDir + "/.npm-global" // what "npm install -g" brings; the tools' own folder is not the build's to write
+)
+
+// build is one build under way.
+type build struct {
+	*Builds
+	Spec
+	report Report
+	log    *buildlog.Log
+	cache  cache
+	saved  bool // whether cache has been saved
+	tools  toolchain.Tools
+	extra  []toolchain.Tools // what of tools is released apart
+	dir    string            // ours: the socket, and work
+	work   string            // the build's: repo and .home, or whatever it puts in their place
+	uid    int
+	env    []string
+}
+
+// Run builds what s says and calls use with the artefact. Caches for the next build are
+// saved whole only when use succeeded.
+func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) (err error) {
+	if b.c.Runner == nil {
+		return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name),
+			Details: b.c.Why}
+	}
+	waited := false
+	done, err := b.slots.take(ctx, s.Owner, func(place int) {
+		if !waited {
+			r.Enter("queue")
+		}
+		r.Wait(place)
+		if !waited {
+			printf(r, "info", "Waiting for a free build slot: %s may run at once, position %d in the queue", text.Count(b.c.AtOnce, "build"), place)
+		}
+		waited = true
+	})
+	if err != nil {
+		return err
+	}
+	defer done()
+	if waited {
+		r.Begin()
+		printf(r, "info", "A build slot is free")
+	}
+	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
+	b.busy.take(x.cache.dir, true)
+	defer func() {
+		b.busy.give(x.cache.dir)
+		if x.saved {
+			b.measuring.Go(func() { x.measure(ctx) }) // thousands of files: nobody needs to wait for it
+		}
+	}()
+	r.Enter("prepare")
+	for _, text := range x.Plan.VersionWarnings(x.Env) {
+		printf(r, "warn", "%s", text)
+	}
+	if err := b.makeRoom(ctx); err != nil {
+		return err
+	}
+	cleanup, err := x.prepare(ctx)
+	defer func() { err = errors.Join(err, cleanup()) }()
+	if err != nil {
+		return err
+	}
+	network, closeNetwork, err := Network(ctx, b.c.Egress, x.dir, func(why string) { printf(r, "warn", "%s", why) })
+	if err != nil {
+		return err
+	}
+	defer closeNetwork()
+	defer func() { x.saveCaches(ctx, err == nil) }()
+	if err := x.install(ctx, network); err != nil {
+		return err
+	}
+	if err := x.run(ctx, network, "build", s.Plan.Build, map[string]string{"NODE_ENV": "production"}, ""); err != nil {
+		return err
+	}
+	r.Enter("publish")
+	return x.handOver(ctx, use)
+}
+
+// prepare checks the commit out, brings caches and tools, and gives it all to the
+// site's uid. The cleanup it returns is always to be called.
+func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
+	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
+	b.work = filepath.Join(b.dir, "work")
+	cleanup = func() error {
+		for _, t := range append(b.extra, b.tools) {
+			t.Release()
+		}
+		if b.log != nil {
+			b.log.Close()
+		}
+		if err := removeTree(b.dir); err != nil {
+			return fmt.Errorf("clear build directory: %w", err)
+		}
+		return nil
+	}
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+		return cleanup, fmt.Errorf("clear build directory: %w", err)
+	}
+	if err := os.MkdirAll(b.work, 0o700); err != nil {
+		return cleanup, fmt.Errorf("make build directory: %w", err)
+	}
+	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
+		return cleanup, err
+	}
+	texts := b.texts(ctx)
+	b.environment(texts)
+	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, repoDir)); err != nil {
+		return cleanup, fmt.Errorf("check out: %w", err)
+	}
+	want := toolchain.Want{Node: b.Plan.Node, Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
+	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.printf("info", format, args...) }); err != nil {
+		return cleanup, fmt.Errorf("prepare tools: %w", err)
+	}
+	if err := b.moreTools(ctx, managers(texts)); err != nil {
+		return cleanup, err
+	}
+	if err := b.php(ctx); err != nil {
+		return cleanup, err
+	}
+	if b.ClearCache {
+		b.printf("info", "The cache was cleared")
+		if err := b.cache.clear(); err != nil {
+			return cleanup, fmt.Errorf("clear cache: %w", err)
+		}
+	}
+	for _, dir := range []string{"bin", "lib"} { // npx wants them there
+		if err := os.MkdirAll(filepath.Join(b.work, globalDir, dir), 0o755); err != nil {
+			return cleanup, fmt.Errorf("make home: %w", err)
+		}
+	}
+	if err := sandbox.Own(b.work, b.uid); err != nil {
+		return cleanup, err
+	}
+	// What caches hold is the uid's already: walking thousands of files again costs time.
+	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
+		return cleanup, err
+	}
+	return cleanup, nil
+}
+
+// removeTree deletes a directory that a build may have made hard to delete: folders
+// without permissions, when we are not root.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil || os.Geteuid() == 0 {
+		return err
+	}
+	filepath.WalkDir(dir, func(name string, e os.DirEntry, _ error) error {
+		if e != nil && e.IsDir() {
+			os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,89 @@
+package build
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// The uids that builds and programs run under: one per site, so that no site's processes can
+// touch another's files. A site that has run a program has files that stay, and its uid until it
+// is deleted. When all have been given, the one of another site goes on that was used longest
+// ago, once that is 30 days: by then nothing on any node belongs to it any more, for caches go
+// after cacheAge. So what the range bounds is the sites with programs, and those built in 30 days.
+const (
+	firstUID = 200_000
+	lastUID  = 265_535
+	restUID  = 30 * 24 * time.Hour
+)
+
+// UID returns the host's uid of a site for its programs, under which all that is the site's own
+// runs. The site has it until it is deleted.
+func (b *Builds) UID(ctx context.Context, site string) (int, error) { return b.uid(ctx, site, true) }
+
+// uidOf returns the site's uid for a build.
+func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
+	return b.uid(ctx, site, false)
+}
+
+// uid returns the site's own uid, taking one when it has none. Other nodes may take
+// theirs at the same moment: who finds that the one he chose is taken chooses again.
+func (b *Builds) uid(ctx context.Context, site string, files bool) (uid int, err error) {
+	for range 100 {
+		err = b.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, site, files); return err })
+		if !errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, &fault.Error{Kind: fault.Unavailable, Code: "no_build_identity", Message: "This server can't build or run more sites at the moment",
+			Details: fmt.Sprintf("all %d user ids belong to sites that run programs, or that were built or deleted within the last 30 days", lastUID-firstUID+1)}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("take a uid for builds: %w", err)
+	}
+	return uid, nil
+}
+
+// takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
+func takeUID(ctx context.Context, tx *db.Tx, site string, files bool) (uid int, err error) {
+	now := db.Now()
+	var used db.Time
+	var has bool
+	err = tx.QueryRow(ctx, `SELECT uid, used_at, has_files FROM build_uids WHERE site_id = $1`, site).Scan(&uid, &used, &has)
+	if err == nil && (now.Sub(used) > 24*time.Hour || files && !has) {
+		// Whoever takes it away at this moment has found it unused for long, and wins.
+		err = tx.QueryRow(ctx, `UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`, uid, site, now, files || has).Scan(&uid)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	err = tx.QueryRow(ctx, `
+		INSERT INTO build_uids (uid, site_id, released_at, used_at, has_files)
+		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0, $4, $5 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
+		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, site, lastUID, now, files).Scan(&uid)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	// The condition stands twice: the second holds for the row as it is once we have it.
+	err = tx.QueryRow(ctx, `
+		UPDATE build_uids SET site_id = $1, released_at = 0, used_at = $3, has_files = $4
+		WHERE uid = (SELECT uid FROM build_uids WHERE used_at < $2 AND released_at < $2 AND NOT has_files ORDER BY used_at LIMIT 1)
+			AND used_at < $2 AND released_at < $2 AND NOT has_files
+		RETURNING uid`, site, now.Add(-restUID), now, files).Scan(&uid)
+	return uid, err
+}
+
+// ReleaseUIDTx gives a deleted site's uid back.
+func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site string) error {
+	_, err := tx.Exec(ctx, `UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`, site, db.Now())
+	if err != nil {
+		return fmt.Errorf("release uid: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/build/toolchain"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+)
+
+// site is one site's builds with everything real below them: git, sandbox, database.
+type site struct {
+	*Builds
+	t      *testing.T
+	repos  string
+	source *fetch.Fetcher
+	n      int
+}
+
+func newSite(t *testing.T, change ...func(*Config)) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "build-") // short: a unix socket's path has 108 bytes
+	ok(t, err)
+	t.Cleanup(func() { removeTree(dir) })
+	ok(t, os.Chmod(dir, 0o755))
+	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	ok(t, err)
+	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
+	ok(t, err)
+	tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: lastUID + 1,
+		Network: func(context.Context) (sandbox.Network, func(), error) { return sandbox.Network{}, func() {}, nil }})
+	ok(t, err)
+	c := Config{DB: dbtest.New(t), Runner: runner, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")}
+	for _, f := range change {
+		f(&c)
+	}
+	s := &site{Builds: New(c), t: t, repos: filepath.Join(dir, "repos")}
+	s.source, err = fetch.New(fetch.Config{Dir: filepath.Join(dir, "source"), Egress: out, Hosts: map[string]string{"git.test": "file://" + s.repos}})
+	ok(t, err)
+	return s
+}
+
+// outcome holds what one build came to.
+type outcome struct {
+	err    error
+	files  map[string]string // of the artefact
+	log    []string          // each with its level in front
+	stages []string
+}
+
+func (o outcome) text() string { return strings.Join(o.log, "\n") }
+
+// build commits files and builds them by plan.
+func (s *site) build(files map[string]string, plan framework.Plan, change ...func(*Spec)) (o outcome) {
+	s.t.Helper()
+	dir := filepath.Join(s.repos, "acme", "x")
+	ok(s.t, os.MkdirAll(dir, 0o755))
+	git := func(args ...string) {
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	git("init", "-q")
+	tree(s.t, dir, files)
+	git("add", "-A")
+	git("commit", "-q", "--allow-empty", "-m", "change")
+	repo, err := fetch.ParseRepository("git.test/acme/x")
+	ok(s.t, err)
+	t, err := s.source.Fetch(s.t.Context(), fetch.Request{Site: "site_x", Repository: repo})
+	ok(s.t, err)
+	defer t.Close()
+	s.n++
+	spec := Spec{ID: fmt.Sprintf("dep_%d", s.n), Site: "site_x", Owner: "anna", Branch: "main", Tree: t, Plan: plan}
+	for _, f := range change {
+		f(&spec)
+	}
+	o.err = s.Run(s.t.Context(), spec, &heard{o: &o}, func(_ context.Context, a Artefact) error {
+		o.files = map[string]string{}
+		return fs.WalkDir(a.Files.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			f, err := a.Files.Open(name)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			text, err := io.ReadAll(f)
+			o.files[name] = string(text)
+			return err
+		})
+	})
+	return o
+}
+
+// sh is a plan of shell commands that leave their output in dist.
+func sh(commands ...string) framework.Plan {
+	p := framework.Plan{Name: "Test", Runtime: framework.Static, Output: "dist"}
+	for _, c := range commands {
+		p.Build = append(p.Build, framework.Command{Shell: c})
+	}
+	return p
+}
+
+// A build runs its commands over the commit, and hands on what they leave.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(map[string]string{"in.txt": "hello"}, sh("mkdir dist", "cp in.txt dist/index.html; echo built; echo odd >&2"))
+	if o.err != nil || o.files["index.html"] != "hello" || len(o.files) != 1 {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+	if got := strings.Join(o.stages, " "); got != "prepare -install build publish" {
+		t.Errorf("stages: %s", got)
+	}
+	if got := o.text(); got != "info: $ mkdir dist\ninfo: $ cp in.txt dist/index.html; echo built; echo odd >&2\ninfo: built\ninfo: odd" {
+		t.Errorf("log: %s", got)
+	}
+	if left, _ := os.ReadDir(filepath.Join(s.c.Dir, "work")); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+// Dependencies that the last build installed are reused although the project has scripts
+// of its own, and those scripts run again.
+func TestScriptsRunOverReusedModules(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	plan := sh("mkdir dist; cat node_modules/dep prepared > dist/index.html")
+	plan.Install = []framework.Command{{Shell: "mkdir node_modules; date +%N > node_modules/dep; cp source prepared"}}
+	plan.Scripts = []framework.Command{{Shell: "cp source prepared"}}
+	plan.Inputs, plan.Modules = []string{"lock"}, []string{"node_modules"}
+	first := s.build(map[string]string{"lock": "1", "source": "one"}, plan)
+	second := s.build(map[string]string{"lock": "1", "source": "two"}, plan)
+	if first.err != nil || second.err != nil {
+		t.Fatal(first.err, second.err, second.text())
+	}
+	dep, ok := strings.CutSuffix(first.files["index.html"], "one")
+	if !ok || second.files["index.html"] != dep+"two" {
+		t.Errorf("first %q, second %q", first.files["index.html"], second.files["index.html"])
+	}
+	third := s.build(map[string]string{"lock": "2"}, plan)
+	if third.err != nil || third.files["index.html"] == dep+"two" {
+		t.Errorf("another lock file: %v, %q", third.err, third.files["index.html"])
+	}
+}
+
+// What goes wrong is said with what the project's own files show.
+func TestWhatGoesWrong(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files map[string]string
+		plan  framework.Plan
+		want  string
+	}{
+		"merge conflict": {map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"}, sh("false"), "package-lock.json contains merge conflict markers"},
+		"CRLF script":    {map[string]string{"run.sh": "#!/bin/sh\r\necho x\r\n"}, sh("chmod +x run.sh; ./run.sh"), "Script ./run.sh has Windows line endings"},
+		"linked output":  {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
+		"unset variable": {map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"}, sh("echo npm error code E401; false"), "SOME_TOKEN, which is not set"},
+		"absent tool":    {nil, framework.Plan{Name: "Zola", Output: "public", Build: []framework.Command{{Argv: []string{"zola", "build"}}}}, "zola is not on this host"},
+		"a large file":   {nil, sh("truncate -s 70000000 big"), "larger than its disk limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, func(c *Config) { c.Limits.Disk = 64 << 20 })
+			o := s.build(tt.files, tt.plan)
+			f := fault.As(o.err)
+			if f == nil || !strings.Contains(f.Details, tt.want) {
+				t.Errorf("%v\n%s", o.err, o.text())
+			}
+		})
+	}
+}
+
+// Commands that only bash understands are run by it, also those in package.json.
+func TestBash(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; [[ abc == a* ]] && echo {1..3} > dist/index.html"))
+	if o.err != nil || o.files["index.html"] != "1 2 3\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+	manifest := `{"scripts": {"build": "npm run inner", "inner": "[[ -d dist ]] || mkdir dist; source ./vars", "unused": "x"}}`
+	o = s.build(map[string]string{"package.json": manifest}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	if o.err != nil || o.files["index.html"] != "/bin/bash npm run build\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+	o = s.build(map[string]string{"package.json": strings.Replace(manifest, "npm run inner", "vite build", 1)}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	if o.err != nil || o.files["index.html"] != " npm run build\n" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+}
+
+// Addresses of Git repositories that nothing in a build could reach become https ones.
+func TestGitOverHTTPS(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; for u in ssh://git@github.com/a/b.git git@gitlab.com:a/b git://git.example/a/b https://github.com/a/b; do git ls-remote --get-url $u >> dist/index.html; done"))
+	if want := "https://github.com/a/b.git\nhttps://gitlab.com/a/b\nhttps://git.example/a/b\nhttps://github.com/a/b\n"; o.err != nil || o.files["index.html"] != want {
+		t.Errorf("%v: %q\n%s", o.err, o.files["index.html"], o.text())
+	}
+}
+
+func TestManagersThatCommandsCall(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"yarn build": "yarn", "npm run x && pnpm -r build": "npm pnpm", "NODE_ENV=production yarn build": "yarn", "echo yarn": "", "node yarn.js": "",
+		"cd web; yarn": "yarn", "(bun run x)": "bun", "pnpm-tool": "", "./yarn x": "", "env A=1 pnpm build": "pnpm", "vite build": "",
+	} {
+		if got := strings.Join(managers([]string{text}), " "); got != want {
+			t.Errorf("%q calls %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A secret that is too short to be redacted is named; one that is long enough is hidden.
+func TestShortSecretsAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.build(nil, sh("mkdir dist; echo $PIN $TOKEN | tee dist/index.html"), func(spec *Spec) {
+		spec.Env = map[string]string{"PIN": "12345", "TOKEN": "abcdef"}
+		spec.Secrets = []Secret{{"PIN", "12345"}, {"TOKEN", "abcdef"}, {"EMPTY", ""}, {"", "x"}}
+	})
+	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be redacted") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
+		t.Errorf("%v\n%s", o.err, o.text())
+	}
+}
+
+// Variables of the site by which other hosts choose programs are named, each once, unless the
+// repository's own files have said so.
+func TestVersionsInVariablesAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	plan := sh("mkdir dist; echo hi > dist/index.html")
+	plan.Env = map[string]string{"HUGO_VERSION": "0.120.0"}
+	o := s.build(nil, plan, func(spec *Spec) {
+		spec.Env = map[string]string{"NODE_VERSION": "18", "HUGO_VERSION": "0.120.0", "PHP_VERSION": "7.4", "APP_VERSION": "3"}
+	})
+	if o.err != nil || !strings.Contains(o.text(), "warn: The variable NODE_VERSION chooses no Node.js here") || !strings.Contains(o.text(), "warn: The variable PHP_VERSION chooses no program here") || strings.Count(o.text(), "warn: ") != 2 {
+		t.Errorf("%v\n%s", o.err, o.text())
+	}
+}
+
+// A build's first commands find the repository that they expect: the commit, its dates,
+// the branch, and a configuration that they may write, as husky's prepare does.
+func TestBuildSeesARepository(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.build(map[string]string{"index.html": "one"}, framework.Plan{Runtime: framework.Static})
+	o := s.build(map[string]string{"index.html": "two", ".husky/pre-commit": "#!/bin/sh\n"}, framework.Plan{Runtime: framework.Static, Output: "out",
+		Build: []framework.Command{{Shell: "set -e; git config core.hooksPath .husky; mkdir out; " +
+			"git rev-parse HEAD > out/commit.txt; git rev-parse --abbrev-ref HEAD > out/branch.txt; git rev-list --count HEAD > out/count.txt; " +
+			"git log -1 --format=%ct -- index.html > out/date.txt; git status --porcelain --untracked-files=no > out/status.txt; git config core.hooksPath > out/hooks.txt"}}})
+	ok(t, o.err)
+	trim := func(name string) string { return strings.TrimSpace(o.files[name]) }
+	if len(trim("commit.txt")) != 40 || trim("branch.txt") != "main" || trim("count.txt") != "2" || trim("date.txt") == "" || trim("status.txt") != "" || trim("hooks.txt") != ".husky" {
+		t.Errorf("the build saw %q\n%s", o.files, o.text())
+	}
+}
+
+// heard writes down how a build goes.
+type heard struct {
+	mu sync.Mutex // guards o
+	o  *outcome
+}
+
+func (h *heard) Line(level, message, _ string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.o.log = append(h.o.log, level+": "+message)
+}
+
+func (h *heard) stage(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.o.stages = append(h.o.stages, name)
+}
+
+func (h *heard) Enter(stage string) { h.stage(stage) }
+func (h *heard) Skip(stage string)  { h.stage("-" + stage) }
+func (h *heard) Wait(int)           {}
+func (h *heard) Begin()             {}
+
+// quiet hears nothing.
+type quiet struct{}
+
+func (quiet) Line(string, string, string) {}
+func (quiet) Enter(string)                {}
+func (quiet) Skip(string)                 {}
+func (quiet) Wait(int)                    {}
+func (quiet) Begin()                      {}
+
+// lacks is a disk.
+type lacks func() int64
+
+func (f lacks) Lacks() int64 { return f() }

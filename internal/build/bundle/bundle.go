@@ -1,0 +1,226 @@
+// Package bundle owns the trees that programs run from: the files of a build with their
+// modes and links, stored as blobs under one manifest that its digest names.
+//
+// Store reads a directory that a build has left, which may be hostile, and is durable when
+// it returns; what was stored before is not written again. Open brings a bundle onto the
+// local disk once for each owner, read-only, and the programs of that owner share the tree:
+// files that several of its trees have are one file with several names. Owners share no file,
+// since the number of its names, its times and its locks would tell one what another has; but
+// for those that are everybody's, such as WordPress' own, which are the blob itself where blobs
+// are files on the same file system. The package never runs anything and knows neither sites
+// nor SQL.
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/blob"
+)
+
+// ID names a bundle: the digest of its manifest, 64 hexadecimal digits.
+type ID string
+
+// Config says where bundles live.
+type Config struct {
+	Blobs *blob.Store
+	Dir   string       // ours alone: trees on the local disk
+	Log   *slog.Logger // Optional.
+
+	MaxFiles int   // in one bundle, links included. Optional: 0 means 200,000.
+	MaxBytes int64 // of one bundle. Optional: 0 means 4 GiB.
+}
+
+// Bundles stores and opens bundles. It is safe for concurrent use.
+type Bundles struct {
+	c Config
+
+	mu sync.Mutex // guards trees
+	//share: total the bundles whose programs ran in the last day, on disk; owner those of its deployments; edge they go a day after their last use
+	trees map[place]*tree
+}
+
+// place says which tree of which owner.
+type place struct {
+	owner string
+	id    ID
+}
+
+// commonFiles is the owner of the files that are everybody's.
+const commonFiles = "common"
+
+// tree is a bundle on the local disk.
+type tree struct {
+	made  sync.Mutex // held while it is made
+	ready bool
+	users int
+	used  time.Time
+}
+
+// New returns Bundles and makes their directory. What an earlier process left half made
+// is removed.
+func New(c Config) (*Bundles, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	b := &Bundles{c: c, trees: map[place]*tree{}}
+	if err := errors.Join(removeAll(b.path("tmp")), b.distrust()); err != nil {
+		return nil, fmt.Errorf("clear bundles: %w", err)
+	}
+	for _, dir := range []string{"tmp", "trees", "files"} {
+		if err := os.MkdirAll(b.path(dir), 0o711); err != nil {
+			return nil, fmt.Errorf("make bundles: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// distrust removes the trees of before the machine started: a power failure may have taken
+// bytes of them, which nobody waited for to be durable.
+func (b *Bundles) distrust() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil // no Linux: nothing runs from them
+	}
+	boot = append(boot, "by owner\n"...) // how trees are laid out
+	if made, err := os.ReadFile(b.path("boot")); err == nil && string(made) == string(boot) {
+		return nil
+	}
+	if err := errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711)); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path("boot"), boot, 0o600)
+}
+
+func (b *Bundles) path(elem ...string) string {
+	return filepath.Join(append([]string{b.c.Dir}, elem...)...)
+}
+
+// Open returns the directory of the bundle's tree for the programs of an owner, which is
+// read-only and stays until done is called. The first call for a bundle and an owner on this
+// machine makes it. owner is letters, digits, "-" and "_".
+func (b *Bundles) Open(ctx context.Context, owner string, id ID) (dir string, done func(), err error) {
+	if _, err := blob.ParseDigest(string(id)); err != nil {
+		return "", nil, fmt.Errorf("open bundle: %w", err)
+	}
+	if !ownerName(owner) {
+		return "", nil, fmt.Errorf("open bundle %.12s: %q is no owner", id, owner)
+	}
+	at := place{owner, id}
+	t := b.take(at)
+	t.made.Lock()
+	defer t.made.Unlock()
+	dir = b.treeOf(at)
+	if !t.ready {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			if err := b.make(ctx, at, dir); err != nil {
+				b.give(t)
+				return "", nil, fmt.Errorf("open bundle %.12s: %w", id, err)
+			}
+		} else if err != nil {
+			b.give(t)
+			return "", nil, fmt.Errorf("open bundle %.12s: %w", id, err)
+		}
+		t.ready = true
+	}
+	return dir, sync.OnceFunc(func() { b.give(t) }), nil
+}
+
+func ownerName(owner string) bool {
+	return owner != "" && owner != commonFiles && len(owner) <= 100 &&
+		strings.Trim(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+func (b *Bundles) treeOf(at place) string { return b.path("trees", at.owner, string(at.id)) }
+
+func (b *Bundles) take(at place) *tree {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.trees[at]
+	if t == nil {
+		t = &tree{}
+		b.trees[at] = t
+	}
+	t.users++
+	return t
+}
+
+func (b *Bundles) give(t *tree) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.users--
+	t.used = time.Now()
+}
+
+// How often trees are tidied away, and how long one stays that nobody uses.
+const (
+	tidyEvery = time.Hour
+	treeAge   = 24 * time.Hour
+)
+
+// Run tidies until ctx ends.
+func (b *Bundles) Run(ctx context.Context) error {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := b.Tidy(treeAge); err != nil {
+			b.c.Log.WarnContext(ctx, "program files not tidied, will be retried", "err", err)
+		}
+	}
+}
+
+// Tidy removes trees that nobody has used for longer than idle, and the files that no tree
+// has any more. They come back when they are opened again.
+func (b *Bundles) Tidy(idle time.Duration) error {
+	owners, err := os.ReadDir(b.path("trees"))
+	if err != nil {
+		return fmt.Errorf("tidy bundles: %w", err)
+	}
+	for _, o := range owners {
+		entries, err := os.ReadDir(b.path("trees", o.Name()))
+		if err != nil {
+			return fmt.Errorf("tidy bundles: %w", err)
+		}
+		for _, e := range entries {
+			b.tidyTree(place{o.Name(), ID(e.Name())}, e, idle)
+		}
+	}
+	return b.tidyFiles(idle)
+}
+
+func (b *Bundles) tidyTree(at place, e os.DirEntry, idle time.Duration) {
+	t := b.take(at)
+	t.made.Lock()
+	b.mu.Lock()
+	last := t.used
+	if info, err := e.Info(); err == nil && last.IsZero() {
+		last = info.ModTime() // made by an earlier process
+	}
+	unused := t.users == 1 && time.Since(last) > idle
+	b.mu.Unlock()
+	if unused {
+		t.ready = false
+		if err := removeAll(b.treeOf(at)); err != nil {
+			b.c.Log.Warn("unused program files not removed", "bundle", at.id, "owner", at.owner, "err", err)
+		}
+	}
+	t.made.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.users--; unused && t.users == 0 {
+		delete(b.trees, at)
+	}
+}

@@ -1,0 +1,131 @@
+package framework
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"slipway/internal/platform/fault"
+)
+
+func TestCheckTOML(t *testing.T) {
+	t.Parallel()
+	floats := strings.TrimSuffix(strings.Repeat("1.5, ", 200), ", ")
+	for name, tt := range map[string]struct {
+		src string
+		ok  bool
+	}{
+		"usual":               {"[build]\ncommand = \"a.b.c\" # [[[[\n[[redirects]]\nfrom = \"/x\"\nquery = {a = \"b\"}\n", true},
+		"a list of floats":    {"a = [" + floats + "]\n", true},
+		"brackets in strings": {"a = '" + strings.Repeat("[", 500) + "'\nb = '''\n" + strings.Repeat("{[", 500) + "\n'''\n", true},
+		"quotes at the end":   {"a = '''x'''''\nb = \"\"\"\\\"\"\"\"\n" + "c = 1\n", true},
+		"many tables":         {strings.Repeat("[a.b.c]\nx = 1\n", 1000), true},
+		"arrays":              {"a = " + strings.Repeat("[", 17) + strings.Repeat("]", 17), false},
+		"over lines":          {"a = " + strings.Repeat("[\n", 17) + strings.Repeat("]\n", 17), false},
+		"inline tables":       {strings.Repeat("a = {", 17) + strings.Repeat("}", 17), false},
+		"dotted key":          {strings.Repeat("a.", 17) + "a = 1", false},
+		"header":              {"[" + strings.Repeat("a.", 17) + "a]", false},
+		"array of tables":     {"[[" + strings.Repeat("a.", 17) + "a]]", false},
+		"quoted dotted key":   {strings.Repeat(`"a".`, 17) + "a = 1", false},
+		"all three":           {"[a.b.c.d.e.f]\ng.h.i.j.k = {l.m.n.o.p = [[1]]}", false},
+		"after a string":      {"s = \"\"\"\n'\n\"\"\"\na = " + strings.Repeat("[", 17), false},
+		"keys":                {strings.Repeat("a=1\n", maxKeys+1), false},
+		"tables":              {strings.Repeat("[a]\n", maxKeys+1), false},
+	} {
+		if err := checkTOML(tt.src); (err == nil) != tt.ok {
+			t.Errorf("%s: checkTOML = %v", name, err)
+		}
+	}
+}
+
+// A command that no system can start, or no database keep, is refused where it is written;
+// in a Procfile, whose other lines may be good, it is left out.
+func TestCommandsAreText(t *testing.T) {
+	t.Parallel()
+	pkg := `{"dependencies": {"express": "5"}, "scripts": {"start": "node x.js"}}`
+	detect := func(file, text string) (Plan, error) {
+		files, err := FromFS(fstest.MapFS{"package.json": {Data: []byte(pkg)}, "x.js": {}, file: {Data: []byte(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Detect(files, Overrides{})
+	}
+	long := "node " + strings.Repeat("x", maxText)
+	for name, text := range map[string]string{
+		"start":   "[run]\ncommand = %s\n",
+		"release": "release = %s\n",
+		"web":     "[processes]\nweb = %s\n",
+		"process": "[processes]\nmail = %s\n",
+		"cron":    "[[cron]]\nschedule = \"@daily\"\ncommand = %s\n",
+	} {
+		for _, command := range []string{`"node x.js \u0000"`, `"` + long + `"`} {
+			if _, err := detect("slipway.toml", fmt.Sprintf(text, command)); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, "without NUL, at most 4096 bytes") {
+				t.Errorf("%s %.30s: %v", name, command, err)
+			}
+		}
+		if _, err := detect("slipway.toml", fmt.Sprintf(text, `"node x.js é"`)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"node x.js \x00", long} {
+		for _, name := range []string{"web", "release", "mail"} {
+			p, err := detect("Procfile", name+": "+bad+"\nqueue: node queue.js\n")
+			if err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "queue" || p.Release != nil || !strings.Contains(strings.Join(p.Warnings, "\n"), fmt.Sprintf("process %q is ignored", name)) {
+				t.Errorf("Procfile's %s %.12q: %v, %v, %v, %v", name, bad, p.Processes, p.Release, p.Warnings, err)
+			}
+		}
+	}
+}
+
+// What grows gigabytes in a parser costs detection next to nothing, whichever file it
+// stands in, and is named.
+func TestFilesThatNestAreNotParsed(t *testing.T) {
+	deepTOML := func(depth, size int) string {
+		line := strings.Repeat("a={", depth) + strings.Repeat("}", depth) + "\n"
+		var b strings.Builder
+		for i := 0; b.Len() < size; i++ {
+			fmt.Fprintf(&b, "k%d.%s", i, line)
+		}
+		return b.String()
+	}
+	deepJSON := strings.Repeat(`{"a":[`, 400) + "1" + strings.Repeat("]}", 400)
+	for name, text := range map[string]string{
+		"slipway.toml": deepTOML(990, 533_000), "./slipway.toml": deepTOML(300, 60_000), "netlify.toml": deepTOML(990, 533_000), "./netlify.toml": deepTOML(300, 60_000),
+		"vercel.json": deepJSON, "package.json": deepJSON, "./package.json": "// \"\n" + deepJSON,
+		"composer.json": deepJSON, "lerna.json": deepJSON, "angular.json": deepJSON, "project.json": deepJSON, "./vercel.json": strings.Repeat(" ", 70<<10) + "{}",
+		"pnpm-workspace.yaml": "packages: [" + strings.Repeat("'**/a*',", 100_000) + "]", "config.toml": "base_url='x'\n" + deepTOML(300, 60_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := strings.TrimPrefix(name, "./")
+			fs := fstest.MapFS{"index.html": {Data: []byte("x")}, file: {Data: []byte(text)}}
+			if file != "package.json" {
+				fs["package.json"] = &fstest.MapFile{Data: []byte(`{"dependencies":{"@angular/core":"1","nx":"1"}}`)}
+			}
+			files, err := FromFS(fs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			plan, err := Detect(files, Overrides{})
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+				t.Errorf("allocated %d MiB", took>>20)
+			}
+			switch {
+			case file == "slipway.toml":
+				if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "slipway.toml") {
+					t.Errorf("Detect = %v, want a refusal that names the file", err)
+				}
+			case err != nil:
+				t.Errorf("Detect: %v", err)
+			case file == "netlify.toml" || file == "vercel.json" || file == "package.json":
+				if !strings.Contains(strings.Join(plan.Warnings, "\n"), file) {
+					t.Errorf("no warning names the file: %q", plan.Warnings)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,239 @@
+package framework
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/platform/cron"
+	"slipway/internal/platform/fault"
+)
+
+// Run holds what slipway.toml says about running the project; a nil field was not said. The
+// ranges are those of the site's settings, which go before it.
+type Run struct {
+	Command                   *string   `toml:"command" json:"command,omitempty"`
+	HealthCheckPath           *string   `toml:"health_check_path" json:"healthCheckPath,omitempty"`
+	HealthCheckTimeoutSeconds *int      `toml:"health_check_timeout_seconds" json:"healthCheckTimeoutSeconds,omitempty"`
+	SleepAfterSeconds         *int      `toml:"sleep_after_seconds" json:"sleepAfterSeconds,omitempty"`
+	MemoryMiB                 *int      `toml:"memory_mib" json:"memoryMiB,omitempty"`
+	CPUs                      *float64  `toml:"cpus" json:"cpus,omitempty"`
+	Pids                      *int      `toml:"pids" json:"pids,omitempty"`
+	DrainSeconds              *int      `toml:"drain_seconds" json:"drainSeconds,omitempty"`
+	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
+	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`
+	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
+	ResponseSeconds           *int      `toml:"response_seconds" json:"responseSeconds,omitempty"`
+	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
+	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
+}
+
+// Process is a program that runs beside the one that answers, without a port.
+type Process struct {
+	Name    string  `json:"name"`
+	Command Command `json:"command"`
+}
+
+// Cron is a command that runs by a schedule, in UTC.
+type Cron struct {
+	Name     string  `json:"name"`
+	Schedule string  `json:"schedule"` // as package cron reads it
+	Command  Command `json:"command"`
+}
+
+// The most that a project may have of each.
+const (
+	maxProcesses = 10
+	maxCrons     = 20
+)
+
+// cronTOML is one [[cron]] of slipway.toml.
+type cronTOML struct {
+	Name     string `toml:"name"`
+	Schedule string `toml:"schedule"`
+	Command  string `toml:"command"`
+}
+
+// commands holds what the repository says to run besides building.
+type commands struct {
+	run       Run
+	release   said
+	web       said // the start command by [processes] or the Procfile
+	processes []Process
+	crons     []Cron
+}
+
+var processName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+func badRun(details string, received any) error {
+	return &fault.Error{Kind: fault.Invalid, Message: "slipway.toml can't be used", Details: details, Received: received, Code: "invalid_slipway_toml"}
+}
+
+// readCommands takes what slipway.toml, and for want of it the Procfile beside it, says.
+func (s *settings) readCommands(t *tree, f slipwayTOML, root string) error {
+	c := &s.commands
+	c.run = f.Run
+	for to, from := range map[*said]*string{&c.release: f.Release, &c.web: f.Run.Command} {
+		switch {
+		case from == nil || to == &c.web && *from == "":
+		case !commandText(*from):
+			return badRun(commandRule, nil)
+		default:
+			*to = said{*from, bySlipway}
+		}
+	}
+	list := f.Processes
+	source := bySlipway
+	if len(list) == 0 {
+		list, source = procfile(t.read(join(root, "Procfile"))), "Procfile"
+		if release := list["release"]; release != "" && !c.release.ok() {
+			if commandText(release) {
+				c.release = said{release, source}
+			} else {
+				t.warn("Procfile: process \"release\" is ignored")
+			}
+		}
+		delete(list, "release")
+	}
+	for _, name := range sortedKeys(list) {
+		command := strings.TrimSpace(list[name])
+		switch {
+		case source != bySlipway && (!processName.MatchString(name) || command == "" || !commandText(command) || name != "web" && len(c.processes) == maxProcesses):
+			t.warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
+			continue
+		case name == "web" && commandText(command):
+			if !c.web.ok() {
+				c.web = said{command, source}
+			}
+			continue
+		case !processName.MatchString(name):
+			return badRun("a process has a name of up to 32 small letters, digits, - and _, beginning with a letter", name)
+		case len(c.processes) == maxProcesses:
+			return badRun(fmt.Sprintf("at most %d processes", maxProcesses), len(list))
+		case command == "":
+			return badRun("the command of process "+name+" is empty", nil)
+		case !commandText(command):
+			return badRun(commandRule+" (process "+name+")", nil)
+		}
+		c.processes = append(c.processes, Process{name, in(root, command)})
+	}
+	return c.readCrons(f.Cron, root)
+}
+
+func (c *commands) readCrons(list []cronTOML, root string) error {
+	if len(list) > maxCrons {
+		return badRun(fmt.Sprintf("at most %d scheduled commands", maxCrons), len(list))
+	}
+	names := map[string]bool{}
+	for i, x := range list {
+		if x.Name == "" {
+			x.Name = fmt.Sprintf("cron-%d", i+1)
+		}
+		if !processName.MatchString(x.Name) || names[x.Name] {
+			return badRun("a [[cron]] has a name of its own: up to 32 small letters, digits, - and _, beginning with a letter", x.Name)
+		}
+		names[x.Name] = true
+		switch command := strings.TrimSpace(x.Command); {
+		case command == "":
+			return badRun("the command of [[cron]] "+x.Name+" is empty", nil)
+		case !commandText(command):
+			return badRun(commandRule+" ([[cron]] "+x.Name+")", nil)
+		}
+		if _, err := cron.Parse(x.Schedule); err != nil {
+			return badRun("the schedule of [[cron]] "+x.Name+": "+fault.As(err).Details, x.Schedule)
+		}
+		c.crons = append(c.crons, Cron{x.Name, x.Schedule, in(root, strings.TrimSpace(x.Command))})
+	}
+	return nil
+}
+
+const commandRule = "a command is UTF-8 without NUL, at most 4096 bytes"
+
+// commandText reports whether a command can be stored and started.
+func commandText(s string) bool {
+	return len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}
+
+func in(root, command string) Command {
+	c := ParseCommand(command)
+	c.Dir = root
+	return c
+}
+
+// procfile reads lines of the form name: command.
+func procfile(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, command, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if ok && !strings.HasPrefix(name, "#") && len(out) < 100 {
+			out[strings.TrimSpace(name)] = strings.TrimSpace(command)
+		}
+	}
+	return out
+}
+
+// applyCommands lays over a plan what the repository says to run.
+func (p *project) applyCommands(d *draft) {
+	c := p.s.commands
+	if c.run != (Run{}) {
+		d.Run = &c.run
+	}
+	if c.web.ok() && c.web.source == bySlipway && !(p.s.output.ok() && d.Runtime == Static) {
+		start := &Start{Command: in(p.root, c.web.text), PortEnv: "PORT"}
+		if d.Start != nil {
+			start.Storage, start.Temporary = d.Start.Storage, d.Start.Temporary
+		}
+		d.Start = start
+		if d.Runtime == Static {
+			d.Runtime, d.Why = Node, d.Why+"; slipway.toml says how it is started"
+		}
+	}
+	p.warnOfWeb(d)
+	if d.Runtime == Static {
+		if len(c.processes)+len(c.crons) > 0 || c.release.ok() {
+			d.warn("Processes, scheduled commands and the release command are ignored: the site is published as files")
+		}
+		return
+	}
+	if c.release.ok() && strings.TrimSpace(c.release.text) != "" {
+		command := in(p.root, c.release.text)
+		d.Release = &command
+	}
+	d.Processes, d.Crons = c.processes, c.crons
+}
+
+// runsScript is a start command that runs the start script of package.json, and buildpacks' name
+// for PHP behind a web server, which is how it runs here too.
+var runsScript = regexp.MustCompile(`^(?:(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+start(?::prod)?|(?:vendor/bin/)?heroku-php-\S+(?:\s.*)?)$`)
+
+// warnOfWeb says so where the Procfile would start something else than what is started.
+func (p *project) warnOfWeb(d *draft) {
+	web := p.s.commands.web
+	switch command := in(p.root, web.text).String(); {
+	case web.source != "Procfile" || web.text == "":
+	case d.Start == nil:
+		d.warn("Procfile: the process web is not started, because the site is published as files")
+	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.scriptBody("start")) != web.text:
+		d.warn("Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml")
+	}
+}
+
+// procfilePreset is for what only its Procfile knows how to start.
+func procfilePreset() preset {
+	return preset{Preset: Preset{"procfile", "Procfile", Node}, tier: weak, server: true,
+		match: func(p *project) string {
+			if w := p.s.commands.web; w.ok() && w.source == "Procfile" && w.text != "" && !p.has("index.html") {
+				return "its Procfile says how the process web is started"
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			if p.pkg != nil {
+				m := p.js(d)
+				p.build(d, m, []string{"build"})
+			}
+			d.Start = &Start{Command: in(p.root, p.s.commands.web.text), PortEnv: "PORT"}
+			d.Output = ""
+		}}
+}

@@ -1,0 +1,111 @@
+// Package publish owns what of a commit, or of what a build has left, becomes a release or a
+// bundle: which files, under which names, with which rules, and what is warned of.
+//
+// Files are strangers': links that lead outside are left out, pipes are not opened. It stores
+// through packages release and bundle, and knows neither sites nor deployments.
+package publish
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/build/release"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/fault"
+)
+
+// Log hears what is worth a line in a deployment's log.
+type Log func(level, format string, args ...any)
+
+// Commit is a folder of a commit, to be published straight out of Git: nothing is checked out,
+// and files that the live release already has are not even read.
+type Commit struct {
+	tree   *fetch.Tree
+	files  []fetch.File
+	folder string
+}
+
+// Open returns the folder that a plan publishes, with links followed.
+func Open(ctx context.Context, tree *fetch.Tree, plan framework.Plan, say Log) (Commit, error) {
+	all, err := tree.Files(ctx)
+	if err != nil {
+		return Commit{}, fmt.Errorf("list commit: %w", err)
+	}
+	files, err := resolveLinks(ctx, tree, all, say)
+	return Commit{tree, files, path.Join(plan.Root, plan.Output)}, err
+}
+
+// Folder is its name; empty for the whole commit.
+func (c Commit) Folder() string { return c.folder }
+
+// Fill adds its files to a release.
+func (c Commit) Fill(ctx context.Context, w *release.Writer) error {
+	var unread []fetch.File
+	for _, f := range c.files {
+		name, ok := inside(c.folder, f.Path)
+		if !ok || name == "slipway.toml" || w.Reuse(name, f.OID) {
+			continue
+		}
+		unread = append(unread, f)
+	}
+	err := c.tree.Read(ctx, unread, func(f fetch.File, r io.Reader) error {
+		name, _ := inside(c.folder, f.Path)
+		return w.Add(ctx, name, f.OID, r)
+	})
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	return nil
+}
+
+// Report says in the log what became of a release, and refuses an empty one.
+func Report(rel release.Sealed, err error, folder string, say Log) (release.Sealed, error) {
+	if err != nil {
+		return release.Sealed{}, err
+	}
+	if rel.Files == 0 {
+		return release.Sealed{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish",
+			Details: fmt.Sprintf("%s contains no file that may be served", folderName(folder))}
+	}
+	files := "files"
+	if rel.Files == 1 {
+		files = "file"
+	}
+	for _, problem := range rel.Problems {
+		say("warn", "%s", problem)
+	}
+	say("info", "Published %d %s, %s; %d unchanged", rel.Files, files, Size(rel.Bytes), rel.Reused)
+	return rel, nil
+}
+
+// inside returns the path relative to the folder, when it is below it.
+func inside(folder, name string) (string, bool) {
+	if folder == "" {
+		return name, true
+	}
+	return strings.CutPrefix(name, folder+"/")
+}
+
+func folderName(folder string) string {
+	if folder == "" {
+		return "the repository"
+	}
+	return "the folder " + folder
+}
+
+// Size is a number of bytes as people say it.
+func Size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

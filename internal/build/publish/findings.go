@@ -1,0 +1,36 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"slipway/internal/build/release"
+	"slipway/internal/git/fetch"
+)
+
+// WarnUnfetched names the files whose content could not be had: what is published in
+// their place is three lines of text.
+func WarnUnfetched(tree *fetch.Tree, say Log) {
+	n := len(tree.Unfetched)
+	if n == 0 {
+		return
+	}
+	names := strings.Join(tree.Unfetched[:min(n, 10)], ", ")
+	if n > 10 {
+		names += fmt.Sprintf(" and %d more", n-10)
+	}
+	say("warn", "Git LFS files could not be fetched from the repository's host, or .gitattributes doesn't name them, so their pointers are published: %s", names)
+}
+
+// WarnNoIndex says that a release has nothing to show at its address.
+func WarnNoIndex(ctx context.Context, releases *release.Releases, rel release.Sealed, say Log) error {
+	tree, err := releases.Load(ctx, rel.ID)
+	if err != nil {
+		return fmt.Errorf("read release: %w", err)
+	}
+	if _, ok := tree.Lookup("index.html"); !ok {
+		say("warn", "The published files have no index.html at their root, so / answers 404 unless a redirect or rewrite covers it")
+	}
+	return nil
+}

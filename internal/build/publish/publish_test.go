@@ -1,0 +1,124 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/internal/build/release"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/fault"
+)
+
+// A link is followed to a file of the same commit, by way of few others, and nowhere else.
+func TestFollowLink(t *testing.T) {
+	t.Parallel()
+	files := map[string]fetch.File{}
+	for _, name := range []string{"index.html", "docs/a.html", "docs/deep/b.html"} {
+		files[name] = fetch.File{Path: name}
+	}
+	targets := map[string]string{
+		"home": "index.html", "docs/up": "../index.html", "docs/side": "deep/../a.html", "docs/deep/far": "../../docs/./a.html",
+		"out": "../index.html", "further": "docs/../../x/index.html", "absolute": "/index.html", "folder": "docs", "nothing": "missing.html", "empty": "",
+		"self": "self", "one": "two", "two": "one", "chain": "docs/up",
+	}
+	for i := range 12 {
+		targets[fmt.Sprint("n", i)] = fmt.Sprint("n", i+1)
+	}
+	targets["n12"] = "index.html"
+	for name, want := range map[string]string{
+		"home": "index.html", "docs/up": "index.html", "docs/side": "docs/a.html", "docs/deep/far": "docs/a.html", "chain": "index.html", "index.html": "index.html",
+		"out": "", "further": "", "absolute": "", "folder": "", "nothing": "", "empty": "", "self": "", "one": "",
+		"n4": "index.html", "n3": "", "n0": "",
+	} {
+		f, ok := followLink(name, targets, files)
+		if ok != (want != "") || f.Path != want {
+			t.Errorf("%s leads to %q, %v; want %q", name, f.Path, ok, want)
+		}
+	}
+}
+
+// Only what lies below the folder is in it, not what begins like it.
+func TestInside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		folder, name, want string
+		ok                 bool
+	}{
+		{"", "a/b", "a/b", true}, {"dist", "dist/a", "a", true}, {"dist", "dist/dist/a", "dist/a", true}, {"a/b", "a/b/c", "c", true},
+		{"dist", "distribution/a", "", false}, {"dist", "dist", "", false}, {"dist", "src/dist/a", "", false},
+	} {
+		if got, ok := inside(tt.folder, tt.name); ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%s in %q: %q, %v", tt.name, tt.folder, got, ok)
+		}
+	}
+}
+
+// Folders of a wp-content become mounts by their names: nothing in them leads elsewhere.
+func TestContentName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"themes": true, "mu-plugins": true, "my_plugin.v2": true, strings.Repeat("a", 100): true,
+		strings.Repeat("a", 101): false, "a b": false, "a/b": false, "a\nb": false, "ä": false, "a:b": false, `a\b`: false,
+	} {
+		if got := contentName(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
+// log collects what is said.
+type log []string
+
+func (l *log) say(level, format string, args ...any) {
+	*l = append(*l, level+": "+fmt.Sprintf(format, args...))
+}
+
+// An empty release is refused by the folder's name, and the problems of rules are warned of.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	var said log
+	if _, err := Report(release.Sealed{Files: 3}, errors.New("disk"), "dist", said.say); err == nil || len(said) > 0 {
+		t.Errorf("after an error: %v, %q", err, said)
+	}
+	for folder, want := range map[string]string{"": "the repository contains", "dist": "the folder dist contains"} {
+		_, err := Report(release.Sealed{}, nil, folder, said.say)
+		if f := fault.As(err); f == nil || f.Kind != fault.Invalid || !strings.HasPrefix(f.Details, want) {
+			t.Errorf("%q without files: %v", folder, err)
+		}
+	}
+	rel := release.Sealed{Files: 1, Bytes: 1536, Reused: 0, Problems: []release.Problem{{}}}
+	if got, err := Report(rel, nil, "", said.say); err != nil || got.Files != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(said) != 2 || !strings.HasPrefix(said[0], "warn: ") || said[1] != "info: Published 1 file, 1.5 KiB; 0 unchanged" {
+		t.Errorf("said %q", said)
+	}
+}
+
+// Of many files that could not be fetched ten are named, and the rest counted.
+func TestWarnUnfetched(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("f%02d.png", i))
+	}
+	for n, want := range map[int]string{0: "", 1: "f00.png", 10: strings.Join(names[:10], ", "), 11: "f09.png and 1 more", 12: "f09.png and 2 more"} {
+		var said log
+		WarnUnfetched(&fetch.Tree{Unfetched: slices.Clone(names[:n])}, said.say)
+		if (len(said) == 0) != (n == 0) || n > 0 && (!strings.HasSuffix(said[0], want) || strings.Contains(said[0], "f10.png")) {
+			t.Errorf("of %d: %q", n, said)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 3 << 29: "1.5 GiB"} {
+		if got := Size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package release
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"slipway/internal/platform/fault"
+)
+
+// AddDir adds the regular files below root, which may be hostile, and may even change
+// meanwhile: everything is opened beneath root (os.Root), without blocking, and looked
+// at once more after it was opened. Bytes are copied; modes and owners are not. A
+// relative symbolic link that leads to something inside is published as what it leads to;
+// every other link, a FIFO, socket or device is a fault that names it. Hidden names are
+// passed over unread.
+//
+// A symbolic link to something that isn't there is left out and told to skipped.
+func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
+	return w.AddDirAt(ctx, root, "", skipped)
+}
+
+// AddDirAt is AddDir for a folder of the release.
+func (w *Writer) AddDirAt(ctx context.Context, root *os.Root, at string, skipped func(name, why string)) error {
+	d := &dirWalk{w: w, root: root, skipped: skipped}
+	return d.dir(ctx, ".", at, nil)
+}
+
+// Leave names files and folders that AddDir and AddDirAt pass over unread, by the path
+// that they would have in the release.
+func (w *Writer) Leave(leave func(path string) bool) { w.leave = leave }
+
+type dirWalk struct {
+	w       *Writer
+	root    *os.Root
+	skipped func(name, why string)
+	entries int // seen so far, directories included
+}
+
+// at is a directory on the way from the root, to notice a link that leads back up.
+type at struct {
+	info fs.FileInfo
+	up   *at
+}
+
+// dir adds the directory at real, publishing it as name.
+func (d *dirWalk) dir(ctx context.Context, real, name string, up *at) error {
+	f, err := d.open(real)
+	if err != nil {
+		return d.unreadable(name, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory any more")
+	}
+	var names []string
+	if err == nil {
+		names, err = d.names(f)
+	}
+	f.Close()
+	if err != nil {
+		return d.unreadable(name, err)
+	}
+	for a := up; a != nil; a = a.up {
+		if os.SameFile(a.info, info) {
+			return notFile(name, "it is a symbolic link to a directory that it is in")
+		}
+	}
+	for _, n := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := d.entry(ctx, path.Join(real, n), path.Join(name, n), &at{info, up}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names reads a directory in portions and stops at the limit: it may have been made to
+// have no end. Sorted, so that the same tree is published in the same order.
+func (d *dirWalk) names(f *os.File) ([]string, error) {
+	var all []string
+	for {
+		names, err := f.Readdirnames(1024)
+		all = append(all, names...)
+		if d.entries += len(names); d.entries > 2*d.w.r.MaxFiles {
+			return nil, &fault.Error{Kind: fault.Invalid, Code: "release_files",
+				Message: "Too many files to publish",
+				Details: fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles)}
+		}
+		if err == io.EOF {
+			slices.Sort(all)
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
+	if hidden(name) || d.w.leave != nil && d.w.leave(name) {
+		return nil
+	}
+	if why := checkPath(name); why != "" {
+		return badPath(name, why)
+	}
+	info, err := d.root.Lstat(real)
+	if err != nil {
+		return d.unreadable(name, err)
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		real, err = d.follow(real, name)
+		if err == nil {
+			if info, err = d.root.Lstat(real); errors.Is(err, fs.ErrNotExist) {
+				err = errDangling
+			}
+		}
+		if errors.Is(err, errDangling) {
+			d.skipped(show(name), "it is a symbolic link to something that isn't there")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case info.IsDir():
+		return d.dir(ctx, real, name, up)
+	case info.Mode().IsRegular():
+		return d.file(ctx, real, name)
+	}
+	return notFile(name, "it is "+kind(info.Mode()))
+}
+
+func (d *dirWalk) file(ctx context.Context, real, name string) error {
+	f, err := d.open(real)
+	if err != nil {
+		return d.unreadable(name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return d.unreadable(name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return notFile(name, "it is "+kind(info.Mode()))
+	}
+	return d.w.Add(ctx, name, "", f)
+}
+
+// open never blocks on a FIFO and never follows a link in the last place; in the others
+// os.Root follows it no further than the root.
+func (d *dirWalk) open(real string) (*os.File, error) {
+	return d.root.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+// errDangling says that a link leads nowhere.
+var errDangling = errors.New("link to nothing")
+
+// follow resolves a link one name at a time, so that what it passes through is seen: a
+// link must not publish a hidden file under another name.
+func (d *dirWalk) follow(real, name string) (string, error) {
+	const most = 40 // links, as Linux has it
+	outside := "it is a symbolic link that points outside the published directory"
+	todo := strings.Split(real, "/")
+	var done []string
+	for links := 0; len(todo) > 0; {
+		n := todo[0]
+		todo = todo[1:]
+		switch n {
+		case "", ".":
+			continue
+		case "..":
+			if len(done) == 0 {
+				return "", notFile(name, outside)
+			}
+			done = done[:len(done)-1]
+			continue
+		}
+		here := path.Join(append(slices.Clone(done), n)...)
+		if hidden(here) {
+			return "", notFile(name, "it is a symbolic link to a hidden file")
+		}
+		info, err := d.root.Lstat(here)
+		if err != nil {
+			return "", errDangling
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = append(done, n)
+			continue
+		}
+		if links++; links > most {
+			return "", notFile(name, "it is a symbolic link loop")
+		}
+		target, err := d.root.Readlink(here)
+		if err != nil {
+			return "", d.unreadable(name, err)
+		}
+		if target == "" || path.IsAbs(target) {
+			return "", notFile(name, outside)
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return cmp.Or(path.Join(done...), "."), nil
+}
+
+func (d *dirWalk) unreadable(name string, err error) error {
+	switch {
+	case fault.As(err) != nil:
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return notFile(cmp.Or(name, "."), "it cannot be read")
+	}
+	return fmt.Errorf("read %s: %w", show(cmp.Or(name, ".")), err)
+}
+
+func notFile(name, why string) error {
+	return &fault.Error{Kind: fault.Invalid, Code: "release_file",
+		Message:  "The output contains a file that can't be published",
+		Details:  fmt.Sprintf("%s: %s", show(name), why),
+		Received: show(name)}
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	default:
+		return "not a regular file"
+	}
+}

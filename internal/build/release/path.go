@@ -1,0 +1,82 @@
+package release
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/platform/fault"
+)
+
+// maxPath is the longest path of a release in bytes.
+const maxPath = 1024
+
+// checkPath returns why path cannot be a file's path in a release, or "".
+func checkPath(path string) string {
+	switch {
+	case path == "":
+		return "it is empty"
+	case len(path) > maxPath:
+		return fmt.Sprintf("it is longer than %d bytes", maxPath)
+	case !utf8.ValidString(path):
+		return "it is not valid UTF-8"
+	case path[0] == '/':
+		return "it begins with a slash"
+	}
+	for _, c := range path {
+		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return "it contains a control character"
+		}
+		if c == '\\' {
+			return "it contains a backslash"
+		}
+	}
+	for s := range strings.SplitSeq(path, "/") {
+		switch s {
+		case "":
+			return "it contains an empty name"
+		case ".", "..":
+			return "it contains the name " + s
+		}
+	}
+	return ""
+}
+
+// hidden reports whether a path holds a name that begins with a dot, .git in any
+// spelling among them. Only .well-known at the top is for the public (RFC 8615).
+func hidden(path string) bool {
+	first := true
+	for s := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(s, ".") && !(first && s == ".well-known") {
+			return true
+		}
+		first = false
+	}
+	return false
+}
+
+func badPath(path, why string) error {
+	return &fault.Error{Kind: fault.Invalid, Code: "release_path",
+		Message:  "A file's path can't be published",
+		Details:  fmt.Sprintf("%s: %s; rename it", show(path), why),
+		Received: show(path)}
+}
+
+// show makes a stranger's path fit for a sentence.
+func show(path string) string {
+	path = strings.ToValidUTF8(path, "\ufffd")
+	path = strings.Map(func(c rune) rune {
+		if c < ' ' || c >= 0x7f && c < 0xa0 {
+			return '\ufffd'
+		}
+		return c
+	}, path)
+	if len(path) > 200 {
+		cut := 200
+		for !utf8.RuneStart(path[cut]) {
+			cut--
+		}
+		path = path[:cut] + "…"
+	}
+	return path
+}

@@ -1,0 +1,214 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/text"
+
+	"github.com/BurntSushi/toml"
+)
+
+// table reads the rules of netlify.toml and of slipway.toml: [[redirects]] and
+// [[headers]] have the same grammar in both, [serve] is ours alone. Whatever else the
+// files say is read by package framework.
+func (p *ruleParser) table(written string) {
+	if !strings.Contains(written, "redirects") && !strings.Contains(written, "headers") && !strings.Contains(written, "serve") {
+		return
+	}
+	if len(written) > maxTable {
+		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(maxTable))
+		return
+	}
+	if tooDeep(written) {
+		p.problem(0, "the file nests too deeply; none of its rules are applied")
+		return
+	}
+	var f struct {
+		Redirects []redirectTable `toml:"redirects"`
+		Headers   []struct {
+			For    string         `toml:"for"`
+			Values map[string]any `toml:"values"`
+		} `toml:"headers"`
+		Serve map[string]any `toml:"serve"`
+	}
+	if _, err := toml.Decode(written, &f); err != nil {
+		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
+		p.problem(0, "%s; none of its rules are applied", show(first))
+		return
+	}
+	lines := tableLines(written, "redirects")
+	for i, t := range f.Redirects {
+		line := lineAt(lines, i)
+		if len(p.rules.Redirects) > maxRedirects {
+			break
+		}
+		if r, why := p.redirectTable(line, t); why != "" {
+			p.problem(line, "%s; the rule is ignored", why)
+		} else {
+			p.add(line, r)
+		}
+	}
+	lines = tableLines(written, "headers")
+	for i, t := range f.Headers {
+		p.headerTable(lineAt(lines, i), t.For, t.Values)
+	}
+	if p.file == "slipway.toml" {
+		p.serve(f.Serve)
+	}
+}
+
+type redirectTable struct {
+	From       string         `toml:"from"`
+	To         string         `toml:"to"`
+	Status     int            `toml:"status"`
+	Force      bool           `toml:"force"`
+	Query      map[string]any `toml:"query"`
+	Params     map[string]any `toml:"params"` // its name in older files
+	Conditions map[string]any `toml:"conditions"`
+	Headers    map[string]any `toml:"headers"`
+	Signed     string         `toml:"signed"`
+}
+
+func (p *ruleParser) redirectTable(line int, t redirectTable) (r Redirect, why string) {
+	if t.From == "" {
+		return r, "from is missing"
+	}
+	if r.Host, r.From, why = splitFrom(t.From); why != "" {
+		return r, why
+	}
+	r.To, r.Status, r.Force = t.To, t.Status, t.Force
+	if len(t.Headers) > 0 {
+		p.problem(line, "headers for the other server are not sent")
+	}
+	if t.Signed != "" {
+		return r, "signed proxy requests are not supported"
+	}
+	for _, table := range []map[string]any{t.Query, t.Params} {
+		for _, k := range sortedNames(table) {
+			r.Query = append(r.Query, Field{k, fmt.Sprint(table[k])})
+		}
+	}
+	for _, k := range sortedNames(t.Conditions) {
+		if why := p.condition(line, &r, k, texts(t.Conditions[k])); why != "" {
+			return r, why
+		}
+	}
+	return r, ""
+}
+
+func (p *ruleParser) headerTable(line int, path string, values map[string]any) {
+	host, path, why := splitFrom(path)
+	if path == "" || why != "" {
+		p.problem(line, "for must be a path or an address; the rule is ignored")
+		return
+	}
+	rule := HeaderRule{Host: host, For: path}
+	for _, name := range sortedNames(values) {
+		for _, v := range texts(values[name]) {
+			// Netlify's own examples write several lines in one text.
+			p.setHeader(line, &rule, name, strings.Join(strings.Fields(v), " "))
+		}
+	}
+	p.addHeaders(line, rule)
+}
+
+// serve reads what slipway.toml says about serving.
+func (p *ruleParser) serve(t map[string]any) {
+	for _, k := range sortedNames(t) {
+		switch v := t[k].(type) {
+		case bool:
+			if k == "spa" {
+				p.spa = &v
+				continue
+			}
+		case string:
+			if form := Slash(v); k == "trailing_slash" && (form == Always || form == Never) {
+				p.rules.Slash = form
+				continue
+			} else if k == "trailing_slash" && v == "auto" {
+				continue
+			}
+		}
+		p.problem(0, "serve.%s is not understood: spa is true or false, trailing_slash is \"auto\", \"always\" or \"never\"", show(k))
+	}
+}
+
+// texts returns the strings of an array, or of a value alone.
+func texts(v any) []string {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	var out []string
+	for _, one := range list {
+		if s, ok := one.(string); ok {
+			out = append(out, s)
+		} else if _, nested := one.(map[string]any); !nested {
+			out = append(out, fmt.Sprint(one))
+		}
+	}
+	return out
+}
+
+func sortedNames(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for k := range m {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// tableLines returns on which lines the tables of an array begin. A decoder doesn't say.
+func tableLines(text, name string) (lines []int) {
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.Join(strings.Fields(line), "")
+		if strings.HasPrefix(line, "[["+name+"]]") {
+			lines = append(lines, n)
+		}
+	}
+	return lines
+}
+
+func lineAt(lines []int, i int) int {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return 0
+}
+
+// tooDeep reports whether brackets or dotted keys nest deeper than anybody writes: the
+// decoder's own recursion has no bound. The count is rough and too high rather than low.
+func tooDeep(text string) bool {
+	const most = 32
+	open := 0
+	for line := range strings.Lines(text) {
+		dots := 0
+		for i := 0; i < len(line); i++ {
+			switch c := line[i]; c {
+			case '#':
+				i = len(line)
+			case '"', '\'':
+				for i++; i < len(line) && line[i] != c; i++ {
+					if line[i] == '\\' && c == '"' {
+						i++
+					}
+				}
+			case '.':
+				dots++
+			case '[', '{':
+				open++
+			case ']', '}':
+				open = max(0, open-1)
+			}
+			if open+dots > most {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"slipway/internal/build/build"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/publish"
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/buildtime"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/project"
+	"slipway/internal/git/fetch"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// built makes a release of what a build leaves in its output folder.
+func (d *Deployments) built(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
+	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
+		if a.Runtime != framework.Static {
+			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
+			return err
+		}
+		made, err := d.publish(ctx, s, func(w *release.Writer) error {
+			if err := d.serving(ctx, w, s, tree, plan); err != nil {
+				return err
+			}
+			if err := w.AddDir(ctx, a.Files, func(name, why string) { p.Printf("warn", "Skipped %s: %s", name, why) }); err != nil {
+				return fmt.Errorf("collect output: %w", err)
+			}
+			return nil
+		})
+		rel, err = publish.Report(made, err, a.Folder, p.Printf)
+		return err
+	})
+	return rel, err
+}
+
+// build carries a build out and hands what it leaves to use, which returns before that goes.
+func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress, use func(context.Context, build.Artefact) error) error {
+	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
+		return err
+	}
+	caches, err := d.c.Limits.LimitOf(ctx, d.c.DB, s.Owner, account.LimitCaches)
+	if err != nil {
+		return err
+	}
+	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: project.Storage(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
+		Commands: project.Commands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
+	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
+		spec.Branch, spec.ClearCache = preview.PullKey(x.Pull), true
+	}
+	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
+		return err
+	}
+	var meter buildtime.Meter
+	meter.Start()
+	report := &reporting{ctx: ctx, d: d, id: x.ID, p: p, meter: &meter}
+	metered, end := context.WithCancelCause(ctx)
+	var counting sync.WaitGroup
+	counting.Go(func() { d.countBuild(metered, s, &meter, end) })
+	err = d.c.Builds.Run(metered, spec, report, use)
+	end(nil)
+	counting.Wait()
+	d.noteBuild(ctx, s, &meter)
+	return err
+}
+
+// A build's time is noted so often, and more often where the last minute of its owner's runs.
+const (
+	countBuildEvery = 10 * time.Second
+	countLastMinute = time.Second
+)
+
+// countBuild notes how long a build takes while it does, until ctx ends, and ends it once its
+// owner's build minutes are used up.
+func (d *Deployments) countBuild(ctx context.Context, s site.Site, meter *buildtime.Meter, end context.CancelCauseFunc) {
+	for {
+		u, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes)
+		if err != nil && ctx.Err() == nil {
+			d.c.Log.WarnContext(ctx, "build minutes not compared", "site", s.ID, "err", err)
+		}
+		wait := countBuildEvery
+		if err == nil && u.Left() <= 0 {
+			end(u.Reached())
+			return
+		}
+		if err == nil && u.Left() <= 1 {
+			wait = countLastMinute
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		d.noteBuild(ctx, s, meter)
+	}
+}
+
+func (d *Deployments) noteBuild(ctx context.Context, s site.Site, meter *buildtime.Meter) {
+	took := meter.Lap()
+	if err := buildtime.Note(ctx, d.c.DB, s.Owner, string(s.ID), took); err != nil {
+		d.c.Log.ErrorContext(ctx, "build time not recorded", "site", s.ID, "took", took, "err", err)
+	}
+}
+
+// Variables returns the site's variables for the build or the program of a deployment. A
+// fork's sees none: whoever opens a pull request would read them.
+func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, when string) ([]site.Var, error) {
+	if x.Fork {
+		return nil, nil
+	}
+	return d.c.Sites.Variables(ctx, x.Site, when, string(x.Target), x.Branch)
+}
+
+// environment returns what the commands of a build see beside what every build sees, and
+// the values that its log must hide.
+func (d *Deployments) environment(ctx context.Context, s site.Site, x *deployment.Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
+	vars, err := d.Variables(ctx, *x, "build")
+	if err != nil {
+		return nil, nil, err
+	}
+	env = map[string]string{
+		"SLIPWAY":               "1",
+		"SLIPWAY_SITE_ID":       string(s.ID),
+		"SLIPWAY_SITE_NAME":     s.Name,
+		"SLIPWAY_DEPLOYMENT":    string(x.ID),
+		"SLIPWAY_DEPLOYMENT_ID": string(x.ID),
+		"SLIPWAY_TARGET":        string(x.Target),
+		"SLIPWAY_BRANCH":        x.Branch,
+		"SLIPWAY_COMMIT":        x.CommitHash,
+		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
+		"SLIPWAY_DEPLOY_URL":    x.URL,
+	}
+	if x.Pull > 0 {
+		env["SLIPWAY_PULL_REQUEST"] = strconv.Itoa(x.Pull)
+	}
+	if x.Cause == deployment.ByHook {
+		env["SLIPWAY_HOOK_TITLE"] = x.Title
+		if env["SLIPWAY_HOOK_BODY"], err = d.c.Sites.OpenHookBody(s.ID, x.HookBody); err != nil {
+			return nil, nil, err
+		}
+	}
+	maps.Copy(env, plan.Env)
+	for _, v := range vars {
+		env[v.Key] = v.Value
+		if v.Secret {
+			secrets = append(secrets, build.Secret{Name: v.Key, Value: v.Value})
+		}
+	}
+	cred, err := d.c.Sites.CredentialOf(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cred != nil {
+		secrets = append(secrets, build.Secret{Value: cred.Token}, build.Secret{Value: cred.DeployKey})
+	}
+	return env, secrets, nil
+}

@@ -1,0 +1,71 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/job"
+)
+
+// maxCrashes is how often the process may die over one deployment before the deployment
+// fails. What is in a repository can kill the process in ways that nobody foresaw; with
+// the job taken up again at each start it would do so for ever.
+const maxCrashes = 2
+
+// suspect waits its turn for a deployment during which the process has died: such ones
+// run one at a time, and the next crash is counted only against the one that runs. So a
+// deployment that happened to run beside a deadly one ends well. The returned function
+// lets the next one in; it is never nil.
+func (d *Deployments) suspect(ctx context.Context, id deployment.ID) (done func(), err error) {
+	var crashes int
+	err = d.c.DB.QueryRow(ctx, `SELECT COALESCE(MAX(crashes), 0) FROM deployments WHERE id = $1`, id).Scan(&crashes)
+	if err != nil {
+		return func() {}, fmt.Errorf("count crashes: %w", err)
+	}
+	if crashes == 0 {
+		return func() {}, nil
+	}
+	if !d.alone.TryLock() {
+		return func() {}, job.Later(200 * time.Millisecond)
+	}
+	return d.alone.Unlock, nil
+}
+
+// countTx notes, before anything of the repository is touched, that the process is
+// about to work on the deployment. It reports whether it has died over it too often.
+func countTx(ctx context.Context, tx *db.Tx, id deployment.ID) (tooOften bool, err error) {
+	var crashes int
+	err = tx.QueryRow(ctx, `UPDATE deployments SET crashes = crashes + 1 WHERE id = $1 RETURNING crashes`, id).Scan(&crashes)
+	if err != nil {
+		return false, fmt.Errorf("count crashes: %w", err)
+	}
+	return crashes > maxCrashes, nil
+}
+
+// working counts as countTx does, for a deployment that goes on after it has waited.
+func (d *Deployments) working(ctx context.Context, id deployment.ID) {
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := countTx(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		d.c.Log.WarnContext(ctx, "start of work not recorded; a crash would not be counted", "deployment", id, "err", err)
+	}
+}
+
+// survived takes back what countTx counted: the process lives, and the deployment will
+// be worked on again.
+func (d *Deployments) survived(ctx context.Context, id deployment.ID) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE deployments SET crashes = crashes - 1 WHERE id = $1 AND crashes > 0`, id)
+		return err
+	})
+	if err != nil {
+		d.c.Log.WarnContext(ctx, "interruption counted as a crash", "deployment", id, "err", err)
+	}
+}

@@ -1,0 +1,139 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/internal/build/build"
+	"slipway/internal/build/toolchain"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/sandbox"
+)
+
+// die begins work on a deployment the way a process does that is killed at it.
+func (w *world) die(id deployment.ID, attempt int64) {
+	w.t.Helper()
+	_, _, _, err := w.Deployments.start(w.t.Context(), id, attempt)
+	ok(w.t, err)
+}
+
+// What kills the process does so twice and no more: then its deployment fails, in words,
+// before anything of the repository is touched, and the site serves what it served.
+func TestDeploymentThatKillsTheProcessFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	x := w.trigger(s.ID, Trigger{})
+	w.die(x.ID, 1)
+	w.die(x.ID, 2)
+	w.c.Source = nil // to touch it would be a panic
+	ok(t, w.work(t.Context(), Run{x.ID}, 3))
+	got := w.status(x.ID)
+	if got.Status != deployment.Failed || !strings.Contains(got.Error, "stopped unexpectedly 2 times") {
+		t.Fatalf("after two crashes it is %s: %q", got.Status, got.Error)
+	}
+	if live, err := w.sites.Get(t.Context(), anna, s.ID); err != nil || live.LiveDeployment != s.LiveDeployment {
+		t.Fatalf("the site serves %s, want %s (%v)", live.LiveDeployment, s.LiveDeployment, err)
+	}
+}
+
+// One crash costs a deployment nothing, and neither does a restart in order, however
+// often it comes.
+func TestRestartsAreNotCrashes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	x := w.trigger(s.ID, Trigger{})
+	w.die(x.ID, 1)
+	for n := range int64(5) {
+		stopping, stop := context.WithCancelCause(t.Context())
+		stop(job.ErrStopping)
+		if err := w.work(stopping, Run{x.ID}, n+2); !errors.Is(err, job.ErrStopping) {
+			t.Fatalf("restart %d: %v", n, err)
+		}
+	}
+	ok(t, w.work(t.Context(), Run{x.ID}, 9))
+	if got := w.status(x.ID); got.Status != deployment.Success {
+		t.Fatalf("it is %s: %q", got.Status, got.Error)
+	}
+}
+
+// Of the deployments that were at work when the process died only one runs at a time, so
+// that the next crash is counted against the one that causes it.
+func TestSuspectsRunOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	a, b := w.live(w.site("git.test/acme/site").ID), w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	guilty, innocent := w.trigger(a.ID, Trigger{}), w.trigger(b.ID, Trigger{})
+	w.die(guilty.ID, 1)
+	w.die(innocent.ID, 1)
+	next, err := w.suspect(t.Context(), guilty.ID)
+	ok(t, err)
+	if err := w.work(t.Context(), Run{innocent.ID}, 2); err == nil || w.status(innocent.ID).Status.Ended() {
+		t.Fatalf("the second one ran beside the first: %v", err)
+	}
+	w.die(guilty.ID, 2)
+	next() // what the end of a process does
+	ok(t, w.work(t.Context(), Run{guilty.ID}, 3))
+	ok(t, w.work(t.Context(), Run{innocent.ID}, 3))
+	if g, i := w.status(guilty.ID).Status, w.status(innocent.ID).Status; g != deployment.Failed || i != deployment.Success {
+		t.Fatalf("the guilty one is %s, the innocent one %s", g, i)
+	}
+}
+
+// A configuration that is too large to be read is named, not passed over.
+func TestOversizedConfigurationFailsInWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("big", map[string]string{"index.html": "one", "slipway.toml": "output = \"dist\"\n" + strings.Repeat("# and so on\n", 10_000)})
+	s := w.site("git.test/acme/big")
+	w.until("it fails", func() bool {
+		got, err := w.sites.Get(t.Context(), anna, s.ID)
+		ok(t, err)
+		return strings.Contains(got.StatusReason, "slipway.toml is larger than 64 KiB")
+	})
+}
+
+// dying is a runner whose command dies of its memory while the process is told to stop.
+type dying struct{ stop func() }
+
+func (d dying) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
+	d.stop()
+	return sandbox.Result{Killed: sandbox.OutOfMemory, OOM: true, ExitCode: 137}, nil
+}
+
+// A build that dies of its memory has failed, also where the service is stopped for that
+// very death, as systemd's OOMPolicy=stop does: built again it would die again.
+func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
+	t.Parallel()
+	stopping, stop := context.WithCancelCause(t.Context())
+	w := newWorld(t, func(c *Config) {
+		dir := t.TempDir()
+		out, err := egress.New(egress.Config{})
+		ok(t, err)
+		runner := dying{func() { stop(job.ErrStopping) }}
+		tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: 199_990})
+		ok(t, err)
+		c.Builds = build.New(build.Config{DB: c.DB, Runner: runner, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")})
+	})
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	w.commit("site", map[string]string{"index.html": "two", "slipway.toml": "[build]\ncommand = \"true\"\noutput = \".\"\n"})
+	x := w.trigger(s.ID, Trigger{})
+	ok(t, w.work(stopping, Run{x.ID}, 1))
+	if got := w.status(x.ID); got.Status != deployment.Failed || !strings.Contains(got.Error, "memory") {
+		t.Fatalf("it is %s: %q", got.Status, got.Error)
+	}
+}

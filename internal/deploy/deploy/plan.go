@@ -1,0 +1,62 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/build/phpversion"
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/project"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// plan finds out what the commit is and what is to be done with it.
+func (d *Deployments) plan(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, p *progress) (framework.Plan, error) {
+	plan, err := project.Plan(ctx, s, tree)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	if x.Plan, err = json.Marshal(plan); err != nil {
+		return framework.Plan{}, err
+	}
+	x.Framework = plan.Framework
+	p.Printf("info", "%s: %s", plan.Name, plan.Why)
+	for _, w := range plan.Warnings {
+		p.Printf("warn", "%s", w)
+	}
+	if plan.Runtime != framework.Static && d.c.Programs != nil && plan.Start != nil {
+		return plan, d.readyPHP(ctx, plan, p)
+	}
+	if plan.Runtime != framework.Static {
+		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
+			Details: cmp.Or(d.c.WhyNot, "there is no start command: set run.command in the site's settings, or a start script in package.json")}
+	}
+	return plan, nil
+}
+
+// release makes a release of what the plan says, building first where it says so.
+func (d *Deployments) release(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+	if len(plan.Install)+len(plan.Build) > 0 || plan.Runtime != framework.Static {
+		return d.built(ctx, s, x, tree, plan, p)
+	}
+	return d.publishCommit(ctx, s, tree, plan, p)
+}
+
+// readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.
+func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *progress) error {
+	if plan.Runtime != framework.PHP || d.c.Programs == nil {
+		return nil
+	}
+	version, err := phpversion.Choose(ctx, plan.Asks("php"))
+	if err != nil {
+		return fmt.Errorf("choose PHP: %w", err)
+	}
+	p.Printf("info", "PHP %s", version.Number)
+	return nil
+}

@@ -1,0 +1,100 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// PushTx asks for a deployment of a commit that was pushed. It takes the place of older
+// ones of the same branch that hooks and pushes asked for and that still wait.
+func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (deployment.Deployment, error) {
+	t.Cause = deployment.ByPush
+	x, err := d.insert(ctx, tx, s, t)
+	if err != nil {
+		return deployment.Deployment{}, err
+	}
+	if t.Attach > 0 {
+		if x, _, err = d.AttachPullTx(ctx, tx, s.Owner, s.ID, t.Branch, t.Commit, t.Attach); err != nil {
+			return deployment.Deployment{}, err
+		}
+	}
+	return x, d.supersede(ctx, tx, x)
+}
+
+// Skipped is a pushed commit that is not deployed.
+type Skipped struct {
+	Branch  string
+	Commit  string // empty where its full id is not known
+	Message string
+	Author  string
+	Target  deployment.Target
+	Pull    int
+	Reason  string // what the list of deployments shows
+}
+
+// SkipTx puts on record that a pushed commit is not deployed: as a deployment that ended
+// as canceled before it began. Nobody is told of it by webhook, for nothing was started.
+func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, k Skipped) (deployment.Deployment, error) {
+	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return deployment.Deployment{}, err
+	}
+	if err := fetch.CheckBranch(k.Branch); err != nil {
+		return deployment.Deployment{}, err
+	}
+	if k.Commit != "" {
+		if err := fetch.CheckCommit(k.Commit); err != nil {
+			return deployment.Deployment{}, err
+		}
+	}
+	now := db.Now()
+	x := deployment.Deployment{ID: deployment.ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: deployment.Canceled, Cause: deployment.ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
+		CommitMessage: k.Message, CommitAuthor: k.Author, CreatedAt: now, CompletedAt: now}
+	if err := d.write(ctx, tx, x, ""); err != nil {
+		return deployment.Deployment{}, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET error = $2 WHERE id = $1`, x.ID, k.Reason); err != nil {
+		return deployment.Deployment{}, fmt.Errorf("note why a push was skipped: %w", err)
+	}
+	tx.Notify(x.Owner.Topic())
+	return x, nil
+}
+
+// EndPreviewTx ends the preview address of a branch that is gone, and the previews of it
+// that have not ended.
+func (d *Deployments) EndPreviewTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch string) (had bool, err error) {
+	return d.endPreview(ctx, tx, owner, id, branch, "The branch was deleted")
+}
+
+// EndPullTx is EndPreviewTx for a pull request that was merged or closed. What its branch
+// has of its own goes on.
+func (d *Deployments) EndPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, pull int) (had bool, err error) {
+	return d.endPreview(ctx, tx, owner, id, preview.PullKey(pull), "The pull request was closed")
+}
+
+func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, why string) (had bool, err error) {
+	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return false, err
+	}
+	label, err := preview.EndTx(ctx, tx, id, branch)
+	if err != nil || label == "" {
+		return false, err
+	}
+	ids, err := idsOf(ctx, tx, `SELECT id FROM deployments WHERE site_id = $1 AND preview_label = $2 AND target = 'preview' AND status IN `+open, id, label)
+	if err != nil {
+		return false, fmt.Errorf("find previews of a branch: %w", err)
+	}
+	for _, one := range ids {
+		if err := d.cancel(ctx, tx, one, why); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

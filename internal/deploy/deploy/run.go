@@ -1,0 +1,389 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/build/build"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/publish"
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/journal"
+	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+// errOvertaken ends a run whose site has something newer live, or is gone.
+var errOvertaken = errors.New("a newer deployment or rollback is already live")
+
+// errDeadly ends a deployment over which the process has died too often.
+var errDeadly = errors.New("the process died over it too often")
+
+// work is the handler of Run: it starts a deployment, carries it, and writes its end
+// whatever that is. It may be called again after a crash at any line.
+func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error) {
+	// A cancellation that comes while this starts must not end the job: the job is gone
+	// then, and nobody would write the deployment's end.
+	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	next, err := d.suspect(starting, r.Deployment)
+	if err != nil {
+		return err
+	}
+	defer next()
+	x, s, canceled, err := d.start(starting, r.Deployment, attempt)
+	if errors.Is(err, journal.ErrFenced) {
+		return nil
+	}
+	deadly := errors.Is(err, errDeadly)
+	if deadly {
+		err = nil
+	}
+	if err != nil || x.Status.Ended() {
+		return err // nil: it ended before, or its site is gone
+	}
+	defer func() {
+		if err != nil { // a panic leaves it nil, and so counted
+			d.survived(ctx, x.ID)
+		}
+	}()
+	p, err := d.progress(starting, x, attempt)
+	if err != nil {
+		return err
+	}
+	if deadly {
+		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
+	}
+	if canceled != "" {
+		return d.fail(ctx, x, p, deployment.Canceled, canceled)
+	}
+	run, lost := context.WithCancelCause(ctx)
+	p.clock = journal.NewClock(d.c.Timeout, func() { lost(context.DeadlineExceeded) })
+	defer p.clock.Stop()
+	flushing, stop := context.WithCancel(run)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Run(flushing, lost) })
+	err = d.run(run, s, &x, p)
+	stop()
+	wg.Wait()
+	cause := context.Cause(run)
+	lost(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, journal.ErrFenced), errors.Is(cause, journal.ErrFenced):
+		return nil // whoever holds the token now writes the end
+	case errors.Is(cause, job.ErrStopping) && !failedBuild(err), errors.Is(cause, job.ErrLost):
+		return cause // it is run again, here or elsewhere
+	case errors.Is(cause, job.ErrCanceled):
+		return d.fail(ctx, x, p, deployment.Canceled, "")
+	case errors.Is(err, errOvertaken):
+		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
+	case errors.Is(err, blob.ErrUnavailable):
+		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
+		return d.fail(ctx, x, p, deployment.Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
+	case errors.Is(cause, context.DeadlineExceeded):
+		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
+	}
+	if f := fault.As(err); f != nil {
+		why := f.Message
+		if f.Details != "" {
+			why += ": " + f.Details
+		}
+		return d.fail(ctx, x, p, deployment.Failed, why)
+	}
+	d.c.Log.ErrorContext(ctx, "deployment failed with an internal error", "deployment", x.ID, "site", x.Site, "err", err)
+	return d.fail(ctx, x, p, deployment.Failed, "Internal error; the operator's log has the details under this deployment's id")
+}
+
+// failedBuild reports whether err is the end of a build by its own doing. It stands although
+// the process stops: systemd stops a service one of whose processes the kernel killed for
+// its memory (OOMPolicy=stop), and built once more it would be stopped once more.
+func failedBuild(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == build.CodeFailed
+}
+
+// start takes the fencing token, and on the first attempt says that the deployment has
+// left the queue. errDeadly comes with the deployment.
+func (d *Deployments) start(ctx context.Context, id deployment.ID, attempt int64) (x deployment.Deployment, s site.Site, canceled string, err error) {
+	deadly := false
+	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		deadly = false
+		x, canceled, err = take(ctx, tx, id, attempt)
+		if err != nil || x.Status.Ended() {
+			return err
+		}
+		s, err = d.c.Sites.LockByIDTx(ctx, tx, x.Site)
+		if fault.Is(err, fault.NotFound) {
+			x.Status = deployment.Canceled // the site is gone, and with it all that waited
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d.Locate(&x, s.Slug)
+		x.Current, x.SiteName = s.LiveDeployment == string(id), s.Name
+		tooOften, err := countTx(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if tooOften && canceled == "" {
+			deadly = true
+			return nil
+		}
+		if x.Status != deployment.Pending || canceled != "" {
+			return nil
+		}
+		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
+		x.Status, x.StartedAt = deployment.Building, cmp.Or(x.StartedAt, db.Now())
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+			return fmt.Errorf("start deployment: %w", err)
+		}
+		tx.Notify(journal.Topic(string(id)))
+		if !first {
+			return nil
+		}
+		if err := d.retargetTx(ctx, tx, s, &x); err != nil {
+			return err
+		}
+		if x.Target == deployment.Production {
+			if err := d.c.Sites.ProvisioningTx(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		return d.emit(ctx, tx, x, webhook.DeploymentStarted)
+	})
+	if err == nil && deadly {
+		err = errDeadly
+	}
+	return x, s, canceled, err
+}
+
+// take writes a worker's fencing token, and returns the deployment and why it is to be
+// canceled. One that has ended, or is gone, is left as it is.
+func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x deployment.Deployment, canceled string, err error) {
+	x, err = deployment.ScanOwn(tx.QueryRow(ctx, `
+		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
+		RETURNING `+strings.ReplaceAll(deployment.Own, "d.", "")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`, id, attempt), &canceled)
+	if !fault.Is(err, fault.NotFound) {
+		return x, canceled, err
+	}
+	err = tx.QueryRow(ctx, `SELECT status FROM deployments WHERE id = $1`, id).Scan(&x.Status)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		x.Status = deployment.Canceled
+		return x, "", nil
+	case err != nil:
+		return x, "", fmt.Errorf("take deployment: %w", err)
+	case !x.Status.Ended():
+		return x, "", journal.ErrFenced // we were held up, and another worker took over meanwhile
+	}
+	return x, "", nil
+}
+
+// run carries one deployment from its start to being live, and notes in x what it finds
+// out. Every step before activate leaves only unreferenced bytes behind, and activate is
+// one transaction.
+func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
+	if s.Type == site.WordPress {
+		return d.runWordPress(ctx, s, x, p)
+	}
+
+	p.enter("fetch", deployment.Building)
+	byDefault := x.Branch == "" // so it stays in the table until the end: the next attempt asks again
+	tree, err := d.fetch(ctx, s, x, p)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	publish.WarnUnfetched(tree, p.Printf)
+
+	plan, err := d.plan(ctx, s, x, tree, p)
+	if err != nil {
+		return err
+	}
+	rel, err := d.release(ctx, s, x, tree, plan, p)
+	if err != nil {
+		return err
+	}
+
+	if plan.Runtime == framework.Static {
+		if err := publish.WarnNoIndex(ctx, d.c.Releases, rel, p.Printf); err != nil {
+			return err
+		}
+	} else {
+		if err := d.runRelease(ctx, *x, plan, p); err != nil {
+			return err
+		}
+		done, err := d.startProgram(ctx, *x, plan, p)
+		if err != nil {
+			return err
+		}
+		defer done() // once the site serves it
+	}
+	p.enter("activate", deployment.Deploying)
+	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
+}
+
+// fetch brings the branch's newest commit here and notes which one it is.
+func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) (*fetch.Tree, error) {
+	repo, err := fetch.ParseRepository(s.Repository)
+	if err != nil {
+		return nil, err
+	}
+	cred, err := d.c.Sites.CredentialOf(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	wanted := cmp.Or(x.Branch, "the default branch")
+	request := fetch.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
+	if x.Pinned {
+		request.Commit = x.CommitHash
+		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
+	}
+	p.Printf("info", "Fetching %s of %s", wanted, s.Repository)
+	tree, err := d.c.Source.Fetch(ctx, request)
+	if err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
+	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, journal.Clip(tree.Message), journal.Clip(tree.Author)
+	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
+	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
+	err = p.Commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, *x); err != nil {
+			return err
+		}
+		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+	})
+	if err != nil {
+		tree.Close()
+		return nil, err
+	}
+	return tree, nil
+}
+
+// noteTx writes what a run has found out so far, for those who watch it, and
+// for good where it fails.
+func noteTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = $4, framework = $5, plan = $6 WHERE id = $1`,
+		x.ID, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
+	if err != nil {
+		return fmt.Errorf("note commit: %w", err)
+	}
+	return nil
+}
+
+// activate makes the release live and says so, in one transaction.
+func (d *Deployments) activate(ctx context.Context, s site.Site, x deployment.Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
+	p.End("success")
+	if x.Target == deployment.Preview {
+		p.Printf("info", "Preview at %s", x.PreviewURL)
+	} else {
+		p.Printf("info", "Live at %s", d.c.Sites.URL(s.Slug))
+	}
+	err := p.Commit(ctx, func(tx *db.Tx) (err error) {
+		x.Status, x.Release, x.CompletedAt = deployment.Success, rel.ID, db.Now()
+		if err := d.noteStorageTx(ctx, tx, x, rel, p); err != nil {
+			return err
+		}
+		x.SiteName = "" // it may have another one by now
+		if x.Target == deployment.Preview {
+			err = showPreviewTx(ctx, tx, x)
+		} else {
+			x.SiteName, err = d.activateTx(ctx, tx, x, plan, byDefault)
+		}
+		if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, `
+			UPDATE deployments SET status = $3, release = $4, runtime = $5, completed_at = $6, branch = $7,
+				commit_hash = $8, commit_message = $9, commit_author = $10, framework = $11, plan = $12, error = ''
+			WHERE id = $1 AND attempt = $2 AND status IN `+open,
+			x.ID, p.attempt, x.Status, x.Release, plan.Runtime, x.CompletedAt, x.Branch,
+			x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework, string(x.Plan))
+		if err != nil {
+			return fmt.Errorf("activate: %w", err)
+		}
+		if n == 0 {
+			return journal.ErrFenced
+		}
+		if x.Target == deployment.Production {
+			if err := thumbnail.DrawTx(ctx, tx, rel.ID); err != nil {
+				return err
+			}
+		}
+		return d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+	})
+	if err != nil {
+		return err
+	}
+	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took", x.CompletedAt.Sub(x.StartedAt))
+	return nil
+}
+
+// activateTx makes a production deployment's release what the site serves, and returns the
+// site's name.
+func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, plan framework.Plan, byDefault bool) (string, error) {
+	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
+	if err != nil {
+		return "", err
+	}
+	if live == nil {
+		return "", errOvertaken
+	}
+	if byDefault {
+		err = d.c.Sites.DefaultBranchTx(ctx, tx, x.Site, x.Branch)
+	}
+	return live.Name, err
+}
+
+// fail writes a deployment's end that is not success, with the reason in its log. It
+// does so although ctx may have ended: a deployment never stays open. An empty why is
+// the one that was given with the cancellation.
+func (d *Deployments) fail(ctx context.Context, x deployment.Deployment, p *progress, end deployment.Status, why string) error {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer done()
+	if why == "" {
+		if err := d.c.DB.QueryRow(ctx, `SELECT cancel FROM deployments WHERE id = $1`, x.ID).Scan(&why); err != nil {
+			return fmt.Errorf("read cancellation: %w", err)
+		}
+	}
+	level := "error"
+	if end == deployment.Canceled {
+		level = "warn"
+	}
+	p.Printf(level, "%s", why)
+	p.End("failed")
+	err := p.Commit(ctx, func(tx *db.Tx) error {
+		if err := noteTx(ctx, tx, x); err != nil {
+			return err
+		}
+		return d.endTx(ctx, tx, x.ID, end, why)
+	})
+	if errors.Is(err, journal.ErrFenced) {
+		return nil // whoever holds the token now writes the end
+	}
+	return err
+}
+
+// givenUp ends a deployment whose job was interrupted or failed too often.
+func (d *Deployments) givenUp(ctx context.Context, id deployment.ID) error {
+	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return d.endTx(ctx, tx, id, deployment.Failed, "The deployment was interrupted too often and failed")
+	})
+}

@@ -1,0 +1,82 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/preview"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// targetOf decides what a deployment of the branch is for. Production changes only by the
+// production branch, a promotion or a rollback: every other branch is a preview. While the
+// repository's default branch is not known yet, and the site names none, any branch may
+// be it.
+func targetOf(s site.Site, branch string) deployment.Target {
+	if branch == "" || s.Branch == "" || branch == s.Branch {
+		return deployment.Production
+	}
+	return deployment.Preview
+}
+
+// chooseTarget is targetOf with what the caller asked for, which must agree with it where
+// it says production.
+func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
+	decided := targetOf(s, t.Branch)
+	if t.Pull > 0 || t.Fork {
+		if t.Target != "" && t.Target != deployment.Preview || t.Pull > preview.MaxPull {
+			return "", fmt.Errorf("deploy pull request %d to %s", t.Pull, t.Target)
+		}
+		return deployment.Preview, nil
+	}
+	switch t.Target {
+	case "", decided:
+		return decided, nil
+	case deployment.Preview:
+		return deployment.Preview, nil
+	case deployment.Production:
+		return "", &fault.Error{Kind: fault.Conflict, Code: "not_production_branch",
+			Message: fmt.Sprintf("%s is not the production branch", t.Branch),
+			Details: fmt.Sprintf("production is deployed from %s: deploy a preview and promote it, or change the site's branch", s.Branch)}
+	}
+	return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
+		Received: string(t.Target), Code: "invalid_target"}
+}
+
+// retargetTx makes a preview of a production deployment whose branch is not the production
+// branch any more, or was not known to be another one when it was asked for.
+func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, s site.Site, x *deployment.Deployment) error {
+	if x.Target != deployment.Production || targetOf(s, x.Branch) == deployment.Production {
+		return nil
+	}
+	s, err := d.c.Sites.ByID(ctx, tx, x.Site)
+	if err != nil || targetOf(s, x.Branch) == deployment.Production {
+		return err
+	}
+	label, err := d.Previews.HostTx(ctx, tx, s, previewKey(*x), false)
+	if err != nil {
+		return err
+	}
+	x.Target, x.PreviewURL = deployment.Preview, d.c.Sites.DeploymentURL(label, s.Slug)
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET target = $2, preview_label = $3 WHERE id = $1`, x.ID, x.Target, label); err != nil {
+		return fmt.Errorf("make deployment a preview: %w", err)
+	}
+	return nil
+}
+
+// previewKey returns what the stable address of the deployment belongs to: its pull request,
+// or else its branch.
+func previewKey(x deployment.Deployment) string {
+	if x.Pull > 0 {
+		return preview.PullKey(x.Pull)
+	}
+	return x.Branch
+}
+
+// showPreviewTx makes a deployment what its preview addresses serve.
+func showPreviewTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
+	return preview.ShowTx(ctx, tx, preview.Shown{Site: x.Site, Deployment: string(x.ID), Release: x.Release, Branch: x.Branch, Pull: x.Pull, Fork: x.Fork})
+}

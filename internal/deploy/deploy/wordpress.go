@@ -1,0 +1,120 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"slipway/internal/build/build"
+	"slipway/internal/build/bundle"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/publish"
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/project"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// WordPress is how sites of that type come to run. Both methods may be called again for the same site.
+type WordPress interface {
+	// Prepare returns what the site runs from, with its database made.
+	Prepare(ctx context.Context, s site.Site, say func(format string, args ...any)) (bundle.ID, error)
+	// Install installs it in the deployment's program, which runs, where it isn't yet, with one
+	// of the repository's themes.
+	Install(ctx context.Context, s site.Site, deployment string, themes []string, say func(format string, args ...any)) error
+}
+
+// runWordPress brings a WordPress site to life, or onto the core that new sites get: its
+// program starts beside the one that serves, and the installation runs in it before any
+// visitor reaches it. A repository is the site's wp-content.
+func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
+	if d.wordpress == nil || d.c.Programs == nil {
+		return &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't run on this server", Details: cmp.Or(d.c.WhyNot, "this node doesn't have the worker role")}
+	}
+	if x.Target == deployment.Preview { // it would write to the database that visitors see
+		return site.NoPreviews
+	}
+	byDefault := x.Branch == ""
+	plan := framework.Plan{Framework: framework.WordPress, Name: "WordPress", Runtime: framework.WordPress, Why: "the site is of this type", Start: &framework.Start{}}
+	var tree *fetch.Tree
+	var err error
+	if s.Repository != "" {
+		p.enter("fetch", deployment.Building)
+		if tree, err = d.fetch(ctx, s, x, p); err != nil {
+			return err
+		}
+		defer tree.Close()
+		publish.WarnUnfetched(tree, p.Printf)
+		if plan, err = d.contentPlan(ctx, s, tree, p); err != nil {
+			return err
+		}
+	}
+	say := func(format string, args ...any) { p.Printf("info", format, args...) }
+	p.enter("prepare", deployment.Building)
+	core, err := d.wordpress.Prepare(ctx, s, say)
+	if err != nil {
+		return err
+	}
+	x.Bundle = core
+	var themes []string
+	if tree != nil {
+		if themes, err = d.content(ctx, s, x, tree, &plan, core, p); err != nil {
+			return err
+		}
+	}
+	plan.Runtime, x.Runtime, x.Framework = framework.WordPress, framework.WordPress, plan.Framework
+	if x.Plan, err = json.Marshal(plan); err != nil {
+		return err
+	}
+	if err := noteBundle(ctx, *x, p); err != nil {
+		return err
+	}
+	rel, err := d.publish(ctx, s, func(*release.Writer) error { return nil })
+	if err != nil {
+		return err
+	}
+	done, err := d.startProgram(ctx, *x, plan, p)
+	if err != nil {
+		return err
+	}
+	defer done() // once the site serves it
+	p.enter("install", deployment.Deploying)
+	if err := d.wordpress.Install(ctx, s, string(x.ID), themes, say); err != nil {
+		d.showLastLines(ctx, *x, p)
+		return err
+	}
+	p.enter("activate", deployment.Deploying)
+	return d.activate(ctx, s, *x, rel, plan, byDefault && tree != nil, p)
+}
+
+// contentPlan returns how the repository of a WordPress site becomes its wp-content.
+func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree *fetch.Tree, p *progress) (framework.Plan, error) {
+	plan, err := project.Content(ctx, s, tree)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	p.Printf("info", "%s: %s", plan.Name, plan.Why)
+	for _, w := range plan.Warnings {
+		p.Printf("warn", "%s", w)
+	}
+	return plan, d.readyPHP(ctx, plan, p)
+}
+
+// content builds the repository and joins its wp-content to the core. It returns the folders
+// that may be themes.
+func (d *Deployments) content(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan *framework.Plan, core bundle.ID, p *progress) (themes []string, err error) {
+	err = d.build(ctx, s, x, tree, *plan, p, func(ctx context.Context, a build.Artefact) error {
+		whole, found, err := publish.Content(ctx, d.c.Bundles, plan, a, core, p.Printf)
+		if err != nil {
+			return err
+		}
+		themes = found
+		x.Bundle, p.stored = whole.ID, whole.Bytes
+		p.added, err = d.addedByBundle(ctx, s, whole.ID)
+		p.added = min(p.added, whole.Bytes) // the core is nobody's
+		return err
+	})
+	return themes, err
+}

@@ -1,0 +1,7 @@
+// Package deploy owns no code. It is the district of deployments: from a push, a click or a call to
+// what is live.
+//
+// Its rule: nothing is visible before the one transaction that activates.
+//
+// Begin with deploy/run.go: the pipeline on one screen.
+package deploy

@@ -1,0 +1,60 @@
+// Package hold owns the keeping of releases that nothing refers to yet: those that a running
+// deployment builds on or has made stay until it has ended, whatever becomes of it.
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"slipway/internal/build/release"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+)
+
+// holdTime is how long a release is kept for a deployment that has yet to refer to it:
+// longer than publishing can take.
+const holdTime = 2 * time.Hour
+
+// Release keeps a release from garbage collection on every node, for as long as publishing
+// may take: the one that files are taken over from, and the one that was just made.
+func Release(ctx context.Context, d *db.DB, id release.ID) error {
+	if id == "" {
+		return nil
+	}
+	now := db.Now()
+	err := d.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM release_holds WHERE until < $1`, now); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO release_holds (release, until) VALUES ($1, $2) ON CONFLICT (release) DO UPDATE SET until = excluded.until`, id, now.Add(holdTime))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hold release: %w", err)
+	}
+	return nil
+}
+
+// Roots marks the blobs of the releases that are kept. It is registered with garbage collection.
+func Roots(ctx context.Context, d *db.DB, releases *release.Releases, mark func(blob.Digest)) error {
+	rows, err := d.Query(ctx, `SELECT release FROM release_holds WHERE until >= $1`, db.Now())
+	all, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return fmt.Errorf("list kept releases: %w", err)
+	}
+	for _, id := range all {
+		for digest, err := range releases.Digests(ctx, id) {
+			if errors.Is(err, fs.ErrNotExist) {
+				break // nothing is taken over from a release that can't be read
+			}
+			if err != nil {
+				return err
+			}
+			mark(digest)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+)
+
+// Line is one line of a deployment's log.
+type Line struct {
+	N       int64 // from 1, without gaps
+	At      db.Time
+	Level   string // debug, info, warn, error
+	Stage   string
+	Message string // without terminal colors
+	Raw     string // with them; empty when it has none
+}
+
+// Topic wakes those who follow a deployment.
+func Topic(deployment string) string { return "deployment/" + deployment }
+
+// Read returns the lines of a deployment's log after the given number, at most limit.
+func Read(ctx context.Context, r db.Reader, deployment string, after int64, limit int) ([]Line, error) {
+	rows, err := r.Query(ctx, `
+		SELECT n, at, level, stage, message, raw FROM deployment_logs
+		WHERE deployment_id = $1 AND n > $2 ORDER BY n LIMIT $3`, deployment, after, limit)
+	lines, err := db.Collect(rows, err, func(s db.Scanner) (l Line, err error) {
+		return l, s.Scan(&l.N, &l.At, &l.Level, &l.Stage, &l.Message, &l.Raw)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	return lines, nil
+}
+
+// ForgetTx forgets the logs of deployments.
+func ForgetTx[ID ~string](ctx context.Context, tx *db.Tx, deployments []ID) error {
+	for batch := range slices.Chunk(deployments, 100) {
+		var args db.Args
+		if _, err := tx.Exec(ctx, `DELETE FROM deployment_logs WHERE deployment_id IN (`+db.AddList(&args, batch)+`)`, args...); err != nil {
+			return fmt.Errorf("forget log: %w", err)
+		}
+	}
+	return nil
+}
+
+// AppendTx writes lines numbered from after+1.
+func AppendTx(ctx context.Context, tx *db.Tx, deployment string, after int64, lines []Line) error {
+	for len(lines) > 0 {
+		batch := lines[:min(len(lines), 100)]
+		lines = lines[len(batch):]
+		var q strings.Builder
+		q.WriteString(`INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES `)
+		args := db.Args{deployment}
+		for i, l := range batch {
+			if i > 0 {
+				q.WriteString(", ")
+			}
+			after++
+			q.WriteString("($1, " + db.AddList(&args, []any{after, l.At, l.Level, l.Stage, l.Message, l.Raw}) + ")")
+		}
+		if _, err := tx.Exec(ctx, q.String(), args...); err != nil {
+			return fmt.Errorf("write log: %w", err)
+		}
+	}
+	tx.Notify(Topic(deployment))
+	return nil
+}

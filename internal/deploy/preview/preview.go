@@ -1,0 +1,183 @@
+// Package preview owns the stable addresses of previews: which branch or pull request of a site
+// has which label, what it serves, and when it ends.
+//
+// A branch keeps its label as long as it has one. How many addresses there are is bounded for
+// a site and for its owner. What is deployed there is for package deploy to say.
+package preview
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"slipway/internal/build/release"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// Config holds what Previews needs.
+type Config struct {
+	DB     *db.DB
+	Sites  *site.Sites
+	Limits *account.Limits
+}
+
+// Previews owns all preview addresses.
+type Previews struct{ c Config }
+
+// New returns Previews.
+func New(c Config) *Previews {
+	c.Limits.CountRows(account.LimitPreviews, `SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`)
+	return &Previews{c}
+}
+
+// MaxPull is the greatest number of a pull request: its address fits beside every site's name.
+const MaxPull = 999_999_999
+
+// PullKey stands for a pull request in preview_hosts, in place of a branch: no branch is
+// called so.
+func PullKey(pull int) string { return fmt.Sprintf(":%d", pull) }
+
+// KeyOf returns the preview that a deployment of a branch and a pull request (0: none) is of:
+// the branch, or PullKey. It is empty once that has ended.
+func (p *Previews) KeyOf(ctx context.Context, id site.ID, branch string, pull int) (string, error) {
+	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1 AND branch IN ($2, $3)`, id, branch, PullKey(pull))
+	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find preview: %w", err)
+	case len(keys) == 0:
+		return "", nil
+	}
+	for _, key := range keys {
+		if key == branch { // its preview is there before a pull request's
+			return key, nil
+		}
+	}
+	return keys[0], nil
+}
+
+// Keys returns the previews of a site.
+func (p *Previews) Keys(ctx context.Context, id site.ID) ([]string, error) {
+	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1`, id)
+	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
+	if err != nil {
+		return nil, fmt.Errorf("list previews: %w", err)
+	}
+	return keys, nil
+}
+
+// Store names the storage of a preview, by its key.
+func Store(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Shown holds the deployment that preview addresses are to serve.
+type Shown struct {
+	Site       site.ID
+	Deployment string
+	Release    release.ID
+	Branch     string
+	Pull       int
+	Fork       bool
+}
+
+// ShowTx makes a deployment what the preview addresses of its branch and of its pull
+// request serve, unless a newer one is already. A fork's branch has no address: it may be
+// called like one of the site's own.
+func ShowTx(ctx context.Context, tx *db.Tx, x Shown) error {
+	keys := []string{x.Branch}
+	switch {
+	case x.Fork:
+		keys = []string{PullKey(x.Pull)}
+	case x.Pull > 0:
+		keys = append(keys, PullKey(x.Pull))
+	}
+	for _, key := range keys {
+		_, err := tx.Exec(ctx, `
+			UPDATE preview_hosts SET deployment_id = $3, release = $4
+			WHERE site_id = $1 AND branch = $2 AND deployment_id < $3`, x.Site, key, x.Deployment, x.Release)
+		if err != nil {
+			return fmt.Errorf("show preview: %w", err)
+		}
+	}
+	tx.Notify("previews")
+	return nil
+}
+
+// EndTx ends the address of a branch or of a pull request (PullKey), and returns its label;
+// empty where there was none.
+func EndTx(ctx context.Context, tx *db.Tx, id site.ID, key string) (label string, err error) {
+	rows, err := tx.Query(ctx, `DELETE FROM preview_hosts WHERE site_id = $1 AND branch = $2 RETURNING label`, id, key)
+	labels, err := db.Collect(rows, err, func(s db.Scanner) (l string, err error) { return l, s.Scan(&l) })
+	if err != nil {
+		return "", fmt.Errorf("end preview address: %w", err)
+	}
+	tx.Notify("previews")
+	if len(labels) == 0 {
+		return "", nil
+	}
+	return labels[0], nil
+}
+
+// EndUnusedTx ends the preview addresses of sites for which no deployment was asked for
+// since then, and says how many.
+func EndUnusedTx(ctx context.Context, tx *db.Tx, sites []site.ID, since db.Time) (int64, error) {
+	args := db.Args{since}
+	n, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE used_at < $1 AND site_id IN (`+db.AddList(&args, sites)+`)`, args...)
+	if err != nil {
+		return 0, fmt.Errorf("end unused preview addresses: %w", err)
+	}
+	if n > 0 {
+		tx.Notify("previews")
+	}
+	return n, nil
+}
+
+// PurgeTx forgets the addresses of a deleted site.
+func PurgeTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("forget preview addresses: %w", err)
+	}
+	return nil
+}
+
+// Address is the stable address of a branch or a pull request.
+type Address struct {
+	Branch     string // empty for a pull request
+	Pull       int    // 0 for a branch
+	URL        string
+	Deployment string // that it serves; empty: none has succeeded yet
+	UsedAt     db.Time
+}
+
+// List returns the preview addresses of the owner's site, the last used first.
+func (p *Previews) List(ctx context.Context, owner account.OwnerID, id site.ID) ([]Address, error) {
+	s, err := p.c.Sites.Get(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := p.c.DB.Query(ctx, `
+		SELECT branch, label, deployment_id, used_at FROM preview_hosts WHERE site_id = $1 ORDER BY used_at DESC, branch LIMIT $2`, id, MaxOfSite)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (a Address, err error) {
+		var label string
+		if err := r.Scan(&a.Branch, &label, &a.Deployment, &a.UsedAt); err != nil {
+			return a, err
+		}
+		if m := pullLabel.FindStringSubmatch(a.Branch); m != nil {
+			a.Branch = ""
+			if _, err := fmt.Sscan(m[1], &a.Pull); err != nil {
+				return a, err
+			}
+		}
+		a.URL = p.c.Sites.DeploymentURL(label, s.Slug)
+		return a, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list preview addresses: %w", err)
+	}
+	return list, nil
+}

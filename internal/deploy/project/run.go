@@ -1,0 +1,63 @@
+package project
+
+import (
+	"strings"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// RunSettings returns what slipway.toml says, as the site's settings would say it.
+func RunSettings(r *framework.Run) (out site.Run) {
+	if r == nil {
+		return out
+	}
+	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, Pids: r.Pids, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports, RequestMiB: r.RequestMiB, ResponseSeconds: r.ResponseSeconds}
+	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
+		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
+	}
+	return out
+}
+
+// check refuses what slipway.toml says about running where it is out of range.
+func check(plan framework.Plan) error {
+	err := site.CheckRun(RunSettings(plan.Run))
+	if f := fault.As(err); f != nil {
+		return &fault.Error{Kind: fault.Invalid, Message: "slipway.toml can't be used", Details: "[run] " + strings.TrimPrefix(f.Message, "Invalid run.") + ": " + f.Details, Received: f.Received, Code: "invalid_slipway_toml"}
+	}
+	return err
+}
+
+// Commands are those of a plan that run beside its start.
+func Commands(plan framework.Plan) (list []string) {
+	if plan.Release != nil {
+		list = append(list, plan.Release.String())
+	}
+	for _, p := range plan.Processes {
+		list = append(list, p.Command.String())
+	}
+	for _, c := range plan.Crons {
+		list = append(list, c.Command.String())
+	}
+	return list
+}
+
+// StartedBy says in the log what answers for a program.
+func StartedBy(plan framework.Plan) string {
+	if command := plan.Start.Command.String(); command != "" {
+		return command
+	}
+	return "PHP-FPM"
+}
+
+// Storage are the folders that a site's settings, or else slipway.toml, call storage.
+func Storage(s site.Site, plan framework.Plan) []string {
+	switch {
+	case s.Run.Storage != nil:
+		return *s.Run.Storage
+	case plan.Run != nil && plan.Run.Storage != nil:
+		return *plan.Run.Storage
+	}
+	return nil
+}

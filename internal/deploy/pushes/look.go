@@ -1,0 +1,61 @@
+package pushes
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/deploy/project"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// Look asks repositories what is in them, without a deployment.
+type Look struct {
+	Source *fetch.Fetcher
+	Sites  *site.Sites
+}
+
+// Heads asks a site's repository for its branches and tags.
+func (l Look) Heads(ctx context.Context, s site.Site) (map[string]string, string, error) {
+	repo, err := fetch.ParseRepository(s.Repository)
+	if err != nil {
+		return nil, "", err
+	}
+	cred, err := l.Sites.CredentialOf(ctx, s)
+	if err != nil {
+		return nil, "", err
+	}
+	return l.Source.Heads(ctx, fetch.Request{Site: string(s.ID), Repository: repo, Credential: cred, Owner: string(s.Owner)})
+}
+
+// Branches looks at a repository that somebody is about to make a site of.
+func (l Look) Branches(ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential) ([]string, string, error) {
+	repo, err := fetch.ParseRepository(repository)
+	if err != nil {
+		return nil, "", err
+	}
+	id := db.NewID("look")
+	defer l.Source.Forget(context.WithoutCancel(ctx), id)
+	return l.Source.Branches(ctx, fetch.Request{Site: id, Repository: repo, Credential: c, Owner: string(who), Look: true})
+}
+
+// Detect says how a branch would be built, from a copy that is thrown away again.
+func (l Look) Detect(ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential, o framework.Overrides) (framework.Plan, error) {
+	repo, err := fetch.ParseRepository(repository)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	id := db.NewID("look")
+	defer l.Source.Forget(context.WithoutCancel(ctx), id)
+	tree, err := l.Source.Fetch(ctx, fetch.Request{Site: id, Repository: repo, Branch: branch, Credential: c, Owner: string(who), Look: true})
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	defer tree.Close()
+	return project.Detect(ctx, tree, o)
+}

@@ -1,0 +1,186 @@
+// Package ruletest owns what is told of a site's redirect and header rules: which its release has,
+// and how a release would answer a request that is not sent.
+//
+// The rules themselves are package release's, which compiles and obeys them.
+package ruletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// Config holds what Rules needs.
+type Config struct {
+	DB          *db.DB
+	Sites       *site.Sites
+	Deployments *deploy.Deployments
+	Releases    *release.Releases
+
+	Countries bool // visitors' countries are known, so rules may ask for them
+}
+
+// Rules tells of the rules of sites.
+type Rules struct{ c Config }
+
+// New returns Rules.
+func New(c Config) *Rules { return &Rules{c} }
+
+// Trial is a request that is tried against the rules of a release without being sent.
+type Trial struct {
+	Path       string            // with its query; a whole address is fine
+	Host       string            // Optional: the site's own.
+	Language   string            // Accept-Language. Optional.
+	Country    string            // ISO 3166 code of where the visitor is. Optional.
+	Cookie     string            // Optional.
+	Deployment deployment.ID     // Optional: what is live.
+	Files      map[string]string // rule files in the place of the published ones. Optional.
+}
+
+// Answer holds what would be answered, and why.
+type Answer struct {
+	Action      string // file, rewrite, redirect, proxy, error or password
+	Status      int
+	Rule        string // the redirect rule that decided, "_redirects:3"; "" for none
+	Location    string // of a redirect or a proxied request
+	File        string // that answers
+	HeaderRules []string
+	Set         []release.Field
+	Unset       []string
+	Vary        []string
+	ByCountry   bool              // whether it depends on the visitor's country
+	Problems    []release.Problem // of the given files
+	Deployment  deployment.ID
+}
+
+const maxTestPath = 4096
+
+// Try says how a release of the owner's site answers a request.
+func (r *Rules) Try(ctx context.Context, owner account.OwnerID, id site.ID, t Trial) (Answer, error) {
+	q, err := r.request(&t)
+	if err != nil {
+		return Answer{}, err
+	}
+	s, tree, dep, err := r.tree(ctx, owner, id, t.Deployment)
+	if err != nil {
+		return Answer{}, err
+	}
+	if q.Host == "" {
+		q.Host = strings.TrimPrefix(r.c.Sites.URL(s.Slug), "https://")
+		q.Host, _, _ = strings.Cut(q.Host, ":")
+	}
+	out := Answer{Deployment: dep}
+	if len(t.Files) > 0 {
+		tree, out.Problems = tree.WithRules(t.Files)
+	}
+	settings, err := r.c.Sites.ServingOf(ctx, r.c.DB, id)
+	if err != nil {
+		return Answer{}, err
+	}
+	a := tree.Served(settings.SinglePage, settings.TrailingSlash).Resolve(q)
+	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary, out.ByCountry = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary, a.ByCountry
+	switch a.Kind {
+	case release.Found:
+		out.Action, out.File = "file", a.File.Path
+		if a.Rule != "" {
+			out.Action = "rewrite"
+		}
+	case release.Missing, release.Nothing:
+		out.Action, out.File = "error", a.File.Path
+	case release.Redirected:
+		out.Action = "redirect"
+	case release.Proxied:
+		out.Action = "proxy"
+	}
+	if a.Auth != nil {
+		out.Action, out.Status = "password", 401
+	}
+	return out, nil
+}
+
+func (r *Rules) request(t *Trial) (release.Request, error) {
+	for _, scheme := range []string{"https://", "http://"} {
+		if rest, ok := strings.CutPrefix(t.Path, scheme); ok {
+			host, path, _ := strings.Cut(rest, "/")
+			if t.Host == "" {
+				t.Host, _, _ = strings.Cut(host, ":")
+			}
+			t.Path = "/" + path
+		}
+	}
+	if !strings.HasPrefix(t.Path, "/") || len(t.Path) > maxTestPath {
+		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
+			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)]}
+	}
+	if t.Country != "" && !r.c.Countries {
+		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Countries are not available on this server", Code: "no_countries",
+			Details: "no country database is configured, so rules with Country= never apply; leave country out", Received: t.Country}
+	}
+	for name, text := range t.Files {
+		if !slices.Contains(release.RuleFiles(), name) {
+			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: "rules must be named " + strings.Join(release.RuleFiles(), ", "), Received: name}
+		}
+		if len(text) > release.MaxRuleTable {
+			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: fmt.Sprintf("%s may have at most %d bytes here", name, release.MaxRuleTable)}
+		}
+	}
+	path, _, _ := strings.Cut(t.Path, "#")
+	path, query, _ := strings.Cut(path, "?")
+	return release.Request{Path: path, Query: query, Host: strings.ToLower(t.Host), Language: t.Language, Cookie: t.Cookie, Country: strings.ToUpper(t.Country)}, nil
+}
+
+// Live returns the rules of what the owner's site serves.
+func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (release.Rules, error) {
+	_, tree, _, err := r.tree(ctx, owner, id, "")
+	if err != nil {
+		return release.Rules{}, err
+	}
+	return tree.Rules(), nil
+}
+
+// tree finds the release whose rules are asked for: the live one, or a deployment's.
+func (r *Rules) tree(ctx context.Context, owner account.OwnerID, id site.ID, dep deployment.ID) (site.Site, *release.Tree, deployment.ID, error) {
+	s, err := r.c.Sites.Get(ctx, owner, id)
+	if err != nil {
+		return s, nil, "", err
+	}
+	of := release.ID(s.LiveRelease)
+	if dep == "" {
+		dep = deployment.ID(s.LiveDeployment)
+	} else {
+		x, err := r.c.Deployments.Get(ctx, owner, dep)
+		if err != nil {
+			return s, nil, "", err
+		}
+		if x.Site != id {
+			return s, nil, "", fault.Missing("deployment")
+		}
+		of = x.Release
+	}
+	if of == "" {
+		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The site has no live release", Code: "no_release",
+			Details: "rules are tested against a release; deploy the site first"}
+	}
+	tree, err := r.c.Releases.Load(ctx, of)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Code: "no_release",
+			Details: "test against a newer deployment"}
+	}
+	if err != nil {
+		return s, nil, "", fmt.Errorf("read rules: %w", err)
+	}
+	return s, tree, dep, nil
+}

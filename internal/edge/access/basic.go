@@ -1,0 +1,93 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"slipway/internal/edge/response"
+	"slipway/internal/platform/fair"
+)
+
+// basic reports whether a client without a browser, which sends a protected site's
+// password with each request (RFC 7617, whatever its user), may pass. What is behind the
+// password does not see it.
+func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given string) bool {
+	key := sha256.Sum256([]byte(a.Hash + "\x00" + given))
+	if !g.right.has(a.Site, key) {
+		right, answered := g.rightPassword(w, r, a, func() string { return given })
+		if answered {
+			return false
+		}
+		if !right {
+			w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
+			response.Fail(w, r, http.StatusUnauthorized)
+			return false
+		}
+		g.right.add(a.Site, key)
+	}
+	r.Header.Del("Authorization")
+	return true
+}
+
+// User reports whether a request carries a user and password (RFC 7617) that a release's rules
+// let in; users holds the SHA-256 of each pair. It asks for one otherwise. Who gives wrong ones must wait.
+func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users []string) bool {
+	if user, password, ok := r.BasicAuth(); ok {
+		now, visitor := time.Now(), fair.Visitor(r.RemoteAddr)
+		if wait := g.users.Wait(site, visitor, now); wait > 0 {
+			tooMany(w, r, wait)
+			return false
+		}
+		sum := sha256.Sum256([]byte(user + ":" + password))
+		got := hex.EncodeToString(sum[:])
+		if slices.ContainsFunc(users, func(want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }) {
+			return true
+		}
+		_ = g.users.Try(site, visitor, now)
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
+	response.Page(w, r, response.PageLogin)
+	return false
+}
+
+// rightOnes remembers passwords that were right for their hashes: a check costs tens of
+// milliseconds and counts as a guess, and clients send theirs with each request.
+type rightOnes struct {
+	mu sync.Mutex // guards of
+	//share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
+	of map[string]map[[sha256.Size]byte]bool // by site
+}
+
+const (
+	mostRightOnes = 16
+	mostSites     = 10_000
+)
+
+func (o *rightOnes) has(site string, key [sha256.Size]byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of[site][key]
+}
+
+func (o *rightOnes) add(site string, key [sha256.Size]byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil {
+		o.of = map[string]map[[sha256.Size]byte]bool{}
+	}
+	if len(o.of) >= mostSites && o.of[site] == nil {
+		for other := range o.of { // any one: it is only checked again
+			delete(o.of, other)
+			break
+		}
+	}
+	if len(o.of[site]) >= mostRightOnes || o.of[site] == nil {
+		o.of[site] = map[[sha256.Size]byte]bool{}
+	}
+	o.of[site][key] = true
+}

@@ -1,0 +1,349 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/domain"
+)
+
+// The life of a custom domain's certificate, from the claim to the end.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	w := start(t)
+	const name = "www.customer.test"
+	w.site("blog")
+
+	// Nothing is ordered before the proof.
+	d, err := w.domains.Create(ctx, "ada", "blog", domain.NewDomain{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.zone.Set(name, "A 127.0.0.1")
+	if d, err = w.domains.Verify(ctx, "ada", d.ID); err != nil || d.Status != domain.Pending || d.SSL != domain.SSLPending {
+		t.Fatalf("an address alone: %+v, %v", d, err)
+	}
+	if len(d.Verification) == 0 || d.Verification[0].Status == domain.RecordValid {
+		t.Errorf("it isn't said what is missing: %+v", d.Verification)
+	}
+	w.refused(name)
+
+	// It is verified, and a certificate comes without a visitor.
+	w.zone.Set("_slipway."+name, `TXT "`+w.token()+`"`)
+	if d, err = w.domains.Verify(ctx, "ada", d.ID); err != nil || d.Status != domain.Active {
+		t.Fatalf("with the proof: %+v, %v", d, err)
+	}
+	w.until("there is a certificate", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
+	d = w.get(d.ID)
+	life := d.Certificate.ExpiresAt.Sub(d.Certificate.NotBefore)
+	if !strings.Contains(d.Certificate.Issuer, "Pebble") || d.Certificate.LastError != "" || life < 89*24*time.Hour {
+		t.Errorf("certificate %+v", d.Certificate)
+	}
+	if third := d.Certificate.ExpiresAt.Sub(d.Certificate.NextAttemptAt); third < life/3 || third > life/3+life/40 {
+		t.Errorf("renewal with %v of %v left", third, life)
+	}
+	first := w.served(name)
+	if first.DNSNames[0] != name || len(first.DNSNames) != 1 {
+		t.Errorf("names %v", first.DNSNames)
+	}
+	w.until("that is told", func() bool { return len(w.events(name)) > 0 })
+	equal(t, "events", w.events(name), []Event{Issued})
+
+	// Renewed, and the warm name gets the new one without a visitor's wait.
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
+	w.until("it is renewed", func() bool { return len(w.events(name)) == 2 })
+	w.until("the new one is served", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
+	equal(t, "events", w.events(name), []Event{Issued, Renewed})
+
+	// A renewal that fails keeps the old one, and says why and when again. Pebble takes an
+	// old proof once in a hundred orders although it is told not to (it compares a number
+	// from 0 with 0): such an order is good, and the story goes on from there.
+	w.zone.Set(name, "A 127.0.0.2")
+	attempt := func(q string) Event {
+		n := len(w.events(name))
+		w.exec(q, name)
+		w.until("the attempt is reported", func() bool { return len(w.events(name)) == n+1 })
+		return w.events(name)[n]
+	}
+	for told, again := Nothing, Renewed; again == Renewed; {
+		for told = Renewed; told == Renewed; {
+			told = attempt("UPDATE certificates SET next_at = 1 WHERE host = $1")
+		}
+		equal(t, "told", []Event{told}, []Event{Failure})
+		d = w.get(d.ID)
+		if d.SSL != domain.SSLActive || !strings.Contains(d.Certificate.LastError, "could not reach the name") || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
+			t.Errorf("a failed renewal: %v, %+v", d.SSL, d.Certificate)
+		}
+		if next := d.Certificate.NextAttemptAt.Time(); time.Until(next) < 50*time.Minute || time.Until(next) > 70*time.Minute {
+			t.Errorf("next attempt %v", next)
+		}
+		w.served(name)
+		// The next one, by the other kind of challenge, is not told again. When there is no
+		// good certificate left the state says so.
+		if again = attempt("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1"); again != Renewed {
+			equal(t, "told again", []Event{again}, []Event{Nothing})
+		}
+	}
+	if n := w.row(name).failures; n != 2 {
+		t.Errorf("%d failures are counted, want 2", n)
+	}
+	if d = w.get(d.ID); d.SSL != domain.SSLExpired {
+		t.Errorf("ended and not renewed: %v", d.SSL)
+	}
+
+	// Put right: the owner need not wait for the back-off.
+	w.zone.Set(name, "A 127.0.0.1")
+	w.write(func(tx *db.Tx) error { return RetryTx(ctx, tx, name) })
+	w.until("it works again", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
+	if d = w.get(d.ID); d.Certificate.LastError != "" || w.row(name).failures != 0 {
+		t.Errorf("after the repair: %+v", d.Certificate)
+	}
+
+	// Removed: no handshake. Its certificate is kept for its holder, who may come back as
+	// often as it likes: authorities issue only a few for one name.
+	stored, err := w.open(ctx, w.row(name).material) // what is served may be the one before it for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := stored.Leaf
+	orders := w.pebble.Orders.Load()
+	for range 6 {
+		w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
+		w.until("it is gone", func() bool { return w.row(name).state == gone })
+		w.until("it is not routed", func() bool { return !w.routed(name) })
+		w.refused(name)
+		w.until("it is out of memory", func() bool { e := w.held.get(name); return e == nil || e.cert == nil })
+		n := len(w.events(name))
+		d = w.add(name, "blog")
+		if c := w.served(name); !c.Equal(kept) {
+			t.Error("its certificate was thrown away")
+		}
+		w.until("its holder hears of it", func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events(name)) == n+1 })
+		equal(t, "told", w.events(name)[n:], []Event{Issued})
+	}
+	if n := w.pebble.Orders.Load(); n != orders {
+		t.Errorf("%d more orders", n-orders)
+	}
+	if r := w.row(name); r.nextAt.Time().Before(time.Now().Add(24*time.Hour)) || r.nextAt >= r.notAfter {
+		t.Errorf("renewed at %v, ends %v", r.nextAt, r.notAfter)
+	}
+	// One that has ended is not kept.
+	w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
+	w.until("it is gone", func() bool { return w.row(name).state == gone })
+	w.exec("UPDATE certificates SET not_after = 5 WHERE host = $1", name)
+	if err := w.tidy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := w.storage.List(ctx, "certificates", true); err == nil {
+		t.Errorf("left behind: %v", keys)
+	}
+	w.add(name, "blog")
+	if c := w.served(name); c.Equal(kept) {
+		t.Error("an old certificate came back")
+	}
+}
+
+// Neither names that nobody proved nor made-up addresses of sites cause an order, nor do
+// they reach the local authority.
+func TestRandomNames(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	w.add("www.customer.test", "blog")
+	w.served("www.customer.test")
+	before := w.pebble.Orders.Load()
+	for i := range 1000 {
+		label := fmt.Sprintf("r%x", rand.Uint64())
+		name := []string{label + ".test", label + ".sites.test", label + ".customer.test", label + ".www.customer.test", label + ".blog.sites.test",
+			label[:8] + "abcd--nobody.sites.test"}[i%6]
+		if i%2 == 0 {
+			w.refused(name)
+		} else {
+			w.refused(name, ProtocolTLSALPN)
+		}
+	}
+	w.refused("www.customer.test", ProtocolTLSALPN)
+	w.refused("blog.sites.test", ProtocolTLSALPN)
+	if n := w.pebble.Orders.Load() - before; n != 0 {
+		t.Errorf("%d orders", n)
+	}
+	var n int
+	if err := w.db.QueryRow(t.Context(), "SELECT count(*) FROM certificates").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	w.held.mu.RLock()
+	defer w.held.mu.RUnlock()
+	if len(w.held.at) != 1 || len(w.held.wait) > 1 {
+		t.Errorf("%d names in memory, %d waited for", len(w.held.at), len(w.held.wait))
+	}
+}
+
+// A site's own address is ordered for by its first visitor, who waits for it; the
+// control plane's name is there before anybody asks.
+func TestOnDemand(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *Config) { c.Hosts = []string{"Panel.customer.test", "127.0.0.1", "localhost"} })
+	w.zone.Set("panel.customer.test", "A 127.0.0.1")
+	w.until("the control plane has one", func() bool {
+		return w.row("panel.customer.test").state == Active || w.row("panel.customer.test").failures > 0
+	})
+	w.exec("UPDATE certificates SET next_at = 1 WHERE state <> 'active'") // the record came too late
+	w.served("panel.customer.test")
+	w.site("blog")
+	w.zone.Set("*.sites.test", "A 127.0.0.1")
+	before := w.pebble.Orders.Load()
+	leaf, err := w.shake("blog.sites.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.shake("BLOG.sites.test")
+	if err != nil || !again.Equal(leaf) || w.pebble.Orders.Load() != before+1 {
+		t.Errorf("%d orders, %v", w.pebble.Orders.Load()-before, err)
+	}
+	if r := w.row("blog.sites.test"); r.kind != kindSite {
+		t.Errorf("row %+v", r)
+	}
+	// It is not renewed when the site is gone.
+	w.exec("UPDATE sites SET deleted_at = 5 WHERE id = 'blog'")
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'blog.sites.test'")
+	w.until("it is dropped", func() bool { return w.row("blog.sites.test").state == gone })
+	if w.pebble.Orders.Load() != before+1 {
+		t.Error("a deleted site's certificate was renewed")
+	}
+}
+
+// A warm name's handshake needs no database: there is none any more.
+func TestWarmWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	w.add("www.customer.test", "blog")
+	leaf := w.served("www.customer.test")
+	w.db.Close()
+	for range 50 {
+		if c, err := w.shake("www.customer.test"); err != nil || !c.Equal(leaf) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Only our own orders' questions are answered, and only by those who may ask.
+func TestForeignChallenges(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *Config) { c.TLSALPN01 = false })
+	w.site("blog")
+	w.add("www.customer.test", "blog")
+	w.add("other.customer.test", "blog")
+	ask := func(host, token string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+w.http+challengePath+token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	idle := func() bool {
+		for _, name := range []string{"www.customer.test", "other.customer.test"} {
+			if r := w.row(name); r.state != Active || r.nextAt < db.Now() {
+				return false
+			}
+		}
+		return true
+	}
+	w.until("the first orders are done", idle)
+	// Caught in the middle of an order, the answer is for its own name.
+	caught := make(chan [2]string, 8)
+	f := func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/chalZ/") {
+			w.challenges.mu.Lock()
+			for token, c := range w.challenges.byToken {
+				select {
+				case caught <- [2]string{token, c.Identifier.Value}:
+				default:
+				}
+				w.challenges.mu.Unlock()
+				if status, body := ask(c.Identifier.Value, token); status != 200 || body != c.KeyAuthorization {
+					w.challenges.mu.Lock()
+					if _, still := w.challenges.byToken[token]; still { // else it was the other order's, which has ended
+						t.Errorf("our own order: %d %q", status, body)
+					}
+					w.challenges.mu.Unlock()
+				}
+				for _, host := range []string{"blog.sites.test", "evil.test", "x." + c.Identifier.Value} {
+					if _, body := ask(host, token); strings.Contains(body, c.KeyAuthorization) {
+						t.Errorf("%s was told what is for %s", host, c.Identifier.Value)
+					}
+				}
+				w.challenges.mu.Lock()
+			}
+			w.challenges.mu.Unlock()
+		}
+		return false
+	}
+	w.pebble.Between(f)
+	w.exec("UPDATE certificates SET next_at = 1")
+	w.until("an order was watched", func() bool { return len(caught) > 0 })
+	w.until("the orders are done", idle)
+	token := (<-caught)[0]
+	for _, token := range []string{token, "x", strings.Repeat("a", 43), "../../etc/passwd", strings.Repeat("a", 500), "%3Cscript%3Ealert"} {
+		for _, host := range []string{"www.customer.test", "evil.test"} {
+			status, body := ask(host, token)
+			if status == 200 || strings.Contains(body, token+".") || strings.Contains(body, "script>") {
+				t.Errorf("%s %s: %d %.80q", host, token, status, body)
+			}
+		}
+	}
+}
+
+// Orders of one node are proven by another: here the one that the authority comes to
+// places no orders itself.
+func TestTwoNodes(t *testing.T) {
+	t.Parallel()
+	front := start(t, func(w *world, c *Config) { c.Workers = -1; w.nodes = true })
+	startNode(t, front, func(w *world, c *Config) {
+		w.nodes = true
+		c.CAs = []string{front.pebble.Directory()}
+		c.Out = front.pebble.Client()
+	})
+	front.site("blog")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- front.follow(ctx) }()
+	defer func() { cancel(); <-done }()
+	for i, name := range []string{"www.customer.test", "shop.customer.test"} {
+		front.add(name, "blog")
+		if i == 1 { // by the other kind of challenge
+			front.until("it is asked for", func() bool {
+				var n int
+				err := front.db.QueryRow(ctx, "SELECT count(*) FROM certificates WHERE host = $1", name).Scan(&n)
+				return err == nil && n == 1
+			})
+		}
+		first := front.served(name)
+		// Renewed by the one, served by the other.
+		front.exec("UPDATE certificates SET next_at = 1, failures = $2 WHERE host = $1", name, i)
+		front.until("it is renewed", func() bool { c, err := front.shake(name); return err == nil && !c.Equal(first) })
+	}
+	var users int
+	if err := front.db.QueryRow(ctx, "SELECT count(*) FROM acme_storage WHERE key LIKE '%account.key'").Scan(&users); err != nil || users != 1 {
+		t.Errorf("%d accounts, %v", users, err)
+	}
+	var left int
+	if err := front.db.QueryRow(ctx, "SELECT count(*) FROM acme_challenges").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d challenges left, %v", left, err)
+	}
+}

@@ -1,0 +1,149 @@
+package certs
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/tenant/domain"
+)
+
+// withDNS gives an installation a name server of its own for a zone, which the test's DNS
+// asks as a resolver would.
+func withDNS(zoneName string) func(*world, *Config) {
+	return func(w *world, c *Config) {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c.DNS = &DNS{Zone: zoneName, Packets: pc, Stream: l}
+		w.zone.Delegate(zoneName, pc.LocalAddr().String())
+	}
+}
+
+// A wildcard is proven by a CNAME record that its owner sets once, and the sites' own
+// addresses share one certificate in the same way.
+func TestWildcards(t *testing.T) {
+	t.Parallel()
+	w := start(t, withDNS("acme.test"))
+	w.site("blog")
+	// Nothing is ordered before the record is there, and it is as soon as it is.
+	d := w.add("*.customer.test", "blog")
+	target := w.Delegation("*.customer.test")
+	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") || !strings.Contains(d.Problems[0].Message, target) {
+		t.Errorf("it isn't said what is missing: %+v", d.Problems)
+	}
+	w.until("the sites' wildcard was attempted", func() bool { return w.row("*.sites.test").err != "" })
+	if said := w.row("*.sites.test").err; !strings.Contains(said, w.Delegation("sites.test")) || w.row("*.sites.test").failures != 0 {
+		t.Errorf("of the sites' wildcard it is said: %q", said)
+	}
+	if _, err := w.compare(t.Context(), 0); err != nil || w.row("*.customer.test").host != "" || w.pebble.Orders.Load() != 0 {
+		t.Errorf("%d orders without the record, row %+v, %v", w.pebble.Orders.Load(), w.row("*.customer.test"), err)
+	}
+	w.zone.Set("_acme-challenge.customer.test", "CNAME "+target+".")
+	if d, err := w.domains.Verify(t.Context(), "ada", d.ID); err != nil || len(d.Problems) != 0 {
+		t.Errorf("with the record: %+v, %v", d.Problems, err)
+	}
+	leaf := w.served("any.customer.test")
+	if other := w.served("other.customer.test"); !other.Equal(leaf) || leaf.DNSNames[0] != "*.customer.test" {
+		t.Errorf("names %v", leaf.DNSNames)
+	}
+	w.until("it is told", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
+	w.refused("a.b.customer.test")
+	w.refused("customer.test")
+
+	w.zone.Set("_acme-challenge.sites.test", "CNAME "+w.Delegation("sites.test")+".")
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = '*.sites.test'")
+	shared := w.served("abcdefghijk1--blog.sites.test")
+	before := w.pebble.Orders.Load()
+	for _, name := range []string{"blog.sites.test", "made-up.sites.test"} {
+		if c := w.served(name); !c.Equal(shared) {
+			t.Errorf("%s has a certificate of its own", name)
+		}
+	}
+	if w.pebble.Orders.Load() != before {
+		t.Error("it was ordered for")
+	}
+}
+
+// Without the DNS a wildcard has no certificate, and its owner reads why.
+func TestWildcardWithoutDNS(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.site("blog")
+	d := w.add("*.customer.test", "blog")
+	w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
+	if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, "needs a DNS challenge") || w.pebble.Orders.Load() != 0 {
+		t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
+	}
+	if w.Delegation("x.test") != "" {
+		t.Error("a delegation that leads nowhere")
+	}
+}
+
+// Strangers' questions get short and honest answers.
+func TestNameServer(t *testing.T) {
+	t.Parallel()
+	w := start(t, withDNS("Acme.test."), func(_ *world, c *Config) { c.DNS.Host = "panel.example.net" })
+	addr := w.c.DNS.Packets.LocalAddr().String()
+	ask := func(name string, kind uint16, change func(*dns.Msg)) *dns.Msg {
+		t.Helper()
+		q := new(dns.Msg)
+		q.SetQuestion(name, kind)
+		if change != nil {
+			change(q)
+		}
+		c := &dns.Client{Timeout: time.Minute}
+		a, _, err := c.ExchangeContext(t.Context(), q, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	label := w.Delegation("customer.test")
+	for name, tt := range map[string]struct {
+		question string
+		kind     uint16
+		rcode    int
+		answers  int
+	}{
+		"soa":            {"acme.test.", dns.TypeSOA, dns.RcodeSuccess, 1},
+		"ns":             {"ACME.test.", dns.TypeNS, dns.RcodeSuccess, 1},
+		"nothing there":  {"acme.test.", dns.TypeA, dns.RcodeSuccess, 0},
+		"no order":       {label + ".", dns.TypeTXT, dns.RcodeSuccess, 0},
+		"another kind":   {label + ".", dns.TypeAAAA, dns.RcodeSuccess, 0},
+		"unknown":        {"x.acme.test.", dns.TypeTXT, dns.RcodeNameError, 0},
+		"deeper":         {"_acme-challenge." + label + ".", dns.TypeTXT, dns.RcodeNameError, 0},
+		"another zone":   {"example.com.", dns.TypeTXT, dns.RcodeRefused, 0},
+		"similar zone":   {"xacme.test.", dns.TypeTXT, dns.RcodeRefused, 0},
+		"the root":       {".", dns.TypeNS, dns.RcodeRefused, 0},
+		"a zone's words": {"acme.test.", dns.TypeANY, dns.RcodeSuccess, 0},
+	} {
+		a := ask(tt.question, tt.kind, nil)
+		if a.Rcode != tt.rcode || len(a.Answer) != tt.answers || a.RecursionAvailable || a.Authoritative != (tt.rcode != dns.RcodeRefused) || a.Len() > 200 {
+			t.Errorf("%s: %v", name, a)
+		}
+		if tt.answers == 0 && tt.rcode != dns.RcodeRefused && (len(a.Ns) != 1 || a.Ns[0].Header().Rrtype != dns.TypeSOA) {
+			t.Errorf("%s: no SOA record beside no answer", name)
+		}
+	}
+	if ns, ok := ask("acme.test.", dns.TypeNS, nil).Answer[0].(*dns.NS); !ok || ns.Ns != "panel.example.net." {
+		t.Errorf("the zone's server: %v", ns)
+	}
+	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.Opcode = dns.OpcodeNotify }); a.Rcode != dns.RcodeNotImplemented {
+		t.Errorf("a notification: %v", a)
+	}
+	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.SetEdns0(4096, false) }); a.IsEdns0() == nil || a.IsEdns0().UDPSize() != 1232 {
+		t.Errorf("with EDNS: %v", a)
+	}
+	if a := ask("acme.test.", dns.TypeTXT, func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassCHAOS }); a.Rcode != dns.RcodeRefused {
+		t.Errorf("another class: %v", a)
+	}
+}

@@ -1,0 +1,260 @@
+package certs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+)
+
+// Why a name should have a certificate.
+const (
+	kindCustom  = "custom"  // somebody proved it and it is routed
+	kindSite    = "site"    // a visitor came to a site's own address
+	kindControl = "control" // the control plane's
+)
+
+// row is a name's row.
+type row struct {
+	host, kind, owner   string
+	route               int64
+	state               State
+	material, issuer    string
+	notBefore, notAfter db.Time
+	attempts, failures  int64
+	err                 string
+	nextAt, toldAt      db.Time
+	warned, version     int64
+}
+
+const columns = `host, kind, owner_id, route, state, material, issuer, not_before, not_after, attempts, failures, error, next_at, told_at, warned, version`
+
+func scan(s db.Scanner) (row, error) {
+	var r row
+	err := s.Scan(&r.host, &r.kind, &r.owner, &r.route, &r.state, &r.material, &r.issuer, &r.notBefore, &r.notAfter, &r.attempts, &r.failures,
+		&r.err, &r.nextAt, &r.toldAt, &r.warned, &r.version)
+	return r, err
+}
+
+// orderable reports whether an authority could know a name: addresses and names of this
+// very machine it can't.
+func orderable(host string) bool {
+	host = strings.TrimPrefix(host, "*.")
+	return net.ParseIP(host) == nil && host != "localhost" && !strings.HasSuffix(host, ".localhost")
+}
+
+// ask is a name that should have a certificate.
+type ask struct {
+	host, kind, owner string
+	route             int64 // version of the custom host's row
+	unknown           bool  // nobody has told the holder of a custom host that there is one
+}
+
+// askTx sees to it that a name gets a certificate. A name that failed is tried again at
+// once when its route is newer than the one it failed with. One that its owner gave up and
+// wants again gets back the certificate that it had, if that lasts: authorities issue only
+// a few for one name.
+func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
+	v, err := nextVersion(ctx, tx) // first: its row's lock keeps the row below as it is read
+	if err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1", a.host)
+	have, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
+	}
+	now := db.Now()
+	r := row{host: a.host, kind: a.kind, owner: a.owner, route: a.route, state: Pending, nextAt: now}
+	if len(have) == 1 {
+		old := have[0]
+		again := old.state == gone
+		switch {
+		case !again && old.route >= a.route && !(a.unknown && old.state == Active):
+			return nil
+		case again && old.material != "" && (old.owner != a.owner || old.notAfter <= now):
+			if err := s.removeTx(ctx, tx, old.material); err != nil {
+				return err
+			}
+		case again && old.material == "":
+		default:
+			r.state, r.material, r.issuer, r.notBefore, r.notAfter = old.state, old.material, old.issuer, old.notBefore, old.notAfter
+			r.failures, r.err, r.toldAt, r.warned = old.failures, old.err, old.toldAt, old.warned
+			switch {
+			case again:
+				r.state, r.nextAt = Active, db.At(renewBetween(old.notBefore.Time(), old.notAfter.Time()))
+			case old.state == Active:
+				r.nextAt = old.nextAt
+			}
+		}
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error, next_at, told_at, warned, version, changed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, owner_id = excluded.owner_id, route = excluded.route, state = excluded.state,
+		  material = excluded.material, issuer = excluded.issuer, not_before = excluded.not_before, not_after = excluded.not_after,
+		  failures = excluded.failures, error = excluded.error, next_at = excluded.next_at, told_at = excluded.told_at, warned = excluded.warned,
+		  version = excluded.version, changed_at = excluded.changed_at`,
+		r.host, r.kind, r.owner, r.route, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err, r.nextAt, r.toldAt, r.warned, v, now)
+	if err != nil {
+		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
+	}
+	if r.state == Active && a.unknown {
+		return s.reportTx(ctx, tx, r, Issued)
+	}
+	return nil
+}
+
+// RetryTx makes the next attempt for a custom host due now, for an owner who has put
+// right what was wrong. The limits of the authorities stay in force, and whoever asks again
+// and again waits longer each time: a second, 4, 9, … after the last attempt.
+//
+// It needs no Certs: whoever is asked may be another process than the one that orders.
+func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
+	n, err := tx.Exec(ctx, `
+		UPDATE certificates SET next_at = CASE WHEN next_at < changed_at + $3 * failures * failures THEN next_at
+		  WHEN changed_at + $3 * failures * failures > $2 THEN changed_at + $3 * failures * failures ELSE $2 END
+		WHERE host = $1 AND failures > 0 AND state <> 'gone'`, host, db.Now(), time.Second.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("retry certificate of %s: %w", host, err)
+	}
+	if n > 0 {
+		tx.Notify(topic)
+	}
+	return nil
+}
+
+// keptMax bounds the certificates that are kept of one owner's names that it gave up.
+const keptMax = 100
+
+// dropTx ends a name's certificate: nodes forget it. It is kept for its owner until it
+// ends, the newest keptMax of each.
+func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
+	v, err := nextVersion(ctx, tx) // first, as in askTx
+	if err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1 AND state <> 'gone'", host)
+	have, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return fmt.Errorf("drop certificate of %s: %w", host, err)
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	r := have[0]
+	if r.material != "" && r.notAfter <= db.Now() {
+		if err := s.removeTx(ctx, tx, r.material); err != nil {
+			return err
+		}
+		r.material, r.issuer, r.notBefore, r.notAfter = "", "", 0, 0
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0, error = '', next_at = 0,
+		  lease_until = 0, told_at = 0, warned = 0, route = 0, attempts = attempts + 1, version = $2, changed_at = $3
+		WHERE host = $1`, host, v, db.Now(), r.material, r.issuer, r.notBefore, r.notAfter)
+	if err != nil {
+		return fmt.Errorf("drop certificate of %s: %w", host, err)
+	}
+	rows, err = tx.Query(ctx, fmt.Sprintf(`
+		SELECT host, material FROM certificates WHERE owner_id = $1 AND state = 'gone' AND material <> ''
+		ORDER BY changed_at DESC LIMIT 100 OFFSET %d`, keptMax), r.owner)
+	return s.purgeTx(ctx, tx, rows, err)
+}
+
+// purgeTx removes what is kept of certificates that are gone: rows of host and material.
+func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err error) error {
+	type kept struct{ host, material string }
+	all, err := db.Collect(rows, err, func(r db.Scanner) (k kept, err error) {
+		err = r.Scan(&k.host, &k.material)
+		return k, err
+	})
+	if err != nil {
+		return fmt.Errorf("read certificates that are gone: %w", err)
+	}
+	for _, k := range all {
+		if err := s.removeTx(ctx, tx, k.material); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE certificates SET material = '', issuer = '', not_before = 0, not_after = 0 WHERE host = $1 AND state = 'gone'", k.host); err != nil {
+			return fmt.Errorf("purge certificate of %s: %w", k.host, err)
+		}
+	}
+	return nil
+}
+
+// removeTx removes what certmagic stored of one certificate.
+func (s *Certs) removeTx(ctx context.Context, tx *db.Tx, material string) error {
+	certificate, key, meta := files(material)
+	if _, err := tx.Exec(ctx, "DELETE FROM acme_storage WHERE key IN ($1, $2, $3)", certificate, key, meta); err != nil {
+		return fmt.Errorf("remove %s: %w", material, err)
+	}
+	return nil
+}
+
+// files are the keys of a certificate in the storage, as certmagic's KeyBuilder names them.
+func files(material string) (certificate, key, meta string) {
+	base := path.Join(material, path.Base(material))
+	return base + ".crt", base + ".key", base + ".json"
+}
+
+// wanted reports whether a name should still have a certificate, now that an order is due,
+// and notes for whom. errUndelegated says that it should, but that no authority would find
+// its proof at the moment.
+func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
+	one := func(q, arg string, to ...any) (bool, error) {
+		err := s.c.DB.QueryRow(ctx, q, arg).Scan(to...)
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look up %s: %w", r.host, err)
+		}
+		return true, nil
+	}
+	switch {
+	case r.kind == kindControl:
+		r.owner = ""
+		return slices.ContainsFunc(s.c.Hosts, func(h string) bool { return strings.EqualFold(h, r.host) }), nil
+	case r.kind == kindSite && r.host == s.wildcard():
+		r.owner = ""
+		return s.dns(), s.delegated(ctx, r.host)
+	case r.kind == kindSite:
+		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
+			return false, nil // handshakes get it already
+		}
+		return one("SELECT owner_id FROM open_sites WHERE subdomain = $1", strings.TrimSuffix(r.host, "."+s.c.SiteDomain), &r.owner)
+	}
+	found, err := one(`
+		SELECT COALESCE(d.owner_id, '') FROM custom_hosts h LEFT JOIN domain_holders d ON d.host = h.host
+		WHERE h.host = $1 AND h.state = 'active'`, r.host, &r.owner)
+	if err == nil && found {
+		err = s.delegated(ctx, r.host)
+	}
+	return found, err
+}
+
+// delegated returns errUndelegated for a wildcard whose proof no authority would find: an
+// order for it would only count as a failure there. Silence of name servers is no reason.
+func (s *Certs) delegated(ctx context.Context, host string) error {
+	if s.c.Domains == nil || !s.dns() || !strings.HasPrefix(host, "*.") {
+		return nil
+	}
+	if ok, err := s.c.Domains.Delegated(ctx, host); err == nil && !ok {
+		return errUndelegated
+	}
+	return nil
+}
+
+// column reads a row of one column.
+func column(r db.Scanner) (s string, err error) {
+	err = r.Scan(&s)
+	return s, err
+}

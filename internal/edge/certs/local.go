@@ -1,0 +1,107 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
+)
+
+// prepare opens the local authority, with patience for a database that is not there yet.
+// An authority that another key has sealed is an error: no new visitor could be served.
+func (s *Certs) prepare(ctx context.Context) error {
+	var sealed error
+	err := s.patiently(ctx, "local authority not ready", func(ctx context.Context) error {
+		_, err := s.local.get(ctx)
+		if errors.Is(err, seal.ErrOpen) {
+			sealed, err = err, nil
+		}
+		return err
+	})
+	return errors.Join(sealed, err)
+}
+
+// certify signs for custom hosts and reports it, so that a domain is known to work before
+// its first visitor comes, until ctx ends. It runs where no public authority is asked.
+func (s *Certs) certify(ctx context.Context) error {
+	wake, stop := s.c.DB.Listen("live")
+	defer stop()
+	version := int64(-1)
+	var all time.Time
+	for {
+		var err error
+		if time.Since(all) > wantAll {
+			start := time.Now()
+			if version, err = s.certifyAbove(ctx, -1); err == nil {
+				all = start
+			}
+		} else {
+			version, err = s.certifyAbove(ctx, version)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.c.Log.ErrorContext(ctx, "certificates of custom hosts not reported", "err", err)
+		}
+		if !wait(ctx, wake, wantPoll) {
+			return nil
+		}
+	}
+}
+
+// certifyAbove signs for the custom hosts above a version that are not known to have a
+// certificate, or only one that ends soon, and returns the highest version seen.
+func (s *Certs) certifyAbove(ctx context.Context, above int64) (int64, error) {
+	type host struct {
+		name    string
+		version int64
+	}
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT host, version FROM custom_hosts
+		WHERE version > $1 AND state = 'active' AND certified_until < $2 ORDER BY version`, above, db.At(time.Now().Add(leafRenew)))
+	all, err := db.Collect(rows, err, func(r db.Scanner) (h host, err error) {
+		err = r.Scan(&h.name, &h.version)
+		return h, err
+	})
+	if err != nil {
+		return above, fmt.Errorf("read custom hosts: %w", err)
+	}
+	for _, h := range all {
+		if err := s.certifyOne(ctx, h.name); err != nil {
+			return above, err
+		}
+		above = h.version
+	}
+	return above, nil
+}
+
+func (s *Certs) certifyOne(ctx context.Context, host string) error {
+	l, err := s.local.leaf(ctx, host)
+	if err != nil || s.c.Domains == nil {
+		return err
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		var until db.Time
+		rows, err := tx.Query(ctx, "SELECT certified_until FROM custom_hosts WHERE host = $1 AND state = 'active'", host)
+		found, err := db.Collect(rows, err, func(r db.Scanner) (t db.Time, err error) {
+			err = r.Scan(&t)
+			return t, err
+		})
+		if err != nil || len(found) == 0 { // it is gone already
+			return err
+		}
+		if until = found[0]; until >= db.At(time.Now().Add(leafRenew)) {
+			return nil // another node was faster
+		}
+		event := Issued
+		if until != 0 {
+			event = Renewed
+		}
+		return s.c.Domains.ReportTx(ctx, tx, Report{Host: host, State: Active, Issuer: l.issuer, NotBefore: l.from, NotAfter: l.until, Event: event})
+	})
+	if err != nil {
+		return fmt.Errorf("report certificate of %s: %w", host, err)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// Package compress owns compressed copies of files that may change at any time: those that PHP
+// and WordPress sites have beside their scripts. A copy is made when the first visitor asks for
+// it, in the one coding that visitor likes best, and kept in memory.
+//
+// A copy belongs to the state of a file, not to its name: where it lies on the disk, how long
+// it is, and when the kernel last saw it change, which nobody can set. A file that has just
+// changed is not compressed, so one that changes at each request costs nothing. What all copies
+// take, what those of one site take, how much a site may have compressed and how many
+// compressors run at a time is bounded; beyond that files are sent as they are.
+package compress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"slipway/internal/build/release"
+	"slipway/internal/platform/cache"
+	"slipway/internal/platform/fair"
+)
+
+// The lengths of files that are compressed, in bytes.
+const (
+	least = 1 << 10
+	most  = 4 << 20
+)
+
+// settled is how old the last change of a file must be: a change within the same tick of the
+// kernel's clock looks like none.
+const settled = 2 * time.Second
+
+// slotTime is how long a visitor waits for a compressor.
+const slotTime = 250 * time.Millisecond
+
+// Config holds the bounds of a Copies.
+type Config struct {
+	Bytes int64 // memory for copies. Optional: 0 means 32 MiB.
+	Share int64 // of it for one site. Optional: 0 means an eighth.
+	// Burst is how many bytes of a site are compressed at once, and PerSecond how many more a
+	// second. Optional: 0 means 16 MiB and 256 KiB.
+	Burst, PerSecond int64
+	AtOnce           int // compressors. Optional: 0 means half of the processors.
+	// Now is the time. Optional.
+	Now func() time.Time
+}
+
+// Copies holds compressed copies. It is safe for concurrent use. A nil one has none.
+type Copies struct {
+	c     Config
+	slots *fair.Pool
+	known *cache.Cache[state, []byte] // nil: it does not become smaller
+
+	mu sync.Mutex // guards spent
+	//share: total 1,024 sites that had files compressed lately; owner its sites; edge those that owe nothing are forgotten
+	spent map[string]spending
+}
+
+// New returns Copies that has none yet.
+func New(c Config) *Copies {
+	c.Bytes = cmp.Or(c.Bytes, 32<<20)
+	c.Share = cmp.Or(c.Share, c.Bytes/8)
+	c.Burst, c.PerSecond = cmp.Or(c.Burst, 16<<20), cmp.Or(c.PerSecond, 256<<10)
+	c.AtOnce = cmp.Or(c.AtOnce, max(1, runtime.NumCPU()/2))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Copies{c: c, spent: map[string]spending{},
+		//share: total half of the processors compress; owner each site in turn; edge the file is sent as it is
+		slots: fair.New(fair.Config{Places: c.AtOnce, Waiting: 1000, OwnerWaiting: 100}),
+		//share: total 64 MiB of compressed files, Config.Bytes; owner Config.Share of a site; edge what was used longest ago is compressed again
+		known: cache.NewShared[state, []byte](c.Bytes, c.Share, c.Share),
+	}
+}
+
+// state is one state of a file, and a coding of it.
+type state struct {
+	device, inode uint64
+	size          int64
+	changed       syscall.Timespec
+	coding        string
+}
+
+// File is an open file that a visitor asks for.
+type File struct {
+	*os.File
+	Info os.FileInfo // what Stat said of it
+	Kind string      // its media type
+	Site string      // whose it is
+}
+
+// can reports whether copies of a file are made.
+func (c *Copies) can(f File) bool {
+	return c != nil && f.Info.Size() >= least && f.Info.Size() <= most && f.Info.Mode().IsRegular() && release.Compressible(f.Kind)
+}
+
+var errNone = errors.New("not compressed now")
+
+// get returns a file's copy in a coding. It returns nil where there is none for now: the file
+// is to be sent as it is.
+func (c *Copies) get(ctx context.Context, f File, coding string) []byte {
+	key, ok := stateOf(f.Info, coding)
+	if !ok {
+		return nil
+	}
+	if b, ok := c.known.Get(key); ok {
+		return b
+	}
+	if c.c.Now().Sub(time.Unix(key.changed.Unix())) < settled {
+		return nil
+	}
+	b, err := c.known.LoadFor(ctx, f.Site, key, func(ctx context.Context) ([]byte, int64, error) {
+		b, err := c.make(ctx, f, key)
+		return b, int64(len(b)) + 512, err
+	})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// make reads and compresses a file. Whoever asked may have closed it meanwhile: then it fails.
+func (c *Copies) make(ctx context.Context, f File, key state) ([]byte, error) {
+	turn, cancel := context.WithTimeout(ctx, slotTime)
+	defer cancel()
+	done, err := c.slots.Take(turn, fair.Who{Owner: f.Site})
+	if err != nil {
+		return nil, errNone
+	}
+	defer done()
+	if !c.spend(f.Site, key.size, c.c.Now()) {
+		return nil, errNone
+	}
+	text := make([]byte, key.size)
+	if _, err := io.ReadFull(io.NewSectionReader(f.File, 0, key.size), text); err != nil {
+		return nil, err
+	}
+	// What was read is of one state if the file has that state still.
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if now, ok := stateOf(info, key.coding); !ok || now != key {
+		return nil, errNone
+	}
+	return release.CompressAs(key.coding, text), nil
+}
+
+func stateOf(info os.FileInfo, coding string) (state, bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return state{}, false
+	}
+	return state{uint64(s.Dev), s.Ino, s.Size, s.Ctim, coding}, true
+}
+
+// spending holds how many bytes a site has had compressed, less those allowed since.
+type spending struct {
+	bytes int64
+	at    time.Time
+}
+
+// maxSpending is how many sites' spending is remembered before what is over is dropped.
+const maxSpending = 1024
+
+// spend takes bytes from what a site may have compressed, and reports whether it may.
+func (c *Copies) spend(site string, bytes int64, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := func(s spending) int64 {
+		return max(0, s.bytes-int64(now.Sub(s.at).Seconds()*float64(c.c.PerSecond)))
+	}
+	s := left(c.spent[site])
+	if s+bytes > c.c.Burst {
+		return false
+	}
+	if len(c.spent) >= maxSpending {
+		for name, other := range c.spent {
+			if left(other) == 0 {
+				delete(c.spent, name)
+			}
+		}
+	}
+	c.spent[site] = spending{s + bytes, now}
+	return true
+}

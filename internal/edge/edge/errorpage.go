@@ -1,0 +1,38 @@
+package edge
+
+import (
+	"net/http"
+	"strconv"
+
+	"slipway/internal/build/release"
+	"slipway/internal/edge/fileserver"
+	"slipway/internal/edge/response"
+)
+
+// sitePage answers with the site's own page for a failure, STATUS.html at the top of what it
+// serves, or with ours where it has none. A protected site's files are not for everybody.
+func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Notice) {
+	if t.release == "" || t.protected() {
+		response.Page(w, r, n)
+		return
+	}
+	tree, err := e.tree(r.Context(), t.owner, t.release)
+	if err != nil {
+		response.Page(w, r, n)
+		return
+	}
+	f, ok := tree.Lookup(strconv.Itoa(n.Status) + ".html")
+	if !ok || f.Body.Size > fileserver.Largest {
+		response.Page(w, r, n)
+		return
+	}
+	h := w.Header()
+	if n.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(n.Retry))
+	}
+	h["X-Content-Type-Options"] = response.Nosniff
+	h["X-Robots-Tag"] = response.Noindex
+	if e.fileserver.Serve(&w.Recorder, r, &release.Answer{Kind: release.Missing, Status: n.Status, File: f, Auth: []string{}}) != nil && w.Status == 0 {
+		response.Page(w, r, n)
+	}
+}

@@ -1,0 +1,141 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/ready"
+	"slipway/internal/edge/visits"
+)
+
+// readyPage returns a page of a program, whose Age is that of this second.
+func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	if t == nil || t.pages == nil || bytes.IndexByte(path, '%') >= 0 {
+		return nil
+	}
+	if t.release != "" && len(path) > 1 {
+		if _, ok := e.findAsset(context.Background(), t, string(path[1:])); ok {
+			return nil // a file has precedence
+		}
+	}
+	of, answer := t.pages.Page(t.deployment, at.Host+e.port, string(path))
+	if of == nil {
+		return e.readyFile(t, at, string(path), accepts)
+	}
+	now := time.Now().Unix()
+	if a := e.answers.Get(t.answers, at.Host, path, accepts); a != nil && a.Version == of && a.Second == now {
+		e.metrics.cache("answer", true)
+		return a.Answer
+	}
+	accept := ""
+	if accepts != 0 {
+		accept = accepts.String()
+	}
+	header, body := answer(accept)
+	e.offer(header, 2)
+	made, err := fastpath.NewAnswer(header, body)
+	if err != nil {
+		return nil
+	}
+	made.Sessions = t.pages.SessionCookies()
+	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: at.Host, Path: string(path), HTML: true}, Source: t.answers, Accepts: accepts, Log: t.accessLog(), Version: of, Second: now}
+	made.Of = a
+	e.metrics.cache("answer", false)
+	e.answers.Put(a)
+	return made
+}
+
+// maxReadyFile is how long a program's file may be to be kept, in bytes.
+const maxReadyFile = 1 << 20
+
+// readyFile returns a file of a program that has pages. Its endpoint's Serve is asked each time
+// whether the file is still the one that is kept, as a browser would ask.
+func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fastpath.Encodings) *fastpath.Answer {
+	p, ok := t.pages.File(t.deployment, path)
+	if !ok {
+		return nil
+	}
+	defer p.Release()
+	if p.Serve == nil {
+		return nil
+	}
+	known := e.answers.Get(t.answers, at.Host, []byte(path), accepts)
+	tag := ""
+	if known != nil {
+		tag, _ = known.Version.(string)
+	}
+	got := e.fileOf(p, at.Host, path, tag, accepts)
+	if tag != "" && got.status == http.StatusNotModified {
+		e.metrics.cache("answer", true)
+		return known.Answer
+	}
+	if got.status != http.StatusOK || got.over {
+		return nil
+	}
+	made, err := fastpath.NewAnswer(got.header, got.body.Bytes())
+	if err != nil {
+		return nil
+	}
+	if tag = got.header.Get("Etag"); tag == "" {
+		return nil
+	}
+	if again := e.fileOf(p, at.Host, path, tag, accepts); again.status == http.StatusNotModified {
+		_ = made.Unchanged(tag, again.header) // it is left to net/http then
+	}
+	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: at.Host, Path: path, HTML: strings.HasPrefix(got.header.Get("Content-Type"), "text/html")}, Source: t.answers, Accepts: accepts, Log: t.accessLog(), Version: tag}
+	made.Of = a
+	e.metrics.cache("answer", false)
+	e.answers.Put(a)
+	return made
+}
+
+// fileOf asks a program's Serve for a path.
+func (e *Edge) fileOf(p *endpoint.Endpoint, host, path, tag string, accepts fastpath.Encodings) *kept {
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}
+	if accepts != 0 {
+		r.Header["Accept-Encoding"] = []string{accepts.String()}
+	}
+	if tag != "" {
+		r.Header["If-None-Match"] = []string{tag}
+	}
+	out := &kept{header: http.Header{}}
+	e.offer(out.header, r.ProtoMajor)
+	if !p.Serve(out, r) {
+		out.status = 0
+	}
+	return out
+}
+
+// kept takes an answer whole, unless it is too long.
+type kept struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+	over   bool
+}
+
+func (k *kept) Header() http.Header { return k.header }
+
+func (k *kept) WriteHeader(status int) {
+	if k.status != 0 {
+		return
+	}
+	k.status = status
+	n, err := strconv.ParseInt(k.header.Get("Content-Length"), 10, 64)
+	k.over = err == nil && n > maxReadyFile // known before any of it is read
+}
+
+func (k *kept) Write(b []byte) (int, error) {
+	k.WriteHeader(http.StatusOK)
+	if k.over = k.over || k.body.Len()+len(b) > maxReadyFile; k.over {
+		return 0, errCaptured
+	}
+	return k.body.Write(b)
+}

@@ -1,0 +1,35 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"slipway/internal/platform/db"
+)
+
+// pausedEvery is how often the view paused_sites is read; who changes it also says so.
+const pausedEvery = 10 * time.Second
+
+// readPaused reads which sites are paused this month because their owner's bandwidth is
+// used up, and reports whether that has changed.
+func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	month := int64(now.UTC().Year())*100 + int64(now.UTC().Month())
+	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE month = $1`, month)
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return false, fmt.Errorf("read paused sites: %w", err)
+	}
+	paused := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		paused[id] = true
+	}
+	if maps.Equal(paused, e.paused) {
+		return false, nil
+	}
+	e.paused = paused
+	return true, nil
+}

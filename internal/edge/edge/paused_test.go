@@ -1,0 +1,56 @@
+package edge
+
+import (
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// A site whose owner's bandwidth is used up is paused at all of its addresses, whatever of
+// it is cached, and comes back by itself; others are served meanwhile.
+func TestPausedSites(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for _, q := range []string{`DROP VIEW paused_sites`, `CREATE TABLE paused_sites (site_id TEXT, month BIGINT)`} {
+		if err := w.DB.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := w.publish(map[string]string{"index.html": "<h1>hello</h1>"})
+	w.live("s1", "blog", stateLive, id)
+	w.live("s2", "other", stateLive, id)
+	if err := w.DB.Admin(t.Context(), `INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', '`+string(id)+`')`); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the last from the cache of ready answers
+		w.get("https://blog.sites.test/").want(t, 200, "hello")
+	}
+	w.get("https://next--blog.sites.test/").want(t, 200, "hello")
+
+	set := func(q string, args ...any) {
+		t.Helper()
+		if err := w.DB.Write(t.Context(), func(tx *db.Tx) error {
+			tx.Notify("paused")
+			_, err := tx.Exec(t.Context(), q, args...)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func(url string) int { return w.get(url).status }
+	now := db.At(time.Now())
+	set(`INSERT INTO paused_sites VALUES ('s2', $1)`, account.Month(now)-1) // of another month
+	set(`INSERT INTO paused_sites VALUES ('s1', $1)`, account.Month(now))
+	w.until("it is paused", func() bool { return status("https://blog.sites.test/") == 503 })
+	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth").head(t, "Retry-After", "3600")
+	w.until("its preview is paused", func() bool { return status("https://next--blog.sites.test/") == 503 })
+	w.get("https://other.sites.test/").want(t, 200, "hello")
+	// A new release does not bring it back.
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "<h1>again</h1>"}))
+	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth")
+	set(`DELETE FROM paused_sites`)
+	w.until("it is back", func() bool { return status("https://blog.sites.test/") == 200 })
+	w.get("https://blog.sites.test/").want(t, 200, "again")
+}

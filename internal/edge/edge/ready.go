@@ -1,0 +1,186 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/ready"
+	"slipway/internal/edge/visits"
+)
+
+// Secure returns the server for TLS listeners: the handler of HTTPS with the limits of
+// Server, and the fast path in front of it unless Config.NoFastPath says otherwise.
+func (e *Edge) Secure() *fastpath.Server {
+	return fastpath.New(fastpath.Config{HTTP: e.Server(e.HTTPS()), Hosts: quick{e}, Draining: e.Draining})
+}
+
+// quick is an Edge as the fast path sees it.
+type quick struct{ e *Edge }
+
+func (q quick) Takes(host string) bool {
+	return !q.e.NoFastPath && (q.e.plainHost(host) || q.e.hostPasses(host))
+}
+
+func (q quick) Find(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	return q.e.ready(at, path, accepts)
+}
+
+func (q quick) Passes(at *fastpath.Place) bool               { return q.e.passes(at) }
+func (q quick) Pass(r *fastpath.Request) func() (whole bool) { return q.e.pass(r) }
+func (q quick) Served(s *fastpath.Sent)                      { q.e.served(s) }
+
+// plainHost reports whether connections for a host are worth the fast path: those of
+// sites whose backend is files, or a program that has pages.
+func (e *Edge) plainHost(host string) bool {
+	if e.control[host] {
+		return false
+	}
+	to := e.leads(host)
+	if to.plain() != nil {
+		return true
+	}
+	t := to.program()
+	return t != nil && t.pages != nil
+}
+
+// way is where a host leads.
+type way struct {
+	to   *site  // its place in the table; nil: nowhere
+	site string // whose place it must be, for a custom host
+}
+
+func (e *Edge) leads(host string) way {
+	hosts := e.table.hosts()
+	if label, ok := e.label(host); ok {
+		return way{to: hosts.slot(label)}
+	}
+	if c := hosts.claim(host); c != nil && c.redirectTo == "" {
+		return way{hosts.slotOf(c.site), c.site}
+	}
+	return way{}
+}
+
+// wayOf returns where a connection leads. Which site that is is remembered until any host is
+// added or taken away; what the site answers with is looked up every time.
+func (e *Edge) wayOf(at *fastpath.Place) *way {
+	known, ok := at.Known.(*way)
+	if now := e.table.hosts().round; !ok || at.Since != now {
+		found := e.leads(at.Host)
+		known = &found
+		at.Known, at.Since = known, now
+	}
+	return known
+}
+
+// program returns what a site's requests are passed on to, if that is a program's live
+// deployment, for everybody.
+func (w way) program() *target {
+	if w.to == nil {
+		return nil
+	}
+	t := w.to.target.Load()
+	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil || t.protected() {
+		return nil
+	}
+	return t
+}
+
+// plain returns what a site answers with, if that is its live release, for everybody.
+func (w way) plain() *target {
+	if w.to == nil {
+		return nil
+	}
+	t := w.to.target.Load()
+	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
+		return nil
+	}
+	if w.site != "" && t.site != w.site {
+		return nil // another site has taken the place just now
+	}
+	return t
+}
+
+// ready returns the answer for a path of a site that is ready in memory, or makes it so.
+// It is nil where the answer is not a file's, whole and with status 200, or depends on
+// more of a request than its path and the encodings that it accepts.
+func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
+	to := e.wayOf(at)
+	t := to.plain()
+	if t == nil {
+		return e.readyPage(to.program(), at, path, accepts)
+	}
+	a := e.answers.Get(t.answers, at.Host, path, accepts)
+	if a == nil {
+		if a = e.prepare(t, at.Host, string(path), accepts); a == nil {
+			return nil
+		}
+		e.metrics.cache("answer", false)
+		e.answers.Put(a)
+	} else {
+		e.metrics.cache("answer", true)
+	}
+	return a.Answer
+}
+
+// prepare lets the files backend answer a request that has nothing but the path and the
+// encodings, and keeps what it said: so the fast path says what the other one would.
+func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings) *ready.Answer {
+	u, err := url.ParseRequestURI(path)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r := (&http.Request{Method: http.MethodGet, URL: u, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	if accepts != 0 {
+		r.Header["Accept-Encoding"] = []string{accepts.String()}
+	}
+	out := &capture{header: http.Header{}}
+	e.offer(out.header, r.ProtoMajor)
+	rec := record(out)
+	rec.Trial = true
+	e.files(rec, r, t)
+	if rec.Status != http.StatusOK || !rec.Ready {
+		return nil
+	}
+	made, err := fastpath.NewAnswer(out.header, rec.Body)
+	if err != nil {
+		return nil
+	}
+	// Who has it already is told so, in the same way.
+	if tag := out.header.Get("Etag"); tag != "" {
+		again := record(&capture{header: http.Header{}})
+		again.Trial = true
+		e.offer(again.Header(), r.ProtoMajor)
+		r.Header["If-None-Match"] = []string{tag}
+		if e.files(again, r, t); again.Status == http.StatusNotModified {
+			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
+		}
+	}
+	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: host, Path: path, HTML: rec.Page}, Source: t.answers, Accepts: accepts, Log: t.accessLog()}
+	made.Of = a
+	return a
+}
+
+// served counts an answer of the fast path.
+func (e *Edge) served(s *fastpath.Sent) {
+	e.metrics.answered(s.Status, s.Size)
+	h, ok := s.Answer.Of.(*ready.Answer)
+	if ok && h.Site != nil {
+		e.visits.Sent(s, &h.Page, h.Log) // before it is counted: collecting begins with what is counted
+		e.visits.Count(h.Site, s.Status, s.Size, h.HTML && !s.Head)
+	}
+}
+
+var errCaptured = errors.New("only the header is wanted")
+
+// capture takes the header of an answer.
+type capture struct{ header http.Header }
+
+func (c *capture) Header() http.Header       { return c.header }
+func (c *capture) WriteHeader(int)           {}
+func (c *capture) Write([]byte) (int, error) { return 0, errCaptured }

@@ -1,0 +1,396 @@
+package fastpath
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Field is one header field of a request, as it was sent but for the spaces around its value.
+type Field struct{ Name, Value []byte }
+
+// Request is one without a ready answer that Hosts.Pass may answer by itself, for the host
+// that TLS was made for: GET or HEAD without a body, or over HTTP/2 one of the usual methods with
+// a body of maxPassed bytes at most. What it holds stands until it has been answered: by Begin, Add
+// and Send, and then the body by Write.
+type Request struct {
+	Place  *Place
+	Remote net.Addr
+	Method string
+	Length int64   // bytes of the body
+	Target []byte  // path and query
+	Path   []byte  // without the query
+	Host   []byte  // as it was sent
+	Fields []Field // without Host and Connection
+	Last   bool    // the answer is to say that it is its connection's last; over HTTP/1.1 alone
+	// Shares says that the connection has other requests under way, as over HTTP/2.
+	Shares bool
+
+	to   answering
+	s    *Server
+	text []byte // what Fields and the like lie in over HTTP/2
+	read []byte // the body, once it has come
+
+	head    []byte // of the answer that is being made
+	status  int
+	dated   bool
+	length  int64 // of the body, as far as it has not been written; -1: unknown
+	ended   bool  // nothing more is to be written
+	chunked bool
+}
+
+// answering is one protocol's way to write an answer.
+type answering interface {
+	begin(r *Request)                               // the status
+	add(r *Request, name, value []byte)             // a field
+	send(r *Request, length int64, body bool) error // what follows the fields
+	write(r *Request, p []byte) error               // a part of the body
+	end(r *Request) error                           // of a body without a length
+	flush() error
+	gone() bool
+	body(r *Request) ([]byte, error) // of the request
+}
+
+// maxRequestFields is how many fields a request may have here; net/http takes more.
+const maxRequestFields = 100
+
+// targetChar holds the characters that a path and its query may have here.
+var targetChar = func() (t [256]bool) {
+	t = pathChar
+	for _, c := range []byte("?[]") {
+		t[c] = true
+	}
+	return t
+}()
+
+// parsePass reads a request's header, which ends in an empty line, and reports whether it is
+// one for Hosts.Pass. Everything that it doesn't know to be harmless, or that could say
+// where the request ends, leaves the request to net/http, which reads the same bytes.
+func (h *h1) parsePass(r *Request, b []byte) bool {
+	r.reset(&h.place, h.sent.Remote, h.s, (*h1Answer)(h))
+	line, rest, _ := bytes.Cut(b, crlf)
+	if target, found := bytes.CutPrefix(line, []byte("GET ")); found {
+		line, r.Method = target, http.MethodGet
+	} else if target, found := bytes.CutPrefix(line, []byte("HEAD ")); found {
+		line, r.Method = target, http.MethodHead
+	} else {
+		return false
+	}
+	ok := false
+	if r.Target, ok = bytes.CutSuffix(line, []byte(" HTTP/1.1")); !ok || len(r.Target) == 0 || r.Target[0] != '/' {
+		return false
+	}
+	for _, ch := range r.Target {
+		if !targetChar[ch] {
+			return false
+		}
+	}
+	r.Path, _, _ = bytes.Cut(r.Target, []byte("?"))
+	hosts, connections := 0, 0
+	for {
+		line, rest, ok = bytes.Cut(rest, crlf)
+		if !ok {
+			return false
+		}
+		if len(line) == 0 {
+			break
+		}
+		colon := bytes.IndexByte(line, ':')
+		if colon <= 0 || len(r.Fields) == maxRequestFields {
+			return false
+		}
+		f := Field{line[:colon], bytes.Trim(line[colon+1:], " \t")}
+		for _, ch := range f.Name {
+			if !token[ch] {
+				return false
+			}
+		}
+		for _, ch := range f.Value {
+			if ch < ' ' && ch != '\t' || ch == 0x7f {
+				return false
+			}
+		}
+		switch classify(f.Name) {
+		case fieldHost:
+			if hosts++; hosts > 1 || !h.isHost(f.Value) {
+				return false
+			}
+			r.Host = f.Value
+			continue
+		case fieldConnection:
+			if connections++; connections > 1 {
+				return false
+			}
+			switch strings.ToLower(string(f.Value)) { // neither case allocates
+			case "keep-alive":
+			case "close":
+				r.Last = true
+			default:
+				return false
+			}
+			continue
+		case fieldOdd:
+			if !passes(f.Name) {
+				return false
+			}
+		}
+		r.Fields = append(r.Fields, f)
+	}
+	return hosts == 1 && len(rest) == 0
+}
+
+// passes tells the fields that change what is answered, which whoever answers knows, from
+// those that change how messages are read.
+func passes(name []byte) bool {
+	switch len(name) {
+	case 5:
+		return equal(name, "range")
+	case 13:
+		return equal(name, "authorization")
+	}
+	return len(name) > 3 && name[0]|0x20 == 'i' && name[1]|0x20 == 'f' && name[2] == '-'
+}
+
+// share: total one for each request that is passed on; owner see connlimit; edge more are made
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// reset makes a request of a connection, whose buffers it keeps.
+func (r *Request) reset(at *Place, remote net.Addr, s *Server, to answering) {
+	*r = Request{Place: at, Remote: remote, Fields: r.Fields[:0], text: r.text[:0], head: r.head[:0], s: s, to: to}
+}
+
+// free gives a request back that has been answered.
+func (r *Request) free() {
+	clear(r.Fields)
+	if cap(r.head) > maxKept {
+		r.head = nil
+	}
+	if cap(r.text) > maxKept {
+		r.text = nil
+	}
+	r.reset(nil, nil, nil, nil)
+	requests.Put(r)
+}
+
+// maxKept is how many bytes of a buffer are kept for the next request.
+const maxKept = 16 << 10
+
+// tryPass lets Hosts.Pass answer. taken is false where it leaves the request to net/http;
+// more is false where the connection is over.
+func (h *h1) tryPass(b []byte) (taken, more bool) {
+	r := requests.Get().(*Request)
+	defer r.free()
+	if !h.parsePass(r, b) {
+		return false, false
+	}
+	r.Last = r.Last || h.drained.Load() || h.s.Draining.Load()
+	answer := h.s.Hosts.Pass(r)
+	if answer == nil {
+		return false, false
+	}
+	h.passing.Store(true)
+	defer h.passing.Store(false)
+	ok := answer() && r.end() == nil
+	if r.Last || !ok {
+		h.last = h.flush() && ok
+		return true, false
+	}
+	return true, true
+}
+
+// Protocol returns HTTP/1.1 or HTTP/2.0.
+func (r *Request) Protocol() string {
+	if r.Shares {
+		return "HTTP/2.0"
+	}
+	return "HTTP/1.1"
+}
+
+// Body returns the request's body once all of it has come, which it waits for: a minute, after which
+// the error is os.ErrDeadlineExceeded.
+func (r *Request) Body() ([]byte, error) {
+	if r.Length == 0 || r.read != nil {
+		return r.read, nil
+	}
+	var err error
+	r.read, err = r.to.body(r)
+	return r.read, err
+}
+
+// Begin begins an answer. One whose status is below 200 is followed by another.
+func (r *Request) Begin(status int) {
+	r.head, r.status, r.dated = r.head[:0], status, false
+	r.to.begin(r)
+}
+
+// Add adds a field, whose name and value must be checked. Those that concern the connection, and
+// Content-Length, are Send's.
+func (r *Request) Add(name, value []byte) {
+	r.dated = r.dated || equal(name, "date")
+	r.to.add(r, name, value)
+}
+
+// AddString is Add.
+func (r *Request) AddString(name, value string) { r.Add([]byte(name), []byte(value)) }
+
+// Send ends the fields. length is what Content-Length says, or -1; body says whether a body follows.
+func (r *Request) Send(length int64, body bool) error {
+	if r.status >= 200 {
+		if r.length = length; !body {
+			r.length = 0
+		}
+		r.ended = !body
+	}
+	return r.to.send(r, length, body)
+}
+
+// Write adds a part of the body, which goes out when there is a record's worth of it, with Flush,
+// or when the answer is whole.
+func (r *Request) Write(p []byte) (int, error) {
+	if len(p) == 0 || r.ended {
+		return 0, nil
+	}
+	if r.length >= 0 {
+		if int64(len(p)) > r.length {
+			return 0, errTooLong
+		}
+		r.length -= int64(len(p))
+		r.ended = r.length == 0
+	}
+	if err := r.to.write(r, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+var errTooLong = errors.New("more of the body than its length says")
+
+// Flush sends what was written.
+func (r *Request) Flush() error { return r.to.flush() }
+
+// Gone reports whether the other end has closed the connection, or its half of it, or has lost
+// interest in the answer. It reads nothing.
+func (r *Request) Gone() bool { return r.to.gone() }
+
+// end ends an answer that is whole, which it may not be.
+func (r *Request) end() error {
+	switch {
+	case r.ended:
+		return nil
+	case r.length > 0 || r.status < 200:
+		return errHalf
+	}
+	r.ended = true
+	return r.to.end(r)
+}
+
+var errHalf = errors.New("half an answer")
+
+// h1Answer writes answers of HTTP/1.1.
+type h1Answer h1
+
+func (h *h1Answer) begin(r *Request) {
+	if r.status == http.StatusOK {
+		r.head = append(r.head, "HTTP/1.1 200 OK\r\n"...)
+		return
+	}
+	r.head = strconv.AppendInt(append(r.head, "HTTP/1.1 "...), int64(r.status), 10)
+	r.head = append(append(append(r.head, ' '), http.StatusText(r.status)...), "\r\n"...)
+}
+
+func (h *h1Answer) add(r *Request, name, value []byte) {
+	r.head = append(append(r.head, name...), ": "...)
+	r.head = append(append(r.head, value...), "\r\n"...)
+}
+
+func (h *h1Answer) send(r *Request, length int64, body bool) error {
+	if r.status < 200 {
+		r.head = append(r.head, crlf...)
+		return h.put(r.head)
+	}
+	if !r.dated {
+		r.head = append(r.head, r.s.now().h1...)
+	}
+	if r.chunked = body && length < 0; r.chunked {
+		r.head = append(r.head, "Transfer-Encoding: chunked\r\n"...)
+	} else if length >= 0 {
+		r.head = append(strconv.AppendInt(append(r.head, "Content-Length: "...), length, 10), crlf...)
+	}
+	if r.Last {
+		r.head = append(r.head, "Connection: close\r\n"...)
+	}
+	r.head = append(r.head, crlf...)
+	return h.put(r.head)
+}
+
+func (h *h1Answer) write(r *Request, p []byte) error {
+	if !r.chunked {
+		return h.put(p)
+	}
+	var size [20]byte
+	if err := h.put(append(strconv.AppendInt(size[:0], int64(len(p)), 16), crlf...)); err != nil {
+		return err
+	}
+	if err := h.put(p); err != nil {
+		return err
+	}
+	return h.put(crlf)
+}
+
+func (h *h1Answer) end(r *Request) error {
+	if !r.chunked {
+		return nil
+	}
+	return h.put([]byte("0\r\n\r\n"))
+}
+
+// put adds to what goes out.
+func (h *h1Answer) put(p []byte) error {
+	for len(p) > 0 {
+		if h.out == nil {
+			h.out = outs.Get().(*[]byte)
+			*h.out = (*h.out)[:0]
+		}
+		n := min(len(p), outSize-len(*h.out))
+		*h.out = append(*h.out, p[:n]...)
+		if p = p[n:]; len(*h.out) == outSize {
+			if err := h.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *h1Answer) flush() error {
+	if !(*h1)(h).flush() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+func (h *h1Answer) body(*Request) ([]byte, error) { return nil, nil } // there is none
+
+func (h *h1Answer) gone() (is bool) {
+	s, ok := h.raw.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		is = err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+	})
+	return is || err != nil
+}

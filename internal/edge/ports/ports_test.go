@@ -1,0 +1,88 @@
+package ports
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What can't be opened is named by its flag, and nothing stays open; what is not asked for is not.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	p, err := Open(Config{Control: "127.0.0.1:0", HTTPS: "127.0.0.1:0", QUIC: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.HTTP != nil || p.DNS != nil || p.Packets != nil || p.QUIC.LocalAddr().String() != p.HTTPS.Addr().String() || p.Local() != p.HTTPS.Addr().String() {
+		t.Errorf("%+v, here at %s", p, p.Local())
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	begun := time.Now()
+	if _, err := Open(Config{HTTP: "127.0.0.1:0", HTTPS: taken.Addr().String()}); err == nil || !strings.HasPrefix(err.Error(), "--edge-https: ") || time.Since(begun) < time.Second {
+		t.Errorf("on a port that is taken: %v after %s", err, time.Since(begun))
+	}
+	all, err := Open(Config{HTTPS: ":0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	if !strings.HasPrefix(all.Local(), "127.0.0.1:") {
+		t.Errorf("on all addresses it is here at %s", all.Local())
+	}
+	if (&Ports{}).Local() != "" {
+		t.Error("what is not listened on is somewhere")
+	}
+}
+
+// Connections above the limit are closed, and counted.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	p, err := Open(Config{HTTP: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	metrics := prometheus.NewRegistry()
+	if err := p.Limit(Limits{Total: 100, PerAddress: 1, Metrics: metrics}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			if _, err := p.HTTP.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	first, err := net.Dial("tcp", p.HTTP.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := net.Dial("tcp", p.HTTP.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	_ = second.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := second.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the second connection of an address: %v", err)
+	}
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "slipway_connections_refused_total" && f.GetMetric()[0].GetCounter().GetValue() == 1 {
+			return
+		}
+	}
+	t.Errorf("no refusal is counted: %v", families)
+}

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+
+	"slipway/internal/edge/access"
+)
+
+// rewrite makes the request that the program sees: the same host and path, and who asked,
+// in headers of ours alone: what a visitor sent under their names is gone.
+func rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", "program"
+	p.Out.Host = p.In.Host
+	p.Out.Trailer = nil // what comes after a body comes after it was checked
+	if otherHTTP(p.Out.Header["Upgrade"]) {
+		delete(p.Out.Header, "Upgrade")
+		delete(p.Out.Header, "Connection")
+	}
+	delete(p.Out.Header, "Http2-Settings")
+	for name := range p.Out.Header {
+		if ours(name) {
+			delete(p.Out.Header, name)
+		}
+	}
+	addr, proto, forwarded := whoAsks(p.In)
+	h := p.Out.Header
+	if len(h["Cookie"]) > 0 {
+		access.DropCookies(h)
+	}
+	h["X-Forwarded-For"] = []string{addr}
+	h["X-Real-Ip"] = h["X-Forwarded-For"]
+	h["X-Forwarded-Proto"] = []string{proto}
+	h["X-Forwarded-Host"] = []string{p.In.Host}
+	h["Forwarded"] = []string{forwarded}
+}
+
+// otherHTTP reports whether an upgrade would be to another version of HTTP: a visitor could
+// send further requests then which nobody checks, and say in them who asks. Nobody has to
+// do what Upgrade asks for (RFC 9110, section 7.8).
+func otherHTTP(upgrade []string) bool {
+	for _, list := range upgrade {
+		for item := range strings.SplitSeq(list, ",") {
+			name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(item)), "/")
+			switch name {
+			case "h2c", "h2", "h3", "http", "tls":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// whoAsks returns what a program is told of a visitor: the address, the protocol, and the
+// field Forwarded.
+func whoAsks(r *http.Request) (addr, proto, forwarded string) {
+	proto = "http"
+	if r.TLS != nil {
+		proto = "https"
+	}
+	addr = address(r.RemoteAddr)
+	return addr, proto, forwardedField(addr, r.Host, proto)
+}
+
+func address(remote string) string {
+	if addr, _, err := net.SplitHostPort(remote); err == nil {
+		return addr
+	}
+	return remote
+}
+
+// forwardedField returns the value of the field Forwarded (RFC 7239).
+func forwardedField(addr, host, proto string) string {
+	if strings.Contains(addr, ":") {
+		addr = `"[` + addr + `]"` // section 6
+	}
+	return "for=" + addr + ";host=" + strconv.Quote(host) + ";proto=" + proto
+}
+
+// ours reports whether a header may come from us alone. An underscore counts as a hyphen,
+// as it does for the many programs that read headers as CGI names them, and so does a dot, as
+// for PHP; Proxy is a variable of the environment there.
+func ours[T string | []byte](name T) bool {
+	const prefix = "x-forwarded"
+	if len(name) > len(prefix) && cgiEqual(name[:len(prefix)], prefix) {
+		return strings.IndexByte("-_.", name[len(prefix)]) >= 0
+	}
+	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
+}
+
+// cgiEqual reports whether name is lower, but for its case, and for underscores and dots in the
+// place of hyphens.
+func cgiEqual[T string | []byte](name T, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		ch := name[i]
+		switch {
+		case ch >= 'A' && ch <= 'Z':
+			ch |= 0x20
+		case ch == '_', ch == '.':
+			ch = '-'
+		}
+		if ch != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// appendWho appends what a program is told of a visitor.
+func appendWho(b []byte, addr, proto, host, forwarded string) []byte {
+	b = appendField(b, "X-Forwarded-For", addr)
+	b = appendField(b, "X-Real-Ip", addr)
+	b = appendField(b, "X-Forwarded-Proto", proto)
+	b = appendField(b, "X-Forwarded-Host", host)
+	return appendField(b, "Forwarded", forwarded)
+}

@@ -1,0 +1,300 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/edge/access"
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/response"
+	"slipway/internal/edge/upstream"
+	"slipway/internal/platform/fair"
+)
+
+// How long a program may take before the fast path looks whether the visitor is still there,
+// and how often it looks from then on.
+const (
+	firstLook = 100 * time.Millisecond
+	nextLook  = time.Second
+)
+
+// passing is a request that the fast path has passed on.
+type passing struct {
+	p     *Proxy
+	q     *fastpath.Request
+	begun time.Time
+	asked time.Time     // when the program had the request
+	limit time.Duration // for the first byte
+	buf   *[]byte
+	out   Passed
+}
+
+// Passed says what became of a request that was passed on.
+type Passed struct {
+	Whole  bool          // all of the answer has been written
+	Status int           // 0 where nothing was
+	Bytes  int64         // of the body
+	Page   bool          // the answer is an HTML page
+	First  time.Duration // until the answer's first byte
+}
+
+// Passable reports whether a request may be given to Pass: its path is written as it is, and it
+// carries no cookie that is not the program's business.
+func Passable(q *fastpath.Request) bool {
+	if bytes.IndexByte(q.Path, '%') >= 0 {
+		return false
+	}
+	for _, f := range q.Fields {
+		if upstream.Is(f.Name, "cookie") && bytes.Contains(f.Value, []byte(access.CookiePrefix)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Pass answers a request with what a program says, as Serve does, without net/http. who is counted among
+// those whose requests share connections. It returns an error as Serve does.
+func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, begun time.Time) (Passed, error) {
+	if q.Shares {
+		done, ok := p.shared.Try(who)
+		if !ok {
+			var out Passed
+			out.Answer(q, func(w http.ResponseWriter) {
+				response.Page(w, &http.Request{Method: q.Method, Header: http.Header{}}, response.PageOverloaded)
+			})
+			return out, nil
+		}
+		defer done()
+	}
+	x := passing{p: p, q: q, begun: begun, limit: p.firstByteOf(to), buf: heads.Get().(*[]byte)}
+	defer func() { putHead(x.buf) }()
+	body, err := q.Body()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.out.Answer(q, func(w http.ResponseWriter) {
+			response.Fail(w, &http.Request{Method: q.Method, Header: http.Header{}}, http.StatusRequestTimeout)
+		})
+		return x.out, nil
+	case err != nil:
+		return x.out, nil // the visitor has left
+	}
+	for again := false; ; again = true {
+		c, err := to.Upstream.Get(context.Background(), again)
+		if err != nil {
+			return x.out, fmt.Errorf("%w: %w", ErrUnreached, err)
+		}
+		unread, err := x.run(c, body)
+		if unread && !again && len(body) == 0 {
+			continue // the program's end was closed before it read any of it
+		}
+		return x.out, err
+	}
+}
+
+// run asks the program and answers, as Pass does. unread says that the program hasn't got the request.
+func (x *passing) run(c *upstream.Conn, body []byte) (unread bool, err error) {
+	var h upstream.Head
+	if err := x.ask(c, body, &h); err != nil {
+		unread := c.Unread(err)
+		c.Close()
+		if errors.Is(err, errVisitorGone) {
+			return false, nil
+		}
+		return unread, err
+	}
+	x.out.First = time.Since(x.begun)
+	if x.out.Whole = x.answer(c, &h); x.out.Whole {
+		c.Put()
+	} else {
+		c.Close()
+	}
+	return false, nil
+}
+
+// told holds what a program is told of one connection's other end.
+type told struct {
+	host   string
+	fields []byte
+}
+
+// request puts together what the program sees.
+func (x *passing) request(body []byte) []byte {
+	q := x.q
+	b := append(append((*x.buf)[:0], q.Method...), ' ')
+	b = append(append(b, q.Target...), " HTTP/1.1\r\nHost: "...)
+	b = append(append(b, q.Host...), "\r\n"...)
+	for _, f := range q.Fields {
+		if !toProgram(f.Name) {
+			continue
+		}
+		b = append(append(b, f.Name...), ": "...)
+		b = append(append(b, f.Value...), "\r\n"...)
+	}
+	b = appendLength(b, q.Method, q.Length)
+	known, ok := q.Place.Told.Load().(*told)
+	if !ok || known.host != string(q.Host) {
+		known = &told{host: string(q.Host)}
+		addr := address(q.Remote.String())
+		known.fields = appendWho(nil, addr, "https", known.host, forwardedField(addr, known.host, "https"))
+		q.Place.Told.Store(known)
+	}
+	*x.buf = append(append(append(b, known.fields...), "\r\n"...), body...)
+	return *x.buf
+}
+
+var errVisitorGone = errors.New("the visitor has left")
+
+// ask sends the request and reads the head of its answer.
+func (x *passing) ask(c *upstream.Conn, body []byte, h *upstream.Head) error {
+	x.asked = time.Now()
+	_ = c.SetWriteDeadline(x.asked.Add(x.limit))
+	_ = c.SetReadDeadline(x.asked.Add(firstLook))
+	if _, err := c.Write(x.request(body)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return ErrTimeout
+	} else if err != nil {
+		return err
+	}
+	for n := 0; ; {
+		err := c.ReadHead(h, x.q.Method == http.MethodHead)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if err := x.look(c); err != nil {
+				return err
+			}
+			if time.Since(x.asked) > x.limit {
+				return ErrTimeout
+			}
+		case err != nil || h.Status >= 200:
+			return err
+		case n >= maxInformational:
+			return errInformational
+		default:
+			n++
+			if h.Status == http.StatusEarlyHints {
+				x.q.Begin(h.Status)
+				for _, f := range h.Fields {
+					if upstream.Is(f.Name, "link") {
+						x.q.Add(f.Name, f.Value)
+					}
+				}
+				if x.q.Send(-1, false) != nil || x.q.Flush() != nil {
+					return errVisitorGone
+				}
+			}
+		}
+	}
+}
+
+// look sees to it that a program doesn't go on for a visitor who has left.
+func (x *passing) look(c *upstream.Conn) error {
+	if x.q.Gone() {
+		return errVisitorGone
+	}
+	return c.SetReadDeadline(time.Now().Add(nextLook))
+}
+
+// answer passes the answer on, and reports whether all of it came and went.
+func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
+	x.out.Status = h.Status
+	x.head(h)
+	length := h.Length
+	if h.Status == http.StatusNoContent || h.Status == http.StatusNotModified {
+		length = -1
+	}
+	if x.q.Send(length, h.Body) != nil {
+		return false
+	}
+	before := func() error {
+		_ = c.SetReadDeadline(time.Now().Add(nextLook))
+		return x.q.Flush()
+	}
+	for {
+		part, err := c.Next(before)
+		switch {
+		case err == io.EOF:
+			return true
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if x.look(c) != nil {
+				return false
+			}
+			continue
+		case err != nil:
+			return false // the visitor notices
+		}
+		x.out.Bytes += int64(len(part))
+		if _, err = x.q.Write(part); err != nil {
+			return false
+		}
+	}
+}
+
+var altSvc = []byte("Alt-Svc")
+
+// head says the status and the fields of an answer that a visitor gets.
+func (x *passing) head(h *upstream.Head) {
+	x.q.Begin(h.Status)
+	if len(x.p.altSvc) > 0 {
+		x.q.Add(altSvc, x.p.altSvc)
+	}
+	more := connections(h.Fields)
+	for _, f := range h.Fields {
+		if !x.p.toVisitor(f, more, x.q.Place.Host) {
+			continue
+		}
+		if upstream.Is(f.Name, "content-type") {
+			if h.Status == http.StatusNotModified {
+				continue
+			}
+			x.out.Page = h.Status == http.StatusOK && x.q.Method == http.MethodGet && bytes.HasPrefix(f.Value, []byte("text/html"))
+		}
+		x.q.Add(f.Name, f.Value)
+	}
+}
+
+// Answer answers a request that Pass hasn't answered with what f writes.
+func (o *Passed) Answer(q *fastpath.Request, f func(w http.ResponseWriter)) {
+	w := &whole{header: http.Header{}}
+	f(w)
+	q.Begin(w.status)
+	for _, name := range slices.Sorted(maps.Keys(w.header)) {
+		if name != "Content-Length" {
+			q.AddString(name, strings.Join(w.header[name], ", "))
+		}
+	}
+	length, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		length = int64(len(w.body))
+	}
+	o.Status, o.Bytes = w.status, int64(len(w.body))
+	if err = q.Send(length, o.Bytes > 0); err == nil {
+		_, err = q.Write(w.body)
+	}
+	o.Whole = err == nil
+}
+
+// whole takes an answer of ours.
+type whole struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func (w *whole) Header() http.Header { return w.header }
+
+func (w *whole) WriteHeader(status int) { w.status = status }
+
+func (w *whole) Write(p []byte) (int, error) {
+	w.body = append(w.body, p...)
+	return len(p), nil
+}

@@ -1,0 +1,93 @@
+// Package response owns what all answers to visitors of sites have in common, whoever gives
+// them: what is remembered of one, how long it may take, and the pages that are ours.
+package response
+
+import (
+	"net/http"
+	"time"
+
+	"slipway/internal/platform/fair"
+)
+
+// Values of header fields, shared by all answers: nobody writes to them.
+var (
+	Nosniff    = []string{"nosniff"}
+	Noindex    = []string{"noindex"}
+	Revalidate = []string{"public, max-age=0, must-revalidate"}
+	Private    = []string{"private, max-age=0, must-revalidate"} // only the visitor's own browser may keep it
+)
+
+// Recorder remembers what an answer was.
+type Recorder struct {
+	http.ResponseWriter
+	Owner  string // who owns the site; empty: it is none's
+	Site   string // likewise
+	Status int    // 0 until it has begun
+	Bytes  int64
+	Page   bool          // what was asked for with GET is a page of the site
+	First  time.Duration // until a program's answer began; 0 where none did
+
+	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
+
+	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
+	Remote  string     // the client's address, for Held
+	release func()
+	givenUp bool // the answer has become an empty one with status 503
+
+	Trial bool   // only the header is wanted, of what is small enough for memory
+	Plain bool   // the answer depends on nothing but host, path and accepted encodings
+	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
+	Body  []byte // not to be changed
+}
+
+// Who says on whose behalf a request is answered, for what sites share.
+func (r *Recorder) Who(q *http.Request) fair.Who {
+	return fair.Who{Owner: r.Owner, Site: r.Site, Visitor: fair.Visitor(q.RemoteAddr)}
+}
+
+// WriteHeader is for http.ResponseWriter.
+func (r *Recorder) WriteHeader(status int) {
+	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
+		r.begin(status)
+		status = r.Status
+	}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		for name := range r.Header() { // browsers would take cookies from it that the answer itself may not set
+			if name != "Link" {
+				delete(r.Header(), name)
+			}
+		}
+	}
+	r.ResponseWriter.WriteHeader(status)
+	if r.givenUp {
+		_ = http.NewResponseController(r.ResponseWriter).Flush() // the caller may panic, as its body finds no reader
+	}
+}
+
+// begin notes the answer's status.
+func (r *Recorder) begin(status int) {
+	r.Status = status
+	if status == http.StatusSwitchingProtocols {
+		return
+	}
+	if r.Private {
+		keepPrivate(r.Header())
+	}
+	r.hold()
+}
+
+// Write is for http.ResponseWriter.
+func (r *Recorder) Write(b []byte) (int, error) {
+	if r.Status == 0 {
+		r.WriteHeader(http.StatusOK)
+	}
+	if r.givenUp {
+		return 0, errHeld
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.Bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

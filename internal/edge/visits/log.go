@@ -1,0 +1,307 @@
+package visits
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/edge/fastpath"
+)
+
+// Line is one request in a site's access log. Query strings are left out, for they hold
+// secrets, and addresses are cut so that they name a network, not a visitor.
+type Line struct {
+	At       time.Time
+	Method   string
+	Host     string
+	Path     string
+	Protocol string
+	Status   int
+	Bytes    int64
+	Referrer string
+	Agent    string
+	Address  string // empty where the site's settings say so
+	Country  string // empty where no database of countries is configured, or it doesn't know
+}
+
+// What is counted by name.
+const (
+	TopPage     = "page"
+	TopMissing  = "missing"
+	TopReferrer = "referrer"
+	TopCountry  = "country"
+)
+
+// Top is something that was counted by its name: "page", "/about". A name that is empty
+// stands for all those that were too many.
+type Top struct{ Kind, Name string }
+
+// The most that is kept of one site, and of all, between two looks. What is over it is
+// counted, not kept. Names and texts are cut.
+const (
+	siteLines = 300 // in ten seconds
+	allLines  = 10_000
+	someLines = allLines / 10 // of one owner's sites
+	siteTops  = 200           // names of one kind
+	allTops   = 50_000
+	someTops  = allTops / 10 // of one owner's sites
+	maxText   = 256
+)
+
+// detail holds what is kept of a site's requests beside their number.
+type detail struct {
+	lines   atomic.Int64 // as many as are in list: whether there is room is asked without the lock
+	omitted atomic.Int64
+	owner   *Owner
+
+	mu   sync.Mutex // guards the rest
+	list []Line
+	//share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
+	tops map[Top]int64
+	//share: none, one site's: the kinds that there are
+	kinds map[string]int
+}
+
+// bounds is how much is kept of all sites.
+type bounds struct{ lines, tops atomic.Int64 }
+
+// Owner is how much is kept of all sites of an owner.
+type Owner struct{ bounds }
+
+// addLine keeps a line if there is room for it. make is called only then.
+func (d *detail) addLine(b *bounds, make func() Line) {
+	if d.lines.Load() >= siteLines || d.owner.lines.Load() >= someLines || b.lines.Load() >= allLines {
+		d.omitted.Add(1)
+		return
+	}
+	line := make()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lines.Load() >= siteLines {
+		d.omitted.Add(1)
+		return
+	}
+	d.lines.Add(1)
+	d.owner.lines.Add(1)
+	b.lines.Add(1)
+	d.list = append(d.list, line)
+}
+
+// addTop counts a name.
+func (d *detail) addTop(b *bounds, kind, name string, n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tops == nil {
+		d.tops, d.kinds = map[Top]int64{}, map[string]int{}
+	}
+	t := Top{kind, cut(name)}
+	if _, ok := d.tops[t]; !ok {
+		if d.kinds[kind] >= siteTops || d.owner.tops.Load() >= someTops || b.tops.Load() >= allTops {
+			t.Name = ""
+		} else {
+			d.kinds[kind]++
+			d.owner.tops.Add(1)
+			b.tops.Add(1)
+		}
+	}
+	d.tops[t] += n
+}
+
+// take returns what was kept and begins again.
+func (d *detail) take(b *bounds) (lines []Line, omitted int64, tops map[Top]int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lines, tops = d.list, d.tops
+	d.owner.lines.Add(-int64(len(lines)))
+	b.lines.Add(-int64(len(lines)))
+	for _, n := range d.kinds {
+		d.owner.tops.Add(-int64(n))
+		b.tops.Add(-int64(n))
+	}
+	d.list, d.tops, d.kinds = nil, nil, nil
+	d.lines.Store(0)
+	return lines, d.omitted.Swap(0), tops
+}
+
+// cut shortens a text from outside and takes out what is no text.
+func cut(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// Values of a site's setting for its access log; another keeps lines without addresses.
+const (
+	logTruncated = "truncated" // and nothing
+	logOff       = "off"
+)
+
+// addresses reports whether a log by this setting has addresses.
+func addresses(log string) bool { return log == "" || log == logTruncated }
+
+// network cuts an address: an IPv4 address to 24 bits, an IPv6 address to 48.
+func network(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
+	bits := 24
+	if a.Is6() {
+		bits = 48
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return ""
+	}
+	return p.Addr().String()
+}
+
+// client holds what is known of a connection's other end.
+type client struct{ address, country string }
+
+func (l *Counter) clientOf(remote string) (c client) {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return c
+	}
+	c.address = network(a)
+	if l.Countries != nil {
+		c.country = l.Countries.Of(a.Unmap())
+	}
+	return c
+}
+
+// CountryOf returns the country of a remote address, or nothing.
+func (l *Counter) CountryOf(remote string) string { return l.clientOf(remote).country }
+
+// referrer returns the host that a page was reached from, if it is another one than the
+// page's own.
+func referrer(field, host string) string {
+	_, rest, ok := strings.Cut(field, "://")
+	if !ok {
+		return ""
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if strings.Contains(rest, "@") || len(rest) > 253 {
+		return ""
+	}
+	if from := fastpath.Hostname(rest); from != host {
+		return from
+	}
+	return ""
+}
+
+// Request keeps what is worth keeping of an answer of net/http's, by the site's setting for its
+// access log. shown says that it brought a page.
+func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool) {
+	l.keep(v, log, fastpath.Hostname(r.Host), r.URL.EscapedPath(), shown, r.Header.Get("Referer"), func() client { return l.clientOf(r.RemoteAddr) },
+		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent()})
+}
+
+var agentField, refererField = []byte("user-agent"), []byte("referer")
+
+// Passed does the same for an answer to a request that the fast path passed on.
+func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool) {
+	line := Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size}
+	from := ""
+	for _, f := range q.Fields {
+		switch {
+		case len(f.Name) == len(agentField) && bytes.EqualFold(f.Name, agentField):
+			line.Agent = string(f.Value)
+		case len(f.Name) == len(refererField) && bytes.EqualFold(f.Name, refererField):
+			from = string(f.Value)
+		}
+	}
+	l.keep(v, log, q.Place.Host, string(q.Path), shown, from, func() client { return l.clientAt(q.Place, q.Remote) }, line)
+}
+
+// clientAt returns what is known of a connection's other end, and remembers it there.
+func (l *Counter) clientAt(at *fastpath.Place, remote net.Addr) client {
+	if c, ok := at.Client.Load().(*client); ok {
+		return *c
+	}
+	c := l.clientOf(remote.String())
+	at.Client.Store(&c)
+	return c
+}
+
+// keep keeps what is worth keeping of an answer; line holds the rest of it.
+func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string, clientOf func() client, line Line) {
+	if log == logOff {
+		return
+	}
+	d := &v.detail
+	var c client
+	if shown || d.lines.Load() < siteLines {
+		c = clientOf()
+	}
+	if shown {
+		d.addTop(&l.bounds, TopPage, path, 1)
+		if from := referrer(from, host); from != "" {
+			d.addTop(&l.bounds, TopReferrer, from, 1)
+		}
+		if c.country != "" {
+			d.addTop(&l.bounds, TopCountry, c.country, 1)
+		}
+	}
+	if line.Status == http.StatusNotFound {
+		d.addTop(&l.bounds, TopMissing, path, 1)
+	}
+	d.addLine(&l.bounds, func() Line {
+		n := line
+		n.At, n.Method, n.Host, n.Path, n.Referrer, n.Agent, n.Country = time.Now(), cut(line.Method), host, cut(path), referrer(from, ""), cut(line.Agent), c.country
+		if addresses(log) {
+			n.Address = c.address
+		}
+		return n
+	})
+}
+
+// Sent does the same for an answer of the fast path. A page costs an addition, or a
+// look at a map where it was reached from elsewhere; what is over the bounds of the log
+// costs nothing more than knowing that.
+func (l *Counter) Sent(s *fastpath.Sent, p *Page, log string) {
+	if log == logOff {
+		return
+	}
+	d := &p.Site.detail
+	if p.HTML && !s.Head {
+		if p.hits.Add(1) == 1 {
+			l.addPage(p)
+		}
+		if from := referrer(s.Referrer(), p.Host); from != "" {
+			d.addTop(&l.bounds, TopReferrer, from, 1)
+		}
+		if l.Countries != nil {
+			if c := l.clientAt(s.Place, s.Remote); c.country != "" {
+				d.addTop(&l.bounds, TopCountry, c.country, 1)
+			}
+		}
+	}
+	if d.lines.Load() >= siteLines {
+		d.omitted.Add(1)
+		return
+	}
+	d.addLine(&l.bounds, func() Line {
+		n := Line{At: time.Now(), Method: http.MethodGet, Host: p.Host, Path: cut(p.Path), Protocol: s.Protocol, Status: s.Status, Bytes: s.Size,
+			Referrer: referrer(s.Referrer(), ""), Agent: cut(s.Agent())}
+		if s.Head {
+			n.Method = http.MethodHead
+		}
+		c := l.clientAt(s.Place, s.Remote)
+		n.Country = c.country
+		if addresses(log) {
+			n.Address = c.address
+		}
+		return n
+	})
+}

@@ -1,0 +1,255 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// maxPacks is how many fetches a cache takes before it is fetched anew.
+const maxPacks = 50
+
+// site is the cache of one site: at most one generation is current, older ones last only
+// while a Tree reads from them.
+type site struct {
+	turn chan struct{} // holds one token: whoever has it may fetch
+	wait int           // users of turn; guarded by Fetcher.mu
+	cur  *generation   // guarded by turn
+	read bool          // the directory was looked at; guarded by turn
+	n    int           // number of the newest generation; guarded by turn
+}
+
+// generation is one bare repository, in the folder git, and our own notes on it beside
+// that, where git's uid can't write. The file slipway-busy says that a git may have been
+// writing: found at a start, it means that nothing in there can be relied on.
+type generation struct {
+	site  string
+	dir   string
+	uid   int  // to whom the repository belongs; 0 means not known; guarded by Fetcher.ids
+	fresh bool // holds nothing yet, so it can't be what is wrong
+	dead  bool // to be removed with the last pin; guarded by Fetcher.mu
+}
+
+// lock waits for the site's turn.
+func (s *Fetcher) lock(ctx context.Context, id string) (unlock func(), err error) {
+	st, done := s.enter(id)
+	select {
+	case <-st.turn:
+		return func() { st.turn <- struct{}{}; done() }, nil
+	case <-ctx.Done():
+		done()
+		return nil, fmt.Errorf("wait for another fetch of the site: %w", context.Cause(ctx))
+	}
+}
+
+// tryLock takes the site's turn if nobody has it.
+func (s *Fetcher) tryLock(id string) (unlock func(), ok bool) {
+	st, done := s.enter(id)
+	select {
+	case <-st.turn:
+		return func() { st.turn <- struct{}{}; done() }, true
+	default:
+		done()
+		return nil, false
+	}
+}
+
+// enter returns the site's entry, which stays until done is called.
+func (s *Fetcher) enter(id string) (st *site, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st = s.sites[id]; st == nil {
+		st = &site{turn: make(chan struct{}, 1)}
+		st.turn <- struct{}{}
+		s.sites[id] = st
+	}
+	st.wait++
+	return st, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if st.wait--; st.wait == 0 && !st.read { // so nobody has the turn either
+			delete(s.sites, id)
+		}
+	}
+}
+
+func (s *Fetcher) site(id string) *site {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sites[id]
+}
+
+// generation is the site's current cache, or a new one: where there is none, where the
+// last process died over it, where it has grown too much or belongs to another repository.
+func (s *Fetcher) generation(ctx context.Context, id, repository string) (*generation, error) {
+	st := s.site(id)
+	if !st.read {
+		dir, err := s.latest(id)
+		if err != nil {
+			return nil, err
+		}
+		if dir != "" {
+			st.cur = &generation{site: id, dir: dir}
+			st.n, _ = strconv.Atoi(filepath.Base(dir))
+		}
+		st.read = true
+	}
+	if g := st.cur; g != nil {
+		size, n := packs(g.git())
+		_, there := os.Lstat(filepath.Join(g.git(), "HEAD"))
+		owner, err := os.ReadFile(filepath.Join(g.dir, "slipway-repository"))
+		if err == nil && there == nil && string(owner) == repository && n <= maxPacks && size <= s.c.MaxPack && !g.busy() {
+			g.fresh = false
+			return g, nil
+		}
+	}
+	return s.renew(ctx, id, repository)
+}
+
+// latest finds the generation that a former process left, and removes older ones.
+func (s *Fetcher) latest(id string) (string, error) {
+	entries, err := os.ReadDir(s.path("sites", id))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read cache: %w", err)
+	}
+	best := 0
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > best {
+			best = n
+		}
+	}
+	for _, e := range entries {
+		if e.Name() != strconv.Itoa(best) {
+			os.RemoveAll(s.path("sites", id, e.Name()))
+		}
+	}
+	if best == 0 {
+		return "", nil
+	}
+	return s.path("sites", id, strconv.Itoa(best)), nil
+}
+
+// renew retires the current generation and begins the next one.
+func (s *Fetcher) renew(_ context.Context, id, repository string) (*generation, error) {
+	st := s.site(id)
+	if st.cur != nil {
+		if err := s.retire(st.cur); err != nil {
+			return nil, fmt.Errorf("remove cache: %w", err)
+		}
+		st.cur = nil
+	}
+	st.n++ // never a number twice: an old Tree may still read from its directory
+	g := &generation{site: id, dir: s.path("sites", id, strconv.Itoa(st.n)), fresh: true}
+	if err := os.RemoveAll(g.dir); err != nil {
+		return nil, fmt.Errorf("clear cache: %w", err)
+	}
+	// What `git init --bare` would make, without the process and its templates.
+	for _, d := range []string{"objects/info", "objects/pack", "refs/heads", "refs/slipway"} {
+		if err := os.MkdirAll(filepath.Join(g.git(), d), 0o700); err != nil {
+			return nil, fmt.Errorf("make cache: %w", err)
+		}
+	}
+	for name, text := range map[string]string{
+		"git/HEAD":           "ref: refs/heads/none\n",
+		"git/config":         "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+		"slipway-repository": repository,
+	} {
+		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
+			return nil, fmt.Errorf("make cache: %w", err)
+		}
+	}
+	st.cur = g
+	return g, nil
+}
+
+// retire removes a generation, at once or with its last reader.
+func (s *Fetcher) retire(g *generation) error {
+	s.mu.Lock()
+	g.dead = true
+	busy := s.pins[g.dir] > 0
+	s.mu.Unlock()
+	if busy {
+		return nil
+	}
+	return os.RemoveAll(g.dir)
+}
+
+func (s *Fetcher) pin(g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pins[g.dir]++
+}
+
+func (s *Fetcher) unpin(g *generation) error {
+	s.mu.Lock()
+	if s.pins[g.dir]--; s.pins[g.dir] == 0 {
+		delete(s.pins, g.dir)
+	}
+	gone := g.dead && s.pins[g.dir] == 0
+	s.mu.Unlock()
+	if !gone {
+		return nil
+	}
+	err := os.RemoveAll(g.dir)
+	os.Remove(filepath.Dir(g.dir)) // the site's, when this was the last in it
+	return err
+}
+
+func (s *Fetcher) pinned(dir string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pins[dir] > 0
+}
+
+// forget removes all generations of a site but those that are being read.
+func (s *Fetcher) forget(id string) error {
+	st := s.site(id)
+	if st.cur != nil {
+		if err := s.retire(st.cur); err != nil {
+			return err
+		}
+		st.cur = nil
+	}
+	entries, err := os.ReadDir(s.path("sites", id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		dir := s.path("sites", id, e.Name())
+		if s.pinned(dir) {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	os.Remove(s.path("sites", id)) // stays while a Tree is open
+	return nil
+}
+
+// git is the repository itself.
+func (g *generation) git() string { return filepath.Join(g.dir, "git") }
+
+// begin notes that git is about to write. The note survives a kill, of git or of us.
+func (g *generation) begin() error {
+	if err := os.WriteFile(filepath.Join(g.dir, "slipway-busy"), nil, 0o600); err != nil {
+		return fmt.Errorf("mark cache: %w", err)
+	}
+	return nil
+}
+
+func (g *generation) settled() { os.Remove(filepath.Join(g.dir, "slipway-busy")) }
+
+func (g *generation) busy() bool {
+	_, err := os.Lstat(filepath.Join(g.dir, "slipway-busy"))
+	return err == nil
+}

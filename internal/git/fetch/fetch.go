@@ -1,0 +1,543 @@
+// Package fetch owns the way from a repository and a branch to a commit and its files.
+//
+// Fetch keeps one bare, shallow repository per site and brings it up to date; the Tree
+// it returns lists and streams files straight out of it, or checks them out for a build.
+// Every byte and name that comes from a repository is hostile: git runs with an empty
+// environment and no configuration but ours, within limits and under a uid of its own,
+// speaks the one protocol that the request needs, follows no redirect, knows no hook,
+// submodule, filter or LFS (submodules and LFS files are requests of ours), and reaches the
+// network through a proxy of its own (egress.Proxy, or for deploy keys an SSH client of
+// ours) that leads to that one host. A cache that a crash left behind, or that git
+// complains about, is thrown away and fetched anew.
+//
+// The package never starts a shell, never puts a secret into an argument or a file, and
+// never tells a user a path of this machine.
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+)
+
+// Disk is the disk that repositories lie on.
+type Disk interface {
+	// Lacks returns how many bytes it lacks.
+	Lacks() int64
+}
+
+// Config holds what a Fetcher needs. Dir and Egress are required.
+type Config struct {
+	Dir         string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
+	Egress      *egress.Egress    // checks every address
+	Hosts       map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
+	Git         string            // the program; "" means git from PATH
+	Depth       int               // commits of history that are fetched; 0 means 10
+	Timeout     time.Duration     // for a fetch as a whole; 0 means 10 min
+	MaxPack     int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
+	MaxSize     int64             // bytes of all files of a commit; 0 means 2 GiB
+	MaxFile     int               // files of a commit; 0 means 200,000
+	MaxMemory   int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
+	Fetches     int               // that work at once; 0 means 8, of which one owner has 2 at most
+	Looks       int               // that work at once; 0 means 3, of which one owner has 1
+	HourlyLooks int               // of one owner; 0 means 600
+	Disk        Disk              // for which caches make room. Optional.
+	Log         *slog.Logger
+}
+
+// Fetcher fetches. It is safe for concurrent use; fetches of one site wait for each other.
+type Fetcher struct {
+	c Config
+	//share: none, the operator's --git-host
+	base  map[string]base
+	ca    string     // PEM bundle for git: the system's roots and the operator's; "" means git's own
+	known sync.Mutex // guards Dir/hosts
+	mu    sync.Mutex // guards sites and the counters inside generations
+	//share: total the sites whose repositories are kept; owner its sites; edge the cache used longest ago goes
+	sites map[string]*site
+	//share: total the commits that deployments read at the time; owner its deployments that run; edge gone with them
+	pins map[string]int // open Trees by directory of their generation; guarded by mu
+
+	fetches, looks, polls *fair.Pool
+	hourly                quota // of looks
+
+	sweeping sync.Mutex // one makes room at a time
+
+	helpers *sandbox.Helpers
+	ids     sync.Mutex // guards identities and the uids of generations
+	//share: total the sites that gits work for, one uid each; owner see fetches, looks and polls; edge gone with the git
+	identities map[string]*identity // by site
+}
+
+// New checks the configuration and makes the directories. It runs nothing.
+func New(c Config) (*Fetcher, error) {
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute)
+	c.MaxPack = cmp.Or(c.MaxPack, 2<<30)
+	c.MaxSize = cmp.Or(c.MaxSize, 2<<30)
+	c.MaxFile = cmp.Or(c.MaxFile, 200_000)
+	c.MaxMemory = cmp.Or(c.MaxMemory, 512<<20)
+	c.Depth = cmp.Or(c.Depth, 10)
+	c.Fetches = cmp.Or(c.Fetches, 8)
+	c.Looks = cmp.Or(c.Looks, 3)
+	c.HourlyLooks = cmp.Or(c.HourlyLooks, 600)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if c.Git, err = exec.LookPath(cmp.Or(c.Git, "git")); err != nil {
+		return nil, fmt.Errorf("find git: %w", err)
+	}
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return nil, fmt.Errorf("source directory: %w", err)
+	}
+	s := &Fetcher{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		//share: total Config.Fetches (8) fetches at once; owner 2; edge waits in turn
+		fetches: fair.New(fair.Config{Places: c.Fetches, Owner: 2}),
+		//share: total Config.Looks (3) looks at once, 30 waiting; owner 1, 3 waiting; edge 429, or 503 where all wait, with Retry-After
+		looks: fair.New(fair.Config{Places: c.Looks, Owner: 1, Waiting: 30, OwnerWaiting: 3}),
+		//share: total 20 polls at once; owner 5; edge waits in turn
+		polls:  fair.New(fair.Config{Places: 20, Owner: 5}),
+		hourly: quota{most: c.HourlyLooks}}
+	for host, to := range c.Hosts {
+		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
+			return nil, fmt.Errorf("git host %s: %w", host, err)
+		}
+	}
+	if err := os.RemoveAll(s.path("tmp")); err != nil {
+		return nil, fmt.Errorf("clear source directory: %w", err)
+	}
+	for _, d := range []string{"", "sites", "hosts", "tmp"} {
+		if err := os.MkdirAll(s.path(d), 0o700); err != nil {
+			return nil, fmt.Errorf("make source directory: %w", err)
+		}
+	}
+	if err := s.settleLooks(); err != nil {
+		return nil, err
+	}
+	// What every git is shown.
+	if err := os.MkdirAll(s.path("etc", "home"), 0o755); err != nil {
+		return nil, fmt.Errorf("make source directory: %w", err)
+	}
+	if s.c.Dir, err = filepath.EvalSymlinks(s.c.Dir); err != nil {
+		return nil, fmt.Errorf("source directory: %w", err)
+	}
+	if s.helpers, err = sandbox.NewHelpers(context.Background(), s.c.Dir, c.Log); err != nil {
+		return nil, fmt.Errorf("limit git: %w", err)
+	}
+	// upload-pack drops configuration from the environment when it serves a directory, and
+	// the operator's repositories belong to another user more often than not.
+	if err := os.WriteFile(s.path("etc", "gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o644); err != nil {
+		return nil, fmt.Errorf("write git configuration: %w", err)
+	}
+	if s.ca, err = s.bundle(c.Egress.CAFile()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Fetcher) path(elem ...string) string {
+	return filepath.Join(append([]string{s.c.Dir}, elem...)...)
+}
+
+// Credential lets a private repository be read: a token over https, or a deploy key over
+// ssh, which wins when both are there.
+type Credential struct {
+	Token     string
+	User      string // beside the token; "" means what the host expects
+	DeployKey string // PEM, without a passphrase
+	Host      string // the only host that it may be shown to, as Repository.Host says it; "" only where nothing is stored
+}
+
+// LogValue keeps the secrets out of logs.
+func (c Credential) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the secrets out of error texts.
+func (c Credential) String() string { return "[redacted]" }
+
+// GoString keeps the secrets out of %#v.
+func (c Credential) GoString() string { return "[redacted]" }
+
+// Request names what to fetch.
+type Request struct {
+	Site       string // whose cache: letters, digits, - and _
+	Repository Repository
+	Branch     string // or a tag, where no branch has the name; "" means the remote's default branch
+	Commit     string // the very commit to fetch; "" means the branch's newest
+	Credential *Credential
+	Owner      string // who asks: places at once are limited for each owner, and shared fairly
+	Untrusted  bool   // the commit is a stranger's: submodules are fetched without the credential
+	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
+}
+
+func (r Request) check() error {
+	if r.Repository.host == "" {
+		_, err := ParseRepository("")
+		return err
+	}
+	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return fmt.Errorf("site id %q is not a directory name", r.Site)
+	}
+	if r.Commit != "" {
+		if err := CheckCommit(r.Commit); err != nil {
+			return err
+		}
+	}
+	if c := r.Credential; c != nil && c.Host != "" && c.Host != r.Repository.host {
+		return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused",
+			Message: fmt.Sprintf("The stored credential is for %s and isn't sent to %s", c.Host, r.Repository.host),
+			Details: "store a credential for the new host, or remove it if the repository is public"}
+	}
+	if r.Branch != "" {
+		return CheckBranch(r.Branch)
+	}
+	return nil
+}
+
+// headRef is where a cache keeps the commit that was fetched last.
+const headRef = "refs/slipway/head"
+
+// Fetch brings the branch's newest commit here. What the user can mend comes back as a
+// fault: no such repository or branch, a refused credential, a host that can't or mustn't
+// be reached, something too large. Call Close on the Tree when done with it.
+func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil || !r.Look {
+			place()
+		}
+	}()
+	began := time.Now()
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
+	defer cancel()
+	unlock, err := s.lock(ctx, r.Site)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := s.makeRoom(ctx); err != nil {
+		return nil, err
+	}
+
+	t, err = s.fetch(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+			return nil, slow(r, s.c.Timeout)
+		}
+		return nil, err
+	}
+	if r.Look {
+		t.place = place // until it is closed
+	} else if err := s.complete(ctx, r, t); err != nil {
+		t.Close()
+		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+			return nil, slow(r, s.c.Timeout)
+		}
+		return nil, err
+	}
+	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
+	return t, nil
+}
+
+// complete brings what the commit only points to.
+func (s *Fetcher) complete(ctx context.Context, r Request, t *Tree) error {
+	if err := s.lfs(ctx, r, t); err != nil {
+		return err
+	}
+	return s.submodules(ctx, r, t)
+}
+
+// place waits for the right to start gits for a request.
+func (s *Fetcher) place(ctx context.Context, r Request) (release func(), err error) {
+	if r.Look {
+		if err := s.hourly.take(r.Owner); err != nil {
+			return nil, err
+		}
+		give, err := take(ctx, s.looks, r)
+		if err != nil {
+			return nil, err
+		}
+		end, err := s.beginLook(r.Repository)
+		if err != nil {
+			give()
+			return nil, err
+		}
+		return func() { end(); give() }, nil
+	}
+	return take(ctx, s.fetches, r)
+}
+
+func (s *Fetcher) fetch(ctx context.Context, r Request) (*Tree, error) {
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer remote.close()
+	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
+		if _, r.Branch, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
+			return nil, s.orVacant(ctx, remote, r, err)
+		}
+		if err := CheckBranch(r.Branch); err != nil {
+			return nil, err
+		}
+	}
+	g, err := s.generation(ctx, r.Site, r.Repository.String())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		t, err := s.update(ctx, remote, r, g)
+		if err == nil {
+			return t, nil
+		}
+		if g.fresh && ctx.Err() == nil && (errors.Is(err, errDamaged) || errors.Is(err, errNoCommit)) {
+			s.c.Log.InfoContext(ctx, "repository can't be read", "site", r.Site, "err", err)
+			return nil, unusable(r, err)
+		}
+		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
+			return nil, s.orVacant(ctx, remote, r, err)
+		}
+		// Nobody told us of a fault of the remote's: the cache is the suspect.
+		s.c.Log.WarnContext(ctx, "cache discarded", "site", r.Site, "err", err)
+		if g, err = s.renew(ctx, r.Site, r.Repository.String()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// update runs git fetch in the generation and reads what came.
+func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *generation) (*Tree, error) {
+	if err := g.begin(); err != nil {
+		return nil, err
+	}
+	what := "refs/heads/" + r.Branch
+	if r.Commit != "" {
+		what = r.Commit
+	}
+	err := remote.try(func(config [][2]string) error {
+		get := func(what string) (stderr string, err error) {
+			return s.run(ctx, command{
+				args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+					"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
+				env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
+			})
+		}
+		stderr, err := get(what)
+		if err != nil && r.Commit == "" && strings.Contains(stderr, noRemoteRef) {
+			if _, e := get("refs/tags/" + r.Branch); e == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return s.explain(ctx, r, remote, stderr, err)
+		}
+		return nil
+	})
+	if ctx.Err() == nil { // git ended by itself, so it has cleaned up
+		g.settled()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, r, g)
+}
+
+// Branches lists the branches and the default one: also the way to see whether a
+// repository can be read at all. Names that CheckBranch refuses are left out.
+func (s *Fetcher) Branches(ctx context.Context, r Request) (branches []string, byDefault string, err error) {
+	if err := r.check(); err != nil {
+		return nil, "", err
+	}
+	place, err := s.place(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
+	defer cancel()
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer remote.close()
+	branches, byDefault, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+	err = s.orVacant(ctx, remote, r, err)
+	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+		err = slow(r, min(s.c.Timeout, time.Minute))
+	}
+	return branches, byDefault, err
+}
+
+// Heads returns the commits of a repository's branches and tags, by refs/heads/… and
+// refs/tags/…, and its default branch. Names that CheckBranch refuses are left out. It takes
+// places of its own, so that hosts that don't answer hold up no deployment.
+func (s *Fetcher) Heads(ctx context.Context, r Request) (refs map[string]string, byDefault string, err error) {
+	if err := r.check(); err != nil {
+		return nil, "", err
+	}
+	place, err := take(ctx, s.polls, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer place()
+	parent := ctx
+	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
+	defer cancel()
+	remote, err := s.connect(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer remote.close()
+	_, byDefault, refs, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*", "refs/tags/*")
+	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+		err = slow(r, min(s.c.Timeout, time.Minute))
+	}
+	return refs, byDefault, err
+}
+
+// maxBranches is how many are listed: a host may announce any number.
+const maxBranches = 20_000
+
+// refs asks the remote. Without a HEAD that points somewhere there is no default branch.
+func (s *Fetcher) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, all map[string]string, err error) {
+	var out limited
+	err = remote.try(func(config [][2]string) error {
+		out = limited{max: 8 << 20}
+		stderr, err := s.run(ctx, command{
+			args:   append([]string{"ls-remote", "--symref", "--end-of-options", "slipway"}, patterns...),
+			env:    remote.env,
+			config: config, show: remote.show, ours: remote.ours, several: true,
+			stdout: &out,
+		})
+		if err != nil {
+			return s.explain(ctx, r, remote, stderr, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if out.over {
+		return nil, "", nil, tooLarge(r, "it has too many branches")
+	}
+	head := ""
+	ids := map[string]string{}
+	all = map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if to, symbolic := strings.CutPrefix(id, "ref: "); symbolic && name == "HEAD" {
+			if b, ok := strings.CutPrefix(to, "refs/heads/"); ok && CheckBranch(b) == nil { // a host may say anything
+				byDefault = b
+			}
+		} else if name == "HEAD" {
+			head = strings.Trim(id, "0") // git says zeros where it does not believe the host
+		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
+			if len(branches) == maxBranches {
+				return nil, "", nil, tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
+			}
+			branches = append(branches, b)
+			ids[b], all[name] = id, id
+		} else if t, ok := strings.CutPrefix(name, "refs/tags/"); ok && len(all) < 2*maxBranches {
+			// An annotated tag is followed by what it points to.
+			if t = strings.TrimSuffix(t, "^{}"); CheckBranch(t) == nil {
+				all["refs/tags/"+t] = id
+			}
+		}
+	}
+	if byDefault == "" { // old servers don't tell
+		for _, b := range []string{"main", "master"} {
+			if ids[b] != "" && (strings.Trim(ids[b], "0") == head || head == "") {
+				byDefault = b
+				break
+			}
+		}
+	}
+	if byDefault == "" || head == "" && len(branches) == 0 {
+		return nil, "", nil, noDefault(r)
+	}
+	return branches, byDefault, all, nil
+}
+
+// Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.
+func (s *Fetcher) Forget(ctx context.Context, site string) error {
+	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, site)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := errors.Join(s.forget(site), s.forgetHosts(site)); err != nil {
+		return fmt.Errorf("forget cache of %s: %w", site, err)
+	}
+	return s.forgetModules(ctx, site)
+}
+
+// bundle writes one PEM file for git, which knows only one: the system's roots where
+// they are found, and the operator's. The file is the public part of certificates.
+func (s *Fetcher) bundle(extra string) (string, error) {
+	if extra == "" {
+		return "", nil
+	}
+	var all []byte
+	for _, f := range []string{os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"} {
+		if b, err := os.ReadFile(f); err == nil {
+			all = append(b, '\n')
+			break
+		}
+	}
+	b, err := os.ReadFile(extra)
+	if err != nil {
+		return "", fmt.Errorf("read outbound CA file: %w", err)
+	}
+	to := s.path("etc", "roots.pem")
+	if err := os.WriteFile(to, append(all, b...), 0o644); err != nil {
+		return "", fmt.Errorf("write roots for git: %w", err)
+	}
+	return to, nil
+}
+
+// limited keeps the first max bytes and notes that there were more.
+type limited struct {
+	strings.Builder
+	max  int
+	over bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := l.max - l.Len(); len(p) > room {
+		l.over = true
+		l.Builder.Write(p[:max(room, 0)])
+	} else {
+		l.Builder.Write(p)
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*limited)(nil)
+
+var errCorrupt = errors.New("cache is corrupt")

@@ -1,0 +1,74 @@
+package fetch
+
+import (
+	"fmt"
+	"os"
+
+	"slipway/internal/platform/sandbox"
+)
+
+// identity is the uid that all gits of one site have while at least one of them runs. No
+// two sites have the same at a time, so that no git can touch another tenant's, nor read
+// the credential in its environment.
+type identity struct {
+	uid     int
+	users   int
+	release func()
+}
+
+// identity lends the uid for a command and gives the repository to it. A uid of 0 is ours.
+func (s *Fetcher) identity(c command) (uid int, release func(), err error) {
+	if c.ours {
+		if c.gen != nil {
+			s.ids.Lock()
+			c.gen.uid = 0 // what is written now is ours, and is given away before the next use
+			s.ids.Unlock()
+		}
+		return 0, func() {}, nil
+	}
+	if c.site == "" {
+		return s.helpers.Identity()
+	}
+	s.ids.Lock()
+	defer s.ids.Unlock()
+	id := s.identities[c.site]
+	if id == nil {
+		id = &identity{}
+		if id.uid, id.release, err = s.helpers.Identity(); err != nil {
+			return 0, nil, err
+		}
+		s.identities[c.site] = id
+	}
+	id.users++
+	release = func() {
+		s.ids.Lock()
+		defer s.ids.Unlock()
+		if id.users--; id.users == 0 {
+			delete(s.identities, c.site)
+			id.release()
+		}
+	}
+	if id.uid == 0 || c.gen == nil || c.gen.uid == id.uid {
+		return id.uid, release, nil
+	}
+	if err := sandbox.Own(c.gen.git(), id.uid); err != nil {
+		s.ids.Unlock()
+		release()
+		s.ids.Lock()
+		return 0, nil, fmt.Errorf("give cache to git: %w", err)
+	}
+	c.gen.uid = id.uid
+	return id.uid, release, nil
+}
+
+// readable reports whether anybody may read a repository of the operator's, so that git needs
+// none of our rights for it.
+func readable(dir string) bool {
+	for name, want := range map[string]os.FileMode{"": 0o005, "HEAD": 0o004, "objects": 0o005, "refs": 0o005} {
+		if info, err := os.Stat(dir + "/" + name); err != nil || info.Mode().Perm()&want != want {
+			return false
+		}
+	}
+	_, err := os.Lstat(dir + "/objects/info/alternates") // it leads to where git is not shown
+	return os.IsNotExist(err)
+}

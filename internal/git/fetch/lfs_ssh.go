@@ -1,0 +1,69 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// lfsServer is where the batch API of a repository is, and what opens it.
+type lfsServer struct {
+	url    string // without /objects/batch
+	header map[string]string
+}
+
+// lfsOverSSH asks a host that is reached by SSH where its LFS server is and what opens it
+// (git-lfs, docs/api/server-discovery.md): a deploy key opens nothing over HTTP.
+func (s *Fetcher) lfsOverSSH(ctx context.Context, r Request) (at lfsServer, err error) {
+	ctx, done := context.WithTimeout(ctx, 30*time.Second)
+	defer done()
+	b := &bridge{s: s, r: r}
+	client, hangUp, err := b.dial(ctx)
+	if err != nil {
+		return at, err
+	}
+	defer hangUp()
+	defer client.Close()
+	session, err := client.NewSession()
+	if err != nil {
+		return at, fmt.Errorf("open SSH session: %w", err)
+	}
+	defer session.Close()
+	out := limited{max: 64 << 10}
+	session.Stdout, session.Stderr = &out, &complaint{b}
+	if err := runFar(ctx, session, "git-lfs-authenticate '"+r.Repository.path+".git' download"); err != nil {
+		return at, fmt.Errorf("git-lfs-authenticate: %w", err)
+	}
+	var answer struct {
+		Href   string            `json:"href"`
+		Header map[string]string `json:"header"`
+	}
+	if err := json.NewDecoder(bytes.NewReader([]byte(out.String()))).Decode(&answer); err != nil || out.over {
+		return at, errors.New("git-lfs-authenticate: the answer can't be read")
+	}
+	u, err := url.Parse(answer.Href)
+	if err != nil || u.User != nil || u.Scheme != "https" && !strings.HasPrefix(answer.Href, s.base[r.Repository.host].url+"/") || u.Host == "" {
+		return at, errors.New("git-lfs-authenticate: the host names no https address")
+	}
+	return lfsServer{strings.TrimSuffix(answer.Href, "/"), answer.Header}, nil
+}
+
+// runFar runs one command of the far side until it ends or ctx does. The far side has a shell
+// of its own: ParseRepository lets no quote through.
+func runFar(ctx context.Context, session *ssh.Session, command string) error {
+	ended := make(chan error, 1)
+	go func() { ended <- session.Run(command) }() // ends with the connection, which the caller closes
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,95 @@
+package fetch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/fault"
+)
+
+// A look at a repository is asked for by a person, who may ask again at once. So that a
+// repository that kills the process can't do so for ever, each look leaves a note before
+// it begins; one that is found at a start has outlived its process.
+
+const (
+	maxLookCrashes = 2
+	lookMemory     = 24 * time.Hour // how long crashes over a repository are remembered
+)
+
+func lookName(r Repository) string {
+	sum := sha256.Sum256([]byte(r.String()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// beginLook notes a look, or refuses it where the process has died over the repository too
+// often. The note goes with end.
+func (s *Fetcher) beginLook(r Repository) (end func(), err error) {
+	crashes := 0
+	for n := 1; n <= maxLookCrashes; n++ {
+		info, err := os.Stat(s.path("looks", fmt.Sprintf("%s.crash%d", lookName(r), n)))
+		if err == nil && time.Since(info.ModTime()) < lookMemory {
+			crashes++
+		}
+	}
+	if crashes >= maxLookCrashes {
+		return nil, &fault.Error{Kind: fault.Unavailable, Code: "repository_refused", RetryAfter: time.Hour,
+			Message: "This repository can't be previewed: the service stopped unexpectedly while reading it", Details: "create the site without a preview, or try again tomorrow"}
+	}
+	f, err := os.CreateTemp(s.path("looks"), lookName(r)+".now-")
+	if err != nil {
+		return nil, fmt.Errorf("note look: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("note look: %w", err)
+	}
+	return func() { os.Remove(f.Name()) }, nil
+}
+
+// settleLooks counts the looks that an earlier process died over and removes what they
+// left. One crash counts once for each repository, however many looked at it.
+func (s *Fetcher) settleLooks() error {
+	dir := s.path("looks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make source directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read looks: %w", err)
+	}
+	counted := map[string]bool{}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > lookMemory {
+			os.Remove(name)
+			continue
+		}
+		if len(e.Name()) < 32 || !strings.HasPrefix(e.Name()[32:], ".now-") {
+			continue
+		}
+		os.Remove(name)
+		repository := e.Name()[:32]
+		if counted[repository] {
+			continue
+		}
+		counted[repository] = true
+		for n := 1; n <= maxLookCrashes; n++ {
+			f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s.crash%d", repository, n)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err == nil {
+				f.Close()
+				break
+			}
+		}
+	}
+	for _, left := range []string{s.path("sites", "look_*"), s.path("hosts", "look_*")} {
+		found, _ := filepath.Glob(left)
+		for _, name := range found {
+			os.RemoveAll(name)
+		}
+	}
+	return nil
+}

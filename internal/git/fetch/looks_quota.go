@@ -1,0 +1,35 @@
+package fetch
+
+import (
+	"sync"
+	"time"
+
+	"slipway/internal/platform/fault"
+)
+
+// quota bounds how often an owner may look at repositories in an hour: each look fetches
+// from a host that the owner chose, and leaves nothing behind that other limits count.
+type quota struct {
+	most int
+
+	mu    sync.Mutex // guards what follows
+	since time.Time  // when the hour began
+	//share: total the owners whose repositories were read for a look within this hour; owner 600 looks; edge 429 with Retry-After
+	used map[string]int
+}
+
+// take counts one more, or says when it is possible again.
+func (q *quota) take(owner string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if q.used == nil || now.Sub(q.since) >= time.Hour {
+		q.since, q.used = now, map[string]int{}
+	}
+	if q.used[owner] >= q.most {
+		return &fault.Error{Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many repository previews this hour",
+			Details: "create the site without a preview, or try again later", RetryAfter: time.Until(q.since.Add(time.Hour))}
+	}
+	q.used[owner]++
+	return nil
+}

@@ -1,0 +1,54 @@
+package fetch
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway/internal/platform/fault"
+)
+
+// An owner has so many looks in an hour, exactly, however many come at once; others have
+// their own, and the next hour brings new ones.
+func TestLooksOfAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := quota{most: 50}
+		try := func(owner string) (given int64) {
+			var n atomic.Int64
+			var all sync.WaitGroup
+			for range 200 {
+				all.Go(func() {
+					if q.take(owner) == nil {
+						n.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			return n.Load()
+		}
+		time.Sleep(20 * time.Minute)
+		if a, b := try("anna"), try("bert"); a != 50 || b != 50 {
+			t.Errorf("%d and %d, want 50 each", a, b)
+		}
+		time.Sleep(59 * time.Minute)
+		if f := fault.As(q.take("anna")); f == nil || f.Kind != fault.Limited || f.RetryAfter != time.Minute {
+			t.Errorf("%+v", f)
+		}
+		time.Sleep(time.Minute)
+		if n := try("anna"); n != 50 {
+			t.Errorf("%d in the next hour", n)
+		}
+		for i := range 1000 {
+			q.take(fmt.Sprint("owner ", i))
+		}
+		time.Sleep(time.Hour)
+		q.take("anna")
+		if len(q.used) != 1 {
+			t.Errorf("%d owners are remembered", len(q.used))
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package fetch
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/fault"
+)
+
+// Repository is a location in normal form. The zero value is no repository.
+type Repository struct {
+	host string // lower case, with ":port" only where it isn't the protocol's own
+	path string // at least two segments, joined with "/"; no ".git" at the end
+}
+
+// String is the normal form, host/owner/repo: what answers of the API show.
+func (r Repository) String() string {
+	if r.host == "" {
+		return ""
+	}
+	return r.host + "/" + r.path
+}
+
+// Host is the host's name, with a port where one was given.
+func (r Repository) Host() string { return r.host }
+
+// Path returns the part after the host.
+func (r Repository) Path() string { return r.path }
+
+var (
+	hostForm    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	segmentForm = regexp.MustCompile(`^[A-Za-z0-9._~][A-Za-z0-9._~+-]*$`)
+	userForm    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	branchForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/#@+-]{0,199}$`)
+)
+
+// ParseRepository reads what people paste: host/owner/repo, https://…, ssh://git@host/…
+// and git@host:owner/repo, with or without ".git" and a slash at the end. Scheme and
+// user are dropped: how a repository is reached is decided by its stored credential.
+// Anything else is a fault of kind Invalid, which never echoes a password.
+func ParseRepository(s string) (Repository, error) {
+	if s == "" {
+		return Repository{}, &fault.Error{Kind: fault.Invalid, Message: "Repository is required", Details: repositoryForms, Code: "invalid_repository"}
+	}
+	r, why := parseRepository(s)
+	if why == "" {
+		return r, nil
+	}
+	e := &fault.Error{Kind: fault.Invalid, Message: "Invalid repository: " + why, Details: repositoryForms, Code: "invalid_repository"}
+	if len(s) <= 512 && !strings.Contains(s, "@") { // what stands before an @ may be a password
+		e.Received = s
+	}
+	return Repository{}, e
+}
+
+const repositoryForms = "use host/owner/repo, https://host/owner/repo or git@host:owner/repo"
+
+func parseRepository(s string) (r Repository, why string) {
+	if len(s) > 512 {
+		return r, "longer than 512 characters"
+	}
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f {
+			return r, "only plain ASCII without spaces is allowed"
+		}
+	}
+	ownPort := ""
+	switch scheme, rest, found := strings.Cut(s, "://"); {
+	case found && strings.EqualFold(scheme, "https"):
+		s, ownPort = rest, "443"
+	case found && strings.EqualFold(scheme, "ssh"):
+		s, ownPort = rest, "22"
+	case found:
+		return r, "only https and ssh are supported"
+	}
+	host, path, _ := strings.Cut(s, "/")
+	if user, rest, found := strings.Cut(host, "@"); found {
+		if strings.Contains(user, ":") {
+			return r, "don't put a password or token into the address; store it as the site's credential"
+		}
+		if !userForm.MatchString(user) {
+			return r, "the user name is malformed"
+		}
+		host = rest
+		if h, first, scp := strings.Cut(host, ":"); scp && ownPort == "" && !decimal(first) { // git@host:owner/repo
+			host, ownPort = h, "22"
+			path = first + "/" + path
+			if strings.HasPrefix(path, "/") {
+				return r, "the path after the colon is absolute"
+			}
+		}
+	}
+	host, port, withPort := strings.Cut(strings.ToLower(host), ":")
+	if len(host) > 253 || !hostForm.MatchString(host) {
+		return r, "the host name is malformed"
+	}
+	if withPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || !decimal(port) || port[0] == '0' {
+			return r, "the port is malformed"
+		}
+		if port != ownPort && !(ownPort == "" && port == "443") {
+			host += ":" + port
+		}
+	}
+	path = strings.TrimSuffix(strings.TrimRight(path, "/"), ".git")
+	segments := strings.Split(path, "/")
+	if len(segments) < 2 || len(segments) > 20 {
+		return r, "owner and name of the repository must follow the host"
+	}
+	for _, seg := range segments {
+		if !segmentForm.MatchString(seg) || strings.Contains(seg, "..") || seg == "." || seg == "~" || strings.EqualFold(seg, ".git") {
+			return r, "a part of the path is empty or has characters that aren't allowed"
+		}
+	}
+	return Repository{host, path}, ""
+}
+
+func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// CheckCommit refuses what is not the full id of a commit: 40 hexadecimal digits, or 64 of
+// a repository that uses SHA-256.
+func CheckCommit(s string) error {
+	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Invalid, Message: "Invalid commit", Details: "commit is the full id: 40 lower-case hexadecimal digits",
+		Received: s[:min(len(s), 100)], Code: "invalid_commit"}
+}
+
+// CheckBranch refuses names that git would not take, and names that are only good for
+// attacks: those that begin with a dash, and everything outside [A-Za-z0-9._/#@+-].
+func CheckBranch(s string) error {
+	bad := func(details string) error {
+		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid branch name", Details: details, Code: "invalid_branch"}
+		if len(s) <= 200 {
+			e.Received = s
+		}
+		return e
+	}
+	if s == "" {
+		return bad("a branch name is needed")
+	}
+	if !branchForm.MatchString(s) {
+		return bad("1 to 200 characters of A-Z a-z 0-9 . _ / # @ + -, the first a letter or digit")
+	}
+	for _, not := range []string{"..", "//", "@{", "/.", "./"} {
+		if strings.Contains(s, not) {
+			return bad(fmt.Sprintf("must not contain %q", not))
+		}
+	}
+	if strings.HasSuffix(s, "/") || strings.HasSuffix(s, ".") {
+		return bad("must not end with a slash or a dot")
+	}
+	for seg := range strings.SplitSeq(s, "/") {
+		if strings.HasSuffix(seg, ".lock") {
+			return bad("no part of it may end with .lock")
+		}
+	}
+	return nil
+}

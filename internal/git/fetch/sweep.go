@@ -1,0 +1,80 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// makeRoom removes caches of other sites, the one fetched longest ago first, while the disk
+// lacks room. What somebody reads or fetches stays. A site without its cache is fetched
+// whole the next time.
+func (s *Fetcher) makeRoom(ctx context.Context) error {
+	if s.c.Disk == nil || s.c.Disk.Lacks() <= 0 {
+		return nil
+	}
+	s.sweeping.Lock() // what one has removed the next need not
+	defer s.sweeping.Unlock()
+	entries, err := os.ReadDir(s.path("sites"))
+	if err != nil {
+		return fmt.Errorf("list caches: %w", err)
+	}
+	type cache struct {
+		id   string
+		used time.Time
+	}
+	var list []cache
+	for _, e := range entries {
+		if used, err := s.fetched(e.Name()); err == nil {
+			list = append(list, cache{e.Name(), used})
+		}
+	}
+	slices.SortFunc(list, func(a, b cache) int { return a.used.Compare(b.used) })
+	for _, c := range list {
+		if ctx.Err() != nil || s.c.Disk.Lacks() <= 0 {
+			return ctx.Err()
+		}
+		unlock, free := s.tryLock(c.id)
+		if !free {
+			continue
+		}
+		gone, err := s.forgetIdle(c.id)
+		unlock()
+		if err != nil {
+			return fmt.Errorf("make room: %w", err)
+		}
+		if !gone {
+			continue
+		}
+		s.c.Log.InfoContext(ctx, "repository cache removed: disk space is low", "site", c.id, "fetched", c.used)
+	}
+	return nil
+}
+
+// fetched returns when a site's cache was last written to: its folders change with each
+// fetch.
+func (s *Fetcher) fetched(id string) (at time.Time, err error) {
+	entries, err := os.ReadDir(s.path("sites", id))
+	for _, e := range entries {
+		if info, e := os.Stat(s.path("sites", id, e.Name())); e == nil && info.ModTime().After(at) {
+			at = info.ModTime()
+		}
+	}
+	return at, err
+}
+
+// forgetIdle removes a site's cache unless a Tree reads from it.
+func (s *Fetcher) forgetIdle(id string) (gone bool, err error) {
+	entries, err := os.ReadDir(s.path("sites", id))
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if s.pinned(s.path("sites", id, e.Name())) {
+			return false, nil
+		}
+	}
+	return true, s.forget(id)
+}

@@ -1,0 +1,200 @@
+// Package forge owns the understanding of what Git forges say: which forge a hook call
+// comes from, whether it is signed with the secret, and what happened to a repository.
+//
+// It reads bytes and headers and knows neither sites nor SQL. What it returns is bounded,
+// but still what a stranger wrote: names of branches and files are not checked.
+package forge
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"slipway/internal/platform/fault"
+)
+
+// Provider is a kind of forge.
+type Provider string
+
+// The providers. Forgejo speaks as Gitea does.
+const (
+	GitHub    Provider = "github"
+	GitLab    Provider = "gitlab"
+	Gitea     Provider = "gitea"
+	Bitbucket Provider = "bitbucket"
+
+	BitbucketServer Provider = "bitbucket_server" // also called Bitbucket Data Center
+)
+
+// Kind names what kind of event happened.
+type Kind string
+
+// The kinds.
+const (
+	Push        Kind = "push"         // branches or tags were created, moved or deleted
+	PullRequest Kind = "pull_request" // see Event.Pull
+	Ping        Kind = "ping"         // the hook was set up or tested
+	Other       Kind = "other"        // anything else
+)
+
+// Event is one call of a forge's hook.
+type Event struct {
+	Provider      Provider
+	Name          string // as the forge calls it
+	Kind          Kind
+	Repository    []string // its addresses, in several spellings
+	FullName      string   // owner/repo of GitHub's and Gitea's repository; else empty
+	Path          string   // of Bitbucket Server's repository below its host, which it may not name; else empty
+	DefaultBranch string   // empty where the forge doesn't say
+	Changes       []Change // of a push
+	Pull          *Pull    // of a pull request
+}
+
+// Change holds what a push did to one branch or tag.
+type Change struct {
+	Branch  string // empty for a tag
+	Tag     string
+	Commit  string // the new one; empty where Deleted
+	Deleted bool
+	Message string // of the new commit
+	Author  string
+	Files   []string // that the push changed
+	All     bool     // whether Files holds every one of them
+}
+
+// Pull is a pull request, or a merge request.
+type Pull struct {
+	Number int
+	Title  string
+	Branch string // that it asks to merge
+	Commit string
+	Author string
+	Open   bool
+	Opened bool   // it was just opened or reopened
+	Moved  bool   // its commit may be new: it was opened, reopened or pushed to
+	Fork   bool   // the branch lies in another repository
+	Source string // that repository, as the forge calls it; empty where it is gone
+}
+
+// Bounds of a payload.
+const (
+	maxDepth   = 64 // levels of nesting
+	maxChanges = 50 // branches and tags of one push
+)
+
+// Recognize names the forge that sends such headers and its word for the event. Gitea
+// sends GitHub's headers too, so its own count first.
+func Recognize(h http.Header) (p Provider, event string, ok bool) {
+	if key := h.Get("X-Event-Key"); serverKey(key) {
+		return BitbucketServer, key[:min(len(key), 100)], true
+	}
+	for _, x := range []struct {
+		header string
+		p      Provider
+	}{{"X-Gitea-Event", Gitea}, {"X-Forgejo-Event", Gitea}, {"X-Gogs-Event", Gitea}, {"X-Gitlab-Event", GitLab}, {"X-Github-Event", GitHub}, {"X-Event-Key", Bitbucket}} {
+		if v := h.Get(x.header); v != "" {
+			return x.p, v[:min(len(v), 100)], true
+		}
+	}
+	return "", "", false
+}
+
+// Delivery is the forge's name for this call, empty where it gives none. A call that is
+// sent again has the same one.
+func Delivery(h http.Header) string {
+	for _, name := range []string{"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid", "X-Github-Delivery", "X-Request-Uuid", "X-Request-Id"} {
+		if v := h.Get(name); v != "" {
+			return v[:min(len(v), 200)]
+		}
+	}
+	return ""
+}
+
+// Read says what happened. The body is JSON, or a form whose field payload is (GitHub and
+// Gitea offer both).
+func Read(h http.Header, body []byte) (Event, error) {
+	p, name, ok := Recognize(h)
+	if !ok {
+		return Event{}, &fault.Error{Kind: fault.Invalid, Message: "The request is not an event of a known Git host",
+			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key", Code: "unknown_forge"}
+	}
+	if rest, form := bytes.CutPrefix(bytes.TrimSpace(body), []byte("payload=")); form {
+		raw, _, _ := strings.Cut(string(rest), "&")
+		text, err := url.QueryUnescape(raw)
+		if err != nil {
+			return Event{}, malformed("the form can't be decoded")
+		}
+		body = []byte(text)
+	}
+	if err := checkDepth(body); err != nil {
+		return Event{}, err
+	}
+	e := Event{Provider: p, Name: name, Kind: Other}
+	var err error
+	switch p {
+	case GitLab:
+		err = e.gitlab(body)
+	case Bitbucket:
+		err = e.bitbucket(body)
+	case BitbucketServer:
+		err = e.bitbucketServer(body)
+	default:
+		err = e.github(body)
+	}
+	if err == nil && len(e.Changes) > maxChanges {
+		err = &fault.Error{Kind: fault.Invalid, Message: "The push changes too many branches at once", Details: fmt.Sprintf("at most %d are read; push fewer, or deploy by hand", maxChanges), Code: "too_many_refs"}
+	}
+	return e, err
+}
+
+func malformed(why string) error {
+	return &fault.Error{Kind: fault.Invalid, Message: "Malformed payload", Details: why, Code: "malformed_json"}
+}
+
+// checkDepth refuses what is no JSON object, or nests too deeply.
+func checkDepth(body []byte) error {
+	depth, quoted, escaped := 0, false, false
+	for _, c := range body {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped = c == '\\'
+			quoted = c != '"'
+		case c == '"':
+			quoted = true
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return malformed(fmt.Sprintf("objects and arrays nest at most %d levels deep", maxDepth))
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	if b := bytes.TrimSpace(body); len(b) == 0 || b[0] != '{' || !json.Valid(b) {
+		return malformed("the body is no JSON object")
+	}
+	return nil
+}
+
+func decode(body []byte, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return malformed("a field has an unexpected type")
+	}
+	return nil
+}
+
+// ref sets what of a full ref name is a branch or a tag. Any other ref is neither.
+func (c *Change) ref(name string) {
+	if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
+		c.Branch = b
+	} else if t, ok := strings.CutPrefix(name, "refs/tags/"); ok {
+		c.Tag = t
+	}
+}
+
+// unset reports whether a commit is none: all zeros, in either length of hash.
+func unset(commit string) bool { return strings.Trim(commit, "0") == "" }

@@ -1,0 +1,34 @@
+package launch
+
+import (
+	"context"
+
+	"slipway/internal/deploy/preview"
+	"slipway/internal/tenant/site"
+)
+
+// TidyPreviews deletes the storage of previews that have ended.
+func (l *Launch) TidyPreviews(ctx context.Context) error {
+	stores, err := l.c.Engine.PreviewStores() // before the previews: one that begins meanwhile is not among them
+	if err != nil {
+		return err
+	}
+	for of, names := range stores {
+		keys, err := l.c.Previews.Keys(ctx, site.ID(of))
+		if err != nil {
+			return err
+		}
+		kept := map[string]bool{}
+		for _, key := range keys {
+			kept[preview.Store(key)] = true
+		}
+		for _, name := range names {
+			if !kept[name] {
+				if err := l.c.Engine.ForgetPreview(of, name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"slipway/internal/operator/config"
+	"slipway/internal/operator/installation"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// NewKey holds the settings of `slipway key create`.
+type NewKey struct {
+	User    string // e-mail address
+	Name    string
+	Scopes  []string
+	Expires time.Duration // 0: never
+	Limits  string        // the operator's file. Optional.
+}
+
+// CreateKey makes an API key and prints it alone on out. It is shown once.
+func CreateKey(ctx context.Context, s installation.Store, n NewKey, out io.Writer) error {
+	limits, err := config.ReadLimits(n.Limits)
+	if err != nil {
+		return err
+	}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	accounts := account.New(account.Config{DB: d, Limits: account.NewLimits(limits), Log: quiet()})
+	u, err := accounts.UserByEmail(ctx, n.User)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	key := account.NewKey{Name: n.Name, Scopes: scopes(n.Scopes)}
+	if n.Expires != 0 {
+		key.Expires = db.Now().Add(n.Expires)
+	}
+	_, secret, err := accounts.CreateKey(ctx, u.ID, key)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	fmt.Fprintln(out, secret)
+	return nil
+}
+
+func scopes(list []string) account.Scopes {
+	var out account.Scopes
+	for _, s := range list {
+		out = append(out, account.Scope(s))
+	}
+	return out
+}

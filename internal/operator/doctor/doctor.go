@@ -1,0 +1,286 @@
+// Package doctor owns the examination of a host: what of the abilities that an installation
+// needs is there, and what is missing.
+//
+// It repairs nothing, and may run beside a process that serves.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/build/phpversion"
+	"slipway/internal/operator/config"
+	"slipway/internal/operator/installation"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/database"
+)
+
+// Check is one line of what doctor finds.
+type Check struct {
+	Name     string
+	OK       bool
+	Required bool // nothing works without it; otherwise something is missing that the text names
+	Text     string
+}
+
+// Print prints what of the host's abilities is there and what is missing, and ends with
+// an error when something required is.
+func Print(ctx context.Context, s installation.Store, m config.SMTP, c Certificates, out io.Writer) error {
+	checks := Examine(ctx, s, m, c)
+	width, bad := 0, 0
+	for _, c := range checks {
+		width = max(width, len(c.Name))
+	}
+	color := isTerminal(out)
+	for _, c := range checks {
+		mark, paint := "ok     ", "32"
+		switch {
+		case !c.OK && c.Required:
+			mark, paint = "missing", "31"
+			bad++
+		case !c.OK:
+			mark, paint = "limited", "33"
+		}
+		if color {
+			mark = "\x1b[" + paint + "m" + mark + "\x1b[0m"
+		}
+		fmt.Fprintf(out, "%s  %-*s  %s\n", mark, width, c.Name, c.Text)
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d requirements are not met", bad, len(checks))
+	}
+	return nil
+}
+
+// Examine checks everything once.
+func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
+	checks := []Check{dataDir(s), ownDatabase(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m), databaseServer(ctx, s), objectCaches(), phpTools(ctx)}
+	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
+		// Without a sandbox sites that need no build still work.
+		checks = append(checks, Check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
+	}
+	return append(checks, certificates.check())
+}
+
+func scratch(s installation.Store) string {
+	dir, err := filepath.Abs(s.Path("builds", "doctor"))
+	if err != nil {
+		return s.Path("builds", "doctor")
+	}
+	return dir
+}
+
+func dataDir(s installation.Store) Check {
+	c := Check{Name: "data directory", Required: true}
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	f, err := os.CreateTemp(s.DataDir, ".doctor-*")
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	f.Close()
+	os.Remove(f.Name())
+	_, free, err := installation.DiskSpace(s.DataDir)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	c.OK, c.Text = true, fmt.Sprintf("%s can be written; %d MiB are free", s.DataDir, free>>20)
+	if free < 1<<30 {
+		c.OK, c.Required = false, false
+		c.Text += ", which is little"
+	}
+	return c
+}
+
+func ownDatabase(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "database", Required: true}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
+	if err := d.Integrity(ctx); err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	kind := "PostgreSQL"
+	if d.Single() {
+		kind = "SQLite"
+	}
+	c.OK, c.Text = true, kind+" responds and passes its integrity check"
+	return c
+}
+
+// files reports whether the store of files can be used.
+func files(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "files", Required: true}
+	if err := s.CheckBlobs(); err != nil {
+		c.Text = "--blobs: " + err.Error()
+		return c
+	}
+	if !s.Remote() {
+		c.OK, c.Text = true, "stored in "+s.BlobDir()
+		return c
+	}
+	elsewhere := s // the cache belongs to the process that serves
+	dir, err := os.MkdirTemp("", "slipway-doctor-")
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer os.RemoveAll(dir)
+	elsewhere.DataDir = dir
+	store, err := elsewhere.OpenBlobs(nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := store.Probe(ctx); err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	where, _ := blob.ParseS3(s.Blobs, os.Getenv)
+	c.OK, c.Text = true, where.String()+" answers"
+	return c
+}
+
+// jobs reports kinds of jobs that wait although they are due, because no running node has
+// a handler for them: an upgrade that stopped half-way, or one that was taken back.
+func jobs(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "jobs"}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
+	list, err := job.Unknown(ctx, d)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	if len(list) == 0 {
+		c.OK, c.Text = true, "every due job has a running node that knows its kind"
+		return c
+	}
+	var kinds []string
+	for _, w := range list {
+		kinds = append(kinds, fmt.Sprintf("%d of kind %s since %s", w.Jobs, w.Kind, w.Since))
+	}
+	c.Text = "jobs wait for a node of another version: " + strings.Join(kinds, ", ")
+	return c
+}
+
+func gitTool(ctx context.Context) Check {
+	c := Check{Name: "git", Required: true}
+	out, err := exec.CommandContext(ctx, "git", "version").Output()
+	if err != nil {
+		c.Text = "git is not installed: apt-get install git"
+		return c
+	}
+	c.OK, c.Text = true, strings.TrimSpace(string(out))
+	return c
+}
+
+func loopback() Check {
+	c := Check{Name: "loopback", Required: true}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.Text = "no port can be opened on 127.0.0.1: " + err.Error()
+		return c
+	}
+	l.Close()
+	c.OK, c.Text = true, "ports can be opened on 127.0.0.1"
+	return c
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// mailServer asks the server whether it would take mails.
+func mailServer(ctx context.Context, m config.SMTP) Check {
+	c := Check{Name: "mail"}
+	mailer, err := m.Mailer("")
+	if err == nil && mailer == nil {
+		c.OK, c.Text = true, "not configured (--smtp): the operator creates the links for new passwords"
+		return c
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		c.Text, err = mailer.Check(ctx)
+	}
+	if c.OK = err == nil; !c.OK {
+		c.Text = err.Error()
+	}
+	return c
+}
+
+// objectCaches reports whether WordPress sites can have object caches, which none needs.
+func objectCaches() Check {
+	c := Check{Name: "object caches", OK: true, Text: "none for WordPress sites: Redis is not installed (apt-get install redis-server)"}
+	if program, err := exec.LookPath("redis-server"); err == nil {
+		c.Text = program + ": WordPress sites can have one"
+	}
+	return c
+}
+
+// databaseServer reports whether sites can have databases.
+func databaseServer(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "databases"}
+	c.Text = database.Missing()
+	if c.Text == "" {
+		c.OK, c.Text = true, database.Version(ctx)+": sites can have databases"
+	}
+	return c
+}
+
+// phpTools reports which versions of PHP answer for sites here.
+func phpTools(ctx context.Context) Check {
+	c := Check{Name: "PHP"}
+	versions := phpversion.Installed(ctx)
+	if len(versions) == 0 {
+		c.Text = "not installed: PHP sites are refused (apt-get install php-fpm php-cli composer)"
+		return c
+	}
+	var list []string
+	cli := false
+	for _, v := range versions {
+		list = append(list, v.Number)
+		cli = cli || v.CLI != ""
+	}
+	c.OK, c.Text = true, strings.Join(list, ", ")
+	switch {
+	case !cli:
+		c.OK, c.Text = false, c.Text+", without the command line program: Composer projects are refused (apt-get install php-cli)"
+	case !phpversion.HasComposer():
+		c.OK, c.Text = false, c.Text+", without Composer: Composer projects are refused (apt-get install composer)"
+	}
+	return c
+}

@@ -1,0 +1,195 @@
+// Package installation owns where an installation's data lies: its data directory, its
+// database, its files and its key, and which process may serve from them.
+//
+// Any process may open them, also beside one that serves: commands do. What the data says is
+// for the services to know.
+package installation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
+)
+
+// Store says where an installation's data is.
+type Store struct {
+	DataDir  string
+	Database string // postgres://…; empty: SQLite in DataDir
+	Blobs    string // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
+
+	BlobCache int // MiB of the disk that copies of remote blobs may take. Optional: 0 means 2048.
+}
+
+// Path is the path of something in the data directory.
+func (s Store) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.DataDir}, elem...)...)
+}
+
+// Reachable reports what is wrong with a database that lies elsewhere, before anything
+// is made here.
+func (s Store) Reachable(ctx context.Context) error {
+	if s.Database == "" {
+		return nil
+	}
+	d, err := db.Open(ctx, db.Config{URL: s.Database})
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// Open opens and migrates the database and reads the secrets key. Any process may, also
+// beside one that serves. A nil log hears nothing.
+func (s Store) Open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer, error) {
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("data directory: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	url := s.Database
+	if url == "" {
+		dir, err := filepath.Abs(s.DataDir)
+		if err != nil {
+			return nil, nil, fmt.Errorf("data directory: %w", err)
+		}
+		url = "sqlite:" + filepath.Join(dir, "slipway.db")
+	}
+	d, err := db.Open(ctx, db.Config{URL: url, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	sealer, err := seal.Load(s.Path("secrets.key"))
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, sealer, nil
+}
+
+// OpenBlobs opens the store of files, without talking to it.
+func (s Store) OpenBlobs(deletions blob.Deletions, log *slog.Logger) (*blob.Store, error) {
+	o := blob.Options{Cache: s.Path("blob-cache"), CacheSize: int64(s.BlobCache) << 20, Deletions: deletions, Log: log}
+	if s.Remote() {
+		o.Scratch = s.Path("blob-cache", "tmp")
+	}
+	address := s.BlobDir()
+	if s.Remote() {
+		address = s.Blobs
+	}
+	store, err := blob.Open(address, o)
+	if err != nil {
+		return nil, fmt.Errorf("--blobs: %w", err)
+	}
+	return store, nil
+}
+
+// BlobDir is the directory of files, where they are not remote.
+func (s Store) BlobDir() string {
+	return cmp.Or(strings.TrimPrefix(s.Blobs, "file://"), s.Path("blobs"))
+}
+
+// CheckBlobs reports what is wrong with the address. It talks to nobody.
+func (s Store) CheckBlobs() error {
+	switch {
+	case s.Remote():
+		_, err := blob.ParseS3(s.Blobs, os.Getenv)
+		return err
+	case strings.Contains(s.Blobs, "://") && !strings.HasPrefix(s.Blobs, "file:///"):
+		return errors.New("the address must be a directory, or begin with s3://")
+	}
+	return nil
+}
+
+// ProbeBlobs asks the object store, if there is one, whether it can be used. What the
+// operator must put right is an error; one that doesn't answer now may do so later.
+func (s Store) ProbeBlobs(ctx context.Context, store *blob.Store, log *slog.Logger) error {
+	if !s.Remote() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	err := store.Probe(ctx)
+	if errors.Is(err, blob.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		log.WarnContext(ctx, "the object store doesn't answer: serving what is cached until it does", "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--blobs: %w", err)
+	}
+	return nil
+}
+
+// Remote reports whether files are kept elsewhere than in a directory.
+func (s Store) Remote() bool { return strings.HasPrefix(s.Blobs, "s3://") }
+
+// Lock makes this process the only one that serves from the data directory. The lock
+// goes with the process, however it ends.
+func (s Store) Lock() (release func(), err error) {
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(s.Path("serve.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another slipway already serves from %s", s.DataDir)
+		}
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	return func() {
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // a child that has been forked and not begun its program has the file open, too
+		f.Close()
+	}, nil
+}
+
+// Inside reports whether a place is a directory of the data directory.
+func (s Store) Inside(to string) bool {
+	if strings.HasPrefix(to, "s3://") {
+		return false
+	}
+	dir, err := resolved(s.DataDir)
+	if err != nil {
+		return true
+	}
+	at, err := resolved(strings.TrimPrefix(to, "file://"))
+	if err != nil {
+		return true
+	}
+	rel, err := filepath.Rel(dir, at)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// resolved is the path of what may not be there yet, its links followed.
+func resolved(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real, nil
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return path, nil
+	}
+	return filepath.Join(parent, filepath.Base(path)), nil
+}

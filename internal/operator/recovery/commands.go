@@ -1,0 +1,187 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"filippo.io/age"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/operator/installation"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/operation"
+)
+
+// Place says where backups of an installation lie, and what opens them: the installation's
+// key, that of its data directory where none is named, or an identity of age.
+type Place struct {
+	From     string
+	Key      string // file
+	Identity string // file
+}
+
+// Create has the service that runs on the data directory back the installation up, and
+// waits for it.
+func Create(ctx context.Context, s installation.Store, to string, out io.Writer) error {
+	if strings.Contains(to, "access-key=") || strings.Contains(to, "secret-key=") {
+		return errors.New("--to: the credentials of the object store go into the environment of slipway serve, not into the address")
+	}
+	if to != "" && !strings.Contains(to, "://") {
+		abs, err := filepath.Abs(to)
+		if err != nil {
+			return err
+		}
+		to = abs
+	}
+	if _, err := os.Stat(s.Path("secrets.key")); err != nil {
+		return fmt.Errorf("%s is no data directory of Slipway", s.DataDir)
+	}
+	if unlock, err := s.Lock(); err == nil {
+		unlock()
+		return fmt.Errorf("slipway serve does not run on %s: it takes the backup, so start it first", s.DataDir)
+	}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	ops := operation.New(operation.Config{DB: d})
+	var o operation.Operation
+	if err := d.Write(ctx, func(tx *db.Tx) (err error) {
+		o, err = backup.BackUpInstallationTx(ctx, tx, ops, to, false)
+		return err
+	}); err != nil {
+		return fault.Sentence(err)
+	}
+	return followBackup(ctx, ops, o.ID, out)
+}
+
+func followBackup(ctx context.Context, ops *operation.Operations, id operation.ID, out io.Writer) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	said := ""
+	for {
+		o, err := ops.Get(ctx, backup.OfInstallation, id)
+		if err != nil {
+			return fault.Sentence(err)
+		}
+		if o.CompletedAt == 0 {
+			if o.Message != "" && o.Message != said {
+				said = o.Message
+				fmt.Fprintln(out, said)
+			}
+			select {
+			case <-ctx.Done():
+				return errors.New("the backup goes on without you; slipway backup list shows it once it is completed")
+			case <-tick.C:
+			}
+			continue
+		}
+		if o.Error != "" {
+			return errors.New(o.Error)
+		}
+		var c backup.Copy
+		if err := json.Unmarshal(o.Result, &c); err != nil {
+			return fmt.Errorf("read the backup's result: %w", err)
+		}
+		fmt.Fprintf(out, "%s: %s, of which %s are new, in %.1f s\n", c.ID, text.Size(c.Size), text.Size(c.Stored), c.Took)
+		for _, p := range c.Problems {
+			fmt.Fprintln(out, "Problem:", p)
+		}
+		if len(c.Problems) > 0 {
+			return fmt.Errorf("the backup was taken, but %d things are missing in it", len(c.Problems))
+		}
+		return nil
+	}
+}
+
+// open opens the repository of a place to read it, until done is called.
+func (p Place) open(s installation.Store, log *slog.Logger) (repo *backup.Repository, done func(), err error) {
+	if p.From == "" {
+		return nil, nil, errors.New("--from: name the directory or s3://… where the backups are")
+	}
+	if !strings.Contains(p.From, "://") {
+		if info, err := os.Stat(p.From); err != nil || !info.IsDir() {
+			return nil, nil, fmt.Errorf("--from: there is no directory %s", p.From)
+		}
+	}
+	c := backup.RepositoryConfig{ReadOnly: true}
+	if p.Identity != "" {
+		c.Identities, err = identities(p.Identity)
+	} else {
+		c.Seal, err = p.sealer(s)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	cache, err := os.MkdirTemp("", "slipway-backup-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Backend, _, err = blob.OpenBackend(p.From, blob.Options{Cache: cache, CacheSize: 64 << 20, Opaque: true, Log: log}); err != nil {
+		os.RemoveAll(cache)
+		return nil, nil, fmt.Errorf("--from: %w", err)
+	}
+	return backup.NewRepository(c), func() { c.Backend.Close(); os.RemoveAll(cache) }, nil
+}
+
+func identities(file string) ([]age.Identity, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("--identity: %w", err)
+	}
+	defer f.Close()
+	list, err := age.ParseIdentities(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, errors.New("--identity: the file holds no identity of age (AGE-SECRET-KEY-1…)")
+	}
+	return list, nil
+}
+
+// sealer reads the installation's key, and makes none.
+func (p Place) sealer(s installation.Store) (*seal.Sealer, error) {
+	file, flag := p.Key, "--key"
+	if file == "" {
+		file, flag = s.Path("secrets.key"), "--data-dir"
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil, fmt.Errorf("%s: %w; name the installation's secrets.key with --key, or an identity of age with --identity", flag, err)
+	}
+	return seal.Load(file)
+}
+
+// List prints the backups of an installation that are at a place.
+func List(ctx context.Context, s installation.Store, p Place, out io.Writer) error {
+	repo, done, err := p.open(s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer done()
+	list, err := repo.Copies(ctx)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tTAKEN\tSIZE\tNEW\tVERIFIED\tPROBLEMS")
+	for _, c := range list {
+		verified := "never"
+		if !c.VerifiedAt.IsZero() {
+			verified = c.VerifiedAt.UTC().Format(time.DateTime)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", c.ID, c.At.UTC().Format(time.DateTime), text.Size(c.Size), text.Size(c.Stored), verified, len(c.Problems))
+	}
+	return table.Flush()
+}

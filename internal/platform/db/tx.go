@@ -1,0 +1,213 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"slipway/internal/platform/fair"
+)
+
+// Tx is a transaction that writes. It reads its own writes.
+type Tx struct {
+	tx     *sql.Tx
+	d      *DB
+	topics []string
+	after  []func()
+	ran    []string // statements that were run as text
+	reads  bool     // a Snapshot, on a reader's connection
+}
+
+// Exec runs a statement and says how many rows it changed.
+func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	t.d.seen(q)
+	var r sql.Result
+	var err error
+	if s := t.prepared(ctx, q); s != nil {
+		r, err = s.ExecContext(ctx, args...)
+	} else {
+		r, err = t.tx.ExecContext(ctx, q, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// Query runs a statement that returns rows. The caller closes them before the next one.
+func (t *Tx) Query(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
+	t.d.seen(q)
+	if s := t.prepared(ctx, q); s != nil {
+		return s.QueryContext(ctx, args...)
+	}
+	return t.tx.QueryContext(ctx, q, args...)
+}
+
+// QueryRow runs a statement that returns one row.
+func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
+	t.d.seen(q)
+	if s := t.prepared(ctx, q); s != nil {
+		return s.QueryRowContext(ctx, args...)
+	}
+	return t.tx.QueryRowContext(ctx, q, args...)
+}
+
+// SkipLocked ends a sub-select that claims rows; see DB.SkipLocked.
+func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
+
+// Single is DB.Single: nobody else writes while this transaction does.
+func (t *Tx) Single() bool { return t.d.single }
+
+// IndexesOnly has PostgreSQL read tables by their indices for the rest of the transaction. It
+// is for queues: a plan that was made when one was empty, and is kept, would read it whole
+// after it has filled. SQLite always does so.
+func (t *Tx) IndexesOnly(ctx context.Context) error {
+	if t.d.single {
+		return nil
+	}
+	if _, err := t.tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('jit', 'off', TRUE)`); err != nil {
+		return fmt.Errorf("plan by index: %w", err)
+	}
+	return nil
+}
+
+// AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
+// must not fail and must not take long: what has to happen is a job, not this.
+func (t *Tx) AfterCommit(fn func()) { t.after = append(t.after, fn) }
+
+// Notify wakes those who Listen to the topic, on every node, once the transaction is
+// on disk. A wake-up may be lost: listeners also poll.
+func (t *Tx) Notify(topic string) { t.topics = append(t.topics, topic) }
+
+// Write runs fn in a transaction and returns when it is on disk. When fn or the commit
+// fails nothing is written. fn may run again after a conflict with another transaction
+// (PostgreSQL), so it changes nothing outside; it does no network, no files, and never
+// calls Write itself.
+func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
+	for try := 1; ; try++ {
+		err := d.writeOnce(ctx, fn)
+		if err == nil || try == 5 || !conflicting(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
+	conn, release, err := d.writer(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	tx := &Tx{d: d}
+	defer d.writing.learn(d.write, tx) // once the connection is free, and before somebody else has it
+	defer conn.Close()
+	sqlTx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer sqlTx.Rollback() // does nothing after a commit
+	tx.tx = sqlTx
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if !d.single {
+		for _, topic := range tx.topics {
+			if _, err := sqlTx.ExecContext(ctx, "SELECT pg_notify('slipway', $1)", topic); err != nil {
+				return fmt.Errorf("notify: %w", err)
+			}
+		}
+	}
+	if err := sqlTx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	for _, topic := range tx.topics {
+		d.topics.wake(topic)
+	}
+	for _, fn := range tx.after {
+		fn()
+	}
+	return nil
+}
+
+// writer takes a writing connection when it is the share's turn, waiting for at most the
+// configured time. release gives the turn back, after the connection.
+func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err error) {
+	wait, cancel := context.WithTimeoutCause(ctx, d.wait, errBusy)
+	defer cancel()
+	if release, err = d.slots.Take(wait, fair.Who{Owner: Share(ctx)}); err == nil {
+		if conn, err = d.write.Conn(wait); err != nil {
+			release()
+		}
+	}
+	if err != nil && errors.Is(context.Cause(wait), errBusy) {
+		return nil, nil, fmt.Errorf("%w for %s", errBusy, d.wait)
+	}
+	return conn, release, err
+}
+
+// errBusy is also what a Write inside a Write ends with.
+var errBusy = errors.New("waited for the database's one writer (is there a Write inside a Write?)")
+
+// Busy reports whether err says that the database could not take the write in time.
+func Busy(err error) bool {
+	var s *sqlite.Error
+	return errors.Is(err, errBusy) || errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
+// Full reports whether err says that the disk is full.
+func Full(err error) bool {
+	var s *sqlite.Error
+	var p *pgconn.PgError
+	return errors.As(err, &s) && (s.Code()&0xff == sqlite3.SQLITE_FULL || s.Code()&0xff == sqlite3.SQLITE_IOERR) ||
+		errors.As(err, &p) && p.Code == "53100"
+}
+
+// Duplicate reports whether err is a unique index refusing a row.
+func Duplicate(err error) bool {
+	var s *sqlite.Error
+	if errors.As(err, &s) {
+		return s.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || s.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	}
+	var p *pgconn.PgError
+	return errors.As(err, &p) && p.Code == "23505"
+}
+
+// conflicting reports whether the same transaction may pass when it is tried again:
+// PostgreSQL's serialization failure and deadlock.
+func conflicting(err error) bool {
+	var p *pgconn.PgError
+	return errors.As(err, &p) && (p.Code == "40001" || p.Code == "40P01")
+}
+
+// Run keeps the database well until ctx ends: it hears PostgreSQL's notifications of
+// other nodes, and folds SQLite's write-ahead log back into the file when it is idle.
+func (d *DB) Run(ctx context.Context) error {
+	if !d.single {
+		return d.hear(ctx)
+	}
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "write-ahead log not folded back", "err", err)
+			}
+		}
+	}
+}
+
+// Admin runs one statement outside any transaction, for what databases refuse inside
+// one (CREATE DATABASE). It is for tests and tools.
+func (d *DB) Admin(ctx context.Context, q string) error {
+	_, err := d.write.ExecContext(ctx, q)
+	return err
+}

@@ -1,0 +1,168 @@
+// Package dbtest owns throw-away databases for tests: a fresh, migrated one per call.
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway/internal/platform/db"
+)
+
+// New returns a migrated database that ends with the test: SQLite in the test's own
+// folder, or a fresh PostgreSQL database when SLIPWAY_TEST_DSN names a cluster.
+func New(t testing.TB, with ...func(*db.Config)) *db.DB {
+	t.Helper()
+	return Open(t, URL(t), with...)
+}
+
+// Open opens and migrates the database at url and runs it until the test ends. Two
+// calls with one url are two nodes of one installation.
+func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
+	t.Helper()
+	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8}
+	for _, f := range with {
+		f(&c)
+	}
+	d, err := db.Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); d.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; d.Close() })
+	return d
+}
+
+// URL returns the address of a new database that ends with the test: a copy of this
+// process's migrated template, which takes a tenth of the time that migrating takes.
+func URL(t testing.TB) string {
+	t.Helper()
+	dsn := os.Getenv("SLIPWAY_TEST_DSN")
+	if dsn == "" {
+		file, err := migratedFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "slipway.db")
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "sqlite:" + path
+	}
+	template, err := migrated(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return create(t, dsn, " TEMPLATE "+template)
+}
+
+// Empty returns the address of a new database without a schema, for tests of migrations.
+func Empty(t testing.TB) string {
+	t.Helper()
+	if dsn := os.Getenv("SLIPWAY_TEST_DSN"); dsn != "" {
+		return create(t, dsn, "")
+	}
+	return "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")
+}
+
+// migratedFile is a SQLite database with the newest schema and nothing in it.
+var migratedFile = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "dbtest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "slipway.db")
+	d, err := db.Open(context.Background(), db.Config{URL: "sqlite:" + path})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Migrate(context.Background()); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if err := d.Close(); err != nil { // which moves what is in the log into the file
+		return nil, err
+	}
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return nil, errors.New("the template has a log besides the file")
+	}
+	return os.ReadFile(path)
+})
+
+// create makes a database on the cluster that ends with the test.
+func create(t testing.TB, dsn, like string) string {
+	t.Helper()
+	name := fresh()
+	t.Cleanup(func() {
+		if err := admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop test database: %v", err)
+		}
+	})
+	if err := admin(dsn, "CREATE DATABASE "+name+like); err != nil {
+		t.Fatal(err)
+	}
+	return beside(dsn, name)
+}
+
+// template is made once per process and goes with the throw-away cluster.
+var template struct {
+	sync.Mutex // guards both
+	name       string
+	err        error
+}
+
+func migrated(dsn string) (string, error) {
+	template.Lock()
+	defer template.Unlock()
+	if template.name != "" || template.err != nil {
+		return template.name, template.err
+	}
+	name := fresh()
+	template.err = func() error {
+		if err := admin(dsn, "CREATE DATABASE "+name); err != nil {
+			return err
+		}
+		d, err := db.Open(context.Background(), db.Config{URL: beside(dsn, name)})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Migrate(context.Background())
+	}()
+	template.name = name
+	return name, template.err
+}
+
+func fresh() string { return strings.ReplaceAll(db.NewID("t"), "_", "") }
+
+// beside is the address of another database of the same cluster.
+func beside(dsn, name string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		panic(err) // db.Open has read it
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// admin runs one statement on the cluster.
+func admin(dsn, q string) error {
+	d, err := db.Open(context.Background(), db.Config{URL: dsn})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Admin(context.Background(), q)
+}

@@ -1,0 +1,108 @@
+// Package gc owns the collection of garbage: which stored blobs nobody refers to any more.
+//
+// Every package that refers to blobs registers its roots. A collection, which is a job and
+// runs on one node at a time, asks all of them and deletes the blobs that none marks and
+// that nobody has put for longer than the grace. A root that can't be read stops it before
+// anything is deleted. What other nodes put meanwhile is safe: a put makes its blob young,
+// and deletions are on record in the database while they last (Record), where who has put
+// looks afterwards.
+//
+// The package doesn't know what blobs are for.
+package gc
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/job"
+)
+
+// Roots marks every blob that must stay, some of them more than once if that is easier.
+// What is referred to when Roots is called, and goes on being referred to, must be marked.
+type Roots func(ctx context.Context, mark func(blob.Digest)) error
+
+// Config holds what a Collector needs.
+type Config struct {
+	DB    *db.DB
+	Blobs *blob.Store
+	Log   *slog.Logger
+	Grace time.Duration // how long unmarked blobs stay. Optional: 0 means 2 hours, which is longer than anybody takes from a put to a reference.
+	Every time.Duration // Optional: 0 means an hour.
+}
+
+// Collector collects garbage. Register every root, then Work.
+type Collector struct {
+	c     Config
+	roots []root
+}
+
+type root struct {
+	name string
+	mark Roots
+}
+
+// New returns a Collector without roots, which refuses to collect.
+func New(c Config) *Collector {
+	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
+	c.Every = cmp.Or(c.Every, time.Hour)
+	return &Collector{c: c}
+}
+
+// Register adds roots under a name for errors.
+func (c *Collector) Register(name string, roots Roots) { c.roots = append(c.roots, root{name, roots}) }
+
+// Job is a collection. One exists; it runs again and again.
+type Job struct{}
+
+// Kind names the job.
+func (Job) Kind() string { return "gc.collect" }
+
+// Work registers the job.
+func (c *Collector) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 6 * time.Hour, Attempts: 1 << 30}, func(ctx context.Context, _ Job, _ int64) error {
+		if _, _, err := c.Collect(ctx); err != nil {
+			return err
+		}
+		return job.Later(c.c.Every)
+	})
+}
+
+// Schedule makes sure that the job exists.
+func (c *Collector) Schedule(ctx context.Context) error {
+	return c.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Job{}, job.Options{Unique: Job{}.Kind(), At: db.Now().Add(min(time.Minute, c.c.Every))})
+		return err
+	})
+}
+
+// Collect deletes what nobody refers to and says how many blobs and bytes went.
+func (c *Collector) Collect(ctx context.Context) (removed int, size int64, err error) {
+	if len(c.roots) == 0 {
+		return 0, 0, fmt.Errorf("collect garbage: no roots are registered")
+	}
+	// Eight of a digest's bytes are enough: two that share them keep some garbage alive.
+	keep := map[uint64]struct{}{}
+	for _, r := range c.roots {
+		err := r.mark(ctx, func(d blob.Digest) { keep[binary.LittleEndian.Uint64(d[:])] = struct{}{} })
+		if err != nil {
+			return 0, 0, fmt.Errorf("collect garbage: roots of %s: %w", r.name, err)
+		}
+	}
+	removed, size, err = c.c.Blobs.Sweep(ctx, func(d blob.Digest) bool {
+		_, ok := keep[binary.LittleEndian.Uint64(d[:])]
+		return ok
+	}, c.c.Grace)
+	if removed > 0 {
+		c.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
+	}
+	if err != nil {
+		return removed, size, fmt.Errorf("collect garbage: %w", err)
+	}
+	return removed, size, nil
+}

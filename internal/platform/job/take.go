@@ -1,0 +1,119 @@
+package job
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/platform/db"
+)
+
+// lease takes the next due job of the queue that this process can do, or returns nil
+// when there is none. A job of a group waits for the ones before it; among the rest the
+// share with the fewest running goes first, then the one that waits longest. A share runs
+// as many jobs of a queue at once as shareOf says, whatever else is free: the next one who
+// comes does not wait for the end of what may take hours.
+func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
+	var c leased
+	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		now := db.Now()
+		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue])}
+		kinds := db.AddList(&args, j.kinds())
+		return tx.QueryRow(ctx, `
+			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
+			WHERE id = (
+				SELECT id FROM jobs j
+				WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND kind IN (`+kinds+`)
+				  AND NOT EXISTS (
+					SELECT 1 FROM jobs r
+					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
+				  AND (share = '' OR (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share) < $4)
+				ORDER BY (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share),
+				         run_at, id
+				LIMIT 1`+tx.SkipLocked()+`)
+			RETURNING id, kind, queue, args, attempt, failures`,
+			args...).
+			Scan(&c.id, &c.kind, &c.queue, &c.args, &c.attempt, &c.failures)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case db.Duplicate(err):
+		// Another node took a job of the same group at the same moment: its end wakes us.
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("lease job: %w", err)
+	}
+	return &c, nil
+}
+
+// shareOf returns how many jobs of a queue with so many places one share may run at once.
+func shareOf(places int) int { return max(1, places/2) }
+
+// settle writes how a leased job ended. A worker whose token is no longer the job's
+// changes nothing.
+func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
+	p := j.handlers[c.kind].policy
+	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		var l later
+		var err error
+		now := db.Now()
+		switch {
+		case end == nil, errors.Is(end, ErrCanceled):
+			_, err = tx.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
+		case errors.Is(end, ErrLost):
+			return nil
+		case errors.Is(end, ErrStopping):
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready' WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
+		case errors.As(end, &l):
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', run_at = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, now+db.Time(l/1e6))
+		case errors.Is(end, errGivenUp), p.Attempts == 0:
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'dead', error = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, end.Error())
+		default:
+			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $3, error = $4 WHERE id = $1 AND attempt = $2`,
+				c.id, c.attempt, now.Add(p.Backoff(c.failures+1)), end.Error())
+		}
+		// The end of one job may be the turn of the next of its group.
+		tx.Notify(topic(c.queue))
+		return err
+	})
+}
+
+// renew renews the lease of one job.
+func renew(ctx context.Context, tx *db.Tx, id string, attempt int64, until db.Time) error {
+	var canceled bool
+	err := tx.QueryRow(ctx, `
+		UPDATE jobs SET lease_until = $3 WHERE id = $1 AND attempt = $2 AND state = 'running'
+		RETURNING canceled`, id, attempt, until).Scan(&canceled)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrLost
+	case err == nil && canceled:
+		return ErrCanceled
+	}
+	return err
+}
+
+// rescue makes jobs ready again whose worker is gone: at the start of the only process
+// all of them, else those whose lease ended.
+func (j *Jobs) rescue(ctx context.Context, all bool) error {
+	before := db.Now()
+	if all {
+		before = 1 << 62
+	}
+	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
+		rows, err := tx.Query(ctx, `
+			UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $2, canceled = FALSE
+			WHERE state = 'running' AND lease_until < $1
+			RETURNING queue`, before, db.Now())
+		queues, err := db.Collect(rows, err, func(s db.Scanner) (q string, err error) { return q, s.Scan(&q) })
+		if err != nil {
+			return fmt.Errorf("rescue jobs: %w", err)
+		}
+		for _, q := range queues {
+			tx.Notify(topic(q))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,399 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/fault"
+)
+
+// Config says how to sandbox.
+type Config struct {
+	// Dir is a directory of our own, absolute, that lasts; made when missing.
+	Dir string
+	// Cgroup is the path below each hierarchy's root under which runs get theirs.
+	// Optional: empty means /slipway/<name> for root, and beside our own cgroup for a
+	// plain user whom systemd delegated one.
+	Cgroup string
+	// Bwrap is the path of bubblewrap, 0.8 or newer. Optional: empty means from PATH.
+	Bwrap string
+	// Self is the path of our own binary, which acts as the shim when called ShimName. Optional: empty
+	// means the running one.
+	Self string
+	Log  *slog.Logger // Optional.
+}
+
+// Bubblewrap is the Runner that holds what is not trusted.
+type Bubblewrap struct {
+	Config
+	engine
+	filter    []byte
+	uncounted []byte // the filter where no cgroup counts memory
+}
+
+// New prepares a runner and starts nothing.
+// That bubblewrap is missing is found at Run, so that installing it is enough.
+func New(c Config) (*Bubblewrap, error) {
+	e, err := newEngine(&c)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bubblewrap{Config: c, engine: e}
+	if b.filter, err = filter(false); err == nil {
+		b.uncounted, err = filter(true)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare sandbox: %w", err)
+	}
+	return b, nil
+}
+
+func newEngine(c *Config) (engine, error) {
+	if !filepath.IsAbs(c.Dir) {
+		return engine{}, fmt.Errorf("prepare sandbox: directory %q is not absolute", c.Dir)
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return engine{}, fmt.Errorf("prepare sandbox: %w", err)
+	}
+	dir, err := filepath.EvalSymlinks(c.Dir)
+	if err != nil {
+		return engine{}, fmt.Errorf("prepare sandbox: %w", err)
+	}
+	c.Dir = dir
+	if c.Self == "" {
+		if c.Self, err = os.Executable(); err != nil {
+			return engine{}, fmt.Errorf("prepare sandbox: %w", err)
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	hs, err := hierarchies()
+	if err != nil {
+		return engine{}, fmt.Errorf("prepare sandbox: %w", err)
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := hex.EncodeToString(sum[:6])
+	return engine{name: name, parent: cmp.Or(c.Cgroup, place(name)), hs: hs, log: c.Log}, nil
+}
+
+// ownCgroup holds the cgroups of all installations on a host.
+const ownCgroup = "/slipway"
+
+// place is where our cgroups go when the operator did not say.
+func place(name string) string {
+	if unix.Geteuid() == 0 {
+		return ownCgroup + "/" + name
+	}
+	// A plain user may only write where systemd delegated: the parent of our own
+	// cgroup, if DelegateSubgroup= put us one below. Elsewhere mkdir is refused.
+	text, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(text)) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && p != "/" {
+			return filepath.Join(filepath.Dir(p), "slipway-"+name)
+		}
+	}
+	return ownCgroup + "/" + name
+}
+
+// etc is all that a build sees of users, groups and names. It is copied into the
+// sandbox by descriptor: a mount for each would cost more than all of them together.
+var etc = map[string]string{
+	"passwd":        "root:x:0:0:root:/:/usr/sbin/nologin\nbuild:x:1000:1000:build:/build/.home:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+	"group":         "root:x:0:\nbuild:x:1000:\nnogroup:x:65534:\n",
+	"hosts":         "127.0.0.1 localhost build\n::1 localhost build\n",
+	"resolv.conf":   "nameserver 127.0.0.1\noptions timeout:20 attempts:1\n",
+	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+
+// hostEtc lists what a build may see of the host's /etc.
+var hostEtc = []string{"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"}
+
+// errNoBwrap is the refusal that a user reads.
+func errNoBwrap() error {
+	return &fault.Error{Kind: fault.Unavailable, Code: "sandbox_unavailable",
+		Message: "Builds are refused because bubblewrap is not installed on this server",
+		Details: "The operator can install it (apt-get install bubblewrap) or allow builds without a sandbox with --insecure-builds"}
+}
+
+func (b *Bubblewrap) bwrap() (string, error) {
+	p, err := exec.LookPath(cmp.Or(b.Bwrap, "bwrap"))
+	if err != nil {
+		return "", errNoBwrap()
+	}
+	return filepath.Abs(p)
+}
+
+// Run runs c and returns when all of it is dead and proven dead.
+func (b *Bubblewrap) Run(ctx context.Context, c Command) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{Killed: reason(ctx)}, nil
+	}
+	program, err := b.bwrap()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := c.check(); err != nil {
+		return Result{}, err
+	}
+	if unix.Geteuid() == 0 && c.UID <= 0 {
+		return Result{}, errors.New("run sandbox: refused to run as root: the command has no uid")
+	}
+	if err := home(c); err != nil {
+		return Result{}, err
+	}
+	r, err := b.begin(c)
+	if err != nil {
+		return Result{}, fmt.Errorf("run sandbox: %w", err)
+	}
+	defer r.close()
+	status, err := b.prepare(r, program)
+	if err != nil {
+		return Result{}, fmt.Errorf("run sandbox: %w", err)
+	}
+	defer status.Close()
+	return r.finish(ctx, status)
+}
+
+// home makes the directory that HOME names, following nothing that is in its way.
+func home(c Command) error {
+	root, err := os.OpenRoot(c.Work)
+	if err != nil {
+		return fmt.Errorf("make home: %w", err)
+	}
+	defer root.Close()
+	if err := root.Mkdir(".home", 0o700); errors.Is(err, os.ErrExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("make home: %w", err)
+	}
+	if unix.Geteuid() == 0 && c.UID > 0 {
+		if err := root.Lchown(".home", c.UID, c.GID); err != nil {
+			return fmt.Errorf("make home: %w", err)
+		}
+	}
+	return nil
+}
+
+// prepare writes the profile. All of it, the seccomp program and the spec with the
+// environment travel by descriptor; bwrap's argv is the same for everybody.
+func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error) {
+	wish := r.spec(true)
+	if r.c.Listener != nil {
+		// First of all that is inherited: it is at 3 all the way, where the command expects it and
+		// no stage before it can have put anything of its own.
+		own, err := dup(r.c.Listener)
+		if err != nil {
+			return nil, err
+		}
+		r.launch.inherit(own)
+		wish.Listener = true
+	}
+	gateFD, blockFD, infoFD, statusFD := 0, 0, 0, 0
+	if r.gate, gateFD, err = r.pipe(true); err != nil {
+		return nil, err
+	}
+	if r.hold, blockFD, err = r.pipe(true); err != nil {
+		return nil, err
+	}
+	if r.info, infoFD, err = r.pipe(false); err != nil {
+		return nil, err
+	}
+	if status, statusFD, err = r.pipe(false); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = status.Close()
+		}
+	}()
+	rules := b.filter
+	if r.group == nil || r.group.memory == "" {
+		rules = b.uncounted
+	}
+	program2, err := memfile("seccomp", rules)
+	if err != nil {
+		return nil, err
+	}
+	seccompFD := r.launch.inherit(program2)
+	sockets, err := b.stageNetwork(r)
+	if err != nil {
+		return nil, err
+	}
+	wish.Sockets = sockets
+	if r.c.Linked != nil {
+		var h *handover
+		if mayEnter() {
+			if h, err = handoverOf(&r.c); err != nil {
+				return nil, err
+			}
+			wish.HandOut = true
+		}
+		link, inside, err := newLink(h)
+		if err != nil {
+			return nil, err
+		}
+		wish.Link = r.launch.inherit(inside)
+		r.link = link
+	}
+	if r.c.Terminal != nil {
+		own, err := dup(r.c.Terminal)
+		if err != nil {
+			return nil, err
+		}
+		wish.Terminal = r.launch.inherit(own)
+	}
+	text, err := json.Marshal(wish)
+	if err != nil {
+		return nil, err
+	}
+	told, err := memfile("spec", text)
+	if err != nil {
+		return nil, err
+	}
+	specFD := r.launch.inherit(told)
+
+	args, self, err := b.profile(r)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "--seccomp", strconv.Itoa(seccompFD), "--json-status-fd", strconv.Itoa(infoFD), "--block-fd", strconv.Itoa(blockFD))
+	r.text = []byte(strings.Join(args, "\x00") + "\x00")
+	if len(r.text) > 48<<10 {
+		// One write must fill the pipe whole: half a profile would be half a sandbox.
+		return nil, errors.New("too many binds")
+	}
+	r.launch.cmd = &exec.Cmd{
+		Path: program,
+		Args: []string{"bwrap", "--args", strconv.Itoa(gateFD), "--", shimInside, ShimName, b.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)},
+		Env:  []string{"PATH=/usr/bin:/bin"},
+		Dir:  "/",
+	}
+	r.launch.cmd.SysProcAttr = drop(r.c)
+	if len(sockets) > 0 {
+		b.throughStage(r, self, sockets)
+	}
+	return status, nil
+}
+
+// drop gives up root for good before anything else runs: a sandbox made by root would
+// map its user to the host's root.
+func drop(c Command) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if unix.Geteuid() == 0 {
+		a.Credential = &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID), Groups: []uint32{}}
+	}
+	return a
+}
+
+// profile returns bwrap's arguments, and where the stage finds our own binary.
+func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
+	c, l := r.c, &r.launch
+	self = l.show(b.Self)
+	args = []string{"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
+		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr"}
+	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
+		if to, err := os.Readlink(p); err == nil {
+			args = append(args, "--symlink", to, p)
+		} else if st, err := os.Stat(p); err == nil && st.IsDir() {
+			args = append(args, "--ro-bind", p, p)
+		}
+	}
+	args = append(args, "--dir", "/etc")
+	for name, text := range etc {
+		f, err := memfile(name, []byte(text))
+		if err != nil {
+			return nil, "", err
+		}
+		args = append(args, "--perms", "0444", "--file", strconv.Itoa(l.inherit(f)), "/etc/"+name)
+	}
+	for _, p := range hostEtc {
+		args = append(args, "--ro-bind-try", p, p)
+	}
+	tmp := strconv.FormatInt(c.Limits.TmpSize, 10)
+	args = append(args,
+		"--proc", "/proc", "--dev", "/dev")
+	if at := l.terminals(); at != "" {
+		args = append(args, "--dev-bind", at, "/dev/pts")
+	}
+	args = append(args,
+		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
+		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",
+		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
+		"--dir", "/run/slipway", "--ro-bind", self, shimInside)
+	if c.Network.Proxy != "" {
+		args = append(args, "--share-net") // the stage's, not the host's
+		args = append(args, "--ro-bind", l.show(c.Network.Proxy), proxyInside)
+	}
+	args = append(args, "--bind", l.show(c.Work), Root)
+	for _, bind := range c.Binds {
+		how := "--ro-bind"
+		if bind.Write {
+			how = "--bind"
+		}
+		args = append(args, how, l.show(bind.Source), bind.Target)
+	}
+	// What bwrap itself put there lives in memory and belongs to the build: close it last.
+	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil
+}
+
+// spec returns what the shim is to do.
+func (r *run) spec(inside bool) spec {
+	c := r.c
+	s := spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []rlimit{
+		// 1, not 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
+		{unix.RLIMIT_CORE, 1},
+		{unix.RLIMIT_NOFILE, uint64(c.Limits.NoFile)},
+		{unix.RLIMIT_FSIZE, uint64(max(c.Limits.Disk, c.Limits.Stored))},
+		{unix.RLIMIT_MEMLOCK, 64 << 10},
+		{unix.RLIMIT_MSGQUEUE, 0},
+	}}
+	if inside {
+		// Counted in the sandbox's own user namespace. Plain runs share the host's count.
+		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_NPROC, uint64(c.Limits.Pids)})
+		if c.Network.Proxy != "" {
+			s.Proxy, s.Ports = proxyInside, c.Network.carried()
+		}
+		s.Forwards, s.Beside = c.Forwards, c.Beside
+	}
+	if r.group == nil || r.group.memory == "" {
+		// Per process, and address space more than memory: only there to be quicker than the watch.
+		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_DATA, 2 * uint64(c.Limits.Memory)})
+	}
+	s.Env = environment(c)
+	return s
+}
+
+// environment is the defaults, then the caller's, each name once.
+func environment(c Command) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
+		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh"}
+	env = append(env, c.Env...)
+	at := map[string]int{}
+	var once []string
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if i, ok := at[name]; ok {
+			once[i] = kv
+			continue
+		}
+		at[name] = len(once)
+		once = append(once, kv)
+	}
+	return once
+}

@@ -1,0 +1,58 @@
+// Package text owns what is done to texts of strangers before they are stored, sent or shown, and how
+// sizes and counts are written in sentences.
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Line returns the first line of s without control characters, valid UTF-8, of at most n characters: what
+// is cut ends with an ellipsis.
+func Line(s string, n int) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if r := []rune(s); len(r) > n {
+		s = string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// Clip returns s as valid UTF-8; what is longer than n bytes is cut there and ends with an ellipsis.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.ToValidUTF8(s[:n], "\uFFFD") + "…"
+}
+
+// Size writes bytes the way limits are spoken of: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.
+func Size(n int64) string {
+	for _, u := range []struct {
+		n    int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.n {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(u.n)), ".0") + " " + u.name
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// Count writes a number and its noun, which has an s where there are several.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

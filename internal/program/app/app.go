@@ -1,0 +1,171 @@
+// Package app owns what runs: which programs are up on this machine, waking and sleeping,
+// switching from one to the next, and what they print.
+//
+// A program belongs to a deployment. Acquire is for whoever has a request for it: a sleeping
+// program is woken while the request is held, once however many ask. Start is for a
+// deployment that is to go live: it returns when the program has shown that it is healthy.
+// Run is the loop that compares what should run with what runs: programs that nobody asks
+// for go to sleep, those of a site that serves another deployment by now are drained, those
+// of sites that are stopped or gone end, and those that never sleep are kept up. Nothing
+// else stops a program, and none outlives the process.
+//
+// Beside a site's program run its workers, always and on one node, its scheduled commands,
+// once for each time on whatever node, and what Execute and RunTx are asked for.
+//
+// The package runs nothing itself: a runtime.Engine does.
+package app
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/build/buildlog"
+	"slipway/internal/edge/compress"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+)
+
+// Wanted says what a deployment runs, and how it is kept running.
+type Wanted struct {
+	Spec runtime.Spec // its ID and Output are this package's
+
+	PHP *PHP // how requests find their script; nil where the program speaks HTTP
+
+	Secrets    *buildlog.Redactor // hides secrets in what it prints. Optional.
+	Site       string
+	Owner      string // who owns the site
+	Deployment string
+	Tasks      []Task        // what runs beside it while it is live
+	Host       string        // of the site, for health checks
+	HealthPath string        // Optional: empty means that a connection is enough.
+	Health     time.Duration // how long it may take to become healthy
+	Sleep      time.Duration // unused for so long, it stops; 0: never
+	Drain      time.Duration // what it is given to finish once another has taken its place
+	MaxBody    int64         // bytes of a request's body; 0: no limit
+	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
+	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
+	Settings   string        // of the site, as the view run_settings has them
+	Revision   int64         // of what it reads when it starts: one that runs is started anew where the site's is another
+}
+
+// Config holds what Apps needs.
+type Config struct {
+	DB         *db.DB
+	Engine     runtime.Engine // Optional: nil refuses with Why.
+	Why        string
+	Launch     Launch                // or Connect's, where that is made later
+	Storage    Storage               // Optional: without it nobody counts what is stored.
+	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
+	// Limits say how many programs and commands an owner may run at once, and how much its sites
+	// may store. Optional: nil leaves the first to Most.
+	Limits Limits
+	Log    *slog.Logger // Optional.
+
+	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
+	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
+	Most     int           // programs at once. Optional: 0 means 500.
+}
+
+// Launch says what deployments run. Package launch does, which stands on this one.
+type Launch interface {
+	// Wanted returns what a deployment runs, as it is now: with today's variables.
+	Wanted(ctx context.Context, deployment string) (Wanted, error)
+	// TidyPreviews deletes what is stored of previews that have ended.
+	TidyPreviews(ctx context.Context) error
+}
+
+// Limits say what an owner may have. *account.Limits does.
+type Limits interface {
+	LimitOf(ctx context.Context, r db.Reader, owner account.OwnerID, name account.Limit) (int64, error)
+	UseOf(ctx context.Context, r db.Reader, owner account.OwnerID, name account.Limit) (account.LimitUse, error)
+}
+
+// Apps holds the programs that run on this machine. It is safe for concurrent use.
+type Apps struct {
+	c       Config
+	logs    logs
+	owners  owners
+	workers workers
+	metrics metrics
+	storing storing
+	copies  *compress.Copies
+	starts  *fair.Pool // programs that visitors wake, until they listen
+	node    string     // this process, among others that hold workers
+
+	up   atomic.Int64   // instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
+	work sync.WaitGroup // what starts or stops one
+	down chan struct{}  // closed when the service stops
+
+	mu       sync.Mutex          // guards programs, closing; taken before a program's own
+	programs map[string]*program //share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
+	closing  bool
+
+	//share: total the sites with programs; owner its sites; edge none: it is as long as their list
+	known map[string]row // what the sites of programs serve; Run's alone
+	asked time.Time      // when it was read
+}
+
+// Connect says what deployments run, where that is made after Apps. It belongs before Run.
+func (a *Apps) Connect(l Launch) { a.c.Launch = l }
+
+// maxStarts is how many programs come up at once for visitors. One that hangs holds its
+// owner's place alone.
+const maxStarts = 32
+
+// New returns Apps. It starts nothing: Run keeps the order.
+func New(c Config) *Apps {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
+	c.Tick = cmp.Or(c.Tick, time.Second)
+	c.Most = cmp.Or(c.Most, 500)
+	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), copies: compress.New(compress.Config{}), node: db.NewID("node")}
+	//share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
+	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
+	a.logs.init(c.DB, c.Log)
+	return a
+}
+
+// State says where a program stands.
+type State string
+
+// The states.
+const (
+	None     State = "none"     // the site has no program
+	Starting State = "starting" // it is on its way up
+	Running  State = "running"
+	Sleeping State = "sleeping" // the next request wakes it
+	Stopped  State = "stopped"  // the site is stopped
+	Crashed  State = "crashed"  // it ends again and again, and is tried again later
+)
+
+// Process says how a site's program is.
+type Process struct {
+	State      State
+	Since      time.Time
+	Deployment string
+	Restarts   int
+	Memory     int64 // bytes
+	CPU        time.Duration
+	Message    string // why it crashed
+	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports,
+	// storage or the command.
+	NeedsRestart bool
+}
+
+// Status returns how the program of a deployment is on this machine.
+func (a *Apps) Status(deployment string) Process {
+	a.mu.Lock()
+	p := a.programs[deployment]
+	a.mu.Unlock()
+	if p == nil {
+		return Process{State: Sleeping, Deployment: deployment}
+	}
+	return p.status()
+}

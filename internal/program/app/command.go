@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/runtime"
+)
+
+// Command is something that a deployment's files hold, run beside its program: in the same
+// sandbox, with the same variables and limits, and without a port.
+type Command struct {
+	Argv  []string `json:"argv,omitempty"` // exactly one of Argv and Shell is set
+	Shell string   `json:"shell,omitempty"`
+	Dir   string   `json:"dir,omitempty"`
+}
+
+// Execution says what to execute for whom.
+type Execution struct {
+	Deployment string
+	Command    Command
+	Process    string        // what the site's log calls it
+	Timeout    time.Duration // after which it is ended
+	// Output hears each line that it prints, beside the site's log, without secrets.
+	// Optional.
+	Output func(stream, line string)
+	// Terminal is its input and output instead, as it is: the log hears nothing of it, and
+	// secrets are not hidden from who types. Optional.
+	Terminal *runtime.Terminal
+}
+
+// Execute runs a command of a deployment to its end and returns how it ended. The error is
+// a fault where it could not be started, took longer than it may, or ctx ended.
+func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
+	running, done, err := a.begin(ctx, x)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	defer done()
+	late := time.NewTimer(x.Timeout)
+	defer late.Stop()
+	select {
+	case <-running.Done():
+		return running.Exit(), nil
+	case <-late.C:
+		err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout), Code: "command_timeout"}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-a.down:
+		err = errClosing
+	}
+	running.Stop(stopGrace)
+	return running.Exit(), err
+}
+
+// errClosing is the answer while the service stops.
+var errClosing = &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
+
+// begin starts what x says, but for its Timeout. done is to be called once it has ended. What
+// had to wait, as for a restore, starts with what its site stands on by then.
+func (a *Apps) begin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
+	for {
+		if running, done, err = a.tryBegin(ctx, x); !errors.Is(err, runtime.ErrHeld) {
+			return running, done, err
+		}
+	}
+}
+
+func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
+	a.mu.Lock()
+	closing := a.closing
+	if !closing {
+		a.work.Add(1)
+	}
+	a.mu.Unlock()
+	if closing {
+		return nil, nil, errClosing
+	}
+	defer func() {
+		if err != nil {
+			a.work.Done()
+		}
+	}()
+	want, err := a.c.Launch.Wanted(ctx, x.Deployment)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.c.Engine == nil {
+		return nil, nil, a.noEngine()
+	}
+	if err := a.boundStorage(ctx, &want); err != nil {
+		return nil, nil, err
+	}
+	left, err := a.enter(ctx, want.Owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.logs.owned(want.Site, want.Owner)
+	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
+	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir, want.Spec.Terminal = x.Command.Argv, x.Command.Shell, x.Command.Dir, x.Terminal
+	var off atomic.Bool // what it prints after its end belongs to nobody
+	want.Spec.Output = func(stream, line string) {
+		if want.Secrets != nil {
+			line = want.Secrets.Redact(line)
+		}
+		a.logs.add(want.Site, x.Deployment, x.Process, stream, line)
+		if x.Output != nil && !off.Load() {
+			x.Output(stream, line)
+		}
+	}
+	start, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if running, err = a.c.Engine.Start(start, want.Spec); err != nil {
+		left()
+		return nil, nil, err
+	}
+	stored := a.storing.begin(want.Site)
+	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
+}
+
+func (a *Apps) noEngine() error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
+}

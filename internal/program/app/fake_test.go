@@ -1,0 +1,262 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
+)
+
+// fakeEngine runs programs that are goroutines. Its behaviour is set before a start.
+type fakeEngine struct {
+	mu        sync.Mutex // guards what follows
+	started   []*fakeProgram
+	refuse    error         // of Start
+	boot      time.Duration // until it listens; below 0: never
+	status    int           // of its answers; 0: 200
+	dieIn     time.Duration // after its start; 0: never
+	dieDialed bool          // as soon as somebody has connected
+}
+
+func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refuse != nil {
+		return nil, e.refuse
+	}
+	p := &fakeProgram{spec: s, status: e.status, dieDialed: e.dieDialed, listens: time.Now().Add(e.boot), done: make(chan struct{})}
+	if e.boot < 0 {
+		p.listens = time.Now().Add(1000 * time.Hour)
+	}
+	if e.dieIn > 0 {
+		time.AfterFunc(e.dieIn, func() { p.end(runtime.Exit{Code: 1, Reason: "exit code 1"}) })
+	}
+	e.started = append(e.started, p)
+	return p, nil
+}
+
+var exitOne = runtime.Exit{Code: 1, Reason: "exit code 1"}
+
+func (e *fakeEngine) starts() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.started)
+}
+
+func (e *fakeEngine) last() *fakeProgram {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.started[len(e.started)-1]
+}
+
+type fakeProgram struct {
+	spec      runtime.Spec
+	dieDialed bool
+	listens   time.Time
+	done      chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	status int
+	exit   runtime.Exit
+	over   bool
+	stops  int
+}
+
+func (p *fakeProgram) end(x runtime.Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.over, p.exit = true, x
+		close(p.done)
+	}
+}
+
+func (p *fakeProgram) Dial(context.Context) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over || time.Now().Before(p.listens) {
+		return nil, runtime.ErrNotListening
+	}
+	ours, theirs := net.Pipe()
+	if p.dieDialed {
+		p.over, p.exit = true, runtime.Exit{Code: 1, Reason: "exit code 1"}
+		close(p.done)
+	}
+	go p.serve(theirs)
+	return ours, nil
+}
+
+func (p *fakeProgram) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		status := p.status
+		p.mu.Unlock()
+		if status == 0 {
+			status = 200
+		}
+		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req}
+		if resp.Write(c) != nil {
+			return
+		}
+	}
+}
+
+// answer makes it answer with another status.
+func (p *fakeProgram) answer(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status = status
+}
+
+func (p *fakeProgram) Stop(time.Duration) {
+	p.mu.Lock()
+	p.stops++
+	p.mu.Unlock()
+	p.end(runtime.Exit{Reason: "signal SIGTERM"})
+}
+
+func (p *fakeProgram) Done() <-chan struct{} { return p.done }
+
+func (p *fakeProgram) Exit() runtime.Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+func (p *fakeProgram) Usage() runtime.Usage { return runtime.Usage{Memory: 1 << 20} }
+
+func (p *fakeProgram) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// world is Apps on a fakeEngine, and what its sites serve.
+type world struct {
+	t      *testing.T
+	apps   *Apps
+	engine *fakeEngine
+	mu     sync.Mutex // guards want
+	want   Wanted
+	known  map[string]row
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, engine: &fakeEngine{}, known: map[string]row{"site": {"site", "one", "live", "", 0}},
+		want: Wanted{Site: "site", Host: "app.test", Health: time.Minute, Sleep: 15 * time.Minute, Drain: 30 * time.Second}}
+	w.apps = New(Config{Engine: w.engine, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		want := w.want
+		want.Deployment = deployment
+		return want, nil
+	})})
+	t.Cleanup(w.apps.close)
+	return w
+}
+
+// look lets the loop look once.
+func (w *world) look() {
+	w.apps.mu.Lock()
+	var all []*program
+	for _, p := range w.apps.programs {
+		all = append(all, p)
+	}
+	w.apps.mu.Unlock()
+	w.apps.moveAll(all, w.known)
+}
+
+// pass lets time go by, with a look each second.
+func (w *world) pass(d time.Duration) {
+	for ; d > 0; d -= time.Second {
+		time.Sleep(time.Second)
+		w.look()
+	}
+}
+
+func (w *world) acquire(deployment string) *endpoint.Endpoint {
+	w.t.Helper()
+	e, err := w.apps.Acquire(w.t.Context(), deployment)
+	if err != nil {
+		w.t.Fatalf("Acquire(%s) = %v", deployment, err)
+	}
+	return e
+}
+
+func (w *world) wantState(deployment string, want State) {
+	w.t.Helper()
+	if got := w.apps.Status(deployment); got.State != want {
+		w.t.Errorf("state of %s = %s (%s), want %s", deployment, got.State, got.Message, want)
+	}
+}
+
+func code(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Code
+	}
+	return ""
+}
+
+// said are the messages that the service wrote to the site's log.
+func (w *world) said() (list []string) {
+	w.apps.logs.mu.Lock()
+	defer w.apps.logs.mu.Unlock()
+	for _, e := range w.apps.logs.waiting {
+		if e.Stream == "system" {
+			list = append(list, e.Message)
+		}
+	}
+	return list
+}
+
+func (p *fakeProgram) Open(string) (*os.File, bool, error) { return nil, false, os.ErrNotExist }
+
+// wants is a Launch without previews.
+type wants func(ctx context.Context, deployment string) (Wanted, error)
+
+func (f wants) Wanted(ctx context.Context, deployment string) (Wanted, error) {
+	return f(ctx, deployment)
+}
+func (wants) TidyPreviews(context.Context) error { return nil }
+
+// allowance says what each owner may have.
+type allowance struct {
+	most   func() int64 // programs
+	stores func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error)
+}
+
+func (a allowance) LimitOf(context.Context, db.Reader, account.OwnerID, account.Limit) (int64, error) {
+	return a.most(), nil
+}
+
+func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID, _ account.Limit) (account.LimitUse, error) {
+	return a.stores(ctx, owner)
+}
+
+// stored says how much each of three sites stores.
+type stored func(site string) int64
+
+func (stored) StorageSites() ([]string, error) { return []string{"site", "other", "gone"}, nil }
+
+func (f stored) StorageSize(_ context.Context, site string) (int64, error) { return f(site), nil }

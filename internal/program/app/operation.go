@@ -1,0 +1,196 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+)
+
+// RestartTx opens the operation that restarts a site's program without a dropped request.
+// The caller knows that the site is the owner's.
+func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string) (operation.Operation, error) {
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.restart", Site: site, Unique: "site.restart/" + site})
+	if err != nil {
+		return op, err
+	}
+	_, err = job.Enqueue(ctx, tx, RestartSite{Operation: op.ID, Deployment: deployment}, job.Options{Unique: "restart/" + string(op.ID), Share: string(owner)})
+	return op, err
+}
+
+// RestartSite is the job that does such an operation. It may run twice: a second restart
+// does no harm.
+type RestartSite struct {
+	Operation  operation.ID
+	Deployment string
+}
+
+// Kind names the job.
+func (RestartSite) Kind() string { return "app.restart" }
+
+// Work registers the jobs of programs.
+func (a *Apps) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 15 * time.Minute, GivenUp: a.restartGivenUp}, a.restart)
+	job.Handle(j, job.Policy{Timeout: cronTime + 5*time.Minute}, a.runCron)
+	job.Handle(j, job.Policy{Timeout: MaxCommandTime + 5*time.Minute, GivenUp: a.restartGivenUp}, a.runCommand)
+}
+
+func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
+	message, failure := "Restarted", ""
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Restarting") }); err != nil {
+		return err
+	}
+	if a.Status(r.Deployment).State == Sleeping {
+		message = "The application is asleep: the next request starts it with the current settings"
+	}
+	if err := a.Restart(ctx, r.Deployment); err != nil {
+		f := fault.As(err)
+		if f == nil {
+			return err
+		}
+		if message, failure = "", f.Message; f.Details != "" {
+			failure += ": " + f.Details
+		}
+	}
+	return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, nil) })
+}
+
+// How long a one-off command may take, unless told, and at most.
+const (
+	CommandTime    = 10 * time.Minute
+	MaxCommandTime = time.Hour
+)
+
+// RunTx opens the operation that runs a command of a site's deployment once. A site has one
+// at a time. The caller knows that the site is the owner's.
+func (a *Apps) RunTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string, c Command, timeout time.Duration) (operation.Operation, error) {
+	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout})
+}
+
+// openTx opens the operation of a command that is run on request.
+func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r RunCommand) (operation.Operation, error) {
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.command", Site: r.Site, Unique: "site.command/" + r.Site})
+	if err != nil {
+		return op, err
+	}
+	r.Operation = op.ID
+	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: CommandQueue, Unique: "command/" + string(op.ID), Share: string(owner), Group: turn(string(owner), r.Site)})
+	return op, err
+}
+
+// RunCommand is the job that runs a one-off command. One that a crash interrupted is not
+// repeated: nobody knows what it has done already.
+type RunCommand struct {
+	Operation        operation.ID
+	Site, Deployment string
+	Command          Command
+	Timeout          time.Duration
+	Cron             string // the scheduled command that it is; empty for any other
+}
+
+// Kind names the job.
+func (RunCommand) Kind() string { return "app.command" }
+
+// CommandResult is the result of such an operation.
+type CommandResult struct {
+	ExitCode int    `json:"exitCode"`
+	Reason   string `json:"reason"` // in words
+	Output   string `json:"output"` // the last 64 KiB, without secrets; the site's log has all
+}
+
+// CommandProcess is the name in a site's log of a command that was run on request.
+const CommandProcess = "command"
+
+// resultBytes is how much of a command's output its operation holds.
+const resultBytes = 64 << 10
+
+func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) error {
+	end := func(message, failure string, result any) error {
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer done()
+		return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, result) })
+	}
+	if attempt > 1 {
+		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
+	}
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running") }); err != nil {
+		return err
+	}
+	var tail tail
+	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.add}
+	var exit runtime.Exit
+	var err error
+	if r.Cron != "" {
+		x.Process = "cron:" + r.Cron
+		exit, err = a.executeCron(ctx, r.Site, r.Cron, x)
+	} else {
+		exit, err = a.Execute(ctx, x)
+	}
+	a.logs.flush(context.WithoutCancel(ctx))
+	result := CommandResult{exit.Code, exit.Reason, tail.get()}
+	switch f := fault.As(err); {
+	case f != nil:
+		return end("", f.Message, result)
+	case err != nil && ctx.Err() != nil:
+		return end("", "The command was interrupted by a restart of the server and was not repeated", result)
+	case err != nil:
+		a.c.Log.ErrorContext(ctx, "command not run", "site", r.Site, "err", err)
+		return end("", "The command could not be started", nil)
+	case exit.Code != 0 || exit.OutOfMemory:
+		return end("", "The command failed: "+exit.Reason, result)
+	}
+	return end("The command succeeded", "", result)
+}
+
+// tail holds the last of what a command printed, in whole lines where they are not longer
+// than that.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (t *tail) add(_, line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(append(t.text, line[max(0, len(line)-resultBytes):]...), '\n')
+	if len(t.text) > 2*resultBytes {
+		t.text = append(t.text[:0], t.last()...)
+	}
+}
+
+// last returns the text that is held. t.mu is held.
+func (t *tail) last() []byte {
+	b := t.text[max(0, len(t.text)-resultBytes):]
+	if len(b) < len(t.text) {
+		if i := bytes.IndexByte(b, '\n'); i >= 0 && i < len(b)-1 {
+			b = b[i+1:]
+		}
+	}
+	return b
+}
+
+func (t *tail) get() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(t.last()), "")
+}
+
+func (a *Apps) restartGivenUp(ctx context.Context, args []byte, _ error) error {
+	var r struct{ Operation operation.ID } // of each job that has one
+	if err := json.Unmarshal(args, &r); err != nil {
+		return fmt.Errorf("read job arguments: %w", err)
+	}
+	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return a.c.Operations.EndTx(ctx, tx, r.Operation, "", "Internal error; the operator's log has the details", nil)
+	})
+}

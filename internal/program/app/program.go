@@ -1,0 +1,386 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/runtime"
+)
+
+// program is the program of one deployment.
+type program struct {
+	apps       *Apps
+	deployment string
+
+	mu       sync.Mutex // guards what follows
+	want     Wanted
+	now      *instance // nil while nothing runs
+	starting *attempt  // nil when no start is under way
+	state    State
+	since    time.Time
+	message  string
+	restarts int
+	failures int       // starts and early ends in a row
+	retry    time.Time // not before
+	full     error     // why the last start found no room, where it did not
+	gone     bool      // no longer in programs: whoever holds it asks for the deployment again
+	live     bool      // the site serves it, when the loop last looked
+	stale    bool      // now was started with other settings than want would be
+	settling bool      // changed settings are being read
+	renewed  time.Time // when it was last started anew because of its revision
+	drain    time.Time // when it ends although requests are under way; zero: it does not
+
+	restart chan struct{} // holds one while a Restart is under way
+}
+
+// attempt is one start, which everybody who asks meanwhile waits for.
+type attempt struct {
+	done chan struct{} // closed when it has ended
+	err  error         // why it failed; to be read once done is closed
+}
+
+// instance is one run of a program.
+type instance struct {
+	running   runtime.Program
+	transport transport
+	site      string
+	begun     time.Time
+	maxBody   atomic.Int64    // bytes
+	firstByte atomic.Int64    // nanoseconds
+	left      <-chan struct{} // closed when it no longer counts to its owner's
+	fatal     *atomic.Value   // the last fatal error of PHP that it printed, as a string
+	out       chan struct{}   // closed when it no longer counts to all that run
+	ended     chan struct{}   // closed when it has ended and no request gets it any more
+
+	mu     sync.Mutex // guards what follows
+	active int
+	used   time.Time
+	told   time.Time // when the log last said why a request got no answer
+}
+
+// How soon a program that ended is started again: at once the first time, then after a
+// second, two, four, up to a minute. One that ran for healthyTime counts as new.
+const (
+	firstRetry  = time.Second
+	lastRetry   = time.Minute
+	healthyTime = 30 * time.Second
+	crashLoop   = 3 // ends in a row that are called so
+)
+
+// stopGrace is the time a program has to exit by itself when it is put to sleep.
+const stopGrace = 10 * time.Second
+
+// probeEvery is how often a program that comes up is asked whether it listens.
+const probeEvery = 3 * time.Millisecond
+
+// errCrashed returns the error of requests while a program that crashed waits for its next start.
+func errCrashed(why string, after time.Duration) error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "The application crashed", Details: why, Code: "application_crashed", RetryAfter: max(time.Second, after)}
+}
+
+// program returns a deployment's program, which may have gone again before it is locked.
+func (a *Apps) program(deployment string) (*program, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closing {
+		return nil, &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
+	}
+	p := a.programs[deployment]
+	if p == nil {
+		p = &program{apps: a, deployment: deployment, state: Sleeping, since: time.Now(), restart: make(chan struct{}, 1)}
+		a.programs[deployment] = p
+	}
+	return p, nil
+}
+
+// errWakeTimeout is the answer to a request that has waited long enough.
+var errWakeTimeout = &fault.Error{Kind: fault.Unavailable, Message: "The application did not start in time", Code: "wake_timeout", RetryAfter: 5 * time.Second}
+
+// Acquire returns the deployment's program for one request, and starts it first where it
+// sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
+func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+	if e, ok := a.Awake(deployment); ok {
+		return e, nil
+	}
+	late := time.NewTimer(a.c.WakeTime)
+	defer late.Stop()
+	for {
+		p, err := a.program(deployment)
+		if err != nil {
+			return nil, err
+		}
+		in, try, err := p.take(false)
+		switch {
+		case err != nil:
+			return nil, err
+		case in != nil:
+			return p.endpoint(in), nil
+		case try == nil: // forgotten this moment
+			continue
+		}
+		select {
+		case <-try.done:
+		case <-late.C:
+			return nil, errWakeTimeout
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Awake returns the deployment's program for one request if it runs, without waiting for
+// anything.
+func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	a.mu.Lock()
+	p, closing := a.programs[deployment], a.closing
+	a.mu.Unlock()
+	if p == nil || closing {
+		return nil, false
+	}
+	p.mu.Lock()
+	in := p.now
+	if in == nil || p.gone {
+		p.mu.Unlock()
+		return nil, false
+	}
+	in.hold()
+	p.mu.Unlock()
+	return p.endpoint(in), true
+}
+
+// Start brings the deployment's program up and returns once it has shown that it is
+// healthy, or with a fault that says why it is not, after one start. Until release is
+// called it does not go to sleep.
+//
+// say hears of what keeps it from being healthy, as long as that may pass. Optional.
+func (a *Apps) Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error) {
+	for tried := false; ; {
+		p, err := a.program(deployment)
+		if err != nil {
+			return nil, err
+		}
+		if tried {
+			p.mu.Lock()
+			down, why := p.now == nil && p.starting == nil, p.message
+			p.mu.Unlock()
+			if down {
+				return nil, &fault.Error{Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "see its log"}
+			}
+		}
+		in, try, err := p.take(true)
+		if err != nil {
+			return nil, err
+		}
+		if in != nil {
+			if err := p.healthy(ctx, in, say); err != nil {
+				in.release()
+				p.unhealthy(in)
+				return nil, err
+			}
+			in.transport.warm(ctx)
+			return sync.OnceFunc(in.release), nil
+		}
+		if try == nil { // forgotten this moment
+			continue
+		}
+		select {
+		case <-try.done:
+			if try.err != nil {
+				return nil, try.err
+			}
+			tried = true
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// unhealthy ends a program that does not answer well, unless visitors have it already.
+func (p *program) unhealthy(in *instance) {
+	p.mu.Lock()
+	live := p.live
+	p.mu.Unlock()
+	if !live {
+		p.stop(in, false, Sleeping)
+	}
+}
+
+// take returns the instance that runs, held, or the start under way, beginning one where
+// none is; neither where the program is gone. now does not wait for a back-off.
+func (p *program) take(now bool) (*instance, *attempt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return nil, nil, nil
+	}
+	if p.now != nil {
+		p.now.hold()
+		return p.now, nil, nil
+	}
+	if p.starting != nil {
+		return nil, p.starting, nil
+	}
+	if wait := time.Until(p.retry); wait > 0 && !now {
+		if p.full != nil {
+			return nil, nil, p.full
+		}
+		return nil, nil, errCrashed(p.message, wait)
+	}
+	p.starting, p.drain = &attempt{done: make(chan struct{})}, time.Time{}
+	p.set(Starting, "")
+	try := p.starting
+	p.apps.work.Go(func() { p.start(try, now) })
+	return nil, try, nil
+}
+
+func (p *program) set(s State, message string) {
+	p.state, p.since, p.message = s, time.Now(), message
+}
+
+// start runs the program and waits until it listens.
+func (p *program) start(try *attempt, now bool) {
+	a := p.apps
+	in, want, err := p.admitted(context.Background(), now) // no request's own: others wait for it too
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer close(try.done)
+	p.starting, try.err, p.full = nil, err, nil
+	if err != nil {
+		a.c.Log.Warn("application not started", "site", want.Site, "deployment", p.deployment, "err", err)
+		if isFull(err) { // nothing is wrong with it
+			p.full, p.retry = err, time.Now().Add(firstRetry)
+			p.set(Sleeping, "")
+			return
+		}
+		p.failed(reasonOf(err))
+		return
+	}
+	p.want, p.now, p.stale = want, in, false
+	p.set(Running, "")
+	if !now {
+		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })
+	}
+	go p.watch(in)
+}
+
+// admitted launches the program once there is room for it; launch says what now is.
+func (p *program) admitted(ctx context.Context, now bool) (*instance, Wanted, error) {
+	return p.launch(ctx, now)
+}
+
+// failed notes a start that failed or a program that ended by itself; mu is held.
+func (p *program) failed(why string) {
+	p.failures++
+	wait := min(lastRetry, firstRetry<<min(p.failures-1, 6))
+	p.retry = time.Now().Add(wait)
+	if p.failures >= crashLoop {
+		why = fmt.Sprintf("%s, %d times in a row", why, p.failures)
+	}
+	p.set(Crashed, why)
+	if p.failures >= crashLoop {
+		why = fmt.Sprintf("%s; the next attempt is in %s at the earliest", why, wait)
+	}
+	p.apps.logs.system(p.want.Site, p.deployment, why)
+}
+
+// watch notices the end of an instance.
+func (p *program) watch(in *instance) {
+	defer close(in.ended)
+	<-in.running.Done()
+	in.transport.CloseIdleConnections()
+	<-in.left // who waits for its place is let in by the owner's count next, and would end another
+	p.apps.up.Add(-1)
+	close(in.out)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now != in { // stopped by us, or replaced
+		return
+	}
+	p.now = nil
+	p.restarts++
+	p.apps.metrics.of(in.site, func(f *Figures) { f.Restarts++ })
+	if time.Since(in.begun) > healthyTime {
+		p.failures = 0
+	}
+	p.failed(reasonOf(ended(in.running.Exit())))
+	if p.failures == 1 {
+		p.retry = time.Now() // once at once: it may have been one bad request
+	}
+}
+
+// hold counts a request in, release counts it out.
+func (in *instance) hold() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.active++
+}
+
+func (in *instance) release() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.active--
+	in.used = time.Now()
+}
+
+func (p *program) endpoint(in *instance) *endpoint.Endpoint {
+	return &endpoint.Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Release: sync.OnceFunc(in.release),
+		Answered: func(status int, bytes int64, took time.Duration) {
+			p.apps.metrics.answered(in.site, status, bytes, took)
+		}, Failed: func(why string) { p.unanswered(in, why) }}
+}
+
+// failedEvery is how often the log of a site says why a request got no answer.
+const failedEvery = time.Second
+
+// unanswered notes why a request got no answer.
+func (p *program) unanswered(in *instance, why string) {
+	in.mu.Lock()
+	due := time.Since(in.told) >= failedEvery
+	if due {
+		in.told = time.Now()
+	}
+	in.mu.Unlock()
+	if due {
+		p.apps.logs.system(in.site, p.deployment, why)
+	}
+}
+
+// stop ends the instance that runs, if it is in and still idle where it must be. It does not
+// wait for the end: the next start need not.
+func (p *program) stop(in *instance, evenBusy bool, to State) bool {
+	p.mu.Lock()
+	if p.now != in || in == nil {
+		p.mu.Unlock()
+		return false
+	}
+	in.mu.Lock()
+	if in.active > 0 && !evenBusy {
+		in.mu.Unlock()
+		p.mu.Unlock()
+		return false
+	}
+	in.mu.Unlock()
+	p.now = nil
+	p.set(to, "")
+	p.failures, p.retry, p.drain = 0, time.Time{}, time.Time{}
+	p.apps.work.Go(func() { in.running.Stop(stopGrace) })
+	p.mu.Unlock()
+	return true
+}
+
+func (p *program) status() Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Process{State: p.state, Since: p.since, Deployment: p.deployment, Restarts: p.restarts, Message: p.message}
+	if p.now != nil {
+		u := p.now.running.Usage()
+		s.Memory, s.CPU, s.NeedsRestart = u.Memory, u.CPU, p.stale
+	}
+	return s
+}

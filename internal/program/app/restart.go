@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/platform/fault"
+)
+
+// Restart starts the deployment's program anew beside the one that runs, and lets it take
+// its place once it is healthy: nobody waits and no request is dropped. One that crashed is
+// started at once. Where it sleeps nothing is done, since the next start is new anyway.
+func (a *Apps) Restart(ctx context.Context, deployment string) error {
+	a.mu.Lock()
+	p := a.programs[deployment]
+	a.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	select { // one after the other
+	case p.restart <- struct{}{}:
+		defer func() { <-p.restart }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	old, err := p.standing(ctx)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		p.mu.Lock()
+		crashed := p.state == Crashed
+		p.mu.Unlock()
+		if !crashed {
+			return nil
+		}
+		release, err := a.Start(ctx, deployment, nil)
+		if err == nil {
+			release()
+		}
+		return err
+	}
+	in, want, err := p.admitted(ctx, true)
+	if err != nil {
+		return err
+	}
+	if err = p.healthy(ctx, in, nil); err == nil {
+		in.transport.warm(ctx)
+	}
+	p.mu.Lock()
+	if err == nil && (p.now != old || p.gone) {
+		err = errMeanwhile
+	}
+	if err == nil {
+		p.want, p.now, p.stale = want, in, false
+		p.restarts++
+		a.metrics.of(want.Site, func(f *Figures) { f.Restarts++ })
+		p.set(Running, "")
+		a.work.Go(func() { a.retire(old, want.Drain) })
+		p.apps.logs.system(want.Site, deployment, "Restarted")
+	}
+	go p.watch(in) // counts it out in any case
+	p.mu.Unlock()
+	if err != nil {
+		in.running.Stop(0)
+	}
+	return err
+}
+
+// errMeanwhile is a restart's end where the program ended or was stopped meanwhile.
+var errMeanwhile = &fault.Error{Kind: fault.Conflict, Message: "The application ended or was stopped during the restart", Code: "application_stopped"}
+
+// standing returns the instance that runs once no start is under way: one that was begun
+// before may have today's variables or not.
+func (p *program) standing(ctx context.Context) (*instance, error) {
+	for {
+		p.mu.Lock()
+		in, try := p.now, p.starting
+		p.mu.Unlock()
+		if try == nil {
+			return in, nil
+		}
+		select {
+		case <-try.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// retire ends an instance that serves no new requests, once those under way have ended.
+func (a *Apps) retire(in *instance, drain time.Duration) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(drain)
+	defer late.Stop()
+	for busy := true; busy; {
+		in.mu.Lock()
+		busy = in.active > 0
+		in.mu.Unlock()
+		if !busy {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			busy = false
+		case <-a.down:
+			busy = false
+		}
+	}
+	in.running.Stop(stopGrace)
+}
+
+// Renew ends what runs of a site here: what it stands on has been replaced. Programs start
+// again with the next request, those that never sleep and workers at once.
+func (a *Apps) Renew(site string) {
+	a.mu.Lock()
+	all := make([]*program, 0, len(a.programs))
+	for _, p := range a.programs {
+		all = append(all, p)
+	}
+	a.mu.Unlock()
+	for _, p := range all {
+		p.mu.Lock()
+		in, try, of := p.now, p.starting, p.want.Site
+		p.mu.Unlock()
+		if of != site {
+			continue
+		}
+		p.stop(in, true, Sleeping)
+		if try != nil { // it has the old variables, and may wait for whoever calls
+			a.work.Go(func() {
+				<-try.done
+				p.mu.Lock()
+				in := p.now
+				p.mu.Unlock()
+				p.stop(in, true, Sleeping)
+			})
+		}
+	}
+	a.workers.mu.Lock()
+	defer a.workers.mu.Unlock()
+	for _, w := range a.workers.running {
+		if w.task.site == site {
+			w.stop()
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Before a visitor is refused, the program that nobody has asked for the longest sleeps earlier
+// than it would.
+func TestIdleProgramsMakeRoom(t *testing.T) {
+	for name, limit := range map[string]func(*Config){
+		"of the server": func(c *Config) { c.Most = 3 },
+		"of the owner":  func(c *Config) { c.Limits = allowance{most: func() int64 { return 3 }} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				limit(&w.apps.c)
+				for i := range 3 {
+					w.acquire(fmt.Sprint(i)).Release()
+					time.Sleep(time.Second)
+				}
+				if _, err := w.apps.Acquire(t.Context(), "more"); code(err) != codeFull {
+					t.Errorf("beside three that were used this moment: %v", err)
+				}
+				w.wantState("more", Sleeping) // nothing is wrong with it
+				time.Sleep(spareTime)
+				busy := w.acquire("0")
+				w.acquire("more").Release()
+				w.wantState("0", Running)
+				w.wantState("1", Sleeping)
+				w.wantState("2", Running)
+				w.wantState("more", Running)
+				synctest.Wait()
+				if n := w.apps.up.Load(); n != 3 {
+					t.Errorf("%d run, want 3", n)
+				}
+				time.Sleep(2 * spareTime)
+				for _, id := range []string{"2", "more"} {
+					defer w.acquire(id).Release()
+				}
+				if _, err := w.apps.Acquire(t.Context(), "1"); code(err) != codeFull {
+					t.Errorf("beside three that are busy: %v", err)
+				}
+				busy.Release()
+				time.Sleep(2 * spareTime)
+				w.acquire("1").Release()
+				w.wantState("0", Sleeping)
+			})
+		})
+	}
+}
+
+// One that is to run always is not put to sleep for another, nor is another owner's for an
+// owner's limit.
+func TestWhatMakesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apps.c.Limits = allowance{most: func() int64 { return 1 }}
+		w.want.Sleep, w.want.Owner = 0, "anna"
+		w.acquire("one").Release()
+		w.look() // its site serves it
+		w.want.Sleep = 15 * time.Minute
+		time.Sleep(time.Hour)
+		if _, err := w.apps.Acquire(t.Context(), "preview"); code(err) != codeFull {
+			t.Errorf("beside one that never sleeps: %v", err)
+		}
+		w.want.Owner = "ben"
+		w.acquire("other").Release()
+		w.wantState("one", Running)
+		time.Sleep(time.Minute)
+		w.acquire("third").Release()
+		w.wantState("one", Running)
+		w.wantState("other", Sleeping)
+	})
+}
+
+// A restart does not put to sleep what it restarts.
+func TestRestartWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apps.c.Most = 1
+		w.acquire("one").Release()
+		time.Sleep(time.Minute)
+		if err := w.apps.Restart(t.Context(), "one"); code(err) != codeFull {
+			t.Errorf("Restart = %v", err)
+		}
+		w.wantState("one", Running)
+	})
+}
+
+// Room is made by the owner that runs the most: many programs of one don't push those of others
+// to sleep, however long they are idle.
+func TestTheOwnerOfMostMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apps.c.Most = 4
+		wake := func(owner, id string) {
+			t.Helper()
+			w.want.Owner, w.want.Site = owner, "site "+owner+id
+			w.acquire(id).Release()
+			time.Sleep(2 * spareTime)
+		}
+		wake("ben", "ben")
+		for i := range 3 {
+			wake("anna", fmt.Sprint(i))
+		}
+		wake("carla", "carla")
+		w.wantState("ben", Running)
+		w.wantState("carla", Running)
+		w.wantState("0", Sleeping)
+		for i := 3; i < 10; i++ {
+			wake("anna", fmt.Sprint(i))
+		}
+		w.wantState("ben", Running)
+		w.wantState("carla", Running)
+		w.wantState("9", Running)
+	})
+}
+
+// One owner's starts that hang don't hold up those of others.
+func TestStartsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.engine.boot = -1 // never
+		w.want.Health = 10 * time.Minute
+		w.want.Owner = "anna"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range 3 * maxStarts {
+			w.want.Site = fmt.Sprint("site", i)
+			go func() { _, _ = w.apps.Acquire(ctx, fmt.Sprint(i)) }()
+			synctest.Wait()
+		}
+		if n := w.engine.starts(); n != maxStarts/4 {
+			t.Errorf("%d of one owner start at once, want %d", n, maxStarts/4)
+		}
+		w.engine.boot = 0
+		w.want.Owner, w.want.Site = "ben", "site ben"
+		w.acquire("ben").Release()
+		w.wantState("ben", Running)
+		cancel()
+		for _, p := range w.engine.started {
+			p.end(exitOne)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+)
+
+// Run keeps what runs as it should be until ctx ends, and then stops everything.
+func (a *Apps) Run(ctx context.Context) error {
+	wake, unlisten := a.c.DB.Listen("live")
+	defer unlisten()
+	tick := time.NewTicker(a.c.Tick)
+	defer tick.Stop()
+	flushed := make(chan struct{})
+	flush, stopFlush := context.WithCancel(context.Background())
+	go func() { defer close(flushed); a.logs.run(flush) }()
+	tasks := make(chan struct{})
+	go func() { defer close(tasks); a.runTasks(ctx) }()
+	figures := make(chan struct{})
+	go func() { defer close(figures); a.countFigures(ctx) }()
+	storage := make(chan struct{})
+	go func() { defer close(storage); a.countStorage(ctx) }()
+	go a.keepUp(ctx)
+	for changed := true; ; {
+		select {
+		case <-ctx.Done():
+			a.close()
+			<-tasks
+			<-figures
+			<-storage
+			stopFlush()
+			<-flushed
+			return nil
+		case <-wake:
+			changed = true
+		case <-tick.C:
+		}
+		err := a.compare(ctx, changed)
+		changed = err != nil
+		if err != nil && ctx.Err() == nil {
+			a.c.Log.WarnContext(ctx, "programs not reconciled, will be retried", "err", err)
+		}
+	}
+}
+
+// row holds the database's settings of a site whose program runs here.
+type row struct {
+	site, deployment, state, settings string
+
+	revision int64
+}
+
+// askEvery is how long what sites serve is believed where nobody has said that it changed.
+const askEvery = 30 * time.Second
+
+// compare moves every program towards where it should be. The database is asked when a
+// site's state has changed or a program of a new site has come, and else now and then.
+func (a *Apps) compare(ctx context.Context, changed bool) error {
+	a.mu.Lock()
+	all := make([]*program, 0, len(a.programs))
+	for _, p := range a.programs {
+		all = append(all, p)
+	}
+	a.mu.Unlock()
+	if len(all) == 0 {
+		a.known = nil
+		return nil
+	}
+	sites := map[string]bool{}
+	stale := changed || a.known == nil || time.Since(a.asked) > askEvery
+	for _, p := range all {
+		p.mu.Lock()
+		site := p.want.Site
+		p.mu.Unlock()
+		if site != "" {
+			sites[site] = true
+			if _, ok := a.known[site]; !ok {
+				stale = true
+			}
+		}
+	}
+	if stale {
+		known, err := a.read(ctx, slices.Collect(maps.Keys(sites)))
+		if err != nil {
+			a.known = nil // what changed is asked for again
+			return err
+		}
+		a.known, a.asked = known, time.Now()
+	}
+	a.moveAll(all, a.known)
+	return nil
+}
+
+func (a *Apps) moveAll(all []*program, known map[string]row) {
+	for _, p := range all {
+		a.settle(p, known)
+		a.move(p, known)
+	}
+}
+
+// read returns what sites serve; one that is gone has an empty row.
+func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error) {
+	known := make(map[string]row, len(sites))
+	for part := range slices.Chunk(sites, 200) {
+		for _, site := range part {
+			known[site] = row{site: site}
+		}
+		var args db.Args
+		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(&args, part)+`)`, args...)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) {
+			return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings, &r.revision)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read live: %w", err)
+		}
+		for _, r := range list {
+			known[r.site] = r
+		}
+	}
+	return known, nil
+}
+
+// How long a program that no site serves stays up unused, because somebody visits
+// a preview or an old deployment, and how long one that does not run is remembered.
+const (
+	previewSleep = time.Minute
+	lingerTime   = time.Second // of one that a site has just ceased to serve: a request may be on its way to it
+	rememberTime = 10 * time.Minute
+)
+
+// move decides what becomes of one program.
+func (a *Apps) move(p *program, known map[string]row) {
+	now := time.Now()
+	p.mu.Lock()
+	in, want, was := p.now, p.want, p.live
+	serves := known[want.Site]
+	stopped := want.Site != "" && (serves.state == "stopped" || serves.state == "deleted")
+	p.live = serves.state == "live" && serves.deployment == p.deployment
+	switch {
+	case p.live:
+		p.drain = time.Time{} // it may have come back
+	case was && in != nil:
+		p.drain = now.Add(want.Drain)
+	}
+	if stopped && in == nil && p.starting == nil && p.state != Stopped {
+		p.set(Stopped, "")
+		p.failures, p.retry = 0, time.Time{}
+	}
+	if !stopped && p.state == Stopped && in == nil {
+		p.set(Sleeping, "")
+	}
+	drain, awake := p.drain, p.live && want.Sleep == 0
+	down := in == nil && p.starting == nil
+	forget := down && !awake && now.Sub(p.since) > rememberTime
+	revive := down && awake && now.After(p.retry)
+	p.mu.Unlock()
+	switch {
+	case forget:
+		a.forget(p)
+	case revive:
+		if in, _, _ := p.take(false); in != nil { // a request was quicker
+			in.release()
+		}
+	case in == nil:
+	case stopped:
+		p.stop(in, true, Stopped)
+	case !drain.IsZero():
+		if late := now.After(drain); late || now.Sub(drain) > lingerTime-want.Drain {
+			p.stop(in, late, Sleeping)
+		}
+	default:
+		in.mu.Lock()
+		idle := now.Sub(in.used)
+		in.mu.Unlock()
+		limit := want.Sleep
+		if !p.live {
+			limit = previewSleep
+		}
+		if limit > 0 && idle > limit {
+			p.stop(in, false, Sleeping)
+		}
+	}
+}
+
+// forget drops a program that does not run, unless somebody has just asked for it.
+func (a *Apps) forget(p *program) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now == nil && p.starting == nil {
+		p.gone = true
+		delete(a.programs, p.deployment)
+	}
+}
+
+// keepUp starts the programs that never sleep, after a restart of the service: a few at once,
+// and of one owner fewer.
+func (a *Apps) keepUp(ctx context.Context) {
+	type always struct{ site, owner, deployment string }
+	rows, err := a.c.DB.Query(ctx, `SELECT site_id, owner_id, deployment_id FROM live WHERE backend = 'program' AND state = 'live'`)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (r always, err error) { return r, s.Scan(&r.site, &r.owner, &r.deployment) })
+	if err != nil {
+		if ctx.Err() == nil {
+			a.c.Log.ErrorContext(ctx, "always-on applications not started; the next request starts them", "err", err)
+		}
+		return
+	}
+	//share: total 4 starts; owner 2; edge the others start later, those that hang hold a place for 5 s
+	slots := fair.New(fair.Config{Places: 4, Owner: 2})
+	var work sync.WaitGroup
+	defer work.Wait()
+	for _, r := range list {
+		want, err := a.c.Launch.Wanted(ctx, r.deployment)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil || want.Sleep != 0 {
+			continue
+		}
+		work.Go(func() {
+			done, err := slots.Take(ctx, fair.Who{Owner: r.owner, Site: r.site})
+			if err != nil {
+				return
+			}
+			defer done()
+			p, err := a.program(r.deployment)
+			if err != nil {
+				return
+			}
+			in, try, _ := p.take(true)
+			if in != nil {
+				in.release()
+			}
+			if try == nil {
+				return
+			}
+			select {
+			case <-try.done:
+			case <-time.After(5 * time.Second):
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// close ends every program and returns when all of them are gone.
+func (a *Apps) close() {
+	a.mu.Lock()
+	a.closing = true
+	all := a.programs
+	a.programs = map[string]*program{}
+	a.mu.Unlock()
+	close(a.down)
+	var wg sync.WaitGroup
+	for _, p := range all {
+		wg.Go(func() {
+			p.mu.Lock()
+			p.gone = true // nothing begins after this
+			try := p.starting
+			p.mu.Unlock()
+			if try != nil {
+				<-try.done
+			}
+			p.mu.Lock()
+			in := p.now
+			p.mu.Unlock()
+			p.stop(in, true, Sleeping)
+		})
+	}
+	wg.Wait()
+	a.work.Wait()
+}

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"reflect"
+	"time"
+)
+
+// settleTime limits how long changed settings are read.
+const settleTime = 10 * time.Second
+
+// renewTime limits how long a program is started anew.
+const renewTime = 5 * time.Minute
+
+// settle has a program that runs take on what its site's settings say by now, as far as that
+// needs no other process. Where it does, the program is marked as in need of a restart.
+func (a *Apps) settle(p *program, known map[string]row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision && time.Since(p.renewed) > revisionEvery {
+		p.renewed = time.Now()
+		a.work.Go(func() { a.renewRevision(p) })
+	}
+	now := known[p.want.Site].settings
+	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
+		return
+	}
+	p.settling = true
+	in := p.now
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		defer cancel()
+		want, err := a.c.Launch.Wanted(ctx, p.deployment)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.settling = false
+		if err != nil {
+			a.c.Log.Warn("changed settings of a program not read, will be retried", "deployment", p.deployment, "err", err)
+			return
+		}
+		if p.now != in { // the next one has them from its start
+			return
+		}
+		p.stale = needsProcess(p.want, want)
+		p.want.Sleep, p.want.Drain, p.want.Health, p.want.HealthPath = want.Sleep, want.Drain, want.Health, want.HealthPath
+		p.want.MaxBody, p.want.FirstByte, p.want.Settings = want.MaxBody, want.FirstByte, now
+		in.bound(want)
+	}()
+}
+
+// revisionEvery is how long one that could not be started anew goes on as it is.
+const revisionEvery = 10 * time.Second
+
+// renewRevision has a program that began with another revision replaced by one with today's:
+// no request is dropped.
+func (a *Apps) renewRevision(p *program) {
+	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.down:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := a.Restart(ctx, p.deployment); err != nil && ctx.Err() == nil {
+		a.c.Log.Warn("program not started anew with changed settings, will be retried", "deployment", p.deployment, "err", err)
+	}
+}
+
+// bound sets what the edge holds requests to.
+func (in *instance) bound(want Wanted) {
+	in.maxBody.Store(want.MaxBody)
+	in.firstByte.Store(int64(want.FirstByte))
+}
+
+// needsProcess reports whether what runs differs from what is wanted in what only another
+// process has.
+func needsProcess(runs, want Wanted) bool {
+	a, b := runs.Spec, want.Spec
+	if runs.Stored > 0 {
+		a.Limits.Storage = runs.Stored
+	}
+	return a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(a.Argv, b.Argv) || !reflect.DeepEqual(a.Ports, b.Ports) || !reflect.DeepEqual(a.Storage, b.Storage)
+}

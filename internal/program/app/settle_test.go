@@ -1,0 +1,93 @@
+package app
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway/internal/program/runtime"
+)
+
+// Settings that need no new process act on the one that runs; others say that it needs a restart.
+func TestSettingsActAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		look := func() { w.look(); synctest.Wait(); w.look() }
+		w.known["site"] = row{"site", "one", "live", "first", 0}
+		w.want.Settings = "first"
+		w.want.Sleep = time.Hour
+		w.acquire("one").Release()
+		look()
+		if w.apps.Status("one").NeedsRestart {
+			t.Error("it needs a restart from the beginning")
+		}
+
+		w.want.Sleep, w.want.MaxBody, w.want.FirstByte, w.want.Drain = 3*time.Second, 7, 8*time.Second, 9*time.Second
+		w.want.Settings = "second"
+		w.known["site"] = row{"site", "one", "live", "second", 0}
+		look()
+		e := w.acquire("one")
+		if e.MaxBody != 7 || e.FirstByte != 8*time.Second {
+			t.Errorf("requests are held to %d bytes and %s", e.MaxBody, e.FirstByte)
+		}
+		e.Release()
+		if s := w.apps.Status("one"); s.NeedsRestart || s.State != Running {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(4 * time.Second)
+		look()
+		w.wantState("one", Sleeping)
+
+		w.acquire("one").Release()
+		w.want.Spec.Limits = runtime.Limits{Memory: 64 << 20}
+		w.want.Settings = "third"
+		w.known["site"] = row{"site", "one", "live", "third", 0}
+		look()
+		if !w.apps.Status("one").NeedsRestart {
+			t.Error("other limits need no restart")
+		}
+		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.apps.Status("one").NeedsRestart {
+			t.Errorf("after a restart: %v", err)
+		}
+	})
+}
+
+// What a program reads when it starts is in force seconds after it changed, without a dropped
+// request: another takes its place. Where that fails it goes on as it is.
+func TestRevisionActsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		look := func() { w.look(); synctest.Wait(); w.look() }
+		w.want.Revision = 1
+		w.known["site"] = row{"site", "one", "live", "", 1}
+		held := w.acquire("one")
+		look()
+		if n := w.engine.starts(); n != 1 {
+			t.Fatalf("%d starts", n)
+		}
+		old := w.engine.last()
+
+		w.want.Revision = 2
+		w.known["site"] = row{"site", "one", "live", "", 2}
+		look()
+		if n := w.engine.starts(); n != 2 || !old.running() {
+			t.Errorf("%d starts; the request under way goes on: %v", n, old.running())
+		}
+		held.Release()
+		w.pass(time.Second)
+		if old.running() || !w.engine.last().running() {
+			t.Error("the old one runs, or the new one doesn't")
+		}
+		look()
+		if n := w.engine.starts(); n != 2 {
+			t.Errorf("%d starts although nothing has changed", n)
+		}
+
+		// Another deployment of the site is left alone: what is live is another.
+		w.known["site"] = row{"site", "two", "live", "", 3}
+		look()
+		if n := w.engine.starts(); n != 2 {
+			t.Errorf("%d starts of one that is not live", n)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/program/php"
+	"slipway/internal/program/runtime"
+)
+
+// startTime bounds a start up to the moment when the program runs; Wanted.Health bounds what follows.
+const startTime = 2 * time.Minute
+
+// idleConn is how long a connection to a program waits for the next request. Node.js closes
+// its end after 5 s: a request that is not safe to repeat must not meet that moment.
+const idleConn = 3 * time.Second
+
+// launch starts the program and returns once it listens. now is a start for a deployment,
+// which a site's share does not hold back. What had to wait, as for a restore, starts with what
+// its site stands on by then.
+func (p *program) launch(ctx context.Context, now bool) (in *instance, want Wanted, err error) {
+	for {
+		if in, want, err = p.tryLaunch(ctx, now); !errors.Is(err, runtime.ErrHeld) {
+			return in, want, err
+		}
+	}
+}
+
+func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wanted, err error) {
+	a := p.apps
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if want, err = a.c.Launch.Wanted(ctx, p.deployment); err != nil {
+		return nil, want, err
+	}
+	if !now {
+		if err := a.share(ctx, p, want.Site); err != nil {
+			return nil, want, err
+		}
+	}
+	p.mu.Lock()
+	p.want = want
+	p.mu.Unlock()
+	if a.c.Engine == nil {
+		return nil, want, a.noEngine()
+	}
+	if err := a.boundStorage(ctx, &want); err != nil {
+		return nil, want, err
+	}
+	if !now {
+		started, err := a.starts.Take(ctx, fair.Who{Owner: want.Owner, Site: want.Site})
+		if err != nil {
+			return nil, want, fmt.Errorf("wait for other starts: %w", err)
+		}
+		defer started()
+	}
+	if err := a.room(ctx, p, want.Owner); err != nil {
+		return nil, want, err
+	}
+	defer func() {
+		if err != nil {
+			a.up.Add(-1)
+		}
+	}()
+	left, err := a.admit(ctx, want.Owner, p)
+	if err != nil {
+		return nil, want, err
+	}
+	a.logs.owned(want.Site, want.Owner)
+	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
+	fatal := new(atomic.Value)
+	want.Spec.Output = func(stream, line string) {
+		if want.Secrets != nil {
+			line = want.Secrets.Redact(line)
+		}
+		if text := php.Fatal(line); text != "" {
+			fatal.Store(text)
+		}
+		a.logs.add(want.Site, p.deployment, web, stream, line)
+	}
+	running, err := a.c.Engine.Start(ctx, want.Spec)
+	if err != nil {
+		left()
+		return nil, want, err
+	}
+	stored := a.storing.begin(want.Site)
+	gone := make(chan struct{})
+	go func() { defer close(gone); <-running.Done(); stored(); left() }()
+	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal}
+	in.bound(want)
+	in.transport = p.transportTo(running, want)
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
+	defer cancel()
+	for {
+		c, err := running.Dial(probe)
+		if err == nil {
+			_ = c.Close()
+			return in, want, nil
+		}
+		select {
+		case <-running.Done():
+			return nil, want, ended(running.Exit())
+		case <-probe.Done():
+			running.Stop(0)
+			return nil, want, &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+				Message: fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
+				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses"}
+		case <-time.After(probeEvery):
+		}
+	}
+}
+
+func ended(e runtime.Exit) error {
+	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "see its log"}
+	if e.OutOfMemory {
+		f.Details = "raise the site's memory limit, or let the application use less"
+	}
+	return f
+}
+
+func reasonOf(err error) string {
+	if f := fault.As(err); f != nil {
+		return f.Message
+	}
+	return "The application could not be started"
+}
+
+// repeats is how long a program may answer with the same fatal error of PHP.
+const repeats = 10 * time.Second
+
+// healthy asks the program until it answers with anything but a server error. One that
+// answers with such an error may only be on its way up, so it is asked until its time is
+// over, less and less often; say hears of it meanwhile, once for each answer. A fatal error of
+// PHP that is the same for repeats is not waited for any longer: it is in the code.
+func (p *program) healthy(ctx context.Context, in *instance, say func(line string)) error {
+	p.mu.Lock()
+	want := p.want
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, want.Health)
+	defer cancel()
+	path := want.HealthPath
+	if path == "" {
+		path = "/"
+	}
+	last := "it does not respond"
+	var fatal string
+	var since time.Time
+	for pause := 50 * time.Millisecond; ; {
+		status, err := in.ask(ctx, want.Host, path)
+		switch {
+		case err == nil && status < 500:
+			return nil
+		case err == nil:
+			pause = min(time.Second, pause*3/2)
+			now, _ := in.fatal.Load().(string)
+			if now != fatal {
+				fatal, since = now, time.Now()
+			}
+			if fatal != "" && time.Since(since) >= repeats {
+				return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+					Message: fmt.Sprintf("The application answers %s with %d: %s", path, status, text.Clip(fatal, 300)),
+					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error"}
+			}
+			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
+				last = now
+				if say != nil {
+					say(fmt.Sprintf("The application is not healthy yet: %s. It has %s in all to become healthy.", last, want.Health.Round(time.Second)))
+				}
+			}
+		}
+		select {
+		case <-in.running.Done():
+			return ended(in.running.Exit())
+		case <-ctx.Done():
+			return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+				Message: fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
+				Details: "it must answer " + path + " with anything but a server error"}
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (in *instance) ask(ctx context.Context, host, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("User-Agent", "Slipway-Health/1")
+	req.Header.Set("X-Forwarded-Proto", "https")
+	resp, err := in.transport.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	return resp.StatusCode, nil
+}
+
+// share holds a site to so many programs at once that its addresses wake: what it serves is
+// always among them.
+func (a *Apps) share(ctx context.Context, p *program, site string) error {
+	a.mu.Lock()
+	up := 0
+	for _, other := range a.programs {
+		if other == p {
+			continue
+		}
+		other.mu.Lock()
+		if other.want.Site == site && (other.now != nil || other.starting != nil) {
+			up++
+		}
+		other.mu.Unlock()
+	}
+	a.mu.Unlock()
+	if up < perSite {
+		return nil
+	}
+	serves, err := a.read(ctx, []string{site})
+	if err != nil {
+		return err
+	}
+	if serves[site].deployment == p.deployment {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d deployments of this site are running already", perSite), Code: codeFull, RetryAfter: 30 * time.Second}
+}
+
+// perSite is how many programs a site's addresses keep awake at once.
+const perSite = 10

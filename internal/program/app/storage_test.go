@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway/internal/tenant/account"
+)
+
+// What sites' programs store counts to their owner's room. One that fills it is ended, starts
+// again with no more than it had, and is free again when there is room.
+func TestStorageCounts(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards what follows
+	sizes := map[string]int64{"site": 100, "other": 50}
+	room := int64(1000)
+	set := func(site string, n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes[site] = n
+	}
+	var f *fleet
+	f = newFleet(t, 1, func(c *Config) {
+		wanted := c.Launch
+		c.Launch = wants(func(ctx context.Context, deployment string) (Wanted, error) {
+			w, err := wanted.Wanted(ctx, deployment)
+			w.Spec.Limits.Storage = 5000
+			return w, err
+		})
+		c.Storage = stored(func(site string) int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return sizes[site]
+		})
+		c.Limits = allowance{most: func() int64 { return 500 }, stores: func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error) {
+			n, err := f.nodes[0].StorageOf(ctx, f.db, owner)
+			return account.LimitUse{Limit: room, Used: n}, err
+		}}
+	})
+	a, e := f.nodes[0], f.engines[0]
+	for _, id := range []string{"site", "other"} {
+		f.exec(`
+			INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+				needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+			VALUES ($1, 'owner', $1, $1, 'static', 'node', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, id)
+	}
+	measure := func(site string) StorageUse {
+		t.Helper()
+		f.ok(a.measure(t.Context(), site))
+		u, err := a.StorageUse(t.Context(), site)
+		f.ok(err)
+		return u
+	}
+	start := func() *fakeProgram {
+		t.Helper()
+		p, err := a.Acquire(t.Context(), "one")
+		f.ok(err)
+		p.Release()
+		return e.last()
+	}
+	for _, site := range []string{"site", "other", "gone"} {
+		measure(site)
+	}
+	if n, err := a.StorageOf(t.Context(), f.db, "owner"); n != 150 || err != nil {
+		t.Fatalf("the owner stores %d, %v; want 150", n, err)
+	}
+	p := start()
+	if n := p.spec.Limits.Storage; n != 950 { // what it has, and what is left
+		t.Errorf("it may store %d, want 950", n)
+	}
+	if due := strings.Join(a.storing.due(), " "); due != "site" {
+		t.Errorf("due while it runs: %q", due)
+	}
+	set("site", 800)
+	if u := measure("site"); u.Bytes != 800 || u.Capped != 0 || !p.running() {
+		t.Errorf("with room left: %+v, running %v", u, p.running())
+	}
+	set("other", 400) // another site of the owner's fills up what is left
+	measure("other")
+	set("site", 801)
+	if u := measure("site"); u.Capped != 800 {
+		t.Errorf("without room: %+v", u)
+	}
+	f.until("its end", func() bool { return !p.running() })
+	if logs, err := a.Logs(t.Context(), "site", LogFilter{Flush: true}); err != nil || len(logs) == 0 || !strings.Contains(logs[len(logs)-1].Message, "this account has used up what it can store") {
+		t.Errorf("its log says %+v, %v", logs, err)
+	}
+	p = start()
+	if n := p.spec.Limits.Storage; n != 800 {
+		t.Errorf("capped it may store %d, want 800", n)
+	}
+	set("site", 802) // what its sandbox lets it have beyond the cap moves the cap no further
+	if u := measure("site"); u.Capped != 800 {
+		t.Errorf("growing on: %+v", u)
+	}
+	f.until("its end again", func() bool { return !p.running() })
+	p = start()
+	set("site", 500)
+	if u := measure("site"); u.Capped != 0 || !p.running() {
+		t.Errorf("with room again: %+v, running %v", u, p.running())
+	}
+	p.end(exitOne)
+	f.until("its end is noticed", func() bool { a.storing.mu.Lock(); defer a.storing.mu.Unlock(); return len(a.storing.running) == 0 })
+	if due := strings.Join(a.storing.due(), " "); due != "site" {
+		t.Errorf("due once after its end: %q", due)
+	}
+	if due := a.storing.due(); len(due) != 0 {
+		t.Errorf("due again: %q", due)
+	}
+}

@@ -1,0 +1,377 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/operation"
+)
+
+// fleet is nodes on one database, whose site serves deployments with tasks.
+type fleet struct {
+	t       *testing.T
+	db      *db.DB
+	ops     *operation.Operations
+	nodes   []*Apps
+	engines []*fakeEngine
+
+	mu    sync.Mutex        // guards tasks
+	tasks map[string][]Task // by deployment
+}
+
+func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
+	t.Helper()
+	f := &fleet{t: t, db: dbtest.New(t), tasks: map[string][]Task{}}
+	for _, q := range []string{`DROP VIEW live`, `CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL)`,
+		`INSERT INTO live VALUES ('site', 'one', 'live', 'program')`} {
+		if err := f.db.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.ops = operation.New(operation.Config{DB: f.db})
+	for range nodes {
+		e := &fakeEngine{}
+		c := Config{DB: f.db, Engine: e, Operations: f.ops, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return Wanted{Site: "site", Owner: "owner", Deployment: deployment, Tasks: f.tasks[deployment], Health: time.Minute, Sleep: time.Minute}, nil
+		})}
+		for _, f := range change {
+			f(&c)
+		}
+		f.nodes, f.engines = append(f.nodes, New(c)), append(f.engines, e)
+	}
+	return f
+}
+
+func (f *fleet) exec(q string, args ...any) {
+	f.t.Helper()
+	err := f.db.Write(f.t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(f.t.Context(), q, args...); return err })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) jobs() (n int) {
+	f.t.Helper()
+	if err := f.db.QueryRow(f.t.Context(), `SELECT count(*) FROM jobs WHERE kind = 'app.cron'`).Scan(&n); err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+func (f *fleet) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) until(what string, ok func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatal("waited in vain for " + what)
+		}
+	}
+}
+
+// A scheduled command is enqueued once for each time, however many nodes look, not while
+// the run before goes on, not for a deployment that is not live, and not hours late.
+func TestCronOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3)
+	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "tidy.js"}}}}
+	f.tasks["two"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "two.js"}}}, {Kind: "cron", Name: "yearly", Schedule: "@yearly", Command: Command{Shell: "x"}}}
+	all := func(do func(*Apps) error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for _, a := range f.nodes {
+			wg.Go(func() {
+				if err := do(a); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	all(func(a *Apps) error { return a.declare(t.Context()) })
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 0 {
+		t.Fatalf("%d runs before the time", n)
+	}
+	due := func() { f.exec(`UPDATE app_tasks SET next_at = $1 WHERE name = 'tidy'`, db.Now()-1) }
+	due()
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 1 {
+		t.Fatalf("%d runs, want 1", n)
+	}
+	due()
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 1 {
+		t.Errorf("%d runs, although the first has not ended", n)
+	}
+	f.exec(`DELETE FROM jobs`)
+	f.exec(`UPDATE app_tasks SET next_at = $1 WHERE name = 'tidy'`, db.Now().Add(-2*lateCron))
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 0 {
+		t.Errorf("%d runs for a time long gone", n)
+	}
+	f.exec(`UPDATE live SET deployment_id = 'two'`)
+	due()
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 0 {
+		t.Errorf("%d runs of a deployment that is not live any more", n)
+	}
+	all(func(a *Apps) error { return a.declare(t.Context()) })
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	var args string
+	f.ok(f.db.QueryRow(t.Context(), `SELECT args FROM jobs WHERE kind = 'app.cron'`).Scan(&args))
+	if !strings.Contains(args, "two.js") {
+		t.Errorf("it runs %s", args)
+	}
+	states, err := f.nodes[0].Tasks(t.Context(), "site")
+	f.ok(err)
+	if len(states) != 2 || states[0].Name != "tidy" || states[0].Next <= db.Now() || states[1].Name != "yearly" {
+		t.Errorf("tasks %+v", states)
+	}
+	f.exec(`UPDATE live SET state = 'stopped'`)
+	f.exec(`DELETE FROM jobs`)
+	due()
+	all(func(a *Apps) error { return a.schedule(t.Context()) })
+	if n := f.jobs(); n != 0 {
+		t.Errorf("%d runs of a stopped site", n)
+	}
+}
+
+// A run is logged from its start to its end, and one that a crash interrupted is not
+// repeated.
+func TestCronRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	a, e := f.nodes[0], f.engines[0]
+	e.dieIn = 10 * time.Millisecond
+	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: Command{Argv: []string{"node", "tidy.js"}}}}
+	f.ok(a.declare(t.Context()))
+	state := func() TaskState {
+		t.Helper()
+		list, err := a.Tasks(t.Context(), "site")
+		f.ok(err)
+		return list[0]
+	}
+	if s := state(); s.Last != 0 {
+		t.Errorf("before it has run: %+v", s)
+	}
+	r := RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: Command{Argv: []string{"node", "tidy.js"}}}
+	f.ok(a.runCron(t.Context(), r, 1))
+	if s := state(); s.Last == 0 || s.LastExit != 1 {
+		t.Errorf("after it has ended: %+v", s)
+	}
+	f.ok(a.runCron(t.Context(), r, 2))
+	if n := e.starts(); n != 1 {
+		t.Errorf("%d starts, want 1", n)
+	}
+	lines, err := a.Logs(t.Context(), "site", LogFilter{Process: "cron:tidy", Flush: true})
+	f.ok(err)
+	var said []string
+	for _, l := range lines {
+		said = append(said, l.Message)
+	}
+	if len(said) != 3 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(said[1], "Ended with exit code 1 after ") || !strings.HasPrefix(said[2], "Interrupted") {
+		t.Errorf("its log: %q", said)
+	}
+	// On request it is an operation, and counts as a run of it.
+	f.exec(`UPDATE app_tasks SET last_at = 0, last_exit = -1`)
+	var op operation.Operation
+	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		op, err = a.RunCronTx(t.Context(), tx, "owner", "site", "tidy")
+		return err
+	}))
+	f.ok(a.runCommand(t.Context(), RunCommand{Operation: op.ID, Site: "site", Deployment: "one", Command: r.Command, Timeout: cronTime, Cron: "tidy"}, 1))
+	op, err = f.ops.Get(t.Context(), "owner", op.ID)
+	f.ok(err)
+	if s := state(); op.Status != operation.Failed || !strings.Contains(string(op.Result), `"exitCode":1`) || s.Last == 0 || s.LastExit != 1 {
+		t.Errorf("on request: %+v, %+v", op, s)
+	}
+	if n, m := a.up.Load(), a.Running("owner"); n != 0 || m != 0 {
+		t.Errorf("%d and %d still counted", n, m)
+	}
+}
+
+// A worker runs on one node while its deployment is live, again after it has ended, and
+// never beside its successor.
+func TestWorker(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	for _, d := range []string{"one", "two"} {
+		f.tasks[d] = []Task{{Kind: "worker", Name: "mail", Command: Command{Argv: []string{"node", d + ".js"}}}}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	look := func() {
+		t.Helper()
+		for i, a := range f.nodes {
+			if f.db.Single() && i > 0 {
+				break // there is one node
+			}
+			f.ok(a.declare(ctx))
+			f.ok(a.keepWorkers(ctx))
+		}
+	}
+	up := func() (argv []string) {
+		for _, e := range f.engines {
+			e.mu.Lock()
+			for _, p := range e.started {
+				if p.running() {
+					argv = append(argv, strings.Join(p.spec.Argv, " "))
+				}
+			}
+			e.mu.Unlock()
+		}
+		return argv
+	}
+	want := func(what string, argv ...string) {
+		t.Helper()
+		f.until(what, func() bool { look(); return slices.Equal(up(), argv) })
+	}
+	want("the worker", "node one.js")
+	for _, e := range f.engines {
+		if n := e.starts(); n > 1 {
+			t.Errorf("%d starts", n)
+		}
+	}
+	f.exec(`UPDATE live SET deployment_id = 'two'`)
+	f.until("the next one", func() bool {
+		look()
+		now := up()
+		if len(now) > 1 {
+			t.Fatalf("side by side: %q", now)
+		}
+		return slices.Equal(now, []string{"node two.js"})
+	})
+	for _, e := range f.engines {
+		for _, p := range e.started {
+			if p.running() {
+				p.end(exitOne)
+			}
+		}
+	}
+	want("it again after its end", "node two.js")
+	f.exec(`UPDATE live SET state = 'stopped'`)
+	want("its end")
+	f.exec(`UPDATE live SET state = 'live'`)
+	want("it again", "node two.js")
+	stop()
+	for _, a := range f.nodes {
+		a.closeWorkers()
+	}
+	if now := up(); len(now) > 0 {
+		t.Errorf("after the end %q run", now)
+	}
+}
+
+// A command ends with its timeout or with the service; its output is the operation's, and
+// an owner's limit holds for it too.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	most := int64(1)
+	f := newFleet(t, 1, func(c *Config) {
+		c.Limits = allowance{most: func() int64 { return most }}
+	})
+	a, e := f.nodes[0], f.engines[0]
+	run := func(timeout time.Duration, attempt int64) operation.Operation {
+		t.Helper()
+		var op operation.Operation
+		f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+			op, err = a.RunTx(t.Context(), tx, "owner", "site", "one", Command{Argv: []string{"node", "x.js"}}, timeout)
+			return err
+		}))
+		if err := f.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := a.RunTx(t.Context(), tx, "owner", "site", "one", Command{Argv: []string{"node"}}, timeout)
+			return err
+		}); code(err) != "operation_running" {
+			t.Errorf("a second at once: %v", err)
+		}
+		f.ok(a.runCommand(t.Context(), RunCommand{Operation: op.ID, Site: "site", Deployment: "one", Command: Command{Argv: []string{"node", "x.js"}}, Timeout: timeout}, attempt))
+		op, err := f.ops.Get(t.Context(), "owner", op.ID)
+		f.ok(err)
+		return op
+	}
+	e.dieIn = 10 * time.Millisecond
+	if op := run(time.Minute, 1); op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(string(op.Result), `"exitCode":1`) {
+		t.Errorf("ended as %+v %s", op, op.Result)
+	}
+	e.dieIn = 0
+	if op := run(20*time.Millisecond, 1); op.Status != operation.Failed || !strings.Contains(op.Error, "did not end within 20ms") {
+		t.Errorf("out of time it ended as %+v", op)
+	}
+	starts := e.starts()
+	if op := run(time.Minute, 2); op.Status != operation.Failed || !strings.Contains(op.Error, "not repeated") || e.starts() != starts {
+		t.Errorf("after a crash it ended as %+v", op)
+	}
+	most = 0
+	if op := run(time.Minute, 1); op.Status != operation.Failed || !strings.Contains(op.Error, "programs of this account are running already") {
+		t.Errorf("over the limit it ended as %+v", op)
+	}
+	if _, err := a.Acquire(t.Context(), "one"); err == nil || e.starts() != starts {
+		t.Errorf("over the limit a program was woken: %v", err)
+	}
+	if n, m := a.up.Load(), a.Running("owner"); n != 0 || m != 0 {
+		t.Errorf("%d and %d still counted", n, m)
+	}
+}
+
+// What a site's tasks are is gone with it.
+func TestTasksOfDeletedSite(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.tasks["one"] = []Task{{Kind: "worker", Name: "mail", Command: Command{Argv: []string{"node"}}}}
+	f.ok(f.nodes[0].declare(t.Context()))
+	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) error { return f.nodes[0].PurgeTx(t.Context(), tx, "site") }))
+	var n int
+	f.ok(f.db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM app_tasks) + (SELECT count(*) FROM app_declared)`).Scan(&n))
+	if n != 0 {
+		t.Errorf("%d rows stay", n)
+	}
+}
+
+// The commands of one owner run two at a time, whatever they are called.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	groups := map[string]bool{}
+	for i := range 100 {
+		groups[turn("owner", fmt.Sprint("site/", i))] = true
+	}
+	if len(groups) != perOwner {
+		t.Errorf("%d at once, want %d", len(groups), perOwner)
+	}
+}
+
+// An operation holds the end of what its command printed, in whole lines.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	var short, long tail
+	short.add("stdout", "one")
+	short.add("stderr", "two\xff")
+	if got := short.get(); got != "one\ntwo\n" {
+		t.Errorf("%q", got)
+	}
+	for i := range 50_000 {
+		long.add("stdout", strconv.Itoa(i))
+	}
+	if got := long.get(); len(got) > resultBytes || len(got) < resultBytes-8 || !strings.HasSuffix(got, "\n49998\n49999\n") || len(got[:strings.IndexByte(got, '\n')]) != 5 {
+		t.Errorf("%d bytes, %.20q", len(got), got)
+	}
+	var endless tail
+	endless.add("stdout", strings.Repeat("x", 3*resultBytes))
+	if got := endless.get(); len(got) > resultBytes || !strings.HasSuffix(got, "xx\n") {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -1,0 +1,299 @@
+// Package php owns how PHP answers: which versions a host has, how PHP-FPM is configured for
+// one site, and which script a request runs.
+//
+// Serve answers from files where a path names one that may be seen; RoundTrip asks PHP-FPM,
+// by FastCGI, to run a script. A script is a regular file of the release whose name ends in
+// .php, at exactly the path that was asked for (an index.php in a folder, what comes before
+// PATH_INFO), or the front controller. Nothing in storage is ever run, nor are names that
+// begin with a dot or anything below vendor: what a visitor could have put there, or what
+// is there for other code. A file that looks like source is never shown either.
+//
+// The package starts no process and knows neither sites nor deployments.
+package php
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/edge/compress"
+	"slipway/internal/program/fastcgi"
+)
+
+// Site is a document root whose scripts PHP-FPM runs. It is an http.RoundTripper.
+type Site struct {
+	Top   string // where the files appear to PHP: /app
+	Root  string // document root, relative to the top; "" is the top
+	Front string // front controller, relative to the root; "" for none
+
+	// Open opens a file or folder by its path relative to the top, as PHP itself would see
+	// it, never outside of the site. stored says that it lies in storage.
+	Open func(name string) (f *os.File, stored bool, err error)
+	// Dial connects to PHP-FPM.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Spool is the directory for bodies whose length is not announced. Optional: empty is
+	// the system's.
+	Spool string
+	// Copies compresses files for those who visit Name, the site. Optional.
+	Copies *compress.Copies
+	Name   string
+	Owner  string // of the site. Optional.
+}
+
+// split takes a request's path apart: clean, without its first slash. What has a segment
+// that begins with a dot, .well-known excepted, or bytes that no file name of a site has,
+// is no file.
+func split(p string) (clean string, folder, ok bool) {
+	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }) || len(p) > 4096 {
+		return "", false, false
+	}
+	clean = strings.TrimPrefix(path.Clean("/"+p), "/")
+	for part := range strings.SplitSeq(clean, "/") {
+		if strings.HasPrefix(part, ".") && part != ".well-known" {
+			return clean, false, false
+		}
+	}
+	return clean, strings.HasSuffix(p, "/"), true
+}
+
+// script returns the script that a path runs, relative to the document root, and the
+// PATH_INFO that follows it. moved is where a folder without its slash leads.
+func (s *Site) script(p string) (script, info string, moved bool) {
+	clean, slash, ok := split(p)
+	if ok {
+		whole := clean
+		if slash {
+			whole += "/"
+		}
+		if i := strings.Index(whole, ".php/"); i >= 0 {
+			if at := whole[:i+4]; s.runs(at) {
+				return at, whole[i+4:], false
+			}
+		}
+		if !slash && s.runs(clean) {
+			return clean, "", false
+		}
+		if index := path.Join(clean, "index.php"); s.runs(index) {
+			return index, "", !slash && clean != ""
+		}
+		if !slash && clean != "" && s.shows(path.Join(clean, "index.html")) {
+			return "", "", true
+		}
+	}
+	if s.Front != "" && s.runs(s.Front) {
+		return s.Front, "", false
+	}
+	return "", "", false
+}
+
+// shows reports whether a path of the document root is a file that Serve answers with.
+func (s *Site) shows(name string) bool {
+	if !framework.ShowsPHP(name) {
+		return false
+	}
+	f, _, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
+// runs reports whether a path of the document root is a script that visitors may run.
+func (s *Site) runs(name string) bool {
+	if !strings.HasSuffix(name, ".php") || name == "vendor" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "node_modules/") {
+		return false
+	}
+	f, stored, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && !stored && info.Mode().IsRegular()
+}
+
+// Serve answers a GET or HEAD for a file that is no script, and reports whether it did.
+func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	name, slash, ok := split(r.URL.Path)
+	if !ok {
+		return false
+	}
+	if slash || name == "" {
+		if s.runs(path.Join(name, "index.php")) {
+			return false
+		}
+		name = path.Join(name, "index.html")
+	}
+	if !framework.ShowsPHP(name) {
+		return false
+	}
+	f, stored, err := s.Open(path.Join(s.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	if h.Get("Cache-Control") == "" { // the caller's goes before ours
+		h.Set("Cache-Control", "public, max-age=0, must-revalidate")
+	}
+	h.Set("Etag", etag(info))
+	at := info.ModTime()
+	if !stored { // a release's files have the time at which they came to this host
+		at = time.Time{}
+	}
+	kind := mediaType(name)
+	if kind != "" {
+		h.Set("Content-Type", kind)
+	}
+	if s.Copies.Serve(w, r, compress.File{File: f, Info: info, Kind: kind, Site: s.Name}, name, at) {
+		return true
+	}
+	http.ServeContent(w, r, name, at, f)
+	return true
+}
+
+func etag(info fs.FileInfo) string {
+	return `"` + strconv.FormatInt(info.ModTime().UnixNano(), 36) + "-" + strconv.FormatInt(info.Size(), 36) + `"`
+}
+
+func mediaType(name string) string {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".js", ".mjs":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".webp":
+		return "image/webp"
+	case ".avif":
+		return "image/avif"
+	case ".woff2":
+		return "font/woff2"
+	case ".woff":
+		return "font/woff"
+	case ".ico":
+		return "image/x-icon"
+	case ".txt":
+		return "text/plain; charset=utf-8"
+	case ".html", ".htm":
+		return "text/html; charset=utf-8"
+	case ".json", ".map":
+		return "application/json"
+	case ".xml":
+		return "text/xml; charset=utf-8"
+	case ".ttf":
+		return "font/ttf"
+	case ".otf":
+		return "font/otf"
+	case ".eot":
+		return "application/vnd.ms-fontobject"
+	case ".wasm":
+		return "application/wasm"
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	case ".vtt":
+		return "text/vtt; charset=utf-8"
+	case ".geojson":
+		return "application/geo+json"
+	case ".webmanifest":
+		return "application/manifest+json"
+	}
+	return ""
+}
+
+// RoundTrip runs the script that a request's path names and returns its answer. The
+// address and the protocol of the visitor are those that the edge says in its headers.
+func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
+	script, info, moved := s.script(r.URL.Path)
+	if script == "" || moved {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		if moved {
+			return plainAnswer(r, http.StatusMovedPermanently, http.Header{"Location": {folderAt(r.URL)}}, ""), nil
+		}
+		return plainAnswer(r, http.StatusNotFound, http.Header{}, "Not found\n"), nil
+	}
+	body, length, done, err := s.body(r)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		if refused := new(refusal); errors.As(err, &refused) {
+			return plainAnswer(r, refused.status, http.Header{}, refused.text+"\n"), nil
+		}
+		return nil, err
+	}
+	conn, err := s.Dial(r.Context())
+	if err != nil {
+		done()
+		return nil, err
+	}
+	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{Params: s.params(r, script, info, length), Body: body,
+		Head: r.Method == http.MethodHead})
+	if err != nil {
+		done()
+		return nil, err
+	}
+	resp.Request = r
+	resp.Body = &closing{resp.Body, done}
+	if resp.StatusCode >= http.StatusInternalServerError && r.Method != http.MethodHead {
+		return spoken(r, resp), nil
+	}
+	return resp, nil
+}
+
+// spoken gives an error that PHP leaves without a word the sentence that a visitor reads.
+func spoken(r *http.Request, resp *http.Response) *http.Response {
+	first := make([]byte, 512)
+	n, err := resp.Body.Read(first)
+	for n == 0 && err == nil {
+		n, err = resp.Body.Read(first)
+	}
+	if n == 0 && err == io.EOF {
+		_ = resp.Body.Close()
+		delete(resp.Header, "Content-Encoding")
+		return plainAnswer(r, resp.StatusCode, resp.Header, "The application failed to answer this request\n")
+	}
+	resp.Body = &resumed{resp.Body, first[:n], err}
+	return resp
+}
+
+// resumed is a body of which something has been read.
+type resumed struct {
+	io.ReadCloser
+	first []byte
+	err   error // that came with first
+}
+
+func (b *resumed) Read(p []byte) (int, error) {
+	if len(b.first) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.ReadCloser.Read(p)
+}

@@ -1,0 +1,247 @@
+package php
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"slipway/internal/edge/compress"
+)
+
+// site is a Site of files in a directory; what lies below uploads is storage.
+func site(t *testing.T, root string, files ...string) *Site {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { top.Close() })
+	return &Site{Top: "/app", Root: root, Front: "index.php", Open: func(name string) (*os.File, bool, error) {
+		f, err := top.Open(name)
+		return f, strings.HasPrefix(name, filepath.Join(root, "uploads")+"/"), err
+	}}
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	s := site(t, "public", "public/index.php", "public/admin/index.php", "public/run.php", "public/photo.jpg", "public/uploads/evil.php", "public/evil.phtml",
+		"public/x.php.jpg", "public/.hidden/x.php", "public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt", "public/sp ace.php", "public/docs/index.html", "public/.old/index.html", "public/vendor/docs/index.html")
+	for name, tt := range map[string]struct {
+		path, script, info string
+		moved              bool
+	}{
+		"home":                         {path: "/", script: "index.php"},
+		"front controller":             {path: "/products/7", script: "index.php"},
+		"itself":                       {path: "/run.php", script: "run.php"},
+		"path info":                    {path: "/run.php/a/b", script: "run.php", info: "/a/b"},
+		"path info of the front":       {path: "/index.php/a.php/b", script: "index.php", info: "/a.php/b"},
+		"folder":                       {path: "/admin/", script: "admin/index.php"},
+		"folder without slash":         {path: "/admin", script: "admin/index.php", moved: true},
+		"folder of a page":             {path: "/docs", moved: true},
+		"folder of a page with slash":  {path: "/docs/", script: "index.php"}, // Serve comes first
+		"hidden folder of a page":      {path: "/.old", script: "index.php"},
+		"two slashes":                  {path: "//run.php", script: "run.php"},
+		"a space":                      {path: "/sp ace.php", script: "sp ace.php"},
+		"picture with a script behind": {path: "/photo.jpg/x.php", script: "index.php"},
+		"uploads":                      {path: "/uploads/evil.php", script: "index.php"},
+		"uploads by a detour":          {path: "/admin/../uploads/evil.php", script: "index.php"},
+		"uploads with path info":       {path: "/uploads/evil.php/x.php", script: "index.php"},
+		"other suffix":                 {path: "/evil.phtml", script: "index.php"},
+		"two suffixes":                 {path: "/x.php.jpg", script: "index.php"},
+		"capitals":                     {path: "/a.PHP", script: "index.php"},
+		"newline":                      {path: "/run.php\n", script: "index.php"},
+		"newline before the suffix":    {path: "/photo.jpg\n.php", script: "index.php"},
+		"NUL":                          {path: "/run.php\x00.jpg", script: "index.php"},
+		"backslash":                    {path: `/admin\..\run.php`, script: "index.php"},
+		"hidden":                       {path: "/.hidden/x.php", script: "index.php"},
+		"above":                        {path: "/../config.php", script: "index.php"},
+		"dependencies":                 {path: "/vendor/tool.php", script: "index.php"},
+		"dependencies with path info":  {path: "/vendor/tool.php/x", script: "index.php"},
+		"node_modules":                 {path: "/node_modules/x.php", script: "index.php"},
+		"a folder that looks like one": {path: "/dir.php", script: "index.php"},
+		"a file in such a folder":      {path: "/dir.php/file.txt", script: "index.php"},
+		"a script that is not there":   {path: "/wp-login.php", script: "index.php"},
+		"a slash after a script":       {path: "/run.php/", script: "run.php", info: "/"},
+		"a semicolon":                  {path: "/run.php;x", script: "index.php"},
+		"a long path":                  {path: "/" + strings.Repeat("a/", 3000) + "run.php", script: "index.php"},
+		"bytes that are no text":       {path: "/run\xff.php", script: "index.php"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script, info, moved := s.script(tt.path)
+			if script != tt.script || info != tt.info || moved != tt.moved {
+				t.Errorf("%q runs %q with %q, %v", tt.path, script, info, moved)
+			}
+		})
+	}
+}
+
+// Requests whose length is not announced, as over HTTP/3, need no place among those that are
+// stored while they are short; and a site has a share of the places alone.
+func TestBodiesOfUnknownLength(t *testing.T) {
+	visitor := 0
+	body := func(s *Site, text io.Reader) (string, int64, func(), error) {
+		r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{text})
+		r.Header.Set("X-Real-Ip", fmt.Sprintf("192.0.2.%d", visitor/visitorSpools))
+		b, length, done, err := s.body(r)
+		if err != nil || b == nil {
+			return "", length, done, err
+		}
+		got, err := io.ReadAll(b)
+		return string(got), length, done, err
+	}
+	a, b := &Site{Spool: t.TempDir(), Owner: "a", Name: "a1"}, &Site{Spool: t.TempDir(), Owner: "b", Name: "b1"}
+	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1)} {
+		for range 2 * maxSpools {
+			if got, length, done, err := body(a, iotest.OneByteReader(strings.NewReader(text))); err != nil || got != text || length != int64(len(text)) {
+				t.Fatalf("%d bytes: %d, %v", len(text), length, err)
+			} else {
+				defer done()
+			}
+		}
+	}
+	long := strings.Repeat("long", shortLength)
+	var ends []func()
+	for visitor = range ownerSpools {
+		if visitor == visitorSpools { // the first one has its share
+			visitor--
+			if _, _, _, err := body(a, strings.NewReader(long)); err == nil {
+				t.Error("a visitor has more than a share")
+			}
+			visitor++
+		}
+		got, length, done, err := body(a, strings.NewReader(long))
+		if err != nil || got != long || length != int64(len(long)) {
+			t.Fatalf("a long body: %d, %v", length, err)
+		}
+		ends = append(ends, done)
+	}
+	visitor, a.Name = 100, "a2"
+	refused := new(refusal)
+	if _, _, _, err := body(a, strings.NewReader(long)); !errors.As(err, &refused) || refused.status != 503 {
+		t.Errorf("one too many of an owner's sites: %v", err)
+	}
+	got, _, done, err := body(b, strings.NewReader(long))
+	if err != nil || got != long {
+		t.Fatalf("another site: %v", err)
+	}
+	done()
+	for _, end := range ends {
+		end()
+	}
+	if _, _, done, err := body(a, strings.NewReader(long)); err != nil {
+		t.Errorf("once they have ended: %v", err)
+	} else {
+		done()
+	}
+	for _, sent := range []string{"", "half", long} { // what breaks off is no whole body
+		if _, _, _, err := body(a, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(io.ErrUnexpectedEOF))); err == nil {
+			t.Errorf("%d bytes and then an error passed for a body", len(sent))
+		}
+	}
+	if held, _ := spools.Held(); held != 0 {
+		t.Errorf("%d places stay taken", held)
+	}
+}
+
+// A body that drips is refused once it has had time to come, and one that comes is not.
+func TestSlowBodies(t *testing.T) {
+	t.Parallel()
+	for each, fast := range map[int]bool{1: false, 512 << 10: true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &paced{Reader: &dripping{each: each, left: 100}, since: time.Now()}
+			_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, p, make([]byte, 512<<10))
+			refused := new(refusal)
+			if slow := errors.As(err, &refused) && refused.status == http.StatusRequestTimeout; slow == fast || fast && err != nil {
+				t.Errorf("%d bytes every 15 s: %v", each, err)
+			}
+			if took := time.Since(p.since); !fast && took > time.Minute {
+				t.Errorf("it held its place for %s", took)
+			}
+		})
+	}
+}
+
+// dripping is a body of which some bytes come every 15 seconds.
+type dripping struct{ each, left int }
+
+func (d *dripping) Read(b []byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	d.left--
+	time.Sleep(15 * time.Second)
+	return min(len(b), d.each), nil
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := site(t, "", "index.php", "style.css", "uploads/photo.jpg", "uploads/evil.php", "uploads/evil.phtml", ".env", ".git/config", "config.inc", "db.sql", "composer.json", "composer.lock",
+		"wp-config.php.bak", "a.php~", "docs/index.html", "vendor/lib/x.js", "node_modules/x.js", ".well-known/security.txt", "secret.yml", "data.sqlite", "debug.log")
+	for path, want := range map[string]bool{
+		"/style.css": true, "/uploads/photo.jpg": true, "/docs/": true, "/vendor/lib/x.js": true, "/.well-known/security.txt": true,
+		"/": false, "/index.php": false, "/uploads/evil.php": false, "/uploads/evil.phtml": false, "/.env": false, "/.git/config": false, "/config.inc": false, "/db.sql": false,
+		"/composer.json": false, "/composer.lock": false, "/wp-config.php.bak": false, "/a.php~": false, "/docs": false, "/node_modules/x.js": false, "/secret.yml": false,
+		"/data.sqlite": false, "/debug.log": false, "/none": false, "/uploads/../.env": false, "/style.css/": false, "/INDEX.PHP": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.Path = path
+		w := httptest.NewRecorder()
+		if got := s.Serve(w, r); got != want {
+			t.Errorf("%s: served %v", path, got)
+		}
+		if want && (w.Code != 200 || w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Etag") == "") {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/style.css", nil)
+	if s.Serve(httptest.NewRecorder(), r) {
+		t.Error("a file answered a POST")
+	}
+}
+
+// A style sheet goes out compressed to those who accept it, a script in storage too; what is
+// not shown is not shown compressed either.
+func TestServeCompressed(t *testing.T) {
+	t.Parallel()
+	s := site(t, "", "style.css", "uploads/map.json", "photo.jpg", "config.inc")
+	for _, name := range []string{"style.css", "uploads/map.json", "photo.jpg", "config.inc"} {
+		f, _, err := s.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := os.WriteFile(f.Name(), []byte(strings.Repeat("a text that repeats ", 200)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Name, s.Copies = "site_1", compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	for path, want := range map[string]string{"/style.css": "br", "/uploads/map.json": "br", "/photo.jpg": "", "/config.inc": ""} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip, br")
+		w := httptest.NewRecorder()
+		served := s.Serve(w, r)
+		if got := w.Header().Get("Content-Encoding"); served != (path != "/config.inc") || got != want || want != "" && w.Body.Len() > 400 {
+			t.Errorf("%s: served %v, %q, %d bytes", path, served, got, w.Body.Len())
+		}
+	}
+}

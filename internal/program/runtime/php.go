@@ -1,0 +1,185 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/build/phpversion"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/php"
+)
+
+// sessions is the folder of a site's storage that has PHP's sessions.
+const sessions = "@sessions"
+
+// php makes a command of PHP-FPM. It listens on a unix socket that we have opened in a
+// directory of ours: nothing inside can put another socket in its place, and who connects
+// before PHP-FPM is up waits in its queue instead of asking again.
+func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Command, dir string) error {
+	version, err := phpversion.Choose(ctx, s.PHP.Version)
+	if err != nil {
+		return err
+	}
+	cmd.Binds = append(cmd.Binds, version.Binds()...)
+	if len(s.Argv) > 0 || s.Shell != "" {
+		return p.phpCommand(version, cmd, dir)
+	}
+	scratch := filepath.Join(cmd.Work, ".php")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return fmt.Errorf("make scratch space: %w", err)
+	}
+	if err := sandbox.Own(scratch, cmd.UID); err != nil {
+		return err
+	}
+	memory, err := p.redis(s, x, cmd, dir)
+	if err != nil {
+		return err
+	}
+	pool := php.Pool{Memory: memory, Scratch: path.Join(sandbox.Root, ".php")}
+	if p.c.Storage != "" && !s.Isolated { // sessions outlive sleep and deployments
+		own, err := p.storage(s.store(), sessions, nil, "", cmd.UID)
+		if err != nil {
+			return err
+		}
+		pool.Sessions = "/var/lib/php/sessions"
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: pool.Sessions, Write: true, Stored: true})
+	}
+	for at, text := range pool.Files() {
+		name := filepath.Join(dir, filepath.Base(at))
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write PHP's configuration: %w", err)
+		}
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: at})
+	}
+	if x.socket, err = listen(dir); err != nil {
+		return err
+	}
+	cmd.Argv, cmd.Listener = php.Argv(version), x.socket.inside
+	cmd.Env = append(cmd.Env, php.Env()...)
+	return nil
+}
+
+// phpInside is where a command finds the PHP of its specification, by the name php.
+const phpInside = "/opt/slipway-php"
+
+// wpCommand names wp-cli in the PATH of a command.
+const wpCommand = "wp"
+
+// phpCommand puts PHP before what else is in a command's PATH.
+func (p *Processes) phpCommand(v phpversion.Version, cmd *sandbox.Command, dir string) error {
+	if v.CLI == "" {
+		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
+	}
+	bin := filepath.Join(dir, "php")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return fmt.Errorf("prepare PHP: %w", err)
+	}
+	if err := os.Symlink(v.CLI, filepath.Join(bin, "php")); err != nil {
+		return fmt.Errorf("prepare PHP: %w", err)
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: bin, Target: phpInside})
+	if p.c.WPCLI != "" { // in the place of an empty file
+		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
+			return fmt.Errorf("prepare PHP: %w", err)
+		}
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: p.c.WPCLI, Target: path.Join(phpInside, wpCommand)})
+	}
+	for i, kv := range cmd.Env {
+		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+			cmd.Env[i] = "PATH=" + phpInside + ":" + list
+		}
+	}
+	return nil
+}
+
+// socket is a unix socket of ours that a program listens on.
+type socket struct {
+	inside *os.File // what the program inherits
+
+	mu  sync.RWMutex // guards dir: while somebody connects by way of it, its number is not another's
+	dir *os.File     // its directory
+}
+
+const socketName = "program.sock"
+
+func listen(dir string) (*socket, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open socket: %w", err)
+	}
+	s := &socket{dir: d}
+	l, err := net.ListenUnix("unix", s.address())
+	if err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("open socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	s.inside, err = l.File()
+	_ = l.Close()
+	if err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("open socket: %w", err)
+	}
+	return s, nil
+}
+
+// address is by way of the directory's descriptor: a socket's own path may be too long.
+func (s *socket) address() *net.UnixAddr {
+	return &net.UnixAddr{Net: "unix", Name: filepath.Join("/proc/self/fd", strconv.Itoa(int(s.dir.Fd())), socketName)}
+}
+
+// started gives our copy of the listening end up: from now on who connects after the
+// program's end is refused.
+func (s *socket) started() {
+	if s != nil {
+		_ = s.inside.Close()
+	}
+}
+
+func (s *socket) close() {
+	if s != nil {
+		_ = s.inside.Close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = s.dir.Close()
+	}
+}
+
+// dial connects. While the queue is full a unix socket says so at once; it is asked again.
+func (s *socket) dial(ctx context.Context) (net.Conn, error) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		c, err := s.connect()
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+			return nil, ErrNotListening
+		case !errors.Is(err, unix.EAGAIN):
+			return nil, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// connect never blocks: a unix socket's queue has room or not.
+func (s *socket) connect() (net.Conn, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return net.DialUnix("unix", nil, s.address())
+}

@@ -1,0 +1,438 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/build/bundle"
+	"slipway/internal/build/toolchain"
+	"slipway/internal/platform/egress"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/php"
+)
+
+// Config holds what Processes needs.
+type Config struct {
+	Runner    sandbox.Runner
+	Bundles   *bundle.Bundles
+	Toolchain *toolchain.Toolchain
+	Egress    *egress.Egress
+	Dir       string // absolute, ours: scratch space of what runs
+	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
+	Users     Users
+	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
+	// no program reaches its own site.
+	Edge string
+	// WPCLI is the program wp of commands that have PHP. Optional: empty is the host's, if it has one below /usr.
+	WPCLI string
+	// Redis is the program of a Redis server. Optional: empty is the one in PATH, if there is one.
+	Redis string
+	Log   *slog.Logger // Optional.
+}
+
+// Users are the host's users of sites.
+type Users interface {
+	// UID returns the uid under which a site's programs run.
+	UID(ctx context.Context, site string) (int, error)
+}
+
+// Ways lead from a site's programs to what serves them.
+type Ways interface {
+	// DatabaseSocket returns the socket that leads to the databases of a program's site, or of its
+	// preview, and done, which is called when the program has ended.
+	DatabaseSocket(ctx context.Context, s Spec) (socket string, done func(), err error)
+	// ServeMail takes a program's connections to its mail server until ctx ends.
+	ServeMail(ctx context.Context, site string, l net.Listener)
+	// Changed hears that a command of a site has ended, which may have changed its database, or a
+	// program whose place another has taken, with other settings. It is called before others see the
+	// end.
+	Changed(site string)
+}
+
+// Processes is the Engine that runs programs in sandboxes on this machine.
+type Processes struct {
+	c    Config
+	ways Ways // nil: a Spec must ask for neither databases nor mail
+
+	mu sync.Mutex // guards what follows
+	//share: total the programs that run; owner those that it may run; edge gone with the program
+	running map[*process]string // by site
+	//share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
+	held map[string]chan struct{} // closed when the site's programs may write again
+	//share: total the programs that run; owner those that it may run; edge gone with the program
+	sharing map[string]map[*process]bool // by site: those that may change its database
+}
+
+// Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
+func (p *Processes) Connect(w Ways) { p.ways = w }
+
+// NewProcesses returns the engine and removes what an earlier process left behind. It
+// starts nothing.
+func NewProcesses(c Config) (*Processes, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return nil, fmt.Errorf("clear programs: %w", err)
+	}
+	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
+		return nil, fmt.Errorf("make programs: %w", err)
+	}
+	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}, sharing: map[string]map[*process]bool{}}, nil
+}
+
+// stopPatience is how long the end of a program that was killed may take.
+const stopPatience = 20 * time.Second
+
+// process is a program that Processes has started.
+type process struct {
+	kill   context.CancelFunc
+	link   *sandbox.Link
+	linked chan struct{} // closed when link is there
+	gone   chan struct{}
+	exit   Exit
+	files  files
+	socket *socket // nil where it listens on its port
+	tty    *tty    // nil where it has no terminal
+	epoch  string  // the file that names its Redis's epoch; empty where it has none
+
+	noDatabase func() // called at its end: it needs the server of its databases no longer
+}
+
+// Start runs the program of s in a sandbox of its own.
+func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
+	switch waited, err := p.unheld(ctx, s.Site); {
+	case err != nil:
+		return nil, err
+	case waited && s.Fresh:
+		return nil, ErrHeld
+	}
+	uid, err := p.c.Users.UID(ctx, s.Site)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := p.c.Toolchain.Ready(ctx, toolchain.Want{Node: s.Node}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Node.js: %w", err)
+	}
+	tree, closeTree, err := p.c.Bundles.Open(ctx, s.Owner, s.Bundle)
+	if err != nil {
+		tools.Release()
+		return nil, err
+	}
+	dir := filepath.Join(p.c.Dir, s.ID)
+	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
+	clean := func() {
+		x.files.close()
+		x.socket.close()
+		x.tty.close()
+		if err := os.RemoveAll(dir); err != nil {
+			p.c.Log.Warn("scratch directory of a program not removed", "program", s.ID, "err", err)
+		}
+		x.noDatabase()
+		closeTree()
+		tools.Release()
+	}
+	cmd := sandbox.Command{
+		Argv: s.Argv, Dir: path.Join(AppDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
+		Env:   environment(s, tools),
+		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir}}, tools.Binds...),
+		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
+			Wall: forever, Output: endless, Foreground: true},
+	}
+	if s.Shell != "" {
+		cmd.Argv = []string{"/bin/sh", "-c", s.Shell}
+	}
+	if err := os.MkdirAll(cmd.Work, 0o700); err != nil {
+		clean()
+		return nil, fmt.Errorf("make scratch space: %w", err)
+	}
+	if err := sandbox.Own(cmd.Work, uid); err != nil {
+		clean()
+		return nil, err
+	}
+	if err := p.mount(ctx, &s, x, &cmd, tree, dir); err != nil {
+		clean()
+		return nil, err
+	}
+	if s.PHP != nil {
+		if err := p.php(ctx, s, x, &cmd, dir); err != nil {
+			clean()
+			return nil, err
+		}
+	}
+	if err := p.database(ctx, x, &cmd, s); err != nil {
+		clean()
+		return nil, err
+	}
+	if s.Terminal != nil {
+		if x.tty, err = openTTY(s.Terminal, uid); err != nil {
+			clean()
+			return nil, err
+		}
+		cmd.Terminal = x.tty.inside
+	}
+	p.bound(&s, &cmd)
+	out := &lines{stream: "stdout", to: s.Output}
+	errs := &lines{stream: "stderr", to: s.Output}
+	if s.PHP != nil && s.Output != nil {
+		errs.to = func(stream, line string) { s.Output(stream, php.Line(line)) }
+	}
+	cmd.Stdout, cmd.Stderr = out, errs
+	closeNetwork := func() {}
+	if s.Egress {
+		if cmd.Network, closeNetwork, err = p.network(dir, s, errs); err != nil {
+			clean()
+			return nil, err
+		}
+	}
+	closeMail, err := p.mail(&cmd, s, dir)
+	if err != nil {
+		closeNetwork()
+		clean()
+		return nil, err
+	}
+	life, kill := context.WithCancel(context.Background()) // the program's own: the caller's ends with the start
+	x.kill = kill
+	unshare := p.share(x, s)
+	cmd.Linked = func(l *sandbox.Link) {
+		x.link = l
+		x.tty.started()
+		p.note(x, s.Site)
+		close(x.linked)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		defer close(x.gone)
+		defer func() {
+			others := unshare()
+			if p.ways != nil && s.shares() && (others || len(s.Argv) > 0 || s.Shell != "") {
+				p.ways.Changed(s.Site)
+			}
+		}()
+		defer p.forget(x)
+		res, err := p.c.Runner.Run(life, cmd)
+		closeNetwork()
+		closeMail()
+		x.tty.finish()
+		out.flush()
+		errs.flush()
+		clean()
+		x.exit = exitOf(res, err)
+		if err != nil {
+			failed <- err
+		}
+	}()
+	select {
+	case <-x.linked:
+		x.socket.started()
+		return x, nil
+	case <-x.gone:
+		select {
+		case err := <-failed:
+			return nil, fmt.Errorf("start program: %w", err)
+		default:
+			return x, nil // it ran, and has ended already
+		}
+	case <-ctx.Done():
+		kill()
+		<-x.gone
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Where a program finds its site's databases: a socket, and a port for drivers that know
+// no sockets.
+const (
+	databaseSocket = "/run/mysqld/mysqld.sock"
+	databasePort   = 33306 // 3306 may lead outside
+)
+
+// database opens the way to the databases of the program's site.
+func (p *Processes) database(ctx context.Context, x *process, cmd *sandbox.Command, s Spec) error {
+	if !s.Database {
+		return nil
+	}
+	socket, done, err := p.ways.DatabaseSocket(ctx, s)
+	if err != nil {
+		return err
+	}
+	x.noDatabase = done
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
+	cmd.Forwards = map[int]string{databasePort: databaseSocket}
+	return nil
+}
+
+// A program runs until it is stopped, and what it prints is bounded by whoever keeps it.
+const (
+	forever = 100 * 365 * 24 * time.Hour
+	endless = 1 << 50
+)
+
+func environment(s Spec, tools toolchain.Tools) []string {
+	bins := []string{path.Join(AppDir, s.Dir, "node_modules/.bin")}
+	if s.Dir != "" {
+		bins = append(bins, path.Join(AppDir, "node_modules/.bin"))
+	}
+	bins = append(bins, tools.Path...)
+	env := append([]string{"NODE_ENV=production"}, tools.Env...)
+	if s.Terminal != nil {
+		env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor")
+	}
+	env = append(env, s.Env...)
+	return append(env, fmt.Sprintf("PORT=%d", Port), "HOST=127.0.0.1", "HOSTNAME=127.0.0.1",
+		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
+}
+
+// network opens the program's only way out: our proxy, which reaches public addresses, and
+// the program's own site.
+func (p *Processes) network(dir string, s Spec, say *lines) (sandbox.Network, func(), error) {
+	l, name, err := sandbox.Listen(dir, "egress.sock")
+	if err != nil {
+		return sandbox.Network{}, nil, err
+	}
+	network, ports, idle := sandbox.Network{Proxy: name}, []int{443, 80}, time.Duration(0)
+	for _, port := range s.Ports {
+		network.Ports, ports = append(network.Ports, uint16(port)), append(ports, port)
+		idle = time.Hour // a pool of connections to a database is silent for long
+	}
+	own := p.own(s)
+	for addr := range own {
+		_, port, _ := net.SplitHostPort(addr)
+		if n, _ := strconv.ParseUint(port, 10, 16); n > 0 && !slices.Contains(ports, int(n)) {
+			network.Ports, ports = append(network.Ports, uint16(n)), append(ports, int(n))
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Ports: ports, Idle: idle, Direct: own, Refused: say.refused()}).Serve(ctx, l)
+	}()
+	return network, func() { cancel(); <-served }, nil
+}
+
+// own returns where the addresses of the program's own site lead: to the edge of this
+// machine, whatever its name resolves to outside.
+func (p *Processes) own(s Spec) map[string]string {
+	if p.c.Edge == "" || len(s.Own) == 0 {
+		return nil
+	}
+	direct := map[string]string{}
+	for _, addr := range s.Own {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		direct[addr] = p.c.Edge
+		if strings.HasSuffix(host, ".localhost") { // as clients call it that don't ask
+			direct[net.JoinHostPort("localhost", port)] = p.c.Edge
+		}
+	}
+	return direct
+}
+
+const mailSocket = "/run/slipway/mail.sock"
+
+// mail opens the program's way to a mail server, and returns what closes it.
+func (p *Processes) mail(cmd *sandbox.Command, s Spec, dir string) (done func(), err error) {
+	if !s.Mail || p.ways == nil {
+		return func() {}, nil
+	}
+	l, name, err := sandbox.Listen(dir, "mail.sock")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: mailSocket})
+	if cmd.Forwards == nil {
+		cmd.Forwards = map[int]string{}
+	}
+	cmd.Forwards[MailPort] = mailSocket
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		p.ways.ServeMail(ctx, s.Site, l)
+	}()
+	return func() { cancel(); <-served }, nil
+}
+
+func exitOf(res sandbox.Result, err error) Exit {
+	switch {
+	case err != nil:
+		return Exit{Code: 125, Reason: "the sandbox failed"}
+	case res.OOM:
+		return Exit{Code: res.ExitCode, Reason: "out of memory", OutOfMemory: true}
+	case res.Killed == sandbox.Canceled:
+		return Exit{Code: res.ExitCode, Reason: "stopped"}
+	case res.Killed != sandbox.NotKilled:
+		return Exit{Code: res.ExitCode, Reason: string(res.Killed)}
+	}
+	return Exit{Code: res.ExitCode, Reason: res.String()}
+}
+
+func (x *process) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-x.linked:
+	case <-x.gone:
+		return nil, errors.New("the program has ended")
+	}
+	if x.socket != nil {
+		return x.socket.dial(ctx)
+	}
+	c, err := x.link.Dial(ctx, Port)
+	if errors.Is(err, sandbox.ErrNobodyListens) {
+		return nil, ErrNotListening
+	}
+	return c, err
+}
+
+func (x *process) Stop(grace time.Duration) {
+	select {
+	case <-x.linked:
+		x.tty.hangUp() // a shell that somebody types into ignores SIGTERM
+		_ = x.link.Signal(unix.SIGTERM)
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-x.gone:
+			return
+		case <-timer.C:
+		}
+	default:
+	}
+	x.kill()
+	select {
+	case <-x.gone:
+	case <-time.After(stopPatience):
+	}
+}
+
+func (x *process) Done() <-chan struct{} { return x.gone }
+
+func (x *process) Exit() Exit {
+	<-x.gone
+	return x.exit
+}
+
+func (x *process) Usage() Usage {
+	select {
+	case <-x.linked:
+		u := x.link.Usage()
+		return Usage{Memory: u.Memory, CPU: u.CPU}
+	default:
+		return Usage{}
+	}
+}

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+)
+
+// forget removes what packages that know no deployments store of a deleted site, but for the backups that
+// were taken for the deletion. Its programs end by themselves.
+func (h *node) forget(ctx context.Context, id site.ID) error {
+	in := func(forget func(tx *db.Tx) error) func() error {
+		return func() error { return h.db.Write(ctx, forget) }
+	}
+	for _, step := range []func() error{
+		in(func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) }),
+		func() error { return h.traffic.Forget(ctx, string(id)) },
+		func() error { return h.databases.Forget(ctx, id) },
+		in(func(tx *db.Tx) error { return h.wordpress.ForgetTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) }),
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if h.engine == nil {
+		return nil
+	}
+	return h.engine.ForgetStorage(string(id))
+}

@@ -1,0 +1,107 @@
+// Package account owns users, their sessions, second factors, passkeys and API keys, the
+// mails to them, and the log of what was done: who is asking, and what they may do.
+//
+// Passwords are kept as argon2id; keys, sessions, recovery codes and setup links as
+// SHA-256 digests; the secrets themselves are shown once and never stored or logged, except
+// that a mail waits sealed until the mail server has it. A key is looked up on every
+// request, so revoking it works on the next one. The package decides what a Caller may
+// do but never asks on its behalf: services take the owner, transports call Require.
+package account
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/mail"
+)
+
+// Config says where accounts live.
+type Config struct {
+	DB    *db.DB
+	Seal  *seal.Sealer // for the secrets of second factors. Optional: without it there are none.
+	Log   *slog.Logger
+	Mail  *mail.Mailer  // Optional: without it users get no mails, and no new password by themselves. It needs Seal and Site.
+	Site  string        // the dashboard's address, to which passkeys are bound and links lead. Optional: without it there are none.
+	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
+
+	Limits *Limits // Optional: without it the service's own.
+
+	HashMemory uint32 // KiB that hashing a password takes. Optional: 0 means 19 MiB, OWASP's first choice; tests take less.
+}
+
+// Accounts is the service. It is safe for concurrent use.
+type Accounts struct {
+	db     *db.DB
+	seal   *seal.Sealer
+	mail   *mail.Mailer
+	site   string
+	log    *slog.Logger
+	flush  time.Duration
+	limits *Limits
+	memory uint32     // of one hash, in KiB
+	hashes *fair.Pool // bounds argon2id's memory
+
+	mu sync.Mutex // guards what follows
+	//share: total the API keys used since the last flush; owner its keys, which are limited; edge none: an entry is some 60 bytes
+	used    map[KeyID]use
+	refused []refusal
+}
+
+// New returns the accounts kept in the database.
+func New(c Config) *Accounts {
+	c.Limits = cmp.Or(c.Limits, NewLimits(LimitSettings{}))
+	c.Limits.CountRows(LimitKeys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
+	hashes := max(2, runtime.NumCPU())
+	return &Accounts{
+		limits: c.Limits,
+		db:     c.DB,
+		seal:   c.Seal,
+		mail:   c.Mail,
+		site:   strings.TrimRight(c.Site, "/"),
+		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		flush:  cmp.Or(c.Flush, 10*time.Second),
+		memory: cmp.Or(c.HashMemory, memory),
+		//share: total 2 passwords hashed at once, or one for each processor; 200 waiting; owner half of them, and as much for each network that nobody is signed in from; edge waits in turn, then 503 with Retry-After
+		hashes: fair.New(fair.Config{Places: hashes, Owner: hashes / 2, Waiting: 200, OwnerWaiting: 20}),
+		used:   map[KeyID]use{},
+	}
+}
+
+// Run writes the last uses of keys and refused sign-ins, and drops what has expired until ctx ends, and once
+// more then.
+func (a *Accounts) Run(ctx context.Context) error {
+	tick := time.NewTicker(a.flush)
+	defer tick.Stop()
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		select {
+		case <-hourly.C:
+			if err := a.expire(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "expired sessions not removed, will be retried", "err", err)
+			}
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			return a.write(last)
+		case <-tick.C:
+			if err := a.write(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "last uses and refusals not written, will be retried", "err", err)
+			}
+		}
+	}
+}
+
+// write writes what was noted meanwhile.
+func (a *Accounts) write(ctx context.Context) error {
+	return errors.Join(a.writeUses(ctx), a.writeRefusals(ctx))
+}

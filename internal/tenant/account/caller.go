@@ -1,0 +1,110 @@
+package account
+
+import (
+	"net/netip"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// Caller is who is asking, and with what authority.
+type Caller struct {
+	User    UserID  // who acts
+	Owner   OwnerID // whose things they act on
+	Email   string
+	Key     KeyID  // empty for somebody who logged in
+	Via     string // the key in words: its name and the secret's first characters
+	Scopes  Scopes
+	Sites   []string       // empty: all of the user's sites
+	Nets    []netip.Prefix // empty: from anywhere
+	Expires db.Time        // 0: never
+	Admin   bool           // runs the installation, and the scopes are not restricted
+}
+
+// Caller returns a caller with the user's whole authority over their personal account.
+func (u User) Caller() Caller {
+	return Caller{User: u.ID, Owner: u.Owner, Email: u.Email, Admin: u.Admin, Scopes: Scopes{All}}
+}
+
+// Actor is the caller as the audit log names one.
+func (c Caller) Actor(addr netip.Addr) Actor {
+	return Actor{User: c.User, Owner: c.Owner, Key: c.Key, Via: c.Via, Addr: addr}
+}
+
+// Require returns nil when the caller may do what the scope names, else a Forbidden fault
+// that names it.
+func (c Caller) Require(s Scope) error {
+	if c.User != "" && c.Scopes.Include(s) {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Forbidden, Message: "The API key lacks the required scope",
+		Details: "the scope " + string(s) + " is required", Code: "scope_required"}
+}
+
+// Allows reports whether the caller may touch this site of its owner.
+func (c Caller) Allows(site string) bool {
+	return len(c.Sites) == 0 || slices.Contains(c.Sites, site)
+}
+
+// RequireSite returns nil when the caller may touch this site of its owner, else a
+// Forbidden fault. Ask after the site was found, so that a stranger's stays unknown.
+func (c Caller) RequireSite(site string) error {
+	if c.User != "" && c.Allows(site) {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Forbidden, Message: "The API key has no access to this site",
+		Details: "the key is restricted to other sites", Code: "site_not_allowed"}
+}
+
+// RequireAllSites returns nil when the caller is not restricted to some sites, else a
+// Forbidden fault: for what concerns every site, such as making one.
+func (c Caller) RequireAllSites() error {
+	if c.User != "" && len(c.Sites) == 0 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Forbidden, Message: "The API key is restricted to some sites",
+		Details: "this request concerns all sites", Code: "site_not_allowed"}
+}
+
+// covers reports whether a key like k can do nothing that c cannot.
+func (c Caller) covers(k Key) bool {
+	return k.ID != "" && k.ID == c.Key || c.requireNoWider(NewKey{Scopes: k.Scopes, Sites: k.Sites, Nets: k.Nets, Expires: k.Expires}) == nil
+}
+
+// requireNoWider returns nil when a key like n could do nothing that c cannot.
+func (c Caller) requireNoWider(n NewKey) error {
+	refuse := func(details string) error {
+		return &fault.Error{Kind: fault.Forbidden, Message: "An API key can't create a key with more permissions than its own",
+			Details: details, Code: "wider_key"}
+	}
+	for _, s := range n.Scopes {
+		if !c.Scopes.Include(s) {
+			return refuse("this key does not have the scope " + string(s))
+		}
+	}
+	if len(c.Sites) > 0 {
+		if len(n.Sites) == 0 {
+			return refuse("this key is restricted to some sites: name those of the new one in sites")
+		}
+		for _, s := range n.Sites {
+			if !slices.Contains(c.Sites, s) {
+				return refuse("this key is restricted to other sites")
+			}
+		}
+	}
+	if len(c.Nets) > 0 {
+		if len(n.Nets) == 0 {
+			return refuse("this key is restricted to some addresses: name those of the new one in addresses")
+		}
+		for _, p := range n.Nets {
+			if !slices.ContainsFunc(c.Nets, func(own netip.Prefix) bool { return own.Bits() <= p.Bits() && own.Contains(p.Addr()) }) {
+				return refuse("this key is restricted to other addresses")
+			}
+		}
+	}
+	if c.Expires != 0 && (n.Expires == 0 || n.Expires > c.Expires) {
+		return refuse("this key expires at " + c.Expires.String() + ": the new one must not expire later")
+	}
+	return nil
+}

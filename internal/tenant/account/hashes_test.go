@@ -1,0 +1,55 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+)
+
+// A network that floods the sign-in waits for itself: another's password is checked next.
+func TestHashesAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Config{})
+		places := max(2, runtime.NumCPU())
+		var all []func()
+		for range places / 2 { // others are at work
+			done, err := a.hashes.Take(t.Context(), fair.Who{Owner: "net:others"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, done)
+		}
+		ctx, cancel := context.WithCancel(db.WithShare(t.Context(), "net:greedy"))
+		var wait sync.WaitGroup
+		for range places/2 + 20 { // as many as may work and wait
+			wait.Go(func() {
+				if done, err := a.hashes.Take(ctx, fair.Who{Owner: db.Share(ctx)}); err == nil {
+					<-ctx.Done()
+					done()
+				}
+			})
+		}
+		synctest.Wait()
+		var f *fault.Error
+		if _, err := a.argon(ctx, "x", []byte("saltsalt"), 1, 8, 1, 16); !errors.As(err, &f) || f.Kind != fault.Unavailable {
+			t.Errorf("one more of the network: %v, want an Unavailable fault", err)
+		}
+		all[0]()
+		if _, err := a.argon(db.WithShare(t.Context(), "net:quiet"), "x", []byte("saltsalt"), 1, 8, 1, 16); err != nil {
+			t.Errorf("another network: %v", err)
+		}
+		cancel()
+		for _, done := range all {
+			done()
+		}
+		wait.Wait()
+	})
+}

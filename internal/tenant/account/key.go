@@ -1,0 +1,275 @@
+package account
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// KeyID names an API key: "key_" and 26 characters. It is not the secret.
+type KeyID string
+
+// Key is an API key as its owner sees it.
+type Key struct {
+	ID        KeyID
+	Name      string
+	Hint      string // the secret's first characters
+	Scopes    Scopes
+	Sites     []string       // empty: all
+	Nets      []netip.Prefix // empty: anywhere
+	Expires   db.Time        // 0: never
+	CreatedAt db.Time
+	UsedAt    db.Time // 0: never
+	UsedAddr  string
+}
+
+// NewKey holds the settings of a key to create.
+type NewKey struct {
+	Name    string // 1 to 100 characters
+	Scopes  Scopes
+	Sites   []string       // Optional: empty means all of the owner's sites, also later ones.
+	Nets    []netip.Prefix // Optional: empty means from anywhere.
+	Expires db.Time        // Optional: 0 means never.
+}
+
+// The most a key can name.
+const (
+	maxSites = 100
+	maxNets  = 50
+)
+
+const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at, used_at, used_addr`
+
+func scanKey(row db.Scanner) (k Key, err error) {
+	var scopes, sites, nets string
+	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr)
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, fault.Missing("key")
+	}
+	k.Scopes, k.Sites, k.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	return k, err
+}
+
+// CreateKey makes a key for the user's personal account and returns the secret, which is
+// not stored.
+func (a *Accounts) CreateKey(ctx context.Context, user UserID, n NewKey) (k Key, secret string, err error) {
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		u, err := scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, user))
+		if err != nil {
+			return err
+		}
+		k, secret, err = a.CreateKeyTx(ctx, tx, u.Caller(), n)
+		return err
+	})
+	return k, secret, err
+}
+
+// CreateKeyTx makes a key that acts for the caller's owner, no wider than the caller: a Forbidden
+// fault says which way it would be.
+func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewKey) (Key, string, error) {
+	if err := n.check(); err != nil {
+		return Key{}, "", err
+	}
+	if err := by.requireNoWider(n); err != nil {
+		return Key{}, "", err
+	}
+	if err := a.limits.RequireTx(ctx, tx, by.Owner, LimitKeys, 1); err != nil {
+		return Key{}, "", err
+	}
+	nets := make([]string, len(n.Nets))
+	for i, p := range n.Nets {
+		nets[i] = p.String()
+	}
+	secret := newSecret()
+	k, err := scanKey(tx.QueryRow(ctx, `
+		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '')
+		RETURNING `+keyColumns,
+		db.NewID("key"), by.Owner, by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
+		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now()))
+	if err != nil {
+		return Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	return k, secret, nil
+}
+
+func (n *NewKey) check() error {
+	n.Name = strings.TrimSpace(n.Name)
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid key name", Details: "a name has 1 to 100 characters", Code: "invalid_name"}
+	}
+	names := make([]string, len(n.Scopes))
+	for i, s := range n.Scopes {
+		names[i] = string(s)
+	}
+	var err error
+	if n.Scopes, err = ParseScopes(names); err != nil {
+		return err
+	}
+	if len(n.Sites) > maxSites || len(n.Nets) > maxNets {
+		return &fault.Error{Kind: fault.Invalid, Message: "Too many restrictions",
+			Details: fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets), Code: "too_many_restrictions"}
+	}
+	for _, s := range n.Sites {
+		if rest, ok := strings.CutPrefix(s, "site_"); !ok || rest == "" || len(s) > 64 || strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid site in the key's sites",
+				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites"}
+		}
+	}
+	n.Nets = slices.Clone(n.Nets)
+	for i, p := range n.Nets {
+		if !p.IsValid() {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid address range", Details: "a range looks like 203.0.113.0/24", Code: "invalid_addresses"}
+		}
+		n.Nets[i] = p.Masked()
+	}
+	if n.Expires != 0 && n.Expires <= db.Now() {
+		return &fault.Error{Kind: fault.Invalid, Message: "The expiry is in the past",
+			Details: "the expiry must be in the future", Received: n.Expires.String(), Code: "invalid_expiry"}
+	}
+	return nil
+}
+
+// ParseNet reads an address or a range in CIDR form (RFC 4632); IPv4 mapped into IPv6
+// becomes IPv4.
+func ParseNet(s string) (netip.Prefix, error) {
+	bad := &fault.Error{Kind: fault.Invalid, Message: "Invalid address range",
+		Details: "a range looks like 203.0.113.0/24 or 2001:db8::/48", Received: s, Code: "invalid_addresses"}
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return p, bad
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return p, bad
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+func splitNets(text string) (out []netip.Prefix) {
+	for s := range strings.FieldsSeq(text) {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+		} else { // a damaged row must not open the key to everybody
+			out = append(out, netip.Prefix{})
+		}
+	}
+	return out
+}
+
+// ListKeys returns the keys of the caller's user that are no wider than the caller,
+// newest first, with their last uses as of now.
+func (a *Accounts) ListKeys(ctx context.Context, by Caller) ([]Key, error) {
+	rows, err := a.db.Query(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 ORDER BY created_at DESC, id DESC`, by.Owner)
+	keys, err := db.Collect(rows, err, scanKey)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	keys = slices.DeleteFunc(keys, func(k Key) bool { return !by.covers(k) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range keys {
+		if u, ok := a.used[keys[i].ID]; ok && u.at > keys[i].UsedAt {
+			keys[i].UsedAt, keys[i].UsedAddr = u.at, u.addr.String()
+		}
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key for good, or is a NotFound fault.
+func (a *Accounts) RevokeKey(ctx context.Context, by Caller, id KeyID) error {
+	return a.db.Write(ctx, func(tx *db.Tx) error { return a.RevokeKeyTx(ctx, tx, by, id) })
+}
+
+// RevokeKeyTx is RevokeKey in the caller's transaction. A key that is wider than the
+// caller is not found: nobody ends what they could not have made.
+func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, by Caller, id KeyID) error {
+	k, err := scanKey(tx.QueryRow(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE owner_id = $1 AND id = $2`, by.Owner, id))
+	if err != nil {
+		return err
+	}
+	if !by.covers(k) {
+		return fault.Missing("key")
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND id = $2`, by.Owner, id)
+	if err != nil {
+		return fmt.Errorf("revoke key: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("key")
+	}
+	return nil
+}
+
+// errKey is the one error for every invalid credential, so that nobody learns why.
+var errKey = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid API key",
+	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key"}
+
+// Authenticate returns who holds this secret. An unknown, revoked or expired key, or one
+// of a suspended user, is an Unauthorized fault; one used from an address it is not for
+// is Forbidden.
+func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.Addr) (Caller, error) {
+	if !LooksLikeKey(secret) {
+		return Caller{}, errKey
+	}
+	var c Caller
+	var name, hint, scopes, sites, nets, why string
+	var suspended db.Time
+	err := a.db.QueryRow(ctx, `
+		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
+		FROM api_keys k JOIN users u ON u.id = k.user_id
+		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &name, &hint, &scopes, &sites, &nets, &c.Expires, &c.Owner, &c.User, &c.Email, &c.Admin, &suspended, &why)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
+		return Caller{}, errKey
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("authenticate: %w", err)
+	}
+	if suspended != 0 {
+		return Caller{}, errSuspended(fault.Unauthorized, why)
+	}
+	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	c.Admin = c.Admin && c.Scopes.Include(All)
+	c.Via = name + " (" + hint + "…)"
+	addr = addr.Unmap().WithZone("")
+	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return c, &fault.Error{Kind: fault.Forbidden, Message: "The API key can't be used from this IP address",
+			Details: "the key is restricted to other IP addresses", Code: "address_not_allowed"}
+	}
+	a.note(c.Key, addr)
+	return c, nil
+}
+
+// Holds is nil while what the caller came with still lets them in: their key is there and
+// has not expired, and they are not suspended. It is for answers that stay open, and requests that take long to come.
+func (a *Accounts) Holds(ctx context.Context, c Caller) error {
+	if c.Key == "" {
+		return stands(ctx, a.db, c.User, fault.Unauthorized)
+	}
+	var ok bool
+	err := a.db.QueryRow(ctx, `
+		SELECT u.suspended_at = 0 AND (k.expires_at = 0 OR k.expires_at > $2)
+		FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.id = $1`, c.Key, db.Now()).Scan(&ok)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !ok {
+		return errKey
+	}
+	if err != nil {
+		return fmt.Errorf("check key again: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package account_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"slipway/internal/tenant/account"
+)
+
+// docs/operating.md has a row for every limit.
+func TestOperatingNamesEveryLimit(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range account.LimitNames() {
+		if !strings.Contains(string(text), "\n| `"+string(name)+"` |") {
+			t.Errorf("docs/operating.md doesn't describe the limit %s", name)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package account_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	got, err := account.ParseLimits(`
+		[defaults]
+		sites = 50
+		deployments.pending = 20
+		[users."Ada@Example.com"]
+		sites = "unlimited"
+		"deployments.pending" = 0`)
+	ada := got.Users["ada@example.com"]
+	if err != nil || got.Defaults[account.LimitSites] != 50 || got.Defaults[account.LimitDeployments] != 20 || ada[account.LimitSites] != account.Unlimited || ada[account.LimitDeployments] != 0 || len(ada) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got, err = account.ParseLimits("[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\ncaches.bytes = 1000\nbuild.minutes = 60")
+	if d := got.Defaults; err != nil || d[account.LimitStorage] != 50<<30 || d[account.LimitBandwidth] != 1<<40 || d[account.LimitCaches] != 1000 || d[account.LimitBuildMinutes] != 60 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"[defaults]\nsitez = 1":                         `unknown limit "sitez"; limits are backups.bytes, bandwidth.bytes, build.minutes, caches.bytes, databases, deployments.pending`,
+		"[defaults]\nsites = -1":                        "whole number",
+		"[defaults]\nsites = 1.5":                       "whole number",
+		"[defaults]\nsites = \"many\"":                  "whole number",
+		"sites = 1":                                     `unknown entry "sites"`,
+		"[users.ada]\nsites = 1":                        "quotation marks",
+		"[users.\"a@b.test\"]\nstorage = 1":             `users.a@b.test: unknown limit "storage"`,
+		"[defaults]\nsites.x = 1":                       `unknown limit "sites.x"`,
+		"[defaults":                                     "toml",
+		"[defaults]\nsites = \"5 GiB\"":                 "whole number of at least 0, or",
+		"[defaults]\nstorage.bytes = \"5 GB\"":          "a size such as",
+		"[defaults]\nstorage.bytes = \"-1 GiB\"":        "a size such as",
+		"[defaults]\nstorage.bytes = \"999999999 TiB\"": "a size such as",
+	} {
+		if _, err := account.ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What is said of a limit that is used up reads well for each of them.
+func TestLimitWords(t *testing.T) {
+	t.Parallel()
+	for u, want := range map[account.LimitUse]string{
+		{Name: account.LimitSites, Limit: 5000, Used: 5000}:             "this account can have 5000 sites and has 5000; delete some that are not used, or ask the operator for more",
+		{Name: account.LimitStorage, Limit: 10 << 30, Used: 10<<30 - 1}: "this account can store 10 GiB and stores 9.9 GiB; delete sites that are not used, or ask the operator for more",
+		{Name: account.LimitBuildMinutes, Limit: 60, Used: 61}:          "this account can use 60 build minutes and has used 61; it starts at zero with the next calendar month, or ask the operator for more",
+	} {
+		if f := fault.As(u.Reached()); f == nil || f.Details != want || f.Limit.Limit != u.Limit || f.Limit.Current != u.Used || f.Limit.Name != string(u.Name) {
+			t.Errorf("%+v", f)
+		}
+	}
+	u := account.LimitUse{Name: account.LimitEnv, Limit: account.Unlimited, Used: 1_234_567}
+	if u.Amount() != "1,234,567" || u.Most() != "Unlimited" || u.Name.Title() != "Environment variables" || u.Left() != account.Unlimited {
+		t.Errorf("%s of %s %s", u.Amount(), u.Most(), u.Name.Title())
+	}
+	if m := account.Month(db.At(time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC))); m != 202612 {
+		t.Error(m)
+	}
+}

@@ -1,0 +1,135 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/mail"
+)
+
+// MailQueue is the job queue that mails wait in: a mail server that answers slowly holds
+// up nothing else.
+const MailQueue = "mail"
+
+// Mail is the job that gets one mail to one user. A crash between the server's word
+// and ours sends it twice, with the same Message-ID.
+type Mail struct {
+	User  UserID
+	Box   string  // the mail, sealed: it may hold a link that lets somebody in
+	Until db.Time // after that it is of no use any more; 0: however late
+}
+
+// Kind names the job.
+func (Mail) Kind() string { return "account.mail" }
+
+// mailPurpose is the purpose with which queued mails are sealed. It stays as it was first called, or mails
+// that were queued before could not be read.
+const mailPurpose = "account/letter"
+
+// Mails reports whether users get mails.
+func (a *Accounts) Mails() bool { return a.mail != nil && a.seal != nil && a.site != "" }
+
+// Work registers this service's own jobs.
+func (a *Accounts) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{}, a.reset)
+	// A mail server that is down for a day loses nothing: after the first minutes it is
+	// asked every half hour, 60 times in all.
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 60, Formerly: "account.letter", GivenUp: a.mailGivenUp,
+		Backoff: func(failures int) time.Duration {
+			return min(10*time.Second<<min(failures-1, 20), 30*time.Minute)
+		},
+	}, a.deliver)
+}
+
+// writeTo queues a mail to the user in the caller's transaction. Where there is no mail it
+// does nothing.
+func (a *Accounts) writeTo(ctx context.Context, tx *db.Tx, u User, subject, text string, until db.Time) error {
+	if !a.Mails() {
+		return nil
+	}
+	box, err := json.Marshal(mail.Message{ID: db.NewID("let"), To: u.Email, Subject: subject, Text: text})
+	if err != nil {
+		return fmt.Errorf("write mail: %w", err)
+	}
+	_, err = job.Enqueue(ctx, tx, Mail{u.ID, a.seal.Seal(box, mailPurpose), until}, job.Options{Queue: MailQueue, Share: string(u.ID)})
+	return err
+}
+
+// deliver hands a mail to the mail server. One that is too late, or whose user is gone,
+// is dropped; one that the server refuses for good is noted where operators look.
+func (a *Accounts) deliver(ctx context.Context, queued Mail, _ int64) error {
+	if queued.Until != 0 && db.Now() >= queued.Until {
+		a.log.WarnContext(ctx, "mail dropped: expired", "user", queued.User)
+		return nil
+	}
+	if _, err := a.User(ctx, queued.User); fault.Is(err, fault.NotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !a.Mails() {
+		return errors.New("mail is not set up on this node")
+	}
+	text, err := a.seal.Open(queued.Box, mailPurpose)
+	if err != nil {
+		return fmt.Errorf("open mail: %w", err)
+	}
+	var m mail.Message
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("open mail: %w", err)
+	}
+	err = a.mail.Send(ctx, m)
+	var no *mail.Refused
+	if errors.As(err, &no) {
+		return a.undelivered(ctx, queued.User, no.Error())
+	}
+	return err
+}
+
+func (a *Accounts) mailGivenUp(ctx context.Context, args []byte, why error) error {
+	var l Mail
+	if err := json.Unmarshal(args, &l); err != nil {
+		return fmt.Errorf("read job arguments: %w", err)
+	}
+	return a.undelivered(ctx, l.User, why.Error())
+}
+
+// undelivered says in the log that a user did not get a mail, and why.
+func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) error {
+	a.log.WarnContext(ctx, "email not delivered", "user", user, "err", why)
+	return a.db.Write(ctx, func(tx *db.Tx) error {
+		return a.AuditTx(ctx, tx, Actor{Via: "mail server"}, AuditEvent{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
+	})
+}
+
+// MailInvitationTx sends an invited user the link. Where there is no mail it does nothing.
+func (a *Accounts) MailInvitationTx(ctx context.Context, tx *db.Tx, u User, token string) error {
+	return a.writeTo(ctx, tx, u, "You've been invited to Slipway", fmt.Sprintf(`You've been invited to the Slipway installation at %s.
+
+Choose a password within %d days to accept the invite:
+
+%s/setup/%s
+
+The link works once and signs in as %s. Don't share it.
+If you didn't expect this invite, you can ignore this email.
+`, a.site, int(LinkLife.Hours()/24), a.site, token, u.Email), db.Now().Add(LinkLife))
+}
+
+// tellOfPassword tells a user that their password was changed, in case it was not them.
+func (a *Accounts) tellOfPassword(ctx context.Context, tx *db.Tx, u User, d Device) error {
+	return a.writeTo(ctx, tx, u, "Your password was changed", fmt.Sprintf(`The password of %s at %s was changed on %s UTC, from the address %s.
+All other sessions were signed out.
+
+If this was you, no action is needed. If it wasn't, reset your password now:
+
+%s/forgot
+
+Then check your sessions and passkeys under Account > Sign-in and security, check the audit log, and contact the operator.
+`, u.Email, a.site, time.Now().UTC().Format("2 January 2006, 15:04"), d.Addr, a.site), 0)
+}

@@ -1,0 +1,35 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+)
+
+// Mailer mails owners what happens to what is theirs. Accounts is one.
+type Mailer interface {
+	// TellOwnerTx is Accounts'.
+	TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, subject, text, path string) error
+	// Mails reports whether there is mail at all.
+	Mails() bool
+}
+
+// TellOwnerTx queues a mail to the people of an owner, in the caller's transaction. path
+// is a page of the dashboard that the text ends with. Where there is no mail it does nothing.
+func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, subject, text, path string) error {
+	if !a.Mails() {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `SELECT `+userColumns+` FROM users WHERE owner_id = $1 AND suspended_at = 0 ORDER BY id`, owner)
+	people, err := db.Collect(rows, err, func(r db.Scanner) (User, error) { return scanUser(r) })
+	if err != nil {
+		return fmt.Errorf("find people of owner: %w", err)
+	}
+	for _, u := range people {
+		if err := a.writeTo(ctx, tx, u, subject, text+"\n\n"+a.site+path+"\n", 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package account_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/descope/virtualwebauthn"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// device is a browser with an authenticator.
+type device struct {
+	t    *testing.T
+	rp   virtualwebauthn.RelyingParty
+	auth virtualwebauthn.Authenticator
+	cred virtualwebauthn.Credential
+}
+
+// wholeKey is how long a public key on P-256 is in COSE (RFC 9053, section 7.1.1).
+const wholeKey = 77
+
+func newDevice(t *testing.T, origin string) *device {
+	cred := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
+	for len(cred.Key.AttestationData()) < wholeKey { // it leaves out zeros that a coordinate begins with, one time in 128
+		cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
+	}
+	return &device{t, virtualwebauthn.RelyingParty{Name: "Slipway", ID: "slipway.test", Origin: origin}, virtualwebauthn.NewAuthenticator(), cred}
+}
+
+func options(t *testing.T, c account.Ceremony) string {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"publicKey": c.Options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (d *device) create(c account.Ceremony) []byte {
+	d.t.Helper()
+	o, err := virtualwebauthn.ParseAttestationOptions(options(d.t, c))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.auth.Options.UserHandle = []byte(o.UserID)
+	return []byte(virtualwebauthn.CreateAttestationResponse(d.rp, d.auth, d.cred, *o))
+}
+
+func (d *device) sign(c account.Ceremony) []byte {
+	d.t.Helper()
+	o, err := virtualwebauthn.ParseAssertionOptions(options(d.t, c))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return []byte(virtualwebauthn.CreateAssertionResponse(d.rp, d.auth, d.cred, *o))
+}
+
+func TestPasskey(t *testing.T) {
+	t.Parallel()
+	a, d := guarded(t)
+	ctx := t.Context()
+	ada, eve := enrol(t, a, "ada@example.test"), enrol(t, a, "eve@example.test")
+	me := account.Actor{User: ada.ID, Addr: here}
+	phone := newDevice(t, "https://slipway.test")
+
+	offer, err := a.OfferPasskey(ctx, ada.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := phone.create(offer)
+	if err := a.AddPasskey(ctx, account.Actor{User: eve.ID}, "stolen", offer.Token, answer); !fault.Is(err, fault.Invalid) {
+		t.Fatal("a ceremony ends for another user:", err)
+	}
+	if err := a.AddPasskey(ctx, me, "", offer.Token, answer); !fault.Is(err, fault.Invalid) {
+		t.Fatal(err)
+	}
+	if err := a.AddPasskey(ctx, me, "Phone", offer.Token, answer); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.AddPasskey(ctx, me, "Phone", offer.Token, answer); !fault.Is(err, fault.Invalid) {
+		t.Error("an answer works twice:", err)
+	}
+	foreign, err := a.OfferPasskey(ctx, ada.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.AddPasskey(ctx, me, "Evil", foreign.Token, newDevice(t, "https://evil.test").create(foreign)); !fault.Is(err, fault.Invalid) {
+		t.Error("another origin's passkey is taken:", err)
+	}
+	list, err := a.ListPasskeys(ctx, ada.ID)
+	if err != nil || len(list) != 1 || list[0].Name != "Phone" || list[0].UsedAt != 0 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+
+	phone.auth.AddCredential(phone.cred)
+	ask := func() account.Ceremony {
+		c, err := a.AskPasskey(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	asked := ask()
+	signed := phone.sign(asked)
+	s, token, err := a.SignInPasskey(ctx, asked.Token, signed, laptop)
+	if err != nil || s.User != ada.ID || s.Pending || s.Method != account.ByPasskey || !alive(t, a, token) {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if _, _, err := a.SignInPasskey(ctx, asked.Token, signed, laptop); !fault.Is(err, fault.Invalid) {
+		t.Error("an answer works twice:", err)
+	}
+	other := ask()
+	if _, _, err := a.SignInPasskey(ctx, other.Token, signed, laptop); !fault.Is(err, fault.Unauthorized) {
+		t.Error("an old answer works for a new challenge:", err)
+	}
+	evil := *phone
+	evil.rp.Origin = "https://evil.test"
+	phished := ask()
+	if _, _, err := a.SignInPasskey(ctx, phished.Token, evil.sign(phished), laptop); !fault.Is(err, fault.Unauthorized) {
+		t.Error("what was signed for another origin works:", err)
+	}
+	unverified := *phone
+	unverified.auth.Options.UserNotVerified = true
+	asked = ask()
+	if _, _, err := a.SignInPasskey(ctx, asked.Token, unverified.sign(asked), laptop); !fault.Is(err, fault.Unauthorized) {
+		t.Error("a passkey that did not check its user works:", err)
+	}
+	for _, nonsense := range []string{"", "{}", "null", `{"id":5}`, strings.Repeat("[", 10000), string(answer)} {
+		asked := ask()
+		if _, _, err := a.SignInPasskey(ctx, asked.Token, []byte(nonsense), laptop); fault.As(err) == nil {
+			t.Errorf("answer %.20q: %v, want a fault", nonsense, err)
+		}
+	}
+	if list, err := a.ListPasskeys(ctx, ada.ID); err != nil || list[0].UsedAt == 0 {
+		t.Errorf("the use was not noted: %+v, %v", list, err)
+	}
+	remove := func(owner account.UserID) error {
+		return d.Write(ctx, func(tx *db.Tx) error { return a.RemovePasskeyTx(ctx, tx, owner, list[0].ID) })
+	}
+	if err := remove(eve.ID); !fault.Is(err, fault.NotFound) {
+		t.Error("a stranger removed a passkey:", err)
+	}
+	if err := remove(ada.ID); err != nil {
+		t.Fatal(err)
+	}
+	asked = ask()
+	if _, _, err := a.SignInPasskey(ctx, asked.Token, phone.sign(asked), laptop); !fault.Is(err, fault.Unauthorized) {
+		t.Error("a removed passkey works:", err)
+	}
+}
+
+// Offers that were open at once bring no more passkeys than one after the other.
+func TestPasskeysOfferedAtOnce(t *testing.T) {
+	t.Parallel()
+	a, _ := guarded(t)
+	ada := enrol(t, a, "ada@example.test")
+	const most = 20
+	var offers []account.Ceremony
+	for range most + 2 {
+		c, err := a.OfferPasskey(t.Context(), ada.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers = append(offers, c)
+	}
+	for i, c := range offers {
+		err := a.AddPasskey(t.Context(), account.Actor{User: ada.ID, Addr: here}, "Key", c.Token, newDevice(t, "https://slipway.test").create(c))
+		if i < most && err != nil || i >= most && !fault.Is(err, fault.Conflict) {
+			t.Errorf("passkey %d: %v", i+1, err)
+		}
+	}
+}
+
+func TestPasskeysNeedAName(t *testing.T) {
+	t.Parallel()
+	for site, want := range map[string]bool{"https://slipway.test": true, "http://localhost:8080": true, "https://slipway.test:8443": true,
+		"http://127.0.0.1:8080": false, "http://slipway.test": false, "https://[::1]": false, "https://203.0.113.7": false, "": false} {
+		if got := account.New(account.Config{Site: site}).Passkeys(); got != want {
+			t.Errorf("%q: %v, want %v", site, got, want)
+		}
+	}
+}

@@ -1,0 +1,410 @@
+package account_test
+
+import (
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/mail"
+	"slipway/internal/tenant/mail/mailtest"
+)
+
+// office is accounts that send mails to a server, and the worker that does.
+type office struct {
+	*account.Accounts
+	t   *testing.T
+	db  *db.DB
+	srv *mailtest.Server
+}
+
+func posting(t *testing.T, c mailtest.Config) *office {
+	t.Helper()
+	o := &office{t: t, db: dbtest.New(t), srv: mailtest.New(t, c)}
+	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mail.New(mail.Config{Addr: o.srv.Addr, From: "noreply@slipway.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Accounts = account.New(account.Config{DB: o.db, HashMemory: 64, Seal: s, Mail: m, Site: "https://slipway.test/"})
+	return o
+}
+
+// work lets jobs be done until the test ends.
+func (o *office) work() {
+	o.t.Helper()
+	j := job.New(job.Config{DB: o.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2}, Poll: 20 * time.Millisecond, Drain: 10 * time.Second})
+	o.Work(j)
+	done := make(chan error, 1)
+	ctx := o.t.Context()
+	go func() { done <- j.Run(ctx) }()
+	o.t.Cleanup(func() {
+		if err := <-done; err != nil {
+			o.t.Error(err)
+		}
+	})
+}
+
+// until waits for a condition that the database shows.
+func (o *office) until(what, query string) {
+	o.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var ok bool
+		if err := o.db.QueryRow(o.t.Context(), query).Scan(&ok); err != nil {
+			o.t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			o.t.Fatalf("%s: not within 20 seconds", what)
+		}
+	}
+}
+
+// idle waits until every job is done.
+func (o *office) idle() {
+	o.t.Helper()
+	o.until("all jobs done", `SELECT NOT EXISTS (SELECT 1 FROM jobs WHERE state <> 'dead')`)
+}
+
+func (o *office) ask(email string) {
+	o.t.Helper()
+	if err := o.AskReset(o.t.Context(), email, laptop); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// link is the token of the link in a mail.
+func link(t *testing.T, m mailtest.Mail) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^https://slipway\.test/setup/(\S+)$`).FindStringSubmatch(m.Text)
+	if found == nil {
+		t.Fatalf("no link in %q", m.Text)
+	}
+	return found[1]
+}
+
+// Somebody who forgot their password gets a link by which they choose a new one, once;
+// then every session ends, and they are told.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	ada := enrol(t, o.Accounts, "ada@example.test")
+	_, old := signIn(t, o.Accounts, "ada@example.test")
+	o.work()
+	o.ask(" Ada@Example.test ")
+	got := o.srv.Wait(1)[0]
+	if got.To != "ada@example.test" || got.Subject != "Choose a new password" || !strings.Contains(got.Text, here.String()) {
+		t.Errorf("got %+v", got)
+	}
+	token := link(t, got)
+	var kept int
+	if err := o.db.QueryRow(ctx, `SELECT count(*) FROM setup_links WHERE hash = $1 AND expires_at > $2 AND expires_at <= $3`, account.Digest(token), db.Now().Add(59*time.Minute), db.Now().Add(time.Hour)).Scan(&kept); err != nil || kept != 1 {
+		t.Errorf("the link is not kept as a digest for an hour: %d, %v", kept, err)
+	}
+	if _, err := o.CheckPassword(ctx, "ada@example.test", good); err != nil || !alive(t, o.Accounts, old) {
+		t.Error("asking has changed something:", err)
+	}
+	const next = "another good password 3"
+	if _, _, err := o.SetUp(ctx, token, "", "short", laptop); !fault.Is(err, fault.Invalid) {
+		t.Error("a password that is not good enough:", err)
+	}
+	s, session, err := o.SetUp(ctx, token, "eve@example.test", next, laptop)
+	if err != nil || s.User != ada.ID || s.Pending || !alive(t, o.Accounts, session) || alive(t, o.Accounts, old) {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if _, _, err := o.SetUp(ctx, token, "", good, laptop); !fault.Is(err, fault.NotFound) {
+		t.Error("the link works twice:", err)
+	}
+	told := o.srv.Wait(2)[1]
+	if told.To != "ada@example.test" || told.Subject != "Your password was changed" || !strings.Contains(told.Text, here.String()) || !strings.Contains(told.Text, "https://slipway.test/forgot") {
+		t.Errorf("told %+v", told)
+	}
+	o.idle()
+	log, err := o.Audit(ctx, account.AuditFilter{User: ada.ID, Action: "password"})
+	if err != nil || len(log) != 2 || log[0].Action != "password.set" || !strings.Contains(log[0].Detail, "mailed") || log[1].Action != "password.reset_mailed" || log[1].Addr != here.String() {
+		t.Errorf("log %+v, %v", log, err)
+	}
+}
+
+// A link ends with its hour, with a newer one, and with any change of the password.
+func TestResetLinkEnds(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	ada := enrol(t, o.Accounts, "ada@example.test")
+	o.work()
+	n := 0
+	fresh := func() string {
+		o.ask("ada@example.test")
+		n++
+		return link(t, o.srv.Wait(n)[n-1])
+	}
+	works := func(token string) bool {
+		_, err := o.SetupLink(ctx, token)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	first := fresh()
+	second := fresh()
+	if works(first) || !works(second) {
+		t.Error("an older link works beside a newer one")
+	}
+	operators, err := o.NewSetupLink(ctx, ada.ID, account.LinkLife)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := fresh()
+	if !works(operators) || !works(third) {
+		t.Error("asking by mail ends the operator's link")
+	}
+	s, _ := signIn(t, o.Accounts, "ada@example.test")
+	if _, _, err := o.ChangePassword(ctx, s, good, "another good password 3", laptop); err != nil {
+		t.Fatal(err)
+	}
+	n++ // the mail that tells of it
+	if got := o.srv.Wait(n)[n-1]; got.Subject != "Your password was changed" {
+		t.Errorf("got %q", got.Subject)
+	}
+	if works(third) || works(operators) {
+		t.Error("a link outlives a change of the password")
+	}
+	last := fresh()
+	write(t, o.db, `UPDATE setup_links SET expires_at = $1`, db.Now())
+	if works(last) {
+		t.Error("a link works after its time")
+	}
+}
+
+// A reset does not get around the second factor.
+func TestResetOwesFactor(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	ada := enrol(t, o.Accounts, "ada@example.test")
+	s0, _ := signIn(t, o.Accounts, "ada@example.test")
+	offer, err := o.OfferTOTP(ctx, s0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: s0.ID, Addr: here}, offer.Token, codeAt(t, offer.Secret, time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.work()
+	o.ask("ada@example.test")
+	s, _, err := o.SetUp(ctx, link(t, o.srv.Wait(1)[0]), "", "another good password 3", laptop)
+	if err != nil || !s.Pending {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if _, _, err := o.PassFactor(ctx, s, codes[0], laptop); err != nil {
+		t.Error(err)
+	}
+}
+
+// Asking does the same for every address, known or not, and only a user who has a
+// password and is not suspended gets a mail.
+func TestAskingTellsNothing(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	enrol(t, o.Accounts, "ada@example.test")
+	user(t, o.Accounts, "invited@example.test")
+	out := enrol(t, o.Accounts, "out@example.test")
+	suspend(t, o.Accounts, o.db, out.ID)
+	for _, email := range []string{"nobody@example.test", "invited@example.test", "out@example.test", "\u212Ada@example.test"} {
+		o.ask(email)
+	}
+	o.ask("ada@example.test")
+	// The trace that a request leaves is the same for each: one job, and nothing else.
+	var jobs, links, entries int
+	if err := o.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM jobs WHERE kind = 'account.reset' AND state = 'ready'), (SELECT count(*) FROM setup_links), (SELECT count(*) FROM audit)`).Scan(&jobs, &links, &entries); err != nil || jobs != 5 || links != 0 || entries != 0 {
+		t.Errorf("%d jobs, %d links, %d lines of the log, %v", jobs, links, entries, err)
+	}
+	o.work()
+	o.srv.Wait(1)
+	o.idle()
+	if got := o.srv.All(); len(got) != 1 || got[0].To != "ada@example.test" {
+		t.Errorf("mails: %+v", got)
+	}
+	for _, bad := range []string{"", "nonsense", "a@b.test\r\nBcc: eve@example.test", "a@b.test, c@d.test"} {
+		if err := o.AskReset(ctx, bad, laptop); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	a, _ := guarded(t)
+	if err := a.AskReset(ctx, "ada@example.test", laptop); !fault.Is(err, fault.Conflict) || a.Mails() {
+		t.Errorf("without mail: %v", err)
+	}
+}
+
+// A server that is down loses nothing; a link that nobody could use any more is not sent;
+// nothing in the queue can be read by whoever reads the database.
+func TestMailsWaitForTheServer(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	enrol(t, o.Accounts, "ada@example.test")
+	enrol(t, o.Accounts, "late@example.test")
+	addr := o.srv.Addr
+	o.srv.Stop()
+	o.work()
+	o.ask("ada@example.test")
+	o.ask("late@example.test")
+	o.until("two mails failed, and nothing else is left", `SELECT count(*) = 2 AND (SELECT count(*) FROM jobs WHERE kind = 'account.reset') = 0 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	rows, err := o.db.Query(ctx, `SELECT args FROM jobs`)
+	all, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range all {
+		if strings.Contains(text, "setup") || strings.Contains(text, "password") || strings.Contains(text, "example.test") {
+			t.Errorf("the queue can be read: %s", text)
+		}
+	}
+	o.srv = mailtest.New(t, mailtest.Config{Addr: addr})
+	late := `UPDATE jobs SET run_at = 0, args = REPLACE(args, '"Until":', '"Until":1,"Was":') WHERE kind = 'account.mail' AND share = (SELECT id FROM users WHERE email = 'late@example.test')`
+	write(t, o.db, late)
+	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.mail'`)
+	if got := o.srv.Wait(1)[0]; got.To != "ada@example.test" {
+		t.Errorf("got %+v", got)
+	} else if _, err := o.SetupLink(ctx, link(t, got)); err != nil {
+		t.Error("the link that came later:", err)
+	}
+	o.idle()
+	if n := len(o.srv.All()); n != 1 {
+		t.Errorf("%d mails arrived", n)
+	}
+}
+
+// A recipient whom the server refuses for good is asked about once, and the log says so;
+// one whom it refuses for now is tried again.
+func TestRefusedRecipient(t *testing.T) {
+	t.Parallel()
+	now := make(chan bool, 1)
+	o := posting(t, mailtest.Config{Refuse: func(to string) error {
+		if strings.HasPrefix(to, "gone") {
+			return mailtest.Permanent("No such mailbox here")
+		}
+		select {
+		case <-now:
+			return nil
+		default:
+			return mailtest.Temporary("Come again")
+		}
+	}})
+	ctx := t.Context()
+	gone := enrol(t, o.Accounts, "gone@example.test")
+	enrol(t, o.Accounts, "busy@example.test")
+	o.work()
+	o.ask("gone@example.test")
+	o.idle()
+	if n := o.srv.Tried(); n != 1 {
+		t.Errorf("tried %d times", n)
+	}
+	log, err := o.Audit(ctx, account.AuditFilter{User: gone.ID, Action: "mail.undelivered"})
+	if err != nil || len(log) != 1 || !strings.Contains(log[0].Detail, "No such mailbox here") || log[0].User != "" || log[0].Via == "" {
+		t.Errorf("log %+v, %v", log, err)
+	}
+	o.ask("busy@example.test")
+	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	now <- true
+	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.mail'`)
+	o.srv.Wait(1)
+	// One that fails for too long is given up, and the log says that too.
+	o.idle()
+	o.ask("busy@example.test")
+	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	write(t, o.db, `UPDATE jobs SET run_at = 0, failures = 1000 WHERE kind = 'account.mail'`)
+	o.until("given up", `SELECT count(*) = 2 FROM audit WHERE action = 'mail.undelivered'`)
+}
+
+// An invitation goes by mail too, with the link that the operator sees; it is not told to
+// its user that they changed a password when they choose the first.
+func TestInvitationByMail(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	ctx := t.Context()
+	var token string
+	invite := func(tx *db.Tx) error {
+		u, secret, err := o.InviteTx(ctx, tx, "bob@example.test", false)
+		if err != nil {
+			return err
+		}
+		token = secret
+		return o.MailInvitationTx(ctx, tx, u, token)
+	}
+	back := &fault.Error{Kind: fault.Conflict, Message: "taken back"}
+	if err := o.db.Write(ctx, func(tx *db.Tx) error {
+		if err := invite(tx); err != nil {
+			return err
+		}
+		return back
+	}); err != back {
+		t.Fatal(err)
+	}
+	if err := o.db.Write(ctx, invite); err != nil {
+		t.Fatal(err)
+	}
+	o.work()
+	got := o.srv.Wait(1)[0]
+	if got.To != "bob@example.test" || link(t, got) != token {
+		t.Errorf("got %+v", got)
+	}
+	if _, _, err := o.SetUp(ctx, token, "", good, account.Device{Addr: netip.MustParseAddr("::1")}); err != nil {
+		t.Fatal(err)
+	}
+	o.idle()
+	if n := len(o.srv.All()); n != 1 {
+		t.Errorf("%d mails arrived: one was rolled back, and a first password is no change", n)
+	}
+}
+
+// What happens to what is an owner's is told its people by mail, with the page that shows it; those who are
+// suspended, and other owners, hear nothing.
+func TestTellOwner(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	o.work()
+	ada := enrol(t, o.Accounts, "ada@example.test")
+	enrol(t, o.Accounts, "bob@example.test")
+	tell := func() {
+		t.Helper()
+		err := o.db.Write(t.Context(), func(tx *db.Tx) error {
+			return o.TellOwnerTx(t.Context(), tx, ada.Owner, "A site has no backup", "None was made for a week.", "/sites/site_1")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.idle()
+	}
+	tell()
+	err := o.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE users SET suspended_at = 1 WHERE id = $1`, ada.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell()
+	mails := o.srv.All()
+	if len(mails) != 1 || mails[0].To != "ada@example.test" || mails[0].Subject != "A site has no backup" || !strings.HasPrefix(mails[0].Text, "None was made for a week.\n\nhttps://slipway.test/sites/site_1\n") {
+		t.Errorf("mailed: %+v", mails)
+	}
+}

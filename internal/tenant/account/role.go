@@ -1,0 +1,93 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// SetRoleTx makes a user an operator or takes that away. Whoever loses it is signed out
+// everywhere, so that no open page goes on showing what is no longer theirs. The last
+// operator keeps it.
+func (a *Accounts) SetRoleTx(ctx context.Context, tx *db.Tx, id UserID, admin bool) (User, error) {
+	if !admin {
+		if err := spareLast(ctx, tx, id); err != nil {
+			return User{}, err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND EXISTS (SELECT 1 FROM users WHERE id = $1 AND admin)`, id); err != nil {
+			return User{}, fmt.Errorf("set role: %w", err)
+		}
+	}
+	return scanUser(tx.QueryRow(ctx, `UPDATE users SET admin = $2 WHERE id = $1 RETURNING `+userColumns, id, admin))
+}
+
+// DeleteUserTx removes a user with everything that lets them in. Their sites go first,
+// through the service that owns them: a user who has any is a Conflict fault. What they did
+// stays in the audit log. Nobody deletes themselves, and the last operator stays.
+func (a *Accounts) DeleteUserTx(ctx context.Context, tx *db.Tx, by Actor, id UserID) (User, error) {
+	if err := notOneself(by, id, "delete"); err != nil {
+		return User{}, err
+	}
+	if err := spareLast(ctx, tx, id); err != nil {
+		return User{}, err
+	}
+	u, err := scanUser(tx.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, id))
+	if err != nil {
+		return User{}, err
+	}
+	return u, removeUser(ctx, tx, u)
+}
+
+// removeUser deletes the user with their personal account and all that this package
+// stores of them.
+func removeUser(ctx context.Context, tx *db.Tx, u User) error {
+	var sites int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM open_sites WHERE owner_id = $1`, u.Owner).Scan(&sites); err != nil {
+		return fmt.Errorf("delete user: %w", err)
+	}
+	if sites > 0 {
+		return &fault.Error{Kind: fault.Conflict, Message: "This user still has sites", Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites), Code: "user_has_sites"}
+	}
+	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers", "api_keys"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, u.ID); err != nil {
+			return fmt.Errorf("delete user: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, u.ID); err != nil {
+		return fmt.Errorf("delete user: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM owners WHERE id = $1`, u.Owner); err != nil {
+		return fmt.Errorf("delete personal account: %w", err)
+	}
+	return nil
+}
+
+// spareLast is a Conflict fault when without this user nobody would run the installation.
+// Operators who never came in, or are suspended, don't count.
+func spareLast(ctx context.Context, tx *db.Tx, id UserID) error {
+	// An update that changes nothing takes the rows' locks in both dialects: of two
+	// operators who remove each other, the second waits and then sees that it is the last.
+	if _, err := tx.Exec(ctx, `UPDATE users SET admin = admin WHERE admin`); err != nil {
+		return fmt.Errorf("count operators: %w", err)
+	}
+	var last bool
+	err := tx.QueryRow(ctx, `
+		SELECT admin AND NOT EXISTS (SELECT 1 FROM users o WHERE o.admin AND o.id <> $1 AND o.suspended_at = 0 AND o.password <> '')
+		FROM users WHERE id = $1`, id).Scan(&last)
+	if err != nil {
+		return missingUser(err)
+	}
+	if last {
+		return &fault.Error{Kind: fault.Conflict, Message: "This is the only operator", Details: "make another user an operator first", Code: "last_operator"}
+	}
+	return nil
+}
+
+func notOneself(by Actor, id UserID, verb string) error {
+	if by.User == id {
+		return &fault.Error{Kind: fault.Conflict, Message: "You cannot " + verb + " yourself", Details: "another operator can", Code: "oneself"}
+	}
+	return nil
+}

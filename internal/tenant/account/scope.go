@@ -1,0 +1,87 @@
+package account
+
+import (
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/fault"
+)
+
+// Scope names something a key may do. ":write" includes ":read", and All includes all.
+type Scope string
+
+// The scopes there are.
+const (
+	All              Scope = "*"
+	SitesRead        Scope = "sites:read"
+	SitesWrite       Scope = "sites:write"
+	DeploymentsRead  Scope = "deployments:read"
+	DeploymentsWrite Scope = "deployments:write"
+	DomainsRead      Scope = "domains:read"
+	DomainsWrite     Scope = "domains:write"
+	WebhooksRead     Scope = "webhooks:read"
+	WebhooksWrite    Scope = "webhooks:write"
+	EnvRead          Scope = "env:read"
+	EnvWrite         Scope = "env:write"
+	BackupsRead      Scope = "backups:read"
+	BackupsWrite     Scope = "backups:write"
+	KeysWrite        Scope = "keys:write"
+	AccountRead      Scope = "account:read"
+)
+
+// AllScopes is every scope, in the order the reference lists them.
+var AllScopes = Scopes{SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, DomainsRead, DomainsWrite,
+	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead, All}
+
+// Scopes lists what a key may do.
+type Scopes []Scope
+
+// ParseScopes checks names and drops repetitions; an unknown one is an Invalid fault.
+func ParseScopes(names []string) (Scopes, error) {
+	var out Scopes
+	for _, n := range names {
+		s := Scope(n)
+		if !slices.Contains(AllScopes, s) {
+			return nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown scope",
+				Details: "scopes are " + AllScopes.String(), Received: n, Code: "unknown_scope"}
+		}
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	if len(out) == 0 {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "A key needs at least one scope",
+			Details: "scopes are " + AllScopes.String(), Code: "scopes_required"}
+	}
+	return out, nil
+}
+
+// Include reports whether these scopes allow what want names.
+func (s Scopes) Include(want Scope) bool {
+	for _, have := range s {
+		if have == All || have == want {
+			return true
+		}
+		if noun, ok := strings.CutSuffix(string(want), ":read"); ok && string(have) == noun+":write" {
+			return true
+		}
+	}
+	return false
+}
+
+// String is the names separated by spaces, as OAuth writes them (RFC 6749 §3.3).
+func (s Scopes) String() string {
+	names := make([]string, len(s))
+	for i, v := range s {
+		names[i] = string(v)
+	}
+	return strings.Join(names, " ")
+}
+
+func splitScopes(text string) Scopes {
+	var out Scopes
+	for n := range strings.FieldsSeq(text) {
+		out = append(out, Scope(n))
+	}
+	return out
+}

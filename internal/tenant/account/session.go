@@ -1,0 +1,320 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// SessionID names a session: "ses_" and 26 characters. It is not the secret.
+type SessionID string
+
+// Session is one sign-in of one user on one device.
+type Session struct {
+	ID        SessionID
+	User      UserID
+	Method    Method
+	Pending   bool   // the second factor is still owed: it opens nothing but the page that asks for it
+	Agent     string // the browser's User-Agent, as it was sent
+	Addr      string // of the last use
+	CreatedAt db.Time
+	ProvenAt  db.Time // when its holder last proved who they are
+	SeenAt    db.Time // to the minute
+	ExpiresAt db.Time // whatever happens; earlier when it is not used for Idle
+}
+
+// Method says how somebody proved who they are.
+type Method string
+
+// The methods.
+const (
+	BySetup    Method = "setup"
+	ByPassword Method = "password"
+	ByTOTP     Method = "totp" // after the password
+	ByRecovery Method = "recovery"
+	ByPasskey  Method = "passkey"
+)
+
+// How long sessions last: unused, whatever happens, and while the second factor is owed.
+const (
+	Idle        = 14 * 24 * time.Hour
+	Lifetime    = 90 * 24 * time.Hour
+	pendingLife = 10 * time.Minute
+)
+
+// Fresh is how long after a proof of who they are somebody may change what lets them in.
+const Fresh = 15 * time.Minute
+
+// maxSessions is the most a user has; with one more the one used longest ago ends.
+const maxSessions = 100
+
+// Fresh reports whether its holder proved who they are a short while ago.
+func (s Session) Fresh() bool { return db.Now().Sub(s.ProvenAt) < Fresh }
+
+// Device is where a request comes from.
+type Device struct {
+	Agent string // the User-Agent header; what is over 400 characters is cut
+	Addr  netip.Addr
+}
+
+var errSession = &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
+
+const sessionColumns = `s.id, s.user_id, s.method, s.pending, s.agent, s.addr, s.created_at, s.proven_at, s.seen_at, s.expires_at`
+
+func sessionFields(s *Session) []any {
+	return []any{&s.ID, &s.User, &s.Method, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt}
+}
+
+// SignIn checks a password and begins a session. Where the user has a second factor the
+// session is Pending, and PassFactor completes it. What is wrong is one Unauthorized
+// fault, and only the right password learns that the user is suspended (Forbidden);
+// throttling is the caller's.
+func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device) (Session, string, error) {
+	u, err := a.CheckPassword(ctx, email, password)
+	if fault.Is(err, fault.Unauthorized) {
+		if u, err := a.UserByEmail(ctx, email); err == nil {
+			a.noteRefusal(u.ID, d, "wrong password")
+		}
+	}
+	if err != nil {
+		return Session{}, "", err
+	}
+	var s Session
+	var token string
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		owed, err := confirmed(ctx, tx, u.ID)
+		if err != nil {
+			return err
+		}
+		s, token, err = a.beginTx(ctx, tx, u.ID, ByPassword, owed, d)
+		return err
+	})
+	if fault.Is(err, fault.Forbidden) {
+		a.noteRefusal(u.ID, d, "right password, but the account is suspended")
+	}
+	return s, token, err
+}
+
+// SetUp uses a setup link and signs its holder in. The second factor, where there is
+// one, is still owed.
+func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d Device) (s Session, token string, err error) {
+	_, err = a.useSetupLink(ctx, link, email, password, func(tx *db.Tx, u User, mailed bool) error {
+		owed, err := confirmed(ctx, tx, u.ID)
+		if err != nil {
+			return err
+		}
+		how := "by a one-time link"
+		if mailed {
+			how += " that was mailed to them"
+		}
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, AuditEvent{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
+			return err
+		}
+		if u.Password { // this is not their first one
+			if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
+				return err
+			}
+		}
+		s, token, err = a.beginTx(ctx, tx, u.ID, BySetup, owed, d)
+		return err
+	})
+	return s, token, err
+}
+
+// ChangePassword replaces the session user's password. Every session ends; the one
+// returned takes the place of s.
+func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password string, d Device) (next Session, token string, err error) {
+	u, err := a.User(ctx, s.User)
+	if err != nil {
+		return next, "", err
+	}
+	if _, err := a.CheckPassword(ctx, u.Email, old); err != nil {
+		return next, "", err
+	}
+	phc, err := a.hashPassword(ctx, u.Email, password)
+	if err != nil {
+		return next, "", err
+	}
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := setPassword(ctx, tx, u.ID, phc); err != nil {
+			return err
+		}
+		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "password.changed", Subject: string(u.ID)}); err != nil {
+			return err
+		}
+		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
+			return err
+		}
+		next, token, err = a.beginTx(ctx, tx, u.ID, s.Method, false, d)
+		return err
+	})
+	return next, token, err
+}
+
+// beginTx writes a session and its line in the log, and returns the token, which is not
+// stored. Every way in ends here, so this is where a suspended user hears of it.
+func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method, pending bool, d Device) (Session, string, error) {
+	if err := stands(ctx, tx, user, fault.Forbidden); err != nil {
+		return Session{}, "", err
+	}
+	var b [32]byte
+	rand.Read(b[:])
+	token := base64.RawURLEncoding.EncodeToString(b[:])
+	now := db.Now()
+	life := Lifetime
+	if pending {
+		life = pendingLife
+	}
+	s := Session{ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: cut(d.Agent, 400), Addr: d.Addr.String(),
+		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life)}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
+		digest(token), s.ID, user, m, pending, s.Agent, s.Addr, now, s.ExpiresAt)
+	if err != nil {
+		return Session{}, "", fmt.Errorf("begin session: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions WHERE user_id = $1 ORDER BY seen_at DESC, id DESC LIMIT 1000 OFFSET $2)`,
+		user, maxSessions)
+	if err != nil {
+		return Session{}, "", fmt.Errorf("end oldest session: %w", err)
+	}
+	if pending {
+		return s, token, nil
+	}
+	return s, token, a.AuditTx(ctx, tx, Actor{User: user, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
+}
+
+// Session returns who holds this token, or one Unauthorized fault: it is unknown, was
+// ended, is too old, was not used for Idle, or its user is suspended. The use is noted, to the minute.
+func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session, User, error) {
+	if len(token) != base64.RawURLEncoding.EncodedLen(32) {
+		return Session{}, User{}, errSession
+	}
+	var s Session
+	var u User
+	now := db.Now()
+	err := a.db.QueryRow(ctx, `
+		SELECT `+sessionColumns+`, `+userColumns+`
+		FROM sessions s JOIN users ON users.id = s.user_id
+		WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND users.suspended_at = 0`, digest(token), now, now.Add(-Idle)).
+		Scan(append(sessionFields(&s), userFields(&u)...)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Session{}, User{}, errSession
+	}
+	if err != nil {
+		return Session{}, User{}, fmt.Errorf("find session: %w", err)
+	}
+	addr := d.Addr.String()
+	if now.Sub(s.SeenAt) < time.Minute && s.Addr == addr {
+		return s, u, nil
+	}
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE sessions SET seen_at = $2, addr = $3 WHERE id = $1`, s.ID, now, addr)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "use of session not noted", "session", s.ID, "err", err)
+	}
+	s.SeenAt, s.Addr = now, addr
+	return s, u, nil
+}
+
+// Prove notes that the session's holder knows the password, so that the session is Fresh
+// again. A wrong one is an Unauthorized fault.
+func (a *Accounts) Prove(ctx context.Context, s Session, password string) error {
+	u, err := a.User(ctx, s.User)
+	if err != nil {
+		return err
+	}
+	if _, err := a.CheckPassword(ctx, u.Email, password); err != nil {
+		return err
+	}
+	return a.db.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE sessions SET proven_at = $2 WHERE id = $1`, s.ID, db.Now())
+		return err
+	})
+}
+
+// Sessions returns where the owner is signed in, the last used first.
+func (a *Accounts) Sessions(ctx context.Context, owner UserID) ([]Session, error) {
+	now := db.Now()
+	rows, err := a.db.Query(ctx, `
+		SELECT `+sessionColumns+` FROM sessions s
+		WHERE s.user_id = $1 AND NOT s.pending AND s.expires_at > $2 AND s.seen_at > $3
+		ORDER BY s.seen_at DESC, s.id DESC`, owner, now, now.Add(-Idle))
+	list, err := db.Collect(rows, err, func(row db.Scanner) (s Session, err error) { return s, row.Scan(sessionFields(&s)...) })
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	return list, nil
+}
+
+// SignedInFrom reports whether somebody with this address is signed in from an address
+// that matches. An unknown user is not.
+func (a *Accounts) SignedInFrom(ctx context.Context, email string, match func(netip.Addr) bool) (bool, error) {
+	u, err := a.UserByEmail(ctx, email)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	list, err := a.Sessions(ctx, u.ID)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list, func(s Session) bool {
+		addr, err := netip.ParseAddr(s.Addr)
+		return err == nil && match(addr)
+	}), nil
+}
+
+// EndSessionTx signs the owner out on one device, or is a NotFound fault.
+func (a *Accounts) EndSessionTx(ctx context.Context, tx *db.Tx, owner UserID, id SessionID) error {
+	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, owner, id)
+	if err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("session")
+	}
+	return nil
+}
+
+// EndSessionsTx signs the owner out everywhere except in one session, which may be
+// empty, and says how many ended.
+func (a *Accounts) EndSessionsTx(ctx context.Context, tx *db.Tx, owner UserID, except SessionID) (int64, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, owner, except)
+	if err != nil {
+		return 0, fmt.Errorf("end sessions: %w", err)
+	}
+	return n, nil
+}
+
+// expire removes what has ended by itself: sessions, ceremonies, offers and the far end of the log.
+func (a *Accounts) expire(ctx context.Context) error {
+	now := db.Now()
+	return a.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at <= $1 OR seen_at <= $2`, now, now.Add(-Idle)); err != nil {
+			return err
+		}
+		for _, table := range []string{"ceremonies", "totp_offers"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE expires_at <= $1`, now); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM audit WHERE at <= $1`, now.Add(-keepAudit))
+		return err
+	})
+}

@@ -1,0 +1,123 @@
+package account
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/mail"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// User is somebody who signs in.
+type User struct {
+	ID        UserID
+	Owner     OwnerID // their personal account
+	Email     string  // lower case
+	Admin     bool    // runs the installation
+	Password  bool    // has one; else only a setup link lets them in
+	CreatedAt db.Time
+	Suspended db.Time // since when nothing lets them in; 0: not
+	Why       string  // what they are told of it
+}
+
+const userColumns = `users.id, users.owner_id, users.email, users.admin, users.password <> '', users.created_at, users.suspended_at, users.suspended_why`
+
+func userFields(u *User) []any {
+	return []any{&u.ID, &u.Owner, &u.Email, &u.Admin, &u.Password, &u.CreatedAt, &u.Suspended, &u.Why}
+}
+
+func scanUser(row db.Scanner) (u User, err error) {
+	return u, missingUser(row.Scan(userFields(&u)...))
+}
+
+func missingUser(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing("user")
+	}
+	return err
+}
+
+// CreateUser makes a user. An empty password makes one that cannot log in until a setup
+// link is used. A taken address is a Conflict fault.
+func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin bool) (User, error) {
+	email, err := CleanEmail(email)
+	if err != nil {
+		return User{}, err
+	}
+	phc := ""
+	if password != "" {
+		if phc, err = a.hashPassword(ctx, email, password); err != nil {
+			return User{}, err
+		}
+	}
+	var u User
+	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		u, err = insertUser(ctx, tx, email, phc, admin)
+		return err
+	})
+	return u, err
+}
+
+func insertUser(ctx context.Context, tx *db.Tx, email, phc string, admin bool) (User, error) {
+	owner, now := db.NewID("own"), db.Now()
+	u, err := scanUser(tx.QueryRow(ctx, `
+		INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+		RETURNING `+userColumns, db.NewID("usr"), owner, email, phc, admin, now))
+	if db.Duplicate(err) {
+		return u, &fault.Error{Kind: fault.Conflict, Message: "A user with this email address already exists",
+			Received: email, Code: "email_taken"}
+	}
+	if err != nil {
+		return u, fmt.Errorf("create user: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO owners (id, kind, created_at) VALUES ($1, 'personal', $2)`, owner, now); err != nil {
+		return u, fmt.Errorf("create personal account: %w", err)
+	}
+	return u, nil
+}
+
+// User returns the user with this id, or a NotFound fault.
+func (a *Accounts) User(ctx context.Context, id UserID) (User, error) {
+	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, id))
+}
+
+// UserByEmail returns the user with this address in any letter case, or a NotFound fault.
+func (a *Accounts) UserByEmail(ctx context.Context, email string) (User, error) {
+	return scanUser(a.db.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE email = $1`, asKept(email)))
+}
+
+// asKept is an address that somebody typed as it would be kept, if it is one.
+func asKept(email string) string { return cut(strings.ToLower(strings.TrimSpace(email)), 254) }
+
+// Users returns everybody, oldest first. It is for the operator.
+func (a *Accounts) Users(ctx context.Context) ([]User, error) {
+	rows, err := a.db.Query(ctx, `SELECT `+userColumns+` FROM users ORDER BY created_at, id`)
+	return db.Collect(rows, err, scanUser)
+}
+
+// Empty reports whether there is no user yet.
+func (a *Accounts) Empty(ctx context.Context) (bool, error) { return empty(ctx, a.db) }
+
+func empty(ctx context.Context, r db.Reader) (bool, error) {
+	var some bool
+	err := r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM users)`).Scan(&some)
+	return !some, err
+}
+
+// CleanEmail checks an address (RFC 5321's lengths, RFC 5322's dot-atom form) and
+// returns it in lower case.
+func CleanEmail(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	at := strings.LastIndexByte(s, '@')
+	parsed, err := mail.ParseAddress(s)
+	if err != nil || parsed.Name != "" || parsed.Address != s || len(s) > 254 || at > 64 ||
+		strings.ContainsAny(s, "\"\\[]()<>,:; \t") || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid email address",
+			Details: "an address looks like name@example.com", Received: s, Code: "invalid_email"}
+	}
+	return strings.ToLower(s), nil
+}

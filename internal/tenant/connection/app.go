@@ -1,0 +1,174 @@
+package connection
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// AppID names an app: "gap_" and 26 characters. It is no secret.
+type AppID string
+
+// App is this installation's app at a forge: an OAuth app, or a GitHub App. There is one for
+// each host.
+type App struct {
+	ID          AppID
+	Provider    forge.Provider
+	Host        string // of the forge
+	Name        string
+	ClientID    string
+	Slug        string // of a GitHub App; empty: an OAuth app
+	Connections int    // made with it
+	CreatedAt   db.Time
+
+	hookDigest string // of the id of a GitHub App's webhook
+	box        string // sealed appSecret
+}
+
+// Page is the address of a GitHub App's page at the forge; empty for OAuth apps.
+func (a App) Page() string {
+	if a.Slug == "" {
+		return ""
+	}
+	return "https://" + a.Host + "/apps/" + a.Slug
+}
+
+// InstallURL is where a GitHub App is given repositories; empty for OAuth apps.
+func (a App) InstallURL() string {
+	if a.Slug == "" {
+		return ""
+	}
+	return a.Page() + "/installations/new"
+}
+
+// appSecret holds what an app authenticates with.
+type appSecret struct {
+	Client string `json:"client"`
+	Key    string `json:"key,omitempty"`  // of a GitHub App, as PEM
+	Hook   string `json:"hook,omitempty"` // that a GitHub App's webhook is signed with
+}
+
+// LogValue keeps the secrets out of logs.
+func (appSecret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the secrets out of error texts.
+func (appSecret) String() string { return "[redacted]" }
+
+// GoString keeps the secrets out of %#v.
+func (appSecret) GoString() string { return "[redacted]" }
+
+const appColumns = `a.id, a.provider, a.host, a.name, a.client_id, a.slug, a.hook_digest, a.secrets, a.created_at, (SELECT count(*) FROM connections c WHERE c.app_id = a.id)`
+
+func scanApp(r db.Scanner) (a App, err error) {
+	err = r.Scan(&a.ID, &a.Provider, &a.Host, &a.Name, &a.ClientID, &a.Slug, &a.hookDigest, &a.box, &a.CreatedAt, &a.Connections)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fault.Missing("Git app")
+	}
+	return a, err
+}
+
+func appPurpose(id AppID) string { return "git app/" + string(id) }
+
+// Apps returns the apps of this installation, by host.
+func (s *Connections) Apps(ctx context.Context, r db.Reader) ([]App, error) {
+	rows, err := r.Query(ctx, `SELECT `+appColumns+` FROM git_apps a ORDER BY a.host`)
+	list, err := db.Collect(rows, err, scanApp)
+	if err != nil {
+		return nil, fmt.Errorf("list Git apps: %w", err)
+	}
+	return list, nil
+}
+
+// App returns one of them, or a NotFound fault.
+func (s *Connections) App(ctx context.Context, r db.Reader, id AppID) (App, error) {
+	return scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM git_apps a WHERE a.id = $1`, id))
+}
+
+func (s *Connections) openApp(a App) (k appSecret, err error) {
+	plain, err := s.c.Seal.Open(a.box, appPurpose(a.ID))
+	if err == nil {
+		err = json.Unmarshal(plain, &k)
+	}
+	if err != nil {
+		return k, fmt.Errorf("open secrets of %s: %w", a.ID, err)
+	}
+	return k, nil
+}
+
+// NewApp is an OAuth app that the operator has registered at a forge.
+type NewApp struct {
+	Provider forge.Provider
+	Host     string // Optional where the provider has one home.
+	ClientID string
+	Secret   string
+}
+
+// CreateAppTx stores an OAuth app. A second one for the same host is a Conflict.
+func (s *Connections) CreateAppTx(ctx context.Context, tx *db.Tx, n NewApp) (App, error) {
+	host, err := checkHost(n.Provider, n.Host)
+	if err != nil {
+		return App{}, err
+	}
+	n.ClientID, n.Secret = strings.TrimSpace(n.ClientID), strings.TrimSpace(n.Secret)
+	bad := func(why, code string) (App, error) {
+		return App{}, &fault.Error{Kind: fault.Invalid, Message: why, Details: "it has 1 to 500 printable characters without spaces", Code: code}
+	}
+	switch {
+	case n.Provider == forge.GitHub:
+		return App{}, &fault.Error{Kind: fault.Invalid, Message: "GitHub is connected with a GitHub App", Details: "create one below", Code: "invalid_connection"}
+	case !plain(n.ClientID, 500):
+		return bad("Invalid client ID", "invalid_client_id")
+	case !plain(n.Secret, 500):
+		return bad("Invalid client secret", "invalid_client_secret")
+	}
+	return s.insertAppTx(ctx, tx, App{Provider: n.Provider, Host: host, Name: n.Provider.Name(), ClientID: n.ClientID}, appSecret{Client: n.Secret})
+}
+
+func (s *Connections) insertAppTx(ctx context.Context, tx *db.Tx, a App, k appSecret) (App, error) {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return App{}, err
+	}
+	a.ID = AppID(db.NewID("gap"))
+	n, err := tx.Exec(ctx, `
+		INSERT INTO git_apps (id, provider, host, name, client_id, slug, hook_digest, secrets, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
+		a.ID, a.Provider, a.Host, a.Name, a.ClientID, a.Slug, a.hookDigest, s.c.Seal.Seal(text, appPurpose(a.ID)), db.Now())
+	if err != nil {
+		return App{}, fmt.Errorf("store Git app: %w", err)
+	}
+	if n == 0 {
+		return App{}, &fault.Error{Kind: fault.Conflict, Message: "There is an app for " + a.Host, Details: "delete it first", Code: "app_exists"}
+	}
+	return s.App(ctx, tx, a.ID)
+}
+
+// DeleteAppTx forgets an app and disconnects the accounts that were connected with it. What
+// the forge has of it stays there until its owner deletes that.
+func (s *Connections) DeleteAppTx(ctx context.Context, tx *db.Tx, id AppID) (App, error) {
+	a, err := s.App(ctx, tx, id)
+	if err != nil {
+		return a, err
+	}
+	for _, q := range []string{
+		`DELETE FROM site_connections WHERE connection_id IN (SELECT id FROM connections WHERE app_id = $1)`,
+		`DELETE FROM connections WHERE app_id = $1`, `DELETE FROM git_sign_ins WHERE app_id = $1`, `DELETE FROM git_apps WHERE id = $1`,
+	} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return a, fmt.Errorf("delete Git app: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// plain reports whether text has 1 to n printable characters of ASCII without spaces.
+func plain(s string, n int) bool {
+	return s != "" && len(s) <= n && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}

@@ -1,0 +1,300 @@
+package connection
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+)
+
+// SetupPath and CreatedPath are where GitHub sends people back to after an app was given
+// repositories, and after it was created.
+const (
+	SetupPath   = "/account/git/installed"
+	CreatedPath = "/operator/git/created"
+)
+
+// Manifest describes an app to GitHub, which creates it.
+// https://docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
+type Manifest struct {
+	Name        string            `json:"name"`
+	URL         string            `json:"url"`
+	Hook        map[string]any    `json:"hook_attributes"`
+	Redirect    string            `json:"redirect_url"`
+	Callbacks   []string          `json:"callback_urls"`
+	Setup       string            `json:"setup_url"`
+	OnUpdate    bool              `json:"setup_on_update"`
+	Public      bool              `json:"public"`
+	Permissions map[string]string `json:"default_permissions"`
+	Events      []string          `json:"default_events"`
+}
+
+// What a GitHub App may do: read code, and tell of deployments.
+var (
+	appPermissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write", "checks": "write", "deployments": "write"}
+	readOnly       = map[string]string{"contents": "read"}
+	reporting      = map[string]string{"pull_requests": "write", "checks": "write", "deployments": "write"}
+)
+
+// Creation is a GitHub App to be created: the form that GitHub takes, and where.
+type Creation struct {
+	To       string // address of the form
+	Manifest string
+}
+
+var organization = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$`)
+
+// NewGitHubApp describes a GitHub App, as the operator enters it.
+type NewGitHubApp struct {
+	Host         string // Optional: empty means github.com.
+	Organization string // Optional: empty means the operator's own account.
+	Public       bool   // whether other accounts at GitHub can install it
+}
+
+// HookPath is where the events of an app are sent, below the address of the API, with the id
+// of its webhook behind it.
+const HookPath = "/hooks/github/"
+
+// CreationTx begins to create a GitHub App: the answer counts only in the same session, once.
+func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string, n NewGitHubApp) (Creation, error) {
+	host, err := checkHost(forge.GitHub, n.Host)
+	if err != nil {
+		return Creation{}, err
+	}
+	n.Organization = strings.TrimSpace(n.Organization)
+	if n.Organization != "" && !organization.MatchString(n.Organization) {
+		return Creation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid organization", Details: "enter its name as in the address of its page at GitHub", Code: "invalid_organization"}
+	}
+	apps, err := s.Apps(ctx, tx)
+	if err != nil {
+		return Creation{}, err
+	}
+	for _, a := range apps {
+		if a.Host == host {
+			return Creation{}, &fault.Error{Kind: fault.Conflict, Message: "There is an app for " + host, Details: "delete it first", Code: "app_exists"}
+		}
+	}
+	state, hook, err := s.signInTx(ctx, tx, session, "", host)
+	if err != nil {
+		return Creation{}, err
+	}
+	name := "Slipway " + strings.TrimPrefix(strings.TrimPrefix(s.c.Base, "https://"), "http://")
+	m, err := json.Marshal(Manifest{Name: name[:min(len(name), 34)], URL: s.c.Base, Hook: map[string]any{"url": s.c.Hooks + HookPath + hook, "active": true},
+		Redirect: s.c.Base + CreatedPath, Callbacks: []string{s.callback()}, Setup: s.c.Base + SetupPath, OnUpdate: true, Public: n.Public,
+		Permissions: appPermissions, Events: []string{"push", "delete", "pull_request"}})
+	to := "https://" + host + "/settings/apps/new"
+	if n.Organization != "" {
+		to = "https://" + host + "/organizations/" + url.PathEscape(n.Organization) + "/settings/apps/new"
+	}
+	return Creation{To: to + "?state=" + url.QueryEscape(state), Manifest: string(m)}, err
+}
+
+var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
+
+// CreatedApp is a GitHub App that GitHub has made, ready to be stored.
+type CreatedApp struct {
+	app  App
+	keys appSecret
+}
+
+// Created takes GitHub's answer to a creation: it exchanges the code for the app's secrets.
+func (s *Connections) Created(ctx context.Context, session string, q url.Values) (CreatedApp, error) {
+	in, err := s.endSignIn(ctx, session, q.Get("state"))
+	if err != nil {
+		return CreatedApp{}, err
+	}
+	code := q.Get("code")
+	if in.app != "" || code == "" || len(code) > 200 {
+		return CreatedApp{}, &fault.Error{Kind: fault.Invalid, Message: "GitHub's answer has no code", Details: "begin again", Code: "invalid_state"}
+	}
+	var made struct {
+		Slug     string `json:"slug"`
+		Name     string `json:"name"`
+		ClientID string `json:"client_id"`
+		Client   string `json:"client_secret"`
+		Hook     string `json:"webhook_secret"`
+		Key      string `json:"pem"`
+	}
+	w := s.api(forge.GitHub, in.host, secret{}).(github).wire
+	w.auth = ""
+	if err := w.send(ctx, http.MethodPost, "/app-manifests/"+url.PathEscape(code)+"/conversions", nil, &made); err != nil {
+		return CreatedApp{}, tell(err, in.host)
+	}
+	if _, err := parseKey(made.Key); err != nil || !slugForm.MatchString(made.Slug) || !plain(made.ClientID, 500) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
+		return CreatedApp{}, &fault.Error{Kind: fault.Invalid, Message: in.host + "'s answer doesn't describe an app", Details: "begin again", Code: "invalid_connection"}
+	}
+	return CreatedApp{App{Provider: forge.GitHub, Host: in.host, Name: text.Line(made.Name, 100), ClientID: made.ClientID, Slug: made.Slug, hookDigest: digest(in.verifier)}, appSecret{made.Client, made.Key, made.Hook}}, nil
+}
+
+// StoreAppTx stores a GitHub App that Created returned.
+func (s *Connections) StoreAppTx(ctx context.Context, tx *db.Tx, made CreatedApp) (App, error) {
+	return s.insertAppTx(ctx, tx, made.app, made.keys)
+}
+
+// ByHook returns the GitHub App whose webhook has that id, or a NotFound fault.
+func (s *Connections) ByHook(ctx context.Context, r db.Reader, hook string) (App, error) {
+	return scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM git_apps a WHERE a.hook_digest = $1`, digest(hook)))
+}
+
+// AppEvent returns the GitHub App whose webhook was called: an Unauthorized fault without
+// its signature, a NotFound fault where there is no such app.
+func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, body []byte) (App, error) {
+	a, err := s.ByHook(ctx, s.c.DB, hook)
+	if err != nil {
+		return a, err
+	}
+	k, err := s.openApp(a)
+	if err != nil {
+		return a, err
+	}
+	if p, _, _ := forge.Recognize(h); p != forge.GitHub {
+		return a, &fault.Error{Kind: fault.Invalid, Message: "The request is not a GitHub event", Code: "unknown_forge"}
+	}
+	return a, forge.Verify(h, body, k.Hook, time.Now())
+}
+
+// UsesApp reports whether a site uses a connection that was made with an app.
+func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site string, id AppID) (bool, error) {
+	var n int
+	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("find app of a site: %w", err)
+	}
+	return n > 0, nil
+}
+
+// parseKey reads an app's private key.
+func parseKey(text string) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("the app's key is no PEM")
+	}
+	if k, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return k, nil
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the app's key: %w", err)
+	}
+	if k, ok := k.(*rsa.PrivateKey); ok {
+		return k, nil
+	}
+	return nil, errors.New("the app's key is not an RSA key")
+}
+
+// appToken is the JWT that an app speaks for itself with (RFC 7519, RS256): from a minute
+// ago, because clocks differ, for at most ten.
+func appToken(a App, k appSecret, now time.Time) (string, error) {
+	key, err := parseKey(k.Key)
+	if err != nil {
+		return "", err
+	}
+	claims, err := json.Marshal(map[string]any{"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(8 * time.Minute).Unix(), "iss": a.ClientID})
+	if err != nil {
+		return "", err
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	sum := sha256.Sum256([]byte(text))
+	sig, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", fmt.Errorf("sign as app: %w", err)
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+}
+
+// ByGitHubApp reports whether the connection is of somebody who signed in with a GitHub App,
+// which calls for all of its repositories by itself.
+func (c Connection) ByGitHubApp() bool { return c.App != "" && c.Provider == forge.GitHub }
+
+// installed speaks to GitHub for a GitHub App: deployments are check runs in place of
+// commit statuses, and repositories are those that both the user and the app can read.
+type installed struct{ github }
+
+func (g installed) repositories(ctx context.Context, _ string) (out []Repository, err error) {
+	var list struct {
+		Installations []struct {
+			ID int64 `json:"id"`
+		} `json:"installations"`
+	}
+	if err := g.send(ctx, http.MethodGet, "/user/installations?per_page=100", nil, &list); err != nil {
+		return nil, err
+	}
+	for _, in := range list.Installations[:min(len(list.Installations), 20)] {
+		for page := 1; page <= 3; page++ {
+			var part struct {
+				Repositories []struct {
+					Name    string `json:"full_name"`
+					Default string `json:"default_branch"`
+					Private bool   `json:"private"`
+				} `json:"repositories"`
+			}
+			if err := g.send(ctx, http.MethodGet, fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page), nil, &part); err != nil {
+				return nil, err
+			}
+			for _, r := range part.Repositories {
+				out = append(out, Repository{r.Name, r.Default, r.Private})
+			}
+			if len(part.Repositories) < 100 {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+func (g installed) status(ctx context.Context, f Facts, id string) (string, error) {
+	body := map[string]any{"name": "Slipway: " + f.Slug, "head_sha": f.Commit, "details_url": f.LogURL, "external_id": f.Deployment,
+		"output": map[string]string{"title": f.says(), "summary": f.comment()}}
+	switch conclusion := map[string]string{"success": "success", "failed": "failure", "canceled": "cancelled"}[f.Status]; {
+	case conclusion != "":
+		body["status"], body["conclusion"] = "completed", conclusion
+	case f.Status == "pending":
+		body["status"] = "queued"
+	default:
+		body["status"] = "in_progress"
+	}
+	base := "/repos/" + repo(f.path()) + "/check-runs"
+	if id != "" {
+		delete(body, "head_sha")
+		err := g.send(ctx, http.MethodPatch, base+"/"+repo(id), body, nil)
+		return id, err
+	}
+	var made struct {
+		ID int64 `json:"id"`
+	}
+	if err := g.send(ctx, http.MethodPost, base, body, &made); err != nil {
+		return "", err
+	}
+	return strconv.FormatInt(made.ID, 10), nil
+}
+
+// HasRepositories reports whether somebody who signed in with a GitHub App can pick from any
+// repository: otherwise the app has to be installed first.
+func (s *Connections) HasRepositories(ctx context.Context, k Checked) (bool, error) {
+	if k.app == "" || k.n.Provider != forge.GitHub {
+		return true, nil
+	}
+	list, err := installed{s.api(k.n.Provider, k.n.Host, secret{Token: k.n.Token}).(github)}.repositories(ctx, "")
+	if err != nil {
+		return false, tell(err, k.n.Host)
+	}
+	return len(list) > 0, nil
+}

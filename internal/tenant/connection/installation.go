@@ -1,0 +1,161 @@
+package connection
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/fault"
+)
+
+// tokens holds the tokens of GitHub Apps' installations until shortly before they end. Each
+// is for one connection, one repository and one purpose.
+type tokens struct {
+	mu sync.Mutex // guards of
+	//share: total 10,000 tokens; owner one for each connection, repository and purpose; edge all are forgotten, and fetched again
+	of map[tokenKey]*installationToken
+}
+
+type tokenKey struct {
+	connection ID
+	repository string
+	report     bool
+}
+
+// installationToken is made by the first who asks for it; the others wait for its lock.
+type installationToken struct {
+	mu    sync.Mutex // guards the rest
+	token string     // empty: none is needed
+	until time.Time
+}
+
+const (
+	tokenMargin = 5 * time.Minute // before its end a token is not used any more
+	maxTokens   = 10_000
+)
+
+func (t *tokens) get(k tokenKey) *installationToken {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil || len(t.of) >= maxTokens {
+		t.of = map[tokenKey]*installationToken{}
+	}
+	if t.of[k] == nil {
+		t.of[k] = &installationToken{}
+	}
+	return t.of[k]
+}
+
+// forget drops the tokens of a connection's repository: the forge refused one.
+func (t *tokens) forget(id ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range t.of {
+		if k.connection == id {
+			delete(t.of, k)
+		}
+	}
+}
+
+// readToken returns a token that reads one repository of a GitHub App's user; empty where
+// anybody can read it.
+func (s *Connections) readToken(ctx context.Context, c Connection, repository string) (string, error) {
+	return s.installationToken(ctx, c, tokenKey{c.ID, repository, false})
+}
+
+// reportToken returns a token that tells GitHub of deployments of one repository, which the
+// user must be able to write to.
+func (s *Connections) reportToken(ctx context.Context, c Connection, repository string) (string, error) {
+	return s.installationToken(ctx, c, tokenKey{c.ID, repository, true})
+}
+
+func (s *Connections) installationToken(ctx context.Context, c Connection, key tokenKey) (string, error) {
+	t := s.installations.get(key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Now().Before(t.until) && !c.Ended {
+		return t.token, nil
+	}
+	token, until, err := s.newInstallationToken(ctx, c, key)
+	if err != nil {
+		return "", err
+	}
+	t.token, t.until = token, until.Add(-tokenMargin)
+	return token, nil
+}
+
+// newInstallationToken asks GitHub for a token of an installation. An installation can read
+// what its user can't: so each time the user's own access to the repository is asked for
+// first, and the token is for that repository alone.
+func (s *Connections) newInstallationToken(ctx context.Context, c Connection, key tokenKey) (token string, until time.Time, err error) {
+	_, name, _ := strings.Cut(key.repository, "/")
+	user, err := s.fresh(ctx, c)
+	if err != nil {
+		return "", until, err
+	}
+	var r struct {
+		Private     bool `json:"private"`
+		Permissions struct {
+			Push bool `json:"push"`
+		} `json:"permissions"`
+	}
+	asUser := s.api(c.Provider, c.Host, user).(github)
+	switch err := asUser.send(ctx, http.MethodGet, "/repos/"+repo(name), nil, &r); {
+	case isStatus(err, http.StatusUnauthorized): // its user took the access back
+		return "", until, errEnded(c.Host)
+	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusForbidden):
+		return "", until, &fault.Error{Kind: fault.Conflict, Message: c.Login + " has no access to " + key.repository, Details: "ask for access at " + c.Host + ", or connect another account", Code: "no_access"}
+	case err != nil:
+		return "", until, err
+	}
+	if !r.Private && !key.report {
+		return "", time.Now().Add(time.Hour), nil
+	}
+	if key.report && !r.Permissions.Push {
+		return "", until, &fault.Error{Kind: fault.Conflict, Message: c.Login + " can't write to " + key.repository, Details: "deployments are reported for those who can", Code: "no_access"}
+	}
+	a, err := s.App(ctx, s.c.DB, c.App)
+	if err != nil {
+		return "", until, err
+	}
+	k, err := s.openApp(a)
+	if err != nil {
+		return "", until, err
+	}
+	jwt, err := appToken(a, k, time.Now())
+	if err != nil {
+		return "", until, err
+	}
+	asApp := s.api(forge.GitHub, c.Host, secret{Token: jwt}).(github)
+	var in struct {
+		ID int64 `json:"id"`
+	}
+	err = asApp.send(ctx, http.MethodGet, "/repos/"+repo(name)+"/installation", nil, &in)
+	if isStatus(err, http.StatusNotFound) {
+		return "", until, &fault.Error{Kind: fault.Conflict, Message: "The GitHub App is not installed for " + key.repository, Details: "add the repository at " + a.InstallURL(), Code: "not_installed"}
+	}
+	if err != nil {
+		return "", until, err
+	}
+	rights := readOnly
+	if key.report {
+		rights = reporting
+	}
+	var made struct {
+		Token     string    `json:"token"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	err = asApp.send(ctx, http.MethodPost, "/app/installations/"+strconv.FormatInt(in.ID, 10)+"/access_tokens", map[string]any{"repositories": []string{path.Base(name)}, "permissions": rights}, &made)
+	if err != nil {
+		return "", until, err
+	}
+	if !plain(made.Token, 4096) {
+		return "", until, &fault.Error{Kind: fault.Unavailable, Message: c.Host + " issued no token", Code: "forge_unavailable"}
+	}
+	return made.Token, made.ExpiresAt, nil
+}

@@ -1,0 +1,190 @@
+package domain
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/platform/egress"
+)
+
+// addresses follows name to its addresses. For a wildcard the wildcard record itself is
+// asked for (RFC 4592 §2.3: it is a name like any other), and a name that it stands for
+// where there seems to be none. mute is the kind of record about which nobody answers while
+// there are others.
+func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+	cname, chain, addrs, mute, err = d.follow(ctx, servers, name)
+	if base, wild := strings.CutPrefix(name, "*."); wild && err == nil && cname == "" && len(addrs) == 0 {
+		return d.follow(ctx, servers, "slipway-check."+base)
+	}
+	return cname, chain, addrs, mute, err
+}
+
+func (d *Domains) follow(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		m, fresh, failure := d.ask(ctx, servers, name, qtype)
+		if failure != nil {
+			mute, err = dns.TypeToString[qtype], failure
+			continue
+		}
+		found, aliases := gather(m, name)
+		// The zone's servers know where the alias leads, not always what is there.
+		if fresh && len(found) == 0 && len(aliases) > 0 {
+			m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, aliases[len(aliases)-1], qtype)
+			if err == nil {
+				more, further := gather(m, aliases[len(aliases)-1])
+				found, aliases = more, append(aliases, further...)
+			}
+		}
+		addrs = append(addrs, found...)
+		for _, a := range aliases {
+			if !slices.Contains(chain, a) && len(chain) < aliasesMax {
+				chain = append(chain, a)
+			}
+		}
+		if len(aliases) > 0 {
+			cname = aliases[0]
+		}
+	}
+	if len(chain) == 0 && len(addrs) == 0 && err != nil {
+		return "", nil, nil, "", err
+	}
+	return cname, chain, addrs[:min(len(addrs), 32)], mute, nil
+}
+
+// aliases follows name from alias to alias, whatever is at the end.
+func (d *Domains) aliases(ctx context.Context, servers []netip.AddrPort, name string) ([]string, error) {
+	m, _, err := d.ask(ctx, servers, name, dns.TypeCNAME)
+	if err != nil {
+		return nil, err
+	}
+	_, chain := gather(m, name)
+	for range aliasesMax {
+		if len(chain) == 0 || len(chain) >= aliasesMax {
+			break
+		}
+		m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, chain[len(chain)-1], dns.TypeCNAME)
+		if err != nil {
+			break // what was found so far was found
+		}
+		_, further := gather(m, chain[len(chain)-1])
+		if len(further) == 0 || slices.Contains(chain, further[0]) {
+			break
+		}
+		chain = append(chain, further...)
+	}
+	return chain, nil
+}
+
+const aliasesMax = 16
+
+// gather follows name through an answer: the aliases on the way, and the addresses at its
+// end. What the answer says of other names is left alone.
+func gather(m *dns.Msg, name string) (addrs []netip.Addr, aliases []string) {
+	for at := name; ; {
+		next := ""
+		for _, rr := range m.Answer {
+			if !strings.EqualFold(rr.Header().Name, dns.Fqdn(at)) {
+				continue
+			}
+			switch rr := rr.(type) {
+			case *dns.A:
+				if a, ok := netip.AddrFromSlice(rr.A); ok {
+					addrs = append(addrs, a.Unmap())
+				}
+			case *dns.AAAA:
+				if a, ok := netip.AddrFromSlice(rr.AAAA); ok {
+					addrs = append(addrs, a.Unmap())
+				}
+			case *dns.CNAME:
+				next = strings.ToLower(strings.TrimSuffix(rr.Target, "."))
+			}
+		}
+		if next == "" || next == at || slices.Contains(aliases, next) || len(aliases) == aliasesMax {
+			return addrs, aliases
+		}
+		aliases = append(aliases, next)
+		at = next
+	}
+}
+
+// resolve returns up to eight addresses of a host.
+func (d *Domains) resolve(ctx context.Context, host string) []netip.Addr {
+	var out []netip.Addr
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, host, qtype)
+		if err != nil {
+			continue
+		}
+		found, _ := gather(m, host)
+		out = append(out, found[:min(len(found), 4)]...)
+	}
+	return out
+}
+
+// ourAddrs returns where names must point: the configured addresses and those of the
+// site's own name, or where the edge listens when neither is known. What the operator said
+// comes first, and what the internet reaches before what it does not.
+func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
+	out := slices.Clone(d.c.Addrs)
+	if target == "localhost" || strings.HasSuffix(target, ".localhost") { // RFC 6761 §6.3
+		out = append(out, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback())
+	} else {
+		out = append(out, d.resolve(ctx, target)...)
+	}
+	if len(out) == 0 {
+		out = slices.Clone(d.c.Listens)
+	}
+	if len(out) == 0 {
+		out = machineAddrs()
+	}
+	for i := range out {
+		out[i] = out[i].Unmap()
+	}
+	said := len(d.c.Addrs)
+	slices.SortStableFunc(out[said:], func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(scope(a), scope(b)), a.Compare(b))
+	})
+	var once []netip.Addr
+	for _, a := range out {
+		if !slices.Contains(once, a) {
+			once = append(once, a)
+		}
+	}
+	return once
+}
+
+const targetsFor = time.Minute
+
+// targets is where names must point that can't be an alias, from a name that no site has. It
+// is asked for once in a while, and for 2 s at most.
+func (d *Domains) targets(ctx context.Context) []netip.Addr {
+	d.targetMu.Lock()
+	defer d.targetMu.Unlock()
+	if time.Now().After(d.targetUntil) {
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		found := d.ourAddrs(bounded, "www."+d.below())
+		if ctx.Err() != nil { // whoever asked has gone, and the answer is worth nothing
+			return nil
+		}
+		d.targetAddrs, d.targetUntil = found, time.Now().Add(targetsFor)
+	}
+	return d.targetAddrs
+}
+
+// scope is how far from the internet an address is.
+func scope(a netip.Addr) int {
+	switch {
+	case egress.Public(a):
+		return 0
+	case a.IsLoopback():
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,60 @@
+package domain
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/webhook"
+)
+
+// EventsOf announces what happens to domains to webhooks, and to people what goes wrong.
+func EventsOf(hooks *webhook.Webhooks, people *notify.Notifications) Events {
+	return events{hooks, people}
+}
+
+type events struct {
+	hooks  *webhook.Webhooks
+	people *notify.Notifications
+}
+
+// AnnounceTx is for Config.Events.
+func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domain) error {
+	var name string
+	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // its site is gone, and site.deleted has said so
+	}
+	if err != nil {
+		return fmt.Errorf("name site of %s: %w", d.ID, err)
+	}
+	of := webhook.Site{ID: d.SiteID, Name: name}
+	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
+	c := d.Certificate
+	certificate := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
+	path := "/sites/" + d.SiteID + "/domains/" + string(d.ID)
+	switch event {
+	case CertificateIssued:
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, certificate))
+	case CertificateRenewed:
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, certificate))
+	case CertificateFailed:
+		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.CertificateFailed, Title: "The certificate of " + d.Name + " could not be issued", Text: c.LastError, Path: path}); err != nil {
+			return err
+		}
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, certificate))
+	case Added:
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainAdded(of, what))
+	case Verified:
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainVerified(of, what))
+	case GaveUp:
+		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.DomainFailed, Title: "Domain " + d.Name + " of " + name + " is not working", Text: d.Reason, Path: path}); err != nil {
+			return err
+		}
+		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainFailed(of, what))
+	}
+	return fmt.Errorf("announce %s: no such event", event)
+}

@@ -1,0 +1,261 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+)
+
+// How long a check may ask the world, and how long it waits for the registry before it
+// asks the DNS as well.
+const (
+	checkBudget = 3 * time.Second
+	checkHedge  = 700 * time.Millisecond
+)
+
+// Sources of an answer.
+const (
+	SourceLocal = "local" // this installation's own table
+	SourceRDAP  = "rdap"  // the registry
+	SourceDNS   = "dns"   // a delegation, or none
+)
+
+// Availability is whether a name can be registered, and for how much.
+type Availability struct {
+	Domain    string // A-labels, lower case
+	Available bool
+	Price     int    // whole units of the currency, also for taken names
+	Currency  string // ISO 4217 code
+	Source    string // who answered: local, rdap or dns
+}
+
+// Check says whether name can be registered. Faults: Invalid for what no registry could
+// sell; Unavailable with RetryAfter where only the registry may be asked and it does not
+// answer. It returns within about 3 s whatever the network does.
+func (d *Domains) Check(ctx context.Context, name string) (Availability, error) {
+	name, err := registrable(name)
+	if err != nil {
+		return Availability{}, err
+	}
+	price := d.prices.Of(name)
+	a := Availability{Domain: name, Available: true, Price: price.Amount, Currency: price.Currency, Source: SourceLocal}
+	ours, err := d.ours(ctx, d.c.DB, name)
+	if err != nil {
+		return Availability{}, err
+	}
+	if ours {
+		a.Available = false
+		return a, nil
+	}
+	if d.c.Registry == "local" {
+		return a, nil
+	}
+	v, err := d.outside(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+		return Availability{}, context.Cause(ctx)
+	case err == nil:
+		a.Available, a.Source = !v.taken, v.source
+		return a, nil
+	case d.c.Registry == "rdap":
+		d.c.Log.WarnContext(ctx, "domain registry did not respond", "domain", name, "err", err)
+		retry := 5 * time.Second
+		var s *silence
+		if errors.As(err, &s) {
+			retry = s.retry
+		}
+		return Availability{}, &fault.Error{Kind: fault.Unavailable, Message: "The domain registry is unavailable",
+			Details: "Try again later", Code: "registry_unavailable", RetryAfter: ceilSecond(retry)}
+	default:
+		d.c.Log.InfoContext(ctx, "neither domain registry nor DNS responded", "domain", name, "err", err)
+		return a, nil
+	}
+}
+
+func ceilSecond(d time.Duration) time.Duration {
+	return time.Duration(math.Ceil(d.Seconds())) * time.Second
+}
+
+// ours reports whether this installation is evidence that name is registered: it is a
+// domain here, something below it was proven here, or the sites themselves live there.
+func (d *Domains) ours(ctx context.Context, r db.Reader, name string) (bool, error) {
+	if site, err := ascii(d.c.SiteDomain); err == nil && zoneOf(site) == name {
+		return true, nil
+	}
+	var n int
+	err := r.QueryRow(ctx, `
+		SELECT count(*) FROM domains
+		WHERE zone = $1 AND (name = $1 OR proven_at <> 0)`, name).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("look up %s: %w", name, err)
+	}
+	return n > 0, nil
+}
+
+// verdict is the answer of a registry or the DNS about a name.
+type verdict struct {
+	taken  bool
+	source string
+}
+
+// outside asks the registry, and the DNS where that is allowed. Answers are kept for a
+// short while, and the same question under way is asked once.
+func (d *Domains) outside(ctx context.Context, name string) (verdict, error) {
+	if v, ok := d.known.get(name); ok {
+		return v, nil
+	}
+	answer := d.flight.DoChan(name, func() (any, error) {
+		// Not the caller's context: others may wait for the same answer.
+		who := fair.Who{Owner: db.Share(ctx)}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.budget)
+		defer cancel()
+		done, err := d.asking.Take(ctx, who)
+		if err != nil {
+			return nil, errors.New("too many checks at once")
+		}
+		defer done()
+		v, err := d.askOutside(ctx, name)
+		if err == nil {
+			d.known.put(name, v)
+		}
+		return v, err
+	})
+	select {
+	case <-ctx.Done():
+		return verdict{}, ctx.Err()
+	case r := <-answer:
+		if r.Err != nil {
+			return verdict{}, r.Err
+		}
+		return r.Val.(verdict), nil
+	}
+}
+
+// askOutside prefers the registry. The DNS is asked when the registry fails, or beside
+// it when the registry takes its time; its answer is used when the registry's fails to come.
+func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) {
+	type reply struct {
+		taken bool
+		err   error
+	}
+	registry, zone := make(chan reply, 1), make(chan reply, 1)
+	go func() {
+		taken, err := d.rdap.taken(ctx, name)
+		registry <- reply{taken, err}
+	}()
+	if d.c.Registry == "rdap" {
+		r := <-registry // ends with ctx
+		return verdict{r.taken, SourceRDAP}, r.err
+	}
+	var asked bool
+	askDNS := func() {
+		if asked {
+			return
+		}
+		asked = true
+		go func() {
+			taken, err := delegated(ctx, d.c.Resolver, name)
+			zone <- reply{taken, err}
+		}()
+	}
+	hedge := time.NewTimer(d.hedge)
+	defer hedge.Stop()
+	var fromRegistry, fromZone *reply
+	for fromRegistry == nil || fromZone == nil {
+		select {
+		case r := <-registry:
+			if r.err == nil {
+				return verdict{r.taken, SourceRDAP}, nil
+			}
+			fromRegistry = &r
+			askDNS()
+		case r := <-zone:
+			fromZone = &r
+		case <-hedge.C:
+			askDNS()
+		case <-ctx.Done():
+			// Whoever is still silent has had its time.
+			for _, w := range []struct {
+				from chan reply
+				to   **reply
+			}{{registry, &fromRegistry}, {zone, &fromZone}} {
+				if *w.to != nil {
+					continue
+				}
+				select {
+				case r := <-w.from:
+					*w.to = &r
+				default:
+					*w.to = &reply{err: ctx.Err()}
+				}
+			}
+		}
+	}
+	if fromRegistry.err == nil {
+		return verdict{fromRegistry.taken, SourceRDAP}, nil
+	}
+	if fromZone.err == nil {
+		return verdict{fromZone.taken, SourceDNS}, nil
+	}
+	return verdict{}, errors.Join(fromRegistry.err, fromZone.err)
+}
+
+// answers keeps verdicts for a short while, at most so many.
+type answers struct {
+	mu sync.Mutex // guards kept
+	//share: total 4,096 answers to availability checks; owner what others leave; edge the check asks again
+	kept map[string]keptAnswer
+}
+
+type keptAnswer struct {
+	verdict
+	until time.Time
+}
+
+const answersMax = 4096
+
+func (a *answers) get(name string) (verdict, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k, ok := a.kept[name]
+	if !ok || time.Now().After(k.until) {
+		return verdict{}, false
+	}
+	return k.verdict, true
+}
+
+// put keeps "taken" for ten minutes, "free" and what the DNS says for one: a name that
+// was just bought must not stay free.
+func (a *answers) put(name string, v verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.kept == nil {
+		a.kept = map[string]keptAnswer{}
+	}
+	if len(a.kept) >= answersMax {
+		for n, k := range a.kept {
+			if now.After(k.until) {
+				delete(a.kept, n)
+			}
+		}
+		for n := range a.kept { // none was old: any of them goes
+			if len(a.kept) < answersMax {
+				break
+			}
+			delete(a.kept, n)
+		}
+	}
+	keep := time.Minute
+	if v.taken && v.source == SourceRDAP {
+		keep = 10 * time.Minute
+	}
+	a.kept[name] = keptAnswer{v, now.Add(keep)}
+}

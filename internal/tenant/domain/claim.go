@@ -1,0 +1,251 @@
+package domain
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+)
+
+const (
+	// quarantine is how long a released name needs the TXT proof from everybody else.
+	quarantine = 30 * 24 * time.Hour
+	// unprovenMax bounds the claims of an account that wait for proof.
+	unprovenMax = 100
+
+	tokenPrefix = "slipway-"
+)
+
+// NewDomain is a claim to make.
+type NewDomain struct {
+	Name       string // a host name, or "*." and one
+	RedirectTo string // host that visitors are sent to. Optional.
+	Primary    bool   // the name by which the site is called. The first that can be is.
+
+	shown bool         // Prepare saw the account's TXT record
+	ours  []netip.Addr // where the name must point, as far as Prepare found out
+}
+
+// Prepare does for Create what no transaction may: where somebody else holds the name it
+// asks the DNS for the owner's proof. It also finds out where a name must point that can't
+// be an alias. It takes at most 10 s.
+func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomain) (NewDomain, error) {
+	name, err := d.claimable(n.Name)
+	if err != nil {
+		return n, err
+	}
+	if name == zoneOf(name) {
+		n.ours = d.targets(ctx)
+	}
+	holder, err := holderOf(ctx, d.c.DB, name, owner)
+	if err != nil || holder == "" {
+		return n, err
+	}
+	var token string
+	if err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		token, err = tokenOf(ctx, tx, owner)
+		return err
+	}); err != nil {
+		return n, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	seen, err := d.tokens(ctx, d.nameServers(ctx, strings.TrimPrefix(name, "*.")), proofName(name))
+	n.shown = err == nil && slices.Contains(seen, token)
+	return n, nil
+}
+
+// Create claims a name for a site of the owner: Prepare, then CreateTx.
+func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID string, n NewDomain) (dom Domain, err error) {
+	if n, err = d.Prepare(ctx, owner, n); err != nil {
+		return Domain{}, err
+	}
+	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		dom, err = d.CreateTx(ctx, tx, owner, siteID, n)
+		return err
+	})
+	return dom, err
+}
+
+// CreateTx claims a name for a site of the owner. Nothing is routed before the proof is
+// seen; the first check follows at once. Faults: NotFound for the site; Invalid for
+// names that nobody or only the service can have; Conflict where the owner has claimed it
+// already, or another account holds it and Prepare has not seen the owner's TXT record.
+func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID string, n NewDomain) (Domain, error) {
+	name, err := d.claimable(n.Name)
+	if err != nil {
+		return Domain{}, err
+	}
+	target, err := d.target(ctx, tx, owner, siteID)
+	if err != nil {
+		return Domain{}, err
+	}
+	token, err := tokenOf(ctx, tx, owner)
+	if err != nil {
+		return Domain{}, err
+	}
+	switch holder, err := holderOf(ctx, tx, name, owner); {
+	case err != nil:
+		return Domain{}, err
+	case holder != "" && !n.shown:
+		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_claimed", Received: name,
+			Details: fmt.Sprintf("Another account uses %s. If you own it, add a TXT record %s with the value %s and try again", name, proofName(name), token)}
+	}
+	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
+	if err != nil {
+		return Domain{}, err
+	}
+	plain := redirect == "" && !strings.HasPrefix(name, "*.")
+	if n.Primary && !plain {
+		return Domain{}, notPrimary()
+	}
+	var unproven, primaries int
+	if err := tx.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM domains WHERE owner_id = $1 AND proven_at = 0),
+		       (SELECT count(*) FROM domains WHERE site_id = $2 AND is_primary)`, owner, siteID).Scan(&unproven, &primaries); err != nil {
+		return Domain{}, fmt.Errorf("count domains: %w", err)
+	}
+	if unproven >= unprovenMax {
+		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unverified domains", Code: "too_many_unproven",
+			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax)}
+	}
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
+		return Domain{}, err
+	}
+	rival, err := rivalry(ctx, tx, name, owner)
+	if err != nil {
+		return Domain{}, err
+	}
+	now := db.Now()
+	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
+	dom := Domain{ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
+		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
+		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now}
+	seen, err := json.Marshal(j.findings)
+	if err != nil {
+		return Domain{}, fmt.Errorf("keep findings: %w", err)
+	}
+	if dom.Primary {
+		if err := onlyPrimary(ctx, tx, siteID, dom.ID); err != nil {
+			return Domain{}, err
+		}
+	}
+	added, err := tx.Exec(ctx, `
+		INSERT INTO domains (id, owner_id, site_id, name, zone, status, reason, is_primary, redirect_to, proof, findings,
+		  checks, tries, pending_at, next_check_at, ssl_status, cert_issuer, cert_error, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, 0, 0, $11, $11, $12, '', '', $11, $11)
+		ON CONFLICT (owner_id, name) DO NOTHING`,
+		dom.ID, owner, siteID, name, zoneOf(strings.TrimPrefix(name, "*.")), dom.Status, dom.Reason, dom.Primary, redirect, string(seen), now, dom.SSL)
+	if err != nil {
+		return Domain{}, fmt.Errorf("claim %s: %w", name, err)
+	}
+	if added == 0 {
+		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_exists", Received: name,
+			Details: "You have added this domain already. To move it to another site, change its siteId"}
+	}
+	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = 0 WHERE owner_id = $1 AND redirect_to = $2 AND redirect_lost_at <> 0", owner, name); err != nil {
+		return Domain{}, fmt.Errorf("note redirects to %s: %w", name, err)
+	}
+	tx.Notify(topic)
+	return dom, d.emit(ctx, tx, Added, dom)
+}
+
+// Get returns the owner's domain, or a NotFound fault.
+func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Domain, error) {
+	dom, err := scan(r.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE id = $1 AND owner_id = $2", id, owner))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Domain{}, fault.Missing("domain")
+	}
+	if err != nil {
+		return Domain{}, fmt.Errorf("get domain: %w", err)
+	}
+	return dom, nil
+}
+
+// ForSite returns the domains of the owner's site, by name, or a NotFound fault.
+func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID string) ([]Domain, error) {
+	if _, err := d.c.Sites.Subdomain(ctx, d.c.DB, owner, siteID); err != nil {
+		return nil, err
+	}
+	rows, err := d.c.DB.Query(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 AND site_id = $2 ORDER BY name, id", owner, siteID)
+	all, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list domains of site: %w", err)
+	}
+	return all, nil
+}
+
+// tokenOf returns what the account puts into its TXT records, made when first needed.
+func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, error) {
+	var token string
+	if _, err := tx.Exec(ctx, "INSERT INTO domain_tokens (owner_id, token) VALUES ($1, $2) ON CONFLICT (owner_id) DO NOTHING",
+		owner, tokenPrefix+db.Random(20)); err != nil {
+		return "", fmt.Errorf("make domain token: %w", err)
+	}
+	if err := tx.QueryRow(ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", owner).Scan(&token); err != nil {
+		return "", fmt.Errorf("read domain token: %w", err)
+	}
+	return token, nil
+}
+
+// target is the host name by which the owner's site is reached without any domain.
+func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (string, error) {
+	subdomain, err := d.c.Sites.Subdomain(ctx, r, owner, siteID)
+	if err != nil {
+		return "", err
+	}
+	return strings.ToLower(subdomain + "." + d.below()), nil
+}
+
+func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c.SiteDomain, ".")) }
+
+// claim returns what an observation of the name is compared with.
+func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
+	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name), public: d.c.Certificates != nil}
+	c.uncertain = d.c.Certificates != nil && strings.HasPrefix(name, "*.") && c.delegation == ""
+	return c
+}
+
+// claimable returns the name as it is kept, or an Invalid fault: nobody's names, and the
+// service's own with all that they cover.
+func (d *Domains) claimable(received string) (string, error) {
+	invalid := func(details string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid domain name", Details: details, Received: text.Clip(received, 300), Code: "invalid_domain"}
+	}
+	name, err := claimable(received)
+	if err != nil {
+		return "", invalid(err.Error())
+	}
+	base, wild := strings.CutPrefix(name, "*.")
+	if below := d.below(); below != "" && (base == below || strings.HasSuffix(base, "."+below)) {
+		return "", invalid(fmt.Sprintf("names below %s are the service's own", below))
+	}
+	for _, own := range append(slices.Clone(d.c.Reserved), d.below()) {
+		own = strings.ToLower(strings.TrimSuffix(own, "."))
+		_, above, _ := strings.Cut(own, ".")
+		if name == own || wild && above == base {
+			return "", invalid(fmt.Sprintf("%s belongs to the service", own))
+		}
+	}
+	return name, nil
+}
+
+func (d *Domains) emit(ctx context.Context, tx *db.Tx, event string, dom Domain) error {
+	if d.c.Events == nil {
+		return nil
+	}
+	if err := d.c.Events.AnnounceTx(ctx, tx, event, dom); err != nil {
+		return fmt.Errorf("announce %s: %w", event, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// route makes the edge serve an active domain, or changes how. The row's version orders
+// it among everything else that edges read.
+func route(ctx context.Context, tx *db.Tx, dom Domain) error {
+	v, err := nextVersion(ctx, tx, dom.Owner)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, $3, 'active', $4, $5)
+		ON CONFLICT (host) DO UPDATE SET site_id = excluded.site_id, redirect_to = excluded.redirect_to, state = excluded.state,
+		  version = excluded.version, changed_at = excluded.changed_at`, dom.Name, dom.SiteID, dom.RedirectTo, v, db.Now())
+	if err != nil {
+		return fmt.Errorf("route %s: %w", dom.Name, err)
+	}
+	return nil
+}
+
+// unroute ends a domain's route, if it has one. The row stays as a tombstone so that
+// every edge hears of it.
+func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
+	var n int
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'", dom.Name, dom.SiteID).Scan(&n); err != nil {
+		return fmt.Errorf("look up route of %s: %w", dom.Name, err)
+	}
+	if n == 0 {
+		return nil
+	}
+	v, err := nextVersion(ctx, tx, dom.Owner)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "UPDATE domain_routes SET state = 'deleted', redirect_to = '', version = $2, changed_at = $3 WHERE host = $1",
+		dom.Name, v, db.Now()); err != nil {
+		return fmt.Errorf("end route of %s: %w", dom.Name, err)
+	}
+	return nil
+}
+
+// nextVersion takes the next number of the counter that orders what the edge must see;
+// its row lock makes versions commit in the order they were taken.
+func nextVersion(ctx context.Context, tx *db.Tx, owner account.OwnerID) (int64, error) {
+	var v int64
+	if err := tx.QueryRow(ctx, "UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&v); err != nil {
+		return 0, fmt.Errorf("take live version: %w", err)
+	}
+	tx.Notify("live")
+	tx.Notify(owner.Topic())
+	return v, nil
+}

@@ -1,0 +1,179 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/platform/db"
+)
+
+// A wildcard's owner reads which record its certificate needs, and the certificate is
+// ordered as soon as the record is there.
+func TestWildcardNeedsItsChallenge(t *testing.T) {
+	t.Parallel()
+	var retried []string
+	w := newWorld(t, func(c *Config) {
+		c.Certificates = authority{zone: ".Acme.test", retry: func(tx *db.Tx, name string) {
+			tx.AfterCommit(func() { retried = append(retried, name) })
+		}}
+	}, nil)
+	dom := w.add(ann, "*.example.com")
+	last := func() Record { return dom.DNS[len(dom.DNS)-1] }
+	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" || r.Status != RecordPending || !has(dom.Problems, "challenge") {
+		t.Errorf("at first: %+v", dom)
+	}
+	w.zone.Set("_slipway.example.com", w.txt(ann))
+	w.zone.Set("*.example.com", here)
+	w.zone.Set("_acme-challenge.example.com", "CNAME other.test.")
+	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid || !slices.Equal(last().Current, []string{"other.test"}) || !has(dom.Problems, "challenge") {
+		t.Errorf("with an alias of something else: %+v", dom)
+	}
+	if in := dom.NextCheckAt.Sub(db.Now()); in > backoff[1] {
+		t.Errorf("checked again in %v", in)
+	}
+	retried = nil
+	w.zone.Set("other.test", "CNAME example.com.acme.test.") // over a name of its own
+	if dom = w.verify(dom); last().Status != RecordValid || len(dom.Problems) != 0 {
+		t.Errorf("with the record: %+v", dom)
+	}
+	if in := dom.NextCheckAt.Sub(db.Now()); in < everyDay/2 || len(retried) == 0 || retried[0] != "*.example.com" {
+		t.Errorf("checked again in %v, ordered for %v", in, retried)
+	}
+	// Loops and long ways end.
+	w.zone.Set("other.test", "CNAME _acme-challenge.example.com.")
+	if dom = w.verify(dom); last().Status != RecordInvalid {
+		t.Errorf("a loop: %+v", last())
+	}
+	if plain := w.add(ann, "example.com"); len(plain.DNS) != 1 || len(plain.Problems) != 0 {
+		t.Errorf("a name that needs none: %+v", plain)
+	}
+}
+
+// Where wildcards can't have certificates their owners read so at once.
+func TestWildcardWithoutCertificates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Certificates = authority{} }, nil)
+	if dom := w.add(ann, "*.example.com"); !has(dom.Problems, "no_wildcards") || len(dom.DNS) != 1 {
+		t.Errorf("got %+v", dom)
+	}
+	if dom := w.add(ann, "www.example.com"); len(dom.Problems) != 0 {
+		t.Errorf("got %+v", dom.Problems)
+	}
+}
+
+// Name servers that know one kind of address alone keep nobody waiting, and those that know
+// no asterisk neither.
+func TestHalfDeafServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, nil)
+	w.c.Resolver = deaf{w.c.Resolver, dns.TypeAAAA}
+	if dom := w.active(ann, "example.com"); !has(dom.Problems, "no_answer") {
+		t.Errorf("got %+v", dom)
+	}
+	w.c.Resolver = deaf{w.c.Resolver, dns.TypeA}
+	if dom := w.verify(w.add(ann, "nothing.example.com")); !strings.Contains(dom.DNS[0].Reason, "are not responding") {
+		t.Errorf("got %+v", dom.DNS)
+	}
+	w = newWorld(t, nil, nil)
+	w.zone.Set("_slipway.example.com", w.txt(ann))
+	w.zone.Set("slipway-check.example.com", here) // as its wildcard would be answered
+	if dom := w.verify(w.add(ann, "*.example.com")); dom.Status != Active {
+		t.Errorf("got %+v", dom)
+	}
+}
+
+// deaf is a resolver that does not answer about one kind of record.
+type deaf struct {
+	Resolver
+	kind uint16
+}
+
+func (d deaf) Ask(ctx context.Context, server netip.AddrPort, name string, kind uint16) (*dns.Msg, error) {
+	if kind == d.kind {
+		return nil, errors.New("SERVFAIL")
+	}
+	return d.Resolver.Ask(ctx, server, name, kind)
+}
+
+// An answer counts for the name that was asked about and what it is an alias of.
+func TestGatherFollowsTheName(t *testing.T) {
+	t.Parallel()
+	m := new(dns.Msg)
+	for _, text := range []string{"other.test. A 192.0.2.1", "b.test. A 192.0.2.2", "a.test. CNAME B.test.", "c.test. CNAME d.test.", "A.test. AAAA 2001:db8::1"} {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	found, aliases := gather(m, "a.test")
+	if !slices.Equal(aliases, []string{"b.test"}) || !slices.Equal(found, []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.2")}) {
+		t.Errorf("got %v over %v", found, aliases)
+	}
+	loop := new(dns.Msg)
+	for _, text := range []string{"a.test. CNAME b.test.", "b.test. CNAME a.test.", "x.test. CNAME x.test."} {
+		rr, _ := dns.NewRR(text)
+		loop.Answer = append(loop.Answer, rr)
+	}
+	if found, aliases := gather(loop, "a.test"); len(found) != 0 || len(aliases) > aliasesMax {
+		t.Errorf("got %v over %v", found, aliases)
+	}
+	if _, aliases := gather(loop, "x.test"); len(aliases) != 0 {
+		t.Errorf("an alias of itself: %v", aliases)
+	}
+}
+
+// CAA records stand in the way also where our authorities don't say what they are called.
+func TestCAAOfUnnamedAuthorities(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		local bool
+		s     observed
+		want  string
+	}{
+		"none":           {false, observed{}, ""},
+		"others":         {false, observed{caaName: "example.com", caa: []string{"other.example"}}, "permit other.example alone"},
+		"nobody":         {false, observed{caaName: "example.com", caa: []string{""}}, "permit no authority"},
+		"silence":        {false, observed{caaErr: errors.New("x")}, "not responding to CAA"},
+		"others, local":  {true, observed{caaName: "example.com", caa: []string{"other.example"}}, "this installation's local authority"},
+		"nobody, local":  {true, observed{caaName: "example.com", caa: []string{""}}, "permit nobody"},
+		"silence, local": {true, observed{caaErr: errors.New("x")}, ""},
+	} {
+		j := diagnose(claim{name: "example.com", proven: true, public: !tt.local}, tt.s)
+		if tt.want == "" && has(j.Problems, "caa") || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
+			t.Errorf("%s: %+v", name, j.Problems)
+		}
+	}
+}
+
+// A record's value can be set as it is: one address, the operator's before those that were
+// found, and those that the internet reaches before the others.
+func TestRequiredAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Addrs = nil }, nil)
+	w.zone.Set("*.sites.test", "A 10.0.0.1", "A 127.0.0.1", "A 198.51.100.200", "A 8.8.8.8")
+	dom := w.add(ann, "example.com")
+	if r := dom.DNS[0]; r.Type != "A" || r.Required != "8.8.8.8" {
+		t.Errorf("at first: %+v", r)
+	}
+	if dom = w.verify(dom); dom.DNS[0].Required != "8.8.8.8" {
+		t.Errorf("checked: %+v", dom.DNS[0])
+	}
+	w = newWorld(t, func(c *Config) {
+		c.Addrs, c.Listens = nil, []netip.Addr{netip.MustParseAddr("127.0.0.7")}
+	}, nil)
+	if dom := w.add(ann, "example.com"); dom.DNS[0].Required != "127.0.0.7" {
+		t.Errorf("where the edge listens: %+v", dom.DNS[0])
+	}
+	w = newWorld(t, func(c *Config) { c.Addrs = addrs("10.1.1.1", "2001:db8::1") }, nil)
+	w.zone.Set("*.sites.test", "A 8.8.8.8")
+	if dom := w.add(ann, "example.com"); dom.DNS[0].Required != "10.1.1.1" {
+		t.Errorf("what the operator says: %+v", dom.DNS[0])
+	}
+}

@@ -1,0 +1,148 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"slipway/internal/tenant/mail/mailtest"
+)
+
+// What a program sends arrives with the operator's sender, its own as the address of
+// replies, and nothing of it becomes another header.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	server := mailtest.New(t, mailtest.Config{Refuse: func(to string) error {
+		if to == "gone@example.test" {
+			return mailtest.Permanent("no such user")
+		}
+		return nil
+	}})
+	m, err := New(Config{Addr: server.Addr, From: "Slipway <noreply@operator.test>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var said []string
+	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Senders: senders{func(sender, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, sender+": "+line)
+	}, func(string) string { return "anna" }}})
+	path := filepath.Join(t.TempDir(), "mail.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go r.Serve(t.Context(), "site_1", l)
+	send := func(to []string, text string) error {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return smtp.NewClient(c).SendMail("wordpress@blog.test", to, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
+	}
+	if err := send([]string{"ada@example.test", "bob@example.test"}, "From: My blog <wordpress@blog.test>\nTo: ada@example.test\nBcc: bob@example.test\nSender: x@y.test\nSubject: New\n comment\n\nHello\n"); err != nil {
+		t.Fatal(err)
+	}
+	got := server.Wait(1)[0]
+	if got.From != "noreply@operator.test" || got.Header.Get("From") != `"My blog" <noreply@operator.test>` || got.Header.Get("Reply-To") != "<wordpress@blog.test>" {
+		t.Errorf("the sender is %s, %q, replies to %q", got.From, got.Header.Get("From"), got.Header.Get("Reply-To"))
+	}
+	if got.Header.Get("Bcc") != "" || got.Header.Get("Sender") != "" || got.Header.Get("Subject") != "New comment" || !strings.Contains(got.Text, "Hello") {
+		t.Errorf("it arrived as %v %q", got.Header, got.Text)
+	}
+	if err := send([]string{"gone@example.test"}, "Subject: x\n\nx\n"); err == nil {
+		t.Error("a refused mail was taken")
+	}
+	if err := send([]string{"a@example.test"}, "no header at all\n\nx\n"); err == nil {
+		t.Error("a mail without a header was taken")
+	}
+	for i := range 10 { // 50 recipients each
+		var many []string
+		for range maxRecipients {
+			many = append(many, "ada@example.test")
+		}
+		if err := send(many, "Subject: spam\n\nx\n"); err != nil {
+			break
+		}
+		if i == 9 {
+			t.Error("a site may send without end")
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	all := strings.Join(said, "\n")
+	if !strings.Contains(all, "site_1: Mail not sent: the mail server refuses it: 550") || !strings.Contains(all, "recipients within an hour") {
+		t.Errorf("the site's log has %s", all)
+	}
+}
+
+// An owner's programs that hand over mails without end hold the owner's places alone.
+func TestRelayIsShared(t *testing.T) {
+	t.Parallel()
+	server := mailtest.New(t, mailtest.Config{})
+	m, err := New(Config{Addr: server.Addr, From: "noreply@operator.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Senders: senders{func(string, string) {}, func(sender string) string { return sender[:4] }}})
+	connect := map[string]func() *smtp.Client{}
+	for _, sender := range []string{"anna1", "anna2", "benn1"} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go r.Serve(t.Context(), sender, l)
+		connect[sender] = func() *smtp.Client {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			return smtp.NewClient(c)
+		}
+	}
+	for i := range 2 * relayConns { // each begins a mail, and says no more
+		c := connect[[]string{"anna1", "anna2"}[i%2]]()
+		if err := errors.Join(c.Mail("a@b.test", nil), c.Rcpt("ada@example.test", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Data(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		held, waiting := r.places.Held()
+		if held == relayPlaces/4 && waiting == 2*relayConns-relayPlaces/4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d mails of one owner are on their way and %d wait", held, waiting)
+		}
+	}
+	if err := connect["benn1"]().SendMail("x@y.test", []string{"ada@example.test"}, strings.NewReader("Subject: x\r\n\r\nhello\r\n")); err != nil {
+		t.Error(err)
+	}
+	if got := server.Wait(1)[0]; !strings.Contains(got.Text, "hello") {
+		t.Errorf("%q", got.Text)
+	}
+}
+
+// senders are told with the first function, and belong to whom the second says.
+type senders struct {
+	note  func(sender, line string)
+	owner func(sender string) string
+}
+
+func (s senders) Note(sender, line string)                        { s.note(sender, line) }
+func (s senders) OwnerOf(_ context.Context, sender string) string { return s.owner(sender) }

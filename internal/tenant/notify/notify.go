@@ -1,0 +1,429 @@
+// Package notify owns notifications for people: to Slack, Discord and Microsoft Teams in
+// each service's own format, and by mail, when deployments fail or recover, and when a
+// domain or a certificate needs attention.
+//
+// TellTx writes what to send in the caller's transaction, one durable job for each channel
+// that wants it: a rollback sends nothing and a crash loses nothing. Addresses are secrets:
+// they are stored sealed and messages go through egress. The package knows neither sites
+// nor deployments; callers say what happened.
+package notify
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/mail"
+)
+
+// ID names a channel: "nch_" and 26 characters.
+type ID string
+
+// Kind is where messages go.
+type Kind string
+
+// The kinds.
+const (
+	Slack   Kind = "slack" // also what understands Slack's format, such as Mattermost
+	Discord Kind = "discord"
+	Teams   Kind = "teams"
+	Mail    Kind = "mail" // to the people of the account, or to an address that was confirmed
+)
+
+// Kinds are all there are.
+var Kinds = []Kind{Slack, Discord, Teams, Mail}
+
+// The events that people are told of.
+const (
+	DeploymentFailed    = "deployment.failed"
+	DeploymentRecovered = "deployment.recovered"
+	DomainFailed        = "domain.failed"
+	CertificateFailed   = "certificate.failed"
+)
+
+// Events are all there are.
+var Events = []string{DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed}
+
+// Channel is where an owner is told of something.
+type Channel struct {
+	ID        ID
+	Owner     account.OwnerID
+	Sites     []string // in the order of their ids; empty: all sites
+	Kind      Kind
+	Name      string
+	Host      string // of the address, which is a secret; empty for mail
+	Address   string // whom mail goes to; empty: to the people of the account
+	Events    []string
+	Active    bool
+	Error     string // why the service last refused a message; empty: it didn't
+	SentAt    db.Time
+	CreatedAt db.Time
+	UpdatedAt db.Time
+
+	// ConfirmedAt is when the recipient of Address said yes; 0: not yet, or nobody needs to.
+	ConfirmedAt db.Time
+
+	box string
+}
+
+// tells reports whether a channel tells of a site.
+func (c *Channel) tells(site string) bool { return len(c.Sites) == 0 || slices.Contains(c.Sites, site) }
+
+// maxSites is how many sites a channel can be limited to.
+const maxSites = 100
+
+// maxChannels is how many channels an owner can have.
+const maxChannels = 50
+
+// Config holds what Notifications needs.
+type Config struct {
+	DB   *db.DB
+	Seal *seal.Sealer
+	Out  *http.Client // from egress: refuses private addresses
+
+	// Owners mails the people of an owner. Optional: nil, channels of kind mail are refused.
+	Owners account.Mailer
+	// Mail gets mails to other addresses. Optional: nil, channels that have one are refused.
+	Mail *mail.Mailer
+	Base string       // address of the dashboard, without a trailing slash
+	Log  *slog.Logger // Optional.
+}
+
+// Notifications owns all channels.
+type Notifications struct {
+	c Config
+
+	now func() time.Time
+
+	mu     sync.Mutex // guards below
+	minute int64      // that sent counts
+	//share: total the channels told of something in this minute; owner 120 messages a minute, 30 to one host; edge the message waits a minute
+	sent map[place]int // messages queued in this minute
+}
+
+// New returns Notifications. It starts nothing: Work registers its jobs.
+func New(c Config) *Notifications {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Notifications{c: c, now: time.Now}
+}
+
+const columns = `id, owner_id, site_ids, kind, name, url, events, active, error, sent_at, created_at, updated_at, confirmed_at`
+
+func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
+	var events, sites string
+	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fault.Missing("notification channel")
+	}
+	if err != nil {
+		return c, err
+	}
+	c.Events, c.Sites = strings.Fields(events), strings.Fields(sites)
+	if c.box != "" {
+		address, err := n.open(c)
+		if err != nil {
+			return c, err
+		}
+		if c.Kind == Mail {
+			c.Address = address
+		} else if u, err := url.Parse(address); err == nil {
+			c.Host = u.Host
+		}
+	}
+	return c, nil
+}
+
+func (n *Notifications) open(c Channel) (string, error) {
+	plain, err := n.c.Seal.Open(c.box, "notify/"+string(c.ID))
+	if err != nil {
+		return "", fmt.Errorf("open address of %s: %w", c.ID, err)
+	}
+	return string(plain), nil
+}
+
+// target is the channel's address; empty for mail to the account.
+func (n *Notifications) target(c Channel) (string, error) {
+	if c.box == "" {
+		return "", nil
+	}
+	return n.open(c)
+}
+
+// List returns the owner's channels, the oldest first.
+func (n *Notifications) List(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Channel, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 ORDER BY created_at, id`, owner)
+	list, err := db.Collect(rows, err, n.scan)
+	if err != nil {
+		return nil, fmt.Errorf("list notification channels: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns the owner's channel, or a NotFound fault.
+func (n *Notifications) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Channel, error) {
+	return n.scan(r.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1 AND owner_id = $2`, id, owner))
+}
+
+// NewChannel is a channel to make. The caller has checked that the sites are the owner's.
+type NewChannel struct {
+	Kind   Kind
+	Name   string   // Optional: the kind's.
+	URL    string   // of the service's incoming webhook, or the address of a mail channel; empty: the account's
+	By     string   // the address of who asks, which the recipient of a mail channel is told. Optional elsewhere.
+	Sites  []string // Optional: nil means all sites.
+	Events []string // Optional: nil means all events.
+}
+
+func invalid(why, details string) error {
+	return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_notification"}
+}
+
+// CreateTx makes a channel.
+func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, w NewChannel) (Channel, error) {
+	if !slices.Contains(Kinds, w.Kind) {
+		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
+	}
+	w.Name = cmp.Or(strings.TrimSpace(w.Name), map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind])
+	if err := checkName(w.Name); err != nil {
+		return Channel{}, err
+	}
+	if w.Events == nil {
+		w.Events = Events
+	}
+	var err error
+	if w.Sites, err = checkSites(w.Sites); err != nil {
+		return Channel{}, err
+	}
+	if err := checkEvents(w.Events); err != nil {
+		return Channel{}, err
+	}
+	c := Channel{ID: ID(db.NewID("nch"))}
+	switch {
+	case w.Kind != Mail:
+		if err := checkURL(w.URL); err != nil {
+			return Channel{}, err
+		}
+	default:
+		if w.URL, err = n.recipient(w.URL); err != nil {
+			return Channel{}, err
+		}
+	}
+	if w.URL != "" {
+		c.box = n.c.Seal.Seal([]byte(w.URL), "notify/"+string(c.ID))
+	}
+	count, err := n.othersTx(ctx, tx, owner, c.ID, w.URL, w.Sites)
+	if err != nil {
+		return Channel{}, err
+	}
+	if count >= maxChannels {
+		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8, 0)`,
+		c.ID, owner, strings.Join(w.Sites, " "), w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
+	if err != nil {
+		return Channel{}, fmt.Errorf("make notification channel: %w", err)
+	}
+	if c, err = n.Get(ctx, tx, owner, c.ID); err == nil && c.Unconfirmed() {
+		err = n.askTx(ctx, tx, c, w.By)
+	}
+	return c, err
+}
+
+// recipient checks the address of a mail channel and returns it in lower case; empty is the
+// account's own.
+func (n *Notifications) recipient(address string) (string, error) {
+	if n.c.Owners == nil || !n.c.Owners.Mails() || address != "" && n.c.Mail == nil {
+		return "", &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
+	}
+	if address == "" {
+		return "", nil
+	}
+	return account.CleanEmail(address)
+}
+
+// othersTx counts the owner's other channels, and refuses one that would send to the same place
+// of the same sites.
+func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, own ID, to string, sites []string) (int, error) {
+	list, err := n.List(ctx, tx, owner)
+	if err != nil {
+		return 0, err
+	}
+	list = slices.DeleteFunc(list, func(c Channel) bool { return c.ID == own })
+	for _, other := range list {
+		if has, err := n.target(other); err != nil {
+			return 0, err
+		} else if has == to && slices.Equal(other.Sites, sites) {
+			return 0, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
+		}
+	}
+	return len(list), nil
+}
+
+// Patch changes what is not nil. The caller has checked that the sites are the owner's.
+type Patch struct {
+	Name   *string
+	URL    *string   // of a mail channel its address; empty: the account's
+	By     string    // as in NewChannel
+	Sites  *[]string // of nil: all sites
+	Events []string
+	Active *bool
+}
+
+// UpdateTx changes the owner's channel.
+func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Channel, error) {
+	c, err := n.Get(ctx, tx, owner, id)
+	if err != nil {
+		return c, err
+	}
+	had := c
+	if p.Name != nil {
+		c.Name = strings.TrimSpace(*p.Name)
+		if err := checkName(c.Name); err != nil {
+			return c, err
+		}
+	}
+	if p.Events != nil {
+		if err := checkEvents(p.Events); err != nil {
+			return c, err
+		}
+		c.Events = p.Events
+	}
+	if p.Active != nil {
+		c.Active = *p.Active
+	}
+	to, err := n.target(c)
+	if err != nil {
+		return c, err
+	}
+	moved := false
+	if p.URL != nil {
+		next := *p.URL
+		if c.Kind == Mail {
+			next, err = n.recipient(next)
+		} else {
+			err = checkURL(next)
+		}
+		if err != nil {
+			return c, err
+		}
+		if moved = next != to; moved {
+			to, c.Error, c.box, c.ConfirmedAt = next, "", "", 0
+			if next != "" {
+				c.box = n.c.Seal.Seal([]byte(next), "notify/"+string(c.ID))
+			}
+		}
+	}
+	if p.Sites != nil {
+		if c.Sites, err = checkSites(*p.Sites); err != nil {
+			return c, err
+		}
+	}
+	elsewhere := moved || !slices.Equal(c.Sites, had.Sites)
+	if elsewhere {
+		if _, err := n.othersTx(ctx, tx, owner, id, to, c.Sites); err != nil {
+			return c, err
+		}
+	}
+	if !elsewhere && c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
+		return had, nil
+	}
+	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8, confirmed_at = $9 WHERE id = $1`,
+		id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box, strings.Join(c.Sites, " "), c.Error, c.ConfirmedAt)
+	if err != nil {
+		return c, fmt.Errorf("update notification channel: %w", err)
+	}
+	if c, err = n.Get(ctx, tx, owner, id); err == nil && moved && c.Unconfirmed() {
+		err = n.askTx(ctx, tx, c, p.By)
+	}
+	return c, err
+}
+
+// DeleteTx removes the owner's channel.
+func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
+	if _, err := n.Get(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM notify_channels WHERE id = $1`, id)
+	return err
+}
+
+// ForgetTx removes what is stored of a site. A channel that told of nothing else ends with it:
+// without sites it would tell of all.
+func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE site_ids LIKE '%' || $1 || '%'`, site)
+	list, err := db.Collect(rows, err, n.scan)
+	if err != nil {
+		return fmt.Errorf("find notification channels of a site: %w", err)
+	}
+	for _, c := range list {
+		rest := slices.DeleteFunc(slices.Clone(c.Sites), func(s string) bool { return s == site })
+		switch {
+		case len(rest) == len(c.Sites):
+		case len(rest) == 0:
+			_, err = tx.Exec(ctx, `DELETE FROM notify_channels WHERE id = $1`, c.ID)
+		default:
+			_, err = tx.Exec(ctx, `UPDATE notify_channels SET site_ids = $2 WHERE id = $1`, c.ID, strings.Join(rest, " "))
+		}
+		if err != nil {
+			return fmt.Errorf("forget notifications of a site: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM notify_failing WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget notifications of a site: %w", err)
+	}
+	return nil
+}
+
+func checkName(s string) error {
+	if utf8.RuneCountInString(s) > 100 || !account.Visible(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return invalid("Invalid channel name", "name has 1 to 100 characters that can be seen, none of them control characters")
+	}
+	return nil
+}
+
+// checkSites returns the sites of a channel in order; nil stays nil and means all.
+func checkSites(list []string) ([]string, error) {
+	if list != nil && len(list) == 0 || len(list) > maxSites {
+		return nil, invalid("Choose at least one site", fmt.Sprintf("siteIds has 1 to %d sites; omit it for all sites", maxSites))
+	}
+	return slices.Compact(slices.Sorted(slices.Values(list))), nil
+}
+
+func checkEvents(list []string) error {
+	if len(list) == 0 || len(list) > len(Events) {
+		return invalid("Choose at least one event", "events are "+strings.Join(Events, ", "))
+	}
+	for _, e := range list {
+		if !slices.Contains(Events, e) {
+			return invalid("Unknown event", "events are "+strings.Join(Events, ", "))
+		}
+	}
+	return nil
+}
+
+// checkURL refuses what is no plain https address. It holds a secret, so it is never shown.
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return invalid("The URL is missing", "it is the address of the incoming webhook that the service gave you")
+	case err != nil || len(s) > 2048 || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return invalid("Invalid URL", "url begins with https://, names a host, and has at most 2,048 characters")
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// Provision is the job that carries a new site to its first release. It is enqueued with
+// the site and worked by the service that deploys.
+type Provision struct{ Site ID }
+
+// Kind names the job.
+func (Provision) Kind() string { return "site.provision" }
+
+// NewSite holds the settings of a site to create.
+type NewSite struct {
+	Name       string
+	Type       string
+	Repository string // any spelling source.ParseRepository takes; optional for wordpress
+	Branch     string // Optional: the repository's default
+	Framework  string // a preset's id. Optional.
+	Build      Build
+	Run        Run
+	Credential *fetch.Credential // for a private repository. Optional.
+
+	Unprovisioned bool // somebody else brings its first release
+}
+
+// Create makes a site, and CreateTx makes it in the caller's transaction: the row,
+// its name, the event and the job that provisions it.
+func (s *Sites) Create(ctx context.Context, owner account.OwnerID, n NewSite) (site Site, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		site, err = s.CreateTx(ctx, tx, owner, n)
+		return err
+	})
+	return site, err
+}
+
+// CreateTx is Create inside the caller's transaction.
+func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewSite) (Site, error) {
+	site, err := check(n)
+	if err != nil {
+		return Site{}, err
+	}
+	site.ID, site.Owner, site.Status = ID(db.NewID("site")), owner, Pending
+	site.CreatedAt = db.Now()
+	site.UpdatedAt = site.CreatedAt
+	if err := s.requireRoom(ctx, tx, owner); err != nil {
+		return Site{}, err
+	}
+	if site.Slug, err = claimSlug(ctx, tx, owner, site.ID, site.Name); err != nil {
+		return Site{}, err
+	}
+	box, err := s.sealCredential(site.ID, n.Credential, site.Repository)
+	if err != nil {
+		return Site{}, err
+	}
+	build, err := json.Marshal(site.Build)
+	if err != nil {
+		return Site{}, err
+	}
+	run, err := json.Marshal(site.Run)
+	if err != nil {
+		return Site{}, err
+	}
+	version, err := bump(ctx, tx, site.Owner)
+	if err != nil {
+		return Site{}, err
+	}
+	site.Credential = box != ""
+	_, err = tx.Exec(ctx, `
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15, $16)`,
+		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch, site.Framework, string(build),
+		box, version, site.CreatedAt, site.searchable(), string(run))
+	if err != nil {
+		return Site{}, fmt.Errorf("insert site: %w", err)
+	}
+	if err := count(ctx, tx, owner, site.Type, site.Status, 1); err != nil {
+		return Site{}, err
+	}
+	if !n.Unprovisioned {
+		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID), Share: string(owner)}); err != nil {
+			return Site{}, err
+		}
+	}
+	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.ref(site)))
+}
+
+// churn is how many times the limit of sites an owner can make within 30 days: a build's
+// identity is not given to another site for that long, and there are 65,536.
+const churn = 2
+
+// requireRoom holds the owner to the limit of sites, and counts one more.
+func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitSites, 1); err != nil {
+		return err
+	}
+	most, err := s.c.Limits.LimitOf(ctx, tx, owner, account.LimitSites)
+	if err != nil {
+		return err
+	}
+	today := int64(db.Now()) / (24 * 60 * 60 * 1000)
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO site_starts (owner_id, day, n) VALUES ($1, $2, 1)
+		ON CONFLICT (owner_id, day) DO UPDATE SET n = site_starts.n + 1`, owner, today); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM site_starts WHERE owner_id = $1 AND day < $2`, owner, today-30); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	var made int64
+	if err := tx.QueryRow(ctx, `SELECT SUM(n) FROM site_starts WHERE owner_id = $1`, owner).Scan(&made); err != nil {
+		return fmt.Errorf("count new sites: %w", err)
+	}
+	if most < account.Unlimited/churn && made > churn*most {
+		return account.LimitReached(account.LimitSites, churn*most, made-1,
+			fmt.Sprintf("this account created %d sites in the last 30 days, deleted ones included, and can create %d", made-1, churn*most))
+	}
+	return nil
+}
+
+// ref returns what webhooks say of a site.
+func (s *Sites) ref(x Site) webhook.Site {
+	return webhook.Site{ID: string(x.ID), Name: x.Name, URL: s.URL(x.Slug)}
+}
+
+// check turns what was asked for into a site, or says what is wrong with it.
+func check(n NewSite) (Site, error) {
+	name, err := checkName(n.Name)
+	if err != nil {
+		return Site{}, err
+	}
+	site := Site{Name: name, Type: Type(n.Type), Branch: n.Branch, Framework: n.Framework, Build: n.Build, Run: mergeRun(Run{}, n.Run)}
+	switch site.Type {
+	case Static, WordPress:
+		site.Runtime = n.Type
+	default:
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Invalid site type %q", text.Clip(n.Type, 200)),
+			Details: "type must be static or wordpress", Received: text.Clip(n.Type, 200), Code: "invalid_site_type"}
+	}
+	switch {
+	case n.Repository != "":
+		repo, err := fetch.ParseRepository(n.Repository)
+		if err != nil {
+			return Site{}, err
+		}
+		site.Repository = repo.String()
+	case site.Type == Static:
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "A static site needs a repository",
+			Details: "repository is the location of a Git repository in host/owner/repo form", Code: "repository_required"}
+	}
+	if n.Branch != "" {
+		if err := fetch.CheckBranch(n.Branch); err != nil {
+			return Site{}, err
+		}
+	}
+	if utf8.RuneCountInString(n.Framework) > 64 {
+		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+	}
+	if err := checkRun(n.Run); err != nil {
+		return Site{}, err
+	}
+	return site, checkBuild(n.Build)
+}
+
+// checkName trims a display name and holds it to 1 to 100 printable characters.
+func checkName(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	bad := func(why string) (string, error) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: why, Details: "name must have 1 to 100 characters, none of them control characters",
+			Received: text.Clip(name, 200), Code: "invalid_name"}
+	}
+	switch n := utf8.RuneCountInString(name); {
+	case n == 0:
+		return bad("The site needs a name")
+	case n > 100:
+		return bad("The site's name is too long")
+	case !utf8.ValidString(name):
+		return bad("The site's name is not valid UTF-8")
+	}
+	for _, r := range name {
+		// Bidirectional overrides reorder what is shown around them (Unicode TR 36 §2.3.2).
+		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029 {
+			return bad("The site's name contains a control character")
+		}
+	}
+	if !account.Visible(name) {
+		return bad("The site's name has no visible character")
+	}
+	return name, nil
+}
+
+// checkBuild holds settings to sane lengths, and folders to the inside of the repository.
+func checkBuild(b Build) error {
+	for name, v := range map[string]*string{"command": b.Command, "install": b.Install, "node": b.Node, "output": b.Output, "root": b.Root} {
+		if v == nil {
+			continue
+		}
+		bad := func(why, details string) error {
+			return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: text.Clip(*v, 200), Code: "invalid_build"}
+		}
+		if len(*v) > 4096 || strings.ContainsRune(*v, 0) {
+			return bad("build."+name+" is too long or contains a NUL", "at most 4,096 bytes of text")
+		}
+		if name != "output" && name != "root" || *v == "" {
+			continue
+		}
+		if strings.ContainsAny(*v, "\\\n\r") || path.IsAbs(*v) || !localPath(*v) {
+			return bad("build."+name+" must be a folder inside the repository", "a relative path without .. , such as dist or apps/web")
+		}
+	}
+	return nil
+}
+
+func localPath(p string) bool {
+	p = path.Clean(p)
+	return p != ".." && !strings.HasPrefix(p, "../") && !path.IsAbs(p)
+}
+
+// sealCredential seals what the repository is fetched with for the repository's host, to
+// which alone it is ever sent.
+func (s *Sites) sealCredential(id ID, c *fetch.Credential, repository string) (string, error) {
+	if c == nil || *c == (fetch.Credential{}) {
+		return "", nil
+	}
+	if repository == "" {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "A credential needs a repository", Details: "send repository together with credential", Code: "repository_required"}
+	}
+	sealed := *c
+	sealed.Host = hostOf(repository)
+	if len(c.Token) > 4096 || len(c.DeployKey) > 16384 || strings.ContainsAny(c.Token+c.User, "\x00\r\n") {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid repository credential",
+			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form"}
+	}
+	plain, err := json.Marshal(sealed)
+	if err != nil {
+		return "", err
+	}
+	return s.c.Seal.Seal(plain, credentialPurpose(id)), nil
+}

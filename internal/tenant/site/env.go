@@ -1,0 +1,479 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// Var is one environment variable. Value is empty where Secret: only a build or a running
+// site ever sees it again.
+type Var struct {
+	ID        string
+	Key       string
+	Value     string
+	Secret    bool
+	Target    []string // build, runtime; and production or preview where it is for one of them alone
+	Branch    string   // pattern of the branches whose previews it is for; empty: not bound to branches
+	CreatedAt db.Time
+	UpdatedAt db.Time
+}
+
+// NewVar is a variable to set. Secret and Target nil mean not secret, and both targets.
+type NewVar struct {
+	Key    string
+	Value  string
+	Secret bool
+	Target []string
+	Branch string // see Var
+}
+
+const (
+	maxVars  = 1000
+	maxValue = 32 << 10
+)
+
+var (
+	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// branchPattern matches what source.CheckBranch allows in a branch's name, with asterisks.
+	branchPattern = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
+	targets       = []string{"build", "runtime"}
+	scopes        = []string{"production", "preview"}
+)
+
+// Scope is production or preview where a variable is for one of them alone, else empty.
+func (v Var) Scope() string { return scopeOf(v.Target) }
+
+func scopeOf(target []string) string {
+	if last := target[len(target)-1]; slices.Contains(scopes, last) {
+		return last
+	}
+	return ""
+}
+
+// slot holds what a site has at most one variable of: scope is empty, production, preview, or
+// preview with a colon and a pattern of branches.
+type slot struct{ key, scope string }
+
+func slotOf(key string, target []string, branch string) slot {
+	scope := scopeOf(target)
+	if branch != "" {
+		scope += ":" + branch
+	}
+	return slot{key, scope}
+}
+
+func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
+
+// Env returns the owner's variables by key, the secret ones without their value.
+func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, error) {
+	if _, err := s.Get(ctx, owner, id); err != nil {
+		return nil, err
+	}
+	return s.vars(ctx, s.c.DB, id, false)
+}
+
+// Variables opens every value meant for build or runtime of a deployment of the branch for
+// production or preview, for the ones that run the site's code. Of one key, the value for
+// the branch wins, by the longest pattern that matches.
+func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch string) ([]Var, error) {
+	all, err := s.vars(ctx, s.c.DB, id, true)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(v Var) bool {
+		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope || v.Branch != "" && !matchBranch(v.Branch, branch)
+	})
+	best := map[string]string{} // pattern by key
+	for _, v := range all {
+		if have, ok := best[v.Key]; !ok || len(v.Branch) > len(have) || len(v.Branch) == len(have) && v.Branch > have {
+			best[v.Key] = v.Branch
+		}
+	}
+	return slices.DeleteFunc(all, func(v Var) bool { return best[v.Key] != v.Branch }), nil
+}
+
+// matchBranch reports whether a branch matches a pattern, in which * stands for any
+// characters, slashes too.
+func matchBranch(pattern, branch string) bool {
+	parts := strings.Split(pattern, "*")
+	rest, ok := strings.CutPrefix(branch, parts[0])
+	if len(parts) == 1 || !ok {
+		return ok && rest == ""
+	}
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(rest, p)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(p):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}
+
+func (s *Sites) vars(ctx context.Context, r db.Reader, id ID, secrets bool) ([]Var, error) {
+	rows, err := r.Query(ctx, `
+		SELECT `+varColumns+` FROM env WHERE site_id = $1 ORDER BY key, scope DESC`, id)
+	out, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
+	if err != nil {
+		return nil, fmt.Errorf("list env: %w", err)
+	}
+	return out, nil
+}
+
+const varColumns = `id, key, value, secret, target, scope, created_at, updated_at`
+
+func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
+	var v Var
+	var box, target, scope string
+	if err := row.Scan(&v.ID, &v.Key, &box, &v.Secret, &target, &scope, &v.CreatedAt, &v.UpdatedAt); err != nil {
+		return Var{}, err
+	}
+	v.Target = strings.Split(target, ",")
+	_, v.Branch, _ = strings.Cut(scope, ":")
+	if v.Secret && !secrets {
+		return v, nil
+	}
+	plain, err := s.c.Seal.Open(box, envPurpose(id, v.Key))
+	if err != nil {
+		return Var{}, fmt.Errorf("open %s: %w", v.Key, err)
+	}
+	v.Value = string(plain)
+	return v, nil
+}
+
+// SealedVars are variables that were checked and sealed for one site, ready to be written.
+type SealedVars struct {
+	site ID
+	vars []sealedVar
+}
+
+type sealedVar struct {
+	NewVar
+	box string
+}
+
+// SealEnv checks variables and seals them for a site. It is for before the transaction:
+// sealing a thousand values takes time that the database's writer need not wait for.
+func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
+	if len(vars) == 0 || len(vars) > maxVars {
+		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array contains 1 to 1,000 variables"}
+	}
+	out := SealedVars{site: id}
+	at := map[slot]int{}
+	for _, v := range vars {
+		if err := checkVar(&v); err != nil {
+			return SealedVars{}, err
+		}
+		sealed := sealedVar{v, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key))}
+		place := slotOf(v.Key, v.Target, v.Branch)
+		if i, twice := at[place]; twice { // the last one counts
+			out.vars[i] = sealed
+			continue
+		}
+		_, both := at[slot{v.Key, ""}]
+		_, production := at[slot{v.Key, scopes[0]}]
+		_, preview := at[slot{v.Key, scopes[1]}]
+		if v.Branch == "" && both || place.scope == "" && (production || preview) {
+			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is given for both targets and again for one of them", Details: "send a key once for both, or once for production and once for preview",
+				Received: text.Clip(v.Key, 200), Code: "invalid_variable"}
+		}
+		at[place] = len(out.vars)
+		out.vars = append(out.vars, sealed)
+	}
+	return out, nil
+}
+
+// envBatch is how many variables one statement writes.
+const envBatch = 100
+
+// SetEnvTx is SealEnv and SetSealedEnvTx in one, for a few variables.
+func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, vars []NewVar) ([]Var, error) {
+	sealed, err := s.SealEnv(id, vars)
+	if err != nil {
+		return nil, err
+	}
+	return s.SetSealedEnvTx(ctx, tx, owner, id, sealed)
+}
+
+// SetSealedEnvTx sets variables; a key that exists is replaced. All are set, or none.
+// Where nothing changes nothing is written and nobody is told.
+func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, sealed SealedVars) ([]Var, error) {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if sealed.site != id {
+		return nil, fmt.Errorf("set env of %s: the variables were sealed for %s", id, sealed.site)
+	}
+	have, err := s.varRows(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	now := db.Now()
+	out := make([]Var, len(sealed.vars)) // in the order they were sent
+	var write []int
+	var gone []string // ids of variables whose place others take
+	added := 0
+	for i, v := range sealed.vars {
+		place := slotOf(v.Key, v.Target, v.Branch)
+		old, exists := have[place]
+		if v.Branch == "" && (!exists || place.scope == "") { // what is for both takes the place of what is for one, and the other way round
+			for _, other := range []slot{{v.Key, ""}, {v.Key, scopes[0]}, {v.Key, scopes[1]}} {
+				x, there := have[other]
+				if !there || other == place || other.scope != "" && place.scope != "" {
+					continue
+				}
+				if !exists {
+					old, exists = x, true
+				}
+				gone = append(gone, x.ID)
+				delete(have, other)
+			}
+		}
+		if exists && s.same(id, old, v.NewVar) {
+			out[i] = old.Var
+			out[i].Value = v.Value
+		} else {
+			out[i] = Var{ID: db.NewID("env"), Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch, CreatedAt: now, UpdatedAt: now}
+			write = append(write, i)
+			if exists {
+				out[i].ID, out[i].CreatedAt = old.ID, old.CreatedAt
+			} else {
+				added++
+			}
+		}
+		if v.Secret {
+			out[i].Value = ""
+		}
+	}
+	if added > 0 && len(have)+added > maxVars {
+		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
+	}
+	if len(write) == 0 && len(gone) == 0 {
+		return out, nil
+	}
+	for batch := range slices.Chunk(gone, envBatch) {
+		w := where{}
+		for _, id := range batch {
+			w.and(w.args.Add(id))
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id IN (`+strings.Join(w.parts, ", ")+`)`, w.args...); err != nil {
+			return nil, fmt.Errorf("replace env: %w", err)
+		}
+	}
+	if added > 0 {
+		if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitEnv, int64(added)); err != nil {
+			return nil, err
+		}
+	}
+	for batch := range slices.Chunk(write, envBatch) {
+		w := where{}
+		site, at := w.args.Add(id), w.args.Add(now)
+		for _, i := range batch {
+			v := sealed.vars[i]
+			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), w.args.Add(slotOf(v.Key, v.Target, v.Branch).scope), at, at}, ", ") + ")")
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO env (id, site_id, key, value, secret, target, scope, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
+			ON CONFLICT (site_id, key, scope) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
+			w.args...)
+		if err != nil {
+			return nil, fmt.Errorf("set env: %w", err)
+		}
+	}
+	return out, s.envChanged(ctx, tx, site)
+}
+
+// varRow is a variable whose value is still sealed.
+type varRow struct {
+	Var
+	box string
+}
+
+// varRows reads a site's variables and opens none.
+func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[slot]varRow, error) {
+	out := map[slot]varRow{}
+	rows, err := r.Query(ctx, `SELECT `+varColumns+` FROM env WHERE site_id = $1`, id)
+	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {
+		var v varRow
+		var target, scope string
+		err := row.Scan(&v.ID, &v.Key, &v.box, &v.Secret, &target, &scope, &v.CreatedAt, &v.UpdatedAt)
+		v.Target = strings.Split(target, ",")
+		_, v.Branch, _ = strings.Cut(scope, ":")
+		out[slot{v.Key, scope}] = v
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list env: %w", err)
+	}
+	return out, nil
+}
+
+// same reports whether setting v would change nothing. A value that does not open is
+// replaced by what is sent.
+func (s *Sites) same(id ID, have varRow, v NewVar) bool {
+	if have.Secret != v.Secret || !slices.Equal(have.Target, v.Target) {
+		return false
+	}
+	plain, err := s.c.Seal.Open(have.box, envPurpose(id, v.Key))
+	return err == nil && string(plain) == v.Value
+}
+
+// PatchVar changes what is not nil of one variable.
+type PatchVar struct {
+	Value  *string
+	Secret *bool
+	Target []string
+	Branch *string
+}
+
+// VarTx returns one of the owner's variables, a secret one without its value.
+func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) (Var, error) {
+	if _, err := s.GetTx(ctx, tx, owner, id); err != nil {
+		return Var{}, err
+	}
+	return s.variable(ctx, tx, id, key, false)
+}
+
+// variable returns the site's variable of that key, or of that id: a key that exists for
+// each target names two.
+func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, secrets bool) (Var, error) {
+	rows, err := r.Query(ctx, `
+		SELECT `+varColumns+` FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, name)
+	list, err := db.Collect(rows, err, func(row db.Scanner) (Var, error) { return s.scanVar(row, id, secrets) })
+	switch {
+	case err != nil:
+		return Var{}, fmt.Errorf("find variable: %w", err)
+	case len(list) == 0:
+		return Var{}, fault.Missing("variable")
+	case len(list) > 1:
+		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists more than once, for different targets or branches", Details: "use its id in place of the key", Code: "variable_ambiguous"}
+	}
+	return list[0], nil
+}
+
+// UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
+// with the change, so that its value can't be brought back to light.
+func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string, p PatchVar) (Var, error) {
+	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
+		return Var{}, err
+	}
+	have, err := s.variable(ctx, tx, id, key, true)
+	if err != nil {
+		return Var{}, err
+	}
+	n := NewVar{Key: have.Key, Value: have.Value, Secret: have.Secret, Target: have.Target, Branch: have.Branch}
+	if p.Branch != nil {
+		n.Branch = *p.Branch
+	}
+	if p.Value != nil {
+		n.Value = *p.Value
+	}
+	if p.Secret != nil {
+		if have.Secret && !*p.Secret && p.Value == nil {
+			return Var{}, &fault.Error{Kind: fault.Conflict, Message: "A secret variable can't be made readable", Details: "send a new value with it", Code: "secret_variable"}
+		}
+		n.Secret = *p.Secret
+	}
+	if p.Target != nil {
+		n.Target = p.Target
+	}
+	if p.Target != nil || p.Branch != nil {
+		if err := checkVar(&n); err != nil {
+			return Var{}, err
+		}
+		from, to := slotOf(have.Key, have.Target, have.Branch).scope, slotOf(n.Key, n.Target, n.Branch).scope
+		if from != to && (have.Branch != "" || n.Branch != "" || from != "" && to != "") { // it moves
+			if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, have.ID); err != nil {
+				return Var{}, fmt.Errorf("move variable: %w", err)
+			}
+		}
+	}
+	set, err := s.SetEnvTx(ctx, tx, owner, id, []NewVar{n})
+	if err != nil {
+		return Var{}, err
+	}
+	return set[0], nil
+}
+
+// DeleteEnvTx removes the variable of that id, or what there is of that key.
+func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) error {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return err
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, key)
+	if err != nil {
+		return fmt.Errorf("delete env: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("variable")
+	}
+	return s.envChanged(ctx, tx, site)
+}
+
+// envChanged marks what is live as older than its settings.
+func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
+	_, err := tx.Exec(ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID, site.LiveDeployment != "", db.Now())
+	if err != nil {
+		return fmt.Errorf("mark site: %w", err)
+	}
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "env"))
+}
+
+func checkVar(v *NewVar) error {
+	bad := func(why, details string, received any) error {
+		return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: received, Code: "invalid_variable"}
+	}
+	switch {
+	case !keyPattern.MatchString(v.Key) || len(v.Key) > 256:
+		return bad("Invalid variable key", "a key has letters, digits and underscores, doesn't begin with a digit, and has at most 256 characters", text.Clip(v.Key, 200))
+	case strings.HasPrefix(strings.ToUpper(v.Key), "SLIPWAY_"):
+		return bad("Variables that begin with SLIPWAY_ are set by the service", "choose another key", text.Clip(v.Key, 200))
+	case len(v.Value) > maxValue:
+		return bad("The variable's value is too long", "at most 32 KiB", nil)
+	case !utf8.ValidString(v.Value) || strings.ContainsRune(v.Value, 0):
+		return bad("The variable's value is not text", "UTF-8 without NUL", nil)
+	}
+	if v.Target == nil {
+		v.Target = targets
+	}
+	const allowed = "target holds build, runtime or both, and production or preview where it is for one of them alone"
+	if len(v.Target) == 0 {
+		return bad("The variable has no target", allowed, nil)
+	}
+	for _, t := range v.Target {
+		if !slices.Contains(targets, t) && !slices.Contains(scopes, t) {
+			return bad("Unknown variable target", allowed, text.Clip(t, 200))
+		}
+	}
+	if v.Branch != "" {
+		switch {
+		case !branchPattern.MatchString(v.Branch):
+			return bad("Invalid branch pattern", "branch is a branch's name or a pattern such as feature/*, with at most 200 characters", text.Clip(v.Branch, 200))
+		case slices.Contains(v.Target, "production"):
+			return bad("A variable for branches is for previews alone", "leave production out of target; production has one branch", text.Clip(v.Branch, 200))
+		}
+		v.Target = append(slices.Clone(v.Target), "preview")
+	}
+	sent := v.Target
+	left := func(t string) bool { return !slices.Contains(sent, t) }
+	v.Target = slices.DeleteFunc(slices.Clone(targets), left)
+	if len(v.Target) == 0 {
+		v.Target = slices.Clone(targets)
+	}
+	if only := slices.DeleteFunc(slices.Clone(scopes), left); len(only) == 1 {
+		v.Target = append(v.Target, only[0])
+	}
+	return nil
+}

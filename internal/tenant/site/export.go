@@ -1,0 +1,98 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// Export holds what a site is besides its files: what a backup holds of it. It has secrets.
+type Export struct {
+	Name       string            `json:"name"`
+	Type       Type              `json:"type"`
+	Runtime    string            `json:"runtime"`
+	Repository string            `json:"repository,omitempty"`
+	Branch     string            `json:"branch,omitempty"`
+	Framework  string            `json:"framework,omitempty"`
+	Build      Build             `json:"build"`
+	Run        Run               `json:"run"`
+	Serving    Serving           `json:"serving"`
+	Credential *fetch.Credential `json:"credential,omitempty"`
+	Env        []NewVar          `json:"env,omitempty"`
+}
+
+// Export returns all settings and variables of a site, whoever owns it.
+func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
+	var e Export
+	var x Site
+	err := s.c.DB.Snapshot(ctx, func(r db.Reader) (err error) {
+		if x, err = s.ByID(ctx, r, id); err != nil {
+			return err
+		}
+		e = Export{Name: x.Name, Type: x.Type, Runtime: x.Runtime, Repository: x.Repository, Branch: x.Branch, Framework: x.Framework, Build: x.Build, Run: x.Run}
+		if e.Serving, err = s.ServingOf(ctx, r, id); err != nil {
+			return err
+		}
+		vars, err := s.vars(ctx, r, id, true)
+		for _, v := range vars {
+			e.Env = append(e.Env, NewVar{Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch})
+		}
+		return err
+	})
+	if err != nil {
+		return Export{}, err
+	}
+	e.Credential, err = s.ownCredential(x) // a connected account's is no site's
+	return e, err
+}
+
+// NewSite returns what creates a site like the exported one.
+func (e Export) NewSite() NewSite {
+	return NewSite{Name: e.Name, Type: string(e.Type), Repository: e.Repository, Branch: e.Branch, Framework: e.Framework, Build: e.Build, Run: e.Run, Credential: e.Credential}
+}
+
+// ImportTx gives the owner's site the exported settings and exactly the exported variables,
+// which SealEnv has sealed for it; the zero SealedVars stand for none. Its name, type,
+// repository and addresses stay.
+func (s *Sites) ImportTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, e Export, vars SealedVars) error {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return err
+	}
+	build, err := json.Marshal(e.Build)
+	if err != nil {
+		return err
+	}
+	run, err := json.Marshal(e.Run)
+	if err != nil {
+		return err
+	}
+	serving, err := json.Marshal(e.Serving)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE sites SET branch = $2, framework = $3, build = $4, run = $5, updated_at = $6 WHERE id = $1`,
+		id, e.Branch, e.Framework, string(build), string(run), db.Now()); err != nil {
+		return fmt.Errorf("import settings: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO site_serving (site_id, settings) VALUES ($1, $2)
+		ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`, id, string(serving)); err != nil {
+		return fmt.Errorf("import serving settings: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM env WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("import env: %w", err)
+	}
+	if len(vars.vars) > 0 {
+		if _, err := s.SetSealedEnvTx(ctx, tx, owner, id, vars); err != nil {
+			return err
+		}
+	}
+	tx.Notify("live") // whoever runs it compares
+	return s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), "branch", "framework", "build", "run", "env"))
+}

@@ -1,0 +1,159 @@
+package site
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// Bounds of a deploy hook.
+const (
+	maxHookSecret    = 256
+	maxHookAddresses = 50
+	defaultPerDay    = 1000
+	maxPerMinute     = 1000
+	maxPerDay        = 10_000
+)
+
+// MaxHookBody is how much of a call's body a build gets, in bytes.
+const MaxHookBody = 32 << 10
+
+// HookRules says who may call a deploy hook and how often.
+type HookRules struct {
+	Secret    string         // keys the HMAC of the body that callers must send; empty: none
+	Addresses []netip.Prefix // that may call; empty: any
+	ExpiresAt db.Time        // 0: never
+	PerMinute int            // calls; 0: as many as the installation allows
+	PerDay    int            // calls; 0: 1,000
+}
+
+// Daily returns how many calls a day are answered.
+func (r HookRules) Daily() int { return cmp.Or(r.PerDay, defaultPerDay) }
+
+func checkHookRules(title string, r HookRules) error {
+	bad := func(field, details string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook " + field, Details: details, Code: "invalid_" + field}
+	}
+	switch {
+	case utf8.RuneCountInString(title) > 200 || strings.ContainsFunc(title, func(c rune) bool { return c < 0x20 || c == 0x7f }):
+		return bad("title", "title has at most 200 characters, none of them control characters")
+	case utf8.RuneCountInString(r.Secret) > maxHookSecret || strings.ContainsRune(r.Secret, 0):
+		return bad("secret", "secret has at most 256 characters; an empty one removes it")
+	case len(r.Addresses) > maxHookAddresses:
+		return bad("addresses", "at most 50 addresses or ranges")
+	case r.PerMinute < 0 || r.PerMinute > maxPerMinute:
+		return bad("per_minute", "perMinute is between 1 and 1,000; 0 means the installation's limit")
+	case r.PerDay < 0 || r.PerDay > maxPerDay:
+		return bad("per_day", "perDay is between 1 and 10,000; 0 means 1,000")
+	}
+	return nil
+}
+
+func joinPrefixes(list []netip.Prefix) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, " ")
+}
+
+func splitPrefixes(text string) (out []netip.Prefix) {
+	for _, s := range strings.Fields(text) {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Admit refuses a call from an address that the hook doesn't allow, after its expiry, or
+// whose body is not signed as the hook wants it: sha256= and the hex HMAC-SHA256 of the
+// body, as GitHub sends it in X-Hub-Signature-256.
+func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
+	if h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now() {
+		return &fault.Error{Kind: fault.Gone, Message: "This deploy hook has expired", Details: "its owner can change its expiry", Code: "deploy_hook_expired"}
+	}
+	if len(h.Rules.Addresses) > 0 {
+		allowed := false
+		for _, p := range h.Rules.Addresses {
+			allowed = allowed || p.Contains(from.Unmap())
+		}
+		if !allowed {
+			return &fault.Error{Kind: fault.Forbidden, Message: "The deploy hook can't be called from this IP address", Details: "its owner can change the allowed addresses", Code: "address_not_allowed"}
+		}
+	}
+	if h.Rules.Secret == "" {
+		return nil
+	}
+	m := hmac.New(sha256.New, []byte(h.Rules.Secret))
+	m.Write(body)
+	want := "sha256=" + hex.EncodeToString(m.Sum(nil))
+	if !hmac.Equal([]byte(want), []byte(signature)) {
+		why := "the signature does not match the body"
+		if signature == "" {
+			why = "the signature is missing"
+		}
+		return &fault.Error{Kind: fault.Unauthorized, Message: "Invalid signature",
+			Details: why + ": send X-Hub-Signature-256 with sha256= and the hex HMAC-SHA256 of the body, keyed with the hook's secret", Code: "invalid_signature"}
+	}
+	return nil
+}
+
+// CountHookTx counts a call of the hook, or refuses one over its limits with the time
+// after which another one may pass.
+func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
+	now := db.Now()
+	day := db.At(now.Time().UTC().Truncate(24 * time.Hour))
+	var minuteAt, dayAt db.Time
+	var minuteCalls, dayCalls int
+	err := tx.QueryRow(ctx, `
+		UPDATE deploy_hooks SET
+			minute_calls = CASE WHEN minute_at > $2 THEN minute_calls + 1 ELSE 1 END, minute_at = CASE WHEN minute_at > $2 THEN minute_at ELSE $3 END,
+			day_calls = CASE WHEN day_at = $4 THEN day_calls + 1 ELSE 1 END, day_at = $4
+		WHERE digest = $1 RETURNING minute_at, minute_calls, day_at, day_calls`,
+		h.ID.digest(), now.Add(-time.Minute), now, day).Scan(&minuteAt, &minuteCalls, &dayAt, &dayCalls)
+	if err != nil {
+		return fmt.Errorf("count call of deploy hook: %w", err)
+	}
+	over := func(limit int, per string, until db.Time) error {
+		return &fault.Error{Kind: fault.Limited, Message: "Deploy hook rate limit exceeded", Details: fmt.Sprintf("the limit is %d calls per %s", limit, per),
+			Code: "deploy_hook_limit", RetryAfter: max(until.Sub(now), time.Second)}
+	}
+	if h.Rules.PerMinute > 0 && minuteCalls > h.Rules.PerMinute {
+		return over(h.Rules.PerMinute, "minute", minuteAt.Add(time.Minute))
+	}
+	if dayCalls > h.Rules.Daily() {
+		return over(h.Rules.Daily(), "day (UTC)", dayAt.Add(24*time.Hour))
+	}
+	return nil
+}
+
+// SealHookBody seals what a hook's caller sent, for one deployment of the site.
+func (s *Sites) SealHookBody(id ID, body string) string {
+	if body == "" {
+		return ""
+	}
+	return s.c.Seal.Seal([]byte(body), "site/"+string(id)+"/hook body")
+}
+
+// OpenHookBody opens what SealHookBody has sealed.
+func (s *Sites) OpenHookBody(id ID, box string) (string, error) {
+	if box == "" {
+		return "", nil
+	}
+	body, err := s.c.Seal.Open(box, "site/"+string(id)+"/hook body")
+	if err != nil {
+		return "", fmt.Errorf("open hook body: %w", err)
+	}
+	return string(body), nil
+}

@@ -1,0 +1,265 @@
+// Package site owns sites: what they are called, where their content comes from, their
+// status, environment variables and deploy hooks, and their end.
+//
+// A change and the events it causes are one transaction. What must follow a change is a
+// job: Provision and Purge are enqueued here and worked by the service that knows how. The
+// package never runs anything and never touches files; deployments are another service's.
+package site
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// ID names a site: "site_" and 26 characters.
+type ID string
+
+// Type says where a site's content comes from.
+type Type string
+
+// The two types there are.
+const (
+	Static    Type = "static"    // built from a Git repository
+	WordPress Type = "wordpress" // a WordPress installation; it has no previews
+)
+
+// NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
+var NoPreviews = &fault.Error{Kind: fault.Invalid, Message: "A WordPress site has no previews", Details: "clone the site to try a branch on a copy of its database", Code: "no_wordpress_previews"}
+
+// Status is where a site stands.
+type Status string
+
+// The states. See status.go for who moves what.
+const (
+	Pending      Status = "pending"
+	Provisioning Status = "provisioning"
+	Active       Status = "active"
+	Failed       Status = "error"
+	Stopped      Status = "stopped"
+)
+
+// Statuses are all states, in the order in which a site usually passes them.
+var Statuses = []Status{Active, Pending, Provisioning, Failed, Stopped}
+
+// Site is one site as its owner sees it.
+type Site struct {
+	ID             ID
+	Owner          account.OwnerID
+	Name           string
+	Slug           string // also the subdomain
+	Type           Type
+	Runtime        string // static, node, php or wordpress
+	Status         Status
+	StatusReason   string
+	Repository     string // host/owner/repo, or empty
+	Branch         string // empty: the repository's default
+	Framework      string // as asked for
+	Build          Build
+	Run            Run
+	Credential     bool // whether one is stored
+	sealed         string
+	NeedsRedeploy  bool
+	LiveDeployment string
+	LiveRelease    string
+	CreatedAt      db.Time
+	UpdatedAt      db.Time
+}
+
+// Build holds the owner's own build settings; a nil field is left to detection.
+type Build struct {
+	Command *string `json:"command,omitempty"`
+	Install *string `json:"install,omitempty"`
+	Output  *string `json:"output,omitempty"`
+	Root    *string `json:"root,omitempty"`
+	Node    *string `json:"node,omitempty"`
+}
+
+// Connections are the accounts at forges that sites' repositories are read with.
+type Connections interface {
+	// CredentialOf returns what a site's repository is read with, nil where the site uses none.
+	CredentialOf(ctx context.Context, site, repository string) (*fetch.Credential, error)
+}
+
+// Config holds what Sites needs.
+type Config struct {
+	DB     *db.DB
+	Hooks  *webhook.Webhooks
+	Seal   *seal.Sealer
+	Domain string // sites live at <slug>.<Domain>
+	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
+
+	// Connections say what a site without a credential of its own is read with. Optional.
+	Connections Connections
+
+	Limits *account.Limits // Optional: without it the service's own.
+}
+
+// Sites is the service. It is safe for concurrent use.
+type Sites struct{ c Config }
+
+// New returns the service. It starts nothing.
+func New(c Config) *Sites {
+	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
+	c.Limits.CountRows(account.LimitEnv, `SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	c.Limits.CountRows(account.LimitHooks, `SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	return &Sites{c}
+}
+
+// URL is the address of a site.
+func (s *Sites) URL(slug string) string { return s.address(slug) }
+
+// Address returns the address of a host that is a site's.
+func (s *Sites) Address(host string) string {
+	if s.c.Port != 0 && s.c.Port != 443 {
+		host += ":" + strconv.Itoa(s.c.Port)
+	}
+	return "https://" + host
+}
+
+// DeploymentURL is the immutable address of one deployment of a site, whose label is the
+// last 12 characters of its id.
+func (s *Sites) DeploymentURL(label, slug string) string { return s.address(label + "--" + slug) }
+
+func (s *Sites) address(label string) string {
+	port := ""
+	if s.c.Port != 0 && s.c.Port != 443 {
+		port = ":" + strconv.Itoa(s.c.Port)
+	}
+	return "https://" + label + "." + s.c.Domain + port
+}
+
+const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
+	build, run, credential, needs_redeploy, live_deployment, live_release, created_at, updated_at`
+
+func scan(row db.Scanner) (Site, error) { return scanner()(row) }
+
+// scanner reads one row after the other by way of one site, so that a list makes nothing
+// per row but what it returns.
+func scanner() func(db.Scanner) (Site, error) {
+	var s Site
+	var build, run string
+	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
+		&s.Framework, &build, &run, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+	return func(row db.Scanner) (Site, error) {
+		s.Build, s.Run = Build{}, Run{}
+		if err := row.Scan(into...); err != nil {
+			return Site{}, err
+		}
+		s.Credential = s.sealed != ""
+		if build != "{}" { // most have none, and a list has many
+			if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
+				return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
+			}
+		}
+		if run != "{}" {
+			if err := json.Unmarshal([]byte(run), &s.Run); err != nil {
+				return Site{}, fmt.Errorf("read run settings of %s: %w", s.ID, err)
+			}
+		}
+		return s, nil
+	}
+}
+
+// Get returns the owner's site, or a NotFound fault.
+func (s *Sites) Get(ctx context.Context, owner account.OwnerID, id ID) (Site, error) {
+	return s.get(ctx, s.c.DB, owner, id)
+}
+
+// GetTx is Get inside the caller's transaction.
+func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
+	return s.get(ctx, tx, owner, id)
+}
+
+func (s *Sites) get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Site, error) {
+	got, err := scan(r.QueryRow(ctx, `
+		SELECT `+columns+` FROM sites
+		WHERE id = $1 AND owner_id = $2 AND deleted_at = 0`, id, owner))
+	return got, missing(err)
+}
+
+// ByID returns a site whoever owns it, for jobs that carry nothing but its id.
+func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
+	got, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM sites WHERE id = $1 AND deleted_at = 0`, id))
+	return got, missing(err)
+}
+
+// OfRepository returns the sites of a repository, host/owner/repo in any letter case,
+// whoever owns them.
+func (s *Sites) OfRepository(ctx context.Context, r db.Reader, repository string) ([]Site, error) {
+	rows, err := r.Query(ctx, `SELECT `+columns+` FROM sites WHERE LOWER(repository) = $1 AND deleted_at = 0 ORDER BY id`, strings.ToLower(repository))
+	list, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("find sites of a repository: %w", err)
+	}
+	return list, nil
+}
+
+func missing(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing("site")
+	}
+	return err
+}
+
+// bump takes the next version of what the edge sees, and wakes the edges and the owner's
+// open pages.
+func bump(ctx context.Context, tx *db.Tx, owner account.OwnerID) (version int64, err error) {
+	err = tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version)
+	if err != nil {
+		return 0, fmt.Errorf("take live version: %w", err)
+	}
+	tx.Notify("live")
+	tx.Notify(owner.Topic())
+	return version, nil
+}
+
+// credentialPurpose binds a sealed credential to its site.
+func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
+
+// CredentialOf opens what a site's repository is fetched with; nil when it needs none.
+// It names the one host that it may be sent to.
+func (s *Sites) CredentialOf(ctx context.Context, of Site) (*fetch.Credential, error) {
+	if of.sealed == "" && s.c.Connections != nil {
+		return s.c.Connections.CredentialOf(ctx, string(of.ID), of.Repository)
+	}
+	return s.ownCredential(of)
+}
+
+// ownCredential opens the credential that is stored with a site; nil when there is none.
+func (s *Sites) ownCredential(of Site) (*fetch.Credential, error) {
+	if of.sealed == "" {
+		return nil, nil
+	}
+	plain, err := s.c.Seal.Open(of.sealed, credentialPurpose(of.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open credential of %s: %w", of.ID, err)
+	}
+	var c fetch.Credential
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return nil, fmt.Errorf("read credential of %s: %w", of.ID, err)
+	}
+	if c.Host == "" { // sealed before hosts were part of it
+		c.Host = hostOf(of.Repository)
+	}
+	return &c, nil
+}
+
+// hostOf returns the host of a repository in normal form.
+func hostOf(repository string) string {
+	host, _, _ := strings.Cut(repository, "/")
+	return host
+}

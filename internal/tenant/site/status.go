@@ -1,0 +1,178 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// moves are the legal changes of status:
+//
+//	pending → provisioning → active | error
+//	error   → provisioning            (by the next deployment)
+//	active  ↔ stopped                 (stop, start)
+//
+// A later deployment that fails leaves an active site active on its last good release.
+var moves = map[Status][]Status{
+	Pending:      {Provisioning, Active, Failed},
+	Provisioning: {Active, Failed},
+	Failed:       {Provisioning, Active},
+	Active:       {Stopped},
+	Stopped:      {Active},
+}
+
+// move changes a site's status and says so to whoever listens. Staying is no move.
+func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reason string) error {
+	if site.Status == to && site.StatusReason == reason {
+		return nil
+	}
+	if site.Status != to && !slices.Contains(moves[site.Status], to) {
+		return &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("A site that is %s can't become %s", site.Status, to), Code: "invalid_transition"}
+	}
+	version, err := bump(ctx, tx, site.Owner)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE sites SET status = $2, status_reason = $3, live_version = $4, updated_at = $5 WHERE id = $1`,
+		site.ID, to, reason, version, db.Now())
+	if err != nil {
+		return fmt.Errorf("change status of %s: %w", site.ID, err)
+	}
+	if err := recount(ctx, tx, site, to); err != nil {
+		return err
+	}
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
+}
+
+func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
+	if site.Status == to {
+		return nil
+	}
+	if err := count(ctx, tx, site.Owner, site.Type, site.Status, -1); err != nil {
+		return err
+	}
+	return count(ctx, tx, site.Owner, site.Type, to, 1)
+}
+
+// LockByIDTx is LockTx whoever owns the site, for jobs.
+func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
+	if tx.Single() {
+		return s.ByID(ctx, tx, id)
+	}
+	// An update that changes nothing takes the row's lock.
+	got, err := scan(tx.QueryRow(ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id))
+	return got, missing(err)
+}
+
+// LockTx is GetTx for a caller whose writes depend on what it read: until the
+// transaction ends nobody changes or deletes the site.
+func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
+	got, err := s.LockByIDTx(ctx, tx, id)
+	if err == nil && got.Owner != owner {
+		return Site{}, fault.Missing("site")
+	}
+	return got, err
+}
+
+// ProvisioningTx moves a site that has never been live to provisioning, as its deployment
+// starts. The caller has locked the site in this transaction.
+func (s *Sites) ProvisioningTx(ctx context.Context, tx *db.Tx, site Site) error {
+	if site.Status != Pending && site.Status != Failed {
+		return nil
+	}
+	return s.move(ctx, tx, site, Provisioning, "")
+}
+
+// FailTx says why a site's provisioning ended without a release. A site that is live stays so.
+func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) error {
+	site, err := s.LockByIDTx(ctx, tx, id)
+	if err != nil || site.Status == Active || site.Status == Stopped {
+		return err
+	}
+	if site.LiveRelease != "" {
+		return s.move(ctx, tx, site, Active, "")
+	}
+	return s.move(ctx, tx, site, Failed, text.Clip(reason, 200))
+}
+
+// ActivateTx makes a deployment's release the one that is served, and returns the site as
+// it was. It returns nil, and changes nothing, when a newer deployment is live already or
+// the site is gone: ids of deployments sort by time.
+func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, release, runtime string) (*Site, error) {
+	site, err := s.LockByIDTx(ctx, tx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if site.LiveDeployment >= deployment {
+		return nil, nil
+	}
+	version, err := bump(ctx, tx, site.Owner)
+	if err != nil {
+		return nil, err
+	}
+	to := site.Status
+	if to != Stopped {
+		to = Active
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE sites SET live_deployment = $2, live_release = $3, runtime = $4, status = $5, status_reason = '',
+			needs_redeploy = FALSE, live_version = $6, updated_at = $7
+		WHERE id = $1`,
+		id, deployment, release, runtime, to, version, db.Now())
+	if err != nil {
+		return nil, fmt.Errorf("activate %s: %w", deployment, err)
+	}
+	if err := recount(ctx, tx, site, to); err != nil {
+		return nil, err
+	}
+	if to == site.Status {
+		return &site, nil
+	}
+	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
+}
+
+// DefaultBranchTx notes which branch the repository's default turned out to be, for a
+// site that named none. It stays that one when the repository's default changes.
+func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch string) error {
+	if _, err := tx.Exec(ctx, `UPDATE sites SET branch = $2 WHERE id = $1 AND branch = ''`, id, branch); err != nil {
+		return fmt.Errorf("note default branch: %w", err)
+	}
+	return nil
+}
+
+// StopTx takes an active site off the air; its releases stay.
+func (s *Sites) StopTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
+	return s.ownerMoves(ctx, tx, owner, id, Stopped, "Stopped by its owner")
+}
+
+// StartTx puts a stopped site back on the air.
+func (s *Sites) StartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
+	return s.ownerMoves(ctx, tx, owner, id, Active, "")
+}
+
+func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, to Status, reason string) (Site, error) {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return Site{}, err
+	}
+	if to == Active && site.Status != Stopped && site.Status != Active {
+		return Site{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
+			Details: "deploy it instead", Code: "invalid_transition"}
+	}
+	if site.Status != to { // stopping what is stopped is no change
+		if err := s.move(ctx, tx, site, to, reason); err != nil {
+			return Site{}, err
+		}
+	}
+	return s.GetTx(ctx, tx, owner, id)
+}

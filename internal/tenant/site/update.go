@@ -1,0 +1,173 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"unicode/utf8"
+
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// Patch changes what is not nil.
+type Patch struct {
+	Name       *string
+	Repository *string
+	Branch     *string // empty: the repository's default
+	Framework  *string
+	Build      *Build            // its nil fields are left as they are; an empty string returns one to detection
+	Run        *Run              // its nil fields are left as they are
+	EditRun    func(r *Run)      // sets fields, and makes those nil that are to be left to detection. What they point to is not changed.
+	Credential *fetch.Credential // the empty one removes what is stored, and so does a repository on another host
+}
+
+// UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
+// A patch that changes nothing writes nothing and emits nothing.
+func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {
+	site, err := s.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return Site{}, err
+	}
+	before := site
+	if p.Name != nil {
+		if site.Name, err = checkName(*p.Name); err != nil {
+			return Site{}, err
+		}
+	}
+	if p.Repository != nil {
+		repo, err := fetch.ParseRepository(*p.Repository)
+		if err != nil {
+			return Site{}, err
+		}
+		site.Repository = repo.String()
+	}
+	if p.Branch != nil {
+		if *p.Branch != "" {
+			if err := fetch.CheckBranch(*p.Branch); err != nil {
+				return Site{}, err
+			}
+		}
+		site.Branch = *p.Branch
+	}
+	if p.Framework != nil {
+		if utf8.RuneCountInString(*p.Framework) > 64 {
+			return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+		}
+		site.Framework = *p.Framework
+	}
+	if p.Build != nil {
+		if err := checkBuild(*p.Build); err != nil {
+			return Site{}, err
+		}
+		site.Build = merge(site.Build, *p.Build)
+	}
+	if p.Run != nil {
+		if err := checkRun(*p.Run); err != nil {
+			return Site{}, err
+		}
+		site.Run = mergeRun(site.Run, *p.Run)
+	}
+	if p.EditRun != nil {
+		p.EditRun(&site.Run)
+		if err := checkRun(site.Run); err != nil {
+			return Site{}, err
+		}
+	}
+	build, err := json.Marshal(site.Build)
+	if err != nil {
+		return Site{}, err
+	}
+	run, err := json.Marshal(site.Run)
+	if err != nil {
+		return Site{}, err
+	}
+	credential := p.Credential
+	if credential == nil && site.Credential && hostOf(site.Repository) != hostOf(before.Repository) {
+		credential = &fetch.Credential{} // it was for the other host, and ends with it
+	}
+	if s.hasCredential(before, credential, site.Repository) {
+		credential, p.Credential = nil, nil
+	}
+	if credential != nil {
+		box, err := s.sealCredential(id, credential, site.Repository)
+		if err != nil {
+			return Site{}, err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE sites SET credential = $2 WHERE id = $1`, id, box); err != nil {
+			return Site{}, fmt.Errorf("update credential: %w", err)
+		}
+	}
+	changed := site.differs(before, p)
+	if len(changed) == 0 {
+		return s.GetTx(ctx, tx, owner, id)
+	}
+	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
+		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(changed, "build"))
+	_, err = tx.Exec(ctx, `
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10
+		WHERE id = $1`,
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(), string(run))
+	if err != nil {
+		return Site{}, fmt.Errorf("update site: %w", err)
+	}
+	if slices.Contains(changed, "run") {
+		tx.Notify("live") // whoever runs it compares
+	}
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), changed...)); err != nil {
+		return Site{}, err
+	}
+	return s.GetTx(ctx, tx, owner, id)
+}
+
+// hasCredential reports whether a site has the very credential that is sent, for the same
+// host. One that does not open is replaced by what is sent.
+func (s *Sites) hasCredential(site Site, c *fetch.Credential, repository string) bool {
+	have, err := s.ownCredential(site)
+	if c == nil || have == nil || err != nil {
+		return false
+	}
+	want := *c
+	want.Host = hostOf(repository)
+	return *have == want
+}
+
+// differs names the fields that a patch really changed, in the words of the interface.
+func (x Site) differs(before Site, p Patch) (changed []string) {
+	note := func(field string, differs bool) {
+		if differs {
+			changed = append(changed, field)
+		}
+	}
+	note("name", x.Name != before.Name)
+	note("repository", x.Repository != before.Repository)
+	note("branch", x.Branch != before.Branch)
+	note("framework", x.Framework != before.Framework)
+	note("build", !reflect.DeepEqual(x.Build, before.Build))
+	note("run", !reflect.DeepEqual(x.Run, before.Run))
+	note("credential", p.Credential != nil && (before.Credential || *p.Credential != fetch.Credential{}))
+	return changed
+}
+
+func merge(old, p Build) Build {
+	set := func(dst **string, v *string) {
+		switch {
+		case v == nil:
+		case *v == "":
+			*dst = nil
+		default:
+			*dst = v
+		}
+	}
+	set(&old.Command, p.Command)
+	set(&old.Install, p.Install)
+	set(&old.Output, p.Output)
+	set(&old.Root, p.Root)
+	set(&old.Node, p.Node)
+	return old
+}

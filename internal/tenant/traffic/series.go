@@ -1,0 +1,215 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// Step is how much time one point of a series stands for.
+type Step time.Duration
+
+// The steps that can be asked for.
+const (
+	FiveMinutes = Step(fine)
+	QuarterHour = Step(15 * time.Minute)
+	Hour        = Step(hour)
+	TwoHours    = Step(2 * hour)
+	QuarterDay  = Step(6 * hour)
+	Day         = Step(day)
+)
+
+// Steps are all of them.
+var Steps = []Step{FiveMinutes, QuarterHour, Hour, TwoHours, QuarterDay, Day}
+
+// String writes a step as it is asked for: 5m, 15m, 1h, 2h, 6h or 1d.
+func (s Step) String() string {
+	switch d := time.Duration(s); {
+	case d >= day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= hour:
+		return fmt.Sprintf("%dh", d/hour)
+	default:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+}
+
+// Back is how far back a series of this step can go.
+func (s Step) Back() time.Duration {
+	switch d := time.Duration(s); {
+	case d < hour:
+		return keepFine
+	case d < day:
+		return keepHour
+	}
+	return keepDay
+}
+
+// StepFor returns the step that suits a period: some 24 to 100 points.
+func StepFor(back time.Duration) Step {
+	for _, s := range Steps {
+		if back/time.Duration(s) <= 100 && back <= s.Back() {
+			return s
+		}
+	}
+	return Day
+}
+
+// Series holds the counts of consecutive time steps.
+type Series struct {
+	Step   Step
+	Points []Point // without gaps, the last one still growing
+}
+
+// Point is one stretch.
+type Point struct {
+	At db.Time // when it begins
+	Counts
+}
+
+// Total adds all points up.
+func (s Series) Total() (sum Counts) {
+	for _, p := range s.Points {
+		sum = sum.Plus(p.Counts)
+	}
+	return sum
+}
+
+// Series returns what was counted for the owner's site since a moment, which is taken
+// back to the beginning of its step. Steps begin at multiples of themselves in UTC. It is
+// a fault to ask for more than is kept. For anybody else's site there is nothing.
+func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string, since db.Time, step Step) (Series, error) {
+	if !slices.Contains(Steps, step) {
+		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be " + stepNames(), Received: step.String(), Code: "invalid_step"}
+	}
+	now := t.c.Now()
+	first := floor(since, time.Duration(step))
+	switch {
+	case first > now:
+		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is in the future", Code: "invalid_since"}
+	case first < floor(now.Add(-step.Back()), time.Duration(step)):
+		instead := "a longer step or a later moment"
+		if step == Day {
+			instead = "a later moment"
+		}
+		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since",
+			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since"}
+	}
+	bySite, err := t.read(ctx, owner, []string{site}, first, step)
+	if err != nil {
+		return Series{}, err
+	}
+	return Series{step, fill(bySite[site], first, now, step)}, nil
+}
+
+// Day returns the last 24 hours of several of the owner's sites, hour by hour, with one
+// query. Sites without visits are left out.
+func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []string) (map[string]Series, error) {
+	out := map[string]Series{}
+	if len(sites) == 0 {
+		return out, nil
+	}
+	now := t.c.Now()
+	first := floor(now, hour).Add(-23 * hour)
+	bySite, err := t.read(ctx, owner, sites, first, Hour)
+	if err != nil {
+		return nil, err
+	}
+	for site, points := range bySite {
+		out[site] = Series{Hour, fill(points, first, now, Hour)}
+	}
+	return out, nil
+}
+
+// read sums up by step. Hours are taken from hours as far as those are summed up, the rest
+// from shorter stretches; days from days if they are so old that they certainly are.
+func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []string, first db.Time, step Step) (map[string][]Point, error) {
+	now := t.c.Now()
+	// The last hour that was summed up is read from its parts: the sum may be under way.
+	hours, days := floor(now, hour).Add(-day), floor(now, day).Add(-32*day)
+	if step >= Hour {
+		var last db.Time
+		if err := t.c.DB.QueryRow(ctx, `SELECT MAX(at) FROM traffic WHERE span = $1`, hour.Milliseconds()).Scan(&last); err != nil {
+			return nil, fmt.Errorf("find sums of traffic: %w", err)
+		}
+		hours = min(max(hours, last), floor(now, hour))
+	}
+	args := db.Args{owner, time.Duration(step).Milliseconds()}
+	list := db.AddList(&args, sites)
+	var parts []string
+	part := func(span time.Duration, from, to db.Time) {
+		if from >= to {
+			return
+		}
+		parts = append(parts, `SELECT site_id, at, `+columns+` FROM traffic WHERE site_id IN (`+list+`) AND span = `+args.Add(span.Milliseconds())+
+			` AND at >= `+args.Add(from)+` AND at < `+args.Add(to))
+	}
+	end := now.Add(day)
+	switch {
+	case step < Hour:
+		part(fine, first, end)
+	case step < Day:
+		part(fine, max(first, hours), end)
+		part(hour, first, hours)
+	default:
+		part(fine, max(first, hours), end)
+		part(hour, max(first, days), hours)
+		part(day, first, days)
+	}
+	rows, err := t.c.DB.Query(ctx, `
+		SELECT p.site_id, p.begins, p.ok, p.redirected, p.client_errors, p.server_errors, p.pages, p.bytes
+		FROM (
+			SELECT site_id, at - at % $2 AS begins, `+sums+`
+			FROM (`+strings.Join(parts, " UNION ALL ")+`) AS parts GROUP BY site_id, begins) AS p
+		JOIN open_sites s ON s.id = p.site_id
+		WHERE s.owner_id = $1 ORDER BY p.site_id, p.begins`, args...)
+	type found struct {
+		site string
+		Point
+	}
+	all, err := db.Collect(rows, err, func(s db.Scanner) (f found, err error) {
+		return f, s.Scan(append([]any{&f.site, &f.At}, f.fields()...)...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read traffic: %w", err)
+	}
+	out := map[string][]Point{}
+	for _, f := range all {
+		out[f.site] = append(out[f.site], f.Point)
+	}
+	return out, nil
+}
+
+// fill puts empty points where nothing was counted.
+func fill(points []Point, first, now db.Time, step Step) []Point {
+	var out []Point
+	for at := first; at <= now; at = at.Add(time.Duration(step)) {
+		if len(points) > 0 && points[0].At == at {
+			out, points = append(out, points[0]), points[1:]
+			continue
+		}
+		out = append(out, Point{At: at})
+	}
+	return out
+}
+
+func stepNames() string {
+	var names []string
+	for _, s := range Steps {
+		names = append(names, s.String())
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+func backWords(d time.Duration) string {
+	if d <= 48*time.Hour {
+		return fmt.Sprintf("%d hours", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/day)
+}

@@ -1,0 +1,138 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// Kind says what a name is of.
+type Kind string
+
+// The kinds of names that are counted.
+const (
+	Pages     Kind = "page"     // paths of pages that were shown
+	Missing   Kind = "missing"  // paths that were answered with 404
+	Referrers Kind = "referrer" // hosts whose links led to a page
+	Countries Kind = "country"  // ISO 3166 codes of where pages were shown
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Pages, Missing, Referrers, Countries}
+
+// Name is something that is counted.
+type Name struct {
+	Kind Kind
+	Name string // empty: all those that were too many to be counted apart
+}
+
+// Top is a name and how often it came.
+type Top struct {
+	Name string
+	Hits int64
+}
+
+const (
+	keepTop  = 31 * day
+	dayNames = 200 // of one site, kind and day
+)
+
+// Top returns the names of a kind that came most often to the owner's site since the
+// beginning of the day of a moment, and of all others together. Days are kept for 31 days.
+func (t *Traffic) Top(ctx context.Context, owner account.OwnerID, site string, kind Kind, since db.Time, limit int) (top []Top, rest int64, err error) {
+	rows, err := t.c.DB.Query(ctx, `
+		SELECT p.name, CAST(SUM(p.hits) AS BIGINT) AS n FROM traffic_top p JOIN open_sites s ON s.id = p.site_id
+		WHERE p.site_id = $1 AND s.owner_id = $2 AND p.kind = $3 AND p.day >= $4
+		GROUP BY p.name ORDER BY n DESC, p.name`, site, owner, kind, floor(since, day))
+	all, err := db.Collect(rows, err, func(s db.Scanner) (x Top, err error) { return x, s.Scan(&x.Name, &x.Hits) })
+	if err != nil {
+		return nil, 0, fmt.Errorf("read names of traffic: %w", err)
+	}
+	top = []Top{}
+	for _, x := range all {
+		if x.Name == "" || len(top) >= limit {
+			rest += x.Hits
+		} else {
+			top = append(top, x)
+		}
+	}
+	return top, rest, nil
+}
+
+// addNames adds to what was counted by name on a day.
+func addNames(ctx context.Context, tx *db.Tx, site string, at db.Time, names map[Name]int64) error {
+	if len(names) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `SELECT kind, name FROM traffic_top WHERE site_id = $1 AND day = $2`, site, at)
+	known, err := db.Collect(rows, err, func(s db.Scanner) (n Name, err error) { return n, s.Scan(&n.Kind, &n.Name) })
+	if err != nil {
+		return err
+	}
+	have, of := map[Name]bool{}, map[Kind]int{}
+	for _, n := range known {
+		have[n] = true
+		of[n.Kind]++
+	}
+	sum := map[Name]int64{}
+	order := slices.SortedFunc(maps.Keys(names), func(a, b Name) int {
+		if names[a] != names[b] { // the most frequent are the ones that get a place
+			return int(names[b] - names[a])
+		}
+		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
+	})
+	for _, n := range order {
+		to := Name{n.Kind, clean(n.Name)}
+		if !have[to] {
+			if of[n.Kind] >= dayNames {
+				to.Name = ""
+			} else {
+				have[to] = true
+				of[n.Kind]++
+			}
+		}
+		sum[to] += names[n]
+	}
+	// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
+	keys := slices.SortedFunc(maps.Keys(sum), func(a, b Name) int { return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name) })
+	for some := range slices.Chunk(keys, 200) {
+		var args db.Args
+		var q strings.Builder
+		q.WriteString(`INSERT INTO traffic_top (site_id, day, kind, name, hits) VALUES `)
+		for i, n := range some {
+			if i > 0 {
+				q.WriteByte(',')
+			}
+			q.WriteString("(" + args.Add(site) + "," + args.Add(at) + "," + args.Add(string(n.Kind)) + "," + args.Add(n.Name) + "," + args.Add(sum[n]) + ")")
+		}
+		q.WriteString(` ON CONFLICT (site_id, day, kind, name) DO UPDATE SET hits = traffic_top.hits + excluded.hits`)
+		if _, err := tx.Exec(ctx, q.String(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean makes of a visitor's text one that every database takes.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+}
+
+// forgetNames deletes days that are too old.
+func (t *Traffic) forgetNames(ctx context.Context) error {
+	before := floor(t.c.Now().Add(-keepTop), day)
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM traffic_top WHERE day < $1`, before)
+		return err
+	})
+}

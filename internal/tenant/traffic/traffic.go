@@ -1,0 +1,237 @@
+// Package traffic owns how much each site was visited: answers by class of status, pages
+// and bytes, over time; and how much bandwidth its owner has used this month.
+//
+// Add puts counts into stretches of five minutes; several nodes may add to the same one.
+// A job sums up hours and days once they are over and forgets what is too old: five
+// minutes are kept for two days, hours for ninety, days for four hundred. Only stretches
+// with visits take up space. Questions are answered from the longest stretches that will
+// do, and from shorter ones where the longer are not summed up yet.
+//
+// Beside numbers it keeps names (top.go: pages, missing paths, referrers, countries), by the
+// day and for a month, and an access log (log.go), for a week and up to a size.
+//
+// The package counts nothing itself and knows no visitors, only networks: it can't tell
+// people from programs.
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// The stretches that are kept, and for how long.
+const (
+	fine = 5 * time.Minute
+	hour = time.Hour
+	day  = 24 * time.Hour
+
+	keepFine = 48 * time.Hour
+	keepHour = 90 * day
+	keepDay  = 400 * day
+)
+
+// Config holds what Traffic needs.
+type Config struct {
+	DB     *db.DB
+	Limits *account.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
+	Now    func() db.Time  // Optional: nil means db.Now.
+
+	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
+	AllLogs int64 // of all. Optional: 0 means 1 GiB.
+}
+
+// Traffic is the service. It is safe for concurrent use.
+type Traffic struct{ c Config }
+
+// New returns the service. It starts nothing: Work registers its job.
+func New(c Config) *Traffic {
+	if c.Now == nil {
+		c.Now = db.Now
+	}
+	c.SiteLog, c.AllLogs = cmp.Or(c.SiteLog, siteLog), cmp.Or(c.AllLogs, allLogs)
+	t := &Traffic{c}
+	if c.Limits != nil {
+		t.countBandwidth()
+	}
+	return t
+}
+
+// Counts holds the requests of a site's visitors in some time.
+type Counts struct {
+	OK, Redirected, ClientErrors, ServerErrors int64 // answers with a status 2xx, 3xx, 4xx, 5xx
+	Pages                                      int64 // those of them that brought an HTML page
+	Bytes                                      int64 // of bodies, as they were sent
+}
+
+// Requests is how many answers there were.
+func (c Counts) Requests() int64 { return c.OK + c.Redirected + c.ClientErrors + c.ServerErrors }
+
+// Plus adds two counts up.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.OK + d.OK, c.Redirected + d.Redirected, c.ClientErrors + d.ClientErrors, c.ServerErrors + d.ServerErrors,
+		c.Pages + d.Pages, c.Bytes + d.Bytes}
+}
+
+// columns are those of Counts, in its order.
+const columns = `ok, redirected, client_errors, server_errors, pages, bytes`
+
+func (c *Counts) fields() []any {
+	return []any{&c.OK, &c.Redirected, &c.ClientErrors, &c.ServerErrors, &c.Pages, &c.Bytes}
+}
+
+// floor is the beginning of the stretch that t lies in.
+func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
+
+// Batch says which counts are added. One that is added already is not added again: what
+// hands it over can't know whether a commit whose answer was lost took place.
+type Batch struct {
+	Since   time.Time // when its counts begin
+	Counter string    // what counted them. Optional: without it the batch is added each time.
+	Number  int64     // the counter's numbers rise from batch to batch; from 1
+}
+
+// Add adds what sites' visitors asked for since a moment, in one transaction. A site that
+// is gone is left out.
+func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, details ...Details) error {
+	at := floor(db.At(b.Since), fine)
+	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
+	now := t.c.Now()
+	bodies, err := packLines(now, details) // before the transaction: nobody else writes meanwhile
+	if err != nil {
+		return fmt.Errorf("pack access log: %w", err)
+	}
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if first, err := b.claim(ctx, tx, now); err != nil || !first {
+			return err
+		}
+		owners := map[string]account.OwnerID{}
+		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
+		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
+				return err
+			}
+			var rows []row
+			for _, id := range ids {
+				if _, open := owners[id]; open {
+					rows = append(rows, row{id, at, bySite[id]})
+				}
+			}
+			if err := put(ctx, tx, fine, rows, "traffic.%s + excluded.%s"); err != nil {
+				return fmt.Errorf("add traffic: %w", err)
+			}
+		}
+		for some := range slices.Chunk(details, 200) {
+			var ids []string
+			for _, d := range some {
+				ids = append(ids, d.Site)
+			}
+			if err := findOwners(ctx, tx, ids, owners); err != nil {
+				return err
+			}
+			for n, d := range some {
+				if owners[d.Site] == "" {
+					continue
+				}
+				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
+					return fmt.Errorf("add names of traffic: %w", err)
+				}
+				if err := addLines(ctx, tx, now, d.Site, bodies[n]); err != nil {
+					return fmt.Errorf("add to access log: %w", err)
+				}
+			}
+			bodies = bodies[len(some):]
+		}
+		return t.spend(ctx, tx, b.Since, bySite, owners)
+	})
+}
+
+// claim records that the batch is added, and reports false where it was before.
+func (b Batch) claim(ctx context.Context, tx *db.Tx, now db.Time) (bool, error) {
+	if b.Counter == "" {
+		return true, nil
+	}
+	n, err := tx.Exec(ctx, `
+		INSERT INTO traffic_batches (counter, number, at) VALUES ($1, $2, $3)
+		ON CONFLICT (counter) DO UPDATE SET number = excluded.number, at = excluded.at WHERE traffic_batches.number < excluded.number`,
+		b.Counter, b.Number, now)
+	if err != nil {
+		return false, fmt.Errorf("record batch of traffic: %w", err)
+	}
+	return n == 1, nil
+}
+
+// findOwners adds whose those of the sites are that are there.
+func findOwners(ctx context.Context, r db.Reader, ids []string, owners map[string]account.OwnerID) error {
+	var args db.Args
+	list := db.AddList(&args, ids)
+	rows, err := r.Query(ctx, `SELECT id, owner_id FROM open_sites WHERE id IN (`+list+`)`, args...)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (id string, err error) {
+		var owner account.OwnerID
+		if err := s.Scan(&id, &owner); err != nil {
+			return "", err
+		}
+		owners[id] = owner
+		return id, nil
+	})
+	if err != nil {
+		return fmt.Errorf("find sites: %w", err)
+	}
+	return nil
+}
+
+type row struct {
+	site string
+	at   db.Time
+	Counts
+}
+
+// put writes rows of one span. as says what becomes of a column (%s) that is there already.
+func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var q strings.Builder
+	q.WriteString(`INSERT INTO traffic (site_id, span, at, ` + columns + `) VALUES `)
+	var args db.Args
+	for i, r := range rows {
+		if i > 0 {
+			q.WriteByte(',')
+		}
+		sep := byte('(')
+		for _, v := range []any{r.site, span.Milliseconds(), r.at, r.OK, r.Redirected, r.ClientErrors, r.ServerErrors, r.Pages, r.Bytes} {
+			q.WriteByte(sep)
+			q.WriteString(args.Add(v))
+			sep = ','
+		}
+		q.WriteByte(')')
+	}
+	q.WriteString(` ON CONFLICT (site_id, span, at) DO UPDATE SET `)
+	for i, c := range strings.Split(columns, ", ") {
+		if i > 0 {
+			q.WriteString(", ")
+		}
+		q.WriteString(c + " = " + strings.ReplaceAll(as, "%s", c))
+	}
+	_, err := tx.Exec(ctx, q.String(), args...)
+	return err
+}
+
+// Forget removes what is known of a deleted site.
+func (t *Traffic) Forget(ctx context.Context, site string) error {
+	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		for _, table := range []string{"traffic", "traffic_top", "access_log"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {
+				return fmt.Errorf("forget traffic: %w", err)
+			}
+		}
+		return nil
+	})
+}

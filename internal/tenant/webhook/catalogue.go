@@ -1,0 +1,156 @@
+package webhook
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"slipway/internal/platform/db"
+)
+
+// Entry is one name of the vocabulary.
+type Entry struct {
+	Name        string
+	Description string
+	Group       string          // deployment, domain, ssl, site, subscription or payment
+	SameAs      string          // the name of the other set for the same occurrence; empty: none
+	Schema      json.RawMessage // JSON Schema (2020-12) of a delivery's body
+	Sample      json.RawMessage // a body as it would be delivered
+}
+
+// Catalogue lists every name that can be subscribed to, sorted by group as documented.
+func Catalogue() []Entry { return slices.Clone(catalogue()) }
+
+func catalogue() []Entry { entries, _ := loadCatalogue(); return entries }
+
+// known reports whether events have that name.
+func known(name string) bool { _, names := loadCatalogue(); return names[name] }
+
+// loadCatalogue makes the catalogue when it is first asked for: this program is also the
+// helper in every sandbox, which has no use for it.
+var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
+	at := db.Time(1767225600000) // 2026-01-01
+	s := Site{"site_abcdefghijklmnopqrstuvwxyz", "My site", "https://my-site.example.com"}
+	d := func(status, why string, ended db.Time) Deployment {
+		return Deployment{ID: "dep_abcdefghijklmnopqrstuvwxyz", URL: "https://opqrstuvwxyz--my-site.example.com", Status: status, Branch: "main",
+			CommitHash: "6dcb09b5b57875f334f61aebed695e2e4193db5e", CommitMessage: "Fix the header", CommitAuthor: "Ada Lovelace",
+			Trigger: "api", Target: "production", Error: why, CreatedAt: at, StartedAt: at + 200, CompletedAt: ended}
+	}
+	dom := func(status, ssl, why string) Domain {
+		return Domain{"dom_abcdefghijklmnopqrstuvwxyz", "www.example.com", status, ssl, why, at}
+	}
+	cert := Certificate{Domain: "www.example.com", Issuer: "Let's Encrypt", NotBefore: at, ExpiresAt: at + 90*86_400_000}
+	sub := func(status string) Subscription {
+		return Subscription{"sub_abcdefghijklmnopqrstuvwxyz", "pro", status, at + 30*86_400_000}
+	}
+	pay := func(status string) Payment {
+		return Payment{"pay_abcdefghijklmnopqrstuvwxyz", 1900, "USD", status}
+	}
+	all := []struct {
+		Event
+		about string
+	}{
+		{DeploymentStarted(s, d("building", "", 0)), "A deployment left the queue and started."},
+		{DeploymentCompleted(s, d("ready", "", at+42_300)), "A deployment completed and is live."},
+		{DeploymentFailed(s, d("error", "npm run build exited with status 1", at+17_800)), "A deployment ended without becoming live."},
+		{DomainAdded(s, dom("pending", "pending", "Waiting for the TXT record _slipway.www.example.com")), "A domain was added to a site."},
+		{DomainVerified(s, dom("active", "pending", "")), "The ownership of a domain was verified."},
+		{DomainFailed(s, dom("failed", "pending", "www.example.com points to another service")), "The verification of a domain failed."},
+		{SSLIssued(s, cert), "A first certificate was obtained."},
+		{SSLRenewed(s, cert), "A certificate was renewed."},
+		{SSLFailed(s, Certificate{Domain: "www.example.com", LastError: "the domain doesn't point here", NextAttemptAt: at}), "An attempt to obtain a certificate failed."},
+		{SiteCreated(s), "A site was created."},
+		{SiteUpdated(s, "name", "branch"), "The name, branch, settings, env or status of a site changed."},
+		{SiteDeleted(s), "A site was deleted."},
+		{BackupCompleted(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "completed", 48_213_004, 0, ""}), "A backup was taken."},
+		{BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}), "A backup could not be taken."},
+		{SubscriptionCreated(sub("active")), "A subscription began."},
+		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
+		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},
+		{SubscriptionExpired(sub("expired")), "A subscription ended."},
+		{PaymentCompleted(pay("completed")), "A payment completed."},
+		{PaymentFailed(pay("failed")), "A payment failed."},
+	}
+	var entries []Entry
+	names := map[string]bool{}
+	for _, a := range all {
+		for i, n := range a.names {
+			e := Entry{Name: n, Description: a.about}
+			e.Group, _, _ = strings.Cut(n, ".")
+			if len(a.names) == 2 {
+				e.SameAs = a.names[1-i]
+			}
+			e.Sample, _ = freeze(payload{"evt_abcdefghijklmnopqrstuvwxyz", n, at.String(), a.data})
+			e.Schema = bodySchema(n, a.data)
+			entries = append(entries, e)
+			names[n] = true
+		}
+	}
+	return entries, names
+})
+
+// bodySchema describes the body of one event as JSON Schema, 2020-12. Fields may be
+// added to bodies later, so further ones are allowed everywhere.
+func bodySchema(name string, d data) json.RawMessage {
+	s := schemaOf(reflect.TypeFor[payload](), "")
+	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", name
+	properties := s["properties"].(map[string]any)
+	properties["event"] = map[string]any{"const": name}
+	properties["timestamp"].(map[string]any)["format"] = "date-time"
+	of := properties["data"].(map[string]any)
+	parts, present := of["properties"].(map[string]any), []string{}
+	v := reflect.ValueOf(d)
+	for i := range v.NumField() {
+		field, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if v.Field(i).IsZero() {
+			delete(parts, field)
+		} else {
+			present = append(present, field)
+		}
+	}
+	of["required"] = present
+	out, _ := json.Marshal(s)
+	return out
+}
+
+// schemaOf reads a Go type as JSON Schema. A pointer that is always written may be null.
+func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
+	s := map[string]any{}
+	kind := func(name string) {
+		if s["type"] = name; t.Kind() == reflect.Pointer {
+			s["type"] = []string{name, "null"}
+		}
+	}
+	of := t
+	if t.Kind() == reflect.Pointer {
+		of = t.Elem()
+	}
+	switch of.Kind() {
+	case reflect.Int64:
+		kind("integer")
+	case reflect.Slice:
+		s["type"], s["items"] = "array", schemaOf(of.Elem(), "")
+	case reflect.Struct:
+		properties, required := map[string]any{}, []string{}
+		for i := range of.NumField() {
+			f := of.Field(i)
+			name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+			properties[name] = schemaOf(f.Type, f.Tag)
+			if option != "omitempty" {
+				required = append(required, name)
+			}
+		}
+		s["type"], s["properties"], s["required"] = "object", properties, required
+	default:
+		kind("string")
+	}
+	if f := tag.Get("format"); f != "" {
+		s["format"] = f
+	}
+	if e := tag.Get("enum"); e != "" {
+		s["enum"] = strings.Split(e, ",")
+	}
+	return s
+}

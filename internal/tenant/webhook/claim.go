@@ -1,0 +1,362 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// flight is a delivery that this process holds the lease of.
+type flight struct {
+	id       DeliveryID
+	hook     ID
+	owner    account.OwnerID
+	url      string
+	host     string
+	network  string // where it should arrive, or has; empty: the host was not reached yet
+	secret   string // sealed
+	previous string // sealed: signs too, while the secret is being rotated; empty: none
+	hops     int    // of the event
+	event    string
+	name     string
+	body     []byte
+	claims   int64 // the fencing token, and the number of this attempt
+	failures int
+	troubled bool // the endpoint's last attempt failed
+	created  db.Time
+}
+
+// outcome tells how an attempt ended.
+type outcome struct {
+	flight
+	started   db.Time
+	took      time.Duration
+	status    int
+	err       string
+	request   string // head of the request
+	response  string // head of the answer
+	answer    string
+	wait      time.Duration // Retry-After; 0: none
+	abandoned bool          // we stopped before it ended: it counts as not made, and waits
+}
+
+func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <= 299 }
+
+// turn writes outcomes and claims up to free deliveries, in one transaction. next is when
+// there may be more to do; never when nothing is queued.
+//
+// An endpoint that gave outcomes or is called for is looked at after those whose turn it
+// is, in the same transaction: one that is busy all the time is never written to.
+func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights []flight, next db.Time, err error) {
+	var q *quota
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		flights, q = nil, w.hosts.quota(time.Now())
+		if err := tx.IndexesOnly(ctx); err != nil {
+			return err
+		}
+		var touched []ID
+		if free > 0 {
+			if touched, err = takeCalls(ctx, tx); err != nil {
+				return err
+			}
+		}
+		for _, o := range done {
+			touched = append(touched, o.hook)
+		}
+		slices.Sort(touched)
+		touched = slices.Compact(touched)
+		if err := w.save(ctx, tx, done, touched); err != nil {
+			return err
+		}
+		if free > 0 {
+			if flights, err = w.claim(ctx, tx, free, q, touched); err != nil {
+				return err
+			}
+		} else if err := retimeAll(ctx, tx, touched); err != nil {
+			return fmt.Errorf("set turns of webhooks: %w", err)
+		}
+		next, err = w.upcoming(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	q.settle()
+	return flights, next, nil
+}
+
+// upcoming returns when the first endpoint has its turn whose host can take more: at once
+// where one is called for.
+func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
+	next := never
+	but, args := w.notFull(int64(never))
+	err := r.QueryRow(ctx, `
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM webhook_calls) THEN 0 ELSE COALESCE(min(turn_at), $1) END
+		FROM webhooks WHERE active AND deleted_at = 0`+but, args...).Scan(&next)
+	if err != nil {
+		return 0, fmt.Errorf("find next turn: %w", err)
+	}
+	return next, nil
+}
+
+// notFull returns a condition that leaves out endpoints of hosts without a free slot, and the
+// arguments of a statement that it ends.
+func (w *Webhooks) notFull(args ...any) (string, db.Args) {
+	list, full := db.Args(args), w.hosts.full()
+	if len(full) == 0 {
+		return "", list
+	}
+	return ` AND host NOT IN (` + db.AddList(&list, full) + `)`, list
+}
+
+// window is how many requests an endpoint may have in flight: one until it has answered
+// well, and again after a failure until it does.
+const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
+
+// mostClaimable is how many endpoints a turn looks at, beside those that were touched.
+const mostClaimable = 256
+
+// claimable is how many endpoints are looked at to find so many deliveries, as it stands in a
+// statement: SQLite prepares one whose LIMIT is a parameter anew each time it runs.
+func claimable(room int) string {
+	for _, n := range []int{16, 64} {
+		if room <= n {
+			return strconv.Itoa(n)
+		}
+	}
+	return strconv.Itoa(mostClaimable)
+}
+
+// endpoint is a webhook that is looked at in a turn.
+type endpoint struct {
+	flight       // what its deliveries share
+	most, leased int
+	turn, floor  db.Time       // as they stand in its row
+	due          []flight      // what may be sent, the longest due first; at most one more than may be in flight
+	later        db.Time       // when the first of the others is due; never: there is none, as far as was looked
+	visited      bool          // it has its turn
+	left         int           // of due, after it
+	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
+}
+
+// waiting are the first deliveries of an endpoint, each as its fields separated by spaces: all
+// that are looked for come in one row.
+var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' ' || q.created_at, ';')
+	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id LIMIT ` + strconv.Itoa(maxInFlight+1) + `) AS q)`
+
+// selectEndpoints begins a statement that finds endpoints that may be sent to; $1 is now.
+var selectEndpoints = `
+	SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, ` + window + `,
+		` + underWay + `, turn_at, floor_at, ` + waiting + `
+	FROM webhooks WHERE active AND deleted_at = 0 AND floor_at <= $1`
+
+var endpointText = perSize(func(n int) string { return selectEndpoints + ` AND id IN (` + marks(2, n) + `)` })
+
+// scanEndpoint returns a function that reads what selectEndpoints finds.
+func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
+	return func(r db.Scanner) (*endpoint, error) {
+		e := &endpoint{later: never}
+		var list sql.NullString
+		if err := r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased, &e.turn, &e.floor, &list); err != nil || !list.Valid {
+			return e, err
+		}
+		var at []db.Time // of due
+		for text := range strings.SplitSeq(list.String, ";") {
+			f := e.flight
+			var next db.Time
+			if err := readWaiting(text, &f, &next); err != nil {
+				return nil, err
+			}
+			if next > now {
+				e.later = min(e.later, next)
+				continue
+			}
+			i, _ := slices.BinarySearch(at, next+1) // behind its equals
+			at, e.due = slices.Insert(at, i, next), slices.Insert(e.due, i, f)
+		}
+		return e, nil
+	}
+}
+
+// readWaiting reads one of what an endpoint waits for.
+func readWaiting(text string, f *flight, next *db.Time) error {
+	fields := strings.Split(text, " ")
+	if len(fields) != 6 {
+		return fmt.Errorf("read due deliveries: %d fields", len(fields))
+	}
+	var numbers [4]int64
+	for i, at := range []int{0, 3, 4, 5} {
+		n, err := strconv.ParseInt(fields[at], 10, 64)
+		if err != nil {
+			return fmt.Errorf("read due deliveries: %w", err)
+		}
+		numbers[i] = n
+	}
+	*next = db.Time(numbers[0])
+	f.id, f.event = DeliveryID(fields[1]), fields[2]
+	f.claims, f.failures, f.created = numbers[1]+1, int(numbers[2]), db.Time(numbers[3])
+	return nil
+}
+
+// claim takes deliveries that are due, endpoint by endpoint in the order of their turns, then
+// of those that were touched: each gives at most what it and its host have room for, and then
+// goes to the end of the line. The caller has locked what was touched.
+func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, touched []ID) ([]flight, error) {
+	now := db.Now()
+	but, args := w.notFull(now)
+	rows, err := tx.Query(ctx, `SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+` ORDER BY turn_at, id LIMIT `+claimable(room)+tx.SkipLocked(), args...)
+	line, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
+	if err != nil {
+		return nil, fmt.Errorf("find due webhooks: %w", err)
+	}
+	place := make(map[ID]int, len(line)+len(touched))
+	for i, id := range line {
+		place[id] = i
+	}
+	for _, id := range touched {
+		if _, ok := place[id]; !ok {
+			place[id] = len(line)
+			line = append(line, id)
+		}
+	}
+	share := max(1, min(maxInFlight, room/max(1, len(line)))) // where there is little room, nobody takes it all
+	var out []flight
+	var visited []*endpoint
+	missed := touched[:0:0]
+	err = inChunks(line, func(part []ID) error { // what is not reached is not looked for
+		if room == len(out) {
+			return nil
+		}
+		// A statement of its own: it sees what others did before their locks were ours.
+		args := append(make(db.Args, 0, 1+len(part)), now)
+		for _, id := range part {
+			args = append(args, id)
+		}
+		text := endpointText(len(part))
+		if full := w.hosts.full(); len(full) > 0 {
+			text += ` AND host NOT IN (` + db.AddList(&args, full) + `)`
+		}
+		rows, err := tx.Query(ctx, text, args...)
+		list, err := db.Collect(rows, err, scanEndpoint(now))
+		if err != nil {
+			return fmt.Errorf("find due deliveries: %w", err)
+		}
+		slices.SortFunc(list, func(a, b *endpoint) int { return place[a.hook] - place[b.hook] })
+		taken := take(list, room-len(out), share, q)
+		seen := make(map[ID]bool, len(list))
+		for _, e := range list {
+			if seen[e.hook] = true; e.visited {
+				visited = append(visited, e)
+				delete(place, e.hook)
+			}
+		}
+		for _, id := range part {
+			if !seen[id] { // disabled, or its floor or its host forbids it
+				missed = append(missed, id)
+				delete(place, id)
+			}
+		}
+		out = append(out, taken...)
+		return w.lease(ctx, tx, taken, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := moveOn(ctx, tx, visited, now); err != nil {
+		return nil, err
+	}
+	for _, id := range touched {
+		if _, waits := place[id]; waits {
+			missed = append(missed, id)
+		}
+	}
+	if err := retimeAll(ctx, tx, missed); err != nil {
+		return nil, fmt.Errorf("set turns of webhooks: %w", err)
+	}
+	return out, nil
+}
+
+// take chooses up to room of what is due, at most share of an endpoint, and notes what became
+// of each endpoint's turn.
+func take(part []*endpoint, room, share int, q *quota) (out []flight) {
+	for _, e := range part {
+		if room == len(out) {
+			break // the others keep their turn
+		}
+		e.visited = true
+		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due), share))
+		if n > 0 {
+			n, e.wait = q.allow(key, n)
+			q.plan(key, e.due[:n])
+			out = append(out, e.due[:n]...)
+			e.leased += n
+		}
+		e.left = len(e.due) - n
+	}
+	return out
+}
+
+var moveText = perSize(func(n int) string {
+	return `UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
+		FROM (VALUES ` + values(n, "TEXT", "BIGINT", "BIGINT") + `) AS v WHERE webhooks.id = v.column1`
+})
+
+// moveOn sets the next turns of those that had one, where they are not what they were.
+func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
+	var moved []*endpoint
+	for _, e := range part {
+		turn, floor := max(e.later, e.floor), e.floor
+		switch {
+		case e.leased >= e.most:
+			turn = never // an outcome will give it its turn
+		case e.left > 0:
+			floor = now.Add(e.wait)
+			turn = floor
+		}
+		if turn != e.turn || floor != e.floor {
+			e.turn, e.floor = turn, floor
+			moved = append(moved, e)
+		}
+	}
+	err := inChunks(moved, func(part []*endpoint) error {
+		var args []any
+		for _, e := range part {
+			args = append(args, e.hook, e.floor, e.turn)
+		}
+		_, err := tx.Exec(ctx, moveText(len(part)), args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("move webhooks on: %w", err)
+	}
+	return nil
+}
+
+var leaseText = perSize(func(n int) string {
+	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + marks(2, n) + `) AND ` + stateIs("pending")
+})
+
+// lease marks deliveries as under way. The locks of their endpoints keep others from them.
+func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.Time) error {
+	return inChunks(list, func(part []flight) error {
+		args := append(make([]any, 0, 1+len(part)), now.Add(w.c.Lease))
+		for _, f := range part {
+			args = append(args, f.id)
+		}
+		n, err := tx.Exec(ctx, leaseText(len(part)), args...)
+		if err == nil && n != int64(len(part)) {
+			err = fmt.Errorf("%d of %d are pending", n, len(part))
+		}
+		if err != nil {
+			return fmt.Errorf("claim deliveries: %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// EmitTx queues an event for every webhook of the owner that wants it, in the caller's
+// transaction: it is sent after the commit, or never. A webhook that wants both names of
+// one occurrence gets it once under each, with different ids. For one that the service
+// disabled the delivery is noted as skipped, so that it can be made once the webhook is
+// enabled again.
+func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e Event) error {
+	type subscriber struct {
+		id            ID
+		events, sites []string
+		active        bool
+		expires       db.Time // of a listener
+	}
+	now := db.Now()
+	rows, err := tx.Query(ctx, `
+		SELECT id, events, site_ids, active, expires_at FROM webhooks
+		WHERE owner_id = $1 AND deleted_at = 0 AND (active OR reason <> '') AND (expires_at = 0 OR expires_at > $2) ORDER BY id`, owner, now)
+	hooks, err := db.Collect(rows, err, func(r db.Scanner) (s subscriber, err error) {
+		var events, sites string
+		err = r.Scan(&s.id, &events, &sites, &s.active, &s.expires)
+		s.events, s.sites = strings.Fields(events), strings.Fields(sites)
+		return s, err
+	})
+	if err != nil {
+		return fmt.Errorf("find webhooks: %w", err)
+	}
+	for _, name := range e.names {
+		var to recipients
+		for _, h := range hooks {
+			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, e.site())) {
+				switch {
+				case h.expires > 0:
+					to.listening = append(to.listening, h.id)
+				case h.active:
+					to.active = append(to.active, h.id)
+				default:
+					to.disabled = append(to.disabled, h.id)
+				}
+			}
+		}
+		if err := w.queue(ctx, tx, owner, name, e, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PingTx queues a "ping" for one webhook, whatever it is subscribed to, and returns the
+// delivery. A webhook that is turned off is a Conflict.
+func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (DeliveryID, error) {
+	h, err := get(ctx, tx, owner, id)
+	if err != nil {
+		return "", err
+	}
+	if !h.Active {
+		return "", errDisabled
+	}
+	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, recipients{active: []ID{id}}); err != nil {
+		return "", err
+	}
+	var d DeliveryID
+	err = tx.QueryRow(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1`, id).Scan(&d)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.Missing("webhook")
+	}
+	return d, err
+}
+
+// Ping is PingTx in a transaction of its own.
+func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d DeliveryID, err error) {
+	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		d, err = w.PingTx(ctx, tx, owner, id)
+		return err
+	})
+	return d, err
+}
+
+// recipients are the webhooks that want an event under one name.
+type recipients struct {
+	active    []ID // get it
+	disabled  []ID // by the service: miss it, and may have it redelivered
+	listening []ID // fetch it
+}
+
+// queue freezes one body and inserts a delivery of it for each webhook: a pending one, a
+// skipped one for those that miss it, or an offered one for listeners.
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to recipients) error {
+	if len(to.active)+len(to.disabled)+len(to.listening) == 0 {
+		return nil
+	}
+	now := db.Now()
+	id := db.NewID("evt")
+	body, err := freeze(payload{id, name, now.String(), e.data})
+	if err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		id, owner, name, e.site(), string(body), e.hops, now); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	for _, x := range []struct {
+		hooks []ID
+		state string
+	}{{to.active, "pending"}, {to.disabled, "skipped"}, {to.listening, "offered"}} {
+		if err := addDeliveries(ctx, tx, id, x.hooks, x.state, now); err != nil {
+			return fmt.Errorf("queue deliveries: %w", err)
+		}
+	}
+	if err := call(ctx, tx, to.active); err != nil {
+		return fmt.Errorf("queue deliveries: %w", err)
+	}
+	for _, hook := range to.listening {
+		tx.Notify(listenerTopic(hook))
+	}
+	if len(to.active) > 0 {
+		tx.Notify(topic)
+	}
+	return nil
+}
+
+// addDeliveries inserts a delivery of an event for each webhook, in one state.
+func addDeliveries(ctx context.Context, tx *db.Tx, event string, hooks []ID, state string, now db.Time) error {
+	finished := db.Time(0)
+	if state == "skipped" {
+		finished = now
+	}
+	return inChunks(hooks, func(part []ID) error {
+		args, rows := db.Args{event, state, now, finished}, make([]string, len(part))
+		for i, hook := range part {
+			rows[i] = `(` + args.Add(db.NewID("dlv")) + `, $1, ` + args.Add(hook) + `, $2, 0, 0, $3, 0, $3, $4, '')`
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			VALUES `+strings.Join(rows, ", "), args...)
+		return err
+	})
+}

@@ -1,0 +1,333 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"slipway/internal/platform/db"
+)
+
+// Event is an occurrence to tell of: made by the constructors below, sent by EmitTx.
+type Event struct {
+	names []string // set A's first; the other one means the same
+	data  data
+	hops  int // of the deployment it tells of
+}
+
+// site returns the id of the site that the event concerns, or "".
+func (e Event) site() string {
+	if e.data.Site == nil {
+		return ""
+	}
+	return e.data.Site.ID
+}
+
+// data holds what payloads carry, with the names that the contract shows.
+type data struct {
+	Site         *siteData         `json:"site,omitempty"`
+	Deployment   *deploymentData   `json:"deployment,omitempty"`
+	Domain       *domainData       `json:"domain,omitempty"`
+	SSL          *sslData          `json:"ssl,omitempty"`
+	Subscription *subscriptionData `json:"subscription,omitempty"`
+	Payment      *paymentData      `json:"payment,omitempty"`
+	Webhook      *webhookData      `json:"webhook,omitempty"`
+	Backup       *backupData       `json:"backup,omitempty"`
+	Changed      []string          `json:"changed,omitempty"`
+}
+
+type payload struct {
+	ID        string `json:"id"`
+	Event     string `json:"event"`
+	Timestamp string `json:"timestamp"`
+	Data      data   `json:"data"`
+}
+
+// Site is the site an event is about. URL is only in site.* events; empty means null there.
+type Site struct{ ID, Name, URL string }
+
+// Deployment is a deployment; Status is in webhook words: pending, building, ready,
+// error, canceled. Empty texts and zero times are null.
+type Deployment struct {
+	ID, URL, Status                         string
+	Branch                                  string
+	CommitHash, CommitMessage, CommitAuthor string
+	Trigger, Target                         string // who asked for it; production or preview
+	Error                                   string // why it ended without becoming live
+	CreatedAt, StartedAt, CompletedAt       db.Time
+	Hops                                    int // webhooks and deploy hooks that led to it, one after the other
+}
+
+// Domain is a custom domain. Reason says why it is not active; empty means null.
+type Domain struct {
+	ID, Name, Status, SSLStatus, Reason string
+	CreatedAt                           db.Time
+}
+
+// Certificate holds the facts about a domain's certificate. Zero times are null.
+type Certificate struct {
+	Domain, Issuer       string
+	NotBefore, ExpiresAt db.Time
+	LastError            string // in words for the owner; empty: none
+	NextAttemptAt        db.Time
+}
+
+// Subscription is a plan that somebody pays for.
+type Subscription struct {
+	ID, Plan, Status string
+	CurrentPeriodEnd db.Time
+}
+
+// Payment is money that moved, or didn't; Amount is in the currency's smallest unit.
+type Payment struct {
+	ID               string
+	Amount           int64
+	Currency, Status string
+}
+
+// Backup is a backup that was taken, or was not. VerifiedAt 0 and an empty Error are null.
+type Backup struct {
+	ID, Type, Status string
+	Size             int64 // bytes that it holds
+	VerifiedAt       db.Time
+	Error            string
+}
+
+type backupData struct {
+	ID         string  `json:"id"`
+	Type       string  `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
+	Status     string  `json:"status" enum:"completed,failed"`
+	SizeBytes  int64   `json:"sizeBytes"`
+	VerifiedAt *string `json:"verifiedAt" format:"date-time"`
+	Error      *string `json:"error"`
+}
+
+type siteData struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	URL  string `json:"url,omitempty" format:"uri"`
+}
+
+type deploymentData struct {
+	ID            string  `json:"id"`
+	URL           string  `json:"url" format:"uri"`
+	Status        string  `json:"status" enum:"pending,building,ready,error,canceled"`
+	Branch        *string `json:"branch"`
+	CommitHash    *string `json:"commitHash"`
+	CommitMessage *string `json:"commitMessage"`
+	CommitAuthor  *string `json:"commitAuthor"`
+	Trigger       string  `json:"trigger"`
+	Target        string  `json:"target" enum:"production,preview"`
+	Error         *string `json:"error"`
+	CreatedAt     *string `json:"createdAt" format:"date-time"`
+	StartedAt     *string `json:"startedAt" format:"date-time"`
+	CompletedAt   *string `json:"completedAt" format:"date-time"`
+	Duration      *int64  `json:"duration"` // whole seconds, of an ended one
+}
+
+type domainData struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	Status    string  `json:"status" enum:"pending,active,failed"`
+	Reason    *string `json:"reason"`
+	SSLStatus string  `json:"sslStatus" enum:"pending,active,failed,expired"`
+	SiteID    string  `json:"siteId"`
+	CreatedAt *string `json:"createdAt" format:"date-time"`
+}
+
+type sslData struct {
+	Domain        string  `json:"domain"`
+	Issuer        *string `json:"issuer"`
+	NotBefore     *string `json:"notBefore" format:"date-time"`
+	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
+	Reason        *string `json:"reason"` // of ssl.failed: why
+	LastError     *string `json:"lastError"`
+	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
+}
+
+type subscriptionData struct {
+	ID               string  `json:"id"`
+	Plan             string  `json:"plan"`
+	Status           string  `json:"status"`
+	CurrentPeriodEnd *string `json:"currentPeriodEnd" format:"date-time"`
+}
+
+type paymentData struct {
+	ID       string `json:"id"`
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+	Status   string `json:"status"`
+}
+
+type webhookData struct {
+	ID string `json:"id"`
+}
+
+func site(s Site) data { return data{Site: &siteData{s.ID, s.Name, s.URL}} }
+
+func deployment(s Site, d Deployment) data {
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Deployment = &deploymentData{d.ID, d.URL, d.Status, word(d.Branch), word(d.CommitHash), word(d.CommitMessage), word(d.CommitAuthor),
+		d.Trigger, d.Target, word(d.Error), moment(d.CreatedAt), moment(d.StartedAt), moment(d.CompletedAt), nil}
+	if d.StartedAt != 0 && d.CompletedAt != 0 {
+		seconds := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
+		out.Deployment.Duration = &seconds
+	}
+	return out
+}
+
+func domain(s Site, d Domain) data {
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Domain = &domainData{d.ID, d.Name, d.Status, word(d.Reason), d.SSLStatus, s.ID, moment(d.CreatedAt)}
+	return out
+}
+
+func ssl(s Site, c Certificate) data {
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.SSL = &sslData{c.Domain, word(c.Issuer), moment(c.NotBefore), moment(c.ExpiresAt), nil, word(c.LastError), moment(c.NextAttemptAt)}
+	return out
+}
+
+func subscription(s Subscription) data {
+	return data{Subscription: &subscriptionData{s.ID, s.Plan, s.Status, moment(s.CurrentPeriodEnd)}}
+}
+
+func payment(p Payment) data {
+	return data{Payment: &paymentData{p.ID, p.Amount, p.Currency, p.Status}}
+}
+
+// SiteCreated returns the event for a site whose row was created.
+func SiteCreated(s Site) Event { return Event{names: []string{"site.created"}, data: site(s)} }
+
+// SiteUpdated returns the event for a site whose fields named changed have new values:
+// name, repository, branch, framework, build, credential, env, status.
+func SiteUpdated(s Site, changed ...string) Event {
+	e := Event{names: []string{"site.updated"}, data: site(s)}
+	e.data.Changed = changed
+	return e
+}
+
+// SiteDeleted returns the event for a site whose deletion was accepted.
+func SiteDeleted(s Site) Event { return Event{names: []string{"site.deleted"}, data: site(s)} }
+
+// DeploymentStarted returns the event for a deployment that left the queue.
+func DeploymentStarted(s Site, d Deployment) Event {
+	return Event{[]string{"deployment.started", "deployment.created"}, deployment(s, d), d.Hops}
+}
+
+// DeploymentCompleted returns the event for a deployment that is live.
+func DeploymentCompleted(s Site, d Deployment) Event {
+	return Event{[]string{"deployment.completed", "deployment.succeeded"}, deployment(s, d), d.Hops}
+}
+
+// DeploymentFailed returns the event for a deployment that ended without becoming live, a canceled one included.
+func DeploymentFailed(s Site, d Deployment) Event {
+	return Event{[]string{"deployment.failed"}, deployment(s, d), d.Hops}
+}
+
+// DomainAdded returns the event for a claimed domain.
+func DomainAdded(s Site, d Domain) Event {
+	return Event{names: []string{"domain.added"}, data: domain(s, d)}
+}
+
+// DomainVerified returns the event for a domain whose ownership is proven.
+func DomainVerified(s Site, d Domain) Event {
+	return Event{names: []string{"domain.verified"}, data: domain(s, d)}
+}
+
+// DomainFailed returns the event for a domain whose checks gave up.
+func DomainFailed(s Site, d Domain) Event {
+	return Event{names: []string{"domain.failed"}, data: domain(s, d)}
+}
+
+// SSLIssued returns the event for a domain's first certificate.
+func SSLIssued(s Site, c Certificate) Event {
+	return Event{names: []string{"ssl.issued"}, data: ssl(s, c)}
+}
+
+// SSLRenewed returns the event for a renewed certificate.
+func SSLRenewed(s Site, c Certificate) Event {
+	return Event{names: []string{"ssl.renewed"}, data: ssl(s, c)}
+}
+
+// SSLFailed returns the event for a failed attempt to obtain a certificate.
+func SSLFailed(s Site, c Certificate) Event {
+	e := Event{names: []string{"ssl.failed"}, data: ssl(s, c)}
+	e.data.SSL.Reason = e.data.SSL.LastError
+	return e
+}
+
+// SubscriptionCreated returns the event for a new subscription.
+func SubscriptionCreated(s Subscription) Event {
+	return Event{names: []string{"subscription.created"}, data: subscription(s)}
+}
+
+// SubscriptionRenewed returns the event for a subscription that entered a further period.
+func SubscriptionRenewed(s Subscription) Event {
+	return Event{names: []string{"subscription.renewed"}, data: subscription(s)}
+}
+
+// SubscriptionCanceled returns the event for a subscription that will not be renewed.
+func SubscriptionCanceled(s Subscription) Event {
+	return Event{names: []string{"subscription.canceled"}, data: subscription(s)}
+}
+
+// SubscriptionExpired returns the event for a subscription whose last period is over.
+func SubscriptionExpired(s Subscription) Event {
+	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
+}
+
+// PaymentCompleted returns the event for a completed payment.
+func PaymentCompleted(p Payment) Event {
+	return Event{names: []string{"payment.completed"}, data: payment(p)}
+}
+
+// PaymentFailed returns the event for a failed payment.
+func PaymentFailed(p Payment) Event {
+	return Event{names: []string{"payment.failed"}, data: payment(p)}
+}
+
+// pingName is sent on demand and cannot be subscribed to.
+const pingName = "ping"
+
+// moment is null where there is none yet.
+func moment(t db.Time) *string {
+	if t == 0 {
+		return nil
+	}
+	s := t.String()
+	return &s
+}
+
+func word(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// freeze makes the bytes that are stored, signed and sent: compact, without HTML escapes.
+func freeze(p payload) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(p); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// BackupCompleted returns the event for a backup that was taken.
+func BackupCompleted(s Site, b Backup) Event {
+	return Event{names: []string{"backup.completed"}, data: backup(s, b)}
+}
+
+// BackupFailed returns the event for a backup that could not be taken.
+func BackupFailed(s Site, b Backup) Event {
+	return Event{names: []string{"backup.failed"}, data: backup(s, b)}
+}
+
+func backup(s Site, b Backup) data {
+	out := site(Site{ID: s.ID, Name: s.Name})
+	out.Backup = &backupData{b.ID, b.Type, b.Status, b.Size, moment(b.VerifiedAt), word(b.Error)}
+	return out
+}

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+)
+
+// ForgetSiteTx takes a site that is gone out of the webhooks that are restricted to it
+// and others. One that was restricted to it alone keeps it: it gets nothing from then
+// on, whereas no restriction would mean every site.
+func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site string) error {
+	if !siteID(site) {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `SELECT id, site_ids FROM webhooks WHERE site_ids <> '' AND deleted_at = 0 AND site_ids LIKE $1`, "%"+site+"%")
+	type row struct {
+		id    ID
+		sites []string
+	}
+	list, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) {
+		var sites string
+		err = r.Scan(&x.id, &sites)
+		x.sites = strings.Fields(sites)
+		return x, err
+	})
+	if err != nil {
+		return fmt.Errorf("find webhooks of site: %w", err)
+	}
+	for _, x := range list {
+		left := slices.DeleteFunc(slices.Clone(x.sites), func(s string) bool { return s == site })
+		if len(left) == 0 || len(left) == len(x.sites) {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `UPDATE webhooks SET site_ids = $2 WHERE id = $1`, x.id, strings.Join(left, " ")); err != nil {
+			return fmt.Errorf("forget site of webhook: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package webhook
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+
+	"slipway/internal/tenant/account"
+)
+
+// bounds are those of one destination of one process. One user's webhooks hold at most a
+// part of what it may have in flight, so that nobody can use up another's.
+//
+// A user's pace towards it, in requests per second, rises with every 2xx and falls with
+// every other outcome. What doesn't want what it is sent is soon asked only now and then,
+// however many webhooks lead to it.
+type bounds struct {
+	all, own                int // in flight: of everybody, of one user
+	first, slowest, fastest float64
+	faster                  float64 // more per second, for each 2xx
+	slower                  float64 // of the pace is left, after each other outcome
+}
+
+// A network stands for whatever names lead into it, and many customers of one provider
+// share one: it takes more than a host, and a failure there says less.
+var (
+	hostBounds    = bounds{all: 512, own: 200, first: 200, slowest: 2, fastest: 20_000, faster: 16, slower: 0.8}
+	networkBounds = bounds{all: 768, own: 256, first: 800, slowest: 8, fastest: 80_000, faster: 64, slower: 0.945}
+)
+
+const burst = 2 // seconds of a pace may come at once
+
+// hosts counts what is under way to each destination: to the host of a URL, and to the
+// network in which its connections end. It is safe for concurrent use.
+type hosts struct {
+	mu sync.Mutex // guards all
+	//share: total 512 requests to one host, 768 to one network, Config.Slots (1,024) in all; owner 200 and 256; edge the delivery waits
+	inFlight map[string]int
+	//share: total every owner's pace towards hosts of deliveries under way or failing; owner its hosts; edge forgotten after an hour without deliveries
+	owners map[ownerHost]*pace
+	//share: total the hosts that were connected to lately; owner its hosts; edge forgotten after an hour without connections
+	reached map[string]*reached // by host
+}
+
+// ownerHost is a user's way to a host, or to a network.
+type ownerHost struct {
+	owner account.OwnerID
+	host  string
+}
+
+// pace is a token bucket whose rate follows the answers.
+type pace struct {
+	inFlight int
+	rate     float64
+	tokens   float64
+	at       time.Time // of tokens
+}
+
+func newHosts() *hosts {
+	return &hosts{inFlight: map[string]int{}, owners: map[ownerHost]*pace{}, reached: map[string]*reached{}}
+}
+
+func boundsOf(destination string) *bounds {
+	if isNetwork(destination) {
+		return &networkBounds
+	}
+	return &hostBounds
+}
+
+func (h *hosts) pace(k ownerHost, now time.Time) *pace {
+	p := h.owners[k]
+	if p == nil {
+		first := boundsOf(k.host).first
+		p = &pace{rate: first, tokens: burst * first, at: now}
+		h.owners[k] = p
+	}
+	if gone := now.Sub(p.at).Seconds(); gone > 0 {
+		p.tokens, p.at = min(p.tokens+gone*p.rate, burst*p.rate), now
+	}
+	return p
+}
+
+// full lists hosts with as many requests in flight as they may have.
+func (h *hosts) full() (list []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for host, n := range h.inFlight {
+		if !isNetwork(host) && n >= hostBounds.all {
+			list = append(list, host)
+		}
+	}
+	return list
+}
+
+// quota limits what one transaction of the dispatcher may still lease. It changes nothing
+// until the transaction has ended well and settle is called.
+type quota struct {
+	h       *hosts
+	now     time.Time
+	planned map[ownerHost]int
+	hosts   map[string]int
+	waiting map[ownerHost]int
+}
+
+func (h *hosts) quota(now time.Time) *quota {
+	return &quota{h, now, map[ownerHost]int{}, map[string]int{}, map[ownerHost]int{}}
+}
+
+// allow returns how many of n deliveries may go now, and for none when to ask again.
+func (q *quota) allow(k ownerHost, n int) (int, time.Duration) {
+	q.h.mu.Lock()
+	defer q.h.mu.Unlock()
+	n, wait := q.room(k, n)
+	for _, network := range q.h.networks(k.host) {
+		m, until := q.room(ownerHost{k.owner, network}, n)
+		n, wait = min(n, m), max(wait, until)
+	}
+	return n, wait
+}
+
+// room is allow for one destination. The caller holds the lock.
+func (q *quota) room(k ownerHost, n int) (int, time.Duration) {
+	p, b := q.h.pace(k, q.now), boundsOf(k.host)
+	free := min(b.all-q.h.inFlight[k.host]-q.hosts[k.host], b.own-p.inFlight-q.planned[k])
+	if free <= 0 {
+		return 0, 100 * time.Millisecond
+	}
+	tokens := int(p.tokens) - q.planned[k]
+	if tokens <= 0 {
+		// Those who wait are called one after the other.
+		q.waiting[k]++
+		need := float64(q.planned[k]+q.waiting[k]) - p.tokens
+		return 0, max(time.Duration(need/p.rate*float64(time.Second)), 10*time.Millisecond)
+	}
+	return min(n, free, tokens), 0
+}
+
+// plan notes that deliveries are claimed, and in each the network where it should arrive.
+func (q *quota) plan(k ownerHost, claimed []flight) {
+	q.h.mu.Lock()
+	network := q.h.lastNetwork(k.host)
+	q.h.mu.Unlock()
+	for i := range claimed {
+		claimed[i].network = network
+	}
+	for _, to := range []string{k.host, network} {
+		if to != "" {
+			q.planned[ownerHost{k.owner, to}] += len(claimed)
+			q.hosts[to] += len(claimed)
+		}
+	}
+}
+
+// ended gives back what a request held of its destinations, and sets the paces by how it ended.
+func (h *hosts) ended(o outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for _, to := range []string{o.host, o.network} {
+		if to == "" {
+			continue
+		}
+		p, b := h.hold(ownerHost{o.owner, to}, -1, now), boundsOf(to)
+		switch {
+		case o.abandoned:
+		case o.ok():
+			p.rate = min(p.rate+b.faster, b.fastest)
+		default:
+			p.rate = max(p.rate*b.slower, b.slowest)
+			p.tokens = min(p.tokens, burst*p.rate)
+		}
+	}
+}
+
+// hold counts n requests more in flight, or fewer. The caller holds the lock.
+func (h *hosts) hold(k ownerHost, n int, now time.Time) *pace {
+	p := h.pace(k, now)
+	p.inFlight = max(0, p.inFlight+n)
+	if h.inFlight[k.host] += n; h.inFlight[k.host] <= 0 {
+		delete(h.inFlight, k.host)
+	}
+	return p
+}
+
+// settle takes what was claimed.
+func (q *quota) settle() {
+	q.h.mu.Lock()
+	defer q.h.mu.Unlock()
+	for k, n := range q.planned {
+		q.h.hold(k, n, q.now).tokens -= float64(n)
+	}
+}
+
+// forget drops what is as it was in the beginning, or has rested for an hour.
+func (h *hosts) forget(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, p := range h.owners {
+		if p.inFlight == 0 && now.Sub(p.at) > time.Hour {
+			delete(h.owners, k)
+		}
+	}
+	for host, r := range h.reached {
+		if now.Sub(r.at) > time.Hour {
+			delete(h.reached, host)
+		}
+	}
+}
+
+// hostOf returns the destination of a checked URL: its host, whatever the port, for all
+// ports of a victim are one victim. On this machine itself ports are told apart, as the
+// programs of a developer are.
+func hostOf(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	name := u.Hostname()
+	if ip, err := netip.ParseAddr(name); err == nil && ip.IsLoopback() || name == "localhost" {
+		return net.JoinHostPort(name, cmp.Or(u.Port(), "443"))
+	}
+	return name
+}
+
+// urlKey returns what two spellings of one URL have in common.
+func urlKey(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	u.ForceQuery = false
+	return u.String()
+}

@@ -1,0 +1,65 @@
+package webhook
+
+import (
+	"context"
+	"strconv"
+
+	"slipway/internal/platform/db"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics tell an operator whether everything that is due is being sent.
+type metrics struct {
+	attempts *prometheus.CounterVec
+	first    prometheus.Histogram
+	inFlight prometheus.Gauge
+	oldest   prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_webhook_attempts_total", Help: "Requests made, by result: a status class or the kind of error."}, []string{"outcome"}),
+		first: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "slipway_webhook_first_attempt_seconds", Help: "From the event to the start of its first request.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60}}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_in_flight", Help: "Requests in flight."}),
+		oldest:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_oldest_due_seconds", Help: "Age of the oldest delivery that is due and not under way, of any endpoint."}),
+	}
+	if r != nil {
+		r.MustRegister(m.attempts, m.first, m.inFlight, m.oldest)
+	}
+	return m
+}
+
+func (m *metrics) saved(done []outcome) {
+	for _, o := range done {
+		switch {
+		case o.abandoned:
+			continue
+		case o.err != "":
+			m.attempts.WithLabelValues(o.err).Inc()
+		default:
+			m.attempts.WithLabelValues(strconv.Itoa(o.status/100) + "xx").Inc()
+		}
+		if o.claims == 1 {
+			m.first.Observe(o.started.Sub(o.created).Seconds())
+		}
+	}
+}
+
+// measure looks for what waits too long, of all endpoints alike.
+func (w *Webhooks) measure(ctx context.Context) {
+	now := db.Now()
+	var at db.Time
+	err := w.c.DB.QueryRow(ctx, `
+		SELECT min((SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = h.id AND d.state = 'pending'))
+		FROM webhooks h WHERE active AND deleted_at = 0`).Scan(&at)
+	if err != nil {
+		return // the next look is seconds away
+	}
+	age := 0.0
+	if at != 0 && at < now {
+		age = now.Sub(at).Seconds()
+	}
+	w.metrics.oldest.Set(age)
+}

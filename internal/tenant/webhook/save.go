@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+)
+
+// health holds what a batch of outcomes says of one endpoint.
+type health struct {
+	succeeded, failed int // attempts
+	failures          int // since the last success among them
+	timeouts          int // likewise, those without connection or answer
+	answered          bool
+	ok                bool
+	gone              bool
+	troubled          bool
+	cool              db.Time
+}
+
+// save writes outcomes, and locks the endpoints that were touched. An outcome whose lease
+// somebody else has taken over leaves a trace in the log and changes nothing else. The turns of
+// the endpoints are the caller's to set.
+func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched []ID) error {
+	slices.SortStableFunc(done, func(a, b outcome) int { return strings.Compare(string(a.hook), string(b.hook)) })
+	now := db.Now()
+	hooks := map[ID]*health{}
+	var order []ID
+	all, attempts := make([]settled, 0, len(done)), make([]settled, 0, len(done))
+	for _, o := range done {
+		h := hooks[o.hook]
+		if h == nil {
+			h = &health{}
+			hooks[o.hook] = h
+			order = append(order, o.hook)
+		}
+		h.troubled = h.troubled || o.troubled
+		x := settled{outcome: o, state: "pending", failures: o.failures}
+		switch {
+		case o.abandoned:
+			x.next = now.Add(o.wait)
+		case o.ok():
+			x.state, x.finished = "succeeded", now
+		default:
+			x.failures++
+			if x.failures > len(w.c.Schedule) || o.status == 410 {
+				x.state, x.finished = "failed", now
+				break
+			}
+			delay := jitter(w.c.Schedule[x.failures-1])
+			if o.wait > 0 {
+				delay = min(max(o.wait, delay), 24*time.Hour)
+			}
+			x.next = now.Add(delay)
+		}
+		all = append(all, x)
+		if !o.abandoned {
+			attempts = append(attempts, x)
+		}
+	}
+	if err := lock(ctx, tx, touched, hooks); err != nil {
+		return err
+	}
+	mine, err := writeSettled(ctx, tx, all)
+	if err != nil {
+		return fmt.Errorf("write outcomes: %w", err)
+	}
+	if err := writeAttempts(ctx, tx, attempts, mine); err != nil {
+		return fmt.Errorf("write attempts: %w", err)
+	}
+	for _, o := range attempts {
+		if !mine[o.id] {
+			continue
+		}
+		h := hooks[o.hook]
+		if o.ok() {
+			h.ok, h.answered, h.failures, h.timeouts = true, true, 0, 0
+			h.succeeded++
+			continue
+		}
+		h.failures++
+		h.failed++
+		if silent(o.outcome) {
+			h.timeouts++
+		} else {
+			h.answered, h.timeouts = true, 0
+		}
+		h.gone = h.gone || o.status == 410
+		if o.wait > 0 && (o.status == 429 || o.status == 503) {
+			h.cool = max(h.cool, now.Add(min(o.wait, 24*time.Hour)))
+		}
+	}
+	if err := writeHours(ctx, tx, order, hooks, now); err != nil {
+		return fmt.Errorf("count attempts: %w", err)
+	}
+	for _, id := range order {
+		if err := w.updateHealth(ctx, tx, id, *hooks[id], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jitter spreads a delay by ±10 %.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()*2-1)*0.1*float64(d))
+}

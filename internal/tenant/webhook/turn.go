@@ -1,0 +1,74 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+)
+
+// retime works out when an endpoint has its next turn: not before its floor, never while
+// it has no room or nothing is queued. The caller holds the row's lock; what others queue
+// meanwhile has a call of its own.
+func retime(ctx context.Context, tx *db.Tx, hook ID) error {
+	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {
+		return fmt.Errorf("set turn of webhook: %w", err)
+	}
+	return nil
+}
+
+const neverTurn = `1152921504606846976` // never
+
+const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
+
+// underWay counts the requests that an endpoint has in flight, no further than it may have.
+// In order, so that PostgreSQL walks the index and clears away the leases that ended; to
+// a bitmap of it every lease since the last vacuum would count.
+var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased' ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
+
+// retimeAll is retime for many endpoints. One whose turn has come keeps its place in the
+// line, and a row that stays as it is is not written.
+func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
+	return inChunks(hooks, func(part []ID) error {
+		args := db.Args{db.Now()}
+		_, err := tx.Exec(ctx, `
+			UPDATE webhooks SET turn_at = v.turn
+			FROM (SELECT hook, CASE WHEN busy OR due IS NULL THEN `+neverTurn+` WHEN due > $1 OR floor_at > $1 THEN CASE WHEN due > floor_at THEN due ELSE floor_at END
+					WHEN turn_at <= $1 THEN turn_at ELSE CAST($1 AS BIGINT) END AS turn
+				FROM (SELECT id AS hook, turn_at, floor_at, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`)) AS u) AS v
+			WHERE webhooks.id = v.hook AND webhooks.turn_at <> v.turn`, args...)
+		return err
+	})
+}
+
+// call asks for a turn for webhooks that have new deliveries.
+func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
+	if len(hooks) == 0 {
+		return nil
+	}
+	ids := make([]string, len(hooks))
+	for i, id := range hooks {
+		ids[i] = string(id)
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO webhook_calls (id, hooks) VALUES ($1, $2)`, db.NewID("call"), strings.Join(ids, " "))
+	return err
+}
+
+// takeCalls returns the webhooks that a turn was asked for, for the caller to give it to them.
+// What has been queued after this has a call of its own.
+func takeCalls(ctx context.Context, tx *db.Tx) (hooks []ID, err error) {
+	rows, err := tx.Query(ctx, `
+		DELETE FROM webhook_calls WHERE id IN (SELECT id FROM webhook_calls ORDER BY id LIMIT 256`+tx.SkipLocked()+`) RETURNING hooks`)
+	calls, err := db.Collect(rows, err, func(r db.Scanner) (hooks string, err error) { return hooks, r.Scan(&hooks) })
+	if err != nil {
+		return nil, fmt.Errorf("find calls: %w", err)
+	}
+	for _, list := range calls {
+		for id := range strings.FieldsSeq(list) {
+			hooks = append(hooks, ID(id))
+		}
+	}
+	return hooks, nil
+}

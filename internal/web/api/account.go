@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+type accountBody struct {
+	ID        string     `json:"id" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Email     string     `json:"email"`
+	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
+	CreatedAt string     `json:"createdAt" format:"date-time"`
+	Key       accountKey `json:"key" doc:"The calling key."`
+
+	Limits map[string]limitBody `json:"limits" doc:"Maximum and current use of each limit, by name. Exceeding one is answered with 402."`
+}
+
+type limitBody struct {
+	Limit *int64 `json:"limit" doc:"Null: no limit."`
+	Used  int64  `json:"used"`
+}
+
+type accountKey struct {
+	ID        string   `json:"id"`
+	Scopes    []string `json:"scopes"`
+	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
+}
+
+type KeyBody struct {
+	ID           string   `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name         string   `json:"name"`
+	Hint         string   `json:"hint" doc:"The first characters of the secret, to tell keys apart." example:"slw_4fT0qZ"`
+	Scopes       []string `json:"scopes"`
+	Sites        []string `json:"sites" doc:"The sites it is restricted to; empty means all."`
+	Addresses    []string `json:"addresses" doc:"The address ranges it may be used from; empty means any."`
+	ExpiresAt    *string  `json:"expiresAt" format:"date-time"`
+	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
+	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
+	CreatedAt    string   `json:"createdAt" format:"date-time"`
+}
+
+type newKeyBody struct {
+	KeyBody
+	Key string `json:"key" doc:"The secret. It is returned only once." example:"slw_4fT0qZ…"`
+}
+
+func (a *API) accountRoutes() {
+	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Read the current account"}, a.getAccount)
+	get(a, Route{Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
+		Doc: "The user's keys with at most the permissions of the calling key, newest first, without their secrets."}, a.listKeys)
+	post(a, Route{Path: "/keys", ID: "createKey", Tag: "Keys", Scope: account.KeysWrite, Status: 201, Noun: "key", Private: true, Limited: true, Summary: "Create an API key",
+		Doc: "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further scopes, sites or addresses, and no later expiry."}, a.createKey)
+	change(a, "DELETE", Route{Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
+		Doc: "The key stops working at once, and streams that it opened end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found."}, a.revokeKey)
+}
+
+func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (accountBody, error) {
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return accountBody{}, err
+	}
+	use, err := a.Limits.Use(ctx, a.DB, c.Owner)
+	if err != nil {
+		return accountBody{}, err
+	}
+	limits := map[string]limitBody{}
+	for _, l := range use {
+		limits[string(l.Name)] = limitBody{Used: l.Used}
+		if l.Limit != account.Unlimited {
+			limits[string(l.Name)] = limitBody{&l.Limit, l.Used}
+		}
+	}
+	return accountBody{string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
+		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}, limits}, nil
+}
+
+func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
+	keys, err := a.Accounts.ListKeys(ctx, c)
+	return part(*in, each(keys, showKey), err)
+}
+
+type createKeyIn struct {
+	Body struct {
+		Name      string   `json:"name" doc:"1 to 100 characters."`
+		Scopes    []string `json:"scopes" doc:"Its permissions; see Scopes."`
+		Sites     []string `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
+		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
+	}
+}
+
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn) (_ newKeyBody, did account.AuditEvent, _ error) {
+	scopes, err := account.ParseScopes(in.Body.Scopes)
+	if err != nil {
+		return newKeyBody{}, did, err
+	}
+	n := account.NewKey{Name: in.Body.Name, Scopes: scopes, Sites: in.Body.Sites}
+	for _, s := range in.Body.Addresses {
+		p, err := account.ParseNet(s)
+		if err != nil {
+			return newKeyBody{}, did, err
+		}
+		n.Nets = append(n.Nets, p)
+	}
+	if in.Body.ExpiresAt != nil {
+		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
+		if err != nil {
+			return newKeyBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
+				Details: "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
+		}
+		n.Expires = db.At(t)
+	}
+	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
+	if err == nil {
+		err = a.ownSites(ctx, tx, c, "sites", n.Sites)
+	}
+	did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	return newKeyBody{showKey(k), secret}, did, err
+}
+
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
+	return message{"Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
+}
+
+func showKey(k account.Key) KeyBody {
+	b := KeyBody{ID: string(k.ID), Name: k.Name, Hint: k.Hint, Scopes: names(k.Scopes), Sites: append([]string{}, k.Sites...),
+		Addresses: []string{}, ExpiresAt: when(k.Expires), LastUsedAt: when(k.UsedAt), LastUsedFrom: some(k.UsedAddr), CreatedAt: k.CreatedAt.String()}
+	for _, p := range k.Nets {
+		b.Addresses = append(b.Addresses, p.String())
+	}
+	return b
+}
+
+func names(s account.Scopes) []string {
+	return each(s, func(v account.Scope) string { return string(v) })
+}

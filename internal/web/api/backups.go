@@ -1,0 +1,335 @@
+package api
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+type backupBody struct {
+	ID          string   `json:"id" example:"bkp_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID      string   `json:"siteId" doc:"The site, which may be deleted."`
+	Type        string   `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
+	Status      string   `json:"status" enum:"pending,running,completed,failed"`
+	Includes    []string `json:"includes" doc:"What it was asked to hold: config, files, database."`
+	Note        *string  `json:"note"`
+	SizeBytes   *int64   `json:"sizeBytes" doc:"What it holds. While it is running: what has been read so far."`
+	StoredBytes *int64   `json:"storedBytes" doc:"What it added to the store: content that an earlier backup has is not stored again."`
+	Checksum    *string  `json:"checksum" doc:"SHA-256 of its list of files, which names the SHA-256 of each."`
+	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last proven that it can be restored: all of it was read, its databases were loaded and compared, and a WordPress answered from the copy."`
+	Answer      *string  `json:"answer" example:"Restored copy: GET / returned 200" doc:"How the site answered when it was verified: its program runs from the restored copy, without a network and mail. An application that needs what lies outside may not answer so; a WordPress must."`
+	Error       *string  `json:"error" doc:"Why it could not be taken, or could not be verified."`
+	CreatedAt   string   `json:"createdAt" format:"date-time"`
+	CompletedAt *string  `json:"completedAt" format:"date-time"`
+	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: stored until it is deleted, or the schedule no longer keeps it."`
+}
+
+// scheduleBody is when a site is backed up.
+type scheduleBody struct {
+	Every string   `json:"every" enum:"off,hourly,daily,weekly"`
+	At    string   `json:"at" example:"03:00" doc:"Time of day in UTC; weekly ones are taken on Sunday."`
+	Keep  keepBody `json:"keep" doc:"How many scheduled backups stay. The newest always does."`
+}
+
+type keepBody struct {
+	Daily   int `json:"daily" minimum:"0" maximum:"366"`
+	Weekly  int `json:"weekly" minimum:"0" maximum:"366"`
+	Monthly int `json:"monthly" minimum:"0" maximum:"366"`
+}
+
+// schedulePatch holds what can be changed of it.
+type schedulePatch struct {
+	Every *string `json:"every,omitempty" enum:"off,hourly,daily,weekly"`
+	At    *string `json:"at,omitempty" example:"03:00"`
+	Keep  *struct {
+		Daily   *int `json:"daily,omitempty"`
+		Weekly  *int `json:"weekly,omitempty"`
+		Monthly *int `json:"monthly,omitempty"`
+	} `json:"keep,omitempty"`
+}
+
+func (a *API) backupRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Backups", Summary: summary, Doc: doc, Scope: s, Noun: "backup"}
+	}
+	get(a, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
+	create := r("/sites/{id}/backups", "createBackup", "Back a site up",
+		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a temporary location, compared and run: `verifiedAt` says when, `answer` how it answered.", account.BackupsWrite)
+	create.Status, create.Limited = 201, true
+	post(a, create, a.createBackup)
+	get(a, r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead), a.listAllBackups)
+	get(a, r("/backups/{id}", "getBackup", "Read a backup", "", account.BackupsRead), a.getBackup)
+	change(a, "DELETE", r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite), a.deleteBackup)
+	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Restores it into a temporary location, compares it and runs it there. Every backup is verified once when it is completed.", account.BackupsWrite)
+	verify.Status = 202
+	post(a, verify, a.verifyBackup)
+	restore := r("/backups/{id}/restore", "restoreBackup", "Restore a backup",
+		"Without a body: all of it, to its own site. The site's present state is backed up first, and the operation's `result.backupId` names that backup: restoring it undoes the restore. `newSite` makes a site instead, which is how a deleted one comes back.", account.BackupsWrite)
+	restore.Status, restore.Limited = 202, true
+	postPrepared(a, restore, a.planRestore, a.restoreBackup)
+	a.downloadRoute(r("/backups/{id}/download", "downloadBackup", "Download a backup",
+		"An archive that opens without Slipway: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.", account.BackupsRead))
+}
+
+// ownBackup returns a backup that the caller may touch.
+func (a *API) ownBackup(ctx context.Context, c account.Caller, id string) (backup.Backup, error) {
+	b, err := a.Backups.Get(ctx, c.Owner, backup.ID(id))
+	if err != nil {
+		return b, err
+	}
+	return b, c.RequireSite(string(b.Site))
+}
+
+type listBackupsIn struct {
+	ByID
+	PartIn
+	Type string `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
+}
+
+// maxListed is how many backups a list without pages has.
+const maxListed = 1000
+
+func (a *API) listBackups(ctx context.Context, c account.Caller, in *listBackupsIn) (data[backupBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[backupBody]{}, err
+	}
+	list, _, err := a.Backups.List(ctx, c.Owner, backup.Filter{Site: site.ID(in.ID), Type: backup.Type(in.Type), Page: 1, Limit: maxListed})
+	return part(in.PartIn, each(list, showBackup), err)
+}
+
+type listAllBackupsIn struct {
+	PageIn
+	SiteID string `query:"siteId" doc:"Only backups of this site, which may be deleted."`
+	Type   string `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
+}
+
+func (a *API) listAllBackups(ctx context.Context, c account.Caller, in *listAllBackupsIn) (page[backupBody], error) {
+	p, err := in.parse()
+	if err != nil {
+		return page[backupBody]{}, err
+	}
+	f := backup.Filter{Site: site.ID(in.SiteID), Type: backup.Type(in.Type), Page: p.page, Limit: p.limit}
+	for _, id := range c.Sites {
+		f.Only = append(f.Only, site.ID(id))
+	}
+	list, total, err := a.Backups.List(ctx, c.Owner, f)
+	return paged(each(list, showBackup), p, total), err
+}
+
+func (a *API) getBackup(ctx context.Context, c account.Caller, in *ByID) (backupBody, error) {
+	b, err := a.ownBackup(ctx, c, in.ID)
+	return showBackup(b), err
+}
+
+type createBackupIn struct {
+	ByID
+	Body *struct {
+		Note     string   `json:"note,omitempty" maxLength:"500" doc:"Shown beside it."`
+		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to hold. Without it: all there is."`
+	}
+}
+
+func (a *API) createBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *createBackupIn) (_ backupBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return backupBody{}, did, err
+	}
+	n := backup.NewBackup{Type: backup.Manual}
+	if in.Body != nil {
+		n.Note, n.Includes = in.Body.Note, in.Body.Includes
+	}
+	b, err := a.Backups.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+	did = account.AuditEvent{Action: "backup.created", Subject: in.ID, Detail: string(b.ID)}
+	return showBackup(b), did, err
+}
+
+func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(string(b.Site))
+	}
+	if err != nil {
+		return message{}, did, err
+	}
+	did = account.AuditEvent{Action: "backup.deleted", Subject: string(b.Site), Detail: in.ID}
+	return message{"Backup deleted"}, did, a.Backups.DeleteTx(ctx, tx, c.Owner, b.ID)
+}
+
+func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
+	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(string(b.Site))
+	}
+	if err != nil {
+		return operationBody{}, did, err
+	}
+	o, err := a.Backups.VerifyTx(ctx, tx, c.Owner, b.ID)
+	did = account.AuditEvent{Action: "backup.verified", Subject: string(b.Site), Detail: in.ID}
+	return showOperation(o), did, err
+}
+
+type restoreBackupIn struct {
+	ByID
+	Body *struct {
+		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to restore. Without it: all that the backup holds."`
+		Paths    []string `json:"paths,omitempty" maxItems:"1000" doc:"Files and folders of the site's storage; nothing else is restored then." example:"[\"uploads/2026\"]"`
+		SiteID   string   `json:"siteId,omitempty" doc:"Another site to restore to."`
+		NewSite  *struct {
+			Name string `json:"name" doc:"Display name, 1 to 100 characters."`
+		} `json:"newSite,omitempty" doc:"Makes a site and restores to that."`
+	}
+}
+
+func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBackupIn) (backup.Plan, error) {
+	if _, err := a.ownBackup(ctx, c, in.ID); err != nil {
+		return backup.Plan{}, err
+	}
+	var to backup.RestoreTo
+	if b := in.Body; b != nil {
+		to = backup.RestoreTo{Includes: b.Includes, Paths: b.Paths, Site: site.ID(b.SiteID)}
+		if b.SiteID != "" {
+			if err := c.RequireSite(b.SiteID); err != nil {
+				return backup.Plan{}, err
+			}
+		}
+		if b.NewSite != nil {
+			if err := c.RequireAllSites(); err != nil {
+				return backup.Plan{}, err
+			}
+			if to.NewName = strings.TrimSpace(b.NewSite.Name); to.NewName == "" {
+				return backup.Plan{}, &fault.Error{Kind: fault.Invalid, Message: "The site needs a name", Details: "newSite.name must have 1 to 100 characters", Code: "invalid_name"}
+			}
+		}
+	}
+	return a.Backups.PlanRestore(ctx, c.Owner, backup.ID(in.ID), to)
+}
+
+func (a *API) restoreBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *restoreBackupIn, p backup.Plan) (_ operationBody, did account.AuditEvent, _ error) {
+	o, err := a.Backups.RestoreTx(ctx, tx, c.Owner, p)
+	did = account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: in.ID}
+	return showOperation(o), did, err
+}
+
+type downloadIn struct {
+	ByID
+	Format  string `query:"format" enum:"tar.zst,zip" doc:"tar.zst without it."`
+	Secrets string `query:"secrets" enum:"true,false" doc:"Whether env.json holds the values of secret variables too, and site.json the repository's credential; the key needs env:write for it."`
+}
+
+func (a *API) downloadRoute(r Route) {
+	r.Method, r.Status = http.MethodGet, http.StatusOK
+	op := a.operation(r, typeOf[string]())
+	op.Responses["409"] = &huma.Response{}
+	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	op.Responses["200"].Content = map[string]*huma.MediaType{"application/zstd": binary, "application/zip": binary}
+	huma.Register(a.huma, op, func(ctx context.Context, in *downloadIn) (*logOut, error) {
+		out, err := a.download(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &logOut{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.Context), error) {
+	c := from(ctx).caller
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	b, err := a.ownBackup(ctx, c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := oneOf("format", in.Format, "tar.zst", "zip"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("secrets", in.Secrets, "true", "false"); err != nil {
+		return nil, err
+	}
+	if in.Secrets == "true" {
+		if err := c.Require(account.EnvWrite); err != nil {
+			return nil, err
+		}
+	}
+	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
+	if !ok {
+		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second}
+	}
+	archive, err := a.Backups.Open(ctx, c.Owner, b.ID, in.Secrets == "true")
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return func(hctx huma.Context) {
+		defer done()
+		req, w := humago.Unwrap(hctx)
+		ctx, cancel := context.WithCancel(hctx.Context())
+		defer cancel()
+		go a.watch(ctx, cancel, c)
+		format, write, mediaType := "tar.zst", archive.WriteTar, "application/zstd"
+		if in.Format == "zip" {
+			format, write, mediaType = "zip", archive.WriteZip, "application/zip"
+		}
+		w.Header().Set("Content-Type", mediaType)
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + "." + format}))
+		w.WriteHeader(http.StatusOK)
+		if req.Method == http.MethodHead {
+			return
+		}
+		if err := write(ctx, &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}); err != nil {
+			a.Log.InfoContext(ctx, "backup download failed", "backup", b.ID, "err", err)
+			panic(http.ErrAbortHandler) // half an archive must not look whole
+		}
+	}, nil
+}
+
+// patient writes for as long as the client takes something every sendTime, and ctx lasts.
+type patient struct {
+	ctx  context.Context
+	w    io.Writer
+	conn *http.ResponseController
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	p.conn.SetWriteDeadline(time.Now().Add(sendTime))
+	return p.w.Write(b)
+}
+
+func showBackup(b backup.Backup) backupBody {
+	out := backupBody{ID: string(b.ID), SiteID: string(b.Site), Type: string(b.Type), Status: string(b.Status), Includes: b.Includes, Note: some(b.Note),
+		Checksum: some(b.Checksum), VerifiedAt: when(b.VerifiedAt), Answer: some(b.Answer), Error: some(b.Error), CreatedAt: b.CreatedAt.String(), CompletedAt: when(b.CompletedAt), ExpiresAt: when(b.ExpiresAt)}
+	if b.Status == backup.Running || b.Status == backup.Completed {
+		out.SizeBytes = &b.Size
+	}
+	if b.Status == backup.Completed {
+		out.StoredBytes = &b.Stored
+	}
+	return out
+}
+
+func showSchedule(s backup.Schedule) scheduleBody {
+	return scheduleBody{s.Every, s.At, keepBody(s.Keep)}
+}
+
+func (p *schedulePatch) read() (out backup.SchedulePatch) {
+	out.Every, out.At = p.Every, p.At // nil: as it is
+	if p.Keep != nil {
+		out.Daily, out.Weekly, out.Monthly = p.Keep.Daily, p.Keep.Weekly, p.Keep.Monthly
+	}
+	return out
+}

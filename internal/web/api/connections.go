@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+)
+
+type connectionBody struct {
+	ID        string   `json:"id" example:"git_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Provider  string   `json:"provider" enum:"github,gitlab,gitea,bitbucket"`
+	BaseURL   string   `json:"baseUrl" example:"https://github.com"`
+	Host      string   `json:"host" example:"github.com"`
+	Login     string   `json:"login" doc:"As the forge calls the account."`
+	Scopes    []string `json:"scopes" doc:"What the forge says that the token may do. Empty where it doesn't say."`
+	Sites     int      `json:"sites" doc:"How many sites use it."`
+	Error     *string  `json:"error" doc:"Last error from the Git provider, or null."`
+	CreatedAt string   `json:"createdAt" format:"date-time"`
+	UpdatedAt string   `json:"updatedAt" format:"date-time"`
+}
+
+type foundRepository struct {
+	Repository string  `json:"repository" example:"github.com/acme/site"`
+	Branch     *string `json:"branch" doc:"Its default branch."`
+	Private    bool    `json:"private"`
+}
+
+func (a *API) connectionRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Connected accounts", Summary: summary, Doc: doc, Scope: s, Noun: "connection", Wide: true}
+	}
+	get(a, r("/git/accounts", "listConnections", "List connected accounts", "Accounts at Git forges. Tokens are never shown.", account.SitesRead), a.listConnections)
+	create := r("/git/accounts", "createConnection", "Connect an account", "With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
+		"The forge is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.", account.SitesWrite)
+	create.Status = http.StatusCreated
+	postPrepared(a, create, a.checkConnection, a.createConnection)
+	change(a, http.MethodDelete, r("/git/accounts/{id}", "deleteConnection", "Disconnect an account", "Forgets its token. Sites that used it are read without a credential from then on.", account.SitesWrite), a.deleteConnection)
+	get(a, r("/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account", "At most 100 whose name holds `search`, the last used first.", account.SitesRead), a.findRepositories)
+}
+
+func showConnection(c connection.Connection) connectionBody {
+	return connectionBody{string(c.ID), string(c.Provider), "https://" + c.Host, c.Host, c.Login, append([]string{}, c.Scopes...), c.Sites, some(c.Error), c.CreatedAt.String(), c.UpdatedAt.String()}
+}
+
+func (a *API) listConnections(ctx context.Context, c account.Caller, in *PartIn) (data[connectionBody], error) {
+	list, err := a.Connections.List(ctx, a.DB, c.Owner)
+	return part(*in, each(list, showConnection), err)
+}
+
+type createConnectionIn struct {
+	Body struct {
+		Provider string `json:"provider" enum:"github,gitlab,gitea,bitbucket" doc:"gitea is Forgejo too."`
+		BaseURL  string `json:"baseUrl,omitempty" maxLength:"260" doc:"Without it: github.com, gitlab.com or bitbucket.org." example:"https://git.example.com"`
+		Token    string `json:"token" doc:"Stored sealed, never shown, sent to that host alone."`
+		Username string `json:"username,omitempty" maxLength:"200" doc:"Of a Bitbucket app password."`
+	}
+}
+
+func (a *API) checkConnection(ctx context.Context, _ account.Caller, in *createConnectionIn) (connection.Checked, error) {
+	return a.Connections.Check(ctx, connection.NewConnection{Provider: forge.Provider(in.Body.Provider), Host: in.Body.BaseURL, Token: in.Body.Token, User: in.Body.Username})
+}
+
+func (a *API) createConnection(ctx context.Context, tx *db.Tx, c account.Caller, _ *createConnectionIn, k connection.Checked) (_ connectionBody, did account.AuditEvent, _ error) {
+	made, err := a.Connections.CreateTx(ctx, tx, c.Owner, k)
+	did = account.AuditEvent{Action: "connection.created", Subject: string(made.ID), Detail: made.Login + " at " + made.Host}
+	return showConnection(made), did, err
+}
+
+func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "connection.deleted", Subject: in.ID}
+	return message{"Account disconnected"}, did, a.Connections.DeleteTx(ctx, tx, c.Owner, connection.ID(in.ID))
+}
+
+type findRepositoriesIn struct {
+	ByID
+	Search string `query:"search" maxLength:"100" doc:"Part of the repository's name."`
+}
+
+func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (data[foundRepository], error) {
+	list, err := a.Connections.Repositories(ctx, c.Owner, connection.ID(in.ID), in.Search)
+	return data[foundRepository]{Data: each(list, func(r connection.Repository) foundRepository {
+		return foundRepository{r.Name, some(r.Default), r.Private}
+	})}, err
+}

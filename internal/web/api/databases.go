@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+type databaseBody struct {
+	ID         string   `json:"id" example:"db_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID     string   `json:"siteId"`
+	Engine     string   `json:"engine" enum:"mariadb"`
+	Name       string   `json:"name"`
+	Env        []string `json:"env" doc:"The names of the variables by which the site's programs reach it. Their values are in no answer."`
+	Status     string   `json:"status" enum:"creating,active,error"`
+	Reason     *string  `json:"reason" doc:"Why it is in error."`
+	SizeBytes  int64    `json:"sizeBytes"`
+	LimitBytes int64    `json:"limitBytes" doc:"At this size it takes no more rows; those there are can be read and deleted."`
+	Full       bool     `json:"full" doc:"Whether it is over its limit."`
+	CreatedAt  string   `json:"createdAt" format:"date-time"`
+}
+
+func (a *API) databaseRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Databases", Summary: summary, Doc: doc, Scope: s, Noun: "database"}
+	}
+	get(a, r("/sites/{id}/databases", "listDatabases", "List a site's databases", "The first one made is first.", account.SitesRead), a.listDatabases)
+	create := r("/sites/{id}/databases", "createDatabase", "Create a database", "A MariaDB database with a user of its own. It is `active` a moment later; a program that runs gets the variables with its next start, see `POST /sites/{id}/restart`. "+
+		"The site's production and preview programs reach it, builds do not. The first one's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of others begin with their name. A variable of the same name that you set yourself wins.", account.SitesWrite)
+	create.Status, create.Limited = http.StatusCreated, true
+	post(a, create, a.createDatabase)
+	get(a, r("/databases/{id}", "getDatabase", "Read a database", "", account.SitesRead), a.getDatabase)
+	change(a, http.MethodDelete, r("/databases/{id}", "deleteDatabase", "Delete a database", "With everything in it. There is no way back.", account.SitesWrite), a.deleteDatabase)
+	post(a, r("/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password", "The old one ends within seconds. Programs that run get the new one with their next start.", account.SitesWrite), a.rotateDatabasePassword)
+}
+
+func showDatabase(x database.Database) databaseBody {
+	return databaseBody{ID: string(x.ID), SiteID: string(x.Site), Engine: x.Engine, Name: x.Name, Env: x.EnvKeys(), Status: string(x.Status), Reason: some(x.Reason),
+		SizeBytes: x.Size, LimitBytes: x.Limit, Full: x.Full, CreatedAt: x.CreatedAt.String()}
+}
+
+func (a *API) listDatabases(ctx context.Context, c account.Caller, in *partOf) (data[databaseBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[databaseBody]{}, err
+	}
+	list, err := a.Databases.List(ctx, a.DB, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(list, showDatabase), err)
+}
+
+type createDatabaseIn struct {
+	ByID
+	Body struct {
+		Engine string `json:"engine" enum:"mariadb"`
+		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" patternDescription:"1 to 32 lowercase letters, digits and underscores, beginning with a letter" doc:"Unique in the site. Without it: main."`
+	}
+}
+
+func (a *API) createDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *createDatabaseIn) (_ databaseBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return databaseBody{}, did, err
+	}
+	x, err := a.Databases.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), database.NewDatabase{Engine: in.Body.Engine, Name: in.Body.Name})
+	return showDatabase(x), account.AuditEvent{Action: "database.created", Subject: in.ID, Detail: x.Name}, err
+}
+
+// database returns the caller's, or a NotFound fault: also where the key is for other sites.
+func (a *API) database(ctx context.Context, r db.Reader, c account.Caller, id string) (database.Database, error) {
+	x, err := a.Databases.Get(ctx, r, c.Owner, database.ID(id))
+	if err != nil {
+		return x, err
+	}
+	return x, c.RequireSite(string(x.Site))
+}
+
+func (a *API) getDatabase(ctx context.Context, c account.Caller, in *ByID) (databaseBody, error) {
+	x, err := a.database(ctx, a.DB, c, in.ID)
+	return showDatabase(x), err
+}
+
+func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	x, err := a.database(ctx, tx, c, in.ID)
+	if err != nil {
+		return message{}, did, err
+	}
+	_, err = a.Databases.DeleteTx(ctx, tx, c.Owner, x.ID)
+	return message{"Database deleted"}, account.AuditEvent{Action: "database.deleted", Subject: string(x.Site), Detail: x.Name}, err
+}
+
+func (a *API) rotateDatabasePassword(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ databaseBody, did account.AuditEvent, _ error) {
+	x, err := a.database(ctx, tx, c, in.ID)
+	if err != nil {
+		return databaseBody{}, did, err
+	}
+	x, err = a.Databases.RotateTx(ctx, tx, c.Owner, x.ID)
+	return showDatabase(x), account.AuditEvent{Action: "database.rotated", Subject: string(x.Site), Detail: x.Name}, err
+}

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+type deliveryBody struct {
+	ID            string        `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	EventID       string        `json:"eventId" doc:"Also sent as the webhook-id header; use it to detect duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Event         string        `json:"event"`
+	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
+	RedeliveryOf  *string       `json:"redeliveryOf" doc:"The delivery that this one repeats."`
+	Body          string        `json:"body" doc:"The exact bytes that are sent."`
+	CreatedAt     string        `json:"createdAt" format:"date-time"`
+	NextAttemptAt *string       `json:"nextAttemptAt" format:"date-time"`
+	CompletedAt   *string       `json:"completedAt" format:"date-time"`
+	Attempts      []attemptBody `json:"attempts" doc:"Oldest first."`
+}
+
+type attemptBody struct {
+	Number     int     `json:"number"`
+	StartedAt  string  `json:"startedAt" format:"date-time"`
+	DurationMS int     `json:"durationMs"`
+	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
+	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
+	Reason     *string `json:"reason" doc:"The error as a sentence, with how to fix it."`
+	Request    string  `json:"request" doc:"Request line and headers, the signatures included."`
+	Response   *string `json:"response" doc:"Status line and headers of the answer, the first 4 KiB."`
+	Answer     *string `json:"answer" doc:"The first 4 KiB of the answer's body."`
+}
+
+func (a *API) deliveryRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "delivery", Wide: true}
+	}
+	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries",
+		"Newest first, with every attempt, for 30 days; at most the newest 100,000 of an account, shared out equally over its webhooks. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
+			"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.", account.WebhooksRead), a.listDeliveries)
+	one := r("/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "Redeliver an event",
+		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the current secret.", account.WebhooksWrite)
+	one.Status = 202
+	post(a, one, a.redeliver)
+	all := r("/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
+		"Starts an operation that queues new deliveries of failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.", account.WebhooksWrite)
+	all.Status = 202
+	post(a, all, a.redeliverAll)
+	post(a, r("/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
+		"Resets its failures. With `redeliverSince`, events that failed or were skipped since then are redelivered by the operation in the response.", account.WebhooksWrite), a.enableWebhook)
+}
+
+type listDeliveriesIn struct {
+	ByID
+	PageIn
+	State string `query:"state" enum:"pending,succeeded,failed" doc:"Only deliveries in this state."`
+	Event string `query:"event" doc:"Only deliveries of this event." example:"deployment.failed"`
+	Since since  `query:"since" doc:"Only deliveries created from then on: a moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"24h"`
+}
+
+func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeliveriesIn) (page[deliveryBody], error) {
+	p, err := in.parse()
+	if err != nil {
+		return page[deliveryBody]{}, err
+	}
+	f := webhook.Filter{State: in.State}
+	if in.Event != "" {
+		f.Events = []string{in.Event}
+	}
+	if in.Since != "" {
+		if f.Since, err = in.Since.parse(db.Now()); err != nil {
+			return page[deliveryBody]{}, err
+		}
+	}
+	list, total, err := a.Webhooks.Search(ctx, c.Owner, webhook.ID(in.ID), f, p.page, p.limit)
+	return paged(each(list, showDelivery), p, total), err
+}
+
+type redeliverIn struct {
+	ByID
+	Delivery string `path:"delivery"`
+}
+
+func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did account.AuditEvent, _ error) {
+	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.DeliveryID(in.Delivery))
+	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
+	return pinged{"Redelivery queued", string(id)}, did, err
+}
+
+type redeliverAllIn struct {
+	ByID
+	Body struct {
+		Since  string   `json:"since" doc:"A moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"24h"`
+		Until  string   `json:"until,omitempty" doc:"A moment (RFC 3339). Default: now."`
+		Events []string `json:"events,omitempty" doc:"Only these. Default: all."`
+		State  string   `json:"state,omitempty" enum:"failed,succeeded" default:"failed"`
+	}
+}
+
+func (a *API) redeliverAll(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverAllIn) (_ operationBody, did account.AuditEvent, _ error) {
+	f := webhook.Filter{State: in.Body.State, Events: in.Body.Events}
+	var err error
+	if f.Since, err = moment("since", in.Body.Since); err != nil {
+		return operationBody{}, did, err
+	}
+	if f.Until, err = moment("until", in.Body.Until); err != nil {
+		return operationBody{}, did, err
+	}
+	op, err := a.Webhooks.RedeliverAllTx(ctx, tx, c.Owner, webhook.ID(in.ID), f)
+	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
+	return showOperation(op), did, err
+}
+
+// moment reads a time as since does; empty is 0.
+func moment(field, text string) (db.Time, error) {
+	if text == "" {
+		return 0, nil
+	}
+	at, err := since(text).parse(db.Now())
+	if f := fault.As(err); f != nil && field != "since" {
+		return 0, &fault.Error{Kind: f.Kind, Message: "Invalid " + field, Details: strings.Replace(f.Details, "since", field, 1), Received: f.Received, Code: "invalid_" + snake(field)}
+	}
+	return at, err
+}
+
+type enableIn struct {
+	ByID
+	Body *struct {
+		RedeliverSince string `json:"redeliverSince,omitempty" doc:"A moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"5d"`
+	}
+}
+
+type enabled struct {
+	Message   string         `json:"message"`
+	Webhook   webhookBody    `json:"webhook"`
+	Operation *operationBody `json:"operation" doc:"The redelivery. Null without redeliverSince."`
+}
+
+func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *enableIn) (_ enabled, did account.AuditEvent, _ error) {
+	var from db.Time
+	if in.Body != nil {
+		var err error
+		if from, err = moment("redeliverSince", in.Body.RedeliverSince); err != nil {
+			return enabled{}, did, err
+		}
+	}
+	w, op, err := a.Webhooks.EnableTx(ctx, tx, c.Owner, webhook.ID(in.ID), from)
+	did = account.AuditEvent{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
+	out := enabled{Message: "Webhook enabled", Webhook: showWebhook(w)}
+	if op != nil {
+		b := showOperation(*op)
+		out.Operation = &b
+	}
+	return out, did, err
+}
+
+func showDelivery(d webhook.Delivery) deliveryBody {
+	return deliveryBody{string(d.ID), d.EventID, d.Event, d.State, some(string(d.Repeats)), d.Body, d.CreatedAt.String(), when(d.NextAt), when(d.FinishedAt),
+		each(d.Attempts, func(t webhook.Attempt) attemptBody {
+			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(webhook.Reasons[t.Error]), t.Request, some(t.Response), some(t.Answer)}
+			if t.Status != 0 {
+				b.StatusCode = &t.Status
+			}
+			return b
+		})}
+}

@@ -1,0 +1,204 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/journal"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+type deploymentBody struct {
+	ID            string          `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID        string          `json:"siteId"`
+	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
+	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote,restore"`
+	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
+	Title         *string         `json:"title"`
+	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
+	BranchURL     *string         `json:"branchUrl" doc:"The branch's page at the forge; null where it is not known."`
+	PullRequest   *pullRef        `json:"pullRequest" doc:"The pull request that it is for."`
+	CommitHash    *string         `json:"commitHash"`
+	CommitURL     *string         `json:"commitUrl" doc:"The commit's page at the forge; null where it is not known."`
+	CommitMessage *string         `json:"commitMessage"`
+	CommitAuthor  *string         `json:"commitAuthor"`
+	Framework     *string         `json:"framework" doc:"The detected framework."`
+	Runtime       *string         `json:"runtime"`
+	Plan          json.RawMessage `json:"plan" doc:"How it was built, and where each setting came from."`
+	URL           string          `json:"url" doc:"The immutable address of this deployment."`
+	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the newest preview of the branch or the pull request; null for production."`
+	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
+	Queue         *queueBody      `json:"queue" doc:"The position of a pending deployment, and what it waits for."`
+	Stages        []stageBody     `json:"stages"`
+	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
+	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release a rollback made live again."`
+	PromotedFrom  *string         `json:"promotedFrom" doc:"The preview whose release a promotion made live."`
+	CreatedAt     string          `json:"createdAt" format:"date-time"`
+	StartedAt     *string         `json:"startedAt" format:"date-time"`
+	CompletedAt   *string         `json:"completedAt" format:"date-time"`
+	Duration      *int64          `json:"duration" doc:"Whole seconds from startedAt to completedAt."`
+}
+
+type pullRef struct {
+	Number int     `json:"number"`
+	Title  *string `json:"title" doc:"Title at the Git provider. Null if unknown."`
+	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Its build sees no variables and no credential."`
+	URL    *string `json:"url" doc:"Its page at the forge; null where it is not known."`
+}
+
+type queueBody struct {
+	Position int    `json:"position" doc:"1 is next."`
+	Reason   string `json:"reason" enum:"site_busy,workers_busy"`
+}
+
+type stageBody struct {
+	Name        string  `json:"name"`
+	Status      string  `json:"status" enum:"pending,running,success,failed,skipped"`
+	StartedAt   *string `json:"startedAt" format:"date-time"`
+	CompletedAt *string `json:"completedAt" format:"date-time"`
+}
+
+func (a *API) deploymentRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
+	}
+	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target`, `status`, `author` and `pullRequest` narrow the list.", account.DeploymentsRead), a.listDeployments)
+	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
+	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; pass `next` as `after` to read on. "+
+		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
+		"Values of secret variables never appear.", account.DeploymentsRead))
+	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A queued deployment is canceled at once, a running one as soon as its processes have ended.", account.DeploymentsWrite)
+	post(a, cancel, a.cancelDeployment)
+	post(a, r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production", "Makes the release of a successful preview live at once, without building it again.", account.DeploymentsWrite), a.promoteDeployment)
+	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch.", account.DeploymentsWrite)
+	retry.Limited = true
+	post(a, retry, a.retryDeployment)
+}
+
+// deployment returns a deployment that the caller may touch, by either spelling of its id.
+func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deployment.Deployment, error) {
+	d, err := a.Deployments.Get(ctx, c.Owner, deployment.ParseID(id))
+	if err != nil {
+		return d, err
+	}
+	return d, c.RequireSite(string(d.Site))
+}
+
+type listDeploymentsIn struct {
+	ByID
+	PageIn
+	Branch string `query:"branch" doc:"Only those of this branch."`
+	Target string `query:"target" doc:"Only those for production or preview."`
+	Status string `query:"status" doc:"Only those with this status."`
+	Author string `query:"author" maxLength:"200" doc:"Only those of commits with this author."`
+	Pull   int    `query:"pullRequest" minimum:"0" maximum:"999999999" doc:"Only those for this pull request."`
+}
+
+func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDeploymentsIn) (page[deploymentBody], error) {
+	p, err := in.parse()
+	if err != nil {
+		return page[deploymentBody]{}, err
+	}
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return page[deploymentBody]{}, err
+	}
+	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deployment.Filter{Branch: in.Branch, Target: deployment.Target(in.Target),
+		Status: deployment.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
+	if err != nil {
+		return page[deploymentBody]{}, err
+	}
+	shown := each(list, showDeployment)
+	return paged(shown, p, total), a.namePulls(ctx, a.DB, site.ID(in.ID), shown)
+}
+
+// namePulls fills in the titles of the pull requests of a site's deployments.
+func (a *API) namePulls(ctx context.Context, r db.Reader, id site.ID, list []deploymentBody) error {
+	var numbers []int
+	for _, b := range list {
+		if b.PullRequest != nil {
+			numbers = append(numbers, b.PullRequest.Number)
+		}
+	}
+	titles, err := a.Git.PullTitles(ctx, r, id, numbers)
+	if err != nil {
+		return err
+	}
+	for _, b := range list {
+		if b.PullRequest != nil {
+			b.PullRequest.Title = some(titles[b.PullRequest.Number])
+		}
+	}
+	return nil
+}
+
+func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (deploymentBody, error) {
+	d, err := a.deployment(ctx, c, in.ID)
+	if err != nil {
+		return deploymentBody{}, err
+	}
+	b := showDeployment(d)
+	return b, a.namePulls(ctx, a.DB, d.Site, []deploymentBody{b})
+}
+
+func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ deploymentBody, did account.AuditEvent, _ error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return deploymentBody{}, did, err
+	}
+	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
+	did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
+	if err != nil {
+		return deploymentBody{}, did, err
+	}
+	b := showDeployment(d)
+	return b, did, a.namePulls(ctx, tx, d.Site, []deploymentBody{b})
+}
+
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)
+	did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
+}
+
+func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
+	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
+	did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
+	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, did, err
+}
+
+func showDeployment(d deployment.Deployment) deploymentBody {
+	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
+		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
+		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
+		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+	b.BranchURL, b.CommitURL = some(d.BranchURL()), some(d.CommitURL())
+	if d.Pull > 0 {
+		b.PullRequest = &pullRef{d.Pull, nil, d.Fork, some(d.PullURL())}
+	}
+	switch d.Cause {
+	case deployment.ByRollback:
+		b.RollbackOf = some(string(d.ReleaseOf))
+	case deployment.ByPromote:
+		b.PromotedFrom = some(string(d.ReleaseOf))
+	}
+	if d.Queue != nil {
+		b.Queue = &queueBody{d.Queue.Position, d.Queue.Reason}
+	}
+	b.Stages = each(d.Stages, func(s journal.Stage) stageBody {
+		return stageBody{s.Name, s.Status, when(s.StartedAt), when(s.CompletedAt)}
+	})
+	if d.StartedAt != 0 && d.CompletedAt != 0 {
+		// From the times as they are shown, whole seconds.
+		secs := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
+		b.Duration = &secs
+	}
+	return b
+}

@@ -1,0 +1,205 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+type varBody struct {
+	ID        string   `json:"id" example:"env_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Key       string   `json:"key" example:"API_TOKEN"`
+	Value     *string  `json:"value" doc:"Null where secret."`
+	Secret    bool     `json:"secret"`
+	Target    []string `json:"target" doc:"Where it is available: build, runtime or both; with production or preview, only in deployments for that target."`
+	Branch    *string  `json:"branch" doc:"The branch, or pattern of branches, whose previews it is for. Null: it isn't bound to branches."`
+	CreatedAt string   `json:"createdAt" format:"date-time"`
+	UpdatedAt string   `json:"updatedAt" format:"date-time"`
+}
+
+// newVar is a variable as it is sent.
+type newVar struct {
+	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and underscores, not beginning with a digit" doc:"Letters, digits and underscores, not beginning with a digit."`
+	Value  string   `json:"value" doc:"At most 32 KiB."`
+	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and redacted from logs."`
+	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Where it is available: build, runtime, or both by default. production or preview restrict it to deployments for that target."`
+	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of those that match: * stands for any characters. Of several values of one key the one with the longest matching pattern counts, and one without a branch last." example:"feature/*"`
+}
+
+// newVars is one variable or an array of them, as they were sent.
+type newVars struct{ raw json.RawMessage }
+
+// Schema is how the reference shows it.
+func (newVars) Schema(r huma.Registry) *huma.Schema {
+	one := r.Schema(typeOf[newVar](), true, "")
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
+}
+
+// UnmarshalJSON keeps the text: the handler reads it, to say which variable is wrong.
+func (n *newVars) UnmarshalJSON(b []byte) error {
+	n.raw = bytes.Clone(b)
+	return nil
+}
+
+// read checks and decodes them, and says whether they came as an array.
+func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
+	odd := &fault.Error{Kind: fault.Invalid, Message: "Invalid variables", Details: "send one variable or an array of them", Code: "invalid_body"}
+	var v any
+	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
+		return nil, false, odd
+	}
+	schema := r.Schema(typeOf[newVar](), true, "")
+	if _, many = v.([]any); many {
+		schema = &huma.Schema{Type: huma.TypeArray, Items: schema}
+	}
+	path, result := huma.NewPathBuffer([]byte("body"), 4), &huma.ValidateResult{}
+	huma.Validate(r, schema, path, huma.ModeWriteToServer, v, result)
+	if len(result.Errors) > 0 {
+		return nil, many, invalid(&huma.Operation{Metadata: map[string]any{"noun": "variable"}}, r, result.Errors)
+	}
+	into := any(&list)
+	if !many {
+		list = make([]newVar, 1)
+		into = &list[0]
+	}
+	if json.Unmarshal(n.raw, into) != nil {
+		return nil, many, odd
+	}
+	return list, many, nil
+}
+
+// setVars is the answer: the object, or {"data": […]} for an array.
+type setVars struct {
+	list []varBody
+	many bool
+}
+
+// Schema is how the reference shows it.
+func (setVars) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(typeOf[varBody](), true, ""), r.Schema(typeOf[data[varBody]](), true, "")}}
+}
+
+// MarshalJSON writes either.
+func (s setVars) MarshalJSON() ([]byte, error) {
+	if s.many {
+		return encode(data[varBody]{Data: s.list})
+	}
+	return encode(s.list[0])
+}
+
+func (a *API) envRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
+	}
+	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
+	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both, and besides once for each pattern of branches. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
+	set.Status, set.Loose = 201, true
+	set.Limited = true
+	postPrepared(a, set, a.sealEnv, a.setEnv)
+	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists more than once. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
+	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite), a.deleteEnv)
+}
+
+func (a *API) listEnv(ctx context.Context, c account.Caller, in *partOf) (data[varBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[varBody]{}, err
+	}
+	vars, err := a.Sites.Env(ctx, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(vars, showVar), err)
+}
+
+type setEnvIn struct {
+	ByID
+	Body newVars
+}
+
+// sealedEnv holds the variables that a request sets, ready to be written.
+type sealedEnv struct {
+	vars   site.SealedVars
+	many   bool   // they came as an array
+	detail string // for the audit log
+}
+
+// sealEnv does all that can be done before the database's one writer is needed.
+func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p sealedEnv, err error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return p, err
+	}
+	list, many, err := in.Body.read(a.huma.OpenAPI().Components.Schemas)
+	if err != nil {
+		return p, err
+	}
+	if len(list) == 0 {
+		return p, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
+	}
+	p.many, p.detail = many, fmt.Sprintf("%d variables", len(list))
+	if len(list) == 1 {
+		p.detail = list[0].Key
+	}
+	p.vars, err = a.Sites.SealEnv(site.ID(in.ID), each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
+	return p, err
+}
+
+func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, p sealedEnv) (_ setVars, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return setVars{}, did, err
+	}
+	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: p.detail}
+	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, site.ID(in.ID), p.vars)
+	return setVars{each(vars, showVar), p.many}, did, err
+}
+
+type EnvIn struct {
+	ByID
+	Key string `path:"key"`
+}
+
+type updateEnvIn struct {
+	EnvIn
+	Body struct {
+		Value  *string  `json:"value,omitempty"`
+		Secret *bool    `json:"secret,omitempty"`
+		Target []string `json:"target,omitempty" enum:"build,runtime,production,preview"`
+		Branch *string  `json:"branch,omitempty" maxLength:"200" doc:"An empty one: not bound to branches."`
+	}
+}
+
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (_ varBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return varBody{}, did, err
+	}
+	now, err := a.Sites.VarTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	if err != nil {
+		return varBody{}, did, err
+	}
+	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target", "branch"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
+		return varBody{}, did, err
+	}
+	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
+	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
+	return showVar(v), did, err
+}
+
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (_ message, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return message{}, did, err
+	}
+	did = account.AuditEvent{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
+	return message{"Variable deleted"}, did, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+}
+
+func showVar(v site.Var) varBody {
+	b := varBody{v.ID, v.Key, &v.Value, v.Secret, v.Target, some(v.Branch), v.CreatedAt.String(), v.UpdatedAt.String()}
+	if v.Secret {
+		b.Value = nil
+	}
+	return b
+}

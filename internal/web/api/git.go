@@ -1,0 +1,402 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/idempotency"
+)
+
+type gitBody struct {
+	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the forge. It contains a secret. Null: none yet."`
+	Provider    *string  `json:"provider" doc:"The forge that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
+	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was created."`
+	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both. Off for WordPress sites."`
+	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
+	PreviewDays int      `json:"previewDays" doc:"After how many days without a deployment the preview address of a branch or pull request ends. 0: never."`
+	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
+	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
+	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables, databases or stored files."`
+	Database    string   `json:"previewDatabase" enum:"none,empty,copy" doc:"The databases of a preview, one for each that the site has and under the same variables: none, empty ones, or copies of production's as of the preview's first start. They are deleted with the preview. Pull requests from forks never have any."`
+	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
+	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
+	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"What previews and deployment addresses ask visitors for: nothing, the site's password, or a member's sign-in. See also the serving settings, which can protect all addresses."`
+	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a forge that can't reach this server. 0: never."`
+	PolledAt    *string  `json:"polledAt" format:"date-time"`
+	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
+	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
+	LastEvent   *string  `json:"lastEvent" doc:"The last event from the forge and its result."`
+}
+
+func (a *API) gitRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
+	}
+	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
+	changePrepared(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite), a.hashPreviewPassword, a.updateGit)
+	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook", "Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.", account.DeploymentsWrite)
+	create.Status = http.StatusCreated
+	post(a, create, a.createGitHook)
+	get(a, Route{Path: "/sites/{id}/git/events", ID: "listGitEvents", Tag: "Git", Summary: "List events of a site's repository", Noun: "event", Scope: account.DeploymentsRead,
+		Doc: "The newest 50, newest first: what the forge told of, or a poll found, and what came of it."}, a.listGitEvents)
+	get(a, Route{Path: "/sites/{id}/pulls", ID: "listPulls", Tag: "Git", Summary: "List pull requests", Noun: "pull request", Scope: account.DeploymentsRead,
+		Doc: "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit."}, a.listPulls)
+	post(a, Route{Path: "/sites/{id}/pulls/{number}/approve", ID: "approvePull", Tag: "Git", Summary: "Approve a pull request from a fork", Noun: "pull request", Scope: account.DeploymentsWrite, Limited: true,
+		Doc: "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval."}, a.approvePull)
+	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
+		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once."})
+	a.postAppHook(Route{Path: "/hooks/github/{hook}", ID: "callGitHubApp", Tag: "Git", Summary: "Report an event of a GitHub App", Noun: "GitHub App", Hook: true,
+		Doc: "For GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request does for each site of the repository, which uses an account connected with the app, what its own Git hook would do."})
+}
+
+func (a *API) showGit(s pushes.Settings) gitBody {
+	b := gitBody{Provider: some(string(s.Provider)), Connected: s.LastEventAt != 0, AutoDeploy: s.AutoDeploy, Previews: string(s.Previews), Watch: append([]string{}, s.Watch...),
+		PreviewDays: s.PreviewDays, Tags: s.Tags, Deleted: s.DeletedBranches, Forks: s.Forks, Database: s.PreviewDatabase, PollMinutes: s.PollMinutes, PolledAt: when(s.PolledAt), PollError: some(s.PollError),
+		LastEventAt: when(s.LastEventAt), LastEvent: some(s.LastEvent)}
+	if s.Hook != "" {
+		b.HookURL = some(a.gitHookURL(s.Hook))
+	}
+	return b
+}
+
+func (a *API) gitHookURL(id pushes.HookID) string {
+	return a.APIURL + "/hooks/git/" + url.PathEscape(id.Reveal())
+}
+
+func (a *API) getGit(ctx context.Context, c account.Caller, in *ByID) (gitBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return gitBody{}, err
+	}
+	s, err := a.Git.Get(ctx, a.DB, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return gitBody{}, err
+	}
+	return a.showGitWith(ctx, a.DB, s)
+}
+
+// showGitWith is showGit with the connection that the site uses.
+func (a *API) showGitWith(ctx context.Context, r db.Reader, s pushes.Settings) (gitBody, error) {
+	b := a.showGit(s)
+	u, err := a.Connections.UseOf(ctx, r, string(s.Site))
+	if err != nil {
+		return b, err
+	}
+	b.Connection, b.Report = some(string(u.Connection)), u.Report && u.Connection != ""
+	v, err := a.Sites.ServingOf(ctx, r, s.Site)
+	b.Protection = "none"
+	switch {
+	case v.SignIn != "none":
+		b.Protection = "members"
+	case v.Protection != "none":
+		b.Protection = "password"
+	}
+	return b, err
+}
+
+type updateGitIn struct {
+	ByID
+	Body struct {
+		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
+		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all" doc:"Off for WordPress sites, which have no previews."`
+		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: slipway.toml or the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
+
+		PreviewDays *int    `json:"previewDays,omitempty" minimum:"0" maximum:"365"`
+		Tags        *string `json:"tags,omitempty" enum:"ignore,preview"`
+		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
+		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
+		Database    *string `json:"previewDatabase,omitempty" enum:"none,empty,copy" doc:"For previews whose databases are made from now on; with none, previews get no database at their next start."`
+		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
+		Report      *bool   `json:"report,omitempty"`
+		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
+		Protection  *string `json:"previewProtection,omitempty" enum:"none,password,members"`
+		Password    *string `json:"previewPassword,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"The site's password for visitors, 8 to 200 characters."`
+	}
+}
+
+// hashPreviewPassword takes its time outside of the transaction.
+func (a *API) hashPreviewPassword(ctx context.Context, c account.Caller, in *updateGitIn) (string, error) {
+	if in.Body.Password == nil {
+		return "", nil
+	}
+	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
+}
+
+// protectPreviews changes what previews ask visitors for.
+func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, how, password *string, hash string) error {
+	v, err := a.Sites.ServingOf(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	p := site.ServingPatch{Password: password}
+	if how != nil {
+		if v.Protection == "all" || v.SignIn == "all" {
+			return &fault.Error{Kind: fault.Conflict, Message: "All addresses of the site are protected", Details: "change protection and signIn in PATCH /sites/{id}/serving", Code: "all_protected"}
+		}
+		word := map[bool]string{true: "previews", false: "none"}
+		protection, signIn := word[*how == "password"], word[*how == "members"]
+		p.Protection, p.SignIn = &protection, &signIn
+	}
+	_, err = a.Sites.UpdateServingTx(ctx, tx, c.Owner, id, p, hash)
+	return err
+}
+
+func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, hash string) (_ gitBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return gitBody{}, did, err
+	}
+	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return gitBody{}, did, err
+	}
+	shown, err := a.showGitWith(ctx, tx, now)
+	if err == nil {
+		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase", "pollMinutes", "connectionId", "report", "previewProtection", "previewPassword"}, shown, nil)
+	}
+	if err != nil {
+		return gitBody{}, did, err
+	}
+	p := pushes.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PreviewDatabase: in.Body.Database, PollMinutes: in.Body.PollMinutes}
+	if in.Body.Previews != nil {
+		mode := pushes.Previews(*in.Body.Previews)
+		p.Previews = &mode
+	}
+	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
+		err = a.useConnection(ctx, tx, c, site.ID(in.ID), in.Body.Connection, in.Body.Report)
+	}
+	if err == nil && (in.Body.Protection != nil || in.Body.Password != nil) {
+		err = a.protectPreviews(ctx, tx, c, site.ID(in.ID), in.Body.Protection, in.Body.Password, hash)
+	}
+	if err != nil {
+		return gitBody{}, did, err
+	}
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	out, err := a.showGitWith(ctx, tx, s)
+	return out, did, err
+}
+
+// useConnection changes what is not nil of how a site uses a connected account.
+func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, to *string, report *bool) error {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
+	if err != nil {
+		return err
+	}
+	u, err := a.Connections.UseOf(ctx, tx, string(id))
+	if err != nil {
+		return err
+	}
+	if to != nil {
+		u.Connection = connection.ID(*to)
+	}
+	if report != nil {
+		u.Report = *report
+	}
+	if u.Connection == "" && report != nil && *report {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid Git settings report", Details: "deployments are reported through a connected account; set connectionId", Code: "invalid_report"}
+	}
+	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
+}
+
+type madeGitHook struct {
+	URL    string `json:"url" doc:"The address for the forge's webhook settings."`
+	Secret string `json:"secret" doc:"The secret or token to enter there. It is returned only once."`
+}
+
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return madeGitHook{}, did, err
+	}
+	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
+	did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
+	return madeGitHook{a.gitHookURL(id), secret}, did, err
+}
+
+type callGitHookIn struct {
+	Hook string `path:"hook"`
+}
+
+type calledGitHook struct {
+	Message      string   `json:"message"`
+	DeploymentID string   `json:"deploymentId,omitempty" doc:"The first deployment that the event triggered."`
+	Status       string   `json:"status,omitempty"`
+	Deployments  []string `json:"deployments,omitempty" doc:"All deployments that it triggered, if more than one."`
+	Skipped      bool     `json:"skipped,omitempty" doc:"True when nothing was deployed."`
+	Reason       string   `json:"reason,omitempty"`
+}
+
+// postGitHook registers the address that forges call.
+func (a *API) postGitHook(r Route) {
+	r.Method, r.Status = http.MethodPost, http.StatusOK
+	op := a.operation(r, typeOf[calledGitHook]())
+	op.Path = r.Path
+	huma.Register(a.huma, op, func(ctx context.Context, in *callGitHookIn) (*reply, error) {
+		out, err := a.callGitHook(ctx, r, pushes.HookID(in.Hook))
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*reply, error) {
+	req := from(ctx)
+	if req.push == nil { // else it was found just now
+		set, err := a.Git.ByHook(ctx, a.DB, id)
+		if err != nil {
+			return nil, err
+		}
+		req.push = &set
+	}
+	set := *req.push
+	if err := a.Accounts.Stands(ctx, a.DB, set.Owner); err != nil {
+		return nil, err
+	}
+	if len(req.body) > maxBody {
+		return nil, errTooLarge
+	}
+	if err := set.Verify(req.http.Header, req.body); err != nil { // also where the answer is stored
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), handlerTimeout)
+	defer cancel()
+	var k idempotency.Key
+	if keys := req.http.Header["Idempotency-Key"]; len(keys) > 0 {
+		k = idempotency.Key{Scope: "git/" + id.Digest(), Method: r.Method, Path: "/hooks/git", Key: keys[0], Owner: string(set.Owner), Request: req.body}
+		if len(keys) > 1 {
+			k.Key = ""
+		}
+		if err := idempotency.Check(k.Key); err != nil {
+			return nil, err
+		}
+	}
+	handle := func(ctx context.Context, tx *db.Tx) ([]byte, error) {
+		o, err := a.Git.HandleTx(ctx, tx, set, req.http.Header, req.body)
+		if err != nil {
+			return nil, err
+		}
+		out := calledGitHook{Message: o.Message, Skipped: o.Reason != "", Reason: o.Reason}
+		for _, d := range o.Deployments {
+			out.Deployments = append(out.Deployments, string(d.ID))
+			err := a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: set.Owner, Via: "Git hook", Addr: req.addr}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		switch len(out.Deployments) {
+		case 0:
+		case 1:
+			out.Deployments = nil
+			fallthrough
+		default:
+			out.DeploymentID, out.Status = string(o.Deployments[0].ID), string(o.Deployments[0].Status)
+		}
+		return r.keep(out)
+	}
+	if k.Key == "" { // as forges call: many at once go to the disk together
+		var answer []byte
+		err := a.pushes.Write(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+			answer, err = handle(ctx, tx)
+			return err
+		})
+		return unkeep(answer, false, err)
+	}
+	kept, replayed, err := a.Answers.Once(ctx, k, sha256.Sum256(req.body), func(tx *db.Tx) ([]byte, error) { return handle(ctx, tx) })
+	return unkeep(kept, replayed, err)
+}
+
+var gitHookForm = regexp.MustCompile(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
+
+// gitHookKey returns what a call of a Git hook is counted under: see hookKey.
+func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (string, bool) {
+	m := gitHookForm.FindStringSubmatch(r.URL.Path)
+	if m == nil {
+		return "", false
+	}
+	id := pushes.HookID(m[1])
+	set, err := a.Git.ByHook(ctx, a.DB, id)
+	if err == nil {
+		req.push = &set
+	}
+	return "hook:" + id.Digest(), err == nil
+}
+
+type gitEventBody struct {
+	ID           string  `json:"id"`
+	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; github_app for one that came through a GitHub App, or poll."`
+	Name         string  `json:"name" doc:"As the forge calls it."`
+	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
+	CommitHash   *string `json:"commitHash"`
+	Outcome      string  `json:"outcome" doc:"What came of it."`
+	DeploymentID *string `json:"deploymentId"`
+	At           string  `json:"at" format:"date-time"`
+}
+
+func (a *API) listGitEvents(ctx context.Context, c account.Caller, in *partOf) (data[gitEventBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[gitEventBody]{}, err
+	}
+	list, err := a.Git.Events(ctx, a.DB, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(list, func(l pushes.Logged) gitEventBody {
+		return gitEventBody{l.ID, l.Provider, l.Name, some(l.Ref), some(l.Commit), l.Outcome, some(string(l.Deployment)), l.At.String()}
+	}), err)
+}
+
+type pullBody struct {
+	Number     int     `json:"number"`
+	Title      string  `json:"title"`
+	Branch     string  `json:"branch"`
+	Author     *string `json:"author"`
+	CommitHash *string `json:"commitHash"`
+	Open       bool    `json:"open"`
+	Fork       *string `json:"fork" doc:"The repository that the branch is in. Null: the site's own."`
+	Waiting    bool    `json:"waiting" doc:"Whether a member has to approve the commit before it is built."`
+	URL        *string `json:"url" doc:"Its page at the forge; null where it is not known."`
+	UpdatedAt  string  `json:"updatedAt" format:"date-time"`
+}
+
+func (a *API) listPulls(ctx context.Context, c account.Caller, in *partOf) (data[pullBody], error) {
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return data[pullBody]{}, err
+	}
+	set, err := a.Git.Get(ctx, a.DB, c.Owner, s.ID)
+	if err != nil {
+		return data[pullBody]{}, err
+	}
+	list, err := a.Git.Pulls(ctx, a.DB, c.Owner, s.ID)
+	return part(in.PartIn, each(list, func(p pushes.Pull) pullBody {
+		return pullBody{p.Number, p.Title, p.Branch, some(p.Author), some(p.Commit), p.Open, some(p.Source), p.Waits(), some(set.PullURL(s.Repository, p.Number)), p.UpdatedAt.String()}
+	}), err)
+}
+
+type approvePullIn struct {
+	ByID
+	Number int `path:"number" minimum:"1" maximum:"999999999"`
+	Body   struct {
+		Commit string `json:"commit" doc:"The pull request's commit that was reviewed. 409 when it has a newer one."`
+	}
+}
+
+func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *approvePullIn) (_ Triggered, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deployment.ByAPI)
+	did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
+}

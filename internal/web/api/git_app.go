@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/site"
+)
+
+type callGitHubAppIn struct {
+	Hook string `path:"hook"`
+}
+
+type appSiteBody struct {
+	SiteID       string `json:"siteId"`
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId,omitempty"`
+	Status       string `json:"status,omitempty"`
+	Skipped      bool   `json:"skipped,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+type calledGitHubApp struct {
+	Message string        `json:"message"`
+	Skipped bool          `json:"skipped,omitempty" doc:"True when nothing was deployed."`
+	Reason  string        `json:"reason,omitempty"`
+	Sites   []appSiteBody `json:"sites,omitempty" doc:"What came of it for each site of the repository."`
+}
+
+// postAppHook registers the address that GitHub calls for an app.
+func (a *API) postAppHook(r Route) {
+	r.Method, r.Status = http.MethodPost, http.StatusOK
+	op := a.operation(r, typeOf[calledGitHubApp]())
+	op.Path = r.Path
+	huma.Register(a.huma, op, func(ctx context.Context, in *callGitHubAppIn) (*reply, error) {
+		out, err := a.callGitHubApp(ctx, in.Hook)
+		if err == nil {
+			var kept []byte
+			if kept, err = r.keep(out); err == nil {
+				return unkeep(kept, false, nil)
+			}
+		}
+		return nil, a.problem(ctx, err)
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubApp, err error) {
+	req := from(ctx)
+	if len(req.body) > maxBody {
+		return out, errTooLarge
+	}
+	app, err := a.Connections.AppEvent(ctx, hook, req.http.Header, req.body)
+	if err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, appPrefix+string(app.ID)), handlerTimeout)
+	defer cancel()
+	var list []pushes.AppOutcome
+	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, req.http.Header, req.body, func(s site.Site) (bool, error) { return a.usesApp(ctx, tx, s, app.ID) })
+		for _, x := range list {
+			for _, d := range x.Deployments {
+				if err == nil {
+					err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: x.Site.Owner, Via: "GitHub App", Addr: req.addr}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	out = calledGitHubApp{Message: "Nothing to deploy", Skipped: true, Reason: "No site uses this repository with the app, or the event deploys nothing"}
+	for _, x := range list {
+		one := appSiteBody{SiteID: string(x.Site.ID), Message: x.Message, Skipped: x.Reason != "", Reason: x.Reason}
+		if len(x.Deployments) > 0 {
+			one.DeploymentID, one.Status = string(x.Deployments[0].ID), string(x.Deployments[0].Status)
+			out.Message, out.Skipped, out.Reason = "Deployment triggered", false, ""
+		}
+		out.Sites = append(out.Sites, one)
+	}
+	return out, nil
+}
+
+// usesApp reports whether an app's events are for a site: its owner connected an account
+// with the app, and is not suspended.
+func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection.AppID) (bool, error) {
+	uses, err := a.Connections.UsesApp(ctx, tx, string(s.ID), id)
+	if err != nil || !uses {
+		return false, err
+	}
+	err = a.Accounts.Stands(ctx, tx, s.Owner)
+	if fault.As(err) != nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var appHookForm = regexp.MustCompile(`^` + connection.HookPath + `([A-Za-z0-9_-]{43})$`)
+
+// appShare is how many times an API key's rate limit a GitHub App's webhook has: it speaks
+// for all sites.
+const appShare = 20
+
+// appHookKey returns what a call of a GitHub App's webhook is counted under: see hookKey.
+func (a *API) appHookKey(ctx context.Context, r *http.Request) (string, bool) {
+	m := appHookForm.FindStringSubmatch(r.URL.Path)
+	if m == nil {
+		return "", false
+	}
+	app, err := a.Connections.ByHook(ctx, a.DB, m[1])
+	return appPrefix + string(app.ID), err == nil
+}
+
+const appPrefix = "app:"

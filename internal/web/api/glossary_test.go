@@ -1,0 +1,90 @@
+package api_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/api"
+)
+
+var glossaryRow = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|$`)
+
+// glossary returns the terms of docs/glossary.md in lower case, each name of a term apart.
+func glossary(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := map[string]bool{}
+	for _, row := range glossaryRow.FindAllStringSubmatch(string(text), -1) {
+		if row[1] == "Term" {
+			continue
+		}
+		for name := range strings.SplitSeq(row[1], ", ") {
+			name, _, _ = strings.Cut(strings.ToLower(name), " (")
+			if terms[name] {
+				t.Errorf("%q stands in the glossary twice", name)
+			}
+			terms[name] = true
+		}
+		if !strings.HasSuffix(row[2], ".") && !strings.HasPrefix(row[2], "-") {
+			t.Errorf("%q ends without a full stop", row[2])
+		}
+	}
+	return terms
+}
+
+// Every noun of the interface has an entry in docs/glossary.md: what stands as a heading in
+// the reference, what error texts call things, what scopes and events are about.
+func TestGlossaryHasTheNouns(t *testing.T) {
+	t.Parallel()
+	terms := glossary(t)
+	nouns := map[string]string{}
+	note := func(noun, from string) { nouns[strings.ToLower(noun)] = from }
+	w := newWorld(t)
+	for _, r := range api.New(w.c).Routes() {
+		note(r.Tag, "tag of "+r.ID)
+		note(r.Noun, "noun of "+r.ID)
+		resource, _, _ := strings.Cut(string(r.Scope), ":")
+		note(resource, "scope of "+r.ID)
+	}
+	for _, e := range webhook.Catalogue() {
+		group, _, _ := strings.Cut(e.Name, ".")
+		note(group, "event "+e.Name)
+	}
+	var doc struct {
+		Tags []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(w.api("GET", "/openapi.json", "", nil).body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range doc.Tags {
+		note(tag.Name, "tag of the document")
+	}
+	// Headings that are no nouns of the product, events that an installation without billing
+	// never sends, and short forms with the term that they stand for.
+	known := map[string]string{"": "", "*": "", "git": "", "reference": "", "subscription": "", "payment": "", "wordpress": "wordpress site", "env": "environment variable", "key": "api key", "keys": "api key", "variable": "environment variable", "ssl": "certificate"}
+	for noun, from := range nouns {
+		singular := strings.TrimSuffix(noun, "s")
+		full, short := known[noun]
+		if short && (full == "" || terms[full]) || terms[noun] || terms[singular] {
+			continue
+		}
+		t.Errorf("%q (%s) is not in docs/glossary.md", noun, from)
+	}
+	if len(nouns) < 25 {
+		t.Errorf("only %d nouns were found: %v", len(nouns), slices.Collect(func(yield func(string) bool) {
+			for n := range nouns {
+				if !yield(n) {
+					return
+				}
+			}
+		}))
+	}
+}

@@ -1,0 +1,336 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+type hookBody struct {
+	ID              string   `json:"id" doc:"A secret: whoever knows it may deploy the site."`
+	SiteID          string   `json:"siteId"`
+	Name            string   `json:"name"`
+	URL             string   `json:"url" doc:"Send a POST request here to deploy. It contains the secret."`
+	Branch          *string  `json:"branch" doc:"The branch that it deploys. Null: the site's branch."`
+	AnyBranch       bool     `json:"anyBranch" doc:"Whether callers may name another branch."`
+	Title           *string  `json:"title" doc:"The default title of its deployments."`
+	ClearCache      bool     `json:"clearCache" doc:"Whether it always builds without the cache."`
+	Signed          bool     `json:"signed" doc:"Whether callers must sign the body with the hook's secret."`
+	Addresses       []string `json:"addresses" doc:"Addresses and ranges that may call it. Empty: any."`
+	ExpiresAt       *string  `json:"expiresAt" format:"date-time"`
+	PerMinute       *int     `json:"perMinute" doc:"Calls a minute. Null: the installation's rate limit."`
+	PerDay          int      `json:"perDay" doc:"Calls a day (UTC)."`
+	Active          bool     `json:"active"`
+	LastTriggeredAt *string  `json:"lastTriggeredAt" format:"date-time"`
+	TriggerCount    int      `json:"triggerCount"`
+	LastDeployment  *string  `json:"lastDeploymentId"`
+	CreatedAt       string   `json:"createdAt" format:"date-time"`
+}
+
+func (a *API) hookRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Deploy hooks", Summary: summary, Doc: doc, Scope: s, Noun: "deploy hook", Private: true}
+	}
+	get(a, r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets.", account.DeploymentsWrite), a.listHooks)
+	create := r("/sites/{id}/hooks", "createHook", "Create a deploy hook", "A POST to its `url` deploys the site, without an API key.", account.DeploymentsWrite)
+	create.Limited = true
+	create.Status = 201
+	post(a, create, a.createHook)
+	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, disable or enable it, restrict who may call it and how often, or give it a new URL with `rotate`; the old URL stops working.", account.DeploymentsWrite), a.updateHook)
+	change(a, "DELETE", r("/hooks/{id}", "deleteHook", "Delete a deploy hook", "", account.DeploymentsWrite), a.deleteHook)
+
+	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
+		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
+			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged. " +
+			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that."}
+	a.postHook(call)
+}
+
+func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data[hookBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[hookBody]{}, err
+	}
+	hooks, err := a.Sites.Hooks(ctx, c.Owner, site.ID(in.ID))
+	return part(in.PartIn, each(hooks, a.showHook), err)
+}
+
+type createHookIn struct {
+	ByID
+	Body struct {
+		Name       string   `json:"name" doc:"1 to 100 characters."`
+		Branch     string   `json:"branch,omitempty" doc:"The branch to deploy. Default: the site's branch."`
+		AnyBranch  bool     `json:"anyBranch,omitempty" doc:"Let callers name another branch."`
+		Title      string   `json:"title,omitempty" doc:"The default title of its deployments, at most 200 characters."`
+		ClearCache bool     `json:"clearCache,omitempty" doc:"Always build without the cache."`
+		Secret     string   `json:"secret,omitempty" doc:"Callers must then send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body, keyed with it. At most 256 characters; never returned."`
+		Addresses  []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges that may call it. Default: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
+		PerMinute  int      `json:"perMinute,omitempty" minimum:"0" maximum:"1000" doc:"Calls a minute. 0: the installation's rate limit."`
+		PerDay     int      `json:"perDay,omitempty" minimum:"0" maximum:"10000" doc:"Calls a day (UTC). 0: 1,000."`
+	}
+}
+
+func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn) (_ hookBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return hookBody{}, did, err
+	}
+	b := in.Body
+	n := site.NewHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, ClearCache: b.ClearCache, Rules: site.HookRules{Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay}}
+	var err error
+	if n.Rules.Addresses, err = networks(b.Addresses); err != nil {
+		return hookBody{}, did, err
+	}
+	if b.ExpiresAt != nil {
+		if n.Rules.ExpiresAt, err = expiry(*b.ExpiresAt); err != nil {
+			return hookBody{}, did, err
+		}
+	}
+	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+	did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
+	return a.showHook(h), did, err
+}
+
+type updateHookIn struct {
+	ByID
+	Body struct {
+		Name       *string  `json:"name,omitempty"`
+		Branch     *string  `json:"branch,omitempty" doc:"Empty: the site's branch."`
+		AnyBranch  *bool    `json:"anyBranch,omitempty"`
+		Title      *string  `json:"title,omitempty"`
+		ClearCache *bool    `json:"clearCache,omitempty"`
+		Secret     *string  `json:"secret,omitempty" doc:"Empty: removes it."`
+		Addresses  []string `json:"addresses,omitempty" doc:"An empty list: any."`
+		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"Null: never."`
+		PerMinute  *int     `json:"perMinute,omitempty" minimum:"0" maximum:"1000"`
+		PerDay     *int     `json:"perDay,omitempty" minimum:"0" maximum:"10000"`
+		Active     *bool    `json:"active,omitempty"`
+		Rotate     bool     `json:"rotate,omitempty" doc:"Give it a new URL."`
+	}
+}
+
+func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn) (_ hookBody, did account.AuditEvent, _ error) {
+	if err := a.allowedHook(ctx, c, in.ID); err != nil {
+		return hookBody{}, did, err
+	}
+	b := in.Body
+	p := site.PatchHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, Clear: b.ClearCache, Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay, Active: b.Active, Rotate: b.Rotate}
+	now, err := a.Sites.OwnHook(ctx, tx, c.Owner, site.HookID(in.ID))
+	if err != nil {
+		return hookBody{}, did, err
+	}
+	err = checkPatch(ctx, "deploy hook", []string{"name", "branch", "anyBranch", "title", "clearCache", "secret", "addresses", "perMinute", "perDay", "active", "rotate", "expiresAt"}, a.showHook(now), nil)
+	if err == nil && b.Addresses != nil {
+		p.Addresses, err = networks(b.Addresses)
+	}
+	if err == nil && (b.ExpiresAt != nil || sentNull(ctx, "expiresAt")) {
+		var at db.Time
+		if b.ExpiresAt != nil {
+			at, err = expiry(*b.ExpiresAt)
+		}
+		p.ExpiresAt = &at
+	}
+	if err != nil {
+		return hookBody{}, did, err
+	}
+	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), p)
+	did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
+	if in.Body.Rotate {
+		did.Action = "hook.rotated"
+	}
+	return a.showHook(h), did, err
+}
+
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
+	if err == nil {
+		err = c.RequireSite(string(s))
+	}
+	if err != nil {
+		return message{}, did, err
+	}
+	did = account.AuditEvent{Action: "hook.deleted", Subject: string(s)}
+	return message{"Deploy hook deleted"}, did, a.Sites.DeleteHookTx(ctx, tx, c.Owner, site.HookID(in.ID))
+}
+
+func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) error {
+	if len(c.Sites) == 0 {
+		return nil
+	}
+	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(id))
+	if err != nil {
+		return err
+	}
+	return c.RequireSite(string(s))
+}
+
+// networks reads addresses and ranges; the result is never nil.
+func networks(list []string) ([]netip.Prefix, error) {
+	out := []netip.Prefix{}
+	for _, s := range list {
+		p, err := account.ParseNet(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// expiry reads a moment that lies ahead.
+func expiry(s string) (db.Time, error) {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || !t.After(time.Now()) {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook expiresAt", Details: "expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z", Received: s, Code: "invalid_expires_at"}
+	}
+	return db.At(t), nil
+}
+
+func (a *API) showHook(h site.Hook) hookBody {
+	b := hookBody{ID: h.ID.Reveal(), SiteID: string(h.Site), Name: h.Name, URL: a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()), Branch: some(h.Branch), AnyBranch: h.AnyBranch,
+		Title: some(h.Title), ClearCache: h.ClearCache, Signed: h.Rules.Secret != "", Addresses: []string{}, ExpiresAt: when(h.Rules.ExpiresAt), PerDay: h.Rules.Daily(), Active: h.Active,
+		LastTriggeredAt: when(h.TriggeredAt), TriggerCount: h.Triggered, LastDeployment: some(h.LastDeployment), CreatedAt: h.CreatedAt.String()}
+	for _, p := range h.Rules.Addresses {
+		b.Addresses = append(b.Addresses, p.String())
+	}
+	if h.Rules.PerMinute > 0 {
+		b.PerMinute = &h.Rules.PerMinute
+	}
+	return b
+}
+
+type callHookIn struct {
+	Hook          string `path:"hook"`
+	Branch        string `query:"branch" doc:"Only where the hook allows it."`
+	Title         string `query:"title" doc:"Shown beside the deployment."`
+	ClearCache    string `query:"clear_cache" enum:"true,false" doc:"Build without the cache."`
+	TriggerBranch string `query:"trigger_branch" doc:"The same as branch."`
+	TriggerTitle  string `query:"trigger_title" doc:"The same as title."`
+	Signature     string `header:"X-Hub-Signature-256" doc:"If the hook has a secret: sha256= and the hex HMAC-SHA256 of the body."`
+	Hop           string `header:"X-Service-Hop" doc:"Sent by webhook deliveries, so that loops of webhooks and deploy hooks end."`
+}
+
+type calledHook struct {
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId,omitempty" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string `json:"status,omitempty" example:"pending"`
+	Skipped      bool   `json:"skipped,omitempty" doc:"True if the event was ignored."`
+	Reason       string `json:"reason,omitempty" doc:"Why it was skipped."`
+	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True when the call was merged into an earlier deployment that is still queued."`
+	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or not UTF-8 text: the build does not get it."`
+}
+
+// admitHook returns the hook that is called, if this caller may call it now.
+func (a *API) admitHook(ctx context.Context, r db.Reader, in *callHookIn) (site.Hook, error) {
+	hook, err := a.Sites.Hook(ctx, r, site.HookID(in.Hook))
+	if err == nil {
+		err = a.Accounts.Stands(ctx, r, hook.Owner)
+	}
+	if err != nil {
+		return site.Hook{}, err
+	}
+	body := from(ctx).body
+	if hook.Rules.Secret != "" && len(body) > maxBody { // it can't be checked
+		return site.Hook{}, errTooLarge
+	}
+	return hook, hook.Admit(from(ctx).addr, body, in.Signature)
+}
+
+func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {
+	call := deploy.HookCall{Branch: in.Branch, Title: in.Title}
+	if call.Branch == "" {
+		call.Branch = in.TriggerBranch
+	}
+	if call.Title == "" {
+		call.Title = in.TriggerTitle
+	}
+	switch strings.ToLower(in.ClearCache) {
+	case "", "false", "0", "no":
+	case "true", "1", "yes":
+		call.ClearCache = true
+	default:
+		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
+	}
+	hook, err := a.admitHook(ctx, tx, in)
+	if err != nil {
+		return calledHook{}, err
+	}
+	body := from(ctx).body
+	if call.Hops, err = webhook.CheckHop(in.Hop); err != nil {
+		return calledHook{}, err
+	}
+	why, err := a.skipsForge(ctx, tx, hook, call.Branch)
+	if err != nil {
+		return calledHook{}, err
+	}
+	if why != "" {
+		return calledHook{Message: "Nothing to deploy", Skipped: true, Reason: why}, nil
+	}
+	ignored := len(body) > site.MaxHookBody || !utf8.Valid(body) || bytes.ContainsRune(body, 0)
+	if !ignored {
+		call.Body = string(body)
+	}
+	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
+	if err == nil && !folded { // one that was folded into another changed nothing
+		err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
+			account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+	}
+	text := "Deployment triggered"
+	if folded {
+		text = "A deployment is already queued"
+	}
+	return calledHook{Message: text, DeploymentID: string(d.ID), Status: string(d.Status), Deduplicated: folded, BodyIgnored: ignored}, err
+}
+
+// skipsForge says why a call that a Git forge makes of a deploy hook deploys nothing;
+// empty for one that does, and for callers of other kinds.
+func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch string) (string, error) {
+	req := from(ctx)
+	if !pushes.FromForge(req.http.Header) {
+		return "", nil
+	}
+	if len(req.body) > maxBody { // what it tells of can't be read
+		return "", errTooLarge
+	}
+	s, err := a.Sites.GetTx(ctx, tx, hook.Owner, hook.Site)
+	return pushes.SkipsHook(req.http.Header, req.body, cmp.Or(branch, hook.Branch, s.Branch)), err
+}
+
+var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
+
+// hookKey returns the key that a call of a deploy hook is counted under: the hook when there is one,
+// so that one address (a CI's) may call many, else the caller's address, so that
+// guessing has a limit.
+func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {
+	m := hookForm.FindStringSubmatch(r.URL.Path)
+	if m == nil {
+		return "", false
+	}
+	_, err := a.Sites.Hook(ctx, a.DB, site.HookID(m[1]))
+	if err != nil && !fault.Is(err, fault.Gone) {
+		return "", false
+	}
+	return "hook:" + hookDigest(m[1]), true
+}
+
+// hookDigest stands for a deploy hook where its id, a secret, must not.
+func hookDigest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}

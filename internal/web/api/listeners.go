@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+type listenerBody struct {
+	ID        string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Events    []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
+	SiteIDs   []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
+	CreatedAt string   `json:"createdAt" format:"date-time"`
+	ExpiresAt string   `json:"expiresAt" format:"date-time" doc:"Unless deliveries are fetched until then, which moves it on."`
+}
+
+type offersBody struct {
+	Deliveries []offerBody `json:"deliveries" doc:"Oldest first, at most 100."`
+}
+
+type offerBody struct {
+	N       int64             `json:"n" doc:"Its place: the value for after."`
+	ID      string            `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	EventID string            `json:"eventId" doc:"Also the webhook-id header."`
+	Event   string            `json:"event"`
+	Headers map[string]string `json:"headers" doc:"As a request to a URL would have them, the signatures included."`
+	Body    string            `json:"body" doc:"The exact bytes that are signed."`
+}
+
+// listenerRoutes: like webhooks, listeners hear of all sites.
+func (a *API) listenerRoutes() {
+	r := func(path, id, summary, doc string) Route {
+		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: account.WebhooksWrite, Noun: "listener", Wide: true}
+	}
+	create := r("/webhook-listeners", "createListener", "Listen for events without a URL",
+		"For local development: deliveries wait until they are fetched, signed as they would be sent. A listener ends 5 minutes after the last fetch; a user may have 5. `slipway webhooks listen` uses it.")
+	create.Status = 201
+	post(a, create, a.createListener)
+	fetch := r("/webhook-listeners/{id}/deliveries", "fetchDeliveries", "Fetch deliveries of a listener",
+		"With `Accept: text/event-stream` they are sent as they come. The same `after` brings the same deliveries again, for an hour: what was lost on the way is not lost.")
+	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
+	streamRoute(a, fetch, typeOf[offersBody](), a.fetchDeliveries)
+	change(a, "DELETE", r("/webhook-listeners/{id}", "deleteListener", "Stop listening", ""), a.deleteListener)
+}
+
+type createListenerIn struct {
+	Body struct {
+		Events []string `json:"events,omitempty" doc:"Names of events. Default: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
+		Secret string   `json:"secret" doc:"1 to 256 characters; 16 or more are recommended. It signs deliveries and is never returned."`
+		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
+	}
+}
+
+func (a *API) createListener(ctx context.Context, tx *db.Tx, c account.Caller, in *createListenerIn) (_ listenerBody, did account.AuditEvent, _ error) {
+	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
+		return listenerBody{}, did, err
+	}
+	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))
+	did = account.AuditEvent{Action: "webhook.listener_started", Subject: string(l.ID)}
+	return listenerBody{string(l.ID), append([]string{}, l.Events...), append([]string{}, l.SiteIDs...), l.CreatedAt.String(), l.ExpiresAt.String()}, did, err
+}
+
+func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "webhook.listener_stopped", Subject: in.ID}
+	return message{"Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+}
+
+type fetchDeliveriesIn struct {
+	ByID
+	After count  `query:"after" doc:"Only deliveries after the one with this number."`
+	Last  string `header:"Last-Event-ID" doc:"The same, as clients send it when they resume a stream."`
+}
+
+func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesIn) (func(huma.Context), error) {
+	c, req := from(ctx).caller, from(ctx).http
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	after, err := in.After.parse("after", "invalid_after")
+	if err != nil {
+		return nil, err
+	}
+	id := webhook.ID(in.ID)
+	ctx = db.WithShare(ctx, string(c.Owner))
+	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") || req.Method != http.MethodGet {
+		list, err := a.Webhooks.Fetch(ctx, c.Owner, id, after)
+		if err != nil {
+			return nil, err
+		}
+		body, err := encode(offersBody{each(list, showOffer)})
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx huma.Context) {
+			ctx.SetHeader("Content-Type", "application/json")
+			ctx.SetStatus(http.StatusOK)
+			ctx.BodyWriter().Write(body)
+		}, nil
+	}
+	if in.Last != "" {
+		if after, err = count(in.Last).parse("Last-Event-ID", "invalid_last_event_id"); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := a.Webhooks.Fetch(ctx, c.Owner, id, after); err != nil { // an ended listener is a 404, not an empty stream
+		return nil, err
+	}
+	return a.stream(ctx, c, func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) }, func(ctx context.Context) (list []event, end any, err error) {
+		for { // until all that is there has been asked for
+			offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
+			for _, o := range offers {
+				list, after = append(list, event{o.N, showOffer(o)}), o.N
+			}
+			if err != nil || len(offers) == 0 || len(list) >= maxEvents {
+				return list, nil, err
+			}
+		}
+	})
+}
+
+func showOffer(o webhook.Offer) offerBody {
+	return offerBody{o.N, string(o.ID), o.EventID, o.Event, o.Header, o.Body}
+}

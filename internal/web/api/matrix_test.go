@@ -1,0 +1,421 @@
+package api_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/api"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// things holds the ids of a user's things, by the placeholder that names each in a path.
+type things map[string]string
+
+// row says how to make a route succeed.
+type row struct {
+	path   string // with placeholders of things
+	body   any
+	status int    // for the owner
+	own    bool   // concerns only who asks: a stranger succeeds too, on things of their own
+	did    string // what stands in the audit log afterwards; every change has one
+	prep   func(w *world, key string, x things)
+}
+
+// matrix has a row for every route; a route without one fails the test.
+var matrix = map[string]row{
+	"enableWebhook":       {path: "/webhooks/{webhook}/enable", status: 200, did: "webhook.enabled"},
+	"redeliver":           {path: "/webhooks/{webhook}/deliveries/{delivery}/redeliver", status: 202, did: "webhook.redelivered"},
+	"redeliverAll":        {path: "/webhooks/{webhook}/redeliver", body: m{"since": "1h"}, status: 202, did: "webhook.redelivered"},
+	"getOperation":        {path: "/operations/{operation}", status: 200},
+	"listOperations":      {path: "/sites/{site}/operations", status: 200},
+	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+
+	"getWordPress":            {path: "/sites/{site}/wordpress", status: 409},
+	"updateWordPress":         {path: "/sites/{site}/wordpress", body: m{"xmlrpc": true}, status: 200, prep: wordpressed, did: "site.updated"},
+	"listWordPressUsers":      {path: "/sites/{site}/wordpress/users", status: 409},
+	"listWordPressCrons":      {path: "/sites/{site}/wordpress/crons", status: 409},
+	"updateWordPressVersions": {path: "/sites/{site}/wordpress/update", body: m{"plugins": "all"}, status: 409},
+	"searchReplaceWordPress":  {path: "/sites/{site}/wordpress/search-replace", body: m{"from": "a", "to": "b", "dryRun": true}, status: 409},
+	"cloneSite":               {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
+	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
+	"importWordPress":         {path: "/sites/{site}/wordpress/import", body: m{"url": "https://files.test/site.tar.gz"}, status: 409},
+	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
+	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
+
+	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
+	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
+	"getDatabase":            {path: "/databases/{database}", status: 200},
+	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
+	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
+
+	"createListener":  {path: "/webhook-listeners", body: m{"secret": "a secret of the listener's"}, status: 201, own: true, did: "webhook.listener_started"},
+	"fetchDeliveries": {path: "/webhook-listeners/{listener}/deliveries", status: 200},
+	"deleteListener":  {path: "/webhook-listeners/{listener}", status: 200, did: "webhook.listener_stopped"},
+
+	"listSites":         {path: "/sites", status: 200, own: true},
+	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
+	"getSite":           {path: "/sites/{site}", status: 200},
+	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
+	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
+	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},
+	"getSiteAccessLog":  {path: "/sites/{site}/access-log", status: 200},
+	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
+	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},
+	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
+	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
+	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
+	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
+	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
+	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
+	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
+	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
+	"listCrons":         {path: "/sites/{site}/crons", status: 200},
+	"runCron":           {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
+	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
+	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
+	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
+	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
+	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
+	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
+	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, did: "deployment.canceled"},
+	"promoteDeployment": {path: "/deployments/{deployment}/promote", status: 200, prep: preview, did: "deployment.promoted"},
+	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel, did: "deployment.retried"},
+	"listDomains":       {path: "/domains", status: 200, own: true},
+	"checkDomain":       {path: "/domains/check", body: m{"domain": "example-name-4711.com"}, status: 200, own: true},
+	"listSiteDomains":   {path: "/sites/{site}/domains", status: 200},
+	"createDomain":      {path: "/sites/{site}/domains", body: m{"name": "new.example-4711.com"}, status: 201, did: "domain.added"},
+	"getDomain":         {path: "/domains/{domain}", status: 200},
+	"updateDomain":      {path: "/domains/{domain}", body: m{"redirectTo": "www.example-4711.com"}, status: 200, did: "domain.updated"},
+	"deleteDomain":      {path: "/domains/{domain}", status: 200, did: "domain.removed"},
+	"verifyDomain":      {path: "/domains/{domain}/verify", status: 200},
+	"listEnv":           {path: "/sites/{site}/env", status: 200},
+	"setEnv":            {path: "/sites/{site}/env", body: m{"key": "B", "value": "b"}, status: 201, did: "env.set"},
+	"updateEnv":         {path: "/sites/{site}/env/A", body: m{"value": "b"}, status: 200, did: "env.set"},
+	"deleteEnv":         {path: "/sites/{site}/env/A", status: 200, did: "env.deleted"},
+	"listHooks":         {path: "/sites/{site}/hooks", status: 200},
+	"createHook":        {path: "/sites/{site}/hooks", body: m{"name": "ci"}, status: 201, did: "hook.created"},
+	"updateHook":        {path: "/hooks/{hook}", body: m{"active": false}, status: 200, did: "hook.updated"},
+	"deleteHook":        {path: "/hooks/{hook}", status: 200, did: "hook.deleted"},
+	"getGit":            {path: "/sites/{site}/git", status: 200},
+	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
+	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
+	"listConnections":   {path: "/git/accounts", status: 200, own: true},
+	"createConnection":  {path: "/git/accounts", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
+	"deleteConnection":  {path: "/git/accounts/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories":  {path: "/git/accounts/{connection}/repositories?search=site", status: 200},
+	"listChannels":      {path: "/notifications", status: 200, own: true},
+	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "target": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
+	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
+	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"sendConfirmation":  {path: "/notifications/{channel}/confirmation", status: 409},
+	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
+	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
+	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
+	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
+	"listBackups":       {path: "/sites/{site}/backups", status: 200},
+	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
+	"listAllBackups":    {path: "/backups", status: 200, own: true},
+	"getBackup":         {path: "/backups/{backup}", status: 200},
+	"deleteBackup":      {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
+	"verifyBackup":      {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
+	"restoreBackup":     {path: "/backups/{backup}/restore", status: 409},
+	"downloadBackup":    {path: "/backups/{backup}/download", status: 409},
+	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
+	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
+	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
+	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
+	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200, did: "webhook.updated"},
+	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200, did: "webhook.deleted"},
+	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200, did: "webhook.pinged"},
+	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
+	"listKeys":          {path: "/keys", status: 200, own: true},
+	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true, did: "key.created"},
+	"revokeKey":         {path: "/keys/{key}", status: 200, did: "key.revoked"},
+	"getAccount":        {path: "/account", status: 200, own: true},
+}
+
+type m = map[string]any
+
+// forkPull makes an open pull request of a fork.
+func forkPull(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func activate(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// programmed makes a program answer for the site.
+func programmed(w *world, key string, x things) {
+	activate(w, key, x)
+	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wordpressed makes the site a WordPress that is not installed yet.
+func wordpressed(w *world, _ string, x things) {
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		s, err := w.c.Sites.ByID(w.t.Context(), tx, site.ID(x["site"]))
+		if err != nil {
+			return err
+		}
+		return w.c.WordPress.CreateTx(w.t.Context(), tx, s, wordpress.Settings{}, "ada@example.test")
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// preview makes the deployment a preview that has succeeded.
+func preview(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func stop(w *world, key string, x things) {
+	activate(w, key, x)
+	w.must(200, "POST", "/sites/"+x["site"]+"/stop", key, nil)
+}
+
+func cancel(w *world, key string, x things) {
+	w.must(200, "POST", "/deployments/"+x["deployment"]+"/cancel", key, nil)
+}
+
+// belongings gives a user one of everything.
+func (w *world) belongings(u account.UserID, key string) things {
+	w.t.Helper()
+	x := things{"site": w.site(key, "site of "+string(u))}
+	text := func(v m, name string) string { return v[name].(string) }
+	x["deployment"] = text(w.must(200, "POST", "/sites/"+x["site"]+"/deploy", key, nil), "deploymentId")
+	x["hook"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/hooks", key, m{"name": "ci"}), "id")
+	x["database"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/databases", key, m{"engine": "mariadb"}), "id")
+	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
+	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
+	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
+	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
+	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
+	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
+	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
+	x["connection"] = text(w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"}), "id")
+	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}), "id")
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
+		x["operation"] = string(o.ID)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return x
+}
+
+// log is the audit log, the newest line first.
+func (w *world) log() []account.Entry {
+	w.t.Helper()
+	list, err := w.c.Accounts.Audit(w.t.Context(), account.AuditFilter{Limit: 200})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+func (x things) fill(s string) string {
+	for name, v := range x {
+		s = strings.ReplaceAll(s, "{"+name+"}", v)
+	}
+	return s
+}
+
+// matrixWorld is a world with two users who have the same things each.
+type matrixWorld struct {
+	*world
+	u, other       account.UserID
+	mine, otherKey string // keys of all scopes
+	x, theirs      things
+	spare          string // another site of the first user
+}
+
+func newMatrixWorld(t *testing.T) *matrixWorld {
+	w := &matrixWorld{world: newWorld(t)}
+	w.u, w.mine = w.user("a@example.test")
+	w.x = w.belongings(w.u, w.mine)
+	w.other, w.otherKey = w.user("b@example.test")
+	w.theirs = w.belongings(w.other, w.otherKey)
+	w.spare = w.site(w.mine, "spare")
+	return w
+}
+
+func TestAuthorizationMatrix(t *testing.T) {
+	t.Parallel()
+	var reads []api.Route
+	for _, r := range api.New(newWorld(t).c).Routes() {
+		if r.Open || r.Hook {
+			continue
+		}
+		row, ok := matrix[r.ID]
+		switch {
+		case !ok:
+			t.Errorf("%s %s (%s) has no row in the matrix", r.Method, r.Path, r.ID)
+		case r.Method == "GET" && row.prep == nil:
+			reads = append(reads, r)
+		default:
+			t.Run(r.ID, func(t *testing.T) {
+				t.Parallel()
+				newMatrixWorld(t).try(t, r, row)
+			})
+		}
+	}
+	t.Run("reads", func(t *testing.T) { // which change nothing, and so need one world
+		t.Parallel()
+		w := newMatrixWorld(t)
+		for _, r := range reads {
+			t.Run(r.ID, func(t *testing.T) { w.try(t, r, matrix[r.ID]) })
+		}
+	})
+	routes := map[string]bool{}
+	for _, r := range api.New(newWorld(t).c).Routes() {
+		routes[r.ID] = true
+	}
+	for id := range matrix {
+		if !routes[id] {
+			t.Errorf("the matrix has a row for %s, which is no route", id)
+		}
+	}
+}
+
+// try asks a route as everybody who may not, and then as the owner.
+func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
+	if r.Scope == "" {
+		t.Fatal("a route without a scope")
+	}
+	own := *w.world
+	own.t = t
+	w = &matrixWorld{&own, w.u, w.other, w.mine, w.otherKey, w.x, w.theirs, w.spare}
+	u, key, x, other, otherKey, theirs := w.u, w.mine, w.x, w.other, w.otherKey, w.theirs
+	reads := account.Scopes{}
+	for _, s := range account.AllScopes {
+		if strings.HasSuffix(string(s), ":read") {
+			reads = append(reads, s)
+		}
+	}
+	if row.prep != nil {
+		row.prep(w.world, key, x)
+	}
+	others := account.Scopes{}
+	for _, s := range account.AllScopes {
+		if s != account.All && !(account.Scopes{s}).Include(r.Scope) {
+			others = append(others, s)
+		}
+	}
+	ask := func(key string) answer {
+		var body any = row.body
+		if b, ok := body.(m); ok {
+			filled := m{}
+			for k, v := range b {
+				if s, ok := v.(string); ok {
+					v = x.fill(s)
+				}
+				filled[k] = v
+			}
+			body = filled
+		}
+		a := w.api(r.Method, x.fill(row.path), key, body)
+		common(t, r.ID, a)
+		valid(t, w.world, r, a)
+		return a
+	}
+	check := func(who, key string, want int) {
+		t.Helper()
+		a := ask(key)
+		if a.status != want {
+			t.Errorf("%s: %s, want %d", who, a, want)
+		}
+		if want >= 400 {
+			for name, v := range x { // nothing of the owner leaks
+				if strings.Contains(a.body, v) {
+					t.Errorf("%s: the refusal holds the %s: %s", who, name, a.body)
+				}
+			}
+		}
+		if want == 403 && len(r.Scope) > 0 && strings.Contains(who, "scope") && !strings.Contains(a.body, string(r.Scope)) {
+			t.Errorf("%s: %s does not name the scope %s", who, a, r.Scope)
+		}
+	}
+	secret := func(n account.NewKey) string { return w.key(u, n) }
+	sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}"}, // of one site
+		func(thing string) bool { return strings.Contains(row.path, thing) })
+	begun := len(w.log())
+	check("nobody", "", 401)
+	revoked := secret(account.NewKey{})
+	keys, err := w.c.Accounts.ListKeys(t.Context(), w.caller(u))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.Accounts.RevokeKey(t.Context(), w.caller(u), keys[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	check("a revoked key", revoked, 401)
+	check("a key without the scope", secret(account.NewKey{Scopes: others}), 403)
+	if !reads.Include(r.Scope) {
+		check("a key whose scope is to read", secret(account.NewKey{Scopes: reads}), 403)
+	}
+	if !row.own {
+		check("another user", otherKey, 404)
+		check("another user without the scope", w.key(other, account.NewKey{Scopes: others}), 403)
+	}
+	if sited {
+		check("a key for another site", secret(account.NewKey{Sites: []string{w.spare}}), 403)
+		check("another user's key for another site", w.key(other, account.NewKey{Sites: []string{theirs["site"]}}), 404)
+	}
+	if r.Wide {
+		check("a key for some sites", secret(account.NewKey{Sites: []string{x["site"]}}), 403)
+	}
+	if n := len(w.log()) - begun; n != 0 {
+		t.Errorf("what was refused left %d lines in the log", n)
+	}
+	if row.own {
+		check("another user", otherKey, row.status)
+		if a := ask(otherKey); strings.Contains(a.body, x["site"]) || strings.Contains(a.body, x["key"]) {
+			t.Errorf("another user sees things of the owner: %s", a)
+		}
+	}
+	if r.Method != "GET" && row.did == "" && row.status < 300 && r.ID != "checkDomain" && r.ID != "verifyDomain" {
+		t.Error("the matrix does not say what the audit log holds of it")
+	}
+	n := account.NewKey{Scopes: account.Scopes{r.Scope}}
+	if !r.Wide {
+		n.Sites = []string{x["site"]}
+	}
+	if r.ID == "createKey" {
+		n.Sites = nil
+	}
+	who := "the owner, with just the scope and for just the site"
+	if strings.Contains(row.path, "{") && !sited {
+		who, n.Sites = "the owner, with just the scope", nil
+	}
+	before := w.log()
+	last := secret(n)
+	check(who, last, row.status)
+	// Exactly the change that was made is in the log, and who made it with what.
+	var did []string
+	for _, e := range w.log()[:len(w.log())-len(before)] {
+		did = append(did, e.Action)
+		if e.User != u || e.Key == "" || e.Via != "test ("+last[:10]+"…)" || e.Addr != "127.0.0.1" || e.Subject == "" {
+			t.Errorf("the log says %+v", e)
+		}
+	}
+	if strings.Join(did, " ") != row.did {
+		t.Errorf("the log says %q, want %q", did, row.did)
+	}
+}

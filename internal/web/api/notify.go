@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/notify"
+)
+
+type channelBody struct {
+	ID         string   `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
+	Name       string   `json:"name"`
+	Host       *string  `json:"host" doc:"Of its target, which is a secret and never shown. Null for email."`
+	Email      *string  `json:"email" doc:"Whom an email channel notifies. Null: the account's address, or another kind of channel."`
+	Confirmed  bool     `json:"confirmed" doc:"False: the recipient of email hasn't followed the link in the confirmation email yet, and gets nothing else until then."`
+	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"The sites that it is about. Null: all sites."`
+	SiteID     *string  `json:"siteId" doc:"The site, where it is about one alone; else null." deprecated:"true"`
+	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+	Active     bool     `json:"active"`
+	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
+	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
+	CreatedAt  string   `json:"createdAt" format:"date-time"`
+	UpdatedAt  string   `json:"updatedAt" format:"date-time"`
+}
+
+func (a *API) notifyRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc, Scope: s, Noun: "notification channel", Wide: true}
+	}
+	get(a, r("/notifications", "listChannels", "List notification channels", "Where people are told of failed and recovered deployments, and of domains and certificates that need attention.", account.WebhooksRead), a.listChannels)
+	create := r("/notifications", "createChannel", "Create a notification channel", "For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address, or to another one whose owner is asked first and follows a link within 7 days.", account.WebhooksWrite)
+	create.Status = http.StatusCreated
+	post(a, create, a.createChannel)
+	change(a, http.MethodPatch, r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite), a.updateChannel)
+	change(a, http.MethodDelete, r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite), a.deleteChannel)
+	post(a, r("/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again", "At most 3 a day to one address.", account.WebhooksWrite), a.askChannel)
+	post(a, r("/notifications/{id}/test", "testChannel", "Send a test notification", "The channel's `error` says whether the service took it.", account.WebhooksWrite), a.testChannel)
+}
+
+// kindWord is how a kind is called on the wire.
+func kindWord(k notify.Kind) string {
+	if k == notify.Mail {
+		return "email"
+	}
+	return string(k)
+}
+
+// kindOf returns the kind that a word on the wire names.
+func kindOf(word string) notify.Kind {
+	if word == "email" {
+		return notify.Mail
+	}
+	return notify.Kind(word)
+}
+
+func showChannel(c notify.Channel) channelBody {
+	var only *string
+	var sites []string
+	if len(c.Sites) > 0 {
+		sites = c.Sites
+	}
+	if len(c.Sites) == 1 {
+		only = &c.Sites[0]
+	}
+	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), some(c.Address), !c.Unconfirmed(), sites, only, c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+}
+
+func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
+	list, err := a.Notify.List(ctx, a.DB, c.Owner)
+	return part(*in, each(list, showChannel), err)
+}
+
+type createChannelIn struct {
+	Body struct {
+		Kind    string   `json:"kind" enum:"slack,discord,teams,email"`
+		Name    string   `json:"name,omitempty" doc:"1 to 100 characters."`
+		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook. Stored sealed, never shown. For email an address; without it the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		SiteIDs []string `json:"siteIds,omitempty" doc:"1 to 100 sites. Without it: all sites."`
+		SiteID  string   `json:"siteId,omitempty" doc:"One site; the same as siteIds with it alone." deprecated:"true"`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
+	}
+}
+
+func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *createChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+	b := in.Body
+	sites := b.SiteIDs
+	if b.SiteID != "" {
+		if sites != nil {
+			return channelBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Send either siteIds or siteId", Details: "siteId is the same as siteIds with one site", Code: "invalid_notification"}
+		}
+		sites = []string{b.SiteID}
+	}
+	if err := a.sitesOf(ctx, c, sites); err != nil {
+		return channelBody{}, did, err
+	}
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, By: c.Email, Sites: sites, Events: b.Events})
+	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
+	return showChannel(made), did, err
+}
+
+// sitesOf refuses sites that are not the caller's.
+func (a *API) sitesOf(ctx context.Context, c account.Caller, sites []string) error {
+	for _, id := range sites[:min(len(sites), 100)] { // more are refused by their number
+		if _, err := a.site(ctx, c, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type updateChannelIn struct {
+	ByID
+	Body struct {
+		Name    *string  `json:"name,omitempty"`
+		Target  *string  `json:"target,omitempty" doc:"Another URL; of email another address, which is confirmed anew; empty: the account's."`
+		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"1 to 100 sites. Null: all sites."`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+		Active  *bool    `json:"active,omitempty"`
+	}
+}
+
+func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
+	if err == nil {
+		err = checkPatch(ctx, "notification channel", []string{"name", "target", "siteIds", "events", "active"}, showChannel(now), map[string]string{"siteId": "send siteIds", "kind": "delete the channel and create another one"})
+	}
+	if err == nil {
+		err = a.sitesOf(ctx, c, in.Body.SiteIDs)
+	}
+	if err != nil {
+		return channelBody{}, did, err
+	}
+	p := notify.Patch{Name: in.Body.Name, URL: in.Body.Target, By: c.Email, Events: in.Body.Events, Active: in.Body.Active}
+	if sends(ctx, "siteIds") {
+		p.Sites = &in.Body.SiteIDs
+	}
+	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, p)
+	did = account.AuditEvent{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
+	return showChannel(made), did, err
+}
+
+func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	did = account.AuditEvent{Action: "notification_channel.deleted", Subject: in.ID}
+	return message{"Notification channel deleted"}, did, a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
+}
+
+func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	made, err := a.Notify.TestTx(ctx, tx, c.Owner, notify.ID(in.ID))
+	did = account.AuditEvent{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
+	return message{"Test notification queued"}, did, err
+}
+
+func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, notify.ID(in.ID), c.Email)
+	did = account.AuditEvent{Action: "notification_channel.asked", Subject: in.ID, Detail: made.Name}
+	return message{"Confirmation email queued"}, did, err
+}

@@ -1,0 +1,111 @@
+package api_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/api"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// An object cache is refused in words where the server has no Redis, and nothing else of the
+// request is done; where there is one it is turned on, and off whatever the server has.
+func TestObjectCacheWithoutRedis(t *testing.T) {
+	t.Parallel()
+	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, says := "Redis is not installed", "Redis is not installed"
+	w := newWorld(t, func(c *api.Config) {
+		c.WordPress = wordpress.New(wordpress.Config{DB: c.DB, Sites: c.Sites, Seal: sealer, Host: noRedis{&why}})
+	})
+	_, key := w.user("ada@example.test", account.SitesRead, account.SitesWrite)
+	x := things{"site": w.site(key, "blog")}
+	wordpressed(w, key, x)
+	path := "/sites/" + x["site"] + "/wordpress"
+	if !w.db.Single() {
+		says = "several nodes"
+	}
+	is := func(objects, xmlrpc bool) {
+		t.Helper()
+		var o, r bool
+		if err := w.db.QueryRow(t.Context(), `SELECT object_cache, xmlrpc FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(&o, &r); err != nil || o != objects || r != xmlrpc {
+			t.Errorf("the object cache is %v and XML-RPC %v, %v", o, r, err)
+		}
+	}
+	a := w.must(503, "PATCH", path, key, m{"objectCache": true, "xmlrpc": true})
+	if a["code"] != "no_object_cache" || !strings.Contains(a["details"].(string), says) {
+		t.Errorf("the refusal is %v", a)
+	}
+	is(false, false)
+	if !w.db.Single() { // PostgreSQL, which several nodes may use: none has an object cache, whatever Redis there is
+		return
+	}
+	w.must(400, "PATCH", path, key, m{"objectCache": "yes"})
+	w.must(200, "PATCH", path, key, m{"objectCache": false, "xmlrpc": true})
+	is(false, true)
+	why = ""
+	w.must(200, "PATCH", path, key, m{"objectCache": true})
+	is(true, true)
+	why = "Redis has been removed"
+	w.must(200, "PATCH", path, key, m{"objectCache": true, "xmlrpc": false}) // it is on
+	is(true, false)
+	w.must(200, "PATCH", path, key, m{"objectCache": false})
+	is(false, false)
+}
+
+// What a PATCH of a WordPress can't change is refused, and nothing of it is done; what changes
+// nothing purges nothing.
+func TestWordPressPatch(t *testing.T) {
+	t.Parallel()
+	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *api.Config) {
+		c.WordPress = wordpress.New(wordpress.Config{DB: c.DB, Sites: c.Sites, Seal: sealer, Host: noRedis{new(string)}})
+	})
+	_, key := w.user("ada@example.test", account.SitesRead, account.SitesWrite)
+	x := things{"site": w.site(key, "blog")}
+	wordpressed(w, key, x)
+	path := "/sites/" + x["site"] + "/wordpress"
+	for code, bad := range map[string]m{
+		"field_not_changeable": {"version": "6.9", "xmlrpc": true},
+		"invalid_debug":        {"debug": nil, "xmlrpc": true},
+		"invalid_wordpress":    {"php": m{"memoryMiB": nil}, "xmlrpc": true},
+		"invalid_php":          {"php": nil, "xmlrpc": true},
+	} {
+		if a := w.must(400, "PATCH", path, key, bad); a["code"] != code {
+			t.Errorf("%v: %v, want %s", bad, a, code)
+		}
+	}
+	purged := func(want bool) {
+		t.Helper()
+		var on bool
+		var at int64
+		if err := w.db.QueryRow(t.Context(), `SELECT xmlrpc, purged_at FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(&on, &at); err != nil || on != want || at > 0 != want {
+			t.Errorf("XML-RPC is %v, pages were purged at %d, %v", on, at, err)
+		}
+	}
+	purged(false)
+	w.must(200, "PATCH", path, key, m{"xmlrpc": true})
+	purged(true)
+	if err := w.db.Admin(t.Context(), `UPDATE wordpress_sites SET xmlrpc = FALSE, purged_at = 0`); err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, "PATCH", path, key, m{"xmlrpc": false})
+	w.must(200, "PATCH", path, key, m{})
+	purged(false)
+}
+
+// noRedis is a host of WordPress that says why it has no Redis.
+type noRedis struct{ why *string }
+
+func (noRedis) StorageFolders(string) (map[string]string, error) { return nil, nil }
+func (noRedis) Hold(string) (release func())                     { return func() {} }
+func (noRedis) ClearRedis(string)                                {}
+func (h noRedis) NoRedis() string                                { return *h.why }

@@ -1,0 +1,296 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// Route is one operation of the interface.
+type Route struct {
+	Method  string
+	Path    string // below /api/v1
+	ID      string // operationId
+	Tag     string // the noun it stands under in the reference
+	Summary string
+	Doc     string        // Markdown for the reference. Optional.
+	Scope   account.Scope // what the key needs. Empty: any key will do.
+	Status  int           // of success. Optional: 0 means 200.
+	Noun    string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
+	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
+	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
+	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Open    bool          // needs no key. Optional.
+	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
+	Asks    bool          // asks the site's own program: 409 where there is none. Optional.
+	Stream  bool          // can be followed as server-sent events. Optional.
+	Raw     bool          // its body is no JSON, and read by the handler. Optional.
+	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
+}
+
+// handlerTimeout is how long a handler may take.
+const handlerTimeout = 30 * time.Second
+
+// reply is an answer whose body is bytes already: what is kept for an Idempotency-Key is
+// what was sent.
+type reply struct {
+	Status      int
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Replayed    string `header:"Idempotent-Replayed" hidden:"true"`
+	Length      string `header:"Content-Length" hidden:"true"`
+	Body        []byte
+}
+
+// answered wraps the body of an operation that sets its own status.
+type answered interface{ status() int }
+
+// get registers an operation that reads.
+func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method, r.Status = http.MethodGet, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		out, err := fn(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.reply(out)
+	}, typeOf[O]())
+}
+
+// act is an operation that changes something here. It returns what it did, for the audit
+// log. It may run again after a conflict.
+type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, account.AuditEvent, error)
+
+// prepared is act with what a step before the transaction found.
+type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, account.AuditEvent, error)
+
+// run acts and writes its line of the audit log, in the caller's transaction.
+// Every operation that changes something comes through here.
+func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I, p P) (O, error) {
+	out, did, err := fn(ctx, tx, c, in, p)
+	if err != nil {
+		return out, err
+	}
+	if did.Action == "" {
+		return out, fmt.Errorf("%s does not say what it did", r.ID)
+	}
+	return out, a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did)
+}
+
+// unprepared is an operation for which there is nothing to do before the transaction.
+func unprepared[I, O any](fn act[I, O]) prepared[I, O, struct{}] {
+	return func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, account.AuditEvent, error) {
+		return fn(ctx, tx, c, in)
+	}
+}
+
+// post registers an operation that changes something here. The change and the keeping of
+// its answer are one transaction.
+func post[I, O any](a *API, r Route, fn act[I, O]) { postPrepared(a, r, nil, unprepared(fn)) }
+
+// postPrepared is post with a step before the transaction, for what may ask the network
+// but changes nothing.
+func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
+	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		k, print, err := r.once(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		var p P
+		if prepare != nil {
+			if p, err = prepare(ctx, c, in); err != nil {
+				return nil, err
+			}
+		}
+		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+			out, err := fn.run(ctx, a, tx, r, c, in, p)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		return unkeep(kept, replayed, err)
+	}, typeOf[O]())
+}
+
+// ask registers a POST that goes to the network and changes nothing here.
+func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
+	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
+		k, print, err := r.once(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		kept, replayed, err := a.Answers.Remember(ctx, k, print, func(ctx context.Context) ([]byte, error) {
+			out, err := fn(ctx, c, in)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		return unkeep(kept, replayed, err)
+	}, typeOf[O]())
+}
+
+// change registers a PATCH or DELETE: one transaction, no stored answer.
+func change[I, O any](a *API, method string, r Route, fn act[I, O]) {
+	changePrepared(a, method, r, nil, unprepared(fn))
+}
+
+// changePrepared is change with a step before the transaction, for what takes a while.
+func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
+	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
+		var p P
+		if prepare != nil {
+			if p, err = prepare(ctx, c, in); err != nil {
+				return nil, err
+			}
+		}
+		err = a.DB.Write(ctx, func(tx *db.Tx) error {
+			o, err := fn.run(ctx, a, tx, r, c, in, p)
+			if err != nil {
+				return err
+			}
+			out, err = r.reply(o)
+			return err
+		})
+		return out, err
+	}, typeOf[O]())
+}
+
+// register is the one place where a handler meets the outside: who is asking is checked
+// before, errors are turned into answers after.
+func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *I) (*reply, error), body reflect.Type) {
+	op := a.operation(r, body)
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
+		c := from(ctx).caller
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(c.Owner)), handlerTimeout)
+		defer cancel()
+		out, err := (*reply)(nil), r.permit(c)
+		if err == nil {
+			out, err = fn(ctx, c, in)
+		}
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		out.Length = strconv.Itoa(len(out.Body)) // else a long answer is sent in chunks
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+// postHook registers the call of a deploy hook: like post, but whoever knows the path may.
+func (a *API) postHook(r Route) {
+	r.Method, r.Status = http.MethodPost, http.StatusOK
+	op := a.operation(r, typeOf[calledHook]())
+	op.Path = r.Path
+	huma.Register(a.huma, op, func(ctx context.Context, in *callHookIn) (*reply, error) {
+		hook, err := a.admitHook(ctx, a.DB, in) // also where the answer is stored
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), handlerTimeout)
+		defer cancel()
+		k, print, err := r.once(ctx, account.Caller{Owner: hook.Owner})
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		// The path holds a secret: its digest stands for it in what is stored.
+		k.Scope, k.Path = "hook/"+hookDigest(in.Hook), "/hooks/deploy"
+		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+			out, err := a.callHook(ctx, tx, in)
+			if err != nil {
+				return nil, err
+			}
+			return r.keep(out)
+		})
+		out, err := unkeep(kept, replayed, err)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return out, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// permit is nil when the caller's key is good for this route at all.
+func (r Route) permit(c account.Caller) error {
+	if r.Scope != "" {
+		if err := c.Require(r.Scope); err != nil {
+			return err
+		}
+	}
+	if r.Wide {
+		return c.RequireAllSites()
+	}
+	if c.User == "" { // only reached when a route forgot to be public
+		return &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
+	}
+	return nil
+}
+
+// operation is the route as huma knows it.
+func (a *API) operation(r Route, body reflect.Type) huma.Operation {
+	registry := a.huma.OpenAPI().Components.Schemas
+	return huma.Operation{
+		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
+		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
+		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, SkipValidateBody: r.Loose, // the body was read and checked before
+		Middlewares: huma.Middlewares{strict},
+		Metadata:    map[string]any{"noun": r.Noun, "registry": registry, "scope": string(r.Scope)},
+		Responses: map[string]*huma.Response{strconv.Itoa(r.Status): {
+			Description: http.StatusText(r.Status),
+			Content: map[string]*huma.MediaType{"application/json": {
+				Schema: registry.Schema(body, true, r.ID+"Answer"),
+			}},
+		}},
+	}
+}
+
+// strict hands huma the body that was read, as JSON whatever it was called. Where none is
+// needed null and an empty array are none.
+func strict(ctx huma.Context, next func(huma.Context)) {
+	hr, w := humago.Unwrap(ctx)
+	req := from(ctx.Context())
+	if b := ctx.Operation().RequestBody; b == nil || !b.Required {
+		if text := strings.Join(strings.Fields(string(req.body[:min(len(req.body), 64)])), ""); text == "null" || text == "[]" {
+			req.body = nil
+		}
+	} else if string(bytes.TrimSpace(req.body)) == "null" {
+		writeProblem(w, problem{status: http.StatusBadRequest, Message: "The request body is not a JSON object", Code: "invalid_body", RequestID: req.id})
+		return
+	}
+	hr.Header.Del("Content-Type")
+	hr.Body = io.NopCloser(bytes.NewReader(req.body))
+	next(ctx)
+}
+
+// reply encodes what an operation returned.
+func (r Route) reply(out any) (*reply, error) {
+	status := r.Status
+	if s, ok := out.(answered); ok {
+		status = s.status()
+	}
+	body, err := encode(out)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return &reply{Status: status, ContentType: "application/json", Body: body}, nil
+}

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/tenant/account"
+)
+
+// nouns is the order in which the reference shows things, and what it says of them.
+var nouns = []*huma.Tag{
+	{Name: "Sites", Description: "A site is a static site, a Node.js or PHP application built from a Git repository, or a WordPress installation."},
+	{Name: "Deployments", Description: "A deployment carries a commit to a live release. The live site is untouched until the new release is ready."},
+	{Name: "Domains", Description: "Custom domains of sites, and whether a name can be registered."},
+	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
+	{Name: "Deploy hooks", Description: "A URL that deploys a site when it receives a POST request."},
+	{Name: "Git", Description: "What pushes to a site's repository deploy, and the URL that the forge calls."},
+	{Name: "Connected accounts", Description: "Accounts of Git forges, through which repositories are found and results reported."},
+	{Name: "Notifications", Description: "Messages to Slack, Discord, Microsoft Teams and mailboxes."},
+	{Name: "Webhooks", Description: "Signed notifications to your HTTPS endpoints."},
+	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
+	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},
+	{Name: "Operations", Description: "Work that outlives the request which started it."},
+	{Name: "Backups", Description: "Copies of a site."},
+	{Name: "Keys", Description: "API keys and what they may do."},
+	{Name: "Account", Description: "The calling key and its user."},
+	{Name: "Reference", Description: "This description as OpenAPI."},
+}
+
+const overview = "The REST interface of a Slipway installation: sites, deployments, domains, webhooks and deploy hooks. " +
+	"Bodies are JSON. Every response carries `X-Request-Id` and the rate limit's headers; every error is an `Error`."
+
+// failures are the errors that operations share, by status.
+var failures = map[int]struct{ name, when string }{
+	400: {"BadRequest", "Malformed JSON, a field or parameter that is not valid, or an unknown filter value."},
+	402: {"LimitReached", "A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits."},
+	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
+	403: {"Forbidden", "The key lacks the scope, or is not allowed for this site or from this address. `details` names what is missing."},
+	404: {"NotFound", "An unknown id, or one of another user."},
+	409: {"Conflict", "Not possible in the current state, or the `Idempotency-Key` was already used with a different request."},
+	410: {"Gone", "The deploy hook is disabled."},
+	413: {"TooLarge", "The body is larger than 1 MiB."},
+	415: {"UnsupportedMediaType", "A form instead of JSON, or a Content-Encoding."},
+	429: {"TooManyRequests", "The rate limit is used up; `Retry-After` says for how long."},
+	500: {"InternalError", "Internal error. `requestId` finds it in the logs."},
+	503: {"Unavailable", "The service is starting, stopping or can't reach its database; `Retry-After` says when to try again."},
+}
+
+// limitHeaders are on every answer.
+var limitHeaders = map[string]string{
+	"X-RateLimit-Limit":     "Requests allowed per window of 60 seconds.",
+	"X-RateLimit-Remaining": "Requests left in this window.",
+	"X-RateLimit-Reset":     "Unix time in seconds at which this window ends.",
+	"X-Request-Id":          "The id of this request in the service's logs.",
+}
+
+// finish completes the document that huma made from the types. Nothing of it changes
+// afterwards.
+func (a *API) finish() {
+	doc := a.huma.OpenAPI()
+	doc.Info.Description = overview
+	doc.Info.Version = "1"
+	doc.Info.License = &huma.License{Name: "The terms of this installation", URL: a.BaseURL}
+	doc.Info.Contact = &huma.Contact{Name: "The operator of this installation", URL: a.BaseURL}
+	doc.Servers = []*huma.Server{{URL: a.BaseURL}}
+	doc.Security = []map[string][]string{{"key": {}}}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
+		Description: "An API key. Each operation says which scope the key needs."}}
+	doc.Components.Headers = map[string]*huma.Header{}
+	for name, what := range limitHeaders {
+		kind := huma.TypeInteger
+		if name == "X-Request-Id" {
+			kind = huma.TypeString
+		}
+		doc.Components.Headers[name] = &huma.Header{Description: what, Schema: &huma.Schema{Type: kind}}
+	}
+	doc.Components.Headers["Retry-After"] = &huma.Header{Description: "Seconds to wait before trying again.", Schema: &huma.Schema{Type: huma.TypeInteger}}
+	doc.Components.Headers["WWW-Authenticate"] = &huma.Header{Description: "Bearer", Schema: &huma.Schema{Type: huma.TypeString}}
+	doc.Components.Headers["Idempotent-Replayed"] = &huma.Header{Description: "true when this is the answer to an earlier request with the same Idempotency-Key.", Schema: &huma.Schema{Type: huma.TypeString}}
+	doc.Components.Parameters = map[string]*huma.Param{"Idempotency-Key": {Name: "Idempotency-Key", In: "header",
+		Description: "1 to 255 printable ASCII characters. The same request sent again with the same key within 24 hours acts once and gets the same answer.",
+		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)}}}
+	errorSchema := doc.Components.Schemas.Schema(typeOf[problem](), true, "Error")
+	doc.Components.Responses = map[string]*huma.Response{}
+	for status, f := range failures {
+		doc.Components.Responses[f.name] = &huma.Response{Description: f.when, Headers: headers(status),
+			Content: map[string]*huma.MediaType{"application/json": {Schema: errorSchema}}}
+	}
+	for _, r := range a.ops {
+		a.complete(r, operationOf(doc, r))
+	}
+	a.complete(a.specRoute(doc))
+	for _, t := range nouns {
+		for _, r := range a.ops {
+			if r.Tag == t.Name {
+				doc.Tags = append(doc.Tags, t)
+				break
+			}
+		}
+	}
+	doc.Webhooks = webhooksDoc()
+	nullable(doc.Components.Schemas)
+	// Most processes are never asked for either, and both are made in a moment.
+	a.spec = sync.OnceValue(func() []byte {
+		spec, err := encode(doc)
+		if err == nil {
+			spec, err = polish(spec)
+		}
+		if err != nil {
+			panic(err) // the document is made of our own types: the tests of it would end here
+		}
+		return spec
+	})
+	a.docs = sync.OnceValue(func() *pages { return a.render(doc) })
+}
+
+// complete adds what all operations have in common.
+func (a *API) complete(r Route, op *huma.Operation) {
+	ok := op.Responses[strconv.Itoa(r.Status)]
+	conflicts := r.Method != http.MethodGet || op.Responses["409"] != nil
+	op.Responses = map[string]*huma.Response{strconv.Itoa(r.Status): ok}
+	ok.Headers = headers(r.Status)
+	statuses := []int{400, 429, 500, 503}
+	open := r.Hook || r.Open
+	if !open {
+		statuses = append(statuses, 401, 403)
+	}
+	if strings.Contains(r.Path, "{") {
+		statuses = append(statuses, 404)
+	}
+	if conflicts || r.Asks {
+		statuses = append(statuses, 409)
+	}
+	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked
+		statuses = append(statuses, 413, 415)
+	}
+	if r.Limited || r.Hook {
+		statuses = append(statuses, 402)
+	}
+	if r.Hook {
+		statuses = append(statuses, 401, 403, 410, 413)
+		op.Servers = []*huma.Server{{URL: a.APIURL}}
+	}
+	for _, s := range statuses {
+		op.Responses[strconv.Itoa(s)] = &huma.Response{Ref: "#/components/responses/" + failures[s].name}
+	}
+	if r.Method == http.MethodPost {
+		op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/Idempotency-Key"})
+		ok.Headers["Idempotent-Replayed"] = &huma.Param{Ref: "#/components/headers/Idempotent-Replayed"}
+	}
+	if r.Stream {
+		op.Responses["204"] = &huma.Response{Description: "The log has ended and all of it was sent: the stream was resumed past its end.", Headers: headers(204)}
+	}
+	if open {
+		op.Security = []map[string][]string{}
+	}
+	if r.Scope != "" {
+		op.Description = strings.TrimSpace(op.Description + "\n\nScope: `" + string(r.Scope) + "`.")
+		op.Extensions = map[string]any{"x-scope": r.Scope}
+	}
+}
+
+func headers(status int) map[string]*huma.Param {
+	h := map[string]*huma.Param{}
+	for name := range limitHeaders {
+		h[name] = &huma.Param{Ref: "#/components/headers/" + name}
+	}
+	if status == 429 || status == 503 {
+		h["Retry-After"] = &huma.Param{Ref: "#/components/headers/Retry-After"}
+	}
+	if status == 401 {
+		h["WWW-Authenticate"] = &huma.Param{Ref: "#/components/headers/WWW-Authenticate"}
+	}
+	return h
+}
+
+// operationOf finds the operation that huma made of a route.
+func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
+	path := "/api/v1" + r.Path
+	if r.Hook {
+		path = r.Path
+	}
+	item := doc.Paths[path]
+	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[r.Method]
+}
+
+// specRoute registers the document itself.
+func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
+	r := Route{Method: http.MethodGet, Path: "/openapi.json", ID: "getOpenAPI", Tag: "Reference", Status: 200, Open: true,
+		Summary: "Read this description", Doc: "OpenAPI 3.1. Needs no key."}
+	op := &huma.Operation{OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.Doc,
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}}}}
+	doc.AddOperation(op)
+	a.mux.HandleFunc("GET "+op.Path, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(a.spec())
+	})
+	a.ops = append(a.ops, r)
+	return r, op
+}
+
+// nullable says in the document what huma leaves out: that a pointer to a shape may be
+// null in an answer.
+func nullable(r huma.Registry) {
+	for name, s := range r.Map() {
+		t := r.TypeFromRef("#/components/schemas/" + name)
+		if t == nil || t.Kind() != reflect.Struct || strings.HasSuffix(name, "In") {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if p := s.Properties[name]; p != nil && p.Ref != "" && f.Type.Kind() == reflect.Pointer {
+				s.Properties[name] = &huma.Schema{Description: p.Description, AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+			}
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// scopes is every scope with what it allows, for the reference.
+func scopes() [][2]string {
+	what := map[account.Scope]string{account.All: "Everything.", account.KeysWrite: "List, create and revoke API keys.", account.AccountRead: "Read the key's own account."}
+	var out [][2]string
+	for _, s := range account.AllScopes {
+		text := what[s]
+		noun, verb, _ := strings.Cut(string(s), ":")
+		if text == "" && verb == "read" {
+			text = "Read " + noun + "."
+		}
+		if text == "" {
+			text = "Read and change " + noun + "."
+		}
+		out = append(out, [2]string{string(s), text})
+	}
+	return out
+}

@@ -1,0 +1,418 @@
+package api
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/app"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+type processBody struct {
+	State        string  `json:"state" enum:"none,starting,running,sleeping,stopped,crashed" doc:"A sleeping program is started by the next request."`
+	Since        *string `json:"since" format:"date-time"`
+	DeploymentID *string `json:"deploymentId"`
+	Restarts     int     `json:"restarts"`
+	MemoryBytes  int64   `json:"memoryBytes"`
+	Message      *string `json:"message" doc:"Why it crashed."`
+	NeedsRestart bool    `json:"needsRestart" doc:"Whether it runs with other settings than the site has by now: command, memoryMiB, cpus, pids, storage, storageMiB or ports. Restart it to apply them. Other settings apply within seconds, or, release, with the next deployment."`
+}
+
+type programLogs struct {
+	Logs []programLine `json:"logs"`
+	Next *int64        `json:"next" doc:"If there is more: the value for after."`
+}
+
+type programLine struct {
+	N            int64   `json:"n" doc:"Increases with every line of the site."`
+	Timestamp    string  `json:"timestamp" format:"date-time"`
+	Level        string  `json:"level" enum:"debug,info,warn,error" doc:"Derived from the text of the line."`
+	Message      string  `json:"message"`
+	Stream       string  `json:"stream" enum:"stdout,stderr,system"`
+	Process      string  `json:"process"`
+	DeploymentID *string `json:"deploymentId"`
+}
+
+func (a *API) programRoutes() {
+	streamRoute(a, Route{Method: http.MethodGet, Status: http.StatusOK, Stream: true,
+		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read a site's application log", Scope: account.SitesRead, Noun: "site",
+		Doc: "The newest lines, oldest first; with `after` the lines that follow. The last 10,000 lines of a site are stored. " +
+			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
+	get(a, Route{Path: "/sites/{id}/metrics", ID: "getSiteMetrics", Tag: "Sites", Summary: "Read the metrics of a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "What the program answered, how fast, and what it used. A point stands for a minute where `since` is up to two hours back, for a quarter of an hour up to a day, else for an hour, for up to 31 days. " +
+			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so."}, a.siteMetrics)
+	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
+		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
+	get(a, Route{Path: "/sites/{id}/crons", ID: "listCrons", Tag: "Sites", Summary: "List a site's scheduled commands", Scope: account.SitesRead, Noun: "site",
+		Doc: "Those of the live deployment, as slipway.toml declares them, with how the last run ended. Their lines are in the site's log, as process `cron:` and the name."}, a.listCrons)
+	post(a, Route{Path: "/sites/{id}/crons/{name}/run", ID: "runCron", Tag: "Sites", Summary: "Run a scheduled command now", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that runs it once, beside its schedule, like a command on request."}, a.runCron)
+	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
+			"Its lines are in the site's log, as process `command`; the operation's result has the exit code and the last 64 KiB of the output. A site runs one at a time."}, a.runCommand)
+	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's application", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
+			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
+}
+
+func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return operationBody{}, did, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return operationBody{}, did, err
+	}
+	switch {
+	case !hasProgram(s):
+		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
+	case s.Status == site.Stopped:
+		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+	}
+	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
+	did = account.AuditEvent{Action: "site.restarted", Subject: in.ID}
+	return showOperation(op), did, err
+}
+
+type runCommandIn struct {
+	ByID
+	Body struct {
+		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"Run without a shell unless it needs one."`
+		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"1 to 3600. Default 600."`
+	}
+}
+
+func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn) (out operationBody, did account.AuditEvent, err error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return out, did, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return out, did, err
+	}
+	timeout := app.CommandTime
+	if t := in.Body.TimeoutSeconds; t != nil {
+		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
+			return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
+		}
+		timeout = time.Duration(*t) * time.Second
+	}
+	command := strings.TrimSpace(in.Body.Command)
+	switch {
+	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
+		return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+	case !hasProgram(s):
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+	case s.Status == site.Stopped:
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	parsed := framework.ParseCommand(command)
+	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
+	program := "a shell" // its text may spell a secret out
+	if len(parsed.Argv) > 0 {
+		program = parsed.Argv[0]
+	}
+	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: program}, err
+}
+
+type siteMetricsIn struct {
+	ByID
+	Since since  `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
+	Until since  `query:"until" doc:"Likewise; now by default. The last point is the one that it is in."`
+	Step  string `query:"step" doc:"What a point stands for: 1m or 15m, up to 25 hours back, or 1h, up to 31 days back. By default as the period suggests."`
+}
+
+// metricSteps lists the durations that a point may stand for.
+var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 * time.Minute, "1h": time.Hour}
+
+type metricsBody struct {
+	Step  string       `json:"step" enum:"1m,15m,1h"`
+	Total FiguresBody  `json:"total" doc:"The sum of all points."`
+	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+
+	Storage storageBody `json:"storage" doc:"What the site's programs store."`
+}
+
+type storageBody struct {
+	Bytes      int64   `json:"bytes" doc:"On disk, previews included. It counts to the account's storage.bytes."`
+	MeasuredAt *string `json:"measuredAt" format:"date-time" doc:"Null: not yet. Measured every half minute while a program runs."`
+	Full       bool    `json:"full" doc:"The account can store no more, and the site's programs can't add to what they store."`
+}
+
+type metricSpan struct {
+	At string `json:"at" format:"date-time" doc:"When the point begins."`
+	FiguresBody
+}
+
+// FiguresBody holds the figures of a time span. It is exported because huma sees no fields
+// of embedded types that are not.
+type FiguresBody struct {
+	Requests    int64        `json:"requests"`
+	Bytes       int64        `json:"bytes" doc:"Of the bodies of answers."`
+	Statuses    statusesBody `json:"statuses"`
+	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
+	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
+	CPUSeconds  float64      `json:"cpuSeconds"`
+	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts on request."`
+	Wakes       int64        `json:"wakes" doc:"Starts because a request came."`
+}
+
+type latencyBody struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+}
+
+func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetricsIn) (metricsBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return metricsBody{}, err
+	}
+	at, err := in.Since.parse(db.Now())
+	if err != nil {
+		return metricsBody{}, err
+	}
+	until := db.Now()
+	if in.Until != "" {
+		if until, err = in.Until.parse(until); err != nil {
+			return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m", Received: string(in.Until), Code: "invalid_until"}
+		}
+	}
+	step, ok := metricSteps[in.Step]
+	if !ok {
+		return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be 1m, 15m or 1h", Received: in.Step, Code: "invalid_step"}
+	}
+	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()), until, step)
+	if err != nil {
+		return metricsBody{}, err
+	}
+	stored, err := a.Apps.StorageUse(ctx, in.ID)
+	name := ""
+	for n, d := range metricSteps {
+		if n != "" && d == step {
+			name = n
+		}
+	}
+	return metricsBody{Step: name, Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
+		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: when(stored.MeasuredAt), Full: stored.Capped > 0}}, err
+}
+
+func showFigures(f app.Figures) FiguresBody {
+	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
+	return FiguresBody{Requests: f.Requests(), Bytes: f.Bytes, Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
+		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
+}
+
+type processesBody struct {
+	Processes []taskBody `json:"processes"`
+}
+
+type taskBody struct {
+	Name     string  `json:"name"`
+	Kind     string  `json:"kind" enum:"worker,cron"`
+	Process  string  `json:"process" doc:"Its name in the site's log." example:"worker:mail"`
+	Command  string  `json:"command"`
+	Schedule *string `json:"schedule" doc:"Of a cron, in UTC."`
+	NextRun  *string `json:"nextRun" format:"date-time"`
+	State    *string `json:"state" enum:"starting,running,stopped,crashed" doc:"Of a worker, on the node that answers."`
+	Restarts int     `json:"restarts"`
+	Message  *string `json:"message" doc:"Why it crashed."`
+}
+
+func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *ByID) (processesBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return processesBody{}, err
+	}
+	list, err := a.Apps.Tasks(ctx, in.ID)
+	return processesBody{each(list, showTask)}, err
+}
+
+func showTask(t app.TaskState) taskBody {
+	return taskBody{Name: t.Name, Kind: t.Kind, Process: t.Kind + ":" + t.Name, Command: t.Command.String(), Schedule: some(t.Schedule), NextRun: when(t.Next),
+		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
+}
+
+type cronBody struct {
+	Name         string  `json:"name"`
+	Schedule     string  `json:"schedule" doc:"In UTC." example:"*/15 * * * *"`
+	Command      string  `json:"command"`
+	NextAt       *string `json:"nextAt" format:"date-time"`
+	LastAt       *string `json:"lastAt" format:"date-time" doc:"When the last run began. Null: it has not run."`
+	LastExitCode *int    `json:"lastExitCode" doc:"Null: it has not run, runs now, or was interrupted."`
+}
+
+func (a *API) listCrons(ctx context.Context, c account.Caller, in *partOf) (data[cronBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[cronBody]{}, err
+	}
+	list, err := a.Apps.Tasks(ctx, in.ID)
+	out := []cronBody{}
+	for _, t := range list {
+		if t.Schedule == "" {
+			continue // a worker
+		}
+		b := cronBody{Name: t.Name, Schedule: t.Schedule, Command: t.Command.String(), NextAt: when(t.Next), LastAt: when(t.Last)}
+		if t.Last > 0 && t.LastExit >= 0 {
+			b.LastExitCode = &t.LastExit
+		}
+		out = append(out, b)
+	}
+	return part(in.PartIn, out, err)
+}
+
+type runCronIn struct {
+	ByID
+	Name string `path:"name" maxLength:"64" doc:"The scheduled command's name."`
+}
+
+func (a *API) runCron(ctx context.Context, tx *db.Tx, c account.Caller, in *runCronIn) (out operationBody, did account.AuditEvent, err error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return out, did, err
+	}
+	if err := c.RequireSite(in.ID); err != nil {
+		return out, did, err
+	}
+	if s.Status == site.Stopped {
+		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
+	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
+}
+
+// hasProgram reports whether a program answers for the site.
+func hasProgram(s site.Site) bool {
+	return s.Runtime != "" && s.Runtime != "static" && s.LiveDeployment != ""
+}
+
+type siteLogsIn struct {
+	ByID
+	After   count  `query:"after" doc:"Only lines with a greater number."`
+	Since   since  `query:"since" doc:"Only lines from this time on: a moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h or 7d." example:"90m"`
+	Search  string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
+	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
+	Level   string `query:"level" doc:"Only lines of one level: debug, info, warn or error."`
+	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release or command."`
+	Tail    count  `query:"tail" doc:"Only the newest so many lines, 1 to 1,000: as limit without after."`
+	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
+	Last    string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
+}
+
+func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
+	f.Search, f.Stream, f.Level, f.Process = in.Search, in.Stream, in.Level, in.Process
+	if f.After, err = in.After.parse("after", "invalid_after"); err != nil {
+		return f, err
+	}
+	limit, err := in.Limit.parse("limit", "invalid_limit")
+	if err != nil {
+		return f, err
+	}
+	tail, err := in.Tail.parse("tail", "invalid_tail")
+	if err != nil {
+		return f, err
+	}
+	if in.Tail != "" && (in.Limit != "" || in.After != "") {
+		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid tail", Details: "tail is the newest lines alone: leave out after and limit", Received: string(in.Tail), Code: "invalid_tail"}
+	}
+	limit = max(limit, tail)
+	if f.Limit = int(min(limit, 1000)); f.Limit == 0 {
+		f.Limit = 100
+	}
+	switch in.Stream {
+	case "", "stdout", "stderr", "system":
+	default:
+		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid stream", Details: "stream must be stdout, stderr or system", Received: in.Stream, Code: "invalid_stream"}
+	}
+	switch in.Level {
+	case "", "debug", "info", "warn", "error":
+	default:
+		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid level", Details: "level must be debug, info, warn or error", Received: in.Level, Code: "invalid_level"}
+	}
+	if in.Since != "" {
+		f.Since, err = in.Since.parse(db.Now())
+	}
+	return f, err
+}
+
+func (a *API) siteLogs(ctx context.Context, r Route, in *siteLogsIn) (func(huma.Context), error) {
+	c, req := from(ctx).caller, from(ctx).http
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return nil, err
+	}
+	f, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") && req.Method == http.MethodGet {
+		if in.Last != "" {
+			if f.After, err = count(in.Last).parse("Last-Event-ID", "invalid_last_event_id"); err != nil {
+				return nil, err
+			}
+		}
+		if f.After > 0 {
+			f.Limit = maxEvents
+		}
+		listen := func() (<-chan struct{}, func()) { return a.DB.Listen(app.LogTopic(in.ID)) }
+		return a.stream(ctx, c, listen, func(ctx context.Context) (list []event, end any, err error) {
+			if _, err := a.site(ctx, c, in.ID); err != nil { // deleted, or no longer the caller's
+				return nil, nil, err
+			}
+			lines, err := a.Apps.Logs(ctx, in.ID, f)
+			for _, l := range lines {
+				list, f.After = append(list, event{l.N, showProgramLine(l)}), l.N
+			}
+			f.After, f.Limit = max(f.After, 1), maxEvents // from now on all that follows
+			return list, nil, err
+		})
+	}
+	lines, err := a.Apps.Logs(ctx, in.ID, f)
+	if err != nil {
+		return nil, err
+	}
+	out := programLogs{Logs: each(lines, showProgramLine)}
+	if len(lines) == f.Limit && f.After > 0 {
+		out.Next = &lines[len(lines)-1].N
+	}
+	body, err := encode(out)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx huma.Context) {
+		ctx.SetHeader("Content-Type", "application/json")
+		ctx.SetStatus(http.StatusOK)
+		ctx.BodyWriter().Write(body)
+	}, nil
+}
+
+func showProgramLine(l app.Line) programLine {
+	return programLine{l.N, l.At.String(), l.Level, l.Message, l.Stream, l.Process, some(l.Deployment)}
+}
+
+// showProcess is a site's program, null where it has none.
+func (a *API) showProcess(s *site.Site) *processBody {
+	if a.Apps == nil || !hasProgram(*s) {
+		return nil
+	}
+	p := a.Apps.Status(s.LiveDeployment)
+	if s.Status == site.Stopped {
+		p.State, p.Message = app.Stopped, ""
+	}
+	b := &processBody{State: string(p.State), DeploymentID: some(s.LiveDeployment), Restarts: p.Restarts, MemoryBytes: p.Memory, Message: some(p.Message), NeedsRestart: p.NeedsRestart}
+	if !p.Since.IsZero() {
+		at := db.Time(p.Since.UnixMilli()).String()
+		b.Since = &at
+	}
+	return b
+}

@@ -1,0 +1,439 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// NewSiteBody is a site just made: it has no domains and no updatedAt yet.
+type NewSiteBody struct {
+	ID            string      `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name          string      `json:"name"`
+	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
+	Type          string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from: a Git repository, or a WordPress installation."`
+	Runtime       string      `json:"runtime" doc:"How it is served: static, node, php or wordpress. For a static site, detected by its first deployment."`
+	Status        string      `json:"status" enum:"pending,provisioning,active,error,stopped"`
+	StatusReason  *string     `json:"statusReason" doc:"Why it is in this status, if there is a reason."`
+	URL           string      `json:"url" example:"https://my-site.example.com"`
+	Subdomain     string      `json:"subdomain"`
+	Repository    *repository `json:"repository"`
+	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
+	Build         site.Build  `json:"build" doc:"Build settings; absent ones are detected."`
+	Run           site.Run    `json:"run" doc:"Settings of the site's application; absent ones have their defaults."`
+	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
+	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
+	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
+	CreatedAt     string      `json:"createdAt" format:"date-time"`
+}
+
+type siteBody struct {
+	NewSiteBody
+	Domains   []domainSummary `json:"domains"`
+	Process   *processBody    `json:"process" doc:"The site's application; null if it has none."`
+	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
+	Backups   scheduleBody    `json:"backups" doc:"When it is backed up."`
+	UpdatedAt string          `json:"updatedAt" format:"date-time"`
+}
+
+type siteSSL struct {
+	Status        string  `json:"status" enum:"pending,active,failed,expired"`
+	Reason        *string `json:"reason" doc:"Why there is no certificate yet, what failed, or which authority visitors have to trust."`
+	Issuer        *string `json:"issuer"`
+	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
+	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
+}
+
+type repository struct {
+	URL    string  `json:"url" example:"github.com/acme/site"`
+	Branch *string `json:"branch" doc:"Null until the repository's default branch is known."`
+}
+
+type domainSummary struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status" enum:"pending,active,failed"`
+}
+
+type createdSite struct {
+	Data    NewSiteBody `json:"data"`
+	Message string      `json:"message"`
+}
+
+// Triggered is the answer of every operation that triggers a deployment.
+type Triggered struct {
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string `json:"status" example:"pending"`
+}
+
+func (a *API) siteRoutes() {
+	r := func(path, id, summary string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Sites", Summary: summary, Scope: s, Noun: "site"}
+	}
+	list := r("/sites", "listSites", "List sites", account.SitesRead)
+	list.Doc = "The user's sites, newest first. A key that is restricted to some sites sees only those."
+	get(a, list, a.listSites)
+
+	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
+	create.Status, create.Wide = 201, true
+	create.Limited = true
+	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
+		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: the repository's content decides how they are served."
+	post(a, create, a.createSite)
+
+	get(a, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
+
+	update := r("/sites/{id}", "updateSite", "Change a site", account.SitesWrite)
+	update.Doc = "Changes the fields that are sent. The address stays the same when the name changes. Build settings take effect with the next deployment."
+	change(a, "PATCH", update, a.updateSite)
+
+	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
+	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no longer listed or served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
+	change(a, "DELETE", remove, a.deleteSite)
+
+	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
+	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is dropped. A site in status `error` can be deployed again."
+	trigger.Limited = true
+	post(a, trigger, a.deploySite)
+
+	stop := r("/sites/{id}/stop", "stopSite", "Stop a site", account.SitesWrite)
+	stop.Doc = "Takes an active site offline. Its releases stay stored."
+	post(a, stop, a.stopSite)
+	post(a, r("/sites/{id}/start", "startSite", "Start a stopped site", account.SitesWrite), a.startSite)
+
+	rollback := r("/sites/{id}/rollback", "rollbackSite", "Roll a site back", account.DeploymentsWrite)
+	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId`, the one that was live before the current one."
+	post(a, rollback, a.rollbackSite)
+}
+
+// site returns a site that the caller may touch.
+func (a *API) site(ctx context.Context, c account.Caller, id string) (site.Site, error) {
+	s, err := a.Sites.Get(ctx, c.Owner, site.ID(id))
+	if err != nil {
+		return s, err
+	}
+	return s, c.RequireSite(id)
+}
+
+// allowed checks that the site exists and the caller may touch it, in a transaction.
+func (a *API) allowed(ctx context.Context, tx *db.Tx, c account.Caller, id string) error {
+	if len(c.Sites) == 0 {
+		return nil // the service checks whose it is
+	}
+	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); err != nil {
+		return err
+	}
+	return c.RequireSite(id)
+}
+
+type listSitesIn struct {
+	PageIn
+	Type   string `query:"type" enum:"static,wordpress" doc:"Only sites of this type."`
+	Status string `query:"status" enum:"active,pending,provisioning,error,stopped" doc:"Only sites in this status."`
+	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains or repository, ignoring case."`
+}
+
+func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) (page[siteBody], error) {
+	p, err := in.parse()
+	if err == nil {
+		err = oneOf("type", in.Type, string(site.Static), string(site.WordPress))
+	}
+	if err == nil {
+		err = oneOf("status", in.Status, each(site.Statuses, func(s site.Status) string { return string(s) })...)
+	}
+	if err != nil {
+		return page[siteBody]{}, err
+	}
+	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Search: in.Search, Page: p.page, Limit: p.limit}
+	for _, id := range c.Sites {
+		f.Only = append(f.Only, site.ID(id))
+	}
+	list, total, err := a.Sites.List(ctx, c.Owner, f)
+	if err != nil {
+		return page[siteBody]{}, err
+	}
+	bodies, err := a.showSites(ctx, a.DB, list)
+	return paged(bodies, p, total), err
+}
+
+// credential lets a private repository be read.
+type credential struct {
+	Token     string `json:"token,omitempty" doc:"An access token, for https." writeOnly:"true"`
+	User      string `json:"user,omitempty" doc:"The token's user name, if the host requires one."`
+	DeployKey string `json:"deployKey,omitempty" doc:"A private key in PEM form, without a passphrase, for ssh. It takes precedence over a token." writeOnly:"true"`
+}
+
+func (c *credential) read() *fetch.Credential {
+	if c == nil {
+		return nil
+	}
+	return &fetch.Credential{Token: c.Token, User: c.User, DeployKey: c.DeployKey}
+}
+
+type createSiteIn struct {
+	Body struct {
+		Name       string       `json:"name" doc:"Display name, 1 to 100 characters."`
+		Type       string       `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
+		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Branch     string       `json:"branch,omitempty" doc:"Default: the repository's default branch."`
+		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
+		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
+		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
+		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
+		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the forge."`
+	}
+}
+
+func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (_ createdSite, did account.AuditEvent, _ error) {
+	b := in.Body
+	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	if err == nil && b.Connection != "" {
+		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(b.Connection), Report: true})
+	}
+	if err == nil && s.Type == site.WordPress {
+		var u account.User
+		if u, err = a.Accounts.User(ctx, c.User); err == nil {
+			err = a.WordPress.CreateTx(ctx, tx, s, wordpress.Settings(b.WordPress), u.Email)
+		}
+	}
+	did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
+	return createdSite{a.showNewSite(&s), "Site created. Provisioning will begin shortly."}, did, err
+}
+
+func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody, error) {
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return siteBody{}, err
+	}
+	return a.showSite(ctx, a.DB, s)
+}
+
+type updateSiteIn struct {
+	ByID
+	Body struct {
+		Name       *string        `json:"name,omitempty"`
+		Repository *string        `json:"repository,omitempty"`
+		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
+		Framework  *string        `json:"framework,omitempty"`
+		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields stay; an empty string resets a field to detection."`
+		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields stay; an empty command resets it to detection."`
+		Backups    *schedulePatch `json:"backups,omitempty" doc:"When it is backed up. Fields that are absent stay."`
+		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored one; an empty object removes it. A credential is only sent to the host of the repository: when repository moves to another host, the stored one is removed."`
+	}
+}
+
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (_ siteBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return siteBody{}, did, err
+	}
+	now, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	shown, err := a.showSite(ctx, tx, now)
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential", "backups"}, shown, map[string]string{
+		"type": "a site keeps its type: create another site"})
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	b := in.Body
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	if b.Backups != nil {
+		if _, err := a.Backups.ScheduleTx(ctx, tx, c.Owner, site.ID(in.ID), b.Backups.read()); err != nil {
+			return siteBody{}, did, err
+		}
+	}
+	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
+	out, err := a.showSite(ctx, tx, s)
+	return out, did, err
+}
+
+// parts names what a change of a site concerns, as the settings page does.
+func (in *updateSiteIn) parts() (list []string) {
+	b := in.Body
+	for _, p := range []struct {
+		name string
+		sent bool
+	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}, {"run", b.Run != nil}, {"backups", b.Backups != nil}} {
+		if p.sent {
+			list = append(list, p.name)
+		}
+	}
+	return list
+}
+
+type deleteSiteIn struct {
+	ByID
+	Backup string `query:"backup" enum:"true,false" doc:"Whether to take a backup first, which stays for 30 days. The site is deleted once it is completed; if it fails, the site stays."`
+}
+
+type deletedSite struct {
+	Message   string         `json:"message"`
+	Operation *operationBody `json:"operation,omitempty" doc:"With backup=true, status 202: the backup, and then the deletion."`
+}
+
+func (d deletedSite) status() int {
+	if d.Operation != nil {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteSiteIn) (_ deletedSite, did account.AuditEvent, _ error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(in.ID)
+	}
+	if err == nil {
+		err = oneOf("backup", in.Backup, "true", "false")
+	}
+	if err != nil {
+		return deletedSite{}, did, err
+	}
+	did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
+	if in.Backup == "true" {
+		o, err := a.Backups.DeleteSiteTx(ctx, tx, c.Owner, s.ID)
+		shown := showOperation(o)
+		return deletedSite{"The site is deleted once its backup is completed", &shown}, did, err
+	}
+	return deletedSite{Message: "Site deleted"}, did, a.Sites.DeleteTx(ctx, tx, c.Owner, s.ID)
+}
+
+type deploySiteIn struct {
+	ByID
+	Body *struct {
+		Branch     string `json:"branch,omitempty" doc:"Default: the site's production branch. Any other branch is deployed as a preview."`
+		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Default: the newest."`
+		Target     string `json:"target,omitempty" doc:"production or preview. Default: production for the production branch, preview for any other."`
+		ClearCache bool   `json:"clearCache,omitempty" doc:"Build without the cache."`
+		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
+	}
+}
+
+func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (_ Triggered, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	t := deploy.Trigger{Cause: deployment.ByAPI}
+	if b := in.Body; b != nil {
+		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deployment.Target(b.Target), b.ClearCache, b.Title
+	}
+	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
+	did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
+	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
+}
+
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
+	return out, account.AuditEvent{Action: "site.stopped", Subject: in.ID}, err
+}
+
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
+	return out, account.AuditEvent{Action: "site.started", Subject: in.ID}, err
+}
+
+func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
+	do func(context.Context, *db.Tx, account.OwnerID, site.ID) (site.Site, error)) (siteBody, error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return siteBody{}, err
+	}
+	s, err := do(ctx, tx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return siteBody{}, err
+	}
+	return a.showSite(ctx, tx, s)
+}
+
+type rollbackSiteIn struct {
+	ByID
+	Body *struct {
+		DeploymentID string `json:"deploymentId,omitempty" doc:"The deployment to return to."`
+	}
+}
+
+func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (_ Triggered, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return Triggered{}, did, err
+	}
+	var to deployment.ID
+	if in.Body != nil && in.Body.DeploymentID != "" {
+		to = deployment.ParseID(in.Body.DeploymentID)
+	}
+	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
+	did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
+	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, did, err
+}
+
+func (a *API) showNewSite(s *site.Site) NewSiteBody {
+	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
+		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build, Run: s.Run,
+		HasCredential: s.Credential, NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
+	if s.Repository != "" {
+		b.Repository = &repository{s.Repository, some(s.Branch)}
+	}
+	return b
+}
+
+func (a *API) showSite(ctx context.Context, r db.Reader, s site.Site) (siteBody, error) {
+	all, err := a.showSites(ctx, r, []site.Site{s})
+	if err != nil {
+		return siteBody{}, err
+	}
+	return all[0], nil
+}
+
+// showSites shows sites of one owner.
+func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]siteBody, error) {
+	out := make([]siteBody, len(list))
+	if len(list) == 0 {
+		return out, nil
+	}
+	ids, names, slugs := make([]site.ID, len(list)), make([]string, len(list)), make([]string, len(list))
+	for i := range list {
+		ids[i], names[i], slugs[i] = list[i].ID, string(list[i].ID), list[i].Slug
+	}
+	domains, err := a.Domains.Summaries(ctx, r, list[0].Owner, names)
+	if err != nil {
+		return nil, err
+	}
+	schedules, err := a.Backups.Schedules(ctx, r, list[0].Owner, ids)
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := a.Certificates.Of(ctx, r, slugs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list { // in place: a body is long, and there are many
+		s, b, c := &list[i], &out[i], certificates.Of(slugs[i])
+		b.NewSiteBody = a.showNewSite(s)
+		b.Domains = each(domains[names[i]], func(d domain.Summary) domainSummary {
+			return domainSummary{string(d.ID), d.Name, string(d.Status)}
+		})
+		b.Process = a.showProcess(s)
+		b.SSL = siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}
+		b.Backups = showSchedule(schedules.Of(ids[i]))
+		b.UpdatedAt = s.UpdatedAt.String()
+	}
+	return out, nil
+}

@@ -1,0 +1,259 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/traffic"
+)
+
+type trafficBody struct {
+	Since string        `json:"since" format:"date-time" doc:"When the first point begins."`
+	Until string        `json:"until" format:"date-time" doc:"The time up to which the last point has been counted."`
+	Step  string        `json:"step" enum:"5m,15m,1h,2h,6h,1d"`
+	Total CountsBody    `json:"total" doc:"The sum of all points."`
+	Data  []trafficSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+}
+
+type trafficSpan struct {
+	At string `json:"at" format:"date-time" doc:"When the point begins, a multiple of the step in UTC."`
+	CountsBody
+}
+
+// CountsBody holds the counts of a time span. It is exported because huma sees no fields of embedded
+// types that are not.
+type CountsBody struct {
+	Requests int64        `json:"requests"`
+	Pages    int64        `json:"pages" doc:"Requests for HTML pages of the site, including those answered with 304."`
+	Bytes    int64        `json:"bytes" doc:"Of bodies, compressed as they were sent."`
+	Statuses statusesBody `json:"statuses"`
+}
+
+type statusesBody struct {
+	OK           int64 `json:"2xx"`
+	Redirected   int64 `json:"3xx" doc:"Redirects, and 304 for what the visitor still had."`
+	ClientErrors int64 `json:"4xx"`
+	ServerErrors int64 `json:"5xx"`
+}
+
+func (a *API) trafficRoutes() {
+	get(a, Route{Path: "/sites/{id}/traffic", ID: "getSiteTraffic", Tag: "Sites", Summary: "Read a site's traffic", Scope: account.SitesRead, Noun: "site",
+		Doc: "Requests of visitors to all addresses of the site except those of single deployments. Redirects from http to https are not counted, " +
+			"bots are counted like people, and no visitor is tracked. Counts appear within about ten seconds. " +
+			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days."}, a.siteTraffic)
+	get(a, Route{Path: "/sites/{id}/traffic/top", ID: "getSiteTopTraffic", Tag: "Sites", Summary: "Read a site's top pages, missing paths, referrers and countries", Scope: account.SitesRead, Noun: "site",
+		Doc: "Counted by the day (UTC) and stored for 31 days; since is rounded down to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
+			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures."}, a.siteTop)
+	a.accessLogRoute(Route{Method: http.MethodGet, Status: http.StatusOK, Path: "/sites/{id}/access-log", ID: "getSiteAccessLog", Tag: "Sites", Summary: "Download a site's access log", Scope: account.SitesRead, Noun: "site",
+		Doc: "One JSON object per line and request, the oldest first, without query strings; the network of a visitor instead of an address. It holds the last seven days or four megabytes, compressed, whichever is less; " +
+			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were."})
+}
+
+type topBody struct {
+	Since     string   `json:"since" format:"date-time" doc:"From when on it was counted."`
+	Pages     topNames `json:"pages" doc:"Paths of pages that were shown."`
+	Missing   topNames `json:"missing" doc:"Paths that were answered with 404."`
+	Referrers topNames `json:"referrers" doc:"Hosts whose links led to a page."`
+	Countries topNames `json:"countries" doc:"ISO 3166 codes."`
+}
+
+type topNames struct {
+	Top    []topName `json:"top"`
+	Others int64     `json:"others" doc:"All others together."`
+}
+
+type topName struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+}
+
+type siteTopIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
+	Names count `query:"names" doc:"Maximum number of names of a kind, 1 to 200; 20 by default."`
+}
+
+func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out topBody, err error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return out, err
+	}
+	from, err := in.Since.parse(db.Now())
+	if err != nil {
+		return out, err
+	}
+	limit, err := in.Names.parse("names", "invalid_names")
+	if err == nil && (limit > 200 || in.Names != "" && limit == 0) {
+		err = &fault.Error{Kind: fault.Invalid, Message: "Invalid names", Details: "names must be 1 to 200", Received: string(in.Names), Code: "invalid_names"}
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Since = from.String()
+	for kind, to := range map[traffic.Kind]*topNames{traffic.Pages: &out.Pages, traffic.Missing: &out.Missing, traffic.Referrers: &out.Referrers, traffic.Countries: &out.Countries} {
+		list, others, err := a.Traffic.Top(ctx, c.Owner, in.ID, kind, from, int(cmp.Or(limit, 20)))
+		if err != nil {
+			return out, err
+		}
+		*to = topNames{each(list, func(t traffic.Top) topName { return topName{t.Name, t.Hits} }), others}
+	}
+	return out, nil
+}
+
+type accessLogIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
+}
+
+func (a *API) accessLogRoute(r Route) {
+	op := a.operation(r, typeOf[string]())
+	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and country where they are known."}}
+	delete(op.Responses["200"].Content, "application/json")
+	huma.Register(a.huma, op, func(ctx context.Context, in *accessLogIn) (*logOut, error) {
+		out, err := a.accessLog(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &logOut{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) accessLog(ctx context.Context, r Route, in *accessLogIn) (func(huma.Context), error) {
+	c := from(ctx).caller
+	if err := r.permit(c); err != nil {
+		return nil, err
+	}
+	s, err := a.site(ctx, c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	since, err := in.Since.parse(db.Now())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx huma.Context) {
+		req, w := humago.Unwrap(ctx)
+		w.Header().Set("Content-Type", "application/jsonl")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+s.Slug+`-access-log.jsonl"`)
+		w.WriteHeader(http.StatusOK)
+		if req.Method == http.MethodHead {
+			return
+		}
+		if a.Traffic.Log(req.Context(), c.Owner, in.ID, since, &patientWriter{w, http.NewResponseController(w)}) != nil {
+			panic(http.ErrAbortHandler) // half a file must not look whole
+		}
+	}, nil
+}
+
+// patientWriter gives each write of a long answer its own deadline.
+type patientWriter struct {
+	io.Writer
+	conn *http.ResponseController
+}
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	w.conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+	return w.Writer.Write(b)
+}
+
+type siteTrafficIn struct {
+	ByID
+	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d. It is rounded down to the beginning of a step." example:"7d"`
+	Step  step  `query:"step" doc:"The time that one point covers. By default a step that gives about a hundred points or fewer."`
+}
+
+// since is how far back an answer goes. It stays text until it is read, so that the
+// error is ours.
+type since string
+
+// Schema is how the reference shows it.
+func (since) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
+
+// longAgo is more than is kept of anything, which the service refuses. Still longer ago would
+// overflow.
+const longAgo = 4000 * 24 * time.Hour
+
+var back = regexp.MustCompile(`^([0-9]{1,6})([mhd])$`)
+
+func (s since) parse(now db.Time) (db.Time, error) {
+	if s == "" {
+		s = "24h"
+	}
+	if m := back.FindStringSubmatch(string(s)); m != nil {
+		n, _ := strconv.Atoi(m[1]) // six digits at most
+		unit := map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
+		return now.Add(-min(time.Duration(n)*unit, longAgo)), nil
+	}
+	at, err := time.Parse(time.RFC3339, string(s))
+	if err != nil {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid since",
+			Details: "since must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m, 24h or 30d", Received: string(s), Code: "invalid_since"}
+	}
+	return max(db.At(at), now.Add(-longAgo)), nil
+}
+
+// step is how much time a point stands for.
+type step string
+
+// Schema is how the reference shows it.
+func (step) Schema(huma.Registry) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString}
+	for _, k := range traffic.Steps {
+		s.Enum = append(s.Enum, k.String())
+	}
+	return s
+}
+
+func (s step) parse(back time.Duration) (traffic.Step, error) {
+	if s == "" {
+		return traffic.StepFor(back), nil
+	}
+	var names []string
+	for _, k := range traffic.Steps {
+		if k.String() == string(s) {
+			return k, nil
+		}
+		names = append(names, k.String())
+	}
+	return 0, oneOf("step", string(s), names...)
+}
+
+func (a *API) siteTraffic(ctx context.Context, c account.Caller, in *siteTrafficIn) (trafficBody, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return trafficBody{}, err
+	}
+	now := db.Now()
+	from, err := in.Since.parse(now)
+	if err != nil {
+		return trafficBody{}, err
+	}
+	by, err := in.Step.parse(now.Sub(from))
+	if err != nil {
+		return trafficBody{}, err
+	}
+	s, err := a.Traffic.Series(ctx, c.Owner, in.ID, from, by)
+	if f := fault.As(err); f != nil && f.Code == "invalid_since" {
+		f.Received = string(in.Since) // as it was sent, not what it came to
+	}
+	if err != nil {
+		return trafficBody{}, err
+	}
+	return trafficBody{s.Points[0].At.String(), now.String(), by.String(), showCounts(s.Total()), each(s.Points, func(p traffic.Point) trafficSpan {
+		return trafficSpan{p.At.String(), showCounts(p.Counts)}
+	})}, nil
+}
+
+func showCounts(c traffic.Counts) CountsBody {
+	return CountsBody{c.Requests(), c.Pages, c.Bytes, statusesBody{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors}}
+}

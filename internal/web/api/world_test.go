@@ -1,0 +1,288 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/deploy/ruletest"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/seal"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/api"
+	"slipway/internal/web/idempotency"
+	"slipway/internal/web/ratelimit"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// world is the API over real services on a database of its own. No worker runs: what
+// jobs would do stays to be done.
+type world struct {
+	t    testing.TB
+	db   *db.DB
+	c    api.Config
+	srv  *httptest.Server
+	logs *lockedBuffer
+
+	statements *atomic.Int64 // that the database ran
+}
+
+type lockedBuffer struct {
+	ch  chan struct{}
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.ch <- struct{}{}
+	defer func() { <-b.ch }()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.ch <- struct{}{}
+	defer func() { <-b.ch }()
+	return b.buf.String()
+}
+
+func newWorld(t testing.TB, with ...func(*api.Config)) *world {
+	t.Helper()
+	return newLimitedWorld(t, account.LimitSettings{}, with...)
+}
+
+func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(*api.Config)) *world {
+	t.Helper()
+	limits := account.NewLimits(settings)
+	statements := new(atomic.Int64)
+	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
+	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
+	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	operations := operation.New(operation.Config{DB: d, Log: log})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits, Operations: operations})
+	sites := site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: s, Domain: "sites.test"})
+	deployments := deploy.New(deploy.Config{DB: d, Limits: limits, Sites: sites, Hooks: hooks, Log: log})
+	place, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.OpenDir(filepath.Join(t.TempDir(), "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backups := backup.New(backup.Config{DB: d, Limits: limits, Sites: sites, Deployments: deployments, Hooks: hooks, Operations: operations, Blobs: blobs, Log: log,
+		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: place, Seal: s}), Scratch: t.TempDir()})
+	c := api.Config{
+		DB: d, Log: log,
+		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
+		Sites:       sites,
+		Deployments: deployments,
+		Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
+		Domains:     domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{}, Sites: sites}),
+		Traffic:     traffic.New(traffic.Config{DB: d}),
+		Apps:        app.New(app.Config{DB: d, Operations: operations}),
+		Webhooks:    hooks, Operations: operations,
+		Backups:   backups,
+		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
+		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
+		BaseURL:   "http://slipway.test",
+		RateLimit: 100_000,
+		Limits:    limits,
+	}
+	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
+	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
+	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	// A server elsewhere: what is asked for is noted, and nothing here makes it.
+	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
+	for _, f := range with {
+		f(&c)
+	}
+	w := &world{t: t, db: d, c: c, logs: logs, statements: statements}
+	w.srv = httptest.NewServer(api.New(c).Handler())
+	t.Cleanup(w.srv.Close)
+	return w
+}
+
+// forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.
+type forgeStandIn struct{}
+
+func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body, header := 200, `{"login": "octo"}`, http.Header{"X-Oauth-Scopes": {"repo, admin:repo_hook"}}
+	switch {
+	case r.URL.Host != "api.github.com" || r.Header.Get("Authorization") != "Bearer good-token":
+		status, body = 401, `{"message": "Bad credentials"}`
+	case r.URL.Path == "/user/repos":
+		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// noDNS is a world in which nobody has any records.
+type noDNS struct{}
+
+func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
+	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
+}
+
+// user makes a user and a key of all scopes, or of those named.
+func (w *world) user(email string, scopes ...account.Scope) (account.UserID, string) {
+	w.t.Helper()
+	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", false)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return u.ID, w.key(u.ID, account.NewKey{Scopes: scopes})
+}
+
+// caller returns a user with their whole authority.
+func (w *world) caller(u account.UserID) account.Caller {
+	w.t.Helper()
+	user, err := w.c.Accounts.User(w.t.Context(), u)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return user.Caller()
+}
+
+// owner returns the personal account of a user.
+func (w *world) owner(u account.UserID) account.OwnerID {
+	w.t.Helper()
+	user, err := w.c.Accounts.User(w.t.Context(), u)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return user.Owner
+}
+
+func (w *world) key(u account.UserID, n account.NewKey) string {
+	w.t.Helper()
+	if len(n.Scopes) == 0 {
+		n.Scopes = account.Scopes{account.All}
+	}
+	n.Name = "test"
+	_, secret, err := w.c.Accounts.CreateKey(w.t.Context(), u, n)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) json(t testing.TB) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%d %q: %v", a.status, a.body, err)
+	}
+	return v
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.status, a.body) }
+
+// send makes a request. body may be nil, a string (as it is) or a value (as JSON);
+// headers are "Name: value".
+func (w *world) send(method, path, key string, body any, headers ...string) answer {
+	w.t.Helper()
+	var r io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		r = strings.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		r = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.srv.URL+path, r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if r != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+		if value == "" {
+			req.Header.Del(name)
+		}
+	}
+	client := http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (w *world) api(method, path, key string, body any, headers ...string) answer {
+	w.t.Helper()
+	return w.send(method, "/api/v1"+path, key, body, headers...)
+}
+
+// must is api with the status that is expected.
+func (w *world) must(status int, method, path, key string, body any, headers ...string) map[string]any {
+	w.t.Helper()
+	a := w.api(method, path, key, body, headers...)
+	if a.status != status {
+		w.t.Fatalf("%s %s: %s, want %d", method, path, a, status)
+	}
+	return a.json(w.t)
+}
+
+func (w *world) site(key, name string) string {
+	w.t.Helper()
+	a := w.must(201, "POST", "/sites", key, map[string]any{"name": name, "type": "static", "repository": "git.test/acme/site", "branch": "main"})
+	return a["data"].(map[string]any)["id"].(string)
+}
+
+// routesOf lists the routes of a world's interface.
+func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }

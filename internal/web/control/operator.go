@@ -1,0 +1,68 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Operator answers on --listen: the interface, and what only the operator's own tools should reach,
+// /metrics, /healthz and /readyz.
+type Operator struct {
+	Door    *Door
+	Public  http.Handler // the interface
+	Metrics http.Handler
+	Serving *atomic.Bool    // false while starting or draining
+	Needs   map[string]Need // what /readyz asks for, by what it says where that is not ready
+}
+
+// Need reports whether something that requests need is ready.
+type Need func(ctx context.Context) bool
+
+// Handler returns what answers.
+func (o Operator) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", o.Metrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { Plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", o.ready)
+	metrics, public := o.Door.Named(mux), o.Door.Named(o.Public)
+	return o.Door.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path { // not by a mux: it would redirect paths that are not clean
+		case "/healthz", "/readyz": // asked by machines that know no name of ours
+			mux.ServeHTTP(w, r)
+		case "/metrics":
+			metrics.ServeHTTP(w, r)
+		default:
+			public.ServeHTTP(w, r)
+		}
+	}))
+}
+
+func (o Operator) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if !o.Serving.Load() {
+		Plain(w, http.StatusServiceUnavailable, "starting or draining")
+		return
+	}
+	for says, is := range o.Needs {
+		if !is(ctx) {
+			Plain(w, http.StatusServiceUnavailable, says)
+			return
+		}
+	}
+	Plain(w, http.StatusOK, "ready")
+}
+
+// Plain answers with a line of text that nobody keeps.
+func Plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}

@@ -1,0 +1,174 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/platform/db"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// The owner backs a site up, sets a schedule and reads on one page what is there; the dialog
+// says what a restore does, and the deletion with a tick waits for a backup.
+func TestBackupsPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	s := w.site(ada, "Blog")
+	base := "/sites/" + string(s.ID)
+	if p := b.get(base + "/backups"); p.status != 200 || !strings.Contains(p.body, "No backups yet") {
+		t.Fatalf("the page: %d", p.status)
+	}
+	if p := b.post(base+"/backups", "note", "before the party"); p.status != 303 {
+		t.Fatalf("back up: %d %s", p.status, p.body)
+	}
+	if p := b.post(base+"/backups/schedule", "every", "daily", "at", "04:30", "daily", "3", "weekly", "2", "monthly", "1"); p.status != 303 {
+		t.Fatalf("schedule: %d %s", p.status, p.body)
+	}
+	got, err := w.dash.Backups.ScheduleOf(t.Context(), w.db, s.ID)
+	if err != nil || got != (backup.Schedule{Every: "daily", At: "04:30", Keep: backup.Keep{Daily: 3, Weekly: 2, Monthly: 1}}) {
+		t.Errorf("the schedule is %+v, %v", got, err)
+	}
+	if p := b.post(base+"/backups/schedule", "every", "daily", "at", "04:30", "daily", "many", "weekly", "2", "monthly", "1"); p.status != 422 || !strings.Contains(p.body, "0 to 366") {
+		t.Errorf("a bad schedule: %d", p.status)
+	}
+	page := b.get(base + "/backups").body
+	if !strings.Contains(page, "before the party") || !strings.Contains(page, `data-test="status-pending"`) {
+		t.Errorf("the backup is not on the page")
+	}
+	list, _, err := w.dash.Backups.List(t.Context(), ada.Owner, backup.Filter{Site: s.ID, Page: 1, Limit: 10})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	id := string(list[0].ID)
+	if p := b.post(base+"/backups/restore", "backup", id); p.status != 422 && p.status != 409 {
+		t.Errorf("a backup that isn't completed is restored: %d", p.status)
+	}
+	// Somebody else's backup does not exist, and neither does one of another site.
+	eve := w.user("eve@example.test", false)
+	other := w.site(eve, "Other")
+	for _, at := range []string{"restore", "verify", "delete"} {
+		if p := w.as("eve@example.test").post("/sites/"+string(other.ID)+"/backups/"+at, "backup", id); p.status != 404 {
+			t.Errorf("%s of another's backup: %d", at, p.status)
+		}
+	}
+	if p := w.as("eve@example.test").get("/sites/" + string(other.ID) + "/backups/download?backup=" + id); p.status != 404 {
+		t.Errorf("download of another's backup: %d", p.status)
+	}
+
+	if p := b.post(base+"/delete", "confirm", "Blog", "backup", "1"); p.status != 303 {
+		t.Fatalf("delete: %d %s", p.status, p.body)
+	}
+	if _, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); err != nil {
+		t.Errorf("the site is gone before its backup: %v", err)
+	}
+	if page := b.get(base + "/backups").body; !strings.Contains(page, "Backing up the site") {
+		t.Error("the page doesn't say that the site is being backed up")
+	}
+}
+
+// A site that was deleted with a backup is listed, and restored by its form under a name; not
+// by anybody else.
+func TestDeletedSites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
+	b, other := w.as("ada@example.test"), w.as("eve@example.test")
+	if p := b.get("/deleted"); p.status != 200 || !strings.Contains(p.body, "No deleted sites") {
+		t.Fatalf("the page: %d", p.status)
+	}
+	s := w.site(ada, "Blog")
+	insert := func(id string, owner account.OwnerID, site site.ID, name string) {
+		must(t, w.db.Admin(t.Context(), fmt.Sprintf(`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+			VALUES ('%s', '%s', '%s', '%s', 'before_delete', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', 1, 1, %d)`, id, owner, site, name, strings.Repeat("a", 64), db.Now().Add(time.Hour))))
+	}
+	insert("bkp_there", ada.Owner, s.ID, "Blog")
+	insert("bkp_gone", ada.Owner, "site_gone", "Old <shop>")
+	insert("bkp_hers", eve.Owner, "site_hers", "Hers")
+	p := b.get("/deleted")
+	if !strings.Contains(p.body, "Old &lt;shop&gt;") || strings.Contains(p.body, "bkp_there") || strings.Contains(p.body, "bkp_hers") || !strings.Contains(p.body, "custom domains have to be added again") {
+		t.Errorf("the page: %.3000s", p.body)
+	}
+	if p := b.get("/"); !strings.Contains(p.body, "1 deleted site can be restored") {
+		t.Error("the list of sites doesn't lead to the deleted ones")
+	}
+	for _, id := range []string{"bkp_there", "bkp_hers", "bkp_none", ""} {
+		for _, at := range []string{"/deleted/restore", "/deleted/forget"} {
+			if p := b.post(at, "backup", id, "name", "x"); p.status != 404 {
+				t.Errorf("%s of %q: %d", at, id, p.status)
+			}
+		}
+		if p := b.get("/deleted/download?backup=" + id); p.status != 404 && id != "" {
+			t.Errorf("download of %q: %d", id, p.status)
+		}
+	}
+	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", " "); p.status != 422 || !strings.Contains(p.body, "The site needs a name") {
+		t.Errorf("without a name: %d", p.status)
+	}
+	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", "Shop"); p.status != 409 && p.status != 422 || !strings.Contains(p.body, "damaged") {
+		t.Errorf("a backup whose content is gone: %d", p.status)
+	}
+	if p := other.post("/deleted/forget", "backup", "bkp_gone"); p.status != 404 {
+		t.Errorf("Eve deletes Ada's: %d", p.status)
+	}
+	if p := b.post("/deleted/forget", "backup", "bkp_gone"); p.status != 303 {
+		t.Errorf("delete: %d", p.status)
+	}
+	if p := b.get("/deleted"); strings.Contains(p.body, "bkp_gone") {
+		t.Error("it is still listed")
+	}
+}
+
+// The calendar shows for each day whether there is a backup of it that was verified.
+func TestCalendar(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC) // a Wednesday
+	at := func(days int) db.Time { return db.At(now.AddDate(0, 0, -days)) }
+	weeks := calendar([]backup.Backup{
+		{Status: backup.Completed, VerifiedAt: at(0), CreatedAt: at(0)},
+		{Status: backup.Completed, CreatedAt: at(1)},
+		{Status: backup.Completed, VerifiedAt: at(2), CreatedAt: at(2)}, {Status: backup.Failed, CreatedAt: at(2)},
+	}, now)
+	last := weeks[len(weeks)-1]
+	for i, want := range []backupDay{{"2026-03-16", 16, "ok", "1 failed, 1 verified", false}, {"2026-03-17", 17, "wait", "1 not verified", false}, {"2026-03-18", 18, "ok", "1 verified", false}, {"2026-03-19", 19, "", "no backup", true}} {
+		if last[i] != want {
+			t.Errorf("day %d is %+v, want %+v", i, last[i], want)
+		}
+	}
+	if len(weeks) != calendarWeeks || weeks[0][0].Date != "2026-02-09" {
+		t.Errorf("%d weeks from %s", len(weeks), weeks[0][0].Date)
+	}
+}
+
+// The page of databases shows how full each is and what was slow, as text.
+func TestDatabasesPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Programs = programs{log: func(_ site.ID, f ProgramFilter) ([]ProgramLine, error) {
+			if f.Search != "Slow query" || f.Stream != "system" {
+				return nil, nil
+			}
+			return []ProgramLine{{At: db.Now(), Message: "Slow query: more than 2.0 s: SELECT '<b>'"}}, nil
+		}}
+	})
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Shop")
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Databases.CreateTx(t.Context(), tx, ada.Owner, s.ID, database.NewDatabase{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := w.as("ada@example.test").get("/sites/" + string(s.ID) + "/databases")
+	for _, want := range []string{"0 B of 2.0 GiB used", "main: 0 percent of its limit used", "SELECT &#39;&lt;b&gt;&#39;", "Rotate password"} {
+		if !strings.Contains(p.body, want) {
+			t.Errorf("%d: the page has no %q", p.status, want)
+		}
+	}
+}

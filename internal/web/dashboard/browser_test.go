@@ -1,0 +1,160 @@
+//go:build browser
+
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+
+	chromium "slipway/e2e/browser"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// window is a window of a real Chromium on the dashboard. The story of a user is told to
+// the real program in e2e/browser; here are the states that it would take days to reach.
+func (w *world) window(name, url string) *chromium.Window {
+	w.t.Helper()
+	return chromium.Start(w.t, chromium.Config{Name: name}).Window(url)
+}
+
+func signIn(b *chromium.Window, email string) {
+	b.Go("/sign-in")
+	b.Type("#f-email", email)
+	b.Type("#f-password", password)
+	b.Press("@submit")
+}
+
+// fill gives a user sites in every state.
+func (w *world) fill(email string, n int) {
+	w.t.Helper()
+	u := w.users[email]
+	ctx := w.t.Context()
+	names := []string{"Harbor Journal", "Acme Docs", "Nordlicht Shop", "status page", "Tidewater Studio", "<script>alert(1)</script>", "Überseekontor", "Portfolio 2026", "changelog"}
+	for i := range n {
+		s := w.site(u, fmt.Sprintf("%s%s", names[i%len(names)], map[bool]string{true: fmt.Sprint(" ", i/len(names)+1)}[i >= len(names)]))
+		id := db.NewID("dep")
+		status := []deployment.Status{deployment.Success, deployment.Success, deployment.Building, deployment.Failed, deployment.Success, deployment.Pending}[i%6]
+		message := []string{"Rewrite the landing page and shorten the intro", "Fix typo", "Bump astro to 6.2", "Add <b>bold</b> search to every page of the handbook", "feat: dark mode", ""}[i%6]
+		err := w.db.Write(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, `INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
+				framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
+				VALUES ($1,$2,$3,$4,$5,'push','main','',FALSE,'a3f91c27d0e1','`+strings.ReplaceAll(message, "'", "''")+`','Ada','astro','','','static','','','[]',1,'',$6,$6,$7)`,
+				id, s.ID, u.ID, id[len(id)-12:], status, db.Now().Add(-time.Duration(i*i*37+2)*time.Minute), db.Now()); err != nil {
+				return err
+			}
+			switch status {
+			case deployment.Success:
+				_, err := w.dash.Sites.ActivateTx(ctx, tx, s.ID, id, "rel", "static")
+				return err
+			case deployment.Failed:
+				if err := w.dash.Sites.ProvisioningTx(ctx, tx, s); err != nil {
+					return err
+				}
+				return w.dash.Sites.FailTx(ctx, tx, s.ID, "The build command ended with exit code 1: npm run build")
+			case deployment.Building:
+				return w.dash.Sites.ProvisioningTx(ctx, tx, s)
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if i%6 == 4 {
+			err := w.db.Write(ctx, func(tx *db.Tx) error { _, err := w.dash.Sites.StopTx(ctx, tx, u.Owner, s.ID); return err })
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The pages of somebody with many sites, and of the operator of a busy installation.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, demo)
+	const ada = "ada@example.test"
+	u := w.user(ada, true)
+	w.fill(ada, 30)
+	b := w.window("dashboard", w.srv.URL)
+	b.Go("/forgot")
+	b.Look("forgot")
+	signIn(b, ada)
+	b.Look("home")
+
+	// The home page follows what happens, without a reload.
+	s := w.site(u, "Just made")
+	b.Go("/")
+	b.Sees("@card-" + string(s.ID) + " @status-pending")
+	w.activate(s)
+	b.Sees("@card-" + string(s.ID) + " @status-active")
+
+	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), u.ID, account.NewKey{Name: "CI", Scopes: account.Scopes{account.All}}); err != nil {
+		t.Fatal(err)
+	}
+	eve := w.user("eve@example.test", false)
+	w.site(eve, "Eve's site")
+	for _, p := range [][2]string{{"/account/keys", "keys"}, {"/account/audit?what=session.started", "audit-narrowed"}, {"/operator", "operator"},
+		{"/operator/users", "operator-users"}, {"/operator/sites", "operator-sites"}, {"/operator/audit", "operator-audit"}} {
+		b.Go(p[0])
+		b.Look(p[1])
+	}
+	b.Go("/operator/users/" + string(eve.ID))
+	b.Look("operator-user")
+	b.Click("@open-suspend")
+	b.Sees("@do-suspend")
+	b.Look("operator-suspend")
+	b.Type("#f-why", "unpaid since May")
+	b.Press("@do-suspend")
+	b.Sees("@suspended")
+	b.Look("operator-suspended")
+	b.Go("/operator/audit?user=" + string(eve.ID))
+	b.Look("operator-audit-narrowed")
+}
+
+// A passkey of Chromium's own, made and used.
+func TestBrowserPasskey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.window("passkey", strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)) // passkeys need a name
+	b.Run(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true}).Do(ctx)
+		return err
+	}))
+	signIn(b, "ada@example.test")
+	b.Go("/account/security")
+	b.Type("#f-passkey", "My laptop")
+	b.Press("@add-passkey")
+	b.Sees("@passkey-*")
+	b.Look("security")
+	b.Click("details.menu summary")
+	b.Press("@sign-out")
+	b.Sees("@passkey")
+	b.Look("sign-in")
+	b.Press("@passkey")
+	b.Click("details.menu summary")
+	b.Sees("@who")
+	if n := w.logged("session.started"); n != 2 {
+		t.Errorf("%d sessions began, want 2", n)
+	}
+}
+
+// demo shows everything that the operator's pages can.
+func demo(c *Config) {
+	c.Installation = shown{func() ([]Queue, error) {
+		return []Queue{{"deploy", 4, 2, 3, 0, 0, db.Now().Add(-40 * time.Second)}, {"default", 4, 0, 0, 12, 1, 0}}, nil
+	}, func() (Disk, error) {
+		return Disk{"/var/lib/slipway", 80 << 30, 31 << 30, []DiskPart{{"Releases", 12 << 30}, {"Build caches", 9 << 30}, {"Database", 180 << 20}}}, nil
+	}, func() ([]Finding, error) {
+		return []Finding{{"data directory", true, true, "/var/lib/slipway can be written; 31744 MiB are free"}, {"git", true, true, "git version 2.47.3"}, {"builds: cgroups", false, false, "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"}}, nil
+	}}
+}

@@ -1,0 +1,190 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/journal"
+)
+
+// How much of a log a page carries (the rest is streamed, or turned to), how many lines
+// one event holds, and how many are read at a time for a download.
+const (
+	logPageLines = 200
+	logPageBytes = 48 << 10
+	logBatch     = 200
+	logRead      = 5000
+)
+
+// logView is the log as a page shows it before the stream goes on.
+type logView struct {
+	HTML  template.HTML // lines, each an element of its own
+	After int64         // the number of the line before the first
+	Last  int64         // the number of the last line shown
+	More  bool          // there are more lines already
+}
+
+// logView renders the first lines after the one the address names.
+func (d *Dashboard) logView(ctx context.Context, q *request, x deploymentRow) (logView, error) {
+	v := logView{After: lineNumber(q.query("after"))}
+	v.Last = v.After
+	lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, v.After, logPageLines+1)
+	if err != nil {
+		return v, err
+	}
+	var b strings.Builder
+	for i, l := range lines {
+		if i == logPageLines || i > 0 && b.Len() > logPageBytes {
+			v.More = true
+			break
+		}
+		writeLine(&b, l)
+		v.Last = l.N
+	}
+	v.HTML = template.HTML(b.String()) // writeLine escapes
+	return v, nil
+}
+
+func lineNumber(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// writeLine renders one line of a log.
+func writeLine(b *strings.Builder, l journal.Line) {
+	class := ""
+	switch l.Level {
+	case "warn", "error", "debug":
+		class = " " + l.Level
+	}
+	fmt.Fprintf(b, `<div class="ln%s" id="L%d"><a href="#L%d" title="%s · %s">%d</a><span>`, class, l.N, l.N,
+		l.At.Time().Format("15:04:05.000"), template.HTMLEscapeString(l.Stage), l.N)
+	if l.Raw != "" {
+		writeANSI(b, l.Raw)
+	} else {
+		writePlain(b, l.Message)
+	}
+	b.WriteString("</span></div>")
+}
+
+// logLive streams lines as they come, several per event. The event's id is the number of
+// its last line: a browser that lost the connection goes on from there.
+func (d *Dashboard) logLive(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	after := lineNumber(q.query("after"))
+	if last := q.Header.Get("Last-Event-ID"); last != "" {
+		after = lineNumber(last)
+	}
+	return answer{stream: func(e *events) error { return d.followLog(e, q, x.ID, after) }}, nil
+}
+
+func (d *Dashboard) followLog(e *events, q *request, id deployment.ID, after int64) error {
+	wake, stop := d.Deployments.Listen(id) // before the first look: nothing falls between
+	defer stop()
+	poll := time.NewTicker(2 * time.Second)
+	defer poll.Stop()
+	said := time.Now()
+	for {
+		lines, status, err := d.Deployments.Logs(e.ctx, q.caller.Owner, id, after, logBatch)
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			var b strings.Builder
+			for _, l := range lines {
+				writeLine(&b, l)
+				after = l.N
+			}
+			if err := e.send("lines", strconv.FormatInt(after, 10), b.String()); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		if len(lines) == logBatch {
+			continue // there is more
+		}
+		if status.Ended() {
+			return e.send("end", "", string(status))
+		}
+		if time.Since(said) > heartbeat {
+			if err := e.alive(); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		select {
+		case <-e.ctx.Done():
+			return nil
+		case <-wake:
+		case <-poll.C:
+		}
+	}
+}
+
+// logDownload is the whole log as text.
+func (d *Dashboard) logDownload(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, 0, logRead)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{raw: func(w http.ResponseWriter) {
+		d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Content-Disposition", `attachment; filename="`+string(x.ID)+`.log"`)
+			out := bufio.NewWriter(w)
+			for len(lines) > 0 {
+				_ = conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
+				for _, l := range lines {
+					fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
+				}
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				if lines, _, err = d.Deployments.Logs(ctx, q.caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}}, nil
+}
+
+// logError goes to the first error of a log: the way there for those without scripts.
+func (d *Dashboard) logError(ctx context.Context, q *request) (answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	for after := int64(0); ; {
+		lines, _, err := d.Deployments.Logs(ctx, q.caller.Owner, x.ID, after, logRead)
+		if err != nil {
+			return answer{}, err
+		}
+		if len(lines) == 0 {
+			return goTo(x.Path(), "No errors in this log"), nil
+		}
+		for _, l := range lines {
+			if l.Level == "error" {
+				return goTo(fmt.Sprintf("%s?after=%d#L%d", x.Path(), max(0, l.N-20), l.N), ""), nil
+			}
+			after = l.N
+		}
+	}
+}

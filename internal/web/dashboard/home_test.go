@@ -1,0 +1,193 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+)
+
+func TestHome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	w.user("eve@example.test", false)
+	b := w.as("ada@example.test")
+	if p := b.get("/"); !p.has("empty") {
+		t.Fatal(p)
+	}
+	blog, shop := w.site(ada, "My blog"), w.site(ada, "Shop")
+	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{Cause: deployment.ByDashboard, Title: "Spring sale"}); err != nil {
+		t.Fatal(err)
+	}
+	w.activate(shop)
+	has := func(path string, want ...site.Site) {
+		t.Helper()
+		p := b.get(path)
+		for _, s := range []site.Site{blog, shop} {
+			wanted := false
+			for _, x := range want {
+				wanted = wanted || x.ID == s.ID
+			}
+			if p.has("card-"+string(s.ID)) != wanted {
+				t.Errorf("%s: %s shown: %v, want %v", path, s.Name, !wanted, wanted)
+			}
+		}
+	}
+	has("/", blog, shop)
+	has("/?q=BLO", blog)
+	has("/?q=acme", blog, shop)
+	has("/?q=nothing")
+	has("/?status=active", shop)
+	has("/?status=pending&q=shop")
+	has("/?status=nonsense&page=x", blog, shop)
+	has("/?page=2")
+	if p := b.get("/"); !strings.Contains(p.body, "Spring sale") || !p.has("status-active") {
+		t.Error(p)
+	}
+	if p := w.as("eve@example.test").get("/"); !p.has("empty") || p.has("card-"+string(blog.ID)) {
+		t.Error("Eve sees Ada's sites")
+	}
+}
+
+func (w *world) activate(s site.Site) {
+	w.t.Helper()
+	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, db.NewID("dep"), "rel", "static")
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// withThumbnail gives a site something to serve and a thumbnail of it, and returns its release.
+func (w *world) withThumbnail(s site.Site) string {
+	w.t.Helper()
+	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
+	icon := "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
+			return err
+		}
+		_, err := tx.Exec(w.t.Context(), `INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
+			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+// stream opens a live part and returns its events one by one.
+func (b *browser) stream(ctx context.Context, path string) (next func() string) {
+	b.w.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, "GET", b.w.srv.URL+path, nil)
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	client := *b.client
+	client.Timeout = 0
+	resp, err := client.Do(r)
+	if err != nil {
+		b.w.t.Fatal(err)
+	}
+	b.w.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		b.w.t.Fatal(resp.Status, resp.Header)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	return func() string {
+		var event []string
+		for lines.Scan() {
+			if lines.Text() == "" && len(event) > 0 {
+				if text := strings.Join(event, "\n"); strings.Contains(text, "data: ") {
+					return text
+				}
+				event = nil
+				continue
+			}
+			event = append(event, lines.Text())
+		}
+		return "" // the stream has ended
+	}
+}
+
+func TestLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Blog")
+	b := w.as("ada@example.test")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next := b.stream(ctx, "/live/home")
+	if e := next(); !strings.HasPrefix(e, "event: html\n") || !strings.Contains(e, "status-pending") {
+		t.Fatalf("first: %.300s", e)
+	}
+	w.activate(s)
+	if e := next(); !strings.Contains(e, "status-active") {
+		t.Fatalf("after the change: %.300s", e)
+	}
+	// Signing out ends what is open.
+	b.post("/sign-out")
+	if e := next(); e != "" {
+		t.Fatalf("after signing out: %.300s", e)
+	}
+}
+
+// Pages answer quickly for somebody with a thousand sites.
+func BenchmarkHome(b *testing.B) {
+	w, br := thousand(b)
+	for _, path := range []string{"/", "/?q=site+77", "/?status=pending&page=20"} {
+		b.Run(url.QueryEscape(path), func(b *testing.B) {
+			for b.Loop() {
+				if p := br.get(path); p.status != 200 {
+					b.Fatal(p)
+				}
+			}
+		})
+	}
+	_ = w
+}
+
+func thousand(t testing.TB) (*world, *browser) {
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		for i := range 1000 {
+			s, err := w.dash.Sites.CreateTx(t.Context(), tx, u.Owner, site.NewSite{Name: fmt.Sprintf("Site %d", i), Type: "static", Repository: "git.test/acme/site"})
+			if err != nil {
+				return err
+			}
+			if _, err := w.dash.Deployments.TriggerTx(t.Context(), tx, u.Owner, s.ID, deploy.Trigger{Cause: deployment.ByAPI}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, w.as("ada@example.test")
+}
+
+// Every trigger of a deployment has words of its own.
+func TestTriggersHaveWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range deployment.Causes {
+		if by := (deploymentRow{Deployment: deployment.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
+			t.Errorf("%s is shown as %q", c, by)
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+// things is one of everything that a path of ours can name, all Ada's.
+type things map[string]string
+
+func (w *world) things() things {
+	w.t.Helper()
+	ctx := w.t.Context()
+	ada := w.users["ada@example.test"]
+	s := w.site(ada, "Ada's site")
+	k, _, err := w.dash.Accounts.CreateKey(ctx, ada.ID, account.NewKey{Name: "Ada's key", Scopes: account.Scopes{account.All}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	list, err := w.dash.Accounts.Sessions(ctx, ada.ID)
+	if err != nil || len(list) == 0 {
+		w.t.Fatal("Ada is not signed in:", err)
+	}
+	dep, dom, hook := w.parts(ada, s.ID)
+	var delivery webhook.DeliveryID
+	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
+		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.Owner, hook)
+		return err
+	}))
+	var con connection.Connection
+	var ch notify.Channel
+	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
+		k, err := w.dash.Connections.Check(ctx, connection.NewConnection{Provider: "github", Token: "good-token"})
+		if err != nil {
+			return err
+		}
+		if con, err = w.dash.Connections.CreateTx(ctx, tx, ada.Owner, k); err != nil {
+			return err
+		}
+		ch, err = w.dash.Notify.CreateTx(ctx, tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, URL: "https://hooks.example.test/x"})
+		return err
+	}))
+	must(w.t, w.db.Admin(ctx, fmt.Sprintf("INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', 7, 'Cart', 'cart', '', 'octo', '%s', TRUE, FALSE, '', 1)", s.ID, commitA)))
+	return things{"{number}": "7", "{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
+		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
+		"{passkey}": "psk_none", "{app}": "gap_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
+}
+
+func (th things) fill(path string) string {
+	path = strings.TrimSuffix(path, "{$}")
+	for name, v := range th {
+		path = strings.ReplaceAll(path, name, v)
+	}
+	return path
+}
+
+// Every route lets in whom it should and nobody else. What is Ada's does not exist for
+// Eve; what is the operator's does not exist for users.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	w.user("eve@example.test", false)
+	w.user("root@example.test", true)
+	ada, eve, root := w.as("ada@example.test"), w.as("eve@example.test"), w.as("root@example.test")
+	th := w.things()
+	// Paths that name something of Ada's.
+	owned := func(path string) bool {
+		for _, p := range []string{"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}", "{delivery}", "{connection}", "{channel}"} {
+			if strings.Contains(path, p) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, rt := range w.dash.routes {
+		path := th.fill(rt.path)
+		if strings.Contains(path, "{") && !owned(rt.path) {
+			t.Errorf("%s %s: the matrix does not know what to put into the path", rt.method, rt.path)
+			continue
+		}
+		form := map[string]url.Values{http.MethodPost: {}}[rt.method]
+		send := func(b *browser) reply { return b.do(rt.method, path, form, "Accept: text/html") }
+		anon := send(w.browser())
+		switch rt.access {
+		case user, operator, halfway:
+			if anon.status != 303 || !strings.HasPrefix(anon.header.Get("Location"), "/sign-in") {
+				t.Errorf("%s %s for nobody: %d to %q, want the sign-in page", rt.method, rt.path, anon.status, anon.header.Get("Location"))
+			}
+			for _, kind := range []string{"text/event-stream", "application/json"} {
+				if p := w.browser().do(rt.method, path, form, "Accept: "+kind); p.status != 401 {
+					t.Errorf("%s %s for nobody, as %s: %d, want 401", rt.method, rt.path, kind, p.status)
+				}
+			}
+		case open, signedOut:
+			if anon.status == 303 && strings.HasPrefix(anon.header.Get("Location"), "/sign-in") && rt.path != "/sign-out" {
+				t.Errorf("%s %s wants a user", rt.method, rt.path)
+			}
+		}
+		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
+			continue // streams end when the browser goes; TestLive covers them
+		}
+		if rt.access == user && owned(rt.path) {
+			if p := send(eve); p.status != 404 {
+				t.Errorf("%s %s for a stranger: %d, want 404", rt.method, rt.path, p.status)
+			}
+			if p := send(root); p.status != 404 {
+				t.Errorf("%s %s for the operator, whose it is not: %d, want 404", rt.method, rt.path, p.status)
+			}
+		}
+		if rt.access == operator {
+			if p := send(eve); p.status != 404 {
+				t.Errorf("%s %s for a user: %d, want 404", rt.method, rt.path, p.status)
+			}
+			if rt.method == http.MethodGet && rt.path != connection.CreatedPath { // it wants what GitHub sends
+				if p := send(root); p.status != 200 {
+					t.Errorf("%s %s for the operator: %d, want 200", rt.method, rt.path, p.status)
+				}
+			}
+		}
+		if rt.access == user && rt.method == http.MethodGet && !strings.Contains(rt.path, "{passkey}") && rt.path != connection.CallbackPath && rt.path != "/access" {
+			if p := send(ada); p.status != 200 && p.status != 303 {
+				t.Errorf("%s %s for its owner: %d", rt.method, rt.path, p.status)
+			}
+		}
+	}
+}
+
+// Where the live commit can be built again with changed settings, every page of the site says so.
+func TestMatrixRedeploy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	ada := w.as("ada@example.test")
+	th := w.things()
+	s, err := w.dash.Sites.Get(t.Context(), u.Owner, site.ID(th["{site}"]))
+	must(t, err)
+	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE deployments SET commit_hash = '%s' WHERE id = '%s'", commitA, th["{deployment}"])))
+	w.live(s, deployment.ID(th["{deployment}"]))
+	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID))) // named as real ones are
+	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
+	said := 0
+	for _, rt := range w.dash.routes {
+		if rt.method != http.MethodGet || !strings.HasPrefix(rt.path, "/sites/{id}") || strings.HasSuffix(rt.path, "/follow") {
+			continue
+		}
+		p := ada.get(th.fill(rt.path))
+		if p.status >= 500 {
+			t.Errorf("%s: %d", rt.path, p.status)
+		}
+		if p.has("redeploy-live") {
+			said++
+		}
+	}
+	if said < 15 {
+		t.Errorf("%d pages offer to redeploy what is live", said)
+	}
+}
+
+// Whoever owes the second factor gets no further than the page that asks for it.
+func TestHalfway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", true)
+	w.as("ada@example.test")
+	th := w.things()
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, 'x', TRUE, 0, 1)`, ada.ID)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	if p := b.post("/sign-in?next=/account", "email", "ada@example.test", "password", password); p.header.Get("Location") != "/sign-in/code?next=%2Faccount" {
+		t.Fatal(p)
+	}
+	for _, rt := range w.dash.routes {
+		if rt.access != user && rt.access != operator {
+			continue
+		}
+		p := b.do(rt.method, th.fill(rt.path), map[string]url.Values{http.MethodPost: {}}[rt.method])
+		if p.status != 303 || !strings.HasPrefix(p.header.Get("Location"), "/sign-in/code") {
+			t.Errorf("%s %s with half a sign-in: %d to %q", rt.method, rt.path, p.status, p.header.Get("Location"))
+		}
+	}
+	if p := b.get("/sign-in/code"); p.status != 200 || !p.has("submit") {
+		t.Fatal(p)
+	}
+}
+
+// Every answer carries the policy, no page holds inline scripts or styles or loads from
+// another host, and every page is small.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", true)
+	ada := w.as("ada@example.test")
+	th := w.things()
+	w.sites(u, 30, `<img src=x onerror=alert(1)> "' </script>`)
+	for _, rt := range w.dash.routes {
+		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
+			continue
+		}
+		var form url.Values
+		b := ada
+		if rt.access == signedOut || rt.access == open || rt.method == http.MethodPost { // Ada stays signed in
+			b = w.browser()
+		}
+		if rt.method == http.MethodPost {
+			form = url.Values{}
+		}
+		p := b.do(rt.method, th.fill(rt.path), form)
+		csp := p.header.Get("Content-Security-Policy")
+		wants := []string{"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"}
+		if rt.path == "/sites/{id}/pictures/{picture}" && p.status == 200 {
+			wants = []string{"default-src 'none'", "sandbox", "frame-ancestors 'none'"}
+		}
+		for _, want := range wants {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s %s: policy %q lacks %s", rt.method, rt.path, csp, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") {
+			t.Errorf("%s %s: policy %q", rt.method, rt.path, csp)
+		}
+		if strings.HasPrefix(p.header.Get("Content-Type"), "text/html") {
+			if got := p.header.Get("Cache-Control"); got != "no-store" {
+				t.Errorf("%s: Cache-Control %q", rt.path, got)
+			}
+			for _, bad := range []string{" style=", "<style", " onclick=", "javascript:", "<script>", "<img src=x", "ZgotmplZ", "<no value>"} {
+				if strings.Contains(p.body, bad) {
+					t.Errorf("%s holds %q", rt.path, bad)
+				}
+			}
+			for _, tag := range strings.Split(p.body, "<")[1:] {
+				if strings.HasPrefix(tag, "script ") && !strings.Contains(tag, `src="/assets/`) || strings.HasPrefix(tag, "link ") && !strings.Contains(tag, `href="/assets/`) {
+					t.Errorf("%s loads <%.80s", rt.path, tag)
+				}
+			}
+			if len(p.body) > 100_000 {
+				t.Errorf("%s weighs %d bytes", rt.path, len(p.body))
+			}
+			if !strings.Contains(p.body, `id="main"`) || !strings.Contains(p.body, `<html lang="en"`) || !strings.Contains(p.body, "<h1") {
+				t.Errorf("%s lacks what every page has", rt.path)
+			}
+		}
+	}
+}
+
+// Names of strangers are text, wherever they stand.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", true)
+	const evil = `<img src=x onerror=alert(1)>"'` + "`{{.}}"
+	w.site(ada, evil)
+	b := w.as("ada@example.test")
+	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), ada.ID, account.NewKey{Name: evil, Scopes: account.Scopes{account.All}}); err != nil {
+		t.Fatal(err)
+	}
+	b.do("GET", "/account", nil, "User-Agent: "+evil)
+	c := w.browser()
+	c.do("POST", "/sign-in", url.Values{"email": {"ada@example.test"}, "password": {password}}, "User-Agent: Firefox/1 "+evil)
+	for _, path := range []string{"/", "/?q=" + url.QueryEscape(evil), "/account/keys", "/account/keys/new", "/account/sessions", "/account/audit?what=" + url.QueryEscape(evil), "/operator/sites", "/operator/audit", "/" + url.PathEscape(evil), "/sign-in?next=" + url.QueryEscape("/"+evil)} {
+		for _, b := range []*browser{b, w.browser()} {
+			if p := b.get(path); strings.Contains(p.body, "<img src=x") || p.status >= 500 {
+				t.Errorf("%s: %s", path, p)
+			}
+		}
+	}
+	if p := b.get("/"); !strings.Contains(p.body, "&lt;img src=x onerror=alert(1)&gt;") {
+		t.Error("the name is not on the page")
+	}
+	if p := b.post("/account/keys/new", "name", evil+strings.Repeat("x", 100), "expires", "never"); p.status != 422 || strings.Contains(p.body, "<img src=x") || !strings.Contains(p.body, "&lt;img src=x") {
+		t.Error("a failed form:", p.status)
+	}
+}
+
+func TestUnknownPlaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	for name, b := range map[string]*browser{"nobody": w.browser(), "a user": w.as("ada@example.test")} {
+		for _, path := range []string{"/nowhere", "/account/", "//account", "/account/../operator", "/assets/app.css", "/assets/../app.css", "/%00", "/%ff", "/setup/"} {
+			if p := b.get(path); p.status != 404 || !p.has("error") || p.header.Get("Content-Security-Policy") == "" {
+				t.Errorf("%s for %s: %d", path, name, p.status)
+			}
+		}
+		if p := b.do("DELETE", "/account", nil); p.status != 404 {
+			t.Errorf("DELETE for %s: %d", name, p.status)
+		}
+	}
+}
+
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.browser()
+	for _, name := range []string{"app.css", "app.js", "mark.svg", "passkey.js", "inter.woff2"} {
+		path := w.dash.assets.url(name)
+		p := b.get(path)
+		if p.status != 200 || !strings.Contains(p.header.Get("Cache-Control"), "immutable") || p.header.Get("ETag") == "" || p.body != string(w.dash.assets.files[strings.TrimPrefix(path, "/assets/")].plain) {
+			t.Errorf("%s: %d %v", name, p.status, p.header)
+		}
+		if p := b.get(path, "If-None-Match: "+p.header.Get("ETag")); p.status != 304 || p.body != "" {
+			t.Errorf("%s again: %d", name, p.status)
+		}
+	}
+	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(css.body, "url("+w.dash.assets.url("inter.woff2")+")") || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
+		t.Error("the style sheet does not name the font as it is served")
+	}
+}
+
+// Pages are parsed when they are first asked for; all of them can be.
+func TestPagesParse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if len(w.dash.pages) < 50 {
+		t.Errorf("%d pages", len(w.dash.pages))
+	}
+	for name, page := range w.dash.pages {
+		if page().Lookup("layout.html") == nil {
+			t.Errorf("%s has no layout", name)
+		}
+	}
+}

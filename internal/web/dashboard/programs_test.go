@@ -1,0 +1,59 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+)
+
+// programs are Programs that say what a test wants to hear, and nothing otherwise.
+type programs struct {
+	process  func(s site.Site) Process
+	log      func(id site.ID, f ProgramFilter) ([]ProgramLine, error)
+	figures  func() ([]ProgramFigures, time.Duration, error)
+	tasks    []ProgramTask
+	run      func(command string) (string, error)
+	stored   Storage
+	restart  func()
+	terminal func(ctx context.Context, s site.Site, t Terminal) (string, error)
+}
+
+func (p programs) Process(s site.Site) Process {
+	if p.process == nil {
+		return Process{}
+	}
+	return p.process(s)
+}
+
+func (p programs) ProgramLog(_ context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+	if p.log == nil {
+		return nil, nil
+	}
+	return p.log(id, f)
+}
+
+func (p programs) Figures(context.Context, site.ID) ([]ProgramFigures, time.Duration, error) {
+	if p.figures == nil {
+		return nil, 0, nil
+	}
+	return p.figures()
+}
+
+func (p programs) ProgramTasks(context.Context, site.ID) ([]ProgramTask, error) { return p.tasks, nil }
+
+func (p programs) RunOnceTx(_ context.Context, _ *db.Tx, _ site.Site, command string) (string, error) {
+	return p.run(command)
+}
+
+func (p programs) RestartSiteTx(context.Context, *db.Tx, site.Site) error {
+	p.restart()
+	return nil
+}
+
+func (p programs) Storage(context.Context, site.ID) (Storage, error) { return p.stored, nil }
+
+func (p programs) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
+	return p.terminal(ctx, s, t)
+}

@@ -1,0 +1,131 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// errDropped is a Conflict: the request was carried out, and is not carried out again.
+var errDropped = &fault.Error{Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
+	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped"}
+
+// row returns the size of an answer as counted against its owner's limits.
+type row struct {
+	owner string // empty: stored before answers were counted
+	size  int64
+}
+
+func scanRow(r db.Scanner) (x row, err error) { return x, r.Scan(&x.owner, &x.size) }
+
+func (k Key) owner() string { return cmp.Or(k.Owner, k.Scope) }
+
+// store writes the answer into its claimed row and holds the owner to the bounds: too
+// many rows is a Limited fault, too many bytes drops the oldest answers.
+func (a *Answers) store(ctx context.Context, tx *db.Tx, k Key, answer []byte) error {
+	packed, err := pack(answer, k.Request)
+	if err != nil {
+		return fmt.Errorf("store answer: %w", err)
+	}
+	sealed := a.seal.Seal(packed, k.purpose())
+	if int64(len(sealed)) > a.maxBytes {
+		sealed = "" // as if it had been dropped at once
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE idempotent_answers SET answer = $5, size = $6
+		WHERE scope = $1 AND method = $2 AND path = $3 AND key = $4`,
+		k.Scope, k.Method, k.Path, k.Key, sealed, len(sealed)); err != nil {
+		return fmt.Errorf("store answer: %w", err)
+	}
+	var rows, bytes int64
+	err = tx.QueryRow(ctx, `
+		INSERT INTO idempotency_usage (owner_id, answers, bytes) VALUES ($1, 1, $2)
+		ON CONFLICT (owner_id) DO UPDATE SET answers = idempotency_usage.answers + 1, bytes = idempotency_usage.bytes + excluded.bytes
+		RETURNING answers, bytes`, k.owner(), len(sealed)).Scan(&rows, &bytes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("count answers: %w", err)
+	case rows > a.maxRows:
+		return a.tooMany(ctx, tx, k.owner())
+	case bytes > a.maxBytes:
+		return a.drop(ctx, tx, k.owner(), bytes-a.maxBytes)
+	}
+	return nil
+}
+
+// tooMany is the Limited fault of an owner whose keys are used up until the oldest expires.
+func (a *Answers) tooMany(ctx context.Context, tx *db.Tx, owner string) error {
+	var oldest db.Time
+	if err := tx.QueryRow(ctx, `SELECT min(created_at) FROM idempotent_answers WHERE owner_id = $1`, owner).Scan(&oldest); err != nil {
+		return fmt.Errorf("find oldest answer: %w", err)
+	}
+	return &fault.Error{Kind: fault.Limited, Message: "Too many Idempotency-Keys are in use",
+		Details: fmt.Sprintf("at most %d are remembered per user, each for %s; send the request without one or wait", a.maxRows, a.keep),
+		Code:    "too_many_idempotency_keys", RetryAfter: max(time.Second, oldest.Add(a.keep).Sub(db.Now()))}
+}
+
+// drop empties the owner's oldest answers until that many bytes are free, and a few more
+// so that not every answer from now on has to. The rows stay: a request whose answer is
+// gone still acts once. Nobody else counts for this owner meanwhile: the transaction
+// holds the lock of their row in idempotency_usage.
+func (a *Answers) drop(ctx context.Context, tx *db.Tx, owner string, bytes int64) error {
+	bytes += a.maxBytes / 64
+	for bytes > 0 {
+		rows, err := tx.Query(ctx, `
+			SELECT size, created_at FROM idempotent_answers
+			WHERE owner_id = $1 AND size > 0 ORDER BY created_at LIMIT 1000`, owner)
+		type old struct {
+			size int64
+			at   db.Time
+		}
+		list, err := db.Collect(rows, err, func(r db.Scanner) (o old, err error) { return o, r.Scan(&o.size, &o.at) })
+		if err != nil || len(list) == 0 {
+			return wrap("find oldest answers", err)
+		}
+		var freed int64
+		var until db.Time
+		for _, o := range list {
+			if freed >= bytes {
+				break
+			}
+			freed, until = freed+o.size, o.at
+		}
+		// Counted anew: of the rows of one millisecond the list may have held a part.
+		const these = ` WHERE owner_id = $1 AND size > 0 AND created_at <= $2`
+		if err := tx.QueryRow(ctx, `SELECT SUM(size) FROM idempotent_answers`+these, owner, until).Scan(&freed); err != nil {
+			return wrap("count oldest answers", err)
+		}
+		if _, err := tx.Exec(ctx, `UPDATE idempotent_answers SET answer = '', size = 0`+these, owner, until); err != nil {
+			return wrap("drop oldest answers", err)
+		}
+		if _, err := tx.Exec(ctx, `UPDATE idempotency_usage SET bytes = bytes - $2 WHERE owner_id = $1`, owner, freed); err != nil {
+			return wrap("count answers", err)
+		}
+		bytes -= freed
+	}
+	return nil
+}
+
+// forget takes removed rows off what their owners use.
+func forget(ctx context.Context, tx *db.Tx, gone []row) error {
+	type use struct{ rows, bytes int64 }
+	by := map[string]use{}
+	for _, g := range gone {
+		if g.owner != "" {
+			by[g.owner] = use{by[g.owner].rows + 1, by[g.owner].bytes + g.size}
+		}
+	}
+	for owner, u := range by {
+		if _, err := tx.Exec(ctx, `UPDATE idempotency_usage SET answers = answers - $2, bytes = bytes - $3 WHERE owner_id = $1`, owner, u.rows, u.bytes); err != nil {
+			return wrap("count answers", err)
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM idempotency_usage WHERE owner_id = $1 AND answers <= 0`, owner); err != nil {
+			return wrap("count answers", err)
+		}
+	}
+	return nil
+}

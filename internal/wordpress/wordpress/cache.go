@@ -1,0 +1,416 @@
+package wordpress
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway/internal/build/release"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// cache holds pages for visitors without a session, in memory. A page is fresh for a while
+// and stale after a purge or that while: the first who asks then gets a new one, and who
+// asks meanwhile gets the stale one, so a purge is never a stampede.
+type cache struct {
+	port string // of all addresses: ":8443", or "" for 443
+
+	mu sync.Mutex // guards what follows
+	//share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
+	pages map[string]*cached
+	//share: total the sites with pages in it; owner its sites; edge gone with the last page
+	sites map[string]*shelf
+	//share: total the owners with pages in it; owner one entry; edge gone with the last page
+	owners map[string]int // bytes of their sites' pages
+	bytes  int
+	//share: total the sites that were purged since the start; owner its sites; edge gone with the site
+	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
+}
+
+// shelf holds the pages of one site.
+type shelf struct {
+	owner string
+	ages  *list.List // of *cached, the last used first
+	bytes int
+}
+
+// cached is a page.
+type cached struct {
+	site, key, path string
+	inSite          *list.Element // of the ages
+	header          http.Header
+	body            []byte
+	br, gz, zs      []byte // the body compressed; nil where that gains nothing
+	at              time.Time
+	stale           bool
+	filling         time.Time // since when somebody gets a new one; zero: nobody does
+}
+
+// The most of the cache, of one site in it, and of a page; how long a page is fresh, and
+// how long a stale one is shown while a new one is made.
+const (
+	maxBytes     = 256 << 20
+	maxSiteBytes = maxBytes / 4 // a site that fills it leaves others theirs
+	maxFields    = 16 << 10     // bytes of a page's header fields
+	maxOfSite    = 5000
+	maxPage      = 2 << 20
+	freshFor     = 10 * time.Minute
+	fillPatience = 10 * time.Second
+)
+
+func newCache() *cache {
+	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
+}
+
+// sessionCookies are the beginnings of cookies that make a visitor somebody.
+var sessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+
+// keyOf names the page of a request to a deployment; empty where it is none that may be cached.
+// Another deployment has other themes and plugins, and so other pages.
+func (c *cache) keyOf(deployment string, r *http.Request) string {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
+		return ""
+	}
+	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
+		return ""
+	}
+	if hasSession(r.Header["Cookie"]) {
+		return ""
+	}
+	return deployment + " " + r.Host + " " + r.URL.Path
+}
+
+// plainHost reports whether a host is written as browsers write it: with the port that all
+// addresses have or none, and else without capital letters or a dot at its end. Who writes it
+// in another way may be shown another page, and gets none of others'.
+func (c *cache) plainHost(host string) bool {
+	name, port, _ := strings.Cut(host, ":")
+	return (port == "" || ":"+port == c.port) && name != "" && !strings.HasSuffix(name, ".") && strings.ToLower(name) == name
+}
+
+// hasSession reports whether PHP could read a session's cookie in the fields Cookie: it takes
+// names that http.Request.Cookies leaves out, and some characters of theirs for underscores.
+func hasSession(fields []string) bool {
+	for _, field := range fields {
+		for item := range strings.SplitSeq(field, ";") {
+			name, _, _ := strings.Cut(item, "=")
+			name = strings.Map(func(c rune) rune {
+				if c == '.' || c == ' ' || c == '[' || c == '+' {
+					return '_'
+				}
+				return c
+			}, strings.TrimSpace(name))
+			if strings.Contains(name, "%") { // older versions decode it
+				return true
+			}
+			for _, begin := range sessionCookies {
+				if strings.HasPrefix(name, begin) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
+// make a new one.
+func (c *cache) lookup(deployment string, r *http.Request) (*cached, string) {
+	key := c.keyOf(deployment, r)
+	if key == "" {
+		return nil, ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pages[key]
+	if p == nil {
+		return nil, ""
+	}
+	c.used(p)
+	if !p.stale && time.Since(p.at) < freshFor {
+		return p, "HIT"
+	}
+	if !p.filling.IsZero() && time.Since(p.filling) < fillPatience {
+		return p, "STALE"
+	}
+	p.filling = time.Now()
+	return nil, ""
+}
+
+// page returns the page of a path that is fresh, for a visitor without a session; nil where
+// there is none.
+func (c *cache) page(deployment, host, path string) *cached {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pages[deployment+" "+host+" "+path]
+	if p == nil || !c.plainHost(host) || p.stale || time.Since(p.at) >= freshFor {
+		return nil
+	}
+	c.used(p)
+	return p
+}
+
+// filling notes that a new page is made, and returns what to call when that has ended.
+func (c *cache) filling(deployment string, r *http.Request) func() {
+	key := c.keyOf(deployment, r)
+	if key == "" {
+		return func() {}
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if p := c.pages[key]; p != nil {
+			p.filling = time.Time{}
+		}
+	}
+}
+
+// store keeps an answer as a page once its body has been read to the end. What has been purged
+// since it was asked for is not in it for certain.
+func (c *cache) store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
+	key := c.keyOf(deployment, r)
+	h := resp.Header
+	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
+		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") || forbids(h.Get("Cache-Control")) {
+		return
+	}
+	if n := fieldBytes(h); n > maxFields {
+		return
+	}
+	h.Set("X-Cache", "MISS")
+	h.Set("Vary", "Accept-Encoding")
+	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: asked}
+	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
+		// A page for everybody, made from its address alone, holds nobody's secret that its
+		// compressed length could give away.
+		p.body = bytes.Clone(body) // without the capacity of its buffer
+		p.br, p.gz, p.zs = release.Compress(body)
+		c.put(owner, p)
+	}}
+}
+
+func forbids(v string) bool {
+	return strings.Contains(v, "private") || strings.Contains(v, "no-store") || strings.Contains(v, "no-cache")
+}
+
+// copying collects a body while it is read; done is called at its end, where it is whole
+// and not too large.
+type copying struct {
+	io.ReadCloser
+	buf  bytes.Buffer
+	over bool
+	done func([]byte)
+}
+
+func (b *copying) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if !b.over && b.buf.Len()+n > maxPage {
+		b.over, b.buf = true, bytes.Buffer{}
+	}
+	if !b.over {
+		b.buf.Write(p[:n])
+	}
+	if err == io.EOF && !b.over && b.done != nil {
+		b.done(b.buf.Bytes())
+		b.done = nil
+	}
+	return n, err
+}
+
+func (c *cache) put(owner string, p *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.at.Before(c.began[p.site]) { // what it shows may be older than the change
+		p.stale = true
+	}
+	if old := c.pages[p.key]; old != nil {
+		if old.at.After(p.at) { // who asked later was answered sooner
+			return
+		}
+		c.drop(old)
+	}
+	of := c.sites[p.site]
+	if of == nil {
+		//share: none, one site's: 5,000 pages and 64 MiB
+		of = &shelf{owner: owner, ages: list.New()}
+		c.sites[p.site] = of
+	}
+	p.inSite = of.ages.PushFront(p)
+	c.pages[p.key] = p
+	c.bytes, of.bytes = c.bytes+p.size(), of.bytes+p.size()
+	c.owners[of.owner] += p.size()
+	for of.bytes > maxSiteBytes || of.ages.Len() > maxOfSite {
+		c.drop(of.ages.Back().Value.(*cached))
+	}
+	for c.bytes > maxBytes {
+		c.drop(c.largest().ages.Back().Value.(*cached))
+	}
+}
+
+// largest returns the largest shelf of the owner whose sites have the most: they lose a page
+// where there is no room, and who has few keeps them.
+func (c *cache) largest() (most *shelf) {
+	for _, of := range c.sites {
+		if most == nil || c.owners[of.owner] > c.owners[most.owner] || of.owner == most.owner && of.bytes > most.bytes {
+			most = of
+		}
+	}
+	return most
+}
+
+// size is about how many bytes a page holds on to.
+func (p *cached) size() int {
+	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + 2*len(p.key) + fieldBytes(p.header) + 1024
+}
+
+// fieldBytes is about how many bytes header fields hold on to.
+func fieldBytes(h http.Header) (n int) {
+	for name, values := range h {
+		n += len(name) + 64
+		for _, v := range values {
+			n += len(v) + 16
+		}
+	}
+	return n
+}
+
+func (c *cache) drop(p *cached) {
+	of := c.sites[p.site]
+	of.ages.Remove(p.inSite)
+	delete(c.pages, p.key)
+	c.bytes, of.bytes = c.bytes-p.size(), of.bytes-p.size()
+	if c.owners[of.owner] -= p.size(); c.owners[of.owner] == 0 {
+		delete(c.owners, of.owner)
+	}
+	if of.ages.Len() == 0 {
+		delete(c.sites, p.site)
+	}
+}
+
+// used makes a page the last to go.
+func (c *cache) used(p *cached) {
+	c.sites[p.site].ages.MoveToFront(p.inSite)
+}
+
+// each calls do with the pages of a site.
+func (c *cache) each(site string, do func(p *cached)) {
+	if of := c.sites[site]; of != nil {
+		for e := of.ages.Front(); e != nil; e = e.Next() {
+			do(e.Value.(*cached))
+		}
+	}
+}
+
+// forget drops the pages of a site that is gone.
+func (c *cache) forget(site string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for of := c.sites[site]; of != nil && of.ages.Len() > 0; {
+		c.drop(of.ages.Back().Value.(*cached))
+	}
+	delete(c.began, site)
+}
+
+// purge makes pages of a site stale: those of the paths, or all with *.
+func (c *cache) purge(site string, paths ...string) { c.changedBy(site, time.Time{}, paths...) }
+
+// changedBy purges what an answer says that it has changed. It returns since when the answer
+// itself is up to date: it shows its own change, and those before it was asked for.
+func (c *cache) changedBy(site string, asked time.Time, paths ...string) time.Time {
+	want := map[string]bool{}
+	for _, p := range paths {
+		want[p] = true
+		if decoded, err := url.PathUnescape(p); err == nil { // as addresses hold them
+			want[decoded] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.began[site]
+	c.began[site] = time.Now()
+	c.each(site, func(p *cached) { p.stale = p.stale || want["*"] || want[p.path] })
+	if asked.Before(before) {
+		return asked
+	}
+	return c.began[site]
+}
+
+// purgeOlder makes the pages of a site stale that were made before a moment.
+func (c *cache) purgeOlder(site string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began[site].Before(at) {
+		c.began[site] = at
+	}
+	c.each(site, func(p *cached) { p.stale = p.stale || p.at.Before(at) })
+}
+
+// write answers with the page.
+func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
+	body := p.fill(w.Header(), r.Header["Accept-Encoding"], how)
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// answer returns the fields and the body of a page that is fresh.
+func (p *cached) answer(accept string) (http.Header, []byte) {
+	h := http.Header{}
+	return h, p.fill(h, []string{accept}, "HIT")
+}
+
+// fill sets the fields of an answer with the page, and returns its body.
+func (p *cached) fill(h http.Header, accept []string, how string) []byte {
+	for name, values := range p.header {
+		h[name] = values
+	}
+	h["X-Cache"] = []string{how}
+	h["Age"] = []string{strconv.Itoa(int(time.Since(p.at).Seconds()))}
+	body, coding := p.body, release.Negotiate(accept, p.br != nil, p.zs != nil, p.gz != nil)
+	switch coding {
+	case "br":
+		body = p.br
+	case "zstd":
+		body = p.zs
+	case "gzip":
+		body = p.gz
+	}
+	if coding != "" {
+		h["Content-Encoding"] = []string{coding}
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	return body
+}
+
+// PurgeTx makes pages of the owner's site stale: those of the paths, or all, with what its object
+// cache holds.
+func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, paths []string) error {
+	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	if _, err := w.get(ctx, tx, id); err != nil {
+		return err
+	}
+	for _, p := range paths {
+		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
+			return &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Details: "paths hold paths of pages without address or query, such as /shop/", Received: text.Clip(p, 100), Code: "invalid_paths"}
+		}
+	}
+	if len(paths) == 0 {
+		paths = []string{"*"}
+		tx.AfterCommit(func() { w.clearObjects(id) })
+	}
+	return w.purgeTx(ctx, tx, id, paths)
+}

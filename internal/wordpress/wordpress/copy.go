@@ -1,0 +1,251 @@
+package wordpress
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// Copy says what of a site goes where.
+type Copy struct {
+	From     site.ID
+	NewName  string // of the site that is made for it; empty: the operation's site is there
+	Files    bool
+	Database bool
+}
+
+// CloneTx begins to copy the owner's WordPress to a new site, with its addresses rewritten
+// and hidden from search engines.
+func (w *WordPress) CloneTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string) (operation.Operation, error) {
+	s, err := w.c.Sites.LockTx(ctx, tx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	if name = strings.TrimSpace(name); name == "" {
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "The new site needs a name", Details: "name must have 1 to 100 characters", Code: "invalid_name"}
+	}
+	return w.beginTx(ctx, tx, owner, id, Work{What: kindClone, Copy: &Copy{From: id, NewName: name, Files: true, Database: true}})
+}
+
+// PushTx begins to bring files, the database, or both of the owner's WordPress to another
+// one of the same owner.
+func (w *WordPress) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id, to site.ID, files, database bool) (operation.Operation, error) {
+	if _, err := w.c.Sites.GetTx(ctx, tx, owner, id); err != nil {
+		return operation.Operation{}, err
+	}
+	switch {
+	case id == to:
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "A site can't be pushed to itself", Details: "to names another site", Code: "invalid_push"}
+	case !files && !database:
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to push", Details: "send files, database or both as true", Code: "invalid_push"}
+	}
+	for _, one := range []site.ID{min(id, to), max(id, to)} { // always in this order: two pushes never wait for each other
+		s, err := w.c.Sites.LockTx(ctx, tx, owner, one)
+		if err == nil {
+			err = w.live(s)
+		}
+		if err != nil {
+			return operation.Operation{}, err
+		}
+	}
+	return w.beginTx(ctx, tx, owner, to, Work{What: kindPush, Copy: &Copy{From: id, Files: files, Database: database}})
+}
+
+// copySite is one call of the job of a clone or a push. The source's state is what a backup
+// of it holds, so the copy is of one moment; the target's is in the backup that its restore
+// takes first.
+func (r *run) copySite(ctx context.Context) error {
+	p := r.x.Copy
+	switch r.step.At {
+	case atBackup:
+		ready, err := r.backUp(ctx, p.From, &r.step.Source, "Copied to another site")
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return job.Later(waitFor)
+		}
+		if p.NewName == "" { // what the target is to search engines stays
+			s, err := r.site(ctx)
+			if err != nil {
+				return err
+			}
+			var now struct{ Public int }
+			if err := r.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &now); err != nil {
+				return err
+			}
+			r.step.Public = now.Public
+		}
+		to := backup.RestoreTo{NewName: p.NewName, Part: true}
+		if p.NewName == "" {
+			to.Site = r.x.Site
+			if p.Files {
+				to.Includes = append(to.Includes, backup.Files)
+			}
+			if p.Database {
+				to.Includes = append(to.Includes, backup.Databases)
+			}
+		}
+		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Source, to)
+		if err != nil {
+			return err
+		}
+		err = r.to(ctx, atFill, 0.3, "Copying", func(tx *db.Tx) error {
+			o, err := r.c.Backups.RestoreTx(ctx, tx, r.x.Owner, plan)
+			r.step.Restore, r.step.Target = o.ID, site.ID(o.Site)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return job.Later(waitFor)
+	case atFill:
+		ready, result, err := r.waitRestore(ctx)
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return job.Later(waitFor)
+		}
+		if id, ok := result["backupId"].(string); ok {
+			r.step.Backup = backup.ID(id)
+		}
+		r.step.Restore = ""
+		if err := r.to(ctx, atChange, 0.7, "Rewriting addresses"); err != nil {
+			return err
+		}
+		return r.rewrite(ctx)
+	case atChange:
+		return r.rewrite(ctx)
+	}
+	return r.goBack(ctx, "")
+}
+
+// changedSite is the site that a copy changes.
+func (r *run) changedSite() site.ID {
+	if r.step.Target != "" {
+		return r.step.Target
+	}
+	return r.x.Site
+}
+
+// rewrite makes a database that came from elsewhere the target's own. It may be repeated.
+func (r *run) rewrite(ctx context.Context) error {
+	p := r.x.Copy
+	id := r.changedSite()
+	out := r.result()
+	if r.x.What == kindClone {
+		out["siteId"] = id
+	}
+	s, err := r.c.Sites.Get(ctx, r.x.Owner, id)
+	if err == nil {
+		err = r.live(s)
+	}
+	if err != nil {
+		return err
+	}
+	if p.Database {
+		from, err := r.c.Sites.Get(ctx, r.x.Owner, p.From)
+		if err != nil {
+			return err
+		}
+		if err := r.adopt(ctx, s, &r.step.Public, from); err != nil {
+			return err
+		}
+	}
+	r.purgeAll(ctx, id)
+	if r.x.What == kindClone {
+		return r.end(ctx, "Cloned", "", out)
+	}
+	return r.end(ctx, "Pushed", "", out)
+}
+
+// adopt rewrites the addresses of a database that came from elsewhere. from is the site
+// that it came from; the zero one where it was imported. public says whether search engines
+// may have it; nil leaves that as it is.
+func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Site) error {
+	var got struct {
+		Addresses    []string
+		Admin, Title string
+	}
+	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"public": public}, &got); err != nil {
+		return err
+	}
+	to, err := r.Address(ctx, s)
+	if err != nil {
+		return err
+	}
+	if len(r.step.Pairs) == 0 { // once: a repeated call would find the new addresses
+		old := got.Addresses
+		if from.ID != "" {
+			address, err := r.Address(ctx, from)
+			if err != nil {
+				return err
+			}
+			old = append(old, address, r.c.Sites.URL(from.Slug))
+		}
+		r.step.Pairs = addressPairs(old, to)
+		if err := r.to(ctx, r.step.At, 0.75, "Rewriting addresses"); err != nil {
+			return err
+		}
+	}
+	if len(r.step.Pairs) > 0 {
+		if _, err := r.replaceAll(ctx, s, r.step.Pairs, false, 0.75); err != nil {
+			return err
+		}
+	}
+	if got.Admin == "" {
+		return nil
+	}
+	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET admin_user = $2 WHERE site_id = $1`, s.ID, text.Clip(got.Admin, 60))
+		return err
+	})
+}
+
+// AdoptTx begins to rewrite the addresses of a WordPress whose database was restored from a
+// backup of another site, as the rest of the restore's operation. It returns false for sites
+// that are no WordPress, or serve nothing.
+func (w *WordPress) AdoptTx(ctx context.Context, tx *db.Tx, s site.Site, from site.ID, o operation.ID, result map[string]any) (begun bool, err error) {
+	if s.Type != site.WordPress || s.LiveDeployment == "" {
+		return false, nil
+	}
+	text, err := json.Marshal(step{At: atFill, Result: result})
+	if err != nil {
+		return false, err
+	}
+	if err := w.c.Operations.AdvanceTx(ctx, tx, o, 0.7, string(text), "Rewriting addresses"); err != nil {
+		return false, err
+	}
+	return true, Work{What: kindAdopt, Operation: o, Owner: s.Owner, Site: s.ID, Copy: &Copy{From: from, Database: true}}.enqueueTx(ctx, tx)
+}
+
+// adoptRestored is one call of the job that AdoptTx begins.
+func (r *run) adoptRestored(ctx context.Context) error {
+	s, err := r.site(ctx)
+	if err != nil {
+		return err
+	}
+	from, err := r.c.Sites.Get(ctx, r.x.Owner, r.x.Copy.From)
+	if err != nil && !fault.Is(err, fault.NotFound) { // it may be deleted: the database knows its address
+		return err
+	}
+	r.c.Programs.Renew(string(s.ID)) // what runs may know the database of before
+	if err := r.adopt(ctx, s, nil, from); err != nil {
+		return err
+	}
+	r.purgeAll(ctx, s.ID)
+	return r.end(ctx, "Restored", "", r.result())
+}

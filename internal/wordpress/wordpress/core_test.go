@@ -1,0 +1,132 @@
+package wordpress
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/internal/build/bundle"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+)
+
+// origin stands in for wordpress.org: what it answers by address.
+type origin map[string][]byte
+
+func (o origin) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, ok := o[r.URL.String()]
+	status := http.StatusOK
+	if !ok {
+		status = http.StatusNotFound
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+}
+
+func archiveOf(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// The current release is downloaded and used only when its checksum is right; so is an
+// archive that the operator names.
+func TestDownloadedCore(t *testing.T) {
+	t.Parallel()
+	archive := archiveOf(t, map[string]string{
+		"wordpress/wp-includes/version.php":             "<?php\n$wp_version = '9.8.7';\n",
+		"wordpress/index.php":                           "<?php // the front",
+		"wordpress/wp-config-sample.php":                "sample",
+		"wordpress/wp-content/languages/de_DE.mo":       "german",
+		"wordpress/../../escaped.php":                   "outside",
+		"wordpress/wp-content/themes/one/style.css":     "/* Theme Name: One */",
+		"wordpress/wp-content/plugins/akismet/akis.php": "<?php",
+	})
+	sum := sha1.Sum(archive)
+	right := hex.EncodeToString(sum[:])
+	sum256 := sha256.Sum256(archive)
+	for name, tt := range map[string]struct {
+		source string
+		origin origin
+		want   string // of the error; empty: it works
+	}{
+		"current":         {"", origin{currentSum: []byte(right), currentArchive: archive}, ""},
+		"another archive": {"", origin{currentSum: []byte(right), currentArchive: append([]byte{}, archive[:len(archive)-9]...)}, "checksum of the downloaded WordPress is wrong"},
+		"named":           {"https://mirror.test/wp.tar.gz#sha256=" + hex.EncodeToString(sum256[:]), origin{"https://mirror.test/wp.tar.gz": archive}, ""},
+		"named, wrong":    {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{"https://mirror.test/wp.tar.gz": archive}, "checksum of the downloaded WordPress is wrong"},
+		"named, gone":     {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{}, "can't be downloaded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			backend, _, err := blob.OpenBackend(filepath.Join(dir, "blobs"), blob.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundles, err := bundle.New(bundle.Config{Blobs: blob.New(blob.Config{Backend: backend}), Dir: filepath.Join(dir, "bundles")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := New(Config{DB: dbtest.New(t), Bundles: bundles, Out: &http.Client{Transport: tt.origin}, Dir: filepath.Join(dir, "wordpress"), Source: tt.source})
+			c, err := w.core(t.Context(), func(string, ...any) {})
+			if tt.want != "" {
+				if f := fault.As(err); f == nil || !strings.Contains(f.Message, tt.want) {
+					t.Fatalf("%v, want %q", err, tt.want)
+				}
+				return
+			}
+			if err != nil || c.Version != "9.8.7" {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			got := map[string]bool{}
+			for f, err := range bundles.Files(context.Background(), c.Bundle) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[f.Path] = true
+			}
+			for path, want := range map[string]bool{"public/index.php": true, "public/wp-config.php": true, "public/wp-config-sample.php": false, "slipway/languages/de_DE.mo": true,
+				"public/wp-content/languages/de_DE.mo": false, "public/wp-content/themes/one/style.css": true, "slipway/tasks/install.php": true, "escaped.php": false} {
+				if got[path] != want {
+					t.Errorf("%s is there: %v", path, got[path])
+				}
+			}
+			_ = filepath.WalkDir(filepath.Dir(dir), func(path string, _ fs.DirEntry, _ error) error {
+				if filepath.Base(path) == "escaped.php" && !strings.Contains(path, "bundles") && !strings.Contains(path, "wordpress/core-") {
+					t.Errorf("it escaped to %s", path)
+				}
+				return nil
+			})
+			if left, _ := os.ReadDir(filepath.Join(dir, "wordpress")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}

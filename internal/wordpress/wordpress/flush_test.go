@@ -1,0 +1,162 @@
+package wordpress
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// flushed is a WordPress whose site "site" has a page that visitors ask for whenever its object
+// cache is emptied: the latest moment at which it may still show what was there before.
+func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
+	t.Helper()
+	cleared = new([]string)
+	var w *WordPress
+	c.DB = dbtest.New(t)
+	c.Sites = site.New(site.Config{DB: c.DB, Domain: "sites.test"})
+	c.Operations = operation.New(operation.Config{DB: c.DB})
+	c.Host = host(func(id string) {
+		*cleared = append(*cleared, id)
+		fill(w.cache, request("/"), "from the old objects")
+	})
+	w = New(c)
+	fill(w.cache, request("/"), "from before")
+	return w, cleared
+}
+
+// host is a Host of sites without files.
+type host func(site string)
+
+// StorageFolders is for Config.Host.
+func (h host) StorageFolders(string) (map[string]string, error) { return nil, nil }
+
+// Hold is the same.
+func (h host) Hold(string) (release func()) { return func() {} }
+
+// ClearRedis is the same.
+func (h host) ClearRedis(site string) { h(site) }
+
+func (w *WordPress) shows(t *testing.T, what string) {
+	t.Helper()
+	if p := w.cache.page("site", "blog.test", "/"); p != nil {
+		t.Errorf("%s: visitors see the page %s", what, p.body)
+	}
+}
+
+// tasks is a source of programs that run our scripts.
+type tasks server
+
+// Acquire is for Config.Programs.
+func (t tasks) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+	return &endpoint.Endpoint{Tasks: server(t), Release: func() {}}, nil
+}
+
+// Awake is the same.
+func (t tasks) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	e, err := t.Acquire(context.Background(), deployment)
+	return e, err == nil
+}
+
+// Note is the same.
+func (t tasks) Note(string, string) {}
+
+// Renew is the same.
+func (t tasks) Renew(string) {}
+
+// FatalErrors is the same.
+func (t tasks) FatalErrors(context.Context, string, db.Time) []string { return nil }
+
+// After a replacement neither the object cache nor a page that was made of it shows the old text,
+// although visitors come at each moment in between.
+func TestReplaceEmptiesCaches(t *testing.T) {
+	t.Parallel()
+	answer := `{"done": true, "place": {"rows": 1, "replacements": 2, "tables": {}, "skipped": []}, "progress": 1}`
+	w, cleared := flushed(t, Config{Programs: tasks(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Purge": {"*"}}, Body: io.NopCloser(strings.NewReader(answer))}, nil
+	})})
+	r := &run{WordPress: w}
+	if _, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, true, 0); err != nil || len(*cleared) != 0 {
+		t.Fatalf("a dry run: %v, %d cleared", err, len(*cleared))
+	}
+	found, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, false, 0)
+	if err != nil || found.Replacements != 2 {
+		t.Fatalf("%v %v", found, err)
+	}
+	if len(*cleared) != 1 || (*cleared)[0] != "site" {
+		t.Errorf("the object caches of %q were emptied", *cleared)
+	}
+	w.shows(t, "after a replacement")
+}
+
+// An operation that failed when it had changed something, and whose changes could not be taken
+// back, leaves nothing in the caches; one that had changed nothing leaves them alone.
+func TestFailuresEmptyCaches(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		step    step
+		what    string
+		message string
+		cleared string
+	}{
+		"while it changes":   {step{At: atChange}, kindReplace, "", "site"},
+		"while it checks":    {step{At: atCheck}, kindUpdate, "", "site"},
+		"not taken back":     {step{At: atBack}, kindUpdate, "", "site"},
+		"a clone":            {step{At: atChange, Target: "site_clone"}, kindClone, "", "site_clone"},
+		"before it changes":  {step{}, kindReplace, "", ""},
+		"a dry run":          {step{At: atFill}, kindReplace, "", ""},
+		"a success says it ": {step{At: atChange}, kindReplace, "Done", ""},
+	} {
+		for _, givenUp := range []bool{false, true} {
+			if givenUp && tt.message != "" {
+				continue
+			}
+			w, cleared := flushed(t, Config{})
+			x := Work{Owner: "own", Site: "site", What: tt.what}
+			err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+				o, err := w.c.Operations.OpenTx(t.Context(), tx, account.OwnerID("own"), operation.NewOperation{Kind: tt.what, Site: "site"})
+				x.Operation = o.ID
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &run{WordPress: w, x: x, step: tt.step}
+			if givenUp {
+				if err := r.to(t.Context(), tt.step.At, 0.5, "Working"); err != nil {
+					t.Fatal(err)
+				}
+				args, _ := json.Marshal(x)
+				err = w.givenUp(t.Context(), args, errors.New("the server stopped each time"))
+			} else {
+				failure := "The server has no room"
+				if tt.message != "" {
+					failure = ""
+				}
+				err = r.end(t.Context(), tt.message, failure, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(*cleared, " "); got != tt.cleared {
+				t.Errorf("%s, given up %v: the object caches of %q were emptied, want %q", name, givenUp, got, tt.cleared)
+			}
+			if tt.cleared == "site" {
+				w.shows(t, name)
+			}
+		}
+	}
+}
+
+// NoRedis is for Host.
+func (host) NoRedis() string { return "" }

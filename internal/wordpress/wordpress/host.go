@@ -1,0 +1,48 @@
+package wordpress
+
+import (
+	"context"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/tenant/site"
+)
+
+// Address returns where visitors know a site: its primary domain, or its own address.
+func (w *WordPress) Address(ctx context.Context, s site.Site) (string, error) {
+	primary, err := w.c.Domains.Primary(ctx, w.c.DB, string(s.ID))
+	if err != nil || primary == "" {
+		return w.c.Sites.URL(s.Slug), err
+	}
+	return w.c.Sites.Address(primary), nil
+}
+
+// content returns the directory of a site's wp-content on this host.
+func (w *WordPress) content(id site.ID) (string, error) {
+	if w.c.Host != nil {
+		folders, err := w.c.Host.StorageFolders(string(id))
+		if dir := folders["wp-content"]; err != nil || dir != "" {
+			return dir, err
+		}
+	}
+	return "", &fault.Error{Kind: fault.Conflict, Message: "The site's files are not on this node", Code: "storage_elsewhere"}
+}
+
+// maxCounted bounds what is counted of a site's files, in bytes.
+const maxCounted = 1 << 40
+
+// disk returns how many bytes a site's wp-content has.
+func (w *WordPress) disk(id site.ID) int64 {
+	dir, err := w.content(id)
+	if err != nil {
+		return 0
+	}
+	return sandbox.Size(dir, maxCounted)
+}
+
+// clearObjects empties the object cache of a site's programs.
+func (w *WordPress) clearObjects(id site.ID) {
+	if w.c.Host != nil {
+		w.c.Host.ClearRedis(string(id))
+	}
+}

@@ -1,0 +1,318 @@
+package wordpress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// Import is an archive of another WordPress: wp-content and one SQL dump. It is on disk here,
+// or its job fetches it.
+type Import struct {
+	File   string // its name in the directory of imports
+	From   string `json:",omitempty"` // the address that it is fetched from, sealed
+	SHA256 string `json:",omitempty"` // of what is fetched; empty: not known
+}
+
+// Bounds of an import besides the site's storage and the database's size.
+const (
+	maxImportFiles   = 200_000
+	maxImportEntries = 250_000  // folders and links included
+	maxImportList    = 64 << 20 // bytes of a zip archive's list of them
+	maxImportPath    = 1000
+	maxImportSQL     = 8 << 30
+	maxImportSkipped = 4 << 30        // bytes of what is not taken, such as a core
+	maxImportTries   = 3              // of unpacking that something cut off
+	importTime       = 24 * time.Hour // that an archive which nobody asked for stays
+)
+
+func (w *WordPress) importDir() string { return filepath.Join(w.c.Dir, "imports") }
+
+// Receive stores the archive of an import of the owner's site, and says how it begins. The
+// site's storage limit bounds it. drop removes it where no import begins.
+func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.ID, body io.Reader) (_ Import, drop func(), err error) {
+	s, err := w.c.Sites.Get(ctx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err != nil {
+		return Import{}, nil, err
+	}
+	if err := os.MkdirAll(w.importDir(), 0o700); err != nil {
+		return Import{}, nil, fmt.Errorf("store import: %w", err)
+	}
+	w.sweepImports()
+	f, err := os.CreateTemp(w.importDir(), "import-")
+	if err != nil {
+		return Import{}, nil, fmt.Errorf("store import: %w", err)
+	}
+	remove := func() { _ = os.Remove(f.Name()) }
+	defer func() {
+		_ = f.Close()
+		if err != nil {
+			remove()
+		}
+	}()
+	if err = receive(f, body, s.Run.StorageBytes()); err != nil {
+		return Import{}, nil, err
+	}
+	return Import{File: filepath.Base(f.Name())}, remove, nil
+}
+
+// receive writes an archive of at most so many bytes to the disk.
+func receive(f *os.File, body io.Reader, most int64) error {
+	n, err := io.Copy(f, io.LimitReader(body, most+1))
+	synced := f.Sync()
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(synced, syscall.ENOSPC):
+		return diskFull()
+	case err != nil:
+		return &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before the upload was complete", Code: "invalid_import"}
+	case n > most:
+		return &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
+	case n == 0:
+		return badArchive("it is empty")
+	case synced != nil:
+		return fmt.Errorf("store import: %w", synced)
+	}
+	return nil
+}
+
+func diskFull() error {
+	return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
+}
+
+// sweepImports removes archives that were forgotten.
+func (w *WordPress) sweepImports() {
+	entries, err := os.ReadDir(w.importDir())
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > importTime {
+			_ = os.Remove(filepath.Join(w.importDir(), e.Name()))
+		}
+	}
+}
+
+func (w *WordPress) dropImport(x Work) {
+	if x.Import == nil {
+		return
+	}
+	_, _ = os.Remove(w.archive(x)), os.Remove(w.archive(x)+".part")
+	if dir, err := w.content(x.Site); err == nil && dir != "" {
+		next, old := besides(dir)
+		_, _ = os.RemoveAll(next), os.RemoveAll(old)
+	}
+}
+
+// besides are the directories beside a wp-content in which an import puts the new one
+// together, and the one that was there away.
+func besides(dir string) (next, old string) {
+	parent := filepath.Dir(dir)
+	return filepath.Join(parent, ".import-next"), filepath.Join(parent, ".import-old")
+}
+
+// ImportArchiveTx begins to put another WordPress in the place of the owner's.
+func (w *WordPress) ImportArchiveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, i Import) (operation.Operation, error) {
+	s, err := w.c.Sites.LockTx(ctx, tx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err == nil {
+		_, err = w.get(ctx, tx, id)
+	}
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	return w.beginTx(ctx, tx, owner, id, Work{What: kindImport, Import: &i})
+}
+
+func badArchive(why string) error {
+	return &fault.Error{Kind: fault.Invalid, Message: "The archive can't be imported", Details: why + "; it must be a .tar.gz or a .zip with wp-content and one .sql file", Code: "invalid_import"}
+}
+
+// importSite is one call of an import's job.
+func (r *run) importSite(ctx context.Context) error {
+	switch r.step.At {
+	case atBackup:
+		if r.x.Import.From != "" {
+			if err := r.download(ctx); err != nil {
+				return err
+			}
+		}
+		ready, err := r.backUp(ctx, r.x.Site, &r.step.Backup, "Before an import")
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return job.Later(waitFor)
+		}
+		return r.fill(ctx)
+	case atChange: // a crash cut the exchange off
+		return r.goBack(ctx, interrupted)
+	case atCheck:
+		return r.imported(ctx)
+	}
+	return r.goBack(ctx, "")
+}
+
+// fill unpacks beside what is there, loads the database beside what is there, and puts both
+// in place.
+func (r *run) fill(ctx context.Context) error {
+	s, err := r.site(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := r.content(s.ID)
+	if err != nil {
+		return err
+	}
+	next, old := besides(dir)
+	for _, d := range []string{next, old} { // of a run that a crash ended
+		if err := os.RemoveAll(d); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+	}
+	defer func() { _ = os.RemoveAll(next); _ = os.RemoveAll(old) }()
+	if err := os.Mkdir(next, 0o755); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	if r.step.Tries++; r.step.Tries > maxImportTries { // what ends the process is not tried for ever
+		return &fault.Error{Kind: fault.Conflict, Message: "The archive can't be imported", Details: "the server stopped each time while it was unpacked or loaded; nothing of the site was changed", Code: "import_interrupted"}
+	}
+	if err := r.to(ctx, atBackup, 0.2, "Unpacking"); err != nil {
+		return err
+	}
+	var loaded *database.Scratch
+	defer func() {
+		if loaded != nil {
+			loaded.Drop(context.WithoutCancel(ctx))
+		}
+	}()
+	var tables prefixes
+	u := &unpacking{ctx: ctx, dir: next, left: s.Run.StorageBytes(), told: func(part float64) {
+		_ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking")
+	}}
+	u.load = func(sql io.Reader) (err error) {
+		loaded, err = r.c.Databases.Load(ctx, s.Owner, io.TeeReader(sql, &tables), database.LoadOptions{Foreign: true})
+		return err
+	}
+	defer u.close()
+	if err := u.open(r.archive(r.x)); err != nil {
+		return err
+	}
+	prefix, err := tables.found()
+	if err != nil {
+		return err
+	}
+	if err := ownLike(next, dir); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
+		return err
+	}
+	release := r.c.Host.Hold(string(s.ID))
+	err = r.exchange(ctx, dir, next, old, func(tx *db.Tx) error {
+		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, prefix)
+		return err
+	})
+	if err == nil {
+		r.c.Programs.Renew(string(s.ID)) // before they go on: they know the old database
+	}
+	release()
+	if err != nil {
+		return err
+	}
+	return r.imported(ctx)
+}
+
+// exchange puts the new wp-content and the new database in place. Programs of the site are
+// held meanwhile.
+func (r *run) exchange(ctx context.Context, dir, next, old string, put func(tx *db.Tx) error) error {
+	if err := os.Mkdir(old, 0o700); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	// The folder stays: running programs see it, not its name.
+	move := func(from, to string) error {
+		entries, err := os.ReadDir(from)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries { // both are directories of ours: no link is on the way
+			if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := move(dir, old); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	if err := move(next, dir); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return r.to(ctx, atCheck, 0.75, "Rewriting addresses", put)
+}
+
+// imported makes the database the site's own, and sees that the site answers.
+func (r *run) imported(ctx context.Context) error {
+	s, err := r.site(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.adopt(ctx, s, nil, site.Site{}); err != nil {
+		return err
+	}
+	r.purgeAll(ctx, s.ID)
+	pages, err := r.look(ctx, s, []string{"/", "/wp-login.php"})
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		if p.Status == 0 || p.Status >= 500 {
+			return r.goBack(ctx, fmt.Sprintf("The imported site does not work: %s answers with status %d", p.Path, p.Status))
+		}
+	}
+	return r.end(ctx, "Imported", "", r.result())
+}
+
+// ownLike gives a tree that we have written to the owner of dir.
+func ownLike(tree, dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil // everything is ours
+	}
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return root.Lchown(name, int(st.Uid), int(st.Gid))
+	})
+}

@@ -1,0 +1,95 @@
+package wordpress
+
+import (
+	"context"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// purgeTopic wakes nodes when pages of a site changed elsewhere.
+const purgeTopic = "wordpress/purge"
+
+// purgeTx makes pages of a site stale, here and on every other node: there all of them.
+func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
+	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
+	return tellTx(ctx, tx, id)
+}
+
+func tellTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, db.Now())
+	tx.Notify(purgeTopic)
+	return err
+}
+
+// purgeAll makes what the object cache of a site holds unfindable, and then all of its pages
+// stale: one that is made in between would show what the object cache still had.
+func (w *WordPress) purgeAll(ctx context.Context, id site.ID) {
+	w.clearObjects(id)
+	w.purge(ctx, id, []string{"*"})
+}
+
+// Changed hears that something else than a request may have changed the database of a site, where
+// that is a WordPress: its pages are stale.
+func (w *WordPress) Changed(id site.ID) {
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if _, err := w.get(ctx, w.c.DB, id); !fault.Is(err, fault.Conflict) {
+		w.purge(ctx, id, []string{"*"})
+	}
+}
+
+// purge makes pages stale at once, and tells other nodes.
+func (w *WordPress) purge(ctx context.Context, id site.ID, paths []string) {
+	w.cache.purge(string(id), paths...)
+	w.tell(ctx, id)
+}
+
+// tell makes the pages of a site stale on other nodes.
+func (w *WordPress) tell(ctx context.Context, id site.ID) {
+	if w.c.DB.Single() {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	if err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return tellTx(ctx, tx, id) }); err != nil {
+		w.c.Log.WarnContext(ctx, "other nodes not told of changed pages", "site", id, "err", err)
+	}
+}
+
+// followPurges makes stale what other nodes purge, until ctx ends.
+func (w *WordPress) followPurges(ctx context.Context) {
+	if w.c.DB.Single() {
+		return
+	}
+	wake, stop := w.c.DB.Listen(purgeTopic)
+	defer stop()
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	since := db.Now()
+	for {
+		// A transaction that was slow to commit has an older time: look a little further back.
+		from := since.Add(-10 * time.Second)
+		now := db.Now()
+		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
+		type purged struct {
+			site string
+			at   db.Time
+		}
+		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at) })
+		if err == nil {
+			since = now
+			for _, p := range list {
+				w.cache.purgeOlder(p.site, p.at.Time())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package wordpress
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+)
+
+// What one node purges is stale on another, and what was made since then is not.
+func TestPurgeReachesOtherNodes(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	here := dbtest.Open(t, url)
+	if here.Single() { // SQLite: there is no other node
+		return
+	}
+	there := dbtest.Open(t, url)
+	a, b := New(Config{DB: here}), New(Config{DB: there})
+	err := here.Admin(t.Context(), `INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	done := make(chan struct{})
+	go func() { defer close(done); b.followPurges(ctx) }()
+	fill(b.cache, request("/"), "old")
+	time.Sleep(2 * time.Millisecond) // database times are milliseconds
+	err = here.Write(t.Context(), func(tx *db.Tx) error { return a.purgeTx(t.Context(), tx, "site", []string{"/"}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stop := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if p, _ := b.cache.lookup("site", request("/")); p == nil {
+			break // it is to be made anew
+		}
+		if time.Now().After(stop) {
+			t.Fatal("the other node still has the page")
+		}
+	}
+	end()
+	<-done
+}
+
+// Once a command of a site has ended its pages are stale; what is no WordPress has none to be noted.
+func TestChangedByCommands(t *testing.T) {
+	t.Parallel()
+	w := New(Config{DB: dbtest.New(t)})
+	err := w.c.DB.Admin(t.Context(), `INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(w.cache, request("/"), "old")
+	w.Changed("other")
+	if w.cache.page("site", "blog.test", "/") == nil || len(w.cache.began) != 0 {
+		t.Error("a command of an application purges pages")
+	}
+	w.Changed("site")
+	if w.cache.page("site", "blog.test", "/") != nil {
+		t.Error("the page is fresh after a command of its site")
+	}
+}
+
+// A path may be as a browser's address holds it.
+func TestPurgeOfEncodedPath(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/%e4%bd%a0/"), "old")
+	fill(c, request("/"), "old")
+	c.purge("site", "/%E4%BD%A0/")
+	if p, _ := c.lookup("site", request("/%e4%bd%a0/")); p != nil {
+		t.Error("the purge left the page fresh")
+	}
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("another page: %q", how)
+	}
+}
+
+// A purge of elsewhere concerns what was made before it alone.
+func TestPurgeOlder(t *testing.T) {
+	t.Parallel()
+	c := newCache()
+	fill(c, request("/"), "old")
+	c.purgeOlder("site", time.Now().Add(-time.Minute))
+	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("an older purge: %q", how)
+	}
+	c.purgeOlder("site", time.Now().Add(time.Millisecond))
+	if p, _ := c.lookup("site", request("/")); p != nil {
+		t.Error("a newer purge left the page fresh")
+	}
+}
+
+// Whatever an answer of one site says, it purges and stores pages of that site alone.
+func TestAnswersConcernTheirSite(t *testing.T) {
+	t.Parallel()
+	w := New(Config{DB: dbtest.New(t)})
+	fill(w.cache, request("/"), "mine") // of "site"
+	g := w.guard(served{site: "hostile", owner: "owner"}, "hostile")
+	g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Purge": {"* / site site*"}, "X-Slipway-Cache": {"page"}, "X-Slipway-Cron": {"1"}}
+		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("theirs"))}, nil
+	})}
+	resp, err := g.RoundTrip(request("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	if p, how := w.cache.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "mine" {
+		t.Errorf("the other site's page is %q", how)
+	}
+	if p, _ := w.cache.lookup("hostile", request("/")); p == nil || string(p.body) != "theirs" {
+		t.Error("its own page is not stored")
+	}
+}
+
+// A page that was asked for before a purge is not fresh after it, however late its answer comes:
+// the program has read what it shows before the change.
+func TestPurgeWhileAPageIsMade(t *testing.T) {
+	t.Parallel()
+	w := New(Config{DB: dbtest.New(t)})
+	page := func(purges string, meanwhile func()) {
+		t.Helper()
+		g := w.guard(served{site: "site", owner: "owner"}, "site")
+		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Microsecond) // two moments
+			meanwhile()
+			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
+			if purges != "" {
+				h.Set("X-Slipway-Purge", purges)
+			}
+			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("<p>"))}, nil
+		})}
+		resp, err := g.RoundTrip(request("/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	purge := func() { w.purgeAll(t.Context(), "site") }
+	for name, tt := range map[string]struct {
+		purges    string
+		meanwhile func()
+		fresh     bool
+	}{
+		"quiet":                    {"", func() {}, true},
+		"its own change":           {"*", func() {}, true},
+		"another's change":         {"", purge, false},
+		"another's and its own":    {"*", purge, false},
+		"a newer page is there":    {"", func() { page("", func() {}) }, true},
+		"a newer page was changed": {"", func() { page("", func() {}); purge() }, false},
+	} {
+		page(tt.purges, tt.meanwhile)
+		if p := w.cache.page("site", "blog.test", "/"); (p != nil) != tt.fresh {
+			t.Errorf("%s: the page is fresh: %v, want %v", name, p != nil, tt.fresh)
+		}
+	}
+}
+
+// Each deployment of a site has pages of its own, since its themes and plugins are others; what
+// changes the site's content makes those of all of them stale.
+func TestPagesOfDeployments(t *testing.T) {
+	t.Parallel()
+	w := New(Config{DB: dbtest.New(t)})
+	page := func(deployment, text string) {
+		t.Helper()
+		g := w.guard(served{site: "site", owner: "owner"}, deployment)
+		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
+			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
+		})}
+		resp, err := g.RoundTrip(request("/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := func(deployment, want string) {
+		t.Helper()
+		got := ""
+		rec := httptest.NewRecorder()
+		if w.guard(served{site: "site", owner: "owner"}, deployment).serve(rec, request("/")) {
+			got = rec.Body.String()
+		}
+		if got != want {
+			t.Errorf("%s shows %q, want %q", deployment, got, want)
+		}
+	}
+	page("first", "the old theme")
+	shows("first", "the old theme")
+	shows("second", "")
+	page("second", "the new theme")
+	shows("second", "the new theme")
+	shows("first", "the old theme")
+	w.purge(t.Context(), "site", []string{"/"})
+	shows("first", "")
+	shows("second", "")
+}

@@ -1,0 +1,166 @@
+package wordpress
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// Replace says what text to replace in a site's database.
+type Replace struct {
+	From, To string
+	Dry      bool // only count
+}
+
+// maxReplace bounds both texts, in bytes.
+const maxReplace = 2000
+
+// ReplaceTx begins to replace text in all tables of the owner's WordPress, serialized values
+// included.
+func (w *WordPress) ReplaceTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Replace) (operation.Operation, error) {
+	s, err := w.c.Sites.LockTx(ctx, tx, owner, id)
+	if err == nil {
+		err = w.live(s)
+	}
+	if err == nil {
+		_, err = w.get(ctx, tx, id)
+	}
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	for name, text := range map[string]string{"from": p.From, "to": p.To} {
+		if len(text) > maxReplace || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: fmt.Sprintf("%s is text of at most %d bytes", name, maxReplace), Code: "invalid_search_replace"}
+		}
+	}
+	if strings.TrimSpace(p.From) == "" || p.From == p.To {
+		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid from", Details: "from must not be empty, and differ from to", Received: p.From, Code: "invalid_search_replace"}
+	}
+	return w.beginTx(ctx, tx, owner, id, Work{What: kindReplace, Replace: &p})
+}
+
+// replaceResult holds what a replacement found.
+type replaceResult struct {
+	Rows         int64            `json:"rows"`
+	Replacements int64            `json:"replacements"`
+	Tables       map[string]int64 `json:"tables"` // rows of each
+	Skipped      []string         `json:"skipped"`
+}
+
+// replace is one call of a replacement's job.
+func (r *run) replace(ctx context.Context) error {
+	p := r.x.Replace
+	if r.step.At == atBack {
+		return r.goBack(ctx, "")
+	}
+	if r.step.At == atBackup && !p.Dry {
+		ready, err := r.backUp(ctx, r.x.Site, &r.step.Backup, "Before a search and replace")
+		if err != nil {
+			return err
+		}
+		if !ready {
+			return job.Later(waitFor)
+		}
+	}
+	if r.step.At == atBackup {
+		at := atChange
+		if p.Dry {
+			at = atFill // nothing changes, so nothing goes back
+		}
+		if err := r.to(ctx, at, 0.2, "Replacing"); err != nil {
+			return err
+		}
+	}
+	s, err := r.site(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := r.replaceAll(ctx, s, [][2]string{{p.From, p.To}}, p.Dry, 0.2)
+	if err != nil {
+		return err
+	}
+	out := r.result()
+	out["dryRun"], out["rows"], out["replacements"], out["tables"], out["skippedTables"] = p.Dry, found.Rows, found.Replacements, found.Tables, found.Skipped
+	if p.Dry {
+		return r.end(ctx, fmt.Sprintf("%d replacements in %d rows would be made", found.Replacements, found.Rows), "", out)
+	}
+	return r.end(ctx, fmt.Sprintf("%d replacements in %d rows", found.Replacements, found.Rows), "", out)
+}
+
+// replaceAll replaces pairs of texts, a few seconds at a time. What a crash cuts off goes on
+// where it was: WordPress notes the place with each change.
+func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dry bool, from float64) (replaceResult, error) {
+	var found replaceResult
+	for range maxRounds {
+		var out struct {
+			Done     bool
+			Place    json.RawMessage
+			Progress float64
+		}
+		err := r.task(ctx, s, s.LiveDeployment, "replace", map[string]any{"run": r.x.Operation, "pairs": pairs, "dry": dry, "place": r.step.Place}, &out)
+		if err != nil {
+			return found, err
+		}
+		if out.Done {
+			if err := json.Unmarshal(out.Place, &found); err != nil {
+				return found, &fault.Error{Kind: fault.Conflict, Message: "WordPress did not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+			}
+			if !dry {
+				r.purgeAll(ctx, s.ID)
+			}
+			return found, nil
+		}
+		if len(out.Place) > maxPlace {
+			break
+		}
+		r.step.Place = out.Place
+		if err := r.to(ctx, r.step.At, from+(0.95-from)*out.Progress, "Replacing"); err != nil {
+			return found, err
+		}
+	}
+	return found, &fault.Error{Kind: fault.Conflict, Message: "The replacement can't be completed", Details: "a plugin may have changed its answers", Code: "wordpress_failed"}
+}
+
+// What a replacement may take: rounds of some seconds, and the place between two of them.
+const (
+	maxRounds = 2000
+	maxPlace  = 256 << 10
+)
+
+// addressPairs are the forms in which an address of a site stands in its database: as it
+// is, over the other protocol, in JSON, and encoded for a query.
+func addressPairs(from []string, to string) (pairs [][2]string) {
+	seen := map[string]bool{to: true}
+	add := func(from, to string) {
+		if from != "" && from != to && !seen[from] {
+			seen[from] = true
+			pairs = append(pairs, [2]string{from, to})
+		}
+	}
+	slashes := func(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
+	for _, f := range from {
+		_, host, ok := strings.Cut(f, "://")
+		if !ok || host == "" {
+			continue
+		}
+		for _, scheme := range []string{"https://", "http://"} {
+			add(scheme+host, to)
+			add(slashes(scheme+host), slashes(to))
+			add(encode(scheme+host), encode(to))
+		}
+	}
+	return pairs
+}
+
+func encode(s string) string {
+	return strings.NewReplacer(":", "%3A", "/", "%2F").Replace(s)
+}

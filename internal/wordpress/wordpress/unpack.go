@@ -1,0 +1,396 @@
+package wordpress
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+)
+
+// tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
+// What they begin with all tables begin with.
+var tableForm = regexp.MustCompile("(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(")
+
+// Bounds of the search for a prefix: how long a match may be, how many names are remembered,
+// and how many places are looked at.
+const (
+	maxTableForm  = 300
+	maxCandidates = 1000
+	maxLooks      = 100_000
+)
+
+// prefixes looks for a dump's table prefix in what is written to it. Tables of plugins end in
+// options too: WordPress's own is the one with a usermeta beside it, or, where its users are
+// elsewhere, the one with the shortest name.
+type prefixes struct {
+	tables map[[2]string]bool // by prefix and the rest of the name
+	sure   bool
+	best   string // what was found so far
+	looks  int
+	text   []byte // what is not looked at yet
+}
+
+// Write never fails.
+func (p *prefixes) Write(b []byte) (int, error) {
+	if p.sure || p.looks > maxLooks {
+		return len(b), nil
+	}
+	p.text = append(p.text, b...)
+	if len(p.text) >= 1<<20 {
+		p.search(len(p.text) - maxTableForm)
+		p.text = append(p.text[:0], p.text[max(0, len(p.text)-maxTableForm):]...)
+	}
+	return len(b), nil
+}
+
+// found returns the prefix.
+func (p *prefixes) found() (string, error) {
+	if !p.sure {
+		p.search(len(p.text))
+	}
+	if p.best == "" {
+		return "", badArchive("its SQL file holds no table of options of a WordPress")
+	}
+	return p.best, nil
+}
+
+// search looks at tables that begin before end.
+func (p *prefixes) search(end int) {
+	if p.tables == nil {
+		p.tables = map[[2]string]bool{}
+	}
+	for _, word := range []string{"CREATE", "create", "Create"} {
+		for at := 0; p.looks <= maxLooks; at++ {
+			i := bytes.Index(p.text[at:], []byte(word))
+			if i < 0 || at+i >= end {
+				break
+			}
+			at += i
+			p.looks++
+			m := tableForm.FindSubmatch(p.text[at:min(at+maxTableForm, len(p.text))])
+			if m == nil || len(p.tables) > maxCandidates {
+				continue
+			}
+			prefix, name := string(m[1]), strings.ToLower(string(m[2]))
+			p.tables[[2]string{prefix, name}] = true
+			if p.tables[[2]string{prefix, "options"}] && p.tables[[2]string{prefix, "usermeta"}] {
+				p.best, p.sure = prefix, true
+				return
+			}
+			if name == "options" && (p.best == "" || len(prefix) < len(p.best)) {
+				p.best = prefix
+			}
+		}
+	}
+}
+
+// unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
+// on disk unpacked.
+type unpacking struct {
+	ctx     context.Context
+	dir     string
+	left    int64 // bytes
+	entries int   // of the archive, folders and links included
+	files   int
+	load    func(sql io.Reader) error
+	told    func(part float64)
+
+	root *os.Root
+	sql  bool   // a dump was there
+	seen bool   // something of wp-content
+	top  string // the folder that its wp-content is in
+}
+
+func (u *unpacking) close() {
+	if u.root != nil {
+		_ = u.root.Close()
+	}
+}
+
+func (u *unpacking) open(name string) (err error) {
+	if u.root, err = os.OpenRoot(u.dir); err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return badArchive("it is no longer here: upload it again")
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	first := make([]byte, 4)
+	if _, err := io.ReadFull(f, first); err != nil {
+		return badArchive("it is too short")
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if bytes.HasPrefix(first, []byte("PK")) {
+		err = u.zip(f, info.Size())
+	} else {
+		err = u.tar(&counted{r: f, size: info.Size(), told: u.told})
+	}
+	switch {
+	case err != nil:
+		return err
+	case !u.sql:
+		return badArchive("it holds no .sql file")
+	case !u.seen:
+		return badArchive("it holds no wp-content")
+	}
+	return nil
+}
+
+// counted tells how much of a file has been read.
+type counted struct {
+	r          io.Reader
+	size, read int64
+	last       time.Time
+	told       func(part float64)
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.read += int64(n)
+	if time.Since(c.last) > time.Second {
+		c.last = time.Now()
+		c.told(float64(c.read) / float64(max(1, c.size)))
+	}
+	return n, err
+}
+
+func (u *unpacking) tar(in io.Reader) error {
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return badArchive("it is neither gzip nor zip")
+	}
+	// What is not taken is unpacked too, on the way to what follows it.
+	whole := &io.LimitedReader{R: z, N: u.left + maxImportSQL + maxImportSkipped}
+	t := tar.NewReader(whole)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) && whole.N > 0 {
+			return nil
+		}
+		switch {
+		case whole.N <= 0:
+			return tooLarge
+		case err != nil:
+			return badArchive("it is damaged or cut off")
+		}
+		if err := u.entry(); err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue // links and devices are nothing of a wp-content
+		}
+		if err := u.file(h.Name, t); err != nil {
+			return err
+		}
+	}
+}
+
+func (u *unpacking) zip(f *os.File, size int64) error {
+	if announced(f, size) > maxImportEntries {
+		return badArchive(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
+	}
+	list := &listing{ReaderAt: f}
+	z, err := zip.NewReader(list, size)
+	if list.over {
+		return badArchive(fmt.Sprintf("it holds more than %d files and folders, or their names are too long", maxImportEntries))
+	}
+	if err != nil {
+		return badArchive("it is damaged or cut off")
+	}
+	list.read = true
+	for i, h := range z.File {
+		if err := u.entry(); err != nil {
+			return err
+		}
+		if !h.Mode().IsRegular() {
+			continue
+		}
+		in, err := h.Open()
+		if err != nil {
+			return badArchive("it is damaged, or compressed in an unknown way")
+		}
+		err = u.file(h.Name, in)
+		_ = in.Close()
+		if err != nil {
+			return err
+		}
+		if i%500 == 0 {
+			u.told(float64(i) / float64(len(z.File)))
+		}
+	}
+	return nil
+}
+
+// announced is how many entries a zip archive says that it has, for which a reader makes
+// room at once: the most that any of its ends says. APPNOTE.TXT 4.3.14 to 4.3.16.
+func announced(f io.ReaderAt, size int64) (most uint64) {
+	tail := make([]byte, min(size, 66<<10))
+	n, _ := f.ReadAt(tail, size-int64(len(tail)))
+	tail = tail[:n]
+	for i := 0; i+22 <= len(tail); i++ {
+		if !bytes.HasPrefix(tail[i:], []byte("PK\x05\x06")) {
+			continue
+		}
+		most = max(most, uint64(binary.LittleEndian.Uint16(tail[i+10:])))
+		if i < 20 || !bytes.HasPrefix(tail[i-20:], []byte("PK\x06\x07")) {
+			continue
+		}
+		large := make([]byte, 56)
+		if _, err := f.ReadAt(large, int64(binary.LittleEndian.Uint64(tail[i-12:])&(1<<62-1))); err == nil {
+			most = max(most, binary.LittleEndian.Uint64(large[32:]))
+		}
+	}
+	return most
+}
+
+// listing is a zip archive whose list of entries is read into memory at once: by then more
+// entries than an import may have, or longer names, are refused.
+type listing struct {
+	io.ReaderAt
+	read, over     bool // the list is in memory; it is too long
+	bytes, entries int64
+	tail           []byte // the end of the last part, in which an entry may begin
+}
+
+// entryMark begins each entry of the list: APPNOTE.TXT 4.3.12.
+var entryMark = []byte("PK\x01\x02")
+
+func (l *listing) ReadAt(b []byte, at int64) (int, error) {
+	n, err := l.ReaderAt.ReadAt(b, at)
+	if l.read {
+		return n, err
+	}
+	l.tail = append(l.tail, b[:n]...)
+	l.entries += int64(bytes.Count(l.tail, entryMark))
+	l.tail = bytes.Clone(l.tail[max(0, len(l.tail)-len(entryMark)+1):])
+	if l.bytes += int64(n); l.bytes > maxImportList || l.entries > maxImportEntries {
+		l.over = true
+		return 0, errListing
+	}
+	return n, err
+}
+
+var errListing = errors.New("the archive lists too many files")
+
+// entry counts whatever the archive lists.
+func (u *unpacking) entry() error {
+	if u.entries++; u.entries > maxImportEntries {
+		return badArchive(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
+	}
+	if u.entries%1000 == 0 && u.ctx.Err() != nil {
+		return context.Cause(u.ctx)
+	}
+	return nil
+}
+
+// dropIns belong to the server that the site comes from.
+var dropIns = map[string]bool{"object-cache.php": true, "advanced-cache.php": true, "db.php": true, "wp-cache-config.php": true, "maintenance.php": true, "debug.log": true}
+
+// file takes one file of the archive.
+func (u *unpacking) file(name string, in io.Reader) error {
+	if err := u.ctx.Err(); err != nil {
+		return context.Cause(u.ctx)
+	}
+	name = path.Clean("/" + strings.ReplaceAll(name, "\\", "/"))[1:]
+	if len(name) > maxImportPath || strings.ContainsRune(name, 0) {
+		return badArchive("a path in it is too long")
+	}
+	if u.files++; u.files > maxImportFiles {
+		return badArchive(fmt.Sprintf("it holds more than %d files", maxImportFiles))
+	}
+	if strings.HasPrefix(path.Base(name), "._") || strings.HasPrefix(name, "__MACOSX/") {
+		return nil // what macOS notes of a file, under the file's name
+	}
+	top, rel, ok := strings.Cut("/"+name, "/wp-content/")
+	if ok && rel != "" {
+		if u.seen && top != u.top { // one over the other would be neither
+			return badArchive(fmt.Sprintf("it holds several WordPress, %q and %q", text.Clip((u.top + "/wp-content")[1:], 100), text.Clip((top + "/wp-content")[1:], 100)))
+		}
+		u.seen, u.top = true, top
+		if dropIns[rel] {
+			return nil
+		}
+		if err := u.root.MkdirAll(path.Dir(rel), 0o755); err != nil {
+			return badArchive(fmt.Sprintf("the path %q can't be made", text.Clip(rel, 200)))
+		}
+		out, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+		if err != nil {
+			return badArchive(fmt.Sprintf("the file %q can't be made", text.Clip(rel, 200)))
+		}
+		return u.copy(out, in, &u.left)
+	}
+	low := strings.ToLower(name)
+	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
+		if u.sql {
+			return badArchive("it holds several .sql files beside wp-content")
+		}
+		u.sql = true
+		if packed {
+			var err error
+			if in, err = gzip.NewReader(in); err != nil {
+				return badArchive("its .sql.gz file is damaged")
+			}
+		}
+		return u.load(&dump{r: in, left: maxImportSQL})
+	}
+	return nil // such as the core, which is ours
+}
+
+var tooLarge = &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: "the unpacked archive exceeds the site's storage limit; increase run.storageMiB", Code: "import_too_large"}
+
+// dump reads the SQL of an archive, and says in words what is wrong with it.
+type dump struct {
+	r    io.Reader
+	left int64
+}
+
+func (d *dump) Read(b []byte) (int, error) {
+	n, err := d.r.Read(b)
+	if d.left -= int64(n); d.left < 0 {
+		return n, tooLarge
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = badArchive("it is damaged or cut off")
+	}
+	return n, err
+}
+
+func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
+	n, err := io.Copy(out, io.LimitReader(in, *left+1))
+	*left -= n
+	err = errors.Join(err, out.Close())
+	switch {
+	case *left < 0:
+		return tooLarge
+	case errors.Is(err, syscall.ENOSPC):
+		return diskFull()
+	case err != nil:
+		return badArchive("it is damaged or cut off")
+	}
+	return nil
+}

@@ -1,0 +1,389 @@
+package wordpress
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"slipway/internal/platform/fault"
+)
+
+// packed is an archive in the making, of either kind.
+type packed struct {
+	t   *testing.T
+	out bytes.Buffer
+	gz  *gzip.Writer
+	tar *tar.Writer
+	zip *zip.Writer
+}
+
+func newPacked(t *testing.T, kind string) *packed {
+	p := &packed{t: t}
+	if kind == "zip" {
+		p.zip = zip.NewWriter(&p.out)
+		return p
+	}
+	p.gz, _ = gzip.NewWriterLevel(&p.out, gzip.BestSpeed)
+	p.tar = tar.NewWriter(p.gz)
+	return p
+}
+
+func (p *packed) ok(err error) {
+	if err != nil {
+		p.t.Helper()
+		p.t.Fatal(err)
+	}
+}
+
+// file adds a file of so many bytes.
+func (p *packed) file(name string, text io.Reader, size int64) {
+	if p.zip != nil {
+		w, err := p.zip.Create(name)
+		p.ok(err)
+		_, err = io.Copy(w, text)
+		p.ok(err)
+		return
+	}
+	p.ok(p.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, Typeflag: tar.TypeReg}))
+	_, err := io.Copy(p.tar, text)
+	p.ok(err)
+}
+
+func (p *packed) text(name, text string) { p.file(name, strings.NewReader(text), int64(len(text))) }
+
+func (p *packed) link(name, to string) {
+	if p.zip != nil {
+		h := &zip.FileHeader{Name: name}
+		h.SetMode(os.ModeSymlink | 0o777)
+		w, err := p.zip.CreateHeader(h)
+		p.ok(err)
+		_, err = w.Write([]byte(to))
+		p.ok(err)
+		return
+	}
+	p.ok(p.tar.WriteHeader(&tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}))
+	p.ok(p.tar.WriteHeader(&tar.Header{Name: name + "-hard", Linkname: to, Typeflag: tar.TypeLink}))
+}
+
+func (p *packed) end() []byte {
+	if p.zip != nil {
+		p.ok(p.zip.Close())
+		return p.out.Bytes()
+	}
+	p.ok(p.tar.Close())
+	p.ok(p.gz.Close())
+	return p.out.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// drain loads nothing.
+func drain(sql io.Reader) error { _, err := io.Copy(io.Discard, sql); return err }
+
+// prefixOf returns the prefix of a dump that is read in parts.
+func prefixOf(sql io.Reader) (string, error) {
+	var p prefixes
+	_, _ = io.CopyBuffer(struct{ io.Writer }{&p}, sql, make([]byte, 64<<10)) // it never fails
+	return p.found()
+}
+
+// unpackThere takes an archive apart below a new directory, which it returns.
+func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "in", "next")
+	file := filepath.Join(t.TempDir(), "archive")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u := &unpacking{ctx: t.Context(), dir: dir, left: left, load: drain, told: func(float64) {}}
+	defer u.close()
+	return dir, u.open(file)
+}
+
+// Whatever paths and links an archive has, what is taken of it lies below the new wp-content.
+func TestUnpackStaysInside(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"tar", "zip"} {
+		p := newPacked(t, kind)
+		p.text("site/wp-content/themes/ours/style.css", "ours")
+		p.text("site/dump.sql", "CREATE TABLE `x_options` (a int);")
+		for _, name := range []string{"/wp-content/../../../escaped", "site/wp-content/../../../../../../escaped", "/etc/escaped", `..\..\wp-content\..\..\escaped`, "site/wp-content/x/../../../escaped"} {
+			p.text(name, "escaped")
+		}
+		p.link("site/wp-content/up", "../../..")
+		p.link("site/wp-content/passwd", "/etc/passwd")
+		p.text("site/wp-content/up/escaped", "through a link")
+		p.text("/site/wp-content/uploads/a.txt", "absolute")
+		p.text("site/wp-content/object-cache.php", "<?php")
+		dir, err := unpackThere(t, p.end(), 1<<20)
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		got := map[string]string{}
+		err = filepath.WalkDir(filepath.Dir(dir), func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			if !e.Type().IsRegular() {
+				t.Errorf("%s: %s is no file", kind, path)
+				return nil
+			}
+			text, err := os.ReadFile(path)
+			rel, _ := filepath.Rel(dir, path)
+			got[rel] = string(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"themes/ours/style.css": "ours", "uploads/a.txt": "absolute", "up/escaped": "through a link"}
+		for name, text := range want {
+			if got[name] != text {
+				t.Errorf("%s: %s is %q, want %q", kind, name, got[name], text)
+			}
+			delete(got, name)
+		}
+		if len(got) > 0 {
+			t.Errorf("%s: it has made %q", kind, got)
+		}
+	}
+}
+
+// Archives that grow when they are unpacked, list more than anybody has, or are no archives
+// end in words, whatever they claim of themselves.
+func TestUnpackIsBounded(t *testing.T) {
+	t.Parallel()
+	begin := func(kind string) *packed {
+		p := newPacked(t, kind)
+		p.text("wp-content/index.php", "<?php")
+		p.text("dump.sql", "CREATE TABLE `x_options` (a int);")
+		return p
+	}
+	many := func(kind, prefix string, n int, add func(p *packed, name string)) []byte {
+		p := begin(kind)
+		for i := range n {
+			b := binary.BigEndian.AppendUint32(nil, uint32(i))
+			add(p, prefix+strings.NewReplacer("\x00", "a", "/", "b", "\\", "c", ".", "d").Replace(string([]byte{'A' + b[3]&15, 'A' + b[3]>>4, 'A' + b[2]&15, 'A' + b[2]>>4, 'A' + b[1]&15, 'A' + b[1]>>4})))
+		}
+		return p.end()
+	}
+	crowd := many("zip", "", maxImportEntries+1, func(p *packed, name string) { _, err := p.zip.CreateHeader(&zip.FileHeader{Name: name}); p.ok(err) })
+	for name, tt := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"bomb in a tar": {func() []byte {
+			p := begin("tar")
+			p.file("wp-content/big", io.LimitReader(zeros{}, 8<<20), 8<<20)
+			return p.end()
+		}(), "too large"},
+		"bomb in a zip": {func() []byte {
+			p := begin("zip")
+			p.file("wp-content/big", io.LimitReader(zeros{}, 8<<20), 8<<20)
+			return p.end()
+		}(), "too large"},
+		"folders without end": {many("tar", "other/", maxImportEntries+1, func(p *packed, name string) {
+			p.ok(p.tar.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir}))
+		}), "more than"},
+		"entries without end": {crowd, "more than"},
+		"entries that nobody announced": {func() []byte {
+			quiet := bytes.Clone(crowd)
+			at := bytes.LastIndex(quiet, []byte("PK\x06\x06"))
+			n := binary.LittleEndian.Uint64(quiet[at+32:])
+			binary.LittleEndian.PutUint64(quiet[at+32:], n&0xffff) // archive/zip compares no more than these
+			return quiet
+		}(), "more than"},
+		"cut off":            {begin("tar").end()[:60], "damaged"},
+		"half a zip":         {begin("zip").end()[:60], "damaged"},
+		"text":               {[]byte("hello, this is no archive"), "neither gzip nor zip"},
+		"without a dump":     {func() []byte { p := newPacked(t, "zip"); p.text("wp-content/index.php", "x"); return p.end() }(), "no .sql file"},
+		"without wp-content": {func() []byte { p := newPacked(t, "tar"); p.text("a.sql", "x"); return p.end() }(), "no wp-content"},
+		"a long path": {func() []byte {
+			p := begin("zip")
+			p.text("wp-content/"+strings.Repeat("a/", 600)+"x", "x")
+			return p.end()
+		}(), "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := unpackThere(t, tt.archive, 1<<20)
+			f := fault.As(err)
+			if f == nil || !strings.Contains(f.Message+": "+f.Details, tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+
+	// An end that claims more entries than there is room for makes no room for them.
+	liar := begin("zip").end()
+	end := bytes.LastIndex(liar, []byte("PK\x05\x06"))
+	large := append([]byte("PK\x06\x06"), make([]byte, 52)...)
+	binary.LittleEndian.PutUint64(large[32:], 1<<40)
+	locator := append([]byte("PK\x06\x07"), make([]byte, 16)...)
+	binary.LittleEndian.PutUint64(locator[8:], uint64(end))
+	lie := append(append(append([]byte(nil), liar[:end]...), append(large, locator...)...), liar[end:]...)
+	if _, err := unpackThere(t, lie, 1<<20); err == nil || !strings.Contains(fault.As(err).Details, "more than") {
+		t.Errorf("an end that lies: %v", err)
+	}
+}
+
+// A disk that is full is no damaged archive.
+func TestUnpackToFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a small file system")
+	}
+	p := newPacked(t, "tar")
+	p.text("dump.sql", "CREATE TABLE `x_options` (a int);")
+	p.file("wp-content/uploads/big", io.LimitReader(zeros{}, 1<<20), 1<<20)
+	small, file := t.TempDir(), filepath.Join(t.TempDir(), "archive")
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+	next := filepath.Join(small, "next")
+	if err := os.Mkdir(next, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, p.end(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u := &unpacking{ctx: t.Context(), dir: next, left: 1 << 30, load: drain, told: func(float64) {}}
+	defer u.close()
+	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
+		t.Errorf("%v", f)
+	}
+	// So does the archive on its way here: it is not the sender's connection that ended.
+	there, err := os.Create(filepath.Join(small, "archive"))
+	p.ok(err)
+	defer there.Close()
+	if f := fault.As(receive(there, io.LimitReader(zeros{}, 1<<20), 1<<30)); f == nil || f.Code != "disk_full" {
+		t.Errorf("received: %v", f)
+	}
+}
+
+// The prefix of a dump is WordPress's, whatever plugins call their tables and wherever the dump is
+// read in two parts.
+func TestPrefixOf(t *testing.T) {
+	t.Parallel()
+	table := func(name string) string { return "CREATE TABLE `" + name + "` (\n  `a` int\n);\n" }
+	for name, tt := range map[string]struct{ sql, want string }{
+		"WordPress":               {table("wp_options") + table("wp_usermeta"), "wp_"},
+		"plugins before":          {table("wp_aaa_options") + table("wp_mailing_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
+		"a plugin's is shorter":   {table("x_options") + table("site_options") + table("site_usermeta"), "site_"},
+		"several blogs":           {table("wp_2_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
+		"users are elsewhere":     {table("wp_form_options") + table("wp_options") + table("wp_posts"), "wp_"},
+		"small letters":           {"create table if not exists wp_options (a int);\ncreate table wp_usermeta(a int);", "wp_"},
+		"a name in it":            {table("wp_options_options") + table("wp_options_usermeta"), "wp_options_"},
+		"between two parts":       {strings.Repeat("-", 1<<20-20) + "\n" + table("wp_options") + strings.Repeat("-", 1<<20-30) + "\n" + table("wp_usermeta"), "wp_"},
+		"a plugin's alone":        {table("wp_options_log") + table("wp_posts"), ""},
+		"no prefix":               {table("options") + table("usermeta"), ""},
+		"nothing":                 {"", ""},
+		"a great many":            {strings.Repeat("CREATE ", 1<<16) + table("wp_options"), "wp_"},
+		"more than are looked at": {strings.Repeat("CREATE ", maxLooks+1) + table("wp_options"), ""},
+		"a name that is too long": {table(strings.Repeat("a", 60) + "_options"), ""},
+	} {
+		got, err := prefixOf(strings.NewReader(tt.sql))
+		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, tt.want)
+		}
+	}
+	many := new(strings.Builder)
+	for i := range 5000 {
+		many.WriteString(table("wp_" + strconv.Itoa(i) + "_options"))
+	}
+	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0_" || err != nil {
+		t.Errorf("of very many: %q, %v", got, err)
+	}
+}
+
+// A dump is loaded as it is unpacked: on disk there is only what is imported of it.
+func TestUnpackHoldsNoDump(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"tar", "zip"} {
+		p := newPacked(t, kind)
+		p.text("wp-content/index.php", "<?php")
+		p.text("dump.sql", "-- "+strings.Repeat("x", 32<<20)+"\n")
+		file, dir := filepath.Join(t.TempDir(), "archive"), t.TempDir()
+		p.ok(os.WriteFile(file, p.end(), 0o600))
+		var loaded int64
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
+		u.load = func(sql io.Reader) error {
+			n, err := io.CopyN(io.Discard, sql, 16<<20) // in its middle
+			p.ok(err)
+			for _, where := range []string{dir, filepath.Dir(dir), os.TempDir()} {
+				if files, err := filepath.Glob(filepath.Join(where, ".import-sql-*")); err != nil || len(files) > 0 {
+					t.Errorf("%s: %q, %v", kind, files, err)
+				}
+			}
+			fds, err := os.ReadDir("/proc/self/fd")
+			p.ok(err)
+			for _, fd := range fds {
+				if name, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.Contains(name, ".import-") {
+					t.Errorf("%s: %s is open", kind, name)
+				}
+			}
+			rest, err := io.Copy(io.Discard, sql)
+			loaded = n + rest
+			return err
+		}
+		p.ok(u.open(file))
+		u.close()
+		if loaded < 32<<20 {
+			t.Errorf("%s: %d bytes are loaded", kind, loaded)
+		}
+	}
+}
+
+// What macOS adds to an archive is not taken for a dump or a plugin, a dump may be compressed, and
+// of two WordPress none is taken.
+func TestUnpackOfOthers(t *testing.T) {
+	t.Parallel()
+	var dump bytes.Buffer
+	gz := gzip.NewWriter(&dump)
+	_, _ = io.WriteString(gz, "CREATE TABLE `x_options` (a int);")
+	_ = gz.Close()
+	for _, kind := range []string{"tar", "zip"} {
+		p := newPacked(t, kind)
+		p.text("Site/wp-content/mu-plugins/ours.php", "<?php")
+		p.text("Site/wp-content/mu-plugins/._ours.php", "\x00\x05\x16\x07")
+		p.text("Site/db/dump.SQL.gz", dump.String())
+		p.text("Site/db/._dump.sql", "\x00\x05\x16\x07")
+		p.text("__MACOSX/Site/wp-content/._mu-plugins", "\x00\x05\x16\x07")
+		p.text("__MACOSX/Site/db/._dump.sql.gz", "\x00\x05\x16\x07")
+		file := filepath.Join(t.TempDir(), "archive")
+		p.ok(os.WriteFile(file, p.end(), 0o600))
+		dir := t.TempDir()
+		var tables prefixes
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}, load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err }}
+		defer u.close()
+		p.ok(u.open(file))
+		if prefix, err := tables.found(); prefix != "x_" {
+			t.Errorf("%s: the prefix is %q, %v", kind, prefix, err)
+		}
+		if entries, err := os.ReadDir(filepath.Join(dir, "mu-plugins")); err != nil || len(entries) != 1 {
+			t.Errorf("%s: %v, %v", kind, entries, err)
+		}
+		p = newPacked(t, kind)
+		p.text("public_html/wp-content/themes/a/style.css", "a")
+		p.text("public_html/shop/wp-content/themes/a/style.css", "b")
+		p.text("dump.sql", "CREATE TABLE `x_options` (a int);")
+		if _, err := unpackThere(t, p.end(), 1<<20); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, `several WordPress, "public_html/wp-content" and "public_html/shop/wp-content"`) {
+			t.Errorf("%s with two WordPress: %v", kind, err)
+		}
+	}
+}

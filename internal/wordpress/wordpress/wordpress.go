@@ -1,0 +1,307 @@
+// Package wordpress owns WordPress sites: the core that all of them share, their
+// installation, what of them is open to strangers, their page cache and their events.
+//
+// A site's WordPress is a program like any other: its bundle is a read-only core with a
+// configuration of ours, its wp-content is storage, its database is one of package
+// database. What is done to it from outside (the installation, a login, its events) is a
+// script of ours beside the core, which only this package can ask its PHP to run.
+//
+// The package starts no process: it asks the source of programs for them, before whom it stands
+// for visitors, and hands the deployments service what to run.
+package wordpress
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/mail"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/build/bundle"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+)
+
+// Config holds what WordPress needs.
+type Config struct {
+	DB        *db.DB
+	Sites     *site.Sites
+	Databases *database.Databases
+	Bundles   *bundle.Bundles
+	Seal      *seal.Sealer
+	Out       *http.Client // fetches the core
+
+	Dir    string // ours: where a core is put together
+	Source string // of the core, see openSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+
+	Operations  *operation.Operations
+	Backups     *backup.Backups
+	Deployments *deploy.Deployments
+
+	// Programs has the programs behind the page cache. A request of ours wakes one that sleeps.
+	Programs Programs
+	// Host has the files of sites and what runs beside their PHP. Optional: nil where no programs run.
+	Host    Host
+	Domains *domain.Domains
+
+	Log *slog.Logger // Optional.
+}
+
+// Programs has the programs of sites; package app's Apps are one.
+type Programs interface {
+	endpoint.Source
+	// Note writes a line into a site's log.
+	Note(site, text string)
+	// Renew ends a site's programs: they start with the next request.
+	Renew(site string)
+	// FatalErrors returns fatal errors of PHP in a site's log since then.
+	FatalErrors(ctx context.Context, site string, since db.Time) []string
+}
+
+// Host has what lies and runs beside a site's program; package runtime's Processes are one.
+type Host interface {
+	// StorageFolders returns where the folders of a site's storage are, by name.
+	StorageFolders(site string) (map[string]string, error)
+	// Hold keeps a site's programs from writing until release is called.
+	Hold(site string) (release func())
+	// ClearRedis makes what the object cache of a site's programs holds unfindable.
+	ClearRedis(site string)
+	// NoRedis says in words why programs can't have a Redis here; empty: they can.
+	NoRedis() string
+}
+
+// WordPress owns what makes sites WordPress. It is safe for concurrent use.
+type WordPress struct {
+	c      Config
+	making sync.Mutex // held while a core is put together
+	cache  *cache
+	logins throttle
+	crons  *crons
+	//share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
+	known sync.Map     // of string to served: deployments whose guard was asked for
+	count atomic.Int64 // of them
+}
+
+// New returns WordPress. It starts nothing: Run does.
+func New(c Config) *WordPress {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	w := &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
+	if c.Sites != nil {
+		if _, port, ok := strings.Cut(strings.TrimPrefix(c.Sites.Address("site"), "https://"), ":"); ok {
+			w.cache.port = ":" + port
+		}
+	}
+	return w
+}
+
+// Settings hold what an owner chooses of a new WordPress. All are optional.
+type Settings struct {
+	Title      string // empty: the site's name
+	AdminEmail string // empty: the owner's
+	AdminUser  string // empty: made of the address
+	Locale     string // such as de_DE; empty: English
+	Version    string // empty: the one that there is
+}
+
+// row holds what is stored of a site.
+type row struct {
+	Site        site.ID
+	Owner       account.OwnerID
+	Title       string
+	AdminEmail  string
+	AdminUser   string
+	Locale      string
+	Database    database.ID
+	Installed   string
+	XMLRPC      bool
+	Debug       bool
+	Maintenance bool
+	Revision    int64  // rises with each change that the program has to know
+	Memory      int64  // MiB of one request
+	Upload      int64  // MiB
+	Execution   int64  // seconds
+	Prefix      string // of its tables
+	Auto        string // what is updated without being asked for
+	ObjectCache bool   // whether a Redis runs beside its PHP
+
+	sealed string
+}
+
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision`
+
+func scan(s db.Scanner) (x row, err error) {
+	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto, &x.ObjectCache, &x.Revision)
+}
+
+func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
+	x, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM wordpress_sites WHERE site_id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, &fault.Error{Kind: fault.Conflict, Message: "This site is not a WordPress site", Code: "not_wordpress"}
+	}
+	if err != nil {
+		return x, fmt.Errorf("read WordPress settings: %w", err)
+	}
+	return x, nil
+}
+
+var (
+	localeForm = regexp.MustCompile(`^[a-z]{2,3}(_[A-Z]{2})?(_[a-z0-9]{2,12})?$`)
+	userForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{2,59}$`)
+	notOfUser  = regexp.MustCompile(`[^a-z0-9._-]+`)
+)
+
+// Defaults of the settings that an owner may change later.
+const (
+	defaultMemory    = 256
+	defaultUpload    = 64
+	defaultExecution = 60
+	maxUpload        = 1024
+)
+
+// CreateTx notes the settings of a site that was made in the same transaction. email is the
+// owner's.
+func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Settings, email string) error {
+	invalid := func(what, details, received string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid WordPress " + what, Details: details, Received: received, Code: "invalid_wordpress"}
+	}
+	n.Title = cmp.Or(strings.TrimSpace(n.Title), s.Name)
+	if utf8.RuneCountInString(n.Title) > 200 || strings.ContainsFunc(n.Title, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return invalid("title", "title has at most 200 characters, none of them a control character", "")
+	}
+	n.AdminEmail = cmp.Or(n.AdminEmail, email)
+	if a, err := mail.ParseAddress(n.AdminEmail); err != nil || a.Address != n.AdminEmail || len(n.AdminEmail) > 100 {
+		return invalid("adminEmail", "adminEmail must be an email address of at most 100 characters", n.AdminEmail)
+	}
+	if n.AdminUser == "" {
+		name, _, _ := strings.Cut(strings.ToLower(n.AdminEmail), "@")
+		n.AdminUser = strings.Trim(notOfUser.ReplaceAllString(name, "-"), ".-_")
+		if !userForm.MatchString(n.AdminUser) || n.AdminUser == "admin" {
+			n.AdminUser = "owner-" + strings.ToLower(db.Random(3))
+		}
+	}
+	if !userForm.MatchString(n.AdminUser) {
+		return invalid("adminUser", "adminUser has 3 to 60 letters, digits, dots, @, - and _", n.AdminUser)
+	}
+	n.Locale = cmp.Or(n.Locale, "en_US")
+	if !localeForm.MatchString(n.Locale) {
+		return invalid("locale", "locale is a language of WordPress such as de_DE", n.Locale)
+	}
+	if n.Version != "" {
+		if err := offers(ctx, tx, n.Version); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
+		s.ID, s.Owner, w.c.Seal.Seal([]byte(db.Random(40)), purpose(s.ID)), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
+	if err != nil {
+		return fmt.Errorf("note WordPress settings: %w", err)
+	}
+	return nil
+}
+
+func purpose(id site.ID) string { return "site/" + string(id) + "/wordpress" }
+
+// ForgetTx removes what is stored of a deleted site.
+func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("forget WordPress settings: %w", err)
+	}
+	tx.AfterCommit(func() { w.cache.forget(string(id)) })
+	return nil
+}
+
+// NoObjectCache says in words why sites can't have an object cache here; empty: they can.
+func (w *WordPress) NoObjectCache() string {
+	switch {
+	case w.c.Host == nil:
+		return "programs can't run on this server"
+	case !w.c.DB.Single():
+		return "an installation of several nodes has none: each node would keep its own values"
+	}
+	return w.c.Host.NoRedis()
+}
+
+// Settings that an owner changes. Nil fields stay as they are.
+type Patch struct {
+	Maintenance, Debug, XMLRPC *bool
+	ObjectCache                *bool // refused where there is no Redis
+	Memory, Upload, Execution  *int64
+	AutoUpdate                 *string // AutoOff or AutoMinor
+}
+
+// UpdateTx changes settings of the owner's site, and reports whether one is another now. Where
+// its program has to know, and runs, it is started anew within seconds (see package app).
+func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, p Patch) (changed bool, err error) {
+	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return false, err
+	}
+	x, err := w.get(ctx, tx, id)
+	if err != nil {
+		return false, err
+	}
+	was := x
+	set := func(to *bool, from *bool) {
+		if from != nil {
+			*to = *from
+		}
+	}
+	set(&x.Maintenance, p.Maintenance)
+	set(&x.Debug, p.Debug)
+	set(&x.XMLRPC, p.XMLRPC)
+	if why := w.NoObjectCache(); p.ObjectCache != nil && *p.ObjectCache && !x.ObjectCache && why != "" {
+		return false, &fault.Error{Kind: fault.Unavailable, Message: "Object caches are not available on this server", Details: why, Code: "no_object_cache"}
+	}
+	set(&x.ObjectCache, p.ObjectCache)
+	for _, n := range []struct {
+		name     string
+		to, from *int64
+		min, max int64
+	}{{"memoryMiB", &x.Memory, p.Memory, 64, 2048}, {"uploadMiB", &x.Upload, p.Upload, 1, maxUpload}, {"maxExecutionSeconds", &x.Execution, p.Execution, 5, 600}} {
+		if n.from == nil {
+			continue
+		}
+		if *n.from < n.min || *n.from > n.max {
+			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + n.name, Details: fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max), Received: *n.from, Code: "invalid_wordpress"}
+		}
+		*n.to = *n.from
+	}
+	if p.AutoUpdate != nil {
+		if *p.AutoUpdate != AutoOff && *p.AutoUpdate != AutoMinor {
+			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid autoUpdate", Details: "autoUpdate must be off or minor", Received: *p.AutoUpdate, Code: "invalid_wordpress"}
+		}
+		x.Auto = *p.AutoUpdate
+	}
+	if x == was {
+		return false, nil
+	}
+	if was.Auto = x.Auto; x != was { // else its program never knows
+		x.Revision++
+		tx.Notify("live")
+	}
+	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision)
+	if err != nil {
+		return false, fmt.Errorf("change WordPress settings: %w", err)
+	}
+	tx.AfterCommit(w.known.Clear)
+	return true, w.purgeTx(ctx, tx, id, []string{"*"})
+}
