@@ -32,7 +32,10 @@ func product(t *testing.T) map[string]folder {
 	out := map[string]folder{}
 	for _, root := range []string{"internal", "cmd"} {
 		err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || e.Name() == "deps.go" || e.Name() == "doc.go" {
+			if err != nil || e.IsDir() || !strings.HasSuffix(
+				p,
+				".go",
+			) || strings.HasSuffix(p, "_test.go") || e.Name() == "deps.go" || e.Name() == "doc.go" {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
@@ -145,7 +148,10 @@ func TestFunctionFields(t *testing.T) {
 	t.Parallel()
 	var found []string
 	err := filepath.WalkDir("internal", func(p string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(filepath.Dir(p), "test") {
+		if err != nil || e.IsDir() || !strings.HasSuffix(
+			p,
+			".go",
+		) || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(filepath.Dir(p), "test") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
@@ -180,7 +186,11 @@ func TestFunctionFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found) > 35 {
-		t.Errorf("%d function fields of exported structs, at most 35: an import or a small interface beside its consumer says more\n%s", len(found), strings.Join(found, "\n"))
+		t.Errorf(
+			"%d function fields of exported structs, at most 35: an import or a small interface beside its consumer says more\n%s",
+			len(found),
+			strings.Join(found, "\n"),
+		)
 	}
 	if len(found) < 5 {
 		t.Errorf("only %d function fields were found: the test looks at the wrong files", len(found))

@@ -79,7 +79,10 @@ func sharesOf(name string, source []byte) (found []shared, problems []string, er
 			} else if unshared.MatchString(c.Text) {
 				said[line] = []string{c.Text}
 			} else {
-				problems = append(problems, fmt.Sprintf("%s:%d: %q is neither share: total …; owner …; edge … nor share: none, …", name, line, c.Text))
+				problems = append(
+					problems,
+					fmt.Sprintf("%s:%d: %q is neither share: total …; owner …; edge … nor share: none, …", name, line, c.Text),
+				)
 			}
 		}
 	}
@@ -92,7 +95,10 @@ func sharesOf(name string, source []byte) (found []shared, problems []string, er
 		m := said[line]
 		if m == nil {
 			if s.kind != "queue" { // most slices are none
-				problems = append(problems, fmt.Sprintf("%s:%d: the %s %s has no line //share: total …; owner …; edge …", name, at.Line, s.kind, s.name))
+				problems = append(
+					problems,
+					fmt.Sprintf("%s:%d: the %s %s has no line //share: total …; owner …; edge …", name, at.Line, s.kind, s.name),
+				)
 			}
 			continue
 		}
@@ -147,7 +153,10 @@ func sharedIn(file *ast.File) (found []place) {
 				add(n, "workers", assigned(parents, n))
 			}
 		case *ast.BinaryExpr: // a counter that is a bound: if x.Add(1) > most
-			if call, ok := n.X.(*ast.CallExpr); ok && strings.HasSuffix(text(call.Fun), ".Add") && n.Op != token.EQL && n.Op != token.NEQ && len(call.Args) == 1 && text(call.Args[0]) == "1" {
+			if call, ok := n.X.(*ast.CallExpr); ok && strings.HasSuffix(
+				text(call.Fun),
+				".Add",
+			) && n.Op != token.EQL && n.Op != token.NEQ && len(call.Args) == 1 && text(call.Args[0]) == "1" {
 				add(n, "counter", strings.TrimSuffix(text(call.Fun), ".Add"))
 			}
 		case *ast.StructType:

@@ -17,18 +17,25 @@ import (
 // one: no page, message, email, log line, command help, OpenAPI description or document. The
 // terms that replace them are in docs/glossary.md.
 var phrases = []string{
-	"looked at", "next look", "look again", "look into", "needs a look", "shown to be yours", "where it points", "led here", "seen now", "obtained by itself",
-	"what it does", "send visitors to", "nowhere: it serves", "nothing but failures", "later and later", "tried again", "what was sent", "every answer",
-	"turn off", "turn on", "turned off", "turned on", "turn it o", "on since", "send a test<", "send a test\"", "what was found", "nothing: files", "when the site was made", "folder to publish",
-	"detect it<", "in force", "off the air", "on the air", "nobody came", "nobody is here", "into the environment of your shell", "keep it", "is not one", "answer is not right",
-	"read here", "used for another request", "taken back", "take back", "being examined", "it stays", "welcome aboard", "somebody", "let in", "lets them", "come in", "came in",
-	"second factor", "e-mail", "as if for the first time", "are left aside", "all well", "given up", "here since", "an address that deploys", "on our side", "in line,",
-	"take it up", "hear of", "make yourself", "shown this one time", "goes with it", "the room", "colour",
-	"is judged", "are judged", "is left out", "are left out", "left out:", "passed over", "stays behind", "thrown away", "leads out", "in circles", "starts anew", "starting anew",
-	"today's settings", "nobody sells", "can't be anybody", "log says why", "says nothing without", "is none of", "the way out", "way out:", "makes no sense", "trouble of its own",
-	"put right", "let go of", "gave up", "not there yet", "works as pasted", "for ever", "ever after", "play no part", "plays no part", "keep nobody out", "switched off", "is on its way",
-	"of their own accord", "calls to make", "at this place", "at that place", "has no end", "gives no answer", "is no event", "of yours has", "for want of", "scratch place",
-	"is over\"", "all of it was here", "holds none", "room left on", "looks again", "start anew", "is at hand", "hears of", "stand in the", "stands in the", "stands in a", "lies in `", "lies beside", "lie beside",
+	"looked at", "next look", "look again", "look into", "needs a look", "shown to be yours", "where it points",
+	"led here", "seen now", "obtained by itself", "what it does", "send visitors to", "nowhere: it serves",
+	"nothing but failures", "later and later", "tried again", "what was sent", "every answer", "turn off", "turn on",
+	"turned off", "turned on", "turn it o", "on since", "send a test<", "send a test\"", "what was found",
+	"nothing: files", "when the site was made", "folder to publish", "detect it<", "in force", "off the air",
+	"on the air", "nobody came", "nobody is here", "into the environment of your shell", "keep it", "is not one",
+	"answer is not right", "read here", "used for another request", "taken back", "take back", "being examined",
+	"it stays", "welcome aboard", "somebody", "let in", "lets them", "come in", "came in", "second factor", "e-mail",
+	"as if for the first time", "are left aside", "all well", "given up", "here since", "an address that deploys",
+	"on our side", "in line,", "take it up", "hear of", "make yourself", "shown this one time", "goes with it",
+	"the room", "colour", "is judged", "are judged", "is left out", "are left out", "left out:", "passed over",
+	"stays behind", "thrown away", "leads out", "in circles", "starts anew", "starting anew", "today's settings",
+	"nobody sells", "can't be anybody", "log says why", "says nothing without", "is none of", "the way out",
+	"way out:", "makes no sense", "trouble of its own", "put right", "let go of", "gave up", "not there yet",
+	"works as pasted", "for ever", "ever after", "play no part", "plays no part", "keep nobody out", "switched off",
+	"is on its way", "of their own accord", "calls to make", "at this place", "at that place", "has no end",
+	"gives no answer", "is no event", "of yours has", "for want of", "scratch place", "is over\"",
+	"all of it was here", "holds none", "room left on", "looks again", "start anew", "is at hand", "hears of",
+	"stand in the", "stands in the", "stands in a", "lies in `", "lies beside", "lie beside",
 	"beside the one that is there", "made when first", "whoever trusts", "what goes wrong",
 }
 
@@ -57,7 +64,10 @@ func TestWords(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || !tracked[strings.SplitN(path, "/", 2)[0]]), path == "docs/adr":
+		case d.IsDir() && path != "." && (d.Name() == "testdata" || strings.HasPrefix(
+			d.Name(),
+			".",
+		) || !tracked[strings.SplitN(path, "/", 2)[0]]), path == "docs/adr":
 			return filepath.SkipDir
 		case strings.HasSuffix(path, ".go"):
 			messages += readSource(t, path, check)
@@ -119,7 +129,10 @@ func readSource(t *testing.T, path string, check func(where, text string)) (mess
 				t.Errorf("%s: %q in the name %s", set.Position(n.Pos()), w, n.Name)
 			}
 		case *ast.BasicLit:
-			if text, err := strconv.Unquote(n.Value); err == nil && shown && n.Kind == token.STRING && strings.Contains(text, " ") && !sql.MatchString(text) {
+			if text, err := strconv.Unquote(n.Value); err == nil && shown && n.Kind == token.STRING && strings.Contains(
+				text,
+				" ",
+			) && !sql.MatchString(text) {
 				messages++
 				check(path, text)
 			}
@@ -134,5 +147,8 @@ var camel = regexp.MustCompile(`([A-Z][a-z]+)`)
 // inWord reports whether a hit is only a piece of a longer word.
 func inWord(text string, at int, phrase string) bool {
 	letter := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= 'a' && text[i] <= 'z' }
-	return letter(at-1) && letter(at) || phrase != "colour" && letter(at+len(phrase)-1) && letter(at+len(phrase)) && !strings.HasSuffix(phrase, " o")
+	return letter(at-1) && letter(at) || phrase != "colour" && letter(at+len(phrase)-1) && letter(at+len(phrase)) && !strings.HasSuffix(
+		phrase,
+		" o",
+	)
 }

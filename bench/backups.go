@@ -53,7 +53,11 @@ func (b *bench) backups(w *world.World) error {
 		return err
 	}
 	var made struct{ Data struct{ ID string } }
-	if err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "Large", "type": "static", "repository": "git.test/acme/site"}, &made); err != nil {
+	if err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "Large",
+		"type":       "static",
+		"repository": "git.test/acme/site",
+	}, &made); err != nil {
 		return err
 	}
 	id := made.Data.ID
@@ -61,7 +65,10 @@ func (b *bench) backups(w *world.World) error {
 		return err
 	}
 	var x struct{ ID string }
-	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+id+"/databases", map[string]string{"engine": "mariadb", "name": "main"}, &x); err != nil {
+	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+id+"/databases", map[string]string{
+		"engine": "mariadb",
+		"name":   "main",
+	}, &x); err != nil {
 		return err
 	}
 	if err := b.ended(w, "/databases/"+x.ID, "active", "error"); err != nil {
@@ -91,10 +98,20 @@ func (b *bench) backups(w *world.World) error {
 		os.Remove(tarball)
 		os.Remove(dump)
 		start := time.Now()
-		if err := pipe(b.ctx, tarball, exec.Command("tar", "-C", storage, "-cf", "-", "."), exec.Command("zstd", "-q", "--stdout")); err != nil {
+		if err := pipe(
+			b.ctx,
+			tarball,
+			exec.Command("tar", "-C", storage, "-cf", "-", "."),
+			exec.Command("zstd", "-q", "--stdout"),
+		); err != nil {
 			return err
 		}
-		if err := pipe(b.ctx, dump, client.command("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", schema), exec.Command("zstd", "-q", "--stdout")); err != nil {
+		if err := pipe(
+			b.ctx,
+			dump,
+			client.command("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", schema),
+			exec.Command("zstd", "-q", "--stdout"),
+		); err != nil {
 			return err
 		}
 		syscall.Sync()
@@ -120,7 +137,13 @@ func (b *bench) backups(w *world.World) error {
 	if err := b.verified(w, first); err != nil {
 		return err
 	}
-	b.timing(fmt.Sprintf("backup of 1 GiB, %d files and a database", backupFiles), took[0], took[1], "tar \\| zstd and mariadb-dump \\| zstd, synced", "≤ 1.2×")
+	b.timing(
+		fmt.Sprintf("backup of 1 GiB, %d files and a database", backupFiles),
+		took[0],
+		took[1],
+		"tar \\| zstd and mariadb-dump \\| zstd, synced",
+		"≤ 1.2×",
+	)
 
 	// One in a hundred files and rows is another, then another hundredth: as often as the first.
 	for round := range 3 {
@@ -140,8 +163,20 @@ func (b *bench) backups(w *world.World) error {
 		}
 		size[1] = max(size[1], got.StoredBytes)
 	}
-	b.add(row{what: "second backup, 1 % changed: time", value: ms(second), yardstick: "first " + ms(took[0]), ratio: fmt.Sprintf("%.3f×", float64(second)/float64(took[0])), goal: "< 0.1×"})
-	b.add(row{what: "second backup, 1 % changed: bytes stored", value: fmt.Sprintf("%.1f MB", float64(size[1])/1e6), yardstick: fmt.Sprintf("first %.1f MB", float64(size[0])/1e6), ratio: fmt.Sprintf("%.3f×", float64(size[1])/float64(size[0])), goal: "< 0.1×"})
+	b.add(row{
+		what:      "second backup, 1 % changed: time",
+		value:     ms(second),
+		yardstick: "first " + ms(took[0]),
+		ratio:     fmt.Sprintf("%.3f×", float64(second)/float64(took[0])),
+		goal:      "< 0.1×",
+	})
+	b.add(row{
+		what:      "second backup, 1 % changed: bytes stored",
+		value:     fmt.Sprintf("%.1f MB", float64(size[1])/1e6),
+		yardstick: fmt.Sprintf("first %.1f MB", float64(size[0])/1e6),
+		ratio:     fmt.Sprintf("%.3f×", float64(size[1])/float64(size[0])),
+		goal:      "< 0.1×",
+	})
 
 	for range 2 {
 		out := filepath.Join(w.Dir, "yard")
@@ -150,7 +185,12 @@ func (b *bench) backups(w *world.World) error {
 		client.must("DROP DATABASE IF EXISTS yard; CREATE DATABASE yard")
 		syscall.Sync()
 		start := time.Now()
-		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", tarball), exec.Command("tar", "-C", out, "-xf", "-")); err != nil {
+		if err := pipe(
+			b.ctx,
+			"",
+			exec.Command("zstd", "-q", "-d", "--stdout", tarball),
+			exec.Command("tar", "-C", out, "-xf", "-"),
+		); err != nil {
 			return err
 		}
 		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", dump), client.command("mariadb", "yard")); err != nil {
@@ -279,15 +319,41 @@ func mariaDB(ctx context.Context, dir string) (address string, stop func(), err 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}
-	if out, err := exec.Command("mariadb-install-db", "--no-defaults", "--user=root", "--basedir=/usr", "--datadir="+data, "--tmpdir="+dir, "--skip-test-db", "--auth-root-authentication-method=normal").CombinedOutput(); err != nil {
+	if out, err := exec.Command(
+		"mariadb-install-db",
+		"--no-defaults",
+		"--user=root",
+		"--basedir=/usr",
+		"--datadir="+data,
+		"--tmpdir="+dir,
+		"--skip-test-db",
+		"--auth-root-authentication-method=normal",
+	).CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
 	init := filepath.Join(dir, "init.sql")
-	if err := os.WriteFile(init, []byte("DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\nCREATE USER admin@'%' IDENTIFIED BY 'secret';\nGRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		init,
+		[]byte("DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\nCREATE USER admin@'%' IDENTIFIED BY 'secret';\nGRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"),
+		0o600,
+	); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command("mariadbd", "--no-defaults", "--user=root", "--basedir=/usr", "--datadir="+data, "--tmpdir="+dir, "--socket="+filepath.Join(dir, "s"), "--bind-address=127.0.0.1", "--port="+port,
-		"--init-file="+init, "--innodb-buffer-pool-size=256M", "--max-allowed-packet=64M", "--performance-schema=OFF")
+	cmd := exec.Command(
+		"mariadbd",
+		"--no-defaults",
+		"--user=root",
+		"--basedir=/usr",
+		"--datadir="+data,
+		"--tmpdir="+dir,
+		"--socket="+filepath.Join(dir, "s"),
+		"--bind-address=127.0.0.1",
+		"--port="+port,
+		"--init-file="+init,
+		"--innodb-buffer-pool-size=256M",
+		"--max-allowed-packet=64M",
+		"--performance-schema=OFF",
+	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return "", nil, err

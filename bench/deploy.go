@@ -46,7 +46,12 @@ func (b *bench) deployments(w *world.World) (first, again, clone []time.Duration
 		clone = append(clone, took)
 		var created struct{ Data struct{ ID, URL string } }
 		start := time.Now()
-		err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": fmt.Sprintf("hundred %d %d", b.series, n), "type": "static", "repository": "git.test/" + name, "branch": "main"}, &created)
+		err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+			"name":       fmt.Sprintf("hundred %d %d", b.series, n),
+			"type":       "static",
+			"repository": "git.test/" + name,
+			"branch":     "main",
+		}, &created)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -82,7 +87,12 @@ func (b *bench) redeploy(w *world.World) error {
 	}
 	var created struct{ Data struct{ ID, URL string } }
 	start := time.Now()
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "large", "type": "static", "repository": "git.test/" + name, "branch": "main"}, &created)
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "large",
+		"type":       "static",
+		"repository": "git.test/" + name,
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,12 @@ func (b *bench) fair(w *world.World) error {
 	}
 	site := func(key string) (string, error) {
 		var created struct{ Data struct{ ID string } }
-		err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{"name": "fair", "type": "static", "repository": "git.test/bench/fair", "branch": "main"}, &created)
+		err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{
+			"name":       "fair",
+			"type":       "static",
+			"repository": "git.test/bench/fair",
+			"branch":     "main",
+		}, &created)
 		return created.Data.ID, err
 	}
 	greedy, err := site(b.key)
@@ -92,7 +97,12 @@ func (b *bench) fair(w *world.World) error {
 	at := func(took []time.Duration) string {
 		return fmt.Sprintf("p50 %s, p99 %s, worst %s", ms(took[posts/2]), ms(took[posts*99/100]), ms(took[posts-1]))
 	}
-	b.add(row{what: fmt.Sprintf("another user's POST beside arrays of 1000 variables (%d of them)", arrays.Load()), value: at(beside), yardstick: "alone " + at(alone),
-		ratio: fmt.Sprintf("%.1f×", float64(beside[posts/2])/float64(alone[posts/2])), goal: "worst < 500 ms"})
+	b.add(row{
+		what:      fmt.Sprintf("another user's POST beside arrays of 1000 variables (%d of them)", arrays.Load()),
+		value:     at(beside),
+		yardstick: "alone " + at(alone),
+		ratio:     fmt.Sprintf("%.1f×", float64(beside[posts/2])/float64(alone[posts/2])),
+		goal:      "worst < 500 ms",
+	})
 	return nil
 }

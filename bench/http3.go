@@ -78,10 +78,12 @@ func (b *bench) loadHTTP3(p *peer, host, file string) (l loaded, err error) {
 		group sync.WaitGroup
 	)
 	for range 8 {
-		tr := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true,
+		tr := &http3.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true,
 			Dial: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
 				return quic.DialAddr(ctx, p.addr, t, q)
-			}}
+			},
+		}
 		defer tr.Close()
 		for range 8 {
 			group.Go(func() {
@@ -110,7 +112,10 @@ func (b *bench) loadHTTP3(p *peer, host, file string) (l loaded, err error) {
 	if first != nil || len(times) == 0 {
 		return l, fmt.Errorf("%d answers: %w", len(times), first)
 	}
-	l.rate, l.cpu, l.p99 = float64(len(times))/b.load.Seconds(), float64((after-before).Microseconds())/float64(len(times)), quantile(times, .99)
+	l.rate, l.cpu, l.p99 = float64(len(times))/b.load.Seconds(), float64((after-before).Microseconds())/float64(len(times)), quantile(
+		times,
+		.99,
+	)
 	return l, nil
 }
 

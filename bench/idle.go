@@ -61,8 +61,17 @@ func (b *bench) idle(w *world.World) error {
 			c.Close()
 		}
 		each := float64(after-before) / float64(b.idleConns)
-		b.add(row{what: fmt.Sprintf("memory, %d idle connections, TLS + %s", b.idleConns, proto),
-			value: fmt.Sprintf("%s more (%.1f kB each, so %.1f GB for 100000); %d were closed", megabytes(after-before), each, each*100_000/1e6, gone), goal: "0 closed"})
+		b.add(row{
+			what: fmt.Sprintf("memory, %d idle connections, TLS + %s", b.idleConns, proto),
+			value: fmt.Sprintf(
+				"%s more (%.1f kB each, so %.1f GB for 100000); %d were closed",
+				megabytes(after-before),
+				each,
+				each*100_000/1e6,
+				gone,
+			),
+			goal: "0 closed",
+		})
 	}
 	return nil
 }
@@ -74,7 +83,12 @@ func (b *bench) openIdle(w *world.World, host, proto string, i int) (*tls.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(raw, &tls.Config{ServerName: host, InsecureSkipVerify: true, NextProtos: []string{proto}, CurvePreferences: []tls.CurveID{tls.X25519}})
+	c := tls.Client(raw, &tls.Config{
+		ServerName:         host,
+		InsecureSkipVerify: true,
+		NextProtos:         []string{proto},
+		CurvePreferences:   []tls.CurveID{tls.X25519},
+	})
 	request := "GET /4k.bin HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
 	if proto == "h2" {
 		request = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"

@@ -50,7 +50,11 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
-	only := flag.String("only", "", "only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups")
+	only := flag.String(
+		"only",
+		"",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
+	)
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -65,7 +69,12 @@ func main() {
 	flag.IntVar(&b.programCount, "programs", 100, "applications, of which fifty run")
 	flag.IntVar(&b.wordpresses, "wordpresses", 20, "WordPress sites, of which ten are awake")
 	flag.IntVar(&b.switchCount, "switches", 100, "deployments of an application under load")
-	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"), "address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
+	flag.StringVar(
+		&b.postgres,
+		"postgres",
+		os.Getenv("SLIPWAY_TEST_DSN"),
+		"address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it",
+	)
 	flag.Parse()
 	if flag.Arg(0) == visiting {
 		if err := visitMain(); err != nil {
@@ -96,9 +105,32 @@ func (b *bench) run(only, write string) (err error) {
 		name, part string
 		run        func(*world.World) error
 	}{
-		{"deploy", "Deployments", b.deploy}, {"blobs", "Files in S3", b.blobs}, {"redeploy", "Deployments", b.redeploy}, {"push", "Push to deploy", b.push}, {"webhook", "Webhooks", b.webhook}, {"deliveries", "Webhooks", b.webhookLoad}, {"rate", "Webhooks", b.webhookRate}, {"hanging", "Webhooks", b.webhookHanging}, {"live", "Webhooks", b.webhookLive}, {"read", "Reading", b.read},
-		{"fair", "Fairness", b.fair}, {"tenants", "Fairness", b.tenants}, {"memory", "Memory and start", b.memory}, {"resident", "Memory and start", b.resident}, {"static", "Files", b.static}, {"http3", "Files", b.http3}, {"idle", "Files", b.idle}, {"tls", "TLS", b.tls}, {"certificates", "TLS", b.certificates}, {"pages", "Dashboard", b.pages}, {"wordpress", "WordPress", b.wordpress}, {"wordpress-sites", "WordPress", b.wordpressMany},
-		{"programs", "Applications", b.programs}, {"programs-load", "Applications", b.programsLoad}, {"programs-many", "Applications", b.programsMany}, {"backups", "Backups", b.backups},
+		{"deploy", "Deployments", b.deploy},
+		{"blobs", "Files in S3", b.blobs},
+		{"redeploy", "Deployments", b.redeploy},
+		{"push", "Push to deploy", b.push},
+		{"webhook", "Webhooks", b.webhook},
+		{"deliveries", "Webhooks", b.webhookLoad},
+		{"rate", "Webhooks", b.webhookRate},
+		{"hanging", "Webhooks", b.webhookHanging},
+		{"live", "Webhooks", b.webhookLive},
+		{"read", "Reading", b.read},
+		{"fair", "Fairness", b.fair},
+		{"tenants", "Fairness", b.tenants},
+		{"memory", "Memory and start", b.memory},
+		{"resident", "Memory and start", b.resident},
+		{"static", "Files", b.static},
+		{"http3", "Files", b.http3},
+		{"idle", "Files", b.idle},
+		{"tls", "TLS", b.tls},
+		{"certificates", "TLS", b.certificates},
+		{"pages", "Dashboard", b.pages},
+		{"wordpress", "WordPress", b.wordpress},
+		{"wordpress-sites", "WordPress", b.wordpressMany},
+		{"programs", "Applications", b.programs},
+		{"programs-load", "Applications", b.programsLoad},
+		{"programs-many", "Applications", b.programsMany},
+		{"backups", "Backups", b.backups},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
@@ -123,7 +155,10 @@ func (b *bench) run(only, write string) (err error) {
 	if err != nil {
 		return err
 	}
-	failed = append(failed, os.WriteFile(write, []byte(update(string(document), b.rows, b.machine(), time.Now().UTC().Format(time.DateOnly))), 0o644))
+	failed = append(
+		failed,
+		os.WriteFile(write, []byte(update(string(document), b.rows, b.machine(), time.Now().UTC().Format(time.DateOnly))), 0o644),
+	)
 	return errors.Join(failed...)
 }
 

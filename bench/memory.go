@@ -31,7 +31,12 @@ func (b *bench) memory(w *world.World) error {
 		return err
 	}
 	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "shared", "type": "static", "repository": "git.test/bench/shared", "branch": "main"}, &created)
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "shared",
+		"type":       "static",
+		"repository": "git.test/bench/shared",
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return err
 	}
@@ -59,8 +64,10 @@ func (b *bench) memory(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("memory, %d live sites", b.live), value: megabytes(loaded), yardstick: "idle " + megabytes(idle),
-		ratio: fmt.Sprintf("%.2f×", float64(loaded)/float64(idle))})
+	b.add(row{
+		what: fmt.Sprintf("memory, %d live sites", b.live), value: megabytes(loaded), yardstick: "idle " + megabytes(idle),
+		ratio: fmt.Sprintf("%.2f×", float64(loaded)/float64(idle)),
+	})
 
 	_, port, err := net.SplitHostPort(w.HTTPS)
 	if err != nil {
@@ -82,8 +89,10 @@ func (b *bench) memory(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("memory, %d of them visited", visited), value: megabytes(seen), yardstick: "idle " + megabytes(idle),
-		ratio: fmt.Sprintf("%.2f×", float64(seen)/float64(idle))})
+	b.add(row{
+		what: fmt.Sprintf("memory, %d of them visited", visited), value: megabytes(seen), yardstick: "idle " + megabytes(idle),
+		ratio: fmt.Sprintf("%.2f×", float64(seen)/float64(idle)),
+	})
 	b.timing(fmt.Sprintf("start to ready, %d live sites", b.live), full, empty, "empty", "< 2 s")
 	return nil
 }

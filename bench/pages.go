@@ -51,14 +51,28 @@ func (b *bench) pages(w *world.World) error {
 		return err
 	}
 	for _, path := range []string{
-		"/", "/?page=20", "/?q=seeded-9", "/new", "/new?type=wordpress",
-		site, of, of + "?page=8", last, last + "?after=2500",
-		site + "/domains", site + "/domains/" + c.domain,
-		site + "/env", site + "/env/import", variable,
-		site + "/hooks", site + "/traffic", site + "/traffic?span=30d", site + "/settings",
-		"/webhooks", "/webhooks/new", sent, sent + "?page=25", delivery,
-		"/account", "/account/security", "/account/second-factor", "/account/sessions", "/account/keys", "/account/keys/new", "/account/audit",
-		"/operator", "/operator/users", "/operator/users/" + c.user, "/operator/sites", "/operator/audit",
+		"/", "/?page=20", "/?q=seeded-9", "/new", "/new?type=wordpress", site, of,
+		of + "?page=8",
+		last,
+		last + "?after=2500",
+		site + "/domains",
+		site + "/domains/" + c.domain,
+		site + "/env",
+		site + "/env/import",
+		variable,
+		site + "/hooks",
+		site + "/traffic",
+		site + "/traffic?span=30d",
+		site + "/settings",
+		"/webhooks",
+		"/webhooks/new",
+		sent,
+		sent + "?page=25",
+		delivery, "/account", "/account/security", "/account/second-factor", "/account/sessions", "/account/keys",
+		"/account/keys/new", "/account/audit", "/operator", "/operator/users",
+		"/operator/users/" + c.user,
+		"/operator/sites",
+		"/operator/audit",
 	} {
 		if err := b.page(r, path); err != nil {
 			return err
@@ -95,7 +109,10 @@ func (b *bench) furnish(w *world.World, site string) (hook string, err error) {
 	}
 	var made struct{ ID string }
 	for n := range busyWebhooks {
-		body := map[string]any{"url": fmt.Sprintf("%s/endpoint%d", w.Hooks.URL, n), "events": []string{"deployment.completed", "deployment.failed"}}
+		body := map[string]any{
+			"url":    fmt.Sprintf("%s/endpoint%d", w.Hooks.URL, n),
+			"events": []string{"deployment.completed", "deployment.failed"},
+		}
 		if err := b.call(w, "POST", "/webhooks", body, &made); err != nil {
 			return "", err
 		}
@@ -120,8 +137,10 @@ func signIn(w *world.World) (*reader, error) {
 		return nil, err
 	}
 	// Answers are weighed as they come, so nothing is unpacked on the way.
-	r := &reader{base: "http://" + w.Listen, client: &http.Client{Jar: jar, Transport: &http.Transport{DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	r := &reader{base: "http://" + w.Listen, client: &http.Client{
+		Jar: jar, Transport: &http.Transport{DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	a, err := r.client.PostForm(r.base+"/sign-in", url.Values{"email": {email}, "password": {world.Password}})
 	if err != nil {
 		return nil, err
@@ -186,7 +205,11 @@ func (b *bench) page(r *reader, path string) error {
 	if p99 > pageTime || weight > pageWeight {
 		goal = "missed: " + goal
 	}
-	b.add(row{what: ids.ReplaceAllString(path, ":id"), value: fmt.Sprintf("p50 %s, p99 %s, %s", ms(p50), ms(p99), kilobytes(weight)), goal: goal})
+	b.add(row{
+		what:  ids.ReplaceAllString(path, ":id"),
+		value: fmt.Sprintf("p50 %s, p99 %s, %s", ms(p50), ms(p99), kilobytes(weight)),
+		goal:  goal,
+	})
 	return nil
 }
 

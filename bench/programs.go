@@ -67,7 +67,12 @@ func (b *bench) programs(w *world.World) error {
 	defer bare.stop()
 	for _, step := range []func() error{
 		func() error {
-			return b.wake(w, sites[0], "wake from zero to the first byte", "150 ms", func() (*bareProgram, error) { return startBare(b.ctx, dir) })
+			return b.wake(w, sites[0], "wake from zero to the first byte", "150 ms", func() (*bareProgram, error) {
+				return startBare(
+					b.ctx,
+					dir,
+				)
+			})
 		},
 		func() error { return b.wake(w, php, "wake of PHP from zero to the first byte", "100 ms", nil) },
 		func() error { return b.addedLatency(sites[0], bare) },
@@ -84,7 +89,12 @@ func (b *bench) programs(w *world.World) error {
 // program makes a site and waits until it answers.
 func (b *bench) program(w *world.World, name, repo string) (p program, err error) {
 	var made struct{ Data struct{ ID, URL string } }
-	if err = b.call(w, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/bench/" + repo, "branch": "main"}, &made); err != nil {
+	if err = b.call(w, "POST", "/sites", map[string]any{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/bench/" + repo,
+		"branch":     "main",
+	}, &made); err != nil {
 		return p, err
 	}
 	p.id, p.url = made.Data.ID, made.Data.URL
@@ -214,7 +224,12 @@ func (b *bench) addedLatency(p program, bare *bareProgram) error {
 			theirs = append(theirs, time.Since(begun))
 		}
 	}
-	b.add(row{what: "latency added by TLS and the edge, p50", value: ms(median(ours) - median(theirs)), yardstick: fmt.Sprintf("%s, asked directly %s", ms(median(ours)), ms(median(theirs))), goal: "0.30 ms"})
+	b.add(row{
+		what:      "latency added by TLS and the edge, p50",
+		value:     ms(median(ours) - median(theirs)),
+		yardstick: fmt.Sprintf("%s, asked directly %s", ms(median(ours)), ms(median(theirs))),
+		goal:      "0.30 ms",
+	})
 	return nil
 }
 
@@ -254,16 +269,29 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	for _, of := range []struct {
 		suffix, goal string
 		load         []string // how h2load asks
-	}{{"", "1.0×", []string{"--h1", "-c32"}}, {", HTTP/2", "1.0×", []string{"-c8", "-m8"}}, {", HTTP/2, POST of 1 KiB", "", []string{"-c8", "-m8", "-d", body}}} {
+	}{
+		{"", "1.0×", []string{"--h1", "-c32"}},
+		{", HTTP/2", "1.0×", []string{"-c8", "-m8"}},
+		{", HTTP/2, POST of 1 KiB", "", []string{"-c8", "-m8", "-d", body}},
+	} {
 		var ours, theirs, ratios []float64
 		var edge, app, nginx, plain []float64 // µs of CPU of a request
 		for range 5 {
-			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(p.url, "https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
+			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(
+				p.url,
+				"https://",
+			), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
 			if err != nil {
 				return err
 			}
 			edge, app = append(edge, cpu[0]), append(app, cpu[1])
-			n, cpu, err := b.perSecond(of.load, front.addr, "app.test", func(_, group int) bool { return group == front.cmd.Process.Pid }, func(pid, _ int) bool { return pid == bare.cmd.Process.Pid })
+			n, cpu, err := b.perSecond(
+				of.load,
+				front.addr,
+				"app.test",
+				func(_, group int) bool { return group == front.cmd.Process.Pid },
+				func(pid, _ int) bool { return pid == bare.cmd.Process.Pid },
+			)
 			if err != nil {
 				return err
 			}
@@ -273,10 +301,25 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 		for _, l := range [][]float64{ours, theirs, ratios, edge, app, nginx, plain} {
 			slices.Sort(l)
 		}
-		b.add(row{what: "requests per second through the edge" + of.suffix, value: fmt.Sprintf("%.0f", ours[2]), yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
-			ratio: fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]), goal: of.goal})
-		b.add(row{what: "CPU of the edge for each of them" + of.suffix, value: fmt.Sprintf("%.1f µs", edge[2]), yardstick: fmt.Sprintf("nginx %.1f µs", nginx[2]), ratio: fmt.Sprintf("%.2f×", edge[2]/nginx[2])})
-		b.add(row{what: "CPU of the program for each of them, in its sandbox" + of.suffix, value: fmt.Sprintf("%.1f µs", app[2]), yardstick: fmt.Sprintf("bare `node` behind nginx %.1f µs", plain[2]), ratio: fmt.Sprintf("%.2f×", app[2]/plain[2])})
+		b.add(row{
+			what:      "requests per second through the edge" + of.suffix,
+			value:     fmt.Sprintf("%.0f", ours[2]),
+			yardstick: fmt.Sprintf("nginx as proxy %.0f", theirs[2]),
+			ratio:     fmt.Sprintf("%.2f× (best pair %.2f×)", ratios[2], ratios[4]),
+			goal:      of.goal,
+		})
+		b.add(row{
+			what:      "CPU of the edge for each of them" + of.suffix,
+			value:     fmt.Sprintf("%.1f µs", edge[2]),
+			yardstick: fmt.Sprintf("nginx %.1f µs", nginx[2]),
+			ratio:     fmt.Sprintf("%.2f×", edge[2]/nginx[2]),
+		})
+		b.add(row{
+			what:      "CPU of the program for each of them, in its sandbox" + of.suffix,
+			value:     fmt.Sprintf("%.1f µs", app[2]),
+			yardstick: fmt.Sprintf("bare `node` behind nginx %.1f µs", plain[2]),
+			ratio:     fmt.Sprintf("%.2f×", app[2]/plain[2]),
+		})
 	}
 	return nil
 }
@@ -293,9 +336,15 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 		}
 	}
 	seconds := max(1, int(b.load/time.Second)/2)
-	ctx, done := context.WithTimeout(b.ctx, time.Duration(seconds)*time.Second+30*time.Second) // it waits for ever where a server ends connections
+	// it waits for ever where a server ends connections
+	ctx, done := context.WithTimeout(b.ctx, time.Duration(seconds)*time.Second+30*time.Second)
 	defer done()
-	out, err := exec.CommandContext(ctx, "h2load", slices.Concat(load, []string{"-t1", fmt.Sprintf("-D%d", seconds), "--connect-to=" + addr, "https://" + net.JoinHostPort(name, port) + "/"})...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "h2load", slices.Concat(load, []string{
+		"-t1",
+		fmt.Sprintf("-D%d", seconds),
+		"--connect-to=" + addr,
+		"https://" + net.JoinHostPort(name, port) + "/",
+	})...).CombinedOutput()
 	if err != nil {
 		return 0, nil, fmt.Errorf("h2load: %w: %s", err, out)
 	}
@@ -341,8 +390,16 @@ func (b *bench) programMemory(w *world.World, sites []program) error {
 		return fmt.Errorf("%d programs run, want %d", nodes, many)
 	}
 	each := float64(max(0, after-idle))/float64(many) + float64(helpers)/float64(nodes)
-	b.add(row{what: "memory of a running site beside its program", value: fmt.Sprintf("%.2f MB", each/1000),
-		yardstick: fmt.Sprintf("service %.2f MB, helpers %.2f MB", float64(after-idle)/float64(many)/1000, float64(helpers)/float64(nodes)/1000), goal: "3 MB"})
+	b.add(row{
+		what:  "memory of a running site beside its program",
+		value: fmt.Sprintf("%.2f MB", each/1000),
+		yardstick: fmt.Sprintf(
+			"service %.2f MB, helpers %.2f MB",
+			float64(after-idle)/float64(many)/1000,
+			float64(helpers)/float64(nodes)/1000,
+		),
+		goal: "3 MB",
+	})
 	return nil
 }
 

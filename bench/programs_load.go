@@ -62,7 +62,13 @@ func (b *bench) programsLoad(w *world.World) error {
 		return err
 	}
 	var made struct{ Data struct{ ID, URL string } }
-	if err := b.call(w, "POST", "/sites", map[string]any{"name": "load", "type": "static", "repository": "git.test/bench/load", "branch": "main", "run": map[string]any{"cpus": 2}}, &made); err != nil {
+	if err := b.call(w, "POST", "/sites", map[string]any{
+		"name":       "load",
+		"type":       "static",
+		"repository": "git.test/bench/load",
+		"branch":     "main",
+		"run":        map[string]any{"cpus": 2},
+	}, &made); err != nil {
 		return err
 	}
 	s.id, s.url = made.Data.ID, made.Data.URL
@@ -150,8 +156,10 @@ func (s *loadSite) upload() error {
 	if text, _ := io.ReadAll(resp.Body); !strings.HasSuffix(string(text), fmt.Sprint(" ", size)) {
 		return fmt.Errorf("upload: %d %.200s", resp.StatusCode, text)
 	}
-	s.b.add(row{what: "an upload of 1 GiB: memory of the service at most", value: fmt.Sprintf("%s more", megabytes(max(0, most-before))),
-		yardstick: fmt.Sprintf("%.0f MB/s, %s before", size/1e6/took.Seconds(), megabytes(before)), goal: "constant"})
+	s.b.add(row{
+		what: "an upload of 1 GiB: memory of the service at most", value: fmt.Sprintf("%s more", megabytes(max(0, most-before))),
+		yardstick: fmt.Sprintf("%.0f MB/s, %s before", size/1e6/took.Seconds(), megabytes(before)), goal: "constant",
+	})
 	return nil
 }
 
@@ -203,7 +211,12 @@ func (s *loadSite) sockets() error {
 			took = append(took, time.Since(begun))
 		}
 	}
-	s.b.add(row{what: "1,000 WebSockets: an echo on each, three times, p50", value: ms(median(took)), yardstick: fmt.Sprintf("service %.1f kB each", float64(after-before)/many), ratio: "all answered"})
+	s.b.add(row{
+		what:      "1,000 WebSockets: an echo on each, three times, p50",
+		value:     ms(median(took)),
+		yardstick: fmt.Sprintf("service %.1f kB each", float64(after-before)/many),
+		ratio:     "all answered",
+	})
 	return nil
 }
 
@@ -238,7 +251,11 @@ func (s *loadSite) events() error {
 		return err
 	default:
 	}
-	s.b.add(row{what: fmt.Sprintf("%d streams of events for %s", streams, s.b.long), value: fmt.Sprintf("%d events", streams*want), ratio: "none missed"})
+	s.b.add(row{
+		what:  fmt.Sprintf("%d streams of events for %s", streams, s.b.long),
+		value: fmt.Sprintf("%d events", streams*want),
+		ratio: "none missed",
+	})
 	return nil
 }
 
@@ -319,8 +336,13 @@ func (s *loadSite) switches() error {
 	if p := first.Load(); p != nil {
 		why = (*p).Error()
 	}
-	s.b.add(row{what: fmt.Sprintf("%d deployments under %d requests a second", s.b.switchCount, rate), value: fmt.Sprintf("%d of %d failed", failed.Load(), sent.Load()),
-		yardstick: fmt.Sprintf("%.0f requests a second in %s", float64(sent.Load())/took.Seconds(), took.Round(time.Second)), ratio: why, goal: "0"})
+	s.b.add(row{
+		what:      fmt.Sprintf("%d deployments under %d requests a second", s.b.switchCount, rate),
+		value:     fmt.Sprintf("%d of %d failed", failed.Load(), sent.Load()),
+		yardstick: fmt.Sprintf("%.0f requests a second in %s", float64(sent.Load())/took.Seconds(), took.Round(time.Second)),
+		ratio:     why,
+		goal:      "0",
+	})
 	return nil
 }
 
@@ -375,8 +397,10 @@ func (s *loadSite) kills() error {
 			return err
 		}
 	}
-	s.b.add(row{what: fmt.Sprintf("%d kills (SIGKILL) amid deployments under traffic", times), value: "0 orphans, 0 stuck, 0 old releases",
-		yardstick: "at most " + ms(longest) + " until the new release answers", goal: "0"})
+	s.b.add(row{
+		what: fmt.Sprintf("%d kills (SIGKILL) amid deployments under traffic", times), value: "0 orphans, 0 stuck, 0 old releases",
+		yardstick: "at most " + ms(longest) + " until the new release answers", goal: "0",
+	})
 	return nil
 }
 

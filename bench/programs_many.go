@@ -66,8 +66,12 @@ func (b *bench) programsMany(w *world.World) error {
 	if n := len(below(w.PID())) - 1; n > 0 {
 		return fmt.Errorf("%d processes beside the service, while all applications sleep", n)
 	}
-	b.add(row{what: "memory of a site whose program sleeps", value: fmt.Sprintf("%.1f kB, no process", float64(max(0, asleep-idle))/float64(len(sites))),
-		yardstick: fmt.Sprintf("service with %d of them %s, with 8 %s", len(sites), megabytes(asleep), megabytes(idle)), goal: "0 beside its rows"})
+	b.add(row{
+		what:      "memory of a site whose program sleeps",
+		value:     fmt.Sprintf("%.1f kB, no process", float64(max(0, asleep-idle))/float64(len(sites))),
+		yardstick: fmt.Sprintf("service with %d of them %s, with 8 %s", len(sites), megabytes(asleep), megabytes(idle)),
+		goal:      "0 beside its rows",
+	})
 
 	run, sleep := sites[:min(manyRun, len(sites))], sites[min(manyRun, len(sites)):]
 	before, err := wakes(browser, run)
@@ -82,8 +86,12 @@ func (b *bench) programsMany(w *world.World) error {
 		return err
 	}
 	helpers, _ := helperMemory(w.PID())
-	b.add(row{what: fmt.Sprintf("memory of the service and its helpers, %d applications of which %d run", len(sites), len(run)), value: megabytes(now + helpers),
-		yardstick: "while all sleep " + megabytes(asleep), ratio: fmt.Sprintf("%.2f×", float64(now+helpers)/float64(asleep))})
+	b.add(row{
+		what:      fmt.Sprintf("memory of the service and its helpers, %d applications of which %d run", len(sites), len(run)),
+		value:     megabytes(now + helpers),
+		yardstick: "while all sleep " + megabytes(asleep),
+		ratio:     fmt.Sprintf("%.2f×", float64(now+helpers)/float64(asleep)),
+	})
 	var awake []time.Duration
 	for range 3000 {
 		begun := time.Now()
@@ -98,13 +106,31 @@ func (b *bench) programsMany(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p50", len(run)), median(woken), median(before), fmt.Sprintf("the %d before them", len(run)), "150 ms")
-	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p95", len(run)), quantile(woken, .95), quantile(before, .95), fmt.Sprintf("the %d before them", len(run)), "")
+	b.timing(
+		fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p50", len(run)),
+		median(woken),
+		median(before),
+		fmt.Sprintf("the %d before them", len(run)),
+		"150 ms",
+	)
+	b.timing(
+		fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p95", len(run)),
+		quantile(woken, .95),
+		quantile(before, .95),
+		fmt.Sprintf("the %d before them", len(run)),
+		"",
+	)
 	beside, _, err := b.deployPrograms(w, "last", 8)
 	if err != nil {
 		return err
 	}
-	b.timing(fmt.Sprintf("deploy of one more application beside %d, until it is live, p50", len(sites)), median(beside), median(alone), "on an empty installation", "")
+	b.timing(
+		fmt.Sprintf("deploy of one more application beside %d, until it is live, p50", len(sites)),
+		median(beside),
+		median(alone),
+		"on an empty installation",
+		"",
+	)
 	return nil
 }
 
@@ -171,7 +197,12 @@ func seedPrograms(ctx context.Context, w *world.World, model string, n int) (sit
 			}
 			sites = append(sites, p)
 		}
-		_, err := tx.Exec(ctx, `UPDATE site_counts SET n = n + $2 WHERE (owner_id, type, status) = (SELECT owner_id, type, status FROM sites WHERE id = $1)`, model, n)
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE site_counts SET n = n + $2 WHERE (owner_id, type, status) = (SELECT owner_id, type, status FROM sites WHERE id = $1)`,
+			model,
+			n,
+		)
 		return err
 	})
 	return sites, err
@@ -191,13 +222,22 @@ func seedProgram(ctx context.Context, tx *db.Tx, model, id, slug string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = tx.Exec(ctx, `INSERT INTO slugs (slug, owner_id, site_id, released_at) SELECT $3, owner_id, $2, 0 FROM sites WHERE id = $1`, model, id, slug); err != nil {
+	if _, err = tx.Exec(
+		ctx,
+		`INSERT INTO slugs (slug, owner_id, site_id, released_at) SELECT $3, owner_id, $2, 0 FROM sites WHERE id = $1`,
+		model, id, slug,
+	); err != nil {
 		return err
 	}
 	deployment, err := seedDeployment(ctx, tx, model, id)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `UPDATE deployments SET bundle = (SELECT bundle FROM deployments WHERE site_id = $2 LIMIT 1) WHERE id = $1`, deployment, model)
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE deployments SET bundle = (SELECT bundle FROM deployments WHERE site_id = $2 LIMIT 1) WHERE id = $1`,
+		deployment,
+		model,
+	)
 	return err
 }

@@ -26,7 +26,12 @@ func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
 		return h, err
 	}
 	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": name, "type": "static", "repository": "git.test/" + h.repo, "branch": "main"}, &created)
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/" + h.repo,
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return h, err
 	}
@@ -39,9 +44,11 @@ func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
 
 // push sends a push as GitHub does, and returns what was answered and how long that took.
 func (h pushHook) push(client *http.Client, commit string, n int) (status int, deployment string, took time.Duration, err error) {
-	body, err := json.Marshal(map[string]any{"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
+	body, err := json.Marshal(map[string]any{
+		"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
 		"repository":  map[string]string{"full_name": h.repo, "clone_url": "https://git.test/" + h.repo + ".git", "default_branch": "main"},
-		"head_commit": map[string]any{"id": commit, "message": fmt.Sprint("change ", n)}, "commits": []any{}})
+		"head_commit": map[string]any{"id": commit, "message": fmt.Sprint("change ", n)}, "commits": []any{},
+	})
 	if err != nil {
 		return 0, "", 0, err
 	}
@@ -161,14 +168,25 @@ func (b *bench) push(w *world.World) error {
 		}
 		started = append(started, list[0].StartedAt.Sub(*list[0].CreatedAt))
 	}
-	b.add(row{what: "push, until it is answered", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(answered, .5)), ms(quantile(answered, .99))), goal: "< 1 s"})
-	b.add(row{what: "push, from its answer to the start of its deployment", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(started, .5)), ms(quantile(started, .99))), goal: "p50 < 100 ms"})
+	b.add(row{
+		what:  "push, until it is answered",
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(answered, .5)), ms(quantile(answered, .99))),
+		goal:  "< 1 s",
+	})
+	b.add(row{
+		what:  "push, from its answer to the start of its deployment",
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(started, .5)), ms(quantile(started, .99))),
+		goal:  "p50 < 100 ms",
+	})
 
 	live, err := b.pushedLive(w, one)
 	if err != nil {
 		return err
 	}
-	b.add(row{what: "git commit and git push, until the new page is served", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(live, .5)), ms(quantile(live, .99)))})
+	b.add(row{
+		what:  "git commit and git push, until the new page is served",
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(live, .5)), ms(quantile(live, .99))),
+	})
 
 	const sites, each = 100, 10
 	hooks := make([]pushHook, sites)
@@ -238,8 +256,16 @@ func (b *bench) push(w *world.World) error {
 			return fmt.Errorf("the newest deployment of %s ended as %s", h.site, list[0].Status)
 		}
 	}
-	b.add(row{what: fmt.Sprintf("%d calls at once for %d sites, until they are answered", sites*each, sites), value: fmt.Sprintf("p50 %s, last %s", ms(quantile(slowest, .5)), ms(slices.Max(slowest))), goal: "all within 1 s"})
-	b.add(row{what: "of these, after kill -9 and a restart", value: fmt.Sprintf("%d lost, %d took the place of an older one, every site has its newest", lost, folded), goal: "0 lost"})
+	b.add(row{
+		what:  fmt.Sprintf("%d calls at once for %d sites, until they are answered", sites*each, sites),
+		value: fmt.Sprintf("p50 %s, last %s", ms(quantile(slowest, .5)), ms(slices.Max(slowest))),
+		goal:  "all within 1 s",
+	})
+	b.add(row{
+		what:  "of these, after kill -9 and a restart",
+		value: fmt.Sprintf("%d lost, %d took the place of an older one, every site has its newest", lost, folded),
+		goal:  "0 lost",
+	})
 	if lost != 0 {
 		return fmt.Errorf("%d acknowledged deployments are lost", lost)
 	}

@@ -45,10 +45,12 @@ func (b *bench) read(w *world.World) error {
 			return err
 		}
 		rate, bareRate := float64(len(d))/b.load.Seconds(), float64(len(bare))/b.load.Seconds()
-		b.add(row{what: fmt.Sprintf("%s, %d sites", m.what, b.sites),
+		b.add(row{
+			what:      fmt.Sprintf("%s, %d sites", m.what, b.sites),
 			value:     fmt.Sprintf("%.0f/s, p50 %s, p99 %s", rate, ms(quantile(d, .5)), ms(quantile(d, .99))),
 			yardstick: fmt.Sprintf("/healthz %.0f/s, p99 %s", bareRate, ms(quantile(bare, .99))),
-			ratio:     fmt.Sprintf("%.2f×", rate/bareRate), goal: "p99 < 10 ms"})
+			ratio:     fmt.Sprintf("%.2f×", rate/bareRate), goal: "p99 < 10 ms",
+		})
 	}
 	return nil
 }

@@ -31,7 +31,12 @@ func (b *bench) resident(w *world.World) error {
 		for i := range sites {
 			if round == 0 {
 				var created struct{ Data struct{ ID string } }
-				body := map[string]string{"name": fmt.Sprint("resident ", i), "type": "static", "repository": "git.test/" + repo(i), "branch": "main"}
+				body := map[string]string{
+					"name":       fmt.Sprint("resident ", i),
+					"type":       "static",
+					"repository": "git.test/" + repo(i),
+					"branch":     "main",
+				}
 				if err := w.Call(b.ctx, b.key, "POST", "/sites", body, &created); err != nil {
 					return err
 				}
@@ -68,8 +73,13 @@ func (b *bench) resident(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("memory, after %d deployments of %d sites", sites*rounds, sites), value: megabytes(all),
-		yardstick: fmt.Sprintf("after %d %s, idle %s", sites, megabytes(first), megabytes(idle)), ratio: fmt.Sprintf("%.2f×", float64(all)/float64(first)), goal: "< 150 MB"})
+	b.add(row{
+		what:      fmt.Sprintf("memory, after %d deployments of %d sites", sites*rounds, sites),
+		value:     megabytes(all),
+		yardstick: fmt.Sprintf("after %d %s, idle %s", sites, megabytes(first), megabytes(idle)),
+		ratio:     fmt.Sprintf("%.2f×", float64(all)/float64(first)),
+		goal:      "< 150 MB",
+	})
 	return nil
 }
 

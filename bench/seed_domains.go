@@ -32,8 +32,15 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"Authority"}, CommonName: "Intermediate"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now(), NotAfter: time.Now().Add(10 * life)}
+	cert := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{Organization: []string{"Authority"}, CommonName: "Intermediate"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+		NotBefore:             time.Now(),
+		NotAfter:              time.Now().Add(10 * life),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
 		return nil, err
@@ -47,9 +54,16 @@ func (a *authority) issue(host string, n int) (chain, private []byte, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(n) + 2), DNSNames: []string{host}, NotBefore: time.Now(), NotAfter: time.Now().Add(life),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		OCSPServer: []string{"http://ocsp.authority.test"}, IssuingCertificateURL: []string{"http://authority.test/intermediate.der"}}
+	leaf := &x509.Certificate{
+		SerialNumber:          big.NewInt(int64(n) + 2),
+		DNSNames:              []string{host},
+		NotBefore:             time.Now(),
+		NotAfter:              time.Now().Add(life),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		OCSPServer:            []string{"http://ocsp.authority.test"},
+		IssuingCertificateURL: []string{"http://authority.test/intermediate.der"},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		return nil, nil, err
@@ -122,8 +136,15 @@ func seedDomain(ctx context.Context, tx *db.Tx, sealer *seal.Sealer, site, host 
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, '', 'active', $3, $4)`, host, site, route, now)
+	_, err = tx.Exec(
+		ctx,
+		`
+		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, '', 'active', $3, $4)`,
+		host,
+		site,
+		route,
+		now,
+	)
 	if err != nil {
 		return err
 	}
@@ -135,8 +156,15 @@ func seedDomain(ctx context.Context, tx *db.Tx, sealer *seal.Sealer, site, host 
 	}
 	for suffix, value := range map[string][]byte{".crt": chain, ".key": key} {
 		name := material + "/" + host + suffix
-		_, err = tx.Exec(ctx, `
-			INSERT INTO acme_storage (key, value, size, modified) VALUES ($1, $2, $3, $4)`, name, sealer.Seal(value, "acme/"+name), len(value), now)
+		_, err = tx.Exec(
+			ctx,
+			`
+			INSERT INTO acme_storage (key, value, size, modified) VALUES ($1, $2, $3, $4)`,
+			name,
+			sealer.Seal(value, "acme/"+name),
+			len(value),
+			now,
+		)
 		if err != nil {
 			return err
 		}

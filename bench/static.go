@@ -122,8 +122,10 @@ func (b *bench) compareBy(what string, peers []*peer, goals []string, load func(
 		}
 		slices.Sort(ratios)
 		them := middle(got[i])
-		b.add(row{what: what, value: value(ours), yardstick: peers[i].name + " " + value(them),
-			ratio: fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], them.cpu/ours.cpu), goal: goals[i-1]})
+		b.add(row{
+			what: what, value: value(ours), yardstick: peers[i].name + " " + value(them),
+			ratio: fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], them.cpu/ours.cpu), goal: goals[i-1],
+		})
 	}
 	return nil
 }
@@ -154,7 +156,14 @@ func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err
 	os.Remove(log)
 	_, port, _ := net.SplitHostPort(p.addr)
 	seconds := max(1, int(b.load/time.Second)/2)
-	args = append(slices.Clone(args), "-t1", fmt.Sprintf("-D%d", seconds), "--log-file="+log, "--connect-to="+p.addr, "https://"+net.JoinHostPort(host, port)+"/"+file)
+	args = append(
+		slices.Clone(args),
+		"-t1",
+		fmt.Sprintf("-D%d", seconds),
+		"--log-file="+log,
+		"--connect-to="+p.addr,
+		"https://"+net.JoinHostPort(host, port)+"/"+file,
+	)
 	before, err := cpuTime(p.pid)
 	if err != nil {
 		return l, err
@@ -227,7 +236,12 @@ func (b *bench) staticSite(w *world.World, root string) (host, id string, err er
 		return "", "", err
 	}
 	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "static", "type": "static", "repository": "git.test/bench/static", "branch": "main"}, &created)
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "static",
+		"type":       "static",
+		"repository": "git.test/bench/static",
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return "", "", err
 	}
@@ -279,9 +293,13 @@ func (b *bench) hosts(w *world.World, host, id string) error {
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("%d live sites, %d connections to random ones, 4 KiB", b.sites, conns),
+	b.add(row{
+		what:      fmt.Sprintf("%d live sites, %d connections to random ones, 4 KiB", b.sites, conns),
 		value:     fmt.Sprintf("%.0f/s, %.1f µs CPU each", many.rate, many.cpu),
-		yardstick: fmt.Sprintf("one site %.0f/s, %.1f µs CPU each", one.rate, one.cpu), ratio: fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], one.cpu/many.cpu), goal: "≥ 0.9×"})
+		yardstick: fmt.Sprintf("one site %.0f/s, %.1f µs CPU each", one.rate, one.cpu),
+		ratio:     fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], one.cpu/many.cpu),
+		goal:      "≥ 0.9×",
+	})
 	b.add(row{what: fmt.Sprintf("memory, %d live sites under that load", b.sites), value: megabytes(kb), goal: "< 1 GB"})
 	return nil
 }

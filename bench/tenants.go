@@ -85,7 +85,10 @@ func (b *bench) tenants(w *world.World) error {
 	}
 	var eves []*tenant
 	for i, email := range []string{"eve@example.test", "mallory@example.test"} {
-		e, err := b.tenant(w, email, fmt.Sprintf("127.%d.0.1", 7+i), "rules", "eve", map[string]any{"storage": []string{"data"}, "storageMiB": 64})
+		e, err := b.tenant(w, email, fmt.Sprintf(
+			"127.%d.0.1",
+			7+i,
+		), "rules", "eve", map[string]any{"storage": []string{"data"}, "storageMiB": 64})
 		if err != nil {
 			return err
 		}
@@ -121,11 +124,27 @@ func (b *bench) tenants(w *world.World) error {
 			fmt.Fprintf(os.Stderr, "  %s failed first: %s\n", what, x.Why)
 		}
 		goal := map[string]string{"API": "p99 ≤ 500 ms", "static": "p99 ≤ 50 ms"}[what]
-		b.add(row{what: "beside two hostile accounts: " + what + ", p99", value: fmt.Sprintf("%s (p50 %s), %d of %d failed", ms(quantile(x.Took, .99)), ms(median(x.Took)), x.Failed, x.Failed+len(x.Took)),
-			yardstick: "alone " + ms(quantile(y.Took, .99)), ratio: fmt.Sprintf("%.1f×", float64(quantile(x.Took, .99))/float64(quantile(y.Took, .99))), goal: goal})
+		b.add(row{
+			what: "beside two hostile accounts: " + what + ", p99",
+			value: fmt.Sprintf(
+				"%s (p50 %s), %d of %d failed",
+				ms(quantile(x.Took, .99)),
+				ms(median(x.Took)),
+				x.Failed,
+				x.Failed+len(x.Took),
+			),
+			yardstick: "alone " + ms(quantile(y.Took, .99)),
+			ratio:     fmt.Sprintf("%.1f×", float64(quantile(x.Took, .99))/float64(quantile(y.Took, .99))),
+			goal:      goal,
+		})
 	}
-	b.add(row{what: fmt.Sprintf("beside two hostile accounts (%d attacks in %s): memory at most", did.Load(), b.long), value: megabytes(beside.memory), yardstick: "alone " + megabytes(alone.memory),
-		ratio: fmt.Sprintf("%.1f×", float64(beside.memory)/float64(alone.memory)), goal: "≤ 300 MB"})
+	b.add(row{
+		what:      fmt.Sprintf("beside two hostile accounts (%d attacks in %s): memory at most", did.Load(), b.long),
+		value:     megabytes(beside.memory),
+		yardstick: "alone " + megabytes(alone.memory),
+		ratio:     fmt.Sprintf("%.1f×", float64(beside.memory)/float64(alone.memory)),
+		goal:      "≤ 300 MB",
+	})
 	return nil
 }
 
@@ -150,7 +169,11 @@ func (b *bench) tenant(w *world.World, email, from, static, app string, run map[
 		if err != nil {
 			return nil, err
 		}
-		return (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+		return (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(
+			ctx,
+			"tcp",
+			"127.0.0.1:"+port,
+		)
 	}
 	t.client.Timeout = 30 * time.Second
 	for _, s := range []struct {
@@ -261,7 +284,11 @@ func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)
 		func(ctx context.Context) { b.unread(ctx, w, e.static) },
 		get(e.app + "/burn"), get(e.app + "/head"), get(e.app + "/files"), get(e.app + "/log"), get(e.app + "/slow"),
 		post(e.app+"/", "text/plain", func() io.Reader { return &drip{} }),
-		post(e.wp+"/wp-login.php/x", "application/x-www-form-urlencoded", func() io.Reader { return strings.NewReader("log=admin&pwd=guess") }),
+		post(
+			e.wp+"/wp-login.php/x",
+			"application/x-www-form-urlencoded",
+			func() io.Reader { return strings.NewReader("log=admin&pwd=guess") },
+		),
 		post(e.wp+"/xmlrpc.php", "text/xml", func() io.Reader { return bytes.NewReader(bytes.Repeat([]byte("<a>"), 10_000)) }),
 		post(e.wp+"/", "text/plain", func() io.Reader { return &drip{} }),
 		func(ctx context.Context) { get(fmt.Sprint(e.wp, "/?s=", n.Add(1)))(ctx) },
@@ -314,7 +341,12 @@ func (b *bench) unread(ctx context.Context, w *world.World, site string) {
 		for range 14 {
 			_ = enc.WriteField(hpack.HeaderField{Name: "cookie", Value: strings.Repeat("c", 2000)})
 		}
-		if f.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}) != nil {
+		if f.WriteHeaders(http2.HeadersFrameParam{
+			StreamID:      2*i + 1,
+			BlockFragment: block.Bytes(),
+			EndHeaders:    true,
+			EndStream:     true,
+		}) != nil {
 			return
 		}
 	}

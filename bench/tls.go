@@ -77,7 +77,12 @@ func (b *bench) tlsSite(w *world.World) (host, id string, err error) {
 		return "", "", err
 	}
 	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "tls", "type": "static", "repository": "git.test/bench/tls", "branch": "main"}, &created)
+	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "tls",
+		"type":       "static",
+		"repository": "git.test/bench/tls",
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return "", "", err
 	}

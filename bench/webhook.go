@@ -16,7 +16,12 @@ func (b *bench) webhook(w *world.World) error {
 		return err
 	}
 	var created struct{ Data struct{ ID, URL string } }
-	err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{"name": "small", "type": "static", "repository": "git.test/bench/small", "branch": "main"}, &created)
+	err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
+		"name":       "small",
+		"type":       "static",
+		"repository": "git.test/bench/small",
+		"branch":     "main",
+	}, &created)
 	if err != nil {
 		return err
 	}
@@ -27,7 +32,11 @@ func (b *bench) webhook(w *world.World) error {
 	if err := b.shows(w, browser, created.Data.URL, "small"); err != nil {
 		return err
 	}
-	err = w.Call(b.ctx, b.key, "POST", "/webhooks", map[string]any{"url": w.Hooks.URL + "/bench", "events": []string{"site.updated"}, "secret": "sixteen characters"}, nil)
+	err = w.Call(b.ctx, b.key, "POST", "/webhooks", map[string]any{
+		"url":    w.Hooks.URL + "/bench",
+		"events": []string{"site.updated"},
+		"secret": "sixteen characters",
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -46,6 +55,10 @@ func (b *bench) webhook(w *world.World) error {
 		}
 		took = append(took, max(0, hits[0].At.Sub(answered))) // it may be there before the answer is read
 	}
-	b.add(row{what: "webhook, first attempt after commit", value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p50 < 100 ms"})
+	b.add(row{
+		what:  "webhook, first attempt after commit",
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))),
+		goal:  "p50 < 100 ms",
+	})
 	return nil
 }

@@ -26,13 +26,19 @@ func (b *bench) webhookLoad(w *world.World) error {
 	var hooks []string
 	for n := range loadHooks {
 		var made struct{ ID string }
-		err := w.Call(b.ctx, b.key, "POST", "/webhooks", map[string]any{"url": fmt.Sprintf("%s/load/%d", w.Hooks.URL, n), "events": []string{"payment.failed"}, "secret": "sixteen characters"}, &made)
+		err := w.Call(b.ctx, b.key, "POST", "/webhooks", map[string]any{
+			"url":    fmt.Sprintf("%s/load/%d", w.Hooks.URL, n),
+			"events": []string{"payment.failed"},
+			"secret": "sixteen characters",
+		}, &made)
 		if err != nil {
 			return err
 		}
 		hooks = append(hooks, made.ID)
 	}
-	body := []byte(`{"id":"evt_bench","event":"payment.failed","timestamp":"2026-01-01T00:00:00.000Z","data":{"payment":{"id":"pay_1","amount":1900,"currency":"USD","status":"failed"}}}`)
+	body := []byte(
+		`{"id":"evt_bench","event":"payment.failed","timestamp":"2026-01-01T00:00:00.000Z","data":{"payment":{"id":"pay_1","amount":1900,"currency":"USD","status":"failed"}}}`,
+	)
 	before, err := bareSender(b.ctx, w, body, b.deliveries/4)
 	if err != nil {
 		return err
@@ -65,8 +71,13 @@ func (b *bench) webhookLoad(w *world.World) error {
 		return err
 	}
 	bare := (before + after) / 2
-	b.add(row{what: fmt.Sprintf("webhook deliveries, %d pending at start, %d endpoints%s", b.deliveries, loadHooks, b.on()), value: fmt.Sprintf("%.0f/s", ours),
-		yardstick: fmt.Sprintf("a sender that keeps nothing %.0f/s; Svix publishes 800/s (svix.com/pricing, Professional)", bare), ratio: fmt.Sprintf("%.2f×", ours/bare), goal: "4,000/s, 0.45×"})
+	b.add(row{
+		what:      fmt.Sprintf("webhook deliveries, %d pending at start, %d endpoints%s", b.deliveries, loadHooks, b.on()),
+		value:     fmt.Sprintf("%.0f/s", ours),
+		yardstick: fmt.Sprintf("a sender that keeps nothing %.0f/s; Svix publishes 800/s (svix.com/pricing, Professional)", bare),
+		ratio:     fmt.Sprintf("%.2f×", ours/bare),
+		goal:      "4,000/s, 0.45×",
+	})
 	return nil
 }
 
@@ -82,7 +93,11 @@ func seedPending(ctx context.Context, w *world.World, hooks []string, body strin
 		err := d.Write(ctx, func(tx *db.Tx) error {
 			for i := from; i < min(from+batch, n); i++ {
 				event, at := db.NewID("evt"), db.Now()
-				if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, body, created_at) VALUES ($1, '', 'payment.failed', $2, $3)`, event, body, at); err != nil {
+				if _, err := tx.Exec(
+					ctx,
+					`INSERT INTO webhook_events (id, owner_id, name, body, created_at) VALUES ($1, '', 'payment.failed', $2, $3)`,
+					event, body, at,
+				); err != nil {
 					return err
 				}
 				if _, err := tx.Exec(ctx, `
@@ -111,7 +126,9 @@ func bareSender(ctx context.Context, w *world.World, body []byte, n int) (float6
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	const workers = 100
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxIdleConnsPerHost: workers, ForceAttemptHTTP2: true}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxIdleConnsPerHost: workers, ForceAttemptHTTP2: true},
+	}
 	defer client.CloseIdleConnections()
 	var left atomic.Int64
 	left.Store(int64(n))

@@ -32,8 +32,10 @@ func (b *bench) webhookRate(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.add(row{what: fmt.Sprintf("webhook, first attempt at %.0f deliveries/s%s", float64(hooks)/each.Seconds(), b.on()),
-		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p50 < 10 ms, p99 < 300 ms"})
+	b.add(row{
+		what:  fmt.Sprintf("webhook, first attempt at %.0f deliveries/s%s", float64(hooks)/each.Seconds(), b.on()),
+		value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p50 < 10 ms, p99 < 300 ms",
+	})
 	return nil
 }
 
@@ -51,7 +53,11 @@ func (b *bench) webhookHanging(w *world.World) error {
 		return err
 	}
 	defer end()
-	if err := errors.Join(b.subscribe(w, b.key, url+"/hang", hanging), b.subscribe(w, b.key, w.Hooks.URL+"/same", healthy), b.subscribe(w, other, w.Hooks.URL+"/other", healthy)); err != nil {
+	if err := errors.Join(
+		b.subscribe(w, b.key, url+"/hang", hanging),
+		b.subscribe(w, b.key, w.Hooks.URL+"/same", healthy),
+		b.subscribe(w, other, w.Hooks.URL+"/other", healthy),
+	); err != nil {
 		return err
 	}
 	mine, err := b.quietSite(w, b.key, "mine")
@@ -73,8 +79,17 @@ func (b *bench) webhookHanging(w *world.World) error {
 		if err != nil {
 			return err
 		}
-		b.add(row{what: fmt.Sprintf("webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s", x.whose, healthy, hanging, b.on()),
-			value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))), goal: "p99 < 2 s"})
+		b.add(row{
+			what: fmt.Sprintf(
+				"webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s",
+				x.whose,
+				healthy,
+				hanging,
+				b.on(),
+			),
+			value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))),
+			goal:  "p99 < 2 s",
+		})
 	}
 	return nil
 }
@@ -105,7 +120,9 @@ func (b *bench) webhookLive(w *world.World) error {
 	for _, site := range sites {
 		all.Go(func() {
 			for i := 0; time.Since(begun) < lasts && b.ctx.Err() == nil; i++ {
-				if err := w.Call(b.ctx, b.key, "PATCH", "/sites/"+site, map[string]string{"name": fmt.Sprintf("live %d", i%2)}, nil); err != nil {
+				if err := w.Call(b.ctx, b.key, "PATCH", "/sites/"+site, map[string]string{
+					"name": fmt.Sprintf("live %d", i%2),
+				}, nil); err != nil {
 					failed <- err
 					return
 				}
@@ -139,15 +156,27 @@ func (b *bench) webhookLive(w *world.World) error {
 		return err
 	}
 	took, each := last.Sub(begun), (after-before)/time.Duration(want)
-	b.add(row{what: fmt.Sprintf("webhook deliveries, live from %.0f changes/s to %d endpoints%s", float64(events.Load())/took.Seconds(), hooks, b.on()),
-		value: fmt.Sprintf("%.0f/s, %d µs of the server's processor each", float64(want)/took.Seconds(), each.Microseconds()), goal: "4,000/s"})
+	b.add(row{
+		what: fmt.Sprintf(
+			"webhook deliveries, live from %.0f changes/s to %d endpoints%s",
+			float64(events.Load())/took.Seconds(),
+			hooks,
+			b.on(),
+		),
+		value: fmt.Sprintf("%.0f/s, %d µs of the server's processor each", float64(want)/took.Seconds(), each.Microseconds()),
+		goal:  "4,000/s",
+	})
 	return nil
 }
 
 // subscribe makes webhooks that hear of changed sites.
 func (b *bench) subscribe(w *world.World, key, url string, n int) error {
 	for i := range n {
-		err := w.Call(b.ctx, key, "POST", "/webhooks", map[string]any{"url": fmt.Sprintf("%s/%d", url, i), "events": []string{"site.updated"}, "secret": "sixteen characters"}, nil)
+		err := w.Call(b.ctx, key, "POST", "/webhooks", map[string]any{
+			"url":    fmt.Sprintf("%s/%d", url, i),
+			"events": []string{"site.updated"},
+			"secret": "sixteen characters",
+		}, nil)
 		if err != nil {
 			return err
 		}
@@ -161,7 +190,12 @@ func (b *bench) quietSite(w *world.World, key, name string) (string, error) {
 		return "", err
 	}
 	var made struct{ Data struct{ ID string } }
-	if err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{"name": name, "type": "static", "repository": "git.test/bench/quiet", "branch": "main"}, &made); err != nil {
+	if err := w.Call(b.ctx, key, "POST", "/sites", map[string]string{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/bench/quiet",
+		"branch":     "main",
+	}, &made); err != nil {
 		return "", err
 	}
 	ctx, done := context.WithTimeout(b.ctx, time.Minute)
@@ -204,7 +238,10 @@ func (b *bench) firstAttempts(w *world.World, path string, n int) ([]time.Durati
 	seen := 0
 	err := world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
 		for _, d := range w.Hooks.From(seen) {
-			if seen++; !strings.HasPrefix(d.Path, path) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
+			if seen++; !strings.HasPrefix(
+				d.Path,
+				path,
+			) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
 				continue
 			}
 			var of struct{ Timestamp time.Time }

@@ -39,7 +39,10 @@ func (b *bench) wordpressMany(w *world.World) error {
 	for i := range urls {
 		g.Go(func() error {
 			var created struct{ Data struct{ ID, URL string } }
-			if err := w.Call(ctx, b.key, "POST", "/sites", map[string]string{"name": fmt.Sprint("blog ", i), "type": "wordpress"}, &created); err != nil {
+			if err := w.Call(ctx, b.key, "POST", "/sites", map[string]string{
+				"name": fmt.Sprint("blog ", i),
+				"type": "wordpress",
+			}, &created); err != nil {
 				return err
 			}
 			urls[i] = created.Data.URL
@@ -64,7 +67,11 @@ func (b *bench) wordpressMany(w *world.World) error {
 	// The first visit starts the database server; it is counted apart from the sites.
 	visit := func(i int) (time.Duration, error) {
 		begun := time.Now()
-		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: urls[i] + "/", Header: http.Header{"Cookie": {"PHPSESSID=none"}}})
+		a, err := w.Site(b.ctx, browser, world.Request{
+			Method: "GET",
+			URL:    urls[i] + "/",
+			Header: http.Header{"Cookie": {"PHPSESSID=none"}},
+		})
 		if err == nil {
 			err = a.Err()
 		}
@@ -106,10 +113,18 @@ func (b *bench) wordpressMany(w *world.World) error {
 			cached = append(cached, time.Since(begun))
 		}
 	}
-	b.add(row{what: fmt.Sprintf("memory, %d WordPress sites asleep", len(urls)), value: megabytes(asleep), yardstick: "no site " + megabytes(empty),
-		ratio: fmt.Sprintf("%.1f kB each, no process", float64(max(0, asleep-empty))/float64(len(urls))), goal: "0 MB each beside the service"})
+	b.add(row{
+		what:      fmt.Sprintf("memory, %d WordPress sites asleep", len(urls)),
+		value:     megabytes(asleep),
+		yardstick: "no site " + megabytes(empty),
+		ratio:     fmt.Sprintf("%.1f kB each, no process", float64(max(0, asleep-empty))/float64(len(urls))),
+		goal:      "0 MB each beside the service",
+	})
 	b.add(row{what: "memory, one awake, with the database server", value: megabytes(one-asleep) + " more"})
-	b.add(row{what: fmt.Sprintf("memory, %d more awake", awake), value: fmt.Sprintf("%s more, %s each", megabytes(all-one), megabytes((all-one)/awake))})
+	b.add(row{
+		what:  fmt.Sprintf("memory, %d more awake", awake),
+		value: fmt.Sprintf("%s more, %s each", megabytes(all-one), megabytes((all-one)/awake)),
+	})
 	b.add(row{what: fmt.Sprintf("memory in all, %d WordPress sites of which %d are awake", len(urls), awake+1), value: megabytes(all)})
 	b.timing("first page of a site that sleeps, the database server runs, p50", median(woken), 0, "", "< 0.7 s")
 	b.timing("of these, a page from the cache, p50", median(cached), 0, "", "")

@@ -33,7 +33,11 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 		return nil, err
 	}
 	at := filepath.Join(plugins, "bench.php")
-	if err := os.WriteFile(at, []byte(`<?php if (isset($_GET['bench-env'])) { header('Content-Type: application/json'); echo json_encode(array_filter(getenv(), fn($k) => strpos($k, 'SLIPWAY_WP_') === 0, ARRAY_FILTER_USE_KEY)); exit; }`), 0o644); err != nil {
+	if err := os.WriteFile(
+		at,
+		[]byte(`<?php if (isset($_GET['bench-env'])) { header('Content-Type: application/json'); echo json_encode(array_filter(getenv(), fn($k) => strpos($k, 'SLIPWAY_WP_') === 0, ARRAY_FILTER_USE_KEY)); exit; }`),
+		0o644,
+	); err != nil {
 		return nil, err
 	}
 	defer os.Remove(at)
@@ -48,7 +52,8 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 	if err := a.JSON(&vars); err != nil {
 		return nil, err
 	}
-	vars["SLIPWAY_WP_DATABASE_SOCKET"] = filepath.Join(w.Data, "mariadb", "sockets", id+"."+filepath.Base(""), "mysqld.sock") // of no preview
+	// of no preview
+	vars["SLIPWAY_WP_DATABASE_SOCKET"] = filepath.Join(w.Data, "mariadb", "sockets", id+"."+filepath.Base(""), "mysqld.sock")
 	var env []string
 	for k, v := range vars {
 		env = append(env, k+"="+v)
@@ -68,11 +73,28 @@ func startBareWordPress(ctx context.Context, w *world.World, dir, name, host str
 	}
 	pool := php.Pool{Memory: 512 << 20, Scratch: dir}
 	socket := filepath.Join(dir, "php.sock")
-	conf := fmt.Sprintf("[global]\nerror_log = %s/fpm.log\ndaemonize = no\n[www]\nlisten = %s\nuser = root\ngroup = root\npm = ondemand\npm.max_children = 10\npm.process_idle_timeout = 30s\nclear_env = no\n", dir, socket)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "fpm.conf"), []byte(conf), 0o600), os.WriteFile(filepath.Join(dir, "php.ini"), []byte(pool.Ini()), 0o600)); err != nil {
+	conf := fmt.Sprintf(
+		"[global]\nerror_log = %s/fpm.log\ndaemonize = no\n[www]\nlisten = %s\nuser = root\ngroup = root\npm = ondemand\npm.max_children = 10\npm.process_idle_timeout = 30s\nclear_env = no\n",
+		dir,
+		socket,
+	)
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "fpm.conf"), []byte(conf), 0o600),
+		os.WriteFile(filepath.Join(dir, "php.ini"), []byte(pool.Ini()), 0o600),
+	); err != nil {
 		return nil, err
 	}
-	b := &bareWordPress{fpm: exec.Command(versions[0].FPM, "--allow-to-run-as-root", "--nodaemonize", "--php-ini", filepath.Join(dir, "php.ini"), "--fpm-config", filepath.Join(dir, "fpm.conf"))}
+	b := &bareWordPress{
+		fpm: exec.Command(
+			versions[0].FPM,
+			"--allow-to-run-as-root",
+			"--nodaemonize",
+			"--php-ini",
+			filepath.Join(dir, "php.ini"),
+			"--fpm-config",
+			filepath.Join(dir, "fpm.conf"),
+		),
+	}
 	b.fpm.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
 	b.fpm.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := b.fpm.Start(); err != nil {
@@ -126,7 +148,8 @@ func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string)
 		return err
 	}
 	defer bare.stop()
-	plain := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: name}} // the yardstick's certificate is its own
+	// the yardstick's certificate is its own
+	plain := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: name}}
 	defer plain.CloseIdleConnections()
 	page := func(addr, cookie string) (time.Duration, error) {
 		r, err := http.NewRequestWithContext(b.ctx, http.MethodGet, "https://"+addr+"/", nil)
@@ -153,7 +176,12 @@ func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string)
 	if err := b.compare("a cached page, HTTP/2", name, "", []string{"-c16", "-m16"}, peers, []string{"≥ 1×"}); err != nil {
 		return err
 	}
-	if err := b.compare("a cached page as browsers ask for it", name, "", []string{"-c16", "-m16", "-H", "accept-encoding: gzip, br"}, peers, []string{"≥ 1×"}); err != nil {
+	if err := b.compare("a cached page as browsers ask for it", name, "", []string{
+		"-c16",
+		"-m16",
+		"-H",
+		"accept-encoding: gzip, br",
+	}, peers, []string{"≥ 1×"}); err != nil {
 		return err
 	}
 	var ours, theirs []time.Duration

@@ -28,7 +28,11 @@ func (b *bench) objectCache(w *world.World, browser *http.Client, with, without 
 	get := func(s wordPressSite) (time.Duration, error) {
 		n++
 		begun := time.Now()
-		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: s.url + "/?bench=" + strconv.Itoa(n), Header: http.Header{"Cookie": {"PHPSESSID=none"}}})
+		a, err := w.Site(b.ctx, browser, world.Request{
+			Method: "GET",
+			URL:    s.url + "/?bench=" + strconv.Itoa(n),
+			Header: http.Header{"Cookie": {"PHPSESSID=none"}},
+		})
 		if err == nil {
 			err = a.Err()
 		}

@@ -160,10 +160,20 @@ func (c *crashClient) note(fn func(l *ledger)) {
 func (c *crashClient) createSite() {
 	c.n++
 	host := []string{"git.test", "files.test"}[c.random.IntN(2)]
-	s := &crashSite{name: fmt.Sprintf("%s site %d", c.name, c.n), host: host, repository: repositories[c.random.IntN(len(repositories))], env: map[string][]string{}}
+	s := &crashSite{
+		name:       fmt.Sprintf("%s site %d", c.name, c.n),
+		host:       host,
+		repository: repositories[c.random.IntN(len(repositories))],
+		env:        map[string][]string{},
+	}
 	heard := slices.Clone(c.webhooks)
 	var out struct{ Data struct{ ID, URL string } }
-	key, ok := c.send("POST", "/sites", map[string]string{"name": s.name, "type": "static", "repository": host + "/acme/" + s.repository, "branch": "main"}, &out)
+	key, ok := c.send("POST", "/sites", map[string]string{
+		"name":       s.name,
+		"type":       "static",
+		"repository": host + "/acme/" + s.repository,
+		"branch":     "main",
+	}, &out)
 	if !ok {
 		return
 	}
@@ -182,8 +192,10 @@ func (c *crashClient) createSite() {
 		return
 	}
 	// The same once more, as a client does that lost the answer.
-	r := world.Request{Method: "POST", Path: "/sites", Key: c.k.key, Header: http.Header{"Idempotency-Key": {key}},
-		Body: map[string]string{"name": s.name, "type": "static", "repository": host + "/acme/" + s.repository, "branch": "main"}}
+	r := world.Request{
+		Method: "POST", Path: "/sites", Key: c.k.key, Header: http.Header{"Idempotency-Key": {key}},
+		Body: map[string]string{"name": s.name, "type": "static", "repository": host + "/acme/" + s.repository, "branch": "main"},
+	}
 	if a, err := c.k.world.Do(context.Background(), r); err == nil && a.Status/100 == 2 && a.JSON(&out) == nil {
 		c.note(func(l *ledger) { l.keys[key] = append(l.keys[key], out.Data.ID) })
 	}

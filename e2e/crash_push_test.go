@@ -36,15 +36,23 @@ func (c *crashClient) pushBurst(s *crashSite) {
 
 func (c *crashClient) pushOnce(s *crashSite, n int) {
 	commit := c.k.commits[s.repository]
-	body, err := json.Marshal(map[string]any{"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
-		"repository":  map[string]string{"full_name": "acme/" + s.repository, "clone_url": "https://" + s.host + "/acme/" + s.repository + ".git", "default_branch": "main"},
-		"head_commit": map[string]string{"id": commit, "message": "pushed"}, "commits": []any{}})
+	body, err := json.Marshal(map[string]any{
+		"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
+		"repository": map[string]string{
+			"full_name":      "acme/" + s.repository,
+			"clone_url":      "https://" + s.host + "/acme/" + s.repository + ".git",
+			"default_branch": "main",
+		},
+		"head_commit": map[string]string{"id": commit, "message": "pushed"}, "commits": []any{},
+	})
 	if err != nil {
 		c.t.Error(err)
 		return
 	}
-	r := world.Request{Method: "POST", URL: s.push.url, Body: body, Header: http.Header{"X-Github-Event": {"push"},
-		"X-Github-Delivery": {fmt.Sprintf("%s-%d", c.name, n)}, "X-Hub-Signature-256": {world.Signature(s.push.secret, body)}}}
+	r := world.Request{Method: "POST", URL: s.push.url, Body: body, Header: http.Header{
+		"X-Github-Event":    {"push"},
+		"X-Github-Delivery": {fmt.Sprintf("%s-%d", c.name, n)}, "X-Hub-Signature-256": {world.Signature(s.push.secret, body)},
+	}}
 	for end := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		a, err := c.k.world.Do(ctx, r)

@@ -77,7 +77,11 @@ func newKilling(t *testing.T) *killing {
 	commits := map[string]string{}
 	for _, name := range repositories {
 		dir := filepath.Join(w.Dir, "content", name)
-		if err := world.WriteFiles(dir, map[string]string{"index.html": "<h1>" + name + "</h1>", "about.html": "about " + name, "a/b.txt": name}); err != nil {
+		if err := world.WriteFiles(dir, map[string]string{
+			"index.html": "<h1>" + name + "</h1>",
+			"about.html": "about " + name,
+			"a/b.txt":    name,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if commits[name], err = w.Git.Commit("acme/"+name, "main", dir, "the content of "+name); err != nil {
@@ -95,13 +99,19 @@ func newKilling(t *testing.T) *killing {
 		t.Fatal(err)
 	}
 	k.ledger.init()
-	err = w.Call(t.Context(), k.key, "POST", "/webhooks", map[string]any{"url": w.Hooks.URL + crashEvents, "secret": crashSecret,
-		"events": []string{"site.created", "site.deleted", "deployment.started", "deployment.completed", "deployment.failed"}}, nil)
+	err = w.Call(t.Context(), k.key, "POST", "/webhooks", map[string]any{
+		"url": w.Hooks.URL + crashEvents, "secret": crashSecret,
+		"events": []string{"site.created", "site.deleted", "deployment.started", "deployment.completed", "deployment.failed"},
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range crashEndpoints {
-		err := w.Call(t.Context(), k.key, "POST", "/webhooks", map[string]any{"url": fmt.Sprintf("%s/each/%d", w.Hooks.URL, n), "secret": crashSecret, "events": crashNames}, nil)
+		err := w.Call(t.Context(), k.key, "POST", "/webhooks", map[string]any{
+			"url":    fmt.Sprintf("%s/each/%d", w.Hooks.URL, n),
+			"secret": crashSecret,
+			"events": crashNames,
+		}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,14 @@ const crashWords = "stopped unexpectedly"
 func (k *killing) redeploy(t *testing.T, l *ledger) {
 	for _, s := range l.sites {
 		var got struct{ Status, StatusReason string }
-		if s.gone || k.world.Call(t.Context(), k.key, "GET", "/sites/"+s.id, nil, &got) != nil || got.Status != "error" || !strings.Contains(got.StatusReason, crashWords) {
+		if s.gone || k.world.Call(
+			t.Context(),
+			k.key,
+			"GET",
+			"/sites/"+s.id,
+			nil,
+			&got,
+		) != nil || got.Status != "error" || !strings.Contains(got.StatusReason, crashWords) {
 			continue
 		}
 		var d crashDeployment
@@ -146,7 +153,10 @@ func (k *killing) verifySites(t *testing.T, l *ledger) {
 			t.Errorf("I1: site %s was acknowledged: %v", s.id, a.Err())
 		case got.Name != s.name || got.Status != "active":
 			all, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id + "/deployments", Key: k.key})
-			t.Errorf("I1: site %s %q is %q, %s (%s) with the deployments %s, %v", s.id, s.name, got.Name, got.Status, got.StatusReason, all.Body, err)
+			t.Errorf(
+				"I1: site %s %q is %q, %s (%s) with the deployments %s, %v", s.id, s.name, got.Name, got.Status,
+				got.StatusReason, all.Body, err,
+			)
 		default:
 			k.verifyEnv(t, s)
 			page, err := k.world.Site(ctx, k.browser, world.Request{Method: "GET", URL: s.url + "/"})
@@ -219,7 +229,11 @@ func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 			continue // checked already
 		}
 		if d.Status == "success" {
-			expected = append(expected, expectation{crashEvents, "deployment.started", id}, expectation{crashEvents, "deployment.completed", id})
+			expected = append(expected, expectation{
+				crashEvents,
+				"deployment.started",
+				id,
+			}, expectation{crashEvents, "deployment.completed", id})
 		} else {
 			expected = append(expected, expectation{crashEvents, "deployment.failed", id})
 		}
@@ -295,7 +309,14 @@ func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 			t.Errorf("I4: %d duplicates at %s after %d kills", n, path, k.killed)
 		}
 	}
-	t.Logf("%d duplicates in %d deliveries to %d endpoints, %d expected; %d kills", total, len(k.world.Hooks.All()), crashEndpoints+1, len(expected), k.killed)
+	t.Logf(
+		"%d duplicates in %d deliveries to %d endpoints, %d expected; %d kills",
+		total,
+		len(k.world.Hooks.All()),
+		crashEndpoints+1,
+		len(expected),
+		k.killed,
+	)
 }
 
 // subject returns what an event is about: a deployment, else a site.

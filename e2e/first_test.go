@@ -77,7 +77,10 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 	}
 	defer l.Close()
 	dir := t.TempDir()
-	cmd := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN="+l.Addr().String(), "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0"))
+	cmd := tryCommand(
+		dir,
+		append(os.Environ(), "SLIPWAY_LISTEN="+l.Addr().String(), "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0"),
+	)
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), l.Addr().String()) {
 		t.Errorf("it ended with %v and said %q; want one line with the address", err, out)
@@ -88,7 +91,13 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 }
 
 func tryCommand(dir string, env []string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(filepath.Dir(binary), "try"), "-binary", binary, "-example", filepath.Join(world.Root(), "examples/hello"))
+	cmd := exec.Command(
+		filepath.Join(filepath.Dir(binary), "try"),
+		"-binary",
+		binary,
+		"-example",
+		filepath.Join(world.Root(), "examples/hello"),
+	)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs this test
 	return cmd
@@ -128,7 +137,12 @@ func (r *tryRun) screen(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := deadline()
 	defer cancel()
-	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) { return strings.Contains(r.text(), "Ctrl-C ends it"), nil }); err != nil {
+	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) {
+		return strings.Contains(
+			r.text(),
+			"Ctrl-C ends it",
+		), nil
+	}); err != nil {
 		t.Fatalf("%v:\n%s", err, r.text())
 	}
 	return r.text()
@@ -172,13 +186,19 @@ func application(t *testing.T, dir, listen string) {
 	}
 	repo := filepath.Join(dir, "slipway-data/try/you/app")
 	if err == nil {
-		err = world.WriteFiles(repo, map[string]string{"package.json": `{"name": "app", "scripts": {"start": "node server.js"}}`,
-			"server.js": "require('http').createServer((q, r) => r.end('up')).listen(process.env.PORT)"})
+		err = world.WriteFiles(repo, map[string]string{
+			"package.json": `{"name": "app", "scripts": {"start": "node server.js"}}`,
+			"server.js":    "require('http').createServer((q, r) => r.end('up')).listen(process.env.PORT)",
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"git init -q --initial-branch=main", "git add -A", "git -c user.name=You -c user.email=you@example.test -c commit.gpgsign=false commit -q -m app"} {
+	for _, line := range []string{
+		"git init -q --initial-branch=main",
+		"git add -A",
+		"git -c user.name=You -c user.email=you@example.test -c commit.gpgsign=false commit -q -m app",
+	} {
 		paste(t, repo, line)
 	}
 	curl := "curl -sS -H 'Authorization: Bearer " + memory.Key + "' http://" + listen + "/api/v1"

@@ -69,7 +69,10 @@ func TestHeldConnections(t *testing.T) {
 	}
 	answers("half handshakes of many addresses")
 	visit := func() bool {
-		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)}}, "tcp", w.HTTPS,
+		c, err := tls.DialWithDialer(&net.Dialer{
+			Timeout:   5 * time.Second,
+			LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, 1)},
+		}, "tcp", w.HTTPS,
 			&tls.Config{ServerName: "nobody.localhost", InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 		if err != nil {
 			return false
@@ -150,9 +153,16 @@ func TestHostOfListen(t *testing.T) {
 		host, path string
 		status     int
 	}{
-		{"panel.example.test", "/sign-in", 200}, {"api.example.test", "/docs", 200}, {w.Listen, "/docs", 200}, {"localhost", "/docs", 200},
-		{"evil.test", "/sign-in", 421}, {"evil.test", "/api/v1/sites", 421}, {"evil.test", "/metrics", 421}, {"evil.test", "/hooks/deploy/x", 421},
-		{"evil.test", "/healthz", 200}, {"evil.test", "/readyz", 200},
+		{"panel.example.test", "/sign-in", 200},
+		{"api.example.test", "/docs", 200},
+		{w.Listen, "/docs", 200},
+		{"localhost", "/docs", 200},
+		{"evil.test", "/sign-in", 421},
+		{"evil.test", "/api/v1/sites", 421},
+		{"evil.test", "/metrics", 421},
+		{"evil.test", "/hooks/deploy/x", 421},
+		{"evil.test", "/healthz", 200},
+		{"evil.test", "/readyz", 200},
 	} {
 		r, err := http.NewRequest("GET", "http://"+w.Listen+tt.path, nil)
 		if err != nil {

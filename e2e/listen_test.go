@@ -49,7 +49,13 @@ func TestListen(t *testing.T) {
 	got := map[string]int{}
 	local := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if err := library.Verify(body, r.Header); err != nil || r.Header.Get("X-Service-Signature") != world.Signature(secret, body) || r.URL.Path != "/hook" || r.Method != "POST" {
+		if err := library.Verify(
+			body,
+			r.Header,
+		); err != nil || r.Header.Get("X-Service-Signature") != world.Signature(
+			secret,
+			body,
+		) || r.URL.Path != "/hook" || r.Method != "POST" {
 			t.Errorf("%s %s: the library says %v", r.Method, r.URL.Path, err)
 		}
 		var of struct {
@@ -65,7 +71,15 @@ func TestListen(t *testing.T) {
 	defer local.Close()
 
 	out, errs := &lockedBuffer{}, &lockedBuffer{}
-	cmd := exec.Command(binary, "webhooks", "listen", "--base-url", "http://"+w.Listen, "--events", "site.created,site.deleted", "--secret", secret, "--forward", strings.TrimPrefix(local.URL, "http://")+"/hook")
+	cmd := exec.Command(
+		binary,
+		"webhooks",
+		"listen",
+		"--base-url",
+		"http://"+w.Listen,
+		"--events", "site.created,site.deleted", "--secret", secret, "--forward",
+		strings.TrimPrefix(local.URL, "http://")+"/hook",
+	)
 	cmd.Env = append(os.Environ(), "SLIPWAY_KEY="+key)
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Start(); err != nil {
@@ -91,7 +105,10 @@ func TestListen(t *testing.T) {
 	create("first")
 	until("the first event never came", heard("first"))
 	until("nothing was printed", func() bool {
-		return strings.Contains(out.String(), `"name":"first"`) && strings.Contains(out.String(), "site.created  evt_") && strings.Contains(out.String(), "→ 202 in ")
+		return strings.Contains(
+			out.String(),
+			`"name":"first"`,
+		) && strings.Contains(out.String(), "site.created  evt_") && strings.Contains(out.String(), "→ 202 in ")
 	})
 	// What happens while nobody is connected waits.
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {

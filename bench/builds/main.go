@@ -36,7 +36,11 @@ func main() {
 	starts := flag.Int("starts", 100, "starts of a command that does nothing, on each side")
 	projects := flag.String("projects", "vite-react,sveltekit,nuxt,next", "the real projects to build")
 	var more flags
-	flag.Var(&more, "serve", "a further flag of slipway serve, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.")
+	flag.Var(
+		&more,
+		"serve",
+		"a further flag of slipway serve, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.",
+	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -119,8 +123,16 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 			first := time.Since(at)
 			var said bytes.Buffer
 			at = time.Now()
-			res, err := runner.Run(ctx, sandbox.Command{Argv: argv, Dir: sandbox.Root + "/repo", Work: work, UID: benchUID, Env: []string{"NODE_ENV=production"},
-				Limits: sandbox.Limits{Memory: 2 << 30}, Stdout: &said, Stderr: &said})
+			res, err := runner.Run(ctx, sandbox.Command{
+				Argv:   argv,
+				Dir:    sandbox.Root + "/repo",
+				Work:   work,
+				UID:    benchUID,
+				Env:    []string{"NODE_ENV=production"},
+				Limits: sandbox.Limits{Memory: 2 << 30},
+				Stdout: &said,
+				Stderr: &said,
+			})
 			if err != nil || !res.OK() {
 				return nil, nil, fmt.Errorf("%s in the sandbox: %v, %w\n%s", argv, res, err, said.Bytes())
 			}
@@ -141,7 +153,13 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 		return nil, err
 	}
 	b, s = quantile(bare, 0.5), quantile(boxed, 0.5)
-	return append(out, row{"Vite build in the sandbox", ms(s), "the bare build " + ms(b), fmt.Sprintf("%+.1f %%", 100*(float64(s)/float64(b)-1)), "+3 %"}), nil
+	return append(out, row{
+		"Vite build in the sandbox",
+		ms(s),
+		"the bare build " + ms(b),
+		fmt.Sprintf("%+.1f %%", 100*(float64(s)/float64(b)-1)),
+		"+3 %",
+	}), nil
 }
 
 // product measures through the real program: second builds against first and bare ones, and how
@@ -176,7 +194,13 @@ func product(ctx context.Context, dir string, projects, more []string) ([]row, e
 	if err != nil {
 		return nil, err
 	}
-	return append(rows, row{fmt.Sprintf("log line to client, %d lines", len(delays)), "p99 " + ms(quantile(delays, 0.99)), "median " + ms(quantile(delays, 0.5)), "", "p99 200 ms"}), nil
+	return append(rows, row{
+		fmt.Sprintf("log line to client, %d lines", len(delays)),
+		"p99 " + ms(quantile(delays, 0.99)),
+		"median " + ms(quantile(delays, 0.5)),
+		"",
+		"p99 200 ms",
+	}), nil
 }
 
 func create(ctx context.Context, w *world.World, key, repo string) (site, deployment string, err error) {

@@ -134,9 +134,27 @@ func realOne(ctx context.Context, dir string, w *world.World, key, name, from st
 	half, yard := quantile(warm, 0.5), quantile(bare, 0.5)
 	bareWarm := again + yard
 	return []row{
-		{name + ", first build", ms(cold), "bare npm ci && npm run build " + ms(bareCold), fmt.Sprintf("%.2f×", float64(cold)/float64(bareCold)), "1.15×"},
-		{name + ", second build", ms(half), "bare npm ci && npm run build, again " + ms(bareWarm), fmt.Sprintf("%.2f×", float64(half)/float64(bareWarm)), "0.6×"},
+		{
+			name + ", first build",
+			ms(cold),
+			"bare npm ci && npm run build " + ms(bareCold),
+			fmt.Sprintf("%.2f×", float64(cold)/float64(bareCold)),
+			"1.15×",
+		},
+		{
+			name + ", second build",
+			ms(half),
+			"bare npm ci && npm run build, again " + ms(bareWarm),
+			fmt.Sprintf("%.2f×", float64(half)/float64(bareWarm)),
+			"0.6×",
+		},
 		{name + ", second build", ms(half), "first build " + ms(cold), fmt.Sprintf("%.0f %%", 100*float64(half)/float64(cold)), "50 %"},
-		{name + ", second build", ms(half) + " (" + strings.Join(parts, ", ") + ")", "bare npm run build " + ms(yard), fmt.Sprintf("%.2f×", float64(half)/float64(yard)), ""},
+		{
+			name + ", second build",
+			ms(half) + " (" + strings.Join(parts, ", ") + ")",
+			"bare npm run build " + ms(yard),
+			fmt.Sprintf("%.2f×", float64(half)/float64(yard)),
+			"",
+		},
 	}, nil
 }

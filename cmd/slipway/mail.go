@@ -14,5 +14,12 @@ type mailFlags struct {
 
 func (m mailFlags) smtp() config.SMTP {
 	password, _ := lookupEnv("SLIPWAY_SMTP_PASSWORD")
-	return config.SMTP{Addr: m.SMTP, User: m.SMTPUser, Password: password, PasswordFile: m.SMTPPasswordFile, From: m.SMTPFrom, TLS: m.SMTPTLS}
+	return config.SMTP{
+		Addr:         m.SMTP,
+		User:         m.SMTPUser,
+		Password:     password,
+		PasswordFile: m.SMTPPasswordFile,
+		From:         m.SMTPFrom,
+		TLS:          m.SMTPTLS,
+	}
 }

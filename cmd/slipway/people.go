@@ -60,7 +60,12 @@ func (u userCreate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return admin.CreateUser(ctx, u.store(), admin.NewUser{Email: u.Email, Password: password, Admin: u.Admin, BaseURL: u.BaseURL}, os.Stdout)
+	return admin.CreateUser(ctx, u.store(), admin.NewUser{
+		Email:    u.Email,
+		Password: password,
+		Admin:    u.Admin,
+		BaseURL:  u.BaseURL,
+	}, os.Stdout)
 }
 
 // readPassword reads one line of standard input. Nothing there, or a terminal where
@@ -96,7 +101,13 @@ func (k keyCreate) Run(ctx context.Context) error {
 	if len(k.Scope) == 0 {
 		k.Scope = []string{"*"}
 	}
-	return admin.CreateKey(ctx, k.store(), admin.NewKey{User: k.User, Name: k.Name, Scopes: k.Scope, Expires: k.Expires, Limits: k.Limits}, os.Stdout)
+	return admin.CreateKey(ctx, k.store(), admin.NewKey{
+		User:    k.User,
+		Name:    k.Name,
+		Scopes:  k.Scope,
+		Expires: k.Expires,
+		Limits:  k.Limits,
+	}, os.Stdout)
 }
 
 type caCommand struct {
@@ -122,5 +133,9 @@ type doctorCommand struct {
 func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
-	return doctor.Print(ctx, c.store(), m, doctor.Certificates{SiteDomain: c.SiteDomain, Public: len(c.ACMECA) > 0, DNS: c.ACMEDNS != ""}, os.Stdout)
+	return doctor.Print(ctx, c.store(), m, doctor.Certificates{
+		SiteDomain: c.SiteDomain,
+		Public:     len(c.ACMECA) > 0,
+		DNS:        c.ACMEDNS != "",
+	}, os.Stdout)
 }

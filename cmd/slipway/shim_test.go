@@ -23,7 +23,12 @@ func TestShimRunsBeforeTheServerIsInitialized(t *testing.T) {
 	if !strings.Contains(text, "init os @") {
 		t.Fatalf("no trace of initialization: %s", text)
 	}
-	for _, late := range []string{"net/http", "github.com/prometheus/client_golang/prometheus", "slipway/internal/tenant/site", "slipway/internal/server"} {
+	for _, late := range []string{
+		"net/http",
+		"github.com/prometheus/client_golang/prometheus",
+		"slipway/internal/tenant/site",
+		"slipway/internal/server",
+	} {
 		if strings.Contains(text, "init "+late+" @") {
 			t.Errorf("%s is initialized before the shim: something in package sandbox imports net/http", late)
 		}

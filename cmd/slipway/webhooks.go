@@ -24,8 +24,18 @@ type listenCommand struct {
 
 // Run listens until it is interrupted.
 func (l listenCommand) Run(ctx context.Context) error {
-	x, err := listen.New(listen.Config{BaseURL: l.BaseURL, Key: l.Key, CAFile: l.CAFile, Events: l.Events, SiteIDs: l.Sites, Secret: l.Secret,
-		Forward: l.Forward, JSON: l.JSON, Out: os.Stdout, Err: os.Stderr})
+	x, err := listen.New(listen.Config{
+		BaseURL: l.BaseURL,
+		Key:     l.Key,
+		CAFile:  l.CAFile,
+		Events:  l.Events,
+		SiteIDs: l.Sites,
+		Secret:  l.Secret,
+		Forward: l.Forward,
+		JSON:    l.JSON,
+		Out:     os.Stdout,
+		Err:     os.Stderr,
+	})
 	if err != nil {
 		return err
 	}

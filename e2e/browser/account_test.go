@@ -53,8 +53,19 @@ func (s *story) account() {
 // restOfThePages visits those where nothing is done.
 func (s *story) restOfThePages() {
 	s.step("the other pages")
-	for _, p := range [][2]string{{"/", "home"}, {"/?q=nothing", "home-no-match"}, {"/new?type=wordpress", "new-wordpress"}, {s.site + "/deployments?page=2", "deployments-past"},
-		{s.site + "/git", "git"}, {"/account/git", "git-accounts"}, {"/account/notifications", "notifications"}, {"/account/security", "security"}, {"/account/second-factor", "second-factor"}, {"/account/audit", "audit"}, {"/operator", "operator"}} {
+	for _, p := range [][2]string{
+		{"/", "home"},
+		{"/?q=nothing", "home-no-match"},
+		{"/new?type=wordpress", "new-wordpress"},
+		{s.site + "/deployments?page=2", "deployments-past"},
+		{s.site + "/git", "git"},
+		{"/account/git", "git-accounts"},
+		{"/account/notifications", "notifications"},
+		{"/account/security", "security"},
+		{"/account/second-factor", "second-factor"},
+		{"/account/audit", "audit"},
+		{"/operator", "operator"},
+	} {
 		s.Go(p[0])
 		s.Look(p[1])
 	}

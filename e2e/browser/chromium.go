@@ -118,7 +118,10 @@ func (b *Browser) Window(address string) *Window {
 	w := &Window{t: b.t, ctx: ctx, browser: b, Base: strings.TrimSuffix(address, "/"), hosts: map[string]bool{}, expected: map[int]int{}}
 	w.Allow(w.Base)
 	w.watch()
-	permit := browser.GrantPermissions([]browser.PermissionType{browser.PermissionTypeClipboardReadWrite, browser.PermissionTypeClipboardSanitizedWrite}).WithBrowserContextID(jar)
+	permit := browser.GrantPermissions([]browser.PermissionType{
+		browser.PermissionTypeClipboardReadWrite,
+		browser.PermissionTypeClipboardSanitizedWrite,
+	}).WithBrowserContextID(jar)
 	if err := permit.Do(over); err != nil {
 		b.t.Fatal(err)
 	}

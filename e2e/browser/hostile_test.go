@@ -18,7 +18,13 @@ func TestBrowserHostileTexts(t *testing.T) {
 	}
 	const run = Marker + "=1"
 	const evil = `<img src=x onerror=` + run + `>"'><svg onload=` + run + `>`
-	h.commit("acme/evil", "</script><script>"+run+"</script> "+evil+" \u202e gnitsaor "+strings.Repeat("W", 300)+"\n\n<iframe srcdoc='<script>parent."+run+"</script>'>", h.project(`
+	h.commit(
+		"acme/evil",
+		"</script><script>"+run+"</script> "+evil+" \u202e gnitsaor "+strings.Repeat(
+			"W",
+			300,
+		)+"\n\n<iframe srcdoc='<script>parent."+run+"</script>'>",
+		h.project(`
 const say = (text) => process.stdout.write(text + '\n')
 say('<script>`+run+`</script>')
 say(`+quoted(evil)+`)
@@ -35,7 +41,8 @@ for (let i = 0; i < 220; i++) say('line ' + i + ' <b onmouseover="`+run+`">')
 say('Error: <img src=x onerror="`+run+`">')
 page('harmless')
 process.exit(1)
-`))
+`),
+	)
 	w := h.window()
 	w.Go("/sign-in")
 	w.Type("#f-email", email)
@@ -57,7 +64,10 @@ process.exit(1)
 	w.Type("#log-q", "<b onmouse")
 	w.Sees(".log-count", "of 220")
 	var odd []string
-	w.Eval(`[...document.querySelectorAll('.log *:not(div, a, span)'), ...document.querySelectorAll('.log a:not([href^="#L"])')].map((e) => e.outerHTML)`, &odd)
+	w.Eval(
+		`[...document.querySelectorAll('.log *:not(div, a, span)'), ...document.querySelectorAll('.log a:not([href^="#L"])')].map((e) => e.outerHTML)`,
+		&odd,
+	)
 	if len(odd) > 0 {
 		t.Errorf("the log holds elements of the build's: %q", odd)
 	}
@@ -85,8 +95,14 @@ process.exit(1)
 	w.Sees("@deliveries", "Delivered")
 	w.Click("@deliveries li:first-child summary")
 	w.Look("webhook")
-	for _, p := range [][2]string{{"/", "home"}, {site, "site"}, {site + "/deployments", "deployments"}, {site + "/settings", "settings"},
-		{"/account/keys", "keys"}, {"/account/audit", "audit"}} {
+	for _, p := range [][2]string{
+		{"/", "home"},
+		{site, "site"},
+		{site + "/deployments", "deployments"},
+		{site + "/settings", "settings"},
+		{"/account/keys", "keys"},
+		{"/account/audit", "audit"},
+	} {
 		w.Go(p[0])
 		w.Look(p[1])
 	}

@@ -148,7 +148,10 @@ func (s *story) deployHook() {
 	}
 	s.Go(s.site + "/deployments")
 	s.Sees("@deployments .dep:first-child", "by deploy hook")
-	s.Until("the hooks' deployments don't end", `document.querySelectorAll('.dep .status.ok').length === document.querySelectorAll('.dep').length`)
+	s.Until(
+		"the hooks' deployments don't end",
+		`document.querySelectorAll('.dep .status.ok').length === document.querySelectorAll('.dep').length`,
+	)
 	if !strings.Contains(command, s.Listen) {
 		s.t.Errorf("the command goes elsewhere: %s", command)
 	}

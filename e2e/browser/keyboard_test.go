@@ -50,7 +50,10 @@ func TestBrowserKeyboard(t *testing.T) {
 	w.Misses("dialog:popover-open")
 	w.Focused("@open-cancel")
 	w.Sees("@deployment .stage.running", "Build")
-	w.Until("the page is not brought up to date", `document.querySelector('.stage.running .stage-time').textContent !== `+quoted(w.Text("@deployment .stage.running .stage-time")))
+	w.Until(
+		"the page is not brought up to date",
+		`document.querySelector('.stage.running .stage-time').textContent !== `+quoted(w.Text("@deployment .stage.running .stage-time")),
+	)
 	w.Focused("@open-cancel")
 	h.open("dawn")
 	w.Sees("@deployment @status-success")
@@ -84,7 +87,10 @@ func TestBrowserKeyboard(t *testing.T) {
 	w.KeepsFocus()
 	var key string
 	w.Eval(`navigator.clipboard.readText()`, &key)
-	if status, body := h.curl(`curl http://`+h.Listen+`/api/v1/sites -H "Authorization: Bearer $SLIPWAY_KEY"`, key); status != http.StatusOK {
+	if status, body := h.curl(
+		`curl http://`+h.Listen+`/api/v1/sites -H "Authorization: Bearer $SLIPWAY_KEY"`,
+		key,
+	); status != http.StatusOK {
 		t.Errorf("the copied key gets %d: %s", status, body)
 	}
 

@@ -25,8 +25,11 @@ type view struct {
 }
 
 // Another scheme changes nothing but colors, and another width nothing but sizes.
-var views = []view{{"light", "light", wide, 1, everything}, {"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
-	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`}}
+var views = []view{
+	{"light", "light", wide, 1, everything},
+	{"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
+	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`},
+}
 
 const everything = `{ type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }`
 
@@ -73,9 +76,12 @@ func (w *Window) Look(name string) {
 
 // view changes to a view.
 func (w *Window) view(v view) chromedp.Action {
-	return chromedp.Tasks{emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: v.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
-		emulation.SetDeviceMetricsOverride(v.width, height, v.scale, v.width == phone)}
+	return chromedp.Tasks{
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: v.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}),
+		emulation.SetDeviceMetricsOverride(v.width, height, v.scale, v.width == phone),
+	}
 }
 
 // picture keeps the whole page, and of a page under a dialog what is on the screen.
@@ -91,7 +97,11 @@ func (w *Window) picture(file string) {
 		}
 		shot := page.CaptureScreenshot().WithOptimizeForSpeed(true)
 		if !dialog {
-			shot = shot.WithCaptureBeyondViewport(true).WithClip(&page.Viewport{Width: size.Width, Height: math.Max(size.Height, height), Scale: 1})
+			shot = shot.WithCaptureBeyondViewport(true).WithClip(&page.Viewport{
+				Width:  size.Width,
+				Height: math.Max(size.Height, height),
+				Scale:  1,
+			})
 		}
 		png, err = shot.Do(ctx)
 		return err
@@ -109,9 +119,12 @@ func (w *Window) axe(source, name string, v view) {
 		w.Eval(source, nil)
 	}
 	var found []string
-	w.Eval(`axe.run(document.querySelector(":popover-open") ?? document, { runOnly: `+v.rules+`, resultTypes: ["violations"] }).then((r) => r.violations
+	w.Eval(
+		`axe.run(document.querySelector(":popover-open") ?? document, { runOnly: `+v.rules+`, resultTypes: ["violations"] }).then((r) => r.violations
 		.filter((v) => ["moderate", "serious", "critical"].includes(v.impact))
-		.map((v) => v.impact + " " + v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160) + " " + ((n.any[0] || n.all[0] || n.none[0] || { message: "" }).message)).slice(0, 3).join(" | ")))`, &found)
+		.map((v) => v.impact + " " + v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160) + " " + ((n.any[0] || n.all[0] || n.none[0] || { message: "" }).message)).slice(0, 3).join(" | ")))`,
+		&found,
+	)
 	for _, f := range found {
 		w.t.Errorf("%s (%s): %s", name, v.name, f)
 	}

@@ -59,7 +59,9 @@ func (s *story) newSite() {
 // plainSite is of files that nothing builds.
 func (s *story) plainSite() {
 	s.step("a site of plain files")
-	s.commit("acme/leaflet", "Print it", map[string]string{"index.html": `<!doctype html><html lang="en"><title>Leaflet</title><link rel="icon" href="data:,"><h1>Just a leaflet</h1>`})
+	s.commit("acme/leaflet", "Print it", map[string]string{
+		"index.html": `<!doctype html><html lang="en"><title>Leaflet</title><link rel="icon" href="data:,"><h1>Just a leaflet</h1>`,
+	})
 	s.Go("/new")
 	s.Type("#f-repository", "https://git.test/acme/leaflet.git")
 	s.Press("@continue")
@@ -79,9 +81,13 @@ func (s *story) deployed(button string) {
 
 func (s *story) variables() {
 	s.step("variables: readable, secret, imported; in effect with a deployment")
-	s.commit("acme/harbor", "Say what the variables say", s.project(`page((process.env.GREETING ?? 'no greeting') + ' ' + (process.env.PORTS ?? ''))
+	s.commit(
+		"acme/harbor",
+		"Say what the variables say",
+		s.project(`page((process.env.GREETING ?? 'no greeting') + ' ' + (process.env.PORTS ?? ''))
 console.log('the token is ' + process.env.TOKEN)
-`))
+`),
+	)
 	s.Go(s.site + "/env")
 	s.Look("env-empty")
 	s.Type("#f-key", "GREETING")
@@ -192,8 +198,13 @@ process.exit(3)
 	s.Look("failed")
 	inView := func(what, line string) {
 		s.t.Helper()
-		s.Until(what+" is not in sight", `(() => { const log = document.querySelector('.log').getBoundingClientRect(), at = document.querySelector('.ln.at'), r = at && at.getBoundingClientRect();
-			return at && at.innerText.includes(`+quoted(line)+`) && r.top >= log.top && r.bottom <= log.bottom; })()`)
+		s.Until(
+			what+" is not in sight",
+			`(() => { const log = document.querySelector('.log').getBoundingClientRect(), at = document.querySelector('.ln.at'), r = at && at.getBoundingClientRect();
+			return at && at.innerText.includes(`+quoted(
+				line,
+			)+`) && r.top >= log.top && r.bottom <= log.bottom; })()`,
+		)
 	}
 	s.Click("[data-log-error]")
 	inView("the first error", "no water under the keel")
@@ -226,7 +237,10 @@ func (s *story) domain() {
 	s.Type("#f-domain", "www.harbor.test")
 	s.Press("@add-domain")
 	s.Sees("@domain", "www.harbor.test", "CNAME", "Not found")
-	if got := s.Copied("@domain .records:nth-of-type(1) .record:first-child .record-value .copy"); got == "" || !strings.Contains(s.Text("@domain"), got) {
+	if got := s.Copied("@domain .records:nth-of-type(1) .record:first-child .record-value .copy"); got == "" || !strings.Contains(
+		s.Text("@domain"),
+		got,
+	) {
 		s.t.Errorf("copied is %q, which the page doesn't show", got)
 	}
 	s.Look("domain")

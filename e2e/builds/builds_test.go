@@ -89,7 +89,14 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 			t.Logf("the program's last words:\n%s", w.Log(3000))
 		}
 	})
-	w.Flags = slices.Concat([]string{"--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local"}, mirror(t), flags)
+	w.Flags = slices.Concat([]string{
+		"--git-host",
+		"git.test=" + w.Git.URL,
+		"--rate-limit",
+		"1000000",
+		"--registry",
+		"local",
+	}, mirror(t), flags)
 	h := &harness{World: w, t: t, uid: os.Geteuid()}
 	if as != 0 {
 		self, err := os.Executable()

@@ -24,21 +24,57 @@ func TestFailuresAreExplained(t *testing.T) {
 		error []string // of the deployment
 		log   string   // among its last lines
 	}{
-		{"wrong output folder", shell("mkdir public; echo x > public/index.html"), []string{"Output folder dist is missing", "found: public"}, "is missing"},
-		{"lock file", npm(`{"name":"x","version":"1.0.0","scripts":{"build":"true"},"dependencies":{"marked":"4.3.0"}}`,
-			map[string]string{"slipway.toml": toml("npm run build"), "package-lock.json": `{"name":"x","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{"":{"name":"x","version":"1.0.0"}}}`}),
-			[]string{"package-lock.json and package.json disagree", "npm install"}, "Missing: marked@4.3.0 from lock file"},
-		{"missing script", npm(`{"name":"x","version":"1.0.0","scripts":{"start":"true"}}`, map[string]string{"slipway.toml": toml("npm run build")}),
-			[]string{"script", "build", "package.json"}, `Missing script: "build"`},
-		{"memory", node("const all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1))"), []string{"Out of memory", "512 MiB"}, "did not finish"},
-		{"type error", npm(`{"name":"x","version":"1.0.0","scripts":{"build":"tsc"},"devDependencies":{"typescript":"5.9.3"}}`,
-			map[string]string{"slipway.toml": toml("npm run build"), "tsconfig.json": `{"compilerOptions":{"outDir":"dist","strict":true},"include":["src"]}`, "src/index.ts": "const n: number = 'text'\nexport default n\n"}),
-			[]string{"TypeScript error in src/index.ts, line 1", "TS2322"}, "TS2322"},
+		{
+			"wrong output folder",
+			shell("mkdir public; echo x > public/index.html"),
+			[]string{"Output folder dist is missing", "found: public"},
+			"is missing",
+		},
+		{
+			"lock file", npm(`{"name":"x","version":"1.0.0","scripts":{"build":"true"},"dependencies":{"marked":"4.3.0"}}`,
+				map[string]string{
+					"slipway.toml":      toml("npm run build"),
+					"package-lock.json": `{"name":"x","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{"":{"name":"x","version":"1.0.0"}}}`,
+				}),
+			[]string{"package-lock.json and package.json disagree", "npm install"},
+			"Missing: marked@4.3.0 from lock file",
+		},
+		{
+			"missing script",
+			npm(`{"name":"x","version":"1.0.0","scripts":{"start":"true"}}`, map[string]string{"slipway.toml": toml("npm run build")}),
+			[]string{"script", "build", "package.json"},
+			`Missing script: "build"`,
+		},
+		{
+			"memory",
+			node("const all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1))"),
+			[]string{"Out of memory", "512 MiB"},
+			"did not finish",
+		},
+		{
+			"type error", npm(`{"name":"x","version":"1.0.0","scripts":{"build":"tsc"},"devDependencies":{"typescript":"5.9.3"}}`,
+				map[string]string{
+					"slipway.toml":  toml("npm run build"),
+					"tsconfig.json": `{"compilerOptions":{"outDir":"dist","strict":true},"include":["src"]}`,
+					"src/index.ts":  "const n: number = 'text'\nexport default n\n",
+				}),
+			[]string{"TypeScript error in src/index.ts, line 1", "TS2322"},
+			"TS2322",
+		},
 		{"missing module", node("require('left-pad')"), []string{"left-pad", "dependencies"}, "Cannot find module 'left-pad'"},
-		{"unknown package", npm(`{"name":"x","version":"1.0.0","dependencies":{"marked":"0.0.0-none"}}`, map[string]string{"slipway.toml": toml("true")}),
-			[]string{"marked@0.0.0-none", "does not exist"}, "marked@0.0.0-none"},
+		{
+			"unknown package",
+			npm(`{"name":"x","version":"1.0.0","dependencies":{"marked":"0.0.0-none"}}`, map[string]string{"slipway.toml": toml("true")}),
+			[]string{"marked@0.0.0-none", "does not exist"},
+			"marked@0.0.0-none",
+		},
 		{"missing command", shell("astro build"), []string{"astro", "not"}, "astro: not found"},
-		{"network", node("fetch('http://169.254.169.254/').then(r => { console.log(r.status); process.exit(r.ok ? 0 : 7) }, e => { console.error(e); process.exit(7) })"), []string{"(exit code 7)"}, ""},
+		{
+			"network",
+			node("fetch('http://169.254.169.254/').then(r => { console.log(r.status); process.exit(r.ok ? 0 : 7) }, e => { console.error(e); process.exit(7) })"),
+			[]string{"(exit code 7)"},
+			"",
+		},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

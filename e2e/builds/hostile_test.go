@@ -99,7 +99,13 @@ func (h *harness) watch(s aSite, most time.Duration) (stop func() (p99, may time
 		wg.Wait()
 		asked.Wait()
 		slices.Sort(took)
-		h.t.Logf("%d requests meanwhile: median %s, p99 %s, worst %s", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		h.t.Logf(
+			"%d requests meanwhile: median %s, p99 %s, worst %s",
+			len(took),
+			took[len(took)/2],
+			took[len(took)*99/100],
+			took[len(took)-1],
+		)
 		return took[len(took)*99/100], may
 	}
 }
@@ -108,8 +114,12 @@ func (h *harness) watch(s aSite, most time.Duration) (stop func() (p99, may time
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		h, mark := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-disk", "256", "--build-time", "1m"), strconv.Itoa(as) // each of them meets another limit long before
-		brief := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "3s")                                            // for what nothing else ends
+		// each of them meets another limit long before
+		h, mark := newHarness(
+			t, as, "--builds", "1", "--build-memory", "128", "--build-disk", "256", "--build-time", "1m",
+		), strconv.Itoa(as)
+		// for what nothing else ends
+		brief := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "3s")
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
@@ -125,8 +135,16 @@ func TestGreedyBuilds(t *testing.T) {
 			{"memory", node("const all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1))"), "out of memory"},
 			{"heap", node("const all = []; for (;;) all.push(new Array(1000).fill({}))"), "memory"},
 			{"forks", shell("bomb() { bomb | bomb & }\nbomb\nsleep 863996" + mark + "\n"), ""},
-			{"threads", node("const { Worker } = require('worker_threads'); for (let i = 0; i < 10000; i++) new Worker('setInterval(() => {}, 1000)', { eval: true })"), ""},
-			{"disk", shell("mkdir dist; i=0; while fallocate -l 64M dist/$i || head -c 64M /dev/zero > dist/$i; do i=$((i+1)); done; sleep 863996" + mark), "disk"},
+			{
+				"threads",
+				node("const { Worker } = require('worker_threads'); for (let i = 0; i < 10000; i++) new Worker('setInterval(() => {}, 1000)', { eval: true })"),
+				"",
+			},
+			{
+				"disk",
+				shell("mkdir dist; i=0; while fallocate -l 64M dist/$i || head -c 64M /dev/zero > dist/$i; do i=$((i+1)); done; sleep 863996" + mark),
+				"disk",
+			},
 			{"log", shell("exec yes 'the same line again and again'"), "log limit"},
 			{"endless", shell("while :; do :; done"), "timed out"},
 		} {
@@ -239,8 +257,15 @@ func TestForbidden(t *testing.T) {
 				own = append(own, n.IP.String())
 			}
 		}
-		want, err := json.Marshal(map[string]any{"data": h.Data, "work": filepath.Join(h.Data, "builds/work", otherID), "canary": "planted-in-the-environment",
-			"ports": ports, "own": own, "abstract": abstract, "registry": registryHost(t)})
+		want, err := json.Marshal(map[string]any{
+			"data":     h.Data,
+			"work":     filepath.Join(h.Data, "builds/work", otherID),
+			"canary":   "planted-in-the-environment",
+			"ports":    ports,
+			"own":      own,
+			"abstract": abstract,
+			"registry": registryHost(t),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +290,13 @@ func TestForbidden(t *testing.T) {
 					t.Errorf("the build sees %v processes", came)
 				}
 			case what == "identity":
-				if !strings.Contains(text, "Uid:\t1000") || !strings.Contains(text, "CapEff:\t0000000000000000") || !strings.Contains(text, "NoNewPrivs:\t1") || !strings.Contains(text, "Seccomp:\t2") {
+				if !strings.Contains(
+					text,
+					"Uid:\t1000",
+				) || !strings.Contains(
+					text,
+					"CapEff:\t0000000000000000",
+				) || !strings.Contains(text, "NoNewPrivs:\t1") || !strings.Contains(text, "Seccomp:\t2") {
 					t.Errorf("identity: %s", text)
 				}
 			case strings.HasPrefix(what, "the registry"):
@@ -320,12 +351,22 @@ func TestHostileOutput(t *testing.T) {
 			{"link-inside", good + "ln -s index.html dist/same.html", "", "/same", "good"},
 			{"hard-link", good + "ln dist/index.html dist/twin.html", "", "/twin", "good"},
 			{"fifo", good + "mkfifo dist/pipe", "pipe", "", ""},
-			{"socket", good + `node -e "require('net').createServer().listen('dist/sock', () => process.exit(0))"; node -e "const s=require('net').createServer().listen('dist/live.sock',()=>process.kill(process.pid,9))" || true`, "sock", "", ""},
+			{
+				"socket",
+				good + `node -e "require('net').createServer().listen('dist/sock', () => process.exit(0))"; node -e "const s=require('net').createServer().listen('dist/live.sock',()=>process.kill(process.pid,9))" || true`,
+				"sock",
+				"",
+				"",
+			},
 			{"device", good + "mknod dist/null c 1 3 || echo refused > dist/index.html", "", "/", "refused"},
 			{"output-link", "mkdir real; echo x > real/index.html; ln -s /etc dist", "dist", "", ""},
 			{"output-link-inside", "mkdir real; echo x > real/index.html; ln -s real dist", "dist", "", ""},
 			{"output-parent", "cd ..; mv repo old; ln -s " + victim + " repo", "nothing to publish", "", ""},
-			{"output-parent-inside", "cd ..; mv repo old; mkdir old/dist; echo x > old/dist/index.html; ln -s old repo", "nothing to publish", "", ""},
+			{
+				"output-parent-inside",
+				"cd ..; mv repo old; mkdir old/dist; echo x > old/dist/index.html; ln -s old repo",
+				"nothing to publish", "", "",
+			},
 			{"home", good + "rm -rf ~; ln -s " + victim + " ~", "", "/", "good"},
 			{"unreadable", good + "mkdir dist/no; echo secret > dist/no/x.html; chmod 0 dist/no", "", "", ""},
 			{"setuid", good + "chmod 4755 dist/index.html", "", "/", "good"},
@@ -353,8 +394,13 @@ func TestHostileOutput(t *testing.T) {
 				t.Errorf("%s: %s", b.name, d.Error)
 			}
 			h.unharmed(victim)
-			for _, path := range []string{"/passwd.txt", "/p.txt", "/etc/passwd", "/a/passwd", "/a", "/b", "/passwd", "/.git/config", "/file"} {
-				if a := h.page(s.URL + path); a.Status == 200 && (bytes.Contains(a.Body, []byte("root:")) || bytes.Contains(a.Body, []byte("untouched"))) {
+			for _, path := range []string{
+				"/passwd.txt", "/p.txt", "/etc/passwd", "/a/passwd", "/a", "/b", "/passwd", "/.git/config", "/file",
+			} {
+				if a := h.page(s.URL + path); a.Status == 200 && (bytes.Contains(
+					a.Body,
+					[]byte("root:"),
+				) || bytes.Contains(a.Body, []byte("untouched"))) {
 					t.Errorf("%s: %s is served: %.80q", b.name, path, a.Body)
 				}
 			}
@@ -364,8 +410,11 @@ func TestHostileOutput(t *testing.T) {
 		// A program runs from the whole checkout, and from nothing else.
 		for i, put := range []string{"ln -s " + victim + " repo", "mkfifo repo"} {
 			repo := fmt.Sprintf("acme/program%d", i)
-			h.commit(repo, map[string]string{"slipway.toml": "[build]\ncommand = \"sh ./build.sh\"\n[run]\ncommand = \"node server.js\"\n",
-				"build.sh": "cd ..; mv repo old; " + put, "server.js": "require('http').createServer((q, r) => r.end('served')).listen(process.env.PORT)"})
+			h.commit(repo, map[string]string{
+				"slipway.toml": "[build]\ncommand = \"sh ./build.sh\"\n[run]\ncommand = \"node server.js\"\n",
+				"build.sh":     "cd ..; mv repo old; " + put,
+				"server.js":    "require('http').createServer((q, r) => r.end('served')).listen(process.env.PORT)",
+			})
 			s := h.site(repo, nil)
 			h.failed(s, h.first(s), "nothing to run")
 			h.unharmed(victim)
@@ -385,10 +434,17 @@ func TestHostileCaches(t *testing.T) {
 		manifest := `{"name":"x","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"x","version":"1.0.0"}}}`
 		for i, dirs := range [][]string{{"node_modules"}, {"node_modules/.vite", "node_modules/.cache"}, nil, nil} {
 			dir := t.TempDir()
-			files := map[string]string{"slipway.toml": toml, "package.json": `{"name":"x","version":"1.0.0"}`, "package-lock.json": manifest,
-				"build.sh": "mkdir -p dist; echo fine > dist/index.html; ls -la . node_modules ~ 2>&1\n"}
+			files := map[string]string{
+				"slipway.toml":      toml,
+				"package.json":      `{"name":"x","version":"1.0.0"}`,
+				"package-lock.json": manifest,
+				"build.sh":          "mkdir -p dist; echo fine > dist/index.html; ls -la . node_modules ~ 2>&1\n",
+			}
 			if dirs == nil { // the build itself makes them, from whatever it finds
-				files["build.sh"] += fmt.Sprintf("rm -rf ~/.npm ~/.cache node_modules; ln -s %[1]s ~/.npm; ln -s %[1]s ~/.cache; ln -s %[1]s node_modules\n", victim)
+				files["build.sh"] += fmt.Sprintf(
+					"rm -rf ~/.npm ~/.cache node_modules; ln -s %[1]s ~/.npm; ln -s %[1]s ~/.cache; ln -s %[1]s node_modules\n",
+					victim,
+				)
 			}
 			if i == 3 { // the place of the checkout itself, before the framework's cache comes back to it
 				files["slipway.toml"] = "[build]\nframework = \"next-export\"\ninstall = \"sh ./install.sh\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n"

@@ -50,7 +50,9 @@ func TestNetwork(t *testing.T) {
 				h := *h
 				h.t = t
 				files := node(reader)
-				files["host"], files["package.json"] = registryHost(t), `{"name": "reader", "private": true, "engines": {"node": "`+version+`"}}`
+				files["host"], files["package.json"] = registryHost(
+					t,
+				), `{"name": "reader", "private": true, "engines": {"node": "`+version+`"}}`
 				h.commit("acme/reader-"+version, files)
 				s := h.site("acme/reader-"+version, nil)
 				h.built(s, h.first(s))
@@ -58,8 +60,19 @@ func TestNetwork(t *testing.T) {
 				if err := json.Unmarshal(h.shows(s.URL+"/got.json", "{").Body, &got); err != nil {
 					t.Fatal(err)
 				}
-				for what, want := range map[string]string{"fetch": "is-odd", "get": "is-odd", "agent": "is-odd", "python": "is-odd", "many": "", "plain": "answered", "proxy": "",
-					"missing": "ENOTFOUND", "resolve": "198", "six": "ENODATA", "refused": "ECONNREFUSED"} {
+				for what, want := range map[string]string{
+					"fetch":   "is-odd",
+					"get":     "is-odd",
+					"agent":   "is-odd",
+					"python":  "is-odd",
+					"many":    "",
+					"plain":   "answered",
+					"proxy":   "",
+					"missing": "ENOTFOUND",
+					"resolve": "198",
+					"six":     "ENODATA",
+					"refused": "ECONNREFUSED",
+				} {
 					if got[what] != want {
 						t.Errorf("%s: %q, want %q", what, got[what], want)
 					}

@@ -21,12 +21,26 @@ type project struct {
 
 // One installation builds them all: most of what is fetched, it fetches once.
 var projects = []project{
-	{name: "vite-react", framework: "vite", want: `<div id="root">`, asset: `src="(/assets/[^"]+\.js)"`, holds: "hello from a variable", env: map[string]string{"VITE_GREETING": "hello from a variable"}},
+	{
+		name:      "vite-react",
+		framework: "vite",
+		want:      `<div id="root">`,
+		asset:     `src="(/assets/[^"]+\.js)"`,
+		holds:     "hello from a variable",
+		env:       map[string]string{"VITE_GREETING": "hello from a variable"},
+	},
 	{name: "astro", framework: "astro", want: "<h1>built by Astro</h1>"},
 	{name: "eleventy", framework: "eleventy", want: "The answer is 42."},
 	{name: "next", framework: "next-export", page: "/about", want: "All about Next"},
 	{name: "vitepress", framework: "vitepress", want: "<strong>VitePress</strong>"},
-	{name: "pnpm-workspace", framework: "vite", want: `id="out"`, asset: `src="(/assets/[^"]+\.js)"`, holds: "Hello from the library", log: []string{"pnpm"}},
+	{
+		name:      "pnpm-workspace",
+		framework: "vite",
+		want:      `id="out"`,
+		asset:     `src="(/assets/[^"]+\.js)"`,
+		holds:     "Hello from the library",
+		log:       []string{"pnpm"},
+	},
 	{name: "yarn-classic", want: "yarn/1.", log: []string{"yarn"}},
 	{name: "nvmrc", want: "<em>v22.23.3</em>", log: []string{"22.23.3"}},
 	{name: "corepack-pnpm", want: "pnpm/9.15.4", log: []string{"9.15.4"}},

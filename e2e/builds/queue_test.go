@@ -80,8 +80,20 @@ func TestQueue(t *testing.T) {
 
 	d, e := h.get(second, waiting), h.get(theirs, bobs)
 	// Bob has nothing running and had no turn yet, so he is next although he came later.
-	h.until(10*time.Second, "place of the one that was passed", func() bool { d = h.get(second, waiting); return d.Queue != nil && d.Queue.Position == 2 })
-	h.until(10*time.Second, "place of the next one", func() bool { e = h.get(theirs, bobs); return e.Queue != nil && e.Queue.Position == 1 })
+	h.until(10*time.Second, "place of the one that was passed", func() bool {
+		d = h.get(
+			second,
+			waiting,
+		)
+		return d.Queue != nil && d.Queue.Position == 2
+	})
+	h.until(10*time.Second, "place of the next one", func() bool {
+		e = h.get(
+			theirs,
+			bobs,
+		)
+		return e.Queue != nil && e.Queue.Position == 1
+	})
 	if d.Status != "pending" || d.Queue.Reason != "workers_busy" {
 		t.Errorf("the one that waits is %s, %+v", d.Status, d.Queue)
 	}

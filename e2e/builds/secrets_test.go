@@ -45,7 +45,9 @@ func TestSecrets(t *testing.T) {
 	lines := "-----BEGIN KEY-----\nc2VjcmV0IGtleSBvZiBzZXZlcmFsIGxpbmVz\nYW5vdGhlciBsaW5lIG9mIHRoYXQga2V5\n-----END KEY-----"
 	h.commit("acme/leaky", node(leaky+"\n"))
 	// The command that fails spells the secret too.
-	s := h.site("acme/leaky", map[string]any{"build": map[string]any{"command": "node build.cjs || { echo \"$KEY_FILE\"; ls --no-\"$API_TOKEN\"; exit 3; }"}})
+	s := h.site("acme/leaky", map[string]any{
+		"build": map[string]any{"command": "node build.cjs || { echo \"$KEY_FILE\"; ls --no-\"$API_TOKEN\"; exit 3; }"},
+	})
 	id := h.first(s)
 	h.cancel(s, id)
 	h.wait(s, id)
@@ -62,12 +64,26 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	forms := map[string]string{
-		"plain": secret, "half": secret[:14], "base64": base64.StdEncoding.EncodeToString([]byte(secret))[:36], "raw": base64.RawURLEncoding.EncodeToString([]byte(secret))[:36],
-		"base64 after one byte": base64.StdEncoding.EncodeToString([]byte("x" + secret))[4:36], "base64 after two": base64.StdEncoding.EncodeToString([]byte("xx" + secret))[4:36],
-		"url": url.QueryEscape(secret), "path": url.PathEscape(secret), "hex": hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
-		"json": strings.ReplaceAll(secret, `"`, `\"`), "line of a key": "c2VjcmV0IGtleSBvZiBzZXZlcmFsIGxpbmVz",
+		"plain":                 secret,
+		"half":                  secret[:14],
+		"base64":                base64.StdEncoding.EncodeToString([]byte(secret))[:36],
+		"raw":                   base64.RawURLEncoding.EncodeToString([]byte(secret))[:36],
+		"base64 after one byte": base64.StdEncoding.EncodeToString([]byte("x" + secret))[4:36],
+		"base64 after two":      base64.StdEncoding.EncodeToString([]byte("xx" + secret))[4:36],
+		"url":                   url.QueryEscape(secret),
+		"path":                  url.PathEscape(secret),
+		"hex":                   hex.EncodeToString([]byte(secret)),
+		"HEX":                   strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		"json":                  strings.ReplaceAll(secret, `"`, `\"`),
+		"line of a key":         "c2VjcmV0IGtleSBvZiBzZXZlcmFsIGxpbmVz",
 	}
-	shown := map[string]string{"the log": log, "the stream": <-stream, "the reason": d.Error, "the plan": string(d.Plan), "the program's log": h.Log(1 << 20)}
+	shown := map[string]string{
+		"the log":           log,
+		"the stream":        <-stream,
+		"the reason":        d.Error,
+		"the plan":          string(d.Plan),
+		"the program's log": h.Log(1 << 20),
+	}
 	var list bytes.Buffer
 	a, err := h.Do(t.Context(), worldGet(h.key, "/sites/"+s.ID+"/env"))
 	if err != nil {

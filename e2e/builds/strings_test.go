@@ -26,14 +26,54 @@ func hostile(n int, canary string) []string {
 	r := rand.New(rand.NewPCG(7, 7)) // the same every time
 	touch := "touch " + canary
 	cores := []string{
-		"$(" + touch + ")", "`" + touch + "`", "; " + touch + " ;", "| " + touch, "&& " + touch, "|| " + touch, "& " + touch + " &", "\n" + touch + "\n", "\r\n" + touch,
-		"';" + touch + ";'", "\";" + touch + ";\"", "$(" + touch + " 2>&1)", "${IFS}" + touch, "{" + strings.ReplaceAll(touch, " ", ",") + "}", "<(" + touch + ")", "> " + canary, ">> " + canary, "2>" + canary,
-		"--upload-pack=" + touch, "--output=" + canary, "-o" + canary, "--exec=" + touch, "-c core.sshCommand='" + touch + "'", "-u" + touch, "--config=core.pager=" + touch, "--", "-", "--help", "--args 3", "--bind / /", "--ro-bind / /build",
-		"ext::sh -c '" + touch + "'", "file:///etc", "ssh://-oProxyCommand=" + touch + "/x", "fd::17", "-oProxyCommand=" + touch, "git@-oProxyCommand=" + touch + ":x/y",
-		"../../../../../../../../" + canary, "..\\..\\" + canary, "/etc/passwd", "/proc/self/environ", "....//....//etc/passwd", "%2e%2e%2f%2e%2e%2f", "file/../../..", ".git/config", ".git/hooks/post-checkout", "refs/heads/../../x", "a..b", "@{-1}", "HEAD@{1}", "x.lock", "a//b", "~root", "*", "?", "[a-z]", "^{commit}", ":/x",
-		"\x00", "a\x00" + touch, "\x1b[2J\x1b]0;" + touch + "\a", "\u202egnp.exe", "\ufeff", "é́́́", "𝕬𝖇𝖈", "İ", "ß", "\u2028", "\U0010ffff", "日本語", "🏴‍☠️", "ＡＢＣ", "a\u0000b", "\t", " ", "", "\x7f", "\\", "\"", "'",
-		"' OR 1=1 --", "\"; DROP TABLE sites; --", "$1", "{{.}}", "{{7*7}}", "${7*7}", "<script>alert(1)</script>", "%s%n%x", "%0a", "null", "true", "-1", "1e999", "NaN", "[object Object]", "__proto__", "constructor",
-		"PATH=/tmp", "LD_PRELOAD=" + canary, "NODE_OPTIONS=--require=" + canary, "GIT_SSH_COMMAND=" + touch, "BASH_ENV=" + canary, "IFS=/",
+		"$(" + touch + ")",
+		"`" + touch + "`",
+		"; " + touch + " ;",
+		"| " + touch,
+		"&& " + touch,
+		"|| " + touch,
+		"& " + touch + " &",
+		"\n" + touch + "\n",
+		"\r\n" + touch,
+		"';" + touch + ";'",
+		"\";" + touch + ";\"",
+		"$(" + touch + " 2>&1)",
+		"${IFS}" + touch,
+		"{" + strings.ReplaceAll(touch, " ", ",") + "}",
+		"<(" + touch + ")",
+		"> " + canary,
+		">> " + canary,
+		"2>" + canary,
+		"--upload-pack=" + touch,
+		"--output=" + canary,
+		"-o" + canary,
+		"--exec=" + touch,
+		"-c core.sshCommand='" + touch + "'",
+		"-u" + touch,
+		"--config=core.pager=" + touch,
+		"--", "-", "--help", "--args 3", "--bind / /", "--ro-bind / /build",
+		"ext::sh -c '" + touch + "'",
+		"file:///etc",
+		"ssh://-oProxyCommand=" + touch + "/x",
+		"fd::17",
+		"-oProxyCommand=" + touch,
+		"git@-oProxyCommand=" + touch + ":x/y",
+		"../../../../../../../../" + canary,
+		"..\\..\\" + canary,
+		"/etc/passwd", "/proc/self/environ", "....//....//etc/passwd", "%2e%2e%2f%2e%2e%2f", "file/../../..",
+		".git/config", ".git/hooks/post-checkout", "refs/heads/../../x", "a..b", "@{-1}", "HEAD@{1}", "x.lock", "a//b",
+		"~root", "*", "?", "[a-z]", "^{commit}", ":/x", "\x00",
+		"a\x00" + touch,
+		"\x1b[2J\x1b]0;" + touch + "\a",
+		"\u202egnp.exe", "\ufeff", "é́́́", "𝕬𝖇𝖈", "İ", "ß", "\u2028", "\U0010ffff", "日本語", "🏴‍☠️", "ＡＢＣ", "a\u0000b",
+		"\t", " ", "", "\x7f", "\\", "\"", "'", "' OR 1=1 --", "\"; DROP TABLE sites; --", "$1", "{{.}}", "{{7*7}}",
+		"${7*7}", "<script>alert(1)</script>", "%s%n%x", "%0a", "null", "true", "-1", "1e999", "NaN",
+		"[object Object]", "__proto__", "constructor", "PATH=/tmp",
+		"LD_PRELOAD=" + canary,
+		"NODE_OPTIONS=--require=" + canary,
+		"GIT_SSH_COMMAND=" + touch,
+		"BASH_ENV=" + canary,
+		"IFS=/",
 	}
 	out := make([]string, 0, n)
 	for i := 0; len(out) < n; i++ {
@@ -88,7 +128,11 @@ func TestHostileStrings(t *testing.T) {
 
 	canary := "slipway-canary-" + fmt.Sprint(os.Getpid())
 	env := func(key, value string) world.Request {
-		return world.Request{Method: "POST", Path: "/sites/" + s.ID + "/env", Body: map[string]any{"key": key, "value": value, "target": []string{"build"}}}
+		return world.Request{
+			Method: "POST",
+			Path:   "/sites/" + s.ID + "/env",
+			Body:   map[string]any{"key": key, "value": value, "target": []string{"build"}},
+		}
 	}
 	build := func(field string) func(string) world.Request {
 		return func(v string) world.Request {
@@ -112,12 +156,24 @@ func TestHostileStrings(t *testing.T) {
 			return world.Request{Method: "POST", Path: "/sites", Body: map[string]any{"name": "x", "type": "static", "repository": v}}
 		}},
 		{"repository's path", func(v string) world.Request {
-			return world.Request{Method: "POST", Path: "/sites", Body: map[string]any{"name": "x", "type": "static", "repository": "git.test/acme/" + v}}
+			return world.Request{
+				Method: "POST",
+				Path:   "/sites",
+				Body:   map[string]any{"name": "x", "type": "static", "repository": "git.test/acme/" + v},
+			}
 		}},
 		{"name", func(v string) world.Request {
-			return world.Request{Method: "POST", Path: "/sites", Body: map[string]any{"name": v, "type": "static", "repository": "git.test/acme/site", "branch": "nowhere"}}
+			return world.Request{
+				Method: "POST",
+				Path:   "/sites",
+				Body:   map[string]any{"name": v, "type": "static", "repository": "git.test/acme/site", "branch": "nowhere"},
+			}
 		}},
-		{"root", build("root")}, {"output", build("output")}, {"node", build("node")}, {"install", build("install")}, {"command", build("command")},
+		{"root", build("root")},
+		{"output", build("output")},
+		{"node", build("node")},
+		{"install", build("install")},
+		{"command", build("command")},
 		{"env key", func(v string) world.Request { return env(v, "x") }},
 		{"env value", func(v string) world.Request { return env("SOME_KEY", v) }},
 		{"env value of NODE_OPTIONS", func(v string) world.Request { return env("NODE_OPTIONS", v) }},
@@ -126,7 +182,10 @@ func TestHostileStrings(t *testing.T) {
 			return world.Request{Method: "POST", URL: loose.URL + "?branch=" + neturl.QueryEscape(v)}
 		}},
 		{"hook's title", func(v string) world.Request {
-			return world.Request{Method: "POST", URL: hook.URL + "?trigger_title=" + neturl.QueryEscape(v) + "&clear_cache=" + neturl.QueryEscape(v)}
+			return world.Request{
+				Method: "POST",
+				URL:    hook.URL + "?trigger_title=" + neturl.QueryEscape(v) + "&clear_cache=" + neturl.QueryEscape(v),
+			}
 		}},
 		{"hook's name", func(v string) world.Request {
 			return world.Request{Method: "PATCH", Path: "/hooks/" + loose.ID, Body: map[string]any{"name": v, "branch": v}}

@@ -166,7 +166,12 @@ func (h *harness) live(key, name, line string) aSite {
 		h.t.Fatal(err)
 	}
 	var out struct{ Data aSite }
-	h.call(key, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main"}, &out)
+	h.call(key, "POST", "/sites", map[string]any{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/acme/" + name,
+		"branch":     "main",
+	}, &out)
 	h.until(30*time.Second, name+" to be live", func() bool {
 		var s aSite
 		h.call(key, "GET", "/sites/"+out.Data.ID, nil, &s)
@@ -277,8 +282,10 @@ func (h *harness) certified(key string, d aDomain) aDomain {
 // hear subscribes a path of the receiver to everything about domains and certificates.
 func (h *harness) hear(key, path string) {
 	h.t.Helper()
-	h.call(key, "POST", "/webhooks", map[string]any{"url": h.Hooks.URL + path,
-		"events": []string{"domain.added", "domain.verified", "domain.failed", "ssl.issued", "ssl.renewed", "ssl.failed"}}, nil)
+	h.call(key, "POST", "/webhooks", map[string]any{
+		"url":    h.Hooks.URL + path,
+		"events": []string{"domain.added", "domain.verified", "domain.failed", "ssl.issued", "ssl.renewed", "ssl.failed"},
+	}, nil)
 }
 
 // heard waits until an event about a name has come to a path, n times.
@@ -291,7 +298,10 @@ func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 			Domain struct{ Name string }
 			SSL    struct{ Domain string }
 		}
-		return d.Path == path && d.Event == event && json.Unmarshal(d.Data, &data) == nil && (data.Domain.Name == name || data.SSL.Domain == name)
+		return d.Path == path && d.Event == event && json.Unmarshal(
+			d.Data,
+			&data,
+		) == nil && (data.Domain.Name == name || data.SSL.Domain == name)
 	})
 	if err != nil {
 		var all []string
@@ -314,7 +324,12 @@ func (h *harness) notified(path, text string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := h.Hooks.Wait(ctx, 1, func(d world.Delivery) bool { return d.Path == path && strings.Contains(string(d.Body), text) }); err != nil {
+	if _, err := h.Hooks.Wait(ctx, 1, func(d world.Delivery) bool {
+		return d.Path == path && strings.Contains(
+			string(d.Body),
+			text,
+		)
+	}); err != nil {
 		h.t.Fatalf("no message with %q at %s: %v", text, path, err)
 	}
 }

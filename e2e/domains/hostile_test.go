@@ -21,12 +21,19 @@ func TestNames(t *testing.T) {
 	blog := h.live(h.ann, "blog", "hello")
 	label := strings.Repeat("a", 63)
 	for _, name := range []string{
-		"", " ", ".", "..", "com", "*.com", "co.uk", "*.co.uk", "github.io", "*.github.io", "localhost", "a.localhost", "x.local", "x.onion", "x.arpa", "x.invalid",
-		"a..b.com", ".a.com", "a.com..", "-a.com", "a-.com", "*.*.example.com", "a.*.example.com", "*example.com", "*", "*.", "**.example.com", "*.127.0.0.1",
-		"_dmarc.example.com", "a_b.example.com", "_slipway.example.com", "127.0.0.1", "1.2.3.4", "::1", "[::1]", "0x7f.1", "2130706433", "1.2.3.4.5",
-		"https://example.com", "example.com/", "example.com:443", "user@example.com", "example.com?x", "exa mple.com", "exam\nple.com", "\ufeff.com",
-		"xn--.com", "xn--a.com", "xn--ls8h=.com", "xn--\u00fc.com", "\u200d.com", "😀.", label + "a.com", strings.Join([]string{label, label, label, label}, "."), strings.Repeat("a.", 126) + "com",
-		strings.Repeat("x", 5000), strings.Repeat("ü", 300) + ".com", "<script>.com", "'; DROP TABLE domains; --", "example.com,evil.com", "example.com evil.com", "a.123",
+		"", " ", ".", "..", "com", "*.com", "co.uk", "*.co.uk", "github.io", "*.github.io", "localhost", "a.localhost",
+		"x.local", "x.onion", "x.arpa", "x.invalid", "a..b.com", ".a.com", "a.com..", "-a.com", "a-.com",
+		"*.*.example.com", "a.*.example.com", "*example.com", "*", "*.", "**.example.com", "*.127.0.0.1",
+		"_dmarc.example.com", "a_b.example.com", "_slipway.example.com", "127.0.0.1", "1.2.3.4", "::1", "[::1]",
+		"0x7f.1", "2130706433", "1.2.3.4.5", "https://example.com", "example.com/", "example.com:443",
+		"user@example.com", "example.com?x", "exa mple.com", "exam\nple.com", "\ufeff.com", "xn--.com", "xn--a.com",
+		"xn--ls8h=.com", "xn--\u00fc.com", "\u200d.com", "😀.",
+		label + "a.com",
+		strings.Join([]string{label, label, label, label}, "."),
+		strings.Repeat("a.", 126) + "com",
+		strings.Repeat("x", 5000),
+		strings.Repeat("ü", 300) + ".com",
+		"<script>.com", "'; DROP TABLE domains; --", "example.com,evil.com", "example.com evil.com", "a.123",
 	} {
 		if got := h.refused(h.ann, blog, name); got != "400 invalid_domain" {
 			t.Errorf("%.60q: %s", name, got)
@@ -40,7 +47,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("check of %.60q: %d %.200s", name, a.Status, a.Body)
 		}
 	}
-	for _, body := range []string{`{}`, `{"name":null}`, `{"name":5}`, `{"name":["a.com"]}`, `{"name":"a.com","redirectTo":5}`, `{"name":"a.com","primary":"yes"}`, `[]`, `{"name":"a.com"`, "\xff", `{"name":"\ud800.com"}`} {
+	for _, body := range []string{
+		`{}`, `{"name":null}`, `{"name":5}`, `{"name":["a.com"]}`, `{"name":"a.com","redirectTo":5}`,
+		`{"name":"a.com","primary":"yes"}`, `[]`, `{"name":"a.com"`, "\xff", `{"name":"\ud800.com"}`,
+	} {
 		a := h.do(h.ann, "POST", "/sites/"+blog.ID+"/domains", []byte(body))
 		var e struct{ Error string }
 		if err := json.Unmarshal(a.Body, &e); err != nil || a.Status != 400 || e.Error == "" {
@@ -48,10 +58,19 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"Shop.Example.COM.": "shop.example.com", "bücher.example.com": "xn--bcher-kva.example.com", "BÜCHER.example.org": "xn--bcher-kva.example.org",
-		"☃.example.net": "xn--n3h.example.net", "faß.example.com": "xn--fa-hia.example.com", "*.Bücher.example.com": "*.xn--bcher-kva.example.com", "xn--bcher-kva.example.net": "xn--bcher-kva.example.net",
-		"example.com": "example.com", "a.b.c.d.e.example.com": "a.b.c.d.e.example.com", "my.github.io": "my.github.io", "ｆｕｌｌ.example.com": "full.example.com", label + ".example.com": label + ".example.com",
-		"раураl.example.com": "xn--l-7sba6dbr.example.com",
+		"Shop.Example.COM.":         "shop.example.com",
+		"bücher.example.com":        "xn--bcher-kva.example.com",
+		"BÜCHER.example.org":        "xn--bcher-kva.example.org",
+		"☃.example.net":             "xn--n3h.example.net",
+		"faß.example.com":           "xn--fa-hia.example.com",
+		"*.Bücher.example.com":      "*.xn--bcher-kva.example.com",
+		"xn--bcher-kva.example.net": "xn--bcher-kva.example.net",
+		"example.com":               "example.com",
+		"a.b.c.d.e.example.com":     "a.b.c.d.e.example.com",
+		"my.github.io":              "my.github.io",
+		"ｆｕｌｌ.example.com":          "full.example.com",
+		label + ".example.com":      label + ".example.com",
+		"раураl.example.com":        "xn--l-7sba6dbr.example.com",
 	} {
 		if got := h.add(h.ann, blog, name).Name; got != want {
 			t.Errorf("%s became %s, want %s", name, got, want)
@@ -105,8 +124,16 @@ func TestHostileZones(t *testing.T) {
 		}
 	})
 	for name, want := range map[string]string{
-		"huge.test": "does not hold", "loop.test": "Add a TXT", "script.test": "Add a TXT", "others.test": "Add a TXT", "broken.test": "are not responding", "refused.test": "are not responding",
-		"silent.test": "are not responding", "liar.test": "Add a TXT", "another.test": "are not responding", "nothing.test": "Add a TXT",
+		"huge.test":    "does not hold",
+		"loop.test":    "Add a TXT",
+		"script.test":  "Add a TXT",
+		"others.test":  "Add a TXT",
+		"broken.test":  "are not responding",
+		"refused.test": "are not responding",
+		"silent.test":  "are not responding",
+		"liar.test":    "Add a TXT",
+		"another.test": "are not responding",
+		"nothing.test": "Add a TXT",
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Now()
@@ -137,8 +164,11 @@ func TestHostileZones(t *testing.T) {
 	}
 	h.shows("broken.test", "hello")
 	for name, tt := range map[string]struct{ records, code string }{
-		"cdn.test": {"A 104.16.1.1", "cdn"}, "six.test": {"A 127.0.0.1|AAAA 2001:db8::1", "ipv6_mismatch"}, "wrong.test": {"A 198.51.100.7", "wrong_target"}, "mixed.test": {"A 127.0.0.1|A 198.51.100.7", "mixed_addresses"},
-		"caa.test": {`A 127.0.0.1|CAA 0 issue "other.example"`, "caa"},
+		"cdn.test":   {"A 104.16.1.1", "cdn"},
+		"six.test":   {"A 127.0.0.1|AAAA 2001:db8::1", "ipv6_mismatch"},
+		"wrong.test": {"A 198.51.100.7", "wrong_target"},
+		"mixed.test": {"A 127.0.0.1|A 198.51.100.7", "mixed_addresses"},
+		"caa.test":   {`A 127.0.0.1|CAA 0 issue "other.example"`, "caa"},
 	} {
 		h.zone.Set(name, strings.Split(tt.records, "|")...)
 		if d := h.verify(h.ann, h.add(h.ann, blog, name)); d.problem(tt.code) == "" {

@@ -23,11 +23,17 @@ func TestStory(t *testing.T) {
 
 	// What is missing is said at once.
 	d := h.add(h.ann, blog, name)
-	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(d.reason(), "Waiting for verification") {
+	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(
+		d.reason(),
+		"Waiting for verification",
+	) {
 		t.Errorf("at first: %+v", d)
 	}
 	txt := d.Verification[0]
-	if txt.Type != "TXT" || txt.Name != "_slipway."+name || !strings.HasPrefix(txt.Value, "slipway-") || txt.Status != "pending" || len(txt.Current) != 0 {
+	if txt.Type != "TXT" || txt.Name != "_slipway."+name || !strings.HasPrefix(
+		txt.Value,
+		"slipway-",
+	) || txt.Status != "pending" || len(txt.Current) != 0 {
 		t.Errorf("proof: %+v", txt)
 	}
 	if alias := d.Verification[1]; alias.Type != "CNAME" || alias.Name != name || alias.Value != blog.host() {
@@ -41,7 +47,10 @@ func TestStory(t *testing.T) {
 	// An address that leads here proves nothing, and the wrong value is shown beside the right one.
 	h.zone.Set(name, "A 127.0.0.1")
 	h.zone.Set(txt.Name, `TXT "something else"`)
-	if d = h.verify(h.ann, d); d.Status != "pending" || d.Verification[0].Status != "invalid" || !slices.Equal(d.Verification[0].Current, []string{"something else"}) ||
+	if d = h.verify(
+		h.ann,
+		d,
+	); d.Status != "pending" || d.Verification[0].Status != "invalid" || !slices.Equal(d.Verification[0].Current, []string{"something else"}) ||
 		d.DNS[0].Status != "valid" || !slices.Equal(d.DNS[0].Current, []string{"127.0.0.1"}) {
 		t.Errorf("without proof: %+v", d)
 	}
@@ -87,7 +96,10 @@ func TestStory(t *testing.T) {
 	h.ca.Refuse(403, "rejectedIdentifier", "policy forbids it")
 	h.heard("/story", "ssl.failed", name, 1)
 	d = h.get(h.ann, d)
-	if d.SSLStatus != "active" || !strings.Contains(text(d.Certificate.LastError), "policy forbids it") || d.Certificate.NextAttemptAt == nil || d.Certificate.NextAttemptAt.Sub(refused) < time.Second {
+	if d.SSLStatus != "active" || !strings.Contains(
+		text(d.Certificate.LastError),
+		"policy forbids it",
+	) || d.Certificate.NextAttemptAt == nil || d.Certificate.NextAttemptAt.Sub(refused) < time.Second {
 		t.Errorf("refused: %s %+v", d.SSLStatus, d.Certificate)
 	}
 	h.shows(name, "hello")
@@ -148,7 +160,10 @@ func TestRedirects(t *testing.T) {
 	h.prove(shop)
 	h.zone.Set(shop.Name, "A 104.16.1.1")
 	shop = h.verify(h.ann, shop)
-	if said := shop.problem("cdn"); shop.Status != "active" || !strings.Contains(said, "SSL mode Full") || !strings.Contains(said, "Flexible") || !strings.Contains(said, "ERR_TOO_MANY_REDIRECTS") {
+	if said := shop.problem("cdn"); shop.Status != "active" || !strings.Contains(
+		said,
+		"SSL mode Full",
+	) || !strings.Contains(said, "Flexible") || !strings.Contains(said, "ERR_TOO_MANY_REDIRECTS") {
 		t.Errorf("%s behind a CDN: %+v", shop.Status, shop.Problems)
 	}
 	h.until(5*time.Second, "the same address again", func() bool {
@@ -175,7 +190,10 @@ func TestRedirects(t *testing.T) {
 	h.shows("example.com", "hello")
 	h.until(5*time.Second, "the redirect", func() bool { s, _, _, err := h.fetch("www.example.com", "/"); return err == nil && s/100 == 3 })
 	status, _, location, err := h.fetch("www.example.com", "/deep/page?x=1&y=%20")
-	if err != nil || status != 308 && status != 301 || !strings.HasPrefix(location, "https://example.com") || !strings.HasSuffix(location, "/deep/page?x=1&y=%20") {
+	if err != nil || status != 308 && status != 301 || !strings.HasPrefix(
+		location,
+		"https://example.com",
+	) || !strings.HasSuffix(location, "/deep/page?x=1&y=%20") {
 		t.Errorf("%d %q %v", status, location, err)
 	}
 	for _, tt := range []struct {

@@ -124,7 +124,12 @@ func TestTakeovers(t *testing.T) {
 	}
 	// The slug of a deleted site stays hers.
 	var again struct{ Data aSite }
-	h.call(bob, "POST", "/sites", map[string]any{"name": "gone", "type": "static", "repository": "git.test/acme/his", "branch": "main"}, &again)
+	h.call(bob, "POST", "/sites", map[string]any{
+		"name":       "gone",
+		"type":       "static",
+		"repository": "git.test/acme/his",
+		"branch":     "main",
+	}, &again)
 	if again.Data.Subdomain == gone.Subdomain {
 		t.Errorf("he got the address %s", again.Data.Subdomain)
 	}
@@ -146,7 +151,11 @@ func TestTakeovers(t *testing.T) {
 	h.shows("www.lost.test", "his")
 
 	// The service's own names.
-	for _, name := range []string{hers.host(), "new.sites.test", "sites.test", "*.sites.test", "a.b.sites.test", "panel.example.net", "PANEL.example.net.", "*.example.net"} {
+	for _, name := range []string{
+		hers.host(),
+		"new.sites.test", "sites.test", "*.sites.test", "a.b.sites.test", "panel.example.net", "PANEL.example.net.",
+		"*.example.net",
+	} {
 		if got := h.refused(bob, his, name); got != "400 invalid_domain" {
 			t.Errorf("%s: %s", name, got)
 		}

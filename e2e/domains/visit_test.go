@@ -20,7 +20,9 @@ func (h *harness) shake(name string, protocols ...string) (*x509.Certificate, er
 	if err != nil {
 		return nil, err
 	}
-	c, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Minute}, "tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols})
+	c, err := tls.DialWithDialer(&net.Dialer{
+		Timeout: time.Minute,
+	}, "tcp", h.HTTPS, &tls.Config{RootCAs: roots, ServerName: name, NextProtos: protocols})
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +49,16 @@ func (h *harness) fetch(host, path string) (status int, body, location string, e
 	if err != nil {
 		return 0, "", "", err
 	}
-	client := &http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
+	client := &http.Client{
+		Timeout:       time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "tcp", h.HTTPS)
-			}}}
+			},
+		},
+	}
 	r, err := client.Get("https://" + host + path)
 	if err != nil {
 		return 0, "", "", err

@@ -9,10 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slipway/internal/tenant/domain/dnstest"
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/tenant/domain/dnstest"
 )
 
 // A wildcard is certified once its owner has set the one record that it asks for, by the
@@ -40,7 +41,10 @@ func TestWildcardsAndStrangers(t *testing.T) {
 
 	d := h.add(h.ann, blog, "*.shop.test")
 	challenge := d.DNS[len(d.DNS)-1]
-	if len(d.Verification) != 1 || challenge.Type != "CNAME" || challenge.Name != "_acme-challenge.shop.test" || !strings.HasSuffix(challenge.Value, ".acme.test") || challenge.Status != "pending" ||
+	if len(d.Verification) != 1 || challenge.Type != "CNAME" || challenge.Name != "_acme-challenge.shop.test" || !strings.HasSuffix(
+		challenge.Value,
+		".acme.test",
+	) || challenge.Status != "pending" ||
 		!strings.Contains(d.problem("challenge"), challenge.Value) {
 		t.Errorf("at first: %+v", d)
 	}
@@ -48,7 +52,10 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	if d = h.verify(h.ann, d); d.Status != "active" {
 		t.Fatalf("proven: %+v", d)
 	}
-	if said := d.problem("challenge"); !strings.Contains(said, challenge.Name) || !strings.Contains(said, challenge.Value) || d.SSLStatus != "pending" {
+	if said := d.problem("challenge"); !strings.Contains(
+		said,
+		challenge.Name,
+	) || !strings.Contains(said, challenge.Value) || d.SSLStatus != "pending" {
 		t.Errorf("it isn't said what is missing: %s, %q", d.SSLStatus, said)
 	}
 	if _, err := h.shake("any.shop.test"); err == nil {
@@ -74,7 +81,15 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	orders := h.ca.Orders.Load()
 	for i := range 1000 {
 		label := strings.ToLower(rand.Text())
-		name := []string{label + ".sites.test", label + ".test", label + ".customer.test", "a." + label + ".shop.test", "shop.test", label + ".pay.shop.test", label + "." + blog.host()}[i%7]
+		name := []string{
+			label + ".sites.test",
+			label + ".test",
+			label + ".customer.test",
+			"a." + label + ".shop.test",
+			"shop.test",
+			label + ".pay.shop.test",
+			label + "." + blog.host(),
+		}[i%7]
 		protocols := [][]string{nil, {"acme-tls/1"}, {"h2"}}[i%3]
 		if !h.strange(name, protocols...) {
 			_, err := h.shake(name, protocols...)
@@ -95,8 +110,15 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	l.Close() // free for TCP, taken for UDP
 	defer free.Close()
 	for _, busy := range []string{server, free.LocalAddr().String()} {
-		cmd := exec.Command(h.Binary, "serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--edge-http", "127.0.0.1:0", "--edge-https", "127.0.0.1:0",
-			"--site-domain", "sites.test", "--acme-ca", h.ca.Directory(), "--acme-dns", busy, "--acme-dns-zone", "acme.test")
+		cmd := exec.Command(
+			h.Binary, "serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--edge-http", "127.0.0.1:0",
+			"--edge-https", "127.0.0.1:0", "--site-domain", "sites.test", "--acme-ca",
+			h.ca.Directory(),
+			"--acme-dns",
+			busy,
+			"--acme-dns-zone",
+			"acme.test",
+		)
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "--acme-dns") || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("a busy port: %v %q", err, out)

@@ -150,7 +150,11 @@ func (i *installation) commit(name string, files map[string]string) {
 func (i *installation) site(w *world.World, name string) string {
 	i.t.Helper()
 	var made struct{ Data struct{ ID string } }
-	err := w.Call(i.t.Context(), i.key, "POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name}, &made)
+	err := w.Call(i.t.Context(), i.key, "POST", "/sites", map[string]any{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/acme/" + name,
+	}, &made)
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -345,7 +349,11 @@ func TestNodeDies(t *testing.T) {
 			i.until("the other node has taken over everything", func() bool {
 				return i.count(`SELECT count(*) FROM jobs WHERE kind = 'deploy.run'`) == 0
 			})
-			t.Logf("%d running deployments of the dead node were done by the other one after %s", held, time.Since(died).Round(100*time.Millisecond))
+			t.Logf(
+				"%d running deployments of the dead node were done by the other one after %s",
+				held,
+				time.Since(died).Round(100*time.Millisecond),
+			)
 			break
 		}
 		if round == 5 {
@@ -371,7 +379,11 @@ func (i *installation) hold(w *world.World, site, path string) (release func(), 
 	release = hooks.Hold(path)
 	i.t.Cleanup(release)
 	var hook struct{ ID string }
-	err := w.Call(i.t.Context(), i.key, "POST", "/webhooks", map[string]any{"url": hooks.URL + path, "events": []string{"site.updated"}, "secret": "sixteen characters"}, &hook)
+	err := w.Call(i.t.Context(), i.key, "POST", "/webhooks", map[string]any{
+		"url":    hooks.URL + path,
+		"events": []string{"site.updated"},
+		"secret": "sixteen characters",
+	}, &hook)
 	if err == nil {
 		err = w.Call(i.t.Context(), i.key, "PATCH", "/sites/"+site, map[string]string{"name": "changed " + path}, nil)
 	}
@@ -396,7 +408,10 @@ func (i *installation) hold(w *world.World, site, path string) (release func(), 
 		i.t.Helper()
 		var again world.Delivery
 		i.until("the dead node's delivery is made again", func() bool {
-			list := slices.DeleteFunc(named(), func(d world.Delivery) bool { return d.Header.Get("Webhook-Id") != first.Header.Get("Webhook-Id") })
+			list := slices.DeleteFunc(
+				named(),
+				func(d world.Delivery) bool { return d.Header.Get("Webhook-Id") != first.Header.Get("Webhook-Id") },
+			)
 			again = list[len(list)-1]
 			return again.At.After(died)
 		})
@@ -409,7 +424,10 @@ func (i *installation) hold(w *world.World, site, path string) (release func(), 
 			i.t.Logf("the delivery that the dead node had in flight was made again after %s", took.Round(100*time.Millisecond))
 		}
 		i.until("the delivery is done", func() bool {
-			return i.count(`SELECT count(*) FROM webhook_deliveries WHERE id = $1 AND state = 'succeeded'`, again.Header.Get("X-Service-Delivery")) == 1
+			return i.count(
+				`SELECT count(*) FROM webhook_deliveries WHERE id = $1 AND state = 'succeeded'`,
+				again.Header.Get("X-Service-Delivery"),
+			) == 1
 		})
 	}
 }

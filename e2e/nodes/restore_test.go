@@ -39,7 +39,9 @@ func TestRestoreOnPostgreSQL(t *testing.T) {
 	secret, err := os.ReadFile(filepath.Join(w.Data, "secrets.key"))
 	must(err)
 	must(os.WriteFile(key, secret, 0o600))
-	if out, err := w.CLI("", "backup", "verify", "--from", place, "--key", key); err != nil || !strings.Contains(out, "All files are complete") {
+	if out, err := w.CLI(
+		"", "backup", "verify", "--from", place, "--key", key,
+	); err != nil || !strings.Contains(out, "All files are complete") {
 		t.Errorf("verify: %q, %v", out, err)
 	}
 	must(w.Stop(t.Context()))

@@ -62,15 +62,30 @@ func TestRealApplications(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &realApp{installation: &installation{World: w, t: t, key: h.key, browser: browser}, name: name, process: name + "-of-e2e-programs"}
+		a := &realApp{
+			installation: &installation{World: w, t: t, key: h.key, browser: browser},
+			name:         name,
+			process:      name + "-of-e2e-programs",
+		}
 		a.commitOf("one")
 		var made struct{ Data struct{ ID, URL string } }
-		a.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main"}, &made)
+		a.call("POST", "/sites", map[string]any{
+			"name":       name,
+			"type":       "static",
+			"repository": "git.test/acme/" + name,
+			"branch":     "main",
+		}, &made)
 		a.ID, a.URL = made.Data.ID, made.Data.URL
 		apps[name] = a
 	}
 	t.Run("all", func(t *testing.T) {
-		stories := map[string]func(a *realApp){"next": nextStory, "sveltekit": sveltekitStory, "express": expressStory, "fastify": fastifyStory, "chat": chatStory}
+		stories := map[string]func(a *realApp){
+			"next":      nextStory,
+			"sveltekit": sveltekitStory,
+			"express":   expressStory,
+			"fastify":   fastifyStory,
+			"chat":      chatStory,
+		}
 		for _, name := range names {
 			story := stories[name]
 			if story == nil {
@@ -142,7 +157,10 @@ func (a *realApp) becomes(want string) {
 	a.t.Helper()
 	a.until(want, func() (bool, error) {
 		got, err := world.Read(a.browser.Get(a.URL))
-		return err == nil && got.Status == 200 && strings.Contains(string(got.Body), want), errors.Join(err, fmt.Errorf("%d %.300s", got.Status, got.Body))
+		return err == nil && got.Status == 200 && strings.Contains(
+			string(got.Body),
+			want,
+		), errors.Join(err, fmt.Errorf("%d %.300s", got.Status, got.Body))
 	})
 }
 
@@ -320,8 +338,15 @@ func nextStory(a *realApp) {
 
 func sveltekitStory(a *realApp) {
 	a.says("GET", "/?name=ada", "", nil, 200, "sveltekit one for ada")
-	a.says("POST", "/", "said=hello", map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": a.URL, "Accept": "text/html"}, 200, "you said hello")
-	a.says("POST", "/", "said=hello", map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Origin": "https://evil.test"}, 403, "")
+	a.says("POST", "/", "said=hello", map[string]string{
+		"Content-Type": "application/x-www-form-urlencoded",
+		"Origin":       a.URL,
+		"Accept":       "text/html",
+	}, 200, "you said hello")
+	a.says("POST", "/", "said=hello", map[string]string{
+		"Content-Type": "application/x-www-form-urlencoded",
+		"Origin":       "https://evil.test",
+	}, 403, "")
 }
 
 // chatStory: what is said reaches everybody; an update leaves conversations to the release
@@ -379,7 +404,12 @@ func (a *realApp) join(version string) *conversation {
 	conn.SetDeadline(time.Now().Add(10 * time.Minute)) // longer than an update
 	key := make([]byte, 16)
 	rand.Read(key)
-	fmt.Fprintf(conn, "GET /chat HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", u.Host, base64.StdEncoding.EncodeToString(key))
+	fmt.Fprintf(
+		conn,
+		"GET /chat HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n",
+		u.Host,
+		base64.StdEncoding.EncodeToString(key),
+	)
 	c := &conversation{conn, bufio.NewReader(conn)}
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil || resp.StatusCode != 101 {

@@ -20,7 +20,12 @@ func TestBesideTheProgram(t *testing.T) {
 	push := func(version, release string) string {
 		t.Helper()
 		files := server(version)
-		files[script] = strings.Replace(files[script], "(q, r) => {", "(q, r) => {\n  if (q.url !== '/') (q.url === '/bad' ? console.error : console.log)('visit of', q.url)", 1)
+		files[script] = strings.Replace(
+			files[script],
+			"(q, r) => {",
+			"(q, r) => {\n  if (q.url !== '/') (q.url === '/bad' ? console.error : console.log)('visit of', q.url)",
+			1,
+		)
 		files[script] = spin + files[script]
 		files["slipway.toml"] = "release = \"node release.js\"\n[processes]\nclock = \"node worker-of-e2e-programs.js " + version + "\"\n[[cron]]\nname = \"every\"\nschedule = \"* * * * *\"\ncommand = \"node cron.js\"\n"
 		files["release.js"] = release
@@ -37,7 +42,12 @@ func TestBesideTheProgram(t *testing.T) {
 		s.call("POST", "/sites/"+s.ID+"/deploy", map[string]any{"branch": branch}, &out)
 		return out.DeploymentID
 	}
-	s.call("POST", "/sites/"+s.ID+"/env", map[string]any{"key": "SECRET", "value": "hunter2hunter2", "secret": true, "target": []string{"runtime"}}, nil)
+	s.call("POST", "/sites/"+s.ID+"/env", map[string]any{
+		"key":    "SECRET",
+		"value":  "hunter2hunter2",
+		"secret": true,
+		"target": []string{"runtime"},
+	}, nil)
 	two := push("two", "console.log('released with', process.env.SECRET)")
 	if log := s.result(two); strings.Count(log, "released with [secret]") != 1 || !strings.Contains(log, "$ node release.js") {
 		t.Errorf("the log of a release:\n%s", log)
@@ -76,12 +86,16 @@ func TestBesideTheProgram(t *testing.T) {
 	worker("four")
 
 	var op struct{ ID string }
-	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "node -e \"console.log('ran as', process.env.SLIPWAY_SITE_ID, process.env.SECRET); process.exit(3)\""}, &op)
+	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{
+		"command": "node -e \"console.log('ran as', process.env.SLIPWAY_SITE_ID, process.env.SECRET); process.exit(3)\"",
+	}, &op)
 	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || o.Result.Output != "ran as "+s.ID+" [secret]\n" {
 		t.Errorf("the command ended as %+v", o)
 	}
 	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"pids": 40}}, nil)
-	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "node -e \"let n = 0; for (let i = 0; i < 60; i++) if (require('child_process').spawn('sleep', ['1']).on('error', () => {}).pid) n++; console.log(n > 0 && n < 40)\""}, &op)
+	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{
+		"command": "node -e \"let n = 0; for (let i = 0; i < 60; i++) if (require('child_process').spawn('sleep', ['1']).on('error', () => {}).pid) n++; console.log(n > 0 && n < 40)\"",
+	}, &op)
 	if o := s.operation(op.ID); o.Result.Output != "true\n" {
 		t.Errorf("a command that begins more processes than its site may have: %+v", o)
 	}
@@ -91,7 +105,10 @@ func TestBesideTheProgram(t *testing.T) {
 	})
 	s.until("the scheduled command", func() (bool, error) {
 		text := s.runtimeLog("cron:every")
-		return strings.Contains(text, "scheduled by four") && strings.Contains(text, "Ended with exit code 0"), fmt.Errorf("it said %q", text)
+		return strings.Contains(
+			text,
+			"scheduled by four",
+		) && strings.Contains(text, "Ended with exit code 0"), fmt.Errorf("it said %q", text)
 	})
 	s.reads()
 

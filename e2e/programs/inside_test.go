@@ -66,7 +66,12 @@ func TestInsideAnApplication(t *testing.T) {
 		}
 	})
 	victim := h.ID
-	h.call("POST", "/sites/"+victim+"/env", map[string]any{"key": "VICTIM", "value": "victims-secret-42", "secret": true, "target": []string{"runtime"}}, nil)
+	h.call("POST", "/sites/"+victim+"/env", map[string]any{
+		"key":    "VICTIM",
+		"value":  "victims-secret-42",
+		"secret": true,
+		"target": []string{"runtime"},
+	}, nil)
 	if text, err := h.visit("GET", "/", ""); err != nil {
 		t.Fatal(text, err)
 	}
@@ -83,11 +88,23 @@ func TestInsideAnApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": "spy", "type": "static", "repository": "git.test/acme/spy", "branch": "main",
-		"run": map[string]any{"ports": []int{22, 5432}}}, &made)
+	h.call("POST", "/sites", map[string]any{
+		"name": "spy", "type": "static", "repository": "git.test/acme/spy", "branch": "main",
+		"run": map[string]any{"ports": []int{22, 5432}},
+	}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
-	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{"key": "BUILD_ONLY", "value": "build-secret-4711", "secret": true, "target": []string{"build"}}, nil)
-	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{"key": "PREVIEW_ONLY", "value": "preview-secret-4712", "secret": true, "target": []string{"preview"}}, nil)
+	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{
+		"key":    "BUILD_ONLY",
+		"value":  "build-secret-4711",
+		"secret": true,
+		"target": []string{"build"},
+	}, nil)
+	h.call("POST", "/sites/"+h.ID+"/env", map[string]any{
+		"key":    "PREVIEW_ONLY",
+		"value":  "preview-secret-4712",
+		"secret": true,
+		"target": []string{"preview"},
+	}, nil)
 	var out struct{ DeploymentID string }
 	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
 	h.ended(out.DeploymentID)
@@ -112,7 +129,10 @@ func TestInsideAnApplication(t *testing.T) {
 		}
 	}
 	delete(ports, "3000") // its own, on its own loopback
-	hosts := []string{"127.0.0.1", "127.0.0.2", "::1", "0.0.0.0", "localhost", "169.254.169.254", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "fd00::1", "git.test", "sites.localhost"}
+	hosts := []string{
+		"127.0.0.1", "127.0.0.2", "::1", "0.0.0.0", "localhost", "169.254.169.254", "10.0.0.1", "172.16.0.1",
+		"192.168.0.1", "100.64.0.1", "fd00::1", "git.test", "sites.localhost",
+	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +145,8 @@ func TestInsideAnApplication(t *testing.T) {
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
-	own := map[string]bool{"80": true, "443": true, "22": true, "5432": true} // what leads through the proxy accepts any address of ours, and then connects to nothing
+	// what leads through the proxy accepts any address of ours, and then connects to nothing
+	own := map[string]bool{"80": true, "443": true, "22": true, "5432": true}
 	var dials sync.WaitGroup
 	for _, host := range hosts {
 		for port := range ports {
@@ -152,7 +173,10 @@ func TestInsideAnApplication(t *testing.T) {
 		}
 		return nil
 	})
-	for _, path := range append(sockets, "/run/mysqld/mysqld.sock", "/var/run/docker.sock", "/run/systemd/private", "/run/slipway/proxy.sock", "\x00slipway") {
+	for _, path := range append(
+		sockets, "/run/mysqld/mysqld.sock", "/var/run/docker.sock", "/run/systemd/private", "/run/slipway/proxy.sock",
+		"\x00slipway",
+	) {
 		got := ask("/unix", "path", path)
 		if path == "/run/slipway/proxy.sock" {
 			continue // its own way out, which is checked above
@@ -190,7 +214,13 @@ func TestInsideAnApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k, v := range env {
-		if strings.Contains(v, "secret-4") || k == "BUILD_ONLY" || strings.HasPrefix(k, "SLIPWAY_") && !strings.Contains("SLIPWAY_SITE_ID SLIPWAY_DEPLOYMENT_ID SLIPWAY_COMMIT SLIPWAY_BRANCH SLIPWAY_TARGET SLIPWAY_URL", k) {
+		if strings.Contains(
+			v,
+			"secret-4",
+		) || k == "BUILD_ONLY" || strings.HasPrefix(
+			k,
+			"SLIPWAY_",
+		) && !strings.Contains("SLIPWAY_SITE_ID SLIPWAY_DEPLOYMENT_ID SLIPWAY_COMMIT SLIPWAY_BRANCH SLIPWAY_TARGET SLIPWAY_URL", k) {
 			t.Errorf("its environment has %s=%s", k, v)
 		}
 	}
@@ -208,10 +238,28 @@ func TestInsideAnApplication(t *testing.T) {
 			h.call("POST", "/sites/"+h.ID+"/stop", nil, nil)
 			h.until("the stop", func() (bool, error) { return h.get("/").Status == 503, nil })
 		}
-		for _, path := range []string{"/.env", "/.git/config", "/server/api.js", "/package.json", "/" + script, "/node_modules/x", "/%2e%2e/etc/passwd", "//etc/passwd"} {
+		for _, path := range []string{
+			"/.env",
+			"/.git/config",
+			"/server/api.js",
+			"/package.json",
+			"/" + script,
+			"/node_modules/x",
+			"/%2e%2e/etc/passwd",
+			"//etc/passwd",
+		} {
 			a := h.get(path)
 			text := string(a.Body)
-			if strings.Contains(text, "repository-secret") || strings.Contains(text, "server-bundle") || strings.Contains(text, "createServer") || strings.Contains(text, `"private"`) || strings.Contains(text, "[core]") || strings.Contains(text, "root:") {
+			if strings.Contains(
+				text,
+				"repository-secret",
+			) || strings.Contains(
+				text,
+				"server-bundle",
+			) || strings.Contains(
+				text,
+				"createServer",
+			) || strings.Contains(text, `"private"`) || strings.Contains(text, "[core]") || strings.Contains(text, "root:") {
 				t.Errorf("%s, stopped %v: %d %.100q", path, stopped, a.Status, text)
 			}
 		}

@@ -27,9 +27,15 @@ func (s appSite) limited(pid string, cpus float64) {
 	// of 5 ms and a tick after the quota is used up.
 	most := time.Duration(g.periods+2)*time.Duration(g.quota)*time.Microsecond + 100*time.Millisecond
 	if g.used <= 0 || g.periods == 0 || g.used > most {
-		s.t.Errorf("it used %s in %d periods (%d throttled) of %d µs with a quota of %d µs, want %s at most", g.used, g.periods, g.throttled, g.period, g.quota, most)
+		s.t.Errorf(
+			"it used %s in %d periods (%d throttled) of %d µs with a quota of %d µs, want %s at most", g.used,
+			g.periods, g.throttled, g.period, g.quota, most,
+		)
 	}
-	s.t.Logf("a program with %v of a processor used %s in %d periods of %d µs, %d of them throttled", cpus, g.used, g.periods, g.period, g.throttled)
+	s.t.Logf(
+		"a program with %v of a processor used %s in %d periods of %d µs, %d of them throttled", cpus, g.used,
+		g.periods, g.period, g.throttled,
+	)
 }
 
 // cpuGroup holds the figures of a control group for processors.

@@ -89,8 +89,13 @@ func (s appSite) reads() {
 		s.t.Errorf("who followed heard %q, want %q", heard, want)
 	}
 	for query, want := range map[string]string{
-		"tail=1": "/d", "search=VISIT+OF+/c": "/c", "stream=stderr&search=visit": "/bad", "level=warn&search=visit": "/bad", "search=visit&level=error": "",
-		"since=" + url.QueryEscape(began.Add(time.Hour).Format(time.RFC3339)): "", "since=90m&search=visit": "/a /b /c /bad /d",
+		"tail=1":                     "/d",
+		"search=VISIT+OF+/c":         "/c",
+		"stream=stderr&search=visit": "/bad",
+		"level=warn&search=visit":    "/bad",
+		"search=visit&level=error":   "",
+		"since=" + url.QueryEscape(began.Add(time.Hour).Format(time.RFC3339)): "",
+		"since=90m&search=visit": "/a /b /c /bad /d",
 	} {
 		var l struct{ Logs []struct{ Message string } }
 		s.call("GET", "/sites/"+s.ID+"/logs?process=web&"+query, nil, &l)

@@ -35,27 +35,51 @@ func TestPHPApplication(t *testing.T) {
 	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
 
 	// Reliability: what must never be run or shown (cases 27, 28, 32 to 34).
-	for _, path := range []string{"/uploads/evil.php", "/uploads/evil.php/x.php", "/uploads/photo.txt/x.php", "/uploads/evil.php%00.txt", "/uploads/evil.php%0a", "/uploads/evil.PHP",
-		"/uploads/evil.php.jpg/x.php", "/uploads%2fevil.php", "/uploads/..%2f..%2fcomposer.json", "/x.phtml", "/vendor/autoload.php", "/composer.json", "/.env", "/.git/config",
-		"/notes.php.bak", "/..%2f.env", "/%2e%2e/composer.json", "/style.css/x.php", "/info.php%20", "/info.php.", "/info%2ephp.bak"} {
+	for _, path := range []string{
+		"/uploads/evil.php", "/uploads/evil.php/x.php", "/uploads/photo.txt/x.php", "/uploads/evil.php%00.txt",
+		"/uploads/evil.php%0a", "/uploads/evil.PHP", "/uploads/evil.php.jpg/x.php", "/uploads%2fevil.php",
+		"/uploads/..%2f..%2fcomposer.json", "/x.phtml", "/vendor/autoload.php", "/composer.json", "/.env",
+		"/.git/config", "/notes.php.bak", "/..%2f.env", "/%2e%2e/composer.json", "/style.css/x.php", "/info.php%20",
+		"/info.php.", "/info%2ephp.bak",
+	} {
 		a := h.get(path)
-		if text := string(a.Body); strings.Contains(text, "42") || strings.Contains(text, "<?php") || strings.Contains(text, "secret") || strings.Contains(text, "acme/greet") || strings.HasPrefix(text, "info ") {
+		if text := string(a.Body); strings.Contains(
+			text,
+			"42",
+		) || strings.Contains(
+			text,
+			"<?php",
+		) || strings.Contains(text, "secret") || strings.Contains(text, "acme/greet") || strings.HasPrefix(text, "info ") {
 			t.Errorf("%s: %d %.200q", path, a.Status, text)
 		}
 	}
 	// What a visitor calls himself is nothing, a cookie for everybody's domain neither, and no header tells of us what nginx would act on.
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", h.URL+"/headers.php", nil)
-	for name, value := range map[string]string{"X-Forwarded-For": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Proxy": "http://evil", "X-Forwarded-Proto": "http", "X_Forwarded_For": "6.6.6.6", "X.Forwarded.For": "6.6.6.6", "X-Real.IP": "6.6.6.6", "Content-Type": "a/b"} {
+	for name, value := range map[string]string{
+		"X-Forwarded-For":   "6.6.6.6",
+		"X-Real-IP":         "6.6.6.6",
+		"Proxy":             "http://evil",
+		"X-Forwarded-Proto": "http",
+		"X_Forwarded_For":   "6.6.6.6",
+		"X.Forwarded.For":   "6.6.6.6",
+		"X-Real.IP":         "6.6.6.6",
+		"Content-Type":      "a/b",
+	} {
 		req.Header.Set(name, value)
 	}
 	a, err := world.Read(h.browser.Do(req))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(a.Body); strings.Contains(text, "6.6.6.6") || strings.Contains(text, "evil") || !strings.Contains(text, "HTTPS=on") || !strings.Contains(text, "CONTENT_TYPE=a/b") {
+	if text := string(a.Body); strings.Contains(
+		text,
+		"6.6.6.6",
+	) || strings.Contains(text, "evil") || !strings.Contains(text, "HTTPS=on") || !strings.Contains(text, "CONTENT_TYPE=a/b") {
 		t.Errorf("headers: %s", text)
 	}
-	if a.Header.Get("X-Accel-Redirect") != "" || a.Header.Get("X-Sendfile") != "" || len(a.Header["Set-Cookie"]) != 1 || a.Header.Get("X-Powered-By") != "" || a.Status != 418 {
+	if a.Header.Get("X-Accel-Redirect") != "" || a.Header.Get("X-Sendfile") != "" || len(a.Header["Set-Cookie"]) != 1 ||
+		a.Header.Get("X-Powered-By") != "" ||
+		a.Status != 418 {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
 
@@ -94,7 +118,10 @@ func TestPHPApplication(t *testing.T) {
 	// A deployment that can't work never goes live.
 	broken := shop("three")
 	broken["public/index.php"] = "<?php syntax error"
-	if why := h.fails("shop", broken); !strings.Contains(why, "answers / with 500: PHP Parse error:") || !strings.Contains(why, "public/index.php on line 1") {
+	if why := h.fails(
+		"shop",
+		broken,
+	); !strings.Contains(why, "answers / with 500: PHP Parse error:") || !strings.Contains(why, "public/index.php on line 1") {
 		t.Errorf("a broken deployment: %s", why)
 	}
 	broken = shop("four")
@@ -116,9 +143,14 @@ func TestPHPApplication(t *testing.T) {
 	}
 
 	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
-	h.site("plain", map[string]string{"index.php": `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
+	h.site("plain", map[string]string{
+		"index.php":       `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
 		"eat.php":         `<?php ini_set("memory_limit", "-1"); for ($x = [];;) { $x[] = random_bytes(1 << 20); }`,
-		"admin/index.php": `<?php echo "admin";`, "logo.svg": "<svg/>", ".env": "secret", "config.inc": "secret"})
+		"admin/index.php": `<?php echo "admin";`,
+		"logo.svg":        "<svg/>",
+		".env":            "secret",
+		"config.inc":      "secret",
+	})
 	h.answers("GET", "/", "", 200, "plain /")
 	h.answers("GET", "/admin/", "", 200, "admin")
 	if a := h.get("/admin"); a.Status != 301 || a.Header.Get("Location") != "/admin/" {
@@ -310,7 +342,15 @@ func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
 	var made struct{ Data struct{ ID, URL string } }
-	h.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "git.test/acme/" + name, "branch": "main", "run": map[string]any{"healthCheck": map[string]any{"timeoutSeconds": min(600, int(world.Patience(4*time.Second).Seconds()))}}}, &made)
+	h.call("POST", "/sites", map[string]any{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/acme/" + name,
+		"branch":     "main",
+		"run": map[string]any{
+			"healthCheck": map[string]any{"timeoutSeconds": min(600, int(world.Patience(4*time.Second).Seconds()))},
+		},
+	}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
 	var list struct{ Data []struct{ ID string } }
 	h.until("the first deployment", func() (bool, error) {
@@ -327,7 +367,10 @@ func (h *installation) shows(text string) {
 	h.t.Helper()
 	h.until("a page that begins with "+text, func() (bool, error) {
 		a, err := world.Read(h.browser.Get(h.URL))
-		return err == nil && a.Status == 200 && strings.HasPrefix(string(a.Body), text), errors.Join(err, fmt.Errorf("%d %.200s", a.Status, a.Body))
+		return err == nil && a.Status == 200 && strings.HasPrefix(
+			string(a.Body),
+			text,
+		), errors.Join(err, fmt.Errorf("%d %.200s", a.Status, a.Body))
 	})
 }
 

@@ -53,7 +53,8 @@ func (s appSite) operation(id string) (o struct {
 		ExitCode int
 		Output   string
 	}
-}) {
+},
+) {
 	s.t.Helper()
 	s.until("operation "+id, func() (bool, error) {
 		err := s.Call(s.t.Context(), s.key, "GET", "/operations/"+id, nil, &o)

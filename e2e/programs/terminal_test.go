@@ -106,8 +106,14 @@ func (s appSite) typeIntoTerminals() (left string) {
 	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"terminal": true}}, nil)
 	browser := s.signIn()
 	x := s.terminal(browser)
-	x.types("echo $((40+2))-$SECRET-$SLIPWAY_SITE_ID; stty size; tty >/dev/null || echo no name; ls; touch here; touch /tmp/there && echo wrote; cat /etc/shadow; ls /root /home\n")
-	for _, want := range []string{"42-hunter2hunter2-" + s.ID, "30 100", "package.json", "Read-only file system", "wrote", "/etc/shadow: No such file", "/root': No such file"} {
+	x.types(
+		"echo $((40+2))-$SECRET-$SLIPWAY_SITE_ID; stty size; tty >/dev/null || echo no name; ls; touch here; touch /tmp/there && echo wrote; cat /etc/shadow; ls /root /home\n",
+	)
+	for _, want := range []string{
+		"42-hunter2hunter2-" + s.ID,
+		"30 100", "package.json", "Read-only file system", "wrote", "/etc/shadow: No such file",
+		"/root': No such file",
+	} {
 		x.shows(want)
 	}
 	x.types("node -e 'setInterval(() => {}, 1000); console.log(\"runs\" + 1)'\n")

@@ -144,12 +144,24 @@ func TestBackups(t *testing.T) {
 	var image struct {
 		Source string `json:"source_url"`
 	}
-	owner.rest("POST", "/media", "image/png", strings.NewReader(string(picture)), &image, "Content-Disposition", `attachment; filename="dot.png"`)
+	owner.rest(
+		"POST",
+		"/media",
+		"image/png",
+		strings.NewReader(string(picture)),
+		&image,
+		"Content-Disposition",
+		`attachment; filename="dot.png"`,
+	)
 	owner.publish("First news", "<img src='"+image.Source+"'>")
 	first := h.backUp(s.ID)
 
 	// Its archive opens without us: the database as SQL, the picture as it is.
-	client := world.Request{Method: "GET", URL: "http://" + h.Listen + "/api/v1/backups/" + first.ID + "/download?format=zip", Header: map[string][]string{"Authorization": {"Bearer " + h.key}}}
+	client := world.Request{
+		Method: "GET",
+		URL:    "http://" + h.Listen + "/api/v1/backups/" + first.ID + "/download?format=zip",
+		Header: map[string][]string{"Authorization": {"Bearer " + h.key}},
+	}
 	got, err := h.Do(t.Context(), client)
 	ok(t, err)
 	archive, err := zip.NewReader(bytes.NewReader(got.Body), int64(len(got.Body)))
@@ -201,7 +213,11 @@ func TestBackups(t *testing.T) {
 	h.login(back)
 	// Its pages lead to itself, not to where they were.
 	_, _, posts := h.visitor(back.URL).get("/wp-json/wp/v2/posts?_fields=content")
-	if plain := strings.ReplaceAll(posts, `\/`, "/"); strings.Contains(plain, s.URL) || !strings.Contains(plain, strings.Replace(image.Source, s.URL, back.URL, 1)) {
+	if plain := strings.ReplaceAll(
+		posts,
+		`\/`,
+		"/",
+	); strings.Contains(plain, s.URL) || !strings.Contains(plain, strings.Replace(image.Source, s.URL, back.URL, 1)) {
 		t.Errorf("on the new site a post says %s", plain)
 	}
 
@@ -213,7 +229,13 @@ func TestBackups(t *testing.T) {
 		ok(t, err)
 		t.Log(out)
 	}
-	if _, err := h.CLI("", "backup", "create", "--to", filepath.Join(h.Data, "here")); err == nil || !strings.Contains(err.Error(), "outside the data directory") {
+	if _, err := h.CLI(
+		"",
+		"backup",
+		"create",
+		"--to",
+		filepath.Join(h.Data, "here"),
+	); err == nil || !strings.Contains(err.Error(), "outside the data directory") {
 		t.Errorf("a backup into the data directory: %v", err)
 	}
 	key := filepath.Join(h.Dir, "identity")
@@ -224,7 +246,9 @@ func TestBackups(t *testing.T) {
 		t.Errorf("verify says %q", out)
 	}
 	ok(t, h.Stop(t.Context()))
-	if _, err := h.CLI("", "backup", "restore", "--from", place, "--identity", key); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := h.CLI(
+		"", "backup", "restore", "--from", place, "--identity", key,
+	); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("a restore over what is there: %v", err)
 	}
 	ok(t, os.Rename(h.Data, h.Data+".lost"))
@@ -237,7 +261,12 @@ func TestBackups(t *testing.T) {
 	t.Log(out)
 	ok(t, h.Start(t.Context()))
 	h.shows(back.URL, "First news", true)
-	if status, _, text := h.visitor(back.URL).get(strings.Replace(image.Source, s.URL, back.URL, 1)); status != 200 || text != string(picture) {
+	if status, _, text := h.visitor(back.URL).get(strings.Replace(
+		image.Source,
+		s.URL,
+		back.URL,
+		1,
+	)); status != 200 || text != string(picture) {
 		t.Errorf("the picture on the new machine: %d", status)
 	}
 	again, _ := h.login(back)

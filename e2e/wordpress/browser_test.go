@@ -39,16 +39,33 @@ func TestBrowserPublishes(t *testing.T) {
 		}
 	}
 	var title string
-	run("sign in", chromedp.Navigate("http://"+h.Listen+"/sign-in"), chromedp.SendKeys("#f-email", "ada@example.test", chromedp.ByQuery), chromedp.SendKeys("#f-password", world.Password, chromedp.ByQuery),
-		chromedp.Click(`[data-test="submit"]`, chromedp.ByQuery), chromedp.WaitVisible(`[data-test="cards"]`, chromedp.ByQuery))
-	run("log in by the button", chromedp.Navigate("http://"+h.Listen+"/sites/"+s.ID+"/wordpress"), chromedp.Click(`[data-test="wordpress-login"]`, chromedp.ByQuery),
-		chromedp.WaitVisible("#wpadminbar", chromedp.ByQuery), chromedp.Title(&title))
+	run(
+		"sign in",
+		chromedp.Navigate("http://"+h.Listen+"/sign-in"),
+		chromedp.SendKeys("#f-email", "ada@example.test", chromedp.ByQuery),
+		chromedp.SendKeys("#f-password", world.Password, chromedp.ByQuery),
+		chromedp.Click(`[data-test="submit"]`, chromedp.ByQuery),
+		chromedp.WaitVisible(`[data-test="cards"]`, chromedp.ByQuery),
+	)
+	run(
+		"log in by the button",
+		chromedp.Navigate("http://"+h.Listen+"/sites/"+s.ID+"/wordpress"),
+		chromedp.Click(`[data-test="wordpress-login"]`, chromedp.ByQuery),
+		chromedp.WaitVisible("#wpadminbar", chromedp.ByQuery),
+		chromedp.Title(&title),
+	)
 	if !strings.HasPrefix(title, "Dashboard") {
 		t.Errorf("the button leads to %q", title)
 	}
 	await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 	var out string
-	run("write a post", chromedp.Navigate(s.URL+"/wp-admin/post-new.php"), chromedp.Poll(`!!(window.wp && wp.data && wp.blocks && wp.data.select('core/editor') && wp.data.select('core/editor').getCurrentPostId() > 0 && wp.blocks.getBlockType('core/image'))`, nil),
+	run(
+		"write a post",
+		chromedp.Navigate(s.URL+"/wp-admin/post-new.php"),
+		chromedp.Poll(
+			`!!(window.wp && wp.data && wp.blocks && wp.data.select('core/editor') && wp.data.select('core/editor').getCurrentPostId() > 0 && wp.blocks.getBlockType('core/image'))`,
+			nil,
+		),
 		chromedp.Evaluate(`(async () => {
 			const canvas = document.createElement('canvas'); canvas.width = canvas.height = 8;
 			const picture = await new Promise(done => canvas.toBlob(done, 'image/png'));
@@ -59,14 +76,18 @@ func TestBrowserPublishes(t *testing.T) {
 			wp.data.dispatch('core/editor').editPost({ title: 'From the browser', status: 'publish' });
 			await wp.data.dispatch('core/editor').savePost();
 			return JSON.stringify({ link: wp.data.select('core/editor').getPermalink(), image: media.source_url, status: wp.data.select('core/editor').getCurrentPost().status });
-		})()`, &out, await))
+		})()`, &out, await),
+	)
 	var post struct{ Link, Image, Status string }
 	ok(t, json.Unmarshal([]byte(out), &post))
 	if post.Status != "publish" {
 		t.Fatalf("the post is %s", out)
 	}
 	stranger := h.visitor(s.URL)
-	if status, header, text := stranger.get(post.Link); status != 200 || header.Get("X-Cache") != "MISS" || !strings.Contains(text, "Written in a browser") || !strings.Contains(text, post.Image) {
+	if status, header, text := stranger.get(post.Link); status != 200 || header.Get("X-Cache") != "MISS" || !strings.Contains(
+		text,
+		"Written in a browser",
+	) || !strings.Contains(text, post.Image) {
 		t.Errorf("the post: %d %s", status, header.Get("X-Cache"))
 	}
 	if status, header, _ := stranger.get(post.Image); status != 200 || header.Get("Content-Type") != "image/png" {
@@ -76,7 +97,14 @@ func TestBrowserPublishes(t *testing.T) {
 		_, header, _ := stranger.get(post.Link)
 		return header.Get("X-Cache") == "HIT"
 	})
-	run("change it", chromedp.Evaluate(`(async () => { wp.data.dispatch('core/editor').editPost({ title: 'Changed in the browser' }); await wp.data.dispatch('core/editor').savePost(); return ''; })()`, &out, await))
+	run(
+		"change it",
+		chromedp.Evaluate(
+			`(async () => { wp.data.dispatch('core/editor').editPost({ title: 'Changed in the browser' }); await wp.data.dispatch('core/editor').savePost(); return ''; })()`,
+			&out,
+			await,
+		),
+	)
 	if _, header, text := stranger.get(post.Link); header.Get("X-Cache") != "MISS" || !strings.Contains(text, "Changed in the browser") {
 		t.Errorf("after the change: %s, has it: %v", header.Get("X-Cache"), strings.Contains(text, "Changed in the browser"))
 	}

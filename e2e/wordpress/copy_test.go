@@ -43,13 +43,22 @@ func (h *installation) copies(s siteBody) {
 	}
 
 	owner, _ := h.login(staging)
-	owner.rest("POST", "/posts", "application/json", strings.NewReader(`{"title": "Tried out", "content": "see `+staging.URL+`/x", "status": "publish"}`), &struct{}{})
+	owner.rest(
+		"POST",
+		"/posts",
+		"application/json",
+		strings.NewReader(`{"title": "Tried out", "content": "see `+staging.URL+`/x", "status": "publish"}`),
+		&struct{}{},
+	)
 	h.call("POST", "/sites/"+staging.ID+"/push", map[string]any{"to": s.ID, "database": true, "files": true}, &op)
 	op = h.ended(op.ID, "success")
 	if op.Result["backupId"] == nil {
 		t.Errorf("the push names no backup: %v", op.Result)
 	}
-	if status, _, text := h.visitor(s.URL).get("/tried-out/"); status != 200 || !strings.Contains(text, s.URL+"/x") || strings.Contains(text, staging.URL) {
+	if status, _, text := h.visitor(s.URL).get("/tried-out/"); status != 200 || !strings.Contains(
+		text,
+		s.URL+"/x",
+	) || strings.Contains(text, staging.URL) {
 		t.Errorf("after the push: %d, names staging: %v", status, strings.Contains(text, staging.URL))
 	}
 	if _, _, text := h.visitor(s.URL).get("/?x=pushed"); strings.Contains(text, "noindex") {
@@ -83,13 +92,23 @@ func (h *installation) copies(s siteBody) {
 		t.Errorf("another archive: %s", op.Error)
 	}
 	from["url"] = "http://localhost/site.tar.gz"
-	if err := h.Call(t.Context(), h.key, "POST", "/sites/"+staging.ID+"/wordpress/import", from, &op); err == nil || !strings.Contains(err.Error(), "https address") {
+	if err := h.Call(
+		t.Context(),
+		h.key,
+		"POST",
+		"/sites/"+staging.ID+"/wordpress/import",
+		from,
+		&op,
+	); err == nil || !strings.Contains(err.Error(), "https address") {
 		t.Errorf("an address without TLS: %v", err)
 	}
 	from["url"], from["sha256"] = h.Hooks.URL+"/site.tar.gz", hex.EncodeToString(sum[:])
 	h.call("POST", "/sites/"+staging.ID+"/wordpress/import", from, &op)
 	h.ended(op.ID, "success")
-	if status, _, text := v.get("/tried-out/?x=2"); status != 200 || !strings.Contains(text, staging.URL+"/x") || strings.Contains(text, s.URL) {
+	if status, _, text := v.get("/tried-out/?x=2"); status != 200 || !strings.Contains(
+		text,
+		staging.URL+"/x",
+	) || strings.Contains(text, s.URL) {
 		t.Errorf("after the import: %d, names the other: %v", status, strings.Contains(text, s.URL))
 	}
 	if status, _, text := v.get(image); status != 200 || text != string(picture) {
@@ -113,7 +132,11 @@ func (h *installation) export(s siteBody) []byte {
 		h.call("GET", "/backups/"+b.ID, nil, &b)
 		return b.Status == "completed" || b.Status == "failed"
 	})
-	a, err := h.Do(t.Context(), world.Request{Method: "GET", URL: "http://" + h.Listen + "/api/v1/backups/" + b.ID + "/download?format=zip", Header: http.Header{"Authorization": {"Bearer " + h.key}}})
+	a, err := h.Do(t.Context(), world.Request{
+		Method: "GET",
+		URL:    "http://" + h.Listen + "/api/v1/backups/" + b.ID + "/download?format=zip",
+		Header: http.Header{"Authorization": {"Bearer " + h.key}},
+	})
 	ok(t, err)
 	z, err := zip.NewReader(bytes.NewReader(a.Body), int64(len(a.Body)))
 	ok(t, err)
@@ -130,7 +153,10 @@ func (h *installation) export(s siteBody) []byte {
 			if name, ok1 = strings.CutPrefix(f.Name, "database/"); !ok1 {
 				continue
 			}
-			body = []byte(strings.NewReplacer("`wp_", "`moved_", "'wp_capabilities'", "'moved_capabilities'", "'wp_user_level'", "'moved_user_level'", "'wp_user_roles'", "'moved_user_roles'").Replace(string(body)))
+			body = []byte(strings.NewReplacer(
+				"`wp_", "`moved_", "'wp_capabilities'", "'moved_capabilities'", "'wp_user_level'",
+				"'moved_user_level'", "'wp_user_roles'", "'moved_user_roles'",
+			).Replace(string(body)))
 		}
 		ok(t, w.WriteHeader(&tar.Header{Name: "public_html/" + name, Mode: 0o644, Size: int64(len(body)), Typeflag: tar.TypeReg}))
 		_, err = w.Write(body)
@@ -145,7 +171,12 @@ func (h *installation) export(s siteBody) []byte {
 
 func (h *installation) upload(s siteBody, archive []byte) (op workBody, status int) {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), "POST", "http://"+h.Listen+"/api/v1/sites/"+s.ID+"/wordpress/import", bytes.NewReader(archive))
+	r, err := http.NewRequestWithContext(
+		context.Background(),
+		"POST",
+		"http://"+h.Listen+"/api/v1/sites/"+s.ID+"/wordpress/import",
+		bytes.NewReader(archive),
+	)
 	ok(h.t, err)
 	r.Header.Set("Authorization", "Bearer "+h.key)
 	r.Header.Set("Content-Type", "application/gzip")

@@ -41,7 +41,14 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	t := h.t
 	round := func(n int) {
 		t.Helper()
-		h.plant(from, "mu-plugins/round.php", fmt.Sprintf("<?php add_action('wp_footer', function () { echo '[files %d, database ' . (get_option('posts_per_page') - 10) . ']'; });", n))
+		h.plant(
+			from,
+			"mu-plugins/round.php",
+			fmt.Sprintf(
+				"<?php add_action('wp_footer', function () { echo '[files %d, database ' . (get_option('posts_per_page') - 10) . ']'; });",
+				n,
+			),
+		)
 		owner, _ := h.login(from)
 		owner.rest("POST", "/settings", "application/json", strings.NewReader(fmt.Sprintf(`{"posts_per_page": %d}`, n+10)), &struct{}{})
 	}
@@ -63,7 +70,14 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	for i, x := range []struct {
 		point string
 		begin func() workBody
-	}{{"Unpacking", imports}, {"Backing up", pushes}, {"Putting", imports}, {"Copying", pushes}, {"Rewriting", imports}, {"Rewriting", pushes}} {
+	}{
+		{"Unpacking", imports},
+		{"Backing up", pushes},
+		{"Putting", imports},
+		{"Copying", pushes},
+		{"Rewriting", imports},
+		{"Rewriting", pushes},
+	} {
 		after := 1
 		if i%2 == 1 {
 			after = i + 1
@@ -88,8 +102,14 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 			t.Errorf("killed at %q: it failed without a reason", x.point)
 		}
 		status, _, text := h.visitor(to.URL).get(fmt.Sprintf("/?killed=%d", i))
-		if status != 200 || want > 0 && !strings.Contains(text, marks(want)) || want == 0 && strings.Contains(text, "[files") || strings.Contains(text, from.URL) {
-			t.Errorf("killed at %q, the operation ended %s (%s), want the state %d: %d %.2000s", x.point, op.Status, op.Error, want, status, text)
+		if status != 200 || want > 0 && !strings.Contains(
+			text,
+			marks(want),
+		) || want == 0 && strings.Contains(text, "[files") || strings.Contains(text, from.URL) {
+			t.Errorf(
+				"killed at %q, the operation ended %s (%s), want the state %d: %d %.2000s", x.point, op.Status,
+				op.Error, want, status, text,
+			)
 		}
 		before = want
 	}

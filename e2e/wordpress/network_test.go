@@ -132,7 +132,11 @@ func (h *installation) network(s siteBody) {
 	if list := dropped(); len(list) > 0 {
 		t.Errorf("%d requests were dropped: %q", len(list), list[0])
 	}
-	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "being worked on") {
+	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" ||
+		!strings.Contains(
+			text,
+			"being worked on",
+		) {
 		t.Errorf("in maintenance a visitor gets %d %.200s", status, text)
 	}
 	if owner, _ := h.login(s); owner != nil {
@@ -214,7 +218,10 @@ func (h *installation) ended(id, status string) (op workBody) {
 // language is of a site that was installed in another language, which came with the core.
 func (h *installation) language(s siteBody) {
 	status, _, text := h.visitor(s.URL).get("/?language=1")
-	if status != 200 || !strings.Contains(text, `lang="de-DE"`) || !strings.Contains(text, "Hallo Welt!") || strings.Contains(text, "Hello world!") {
+	if status != 200 || !strings.Contains(
+		text,
+		`lang="de-DE"`,
+	) || !strings.Contains(text, "Hallo Welt!") || strings.Contains(text, "Hello world!") {
 		h.t.Errorf("a site in German: %d %.500s", status, text)
 	}
 	var info struct{ Locale string }
@@ -246,7 +253,13 @@ func translation(pairs ...[2]string) []byte {
 func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
 	t := h.t
 	form := url.Values{"user_login": {"ada@example.test"}, "wp-submit": {"Get New Password"}}
-	status, header, text := h.visitor(s.URL).do("POST", "/wp-login.php?action=lostpassword", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+	status, header, text := h.visitor(s.URL).do(
+		"POST",
+		"/wp-login.php?action=lostpassword",
+		strings.NewReader(form.Encode()),
+		"Content-Type",
+		"application/x-www-form-urlencoded",
+	)
 	if status != 302 || !strings.Contains(header.Get("Location"), "checkemail=confirm") {
 		t.Fatalf("a forgotten password: %d to %q %.300s", status, header.Get("Location"), text)
 	}

@@ -58,14 +58,25 @@ func (h *installation) repository() {
 	var image struct {
 		Source string `json:"source_url"`
 	}
-	owner.rest("POST", "/media", "image/png", strings.NewReader(string(picture)), &image, "Content-Disposition", `attachment; filename="kept.png"`)
+	owner.rest(
+		"POST",
+		"/media",
+		"image/png",
+		strings.NewReader(string(picture)),
+		&image,
+		"Content-Disposition",
+		`attachment; filename="kept.png"`,
+	)
 	if _, _, text := v.get("/?x=2"); !strings.Contains(text, "Plugin 1.0") {
 		t.Errorf("the plugin is not active: %.500s", text)
 	}
 	if status, _, text := v.get("/wp-content/plugins/ours/direct.php"); status == 200 || strings.Contains(text, "owned") {
 		t.Errorf("a plugin's file runs directly: %d", status)
 	}
-	if status, header, _ := v.get("/wp-content/themes/ours/style.css"); status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/css") {
+	if status, header, _ := v.get("/wp-content/themes/ours/style.css"); status != 200 || !strings.HasPrefix(
+		header.Get("Content-Type"),
+		"text/css",
+	) {
 		t.Errorf("the theme's style: %d %s", status, header.Get("Content-Type"))
 	}
 	if status, _, text := owner.get("/wp-admin/plugin-install.php"); status == 200 && strings.Contains(text, "Upload Plugin") {
@@ -92,7 +103,10 @@ func (h *installation) repository() {
 	if _, _, page := v.get("/?x=composer"); !strings.Contains(page, "Hello from a package") {
 		t.Errorf("what Composer has installed is not used: %.800s", page)
 	}
-	if status, header, text := v.get("/wp-content/themes/ours/built.css"); status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/css") || text != "body{color:#456}" {
+	if status, header, text := v.get("/wp-content/themes/ours/built.css"); status != 200 || !strings.HasPrefix(
+		header.Get("Content-Type"),
+		"text/css",
+	) || text != "body{color:#456}" {
 		t.Errorf("what the build has made: %d %.100s", status, text)
 	}
 	for _, path := range []string{"/wp-content/vendor/autoload.php", "/wp-content/composer.json", "/wp-content/package.json"} {

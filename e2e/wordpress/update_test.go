@@ -62,7 +62,10 @@ func (h *installation) updates(s siteBody) {
 	is("1.0")
 	h.offerPlugin(s, "2.0", "add_action('template_redirect', function () { update_option('blogname', 'Broken'); gadget_is_missing(); });")
 	op := h.ended(h.update(s, map[string]any{"plugins": []string{"gadget"}}), "failed")
-	if !strings.Contains(op.Error, "The update broke the site: The page / answers with status 500") || op.Result["restored"] != true || op.Result["backupId"] == nil {
+	if !strings.Contains(
+		op.Error,
+		"The update broke the site: The page / answers with status 500",
+	) || op.Result["restored"] != true || op.Result["backupId"] == nil {
 		t.Errorf("%s %v", op.Error, op.Result)
 	}
 	is("1.0")
@@ -74,7 +77,10 @@ func (h *installation) updates(s siteBody) {
 		t.Errorf("a changed title: %s", op.Error)
 	}
 	is("1.0")
-	if op = h.ended(h.update(s, map[string]any{"plugins": []string{"gadget", "gadgets"}}), "failed"); !strings.HasPrefix(op.Error, "There is no plugin gadgets on this site") {
+	if op = h.ended(
+		h.update(s, map[string]any{"plugins": []string{"gadget", "gadgets"}}),
+		"failed",
+	); !strings.HasPrefix(op.Error, "There is no plugin gadgets on this site") {
 		t.Errorf("a plugin that is not installed: %s", op.Error)
 	}
 	is("1.0")
@@ -126,7 +132,11 @@ func (h *installation) updatesItself(s siteBody) {
 	// The site has one operation at a time: another begins once the update is over.
 	var op workBody
 	h.calmly("the end of the automatic update", func() bool {
-		return h.Call(t.Context(), h.key, "POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "nowhere in it", "to": "x", "dryRun": true}, &op) == nil
+		return h.Call(t.Context(), h.key, "POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{
+			"from":   "nowhere in it",
+			"to":     "x",
+			"dryRun": true,
+		}, &op) == nil
 	})
 	h.ended(op.ID, "success")
 	if core, plugins := h.versions(s); core != "6.1.92" || plugins["gadget"] != "2.2.1" || plugins["other"] != "1.0" {
@@ -160,7 +170,10 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 		if op.Status == "failed" && op.Result["restored"] != true {
 			t.Errorf("killed at %q: %s %v", point, op.Error, op.Result)
 		}
-		if status, _, text := h.visitor(s.URL).get("/?k=" + version); status != 200 || !strings.Contains(text, "Gadget ") || op.Status == "success" && !strings.Contains(text, "Gadget "+version) {
+		if status, _, text := h.visitor(s.URL).get("/?k=" + version); status != 200 || !strings.Contains(
+			text,
+			"Gadget ",
+		) || op.Status == "success" && !strings.Contains(text, "Gadget "+version) {
 			t.Errorf("killed at %q, ended %s: %d %.300s", point, op.Status, status, text)
 		}
 	}
@@ -173,7 +186,11 @@ func (h *installation) replaces(s siteBody) {
 	replace := func(dry bool) workBody {
 		t.Helper()
 		var op workBody
-		h.call("POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{"from": "https://old.example", "to": "https://new-address.example", "dryRun": dry}, &op)
+		h.call("POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{
+			"from":   "https://old.example",
+			"to":     "https://new-address.example",
+			"dryRun": dry,
+		}, &op)
 		return h.ended(op.ID, "success")
 	}
 	if op := replace(true); op.Result["rows"] != 1.0 || op.Result["replacements"] != 2.0 || op.Result["backupId"] != nil {
@@ -185,7 +202,17 @@ func (h *installation) replaces(s siteBody) {
 	if op := replace(false); op.Result["replacements"] != 2.0 || op.Result["backupId"] == nil {
 		t.Errorf("the replacement: %v", op.Result)
 	}
-	if got, want := h.ask(s, "option"), strings.ReplaceAll(before, "https://old.example", "https://new-address.example"); !strings.Contains(got, `"url":"https://new-address.example/x/äö"`) || !strings.Contains(got, `"again":{"u":"https://new-address.example/y"}`) {
+	if got, want := h.ask(
+		s,
+		"option",
+	), strings.ReplaceAll(
+		before,
+		"https://old.example",
+		"https://new-address.example",
+	); !strings.Contains(
+		got,
+		`"url":"https://new-address.example/x/äö"`,
+	) || !strings.Contains(got, `"again":{"u":"https://new-address.example/y"}`) {
 		t.Errorf("it has become %s, want about %s", got, want)
 	}
 	if op := replace(true); op.Result["rows"] != 0.0 {

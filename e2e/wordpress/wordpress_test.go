@@ -66,7 +66,14 @@ func (h *installation) offer(version string) {
 	ok(h.t, os.WriteFile(filepath.Join(h.core, "wp-includes/version.php"), text, 0o644))
 	languages := filepath.Join(h.core, "wp-content/languages")
 	ok(h.t, os.MkdirAll(languages, 0o755))
-	ok(h.t, os.WriteFile(filepath.Join(languages, "de_DE.mo"), translation([2]string{"", "Content-Type: text/plain; charset=UTF-8\n"}, [2]string{"Hello world!", "Hallo Welt!"}), 0o644))
+	ok(
+		h.t,
+		os.WriteFile(
+			filepath.Join(languages, "de_DE.mo"),
+			translation([2]string{"", "Content-Type: text/plain; charset=UTF-8\n"}, [2]string{"Hello world!", "Hallo Welt!"}),
+			0o644,
+		),
+	)
 }
 
 // story is a part of a longer life.
@@ -264,7 +271,9 @@ func (v *visitor) rest(method, path, kind string, body io.Reader, out any, heade
 }
 
 // picture is a PNG of one pixel.
-var picture, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+var picture, _ = base64.StdEncoding.DecodeString(
+	"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+)
 
 // One WordPress from its creation to its end: logged into by a link, a post with a picture
 // published, seen cached and purged, closed to strangers, gone without a trace.
@@ -291,8 +300,17 @@ func (h *installation) life(s siteBody) {
 		Source string `json:"source_url"`
 		ID     int
 	}
-	owner.rest("POST", "/media", "image/png", strings.NewReader(string(picture)), &image, "Content-Disposition", `attachment; filename="dot.png"`)
-	if status, header, text := stranger.get(image.Source); status != 200 || header.Get("Content-Type") != "image/png" || text != string(picture) {
+	owner.rest(
+		"POST",
+		"/media",
+		"image/png",
+		strings.NewReader(string(picture)),
+		&image,
+		"Content-Disposition",
+		`attachment; filename="dot.png"`,
+	)
+	if status, header, text := stranger.get(image.Source); status != 200 || header.Get("Content-Type") != "image/png" ||
+		text != string(picture) {
 		t.Errorf("the picture %s: %d %s", image.Source, status, header.Get("Content-Type"))
 	}
 	stranger.get("/")
@@ -303,7 +321,11 @@ func (h *installation) life(s siteBody) {
 		t.Errorf("who is logged in gets a cached page: %v", header)
 	}
 	var post struct{ Link string }
-	text, _ := json.Marshal(map[string]any{"title": "News of the day", "content": "Hello <img src='" + image.Source + "'>", "status": "publish"})
+	text, _ := json.Marshal(map[string]any{
+		"title":   "News of the day",
+		"content": "Hello <img src='" + image.Source + "'>",
+		"status":  "publish",
+	})
 	owner.rest("POST", "/posts", "application/json", strings.NewReader(string(text)), &post)
 	if post.Link != s.URL+"/news-of-the-day/" {
 		t.Errorf("the post is at %s", post.Link)
@@ -330,7 +352,9 @@ func (h *installation) life(s siteBody) {
 	_, whole, plain := stranger.do("GET", styles, nil, "Accept-Encoding", "identity")
 	h.until("a style sheet goes out compressed, soon after it was unpacked", func() bool {
 		status, header, text := stranger.do("GET", styles, nil, "Accept-Encoding", "gzip, br")
-		return status == 200 && header.Get("Content-Encoding") == "br" && header.Get("Vary") == "Accept-Encoding" && header.Get("Etag") != whole.Get("Etag") && len(text) < len(plain)/4
+		return status == 200 && header.Get("Content-Encoding") == "br" && header.Get("Vary") == "Accept-Encoding" &&
+			header.Get("Etag") != whole.Get("Etag") &&
+			len(text) < len(plain)/4
 	})
 
 	h.closed(s, stranger)
@@ -402,16 +426,31 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 	t := h.t
 	t.Helper()
 	storage := filepath.Join(h.Data, "storage", s.ID, "wp-content")
-	for name, text := range map[string]string{"uploads/evil.php": "<?php echo 'owned';", "uploads/evil.phtml": "<?php echo 'owned';", "plugins/x/direct.php": "<?php echo 'owned';", "debug.log": "secret",
-		"database/.ht.sqlite": "secret", "backup-1/db.sql": "secret", "uploads/dump.sql": "secret", "uploads/.secret": "secret", "uploads/evil.jpg/x": "secret"} {
+	for name, text := range map[string]string{
+		"uploads/evil.php":     "<?php echo 'owned';",
+		"uploads/evil.phtml":   "<?php echo 'owned';",
+		"plugins/x/direct.php": "<?php echo 'owned';",
+		"debug.log":            "secret",
+		"database/.ht.sqlite":  "secret",
+		"backup-1/db.sql":      "secret",
+		"uploads/dump.sql":     "secret",
+		"uploads/.secret":      "secret",
+		"uploads/evil.jpg/x":   "secret",
+	} {
 		at := filepath.Join(storage, name)
 		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		ok(t, os.WriteFile(at, []byte(text), 0o644))
 	}
-	for _, path := range []string{"/wp-config.php", "/wp-admin/install.php", "/wp-admin/install.php/x", "/WP-ADMIN/install.php", "//wp-admin//install.php", "/wp-admin/setup-config.php", "/wp-admin/upgrade.php", "/xmlrpc.php",
-		"/wp-cron.php", "/wp-content/uploads/evil.php", "/wp-content/uploads/evil.php/x", "/wp-content/uploads/evil.phtml", "/wp-content/plugins/x/direct.php", "/wp-content/debug.log", "/wp-content/database/.ht.sqlite",
-		"/wp-content/backup-1/db.sql", "/wp-content/uploads/dump.sql", "/wp-content/uploads/.secret", "/.env", "/.git/config", "/slipway/plugin.php", "/tasks/login.php", "/wp-includes/version.php",
-		"/?author=1", "/wp-json/wp/v2/users", "/wp-json/wp/v2/users/1", "/wp-sitemap-users-1.xml", "/readme.html"} {
+	for _, path := range []string{
+		"/wp-config.php", "/wp-admin/install.php", "/wp-admin/install.php/x", "/WP-ADMIN/install.php",
+		"//wp-admin//install.php", "/wp-admin/setup-config.php", "/wp-admin/upgrade.php", "/xmlrpc.php",
+		"/wp-cron.php", "/wp-content/uploads/evil.php", "/wp-content/uploads/evil.php/x",
+		"/wp-content/uploads/evil.phtml", "/wp-content/plugins/x/direct.php", "/wp-content/debug.log",
+		"/wp-content/database/.ht.sqlite", "/wp-content/backup-1/db.sql", "/wp-content/uploads/dump.sql",
+		"/wp-content/uploads/.secret", "/.env", "/.git/config", "/slipway/plugin.php", "/tasks/login.php",
+		"/wp-includes/version.php", "/?author=1", "/wp-json/wp/v2/users", "/wp-json/wp/v2/users/1",
+		"/wp-sitemap-users-1.xml", "/readme.html",
+	} {
 		status, _, text := stranger.get(path)
 		if status != 404 && status != 401 && status != 403 || strings.Contains(text, "owned") || strings.Contains(text, "secret") {
 			t.Errorf("%s is open: %d %.100q", path, status, text)
@@ -424,7 +463,13 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 	throttled := false
 	for range 15 {
 		form := url.Values{"log": {"ada"}, "pwd": {"wrong"}, "wp-submit": {"Log In"}}
-		status, header, text := stranger.do("POST", "/wp-login.php", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+		status, header, text := stranger.do(
+			"POST",
+			"/wp-login.php",
+			strings.NewReader(form.Encode()),
+			"Content-Type",
+			"application/x-www-form-urlencoded",
+		)
 		if strings.Contains(text, "is not registered") || strings.Contains(text, "password you entered for") {
 			t.Errorf("the answer names the user: %.300s", text)
 		}
@@ -488,7 +533,13 @@ func (h *installation) hostile(a, b siteBody) {
 	_, port, _ := strings.Cut(h.Listen, ":")
 	query := url.Values{"hostile": {"1"}, "dir": {h.Data}, "schemas": {strings.Join(schemas, ",")}, "ports": {port}}
 	sockets := url.Values{"sockets": {strings.Join(h.sockets(), ",")}}
-	status, _, text := h.visitor(a.URL).do("POST", "/?"+query.Encode(), strings.NewReader(sockets.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+	status, _, text := h.visitor(a.URL).do(
+		"POST",
+		"/?"+query.Encode(),
+		strings.NewReader(sockets.Encode()),
+		"Content-Type",
+		"application/x-www-form-urlencoded",
+	)
 	var out map[string]any
 	if err := json.Unmarshal([]byte(text), &out); err != nil || status != 200 {
 		t.Fatalf("%d %.500s", status, text)
@@ -639,7 +690,12 @@ func (h *installation) servers() map[int]bool {
 		if !strings.HasPrefix(string(line), "mariadbd\x00") {
 			continue
 		}
-		if st, err := os.Stat("/proc/" + e.Name() + "/root/build"); err == nil && slices.ContainsFunc(own, func(dir os.FileInfo) bool { return os.SameFile(dir, st) }) {
+		if st, err := os.Stat("/proc/" + e.Name() + "/root/build"); err == nil && slices.ContainsFunc(own, func(dir os.FileInfo) bool {
+			return os.SameFile(
+				dir,
+				st,
+			)
+		}) {
 			var pid int
 			fmt.Sscan(e.Name(), &pid)
 			out[pid] = true

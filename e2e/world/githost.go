@@ -68,12 +68,25 @@ func (g *GitHost) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	env := []string{"GIT_PROJECT_ROOT=" + g.root, "GIT_HTTP_EXPORT_ALL=1", "PATH_INFO=/" + name + ".git/" + parts[2], "HOME=/nonexistent",
-		"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=uploadpack.allowFilter", "GIT_CONFIG_VALUE_1=true"}
+	env := []string{
+		"GIT_PROJECT_ROOT=" + g.root,
+		"GIT_HTTP_EXPORT_ALL=1",
+		"PATH_INFO=/" + name + ".git/" + parts[2],
+		"HOME=/nonexistent", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+		"GIT_CONFIG_KEY_1=uploadpack.allowFilter", "GIT_CONFIG_VALUE_1=true",
+	}
 	if v := r.Header.Get("Git-Protocol"); v != "" {
 		env = append(env, "GIT_PROTOCOL="+v)
 	}
-	(&cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"), Env: env, Root: "/", Stderr: io.Discard}).ServeHTTP(w, r)
+	(&cgi.Handler{
+		Path:   filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"),
+		Env:    env,
+		Root:   "/",
+		Stderr: io.Discard,
+	}).ServeHTTP(
+		w,
+		r,
+	)
 }
 
 // Commit makes the tree of a repository's branch equal to dir, as one more commit, and
@@ -105,7 +118,10 @@ func (g *GitHost) Commit(name, branch, dir, message string) (string, error) {
 	}
 	for _, args := range [][]string{
 		{"add", "--all", "--force"},
-		{"-c", "user.name=Test", "-c", "user.email=test@example.test", "-c", "commit.gpgsign=false", "commit", "--quiet", "--allow-empty", "--message", message},
+		{
+			"-c", "user.name=Test", "-c", "user.email=test@example.test", "-c", "commit.gpgsign=false", "commit",
+			"--quiet", "--allow-empty", "--message", message,
+		},
 		{"push", "--quiet", "--force", "origin", branch},
 	} {
 		if _, err := git(work, args...); err != nil {

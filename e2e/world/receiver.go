@@ -61,7 +61,13 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{CA: filepath.Join(dir, "ca.pem"), answer: map[string][]int{}, held: map[string]chan struct{}{}, files: map[string][]byte{}, more: make(chan struct{})}
+	r := &Receiver{
+		CA:     filepath.Join(dir, "ca.pem"),
+		answer: map[string][]int{},
+		held:   map[string]chan struct{}{},
+		files:  map[string][]byte{},
+		more:   make(chan struct{}),
+	}
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
@@ -101,8 +107,15 @@ func authority() (ca []byte, leaf tls.Certificate, err error) {
 	if err != nil {
 		return nil, leaf, err
 	}
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "receiver's authority"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	root := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "receiver's authority"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(48 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, caKey.Public(), caKey)
 	if err != nil {
 		return nil, leaf, err
@@ -111,13 +124,23 @@ func authority() (ca []byte, leaf tls.Certificate, err error) {
 	if err != nil {
 		return nil, leaf, err
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "localhost"},
+		NotBefore:    root.NotBefore,
+		NotAfter:     root.NotAfter,
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
 	leafDER, err := x509.CreateCertificate(rand.Reader, cert, root, key.Public(), caKey)
 	if err != nil {
 		return nil, leaf, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: key}, nil
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: der,
+	}), tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: key}, nil
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {

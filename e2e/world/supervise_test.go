@@ -31,7 +31,11 @@ func deadly() int {
 	if err != nil {
 		panic(err)
 	}
-	for _, argv := range [][]string{{"sleep", "86213"}, {"setsid", "sleep", "86213"}, {"sh", "-c", "(setsid sleep 86213 &) ; sleep 86213"}} {
+	for _, argv := range [][]string{
+		{"sleep", "86213"},
+		{"setsid", "sleep", "86213"},
+		{"sh", "-c", "(setsid sleep 86213 &) ; sleep 86213"},
+	} {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {

@@ -131,13 +131,23 @@ func New(binary, dir string) (*World, error) {
 		return nil, err
 	}
 	limits := filepath.Join(dir, "limits.toml") // one user has all that a benchmark makes
-	if err := os.WriteFile(limits, []byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\nwebhooks = \"unlimited\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		limits,
+		[]byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\nwebhooks = \"unlimited\"\n"),
+		0o600,
+	); err != nil {
 		return nil, err
 	}
-	w.Flags = []string{"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128",
-		"--outbound-ca-file", w.Hooks.CA, "--git-host", "git.test=" + w.Git.URL, "--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s"}
-	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.Flags = []string{
+		"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128", "--outbound-ca-file",
+		w.Hooks.CA, "--git-host",
+		"git.test=" + w.Git.URL,
+		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s",
+	}
+	w.client = &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return w, nil
 }
 
@@ -188,7 +198,9 @@ func FreePorts(n int) ([]string, error) {
 
 // Args is the whole command line of serve.
 func (w *World) Args(more ...string) []string {
-	return slices.Concat([]string{"serve", "--data-dir", w.Data, "--listen", w.Listen, "--edge-http", w.HTTP, "--edge-https", w.HTTPS}, w.Flags, more)
+	return slices.Concat([]string{
+		"serve", "--data-dir", w.Data, "--listen", w.Listen, "--edge-http", w.HTTP, "--edge-https", w.HTTPS,
+	}, w.Flags, more)
 }
 
 // Start starts the program and returns when it is ready, or with its own last words when

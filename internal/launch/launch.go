@@ -75,11 +75,25 @@ func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
 		return app.Wanted{}, err
 	}
 	w := app.Wanted{
-		Site: string(p.Site.ID), Owner: string(p.Site.Owner), Deployment: id, Host: strings.TrimPrefix(l.c.Sites.URL(p.Site.Slug), "https://"),
-		Health: defaultHealth, Sleep: defaultSleep, Drain: defaultDrain,
+		Site:       string(p.Site.ID),
+		Owner:      string(p.Site.Owner),
+		Deployment: id,
+		Host:       strings.TrimPrefix(l.c.Sites.URL(p.Site.Slug), "https://"),
+		Health:     defaultHealth,
+		Sleep:      defaultSleep,
+		Drain:      defaultDrain,
 	}
-	w.Spec = runtime.Spec{Site: w.Site, Owner: w.Owner, Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Egress: true,
-		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage}}
+	w.Spec = runtime.Spec{
+		Site:   w.Site,
+		Owner:  w.Owner,
+		Bundle: p.Bundle,
+		Dir:    p.Start.Command.Dir,
+		Argv:   p.Start.Command.Argv,
+		Shell:  p.Start.Command.Shell,
+		Node:   p.Node,
+		Egress: true,
+		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage},
+	}
 	if err := l.addDatabases(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}

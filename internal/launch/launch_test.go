@@ -47,13 +47,26 @@ func TestEverySettingIsApplied(t *testing.T) {
 			t.Errorf("%s changes what is started: %v", f.Name, changed)
 		}
 	}
-	w := app.Wanted{Sleep: defaultSleep, Health: defaultHealth, PHP: &app.PHP{}, Spec: runtime.Spec{Argv: []string{"detected"}, Limits: runtime.Limits{Memory: 1}}}
+	w := app.Wanted{
+		Sleep:  defaultSleep,
+		Health: defaultHealth,
+		PHP:    &app.PHP{},
+		Spec:   runtime.Spec{Argv: []string{"detected"}, Limits: runtime.Limits{Memory: 1}},
+	}
 	applyRun(&w, site.Run{}) // says nothing
 	if w.Sleep != defaultSleep || w.Spec.Limits.Memory != 1 || w.PHP == nil || len(w.Spec.Argv) != 1 {
 		t.Errorf("no settings change %+v", w)
 	}
-	applyRun(&w, site.Run{SleepAfterSeconds: ptr(0), MemoryMiB: ptr(64), ResponseSeconds: ptr(5), RequestMiB: ptr(2), Command: ptr("node x.js && true"), HealthCheck: &site.HealthCheck{Path: ptr("/up")}})
-	if w.Sleep != 0 || w.Spec.Limits.Memory != 64<<20 || w.FirstByte != 5*time.Second || w.MaxBody != 2<<20 || w.HealthPath != "/up" || w.Health != defaultHealth {
+	applyRun(&w, site.Run{
+		SleepAfterSeconds: ptr(0),
+		MemoryMiB:         ptr(64),
+		ResponseSeconds:   ptr(5),
+		RequestMiB:        ptr(2),
+		Command:           ptr("node x.js && true"),
+		HealthCheck:       &site.HealthCheck{Path: ptr("/up")},
+	})
+	if w.Sleep != 0 || w.Spec.Limits.Memory != 64<<20 || w.FirstByte != 5*time.Second || w.MaxBody != 2<<20 || w.HealthPath != "/up" ||
+		w.Health != defaultHealth {
 		t.Errorf("%+v", w)
 	}
 	if w.PHP != nil || w.Spec.Argv != nil || w.Spec.Shell == "" {
@@ -65,7 +78,11 @@ func TestEverySettingIsApplied(t *testing.T) {
 // slipway.toml's, and a fork sees nothing of what the site has stored.
 func TestStorage(t *testing.T) {
 	t.Parallel()
-	p := program{Root: "app", Start: framework.Start{Storage: []string{"data", "tmp"}, Temporary: []string{"tmp"}}, Run: site.Run{Storage: &[]string{"file"}}}
+	p := program{
+		Root:  "app",
+		Start: framework.Start{Storage: []string{"data", "tmp"}, Temporary: []string{"tmp"}},
+		Run:   site.Run{Storage: &[]string{"file"}},
+	}
 	kept := func(p program) (list []string) {
 		var w app.Wanted
 		applyStorage(&w, p)
@@ -99,7 +116,12 @@ func TestStorage(t *testing.T) {
 // PHP-FPM answers unless there is a start command, which then finds PHP in its PATH.
 func TestPHP(t *testing.T) {
 	t.Parallel()
-	p := program{Runtime: framework.PHP, Root: "app", PHP: ">=8.1", Start: framework.Start{DocumentRoot: "public", FrontController: "index.php"}}
+	p := program{
+		Runtime: framework.PHP,
+		Root:    "app",
+		PHP:     ">=8.1",
+		Start:   framework.Start{DocumentRoot: "public", FrontController: "index.php"},
+	}
 	var w app.Wanted
 	applyPHP(&w, p)
 	if w.PHP == nil || w.PHP.Root != "app/public" || w.PHP.Front != "index.php" || w.Spec.Dir != "app" || w.Spec.PHP.Version != ">=8.1" {
@@ -116,7 +138,10 @@ func TestPHP(t *testing.T) {
 	}
 	w = app.Wanted{Spec: runtime.Spec{Argv: []string{"x"}, Shell: "x"}}
 	applyPHP(&w, program{Runtime: framework.WordPress, Bundle: "b", Content: []string{"themes"}})
-	if w.PHP == nil || len(w.Spec.Storage) != 1 || len(w.Spec.Trees) != 1 || !strings.HasSuffix(w.Spec.Trees[0].Path, "/themes") || w.Spec.Trees[0].From != "content/themes" || w.Spec.Argv != nil || w.Spec.Shell != "" {
+	if w.PHP == nil || len(w.Spec.Storage) != 1 || len(w.Spec.Trees) != 1 || !strings.HasSuffix(
+		w.Spec.Trees[0].Path,
+		"/themes",
+	) || w.Spec.Trees[0].From != "content/themes" || w.Spec.Argv != nil || w.Spec.Shell != "" {
 		t.Errorf("WordPress: %+v %+v", w.PHP, w.Spec)
 	}
 }
@@ -124,7 +149,11 @@ func TestPHP(t *testing.T) {
 // A backup's program has the variables of production, and those of no branch's preview.
 func TestProgramFromBackup(t *testing.T) {
 	t.Parallel()
-	plan, err := json.Marshal(framework.Plan{Runtime: framework.Node, Node: "22", Start: &framework.Start{Command: framework.Command{Shell: "node ."}}})
+	plan, err := json.Marshal(framework.Plan{
+		Runtime: framework.Node,
+		Node:    "22",
+		Start:   &framework.Start{Command: framework.Command{Shell: "node ."}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,19 +166,33 @@ func TestProgramFromBackup(t *testing.T) {
 		{Key: "BRANCH", Value: "1", Target: []string{"runtime"}, Branch: "feature/*"},
 		{Key: "NOWHERE", Value: "1"},
 	}
-	p, err := programFromBackup(site.Site{ID: "site_a"}, deployment.Live{Plan: plan, Branch: "main", CommitHash: "abc"}, vars, "https://a.test")
+	p, err := programFromBackup(site.Site{
+		ID: "site_a",
+	}, deployment.Live{Plan: plan, Branch: "main", CommitHash: "abc"}, vars, "https://a.test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"SLIPWAY": "1", "SLIPWAY_SITE_ID": "site_a", "SLIPWAY_DEPLOYMENT_ID": "", "SLIPWAY_COMMIT": "abc", "SLIPWAY_BRANCH": "owner's",
-		"SLIPWAY_TARGET": "production", "SLIPWAY_URL": "https://a.test", "BOTH": "1", "SECRET": "sealed value"}
+	want := map[string]string{
+		"SLIPWAY":               "1",
+		"SLIPWAY_SITE_ID":       "site_a",
+		"SLIPWAY_DEPLOYMENT_ID": "",
+		"SLIPWAY_COMMIT":        "abc",
+		"SLIPWAY_BRANCH":        "owner's",
+		"SLIPWAY_TARGET":        "production",
+		"SLIPWAY_URL":           "https://a.test",
+		"BOTH":                  "1",
+		"SECRET":                "sealed value",
+	}
 	if !reflect.DeepEqual(p.Env, want) {
 		t.Errorf("%v, want %v", p.Env, want)
 	}
-	if !slices.Equal(p.Secrets, []string{"sealed value"}) || p.Node != "22" || p.Start.Command.Shell != "node ." || p.Preview != "" || p.Isolated {
+	if !slices.Equal(p.Secrets, []string{"sealed value"}) || p.Node != "22" || p.Start.Command.Shell != "node ." || p.Preview != "" ||
+		p.Isolated {
 		t.Errorf("%+v", p)
 	}
-	if _, err := programFromBackup(site.Site{}, deployment.Live{Plan: json.RawMessage(`{"runtime":"static"}`)}, nil, ""); !fault.Is(err, fault.NotFound) {
+	if _, err := programFromBackup(site.Site{}, deployment.Live{
+		Plan: json.RawMessage(`{"runtime":"static"}`),
+	}, nil, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("of files alone: %v", err)
 	}
 	if _, err := programFromBackup(site.Site{}, deployment.Live{Plan: json.RawMessage(`{`)}, nil, ""); err == nil || fault.As(err) != nil {
@@ -160,7 +203,12 @@ func TestProgramFromBackup(t *testing.T) {
 func TestOwnAddress(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"https://a.test": "a.test:443", "https://a.test:8443/x": "a.test:8443", "https://[2001:db8::1]": "[2001:db8::1]:443", "": "", "a.test": "", "://": "",
+		"https://a.test":        "a.test:443",
+		"https://a.test:8443/x": "a.test:8443",
+		"https://[2001:db8::1]": "[2001:db8::1]:443",
+		"":                      "",
+		"a.test":                "",
+		"://":                   "",
 	} {
 		if got := ownAddress(address); got != want {
 			t.Errorf("%q: %q, want %q", address, got, want)

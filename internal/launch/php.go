@@ -22,7 +22,11 @@ func applyPHP(w *app.Wanted, p program) {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
 		}
 		for _, name := range p.Content { // over what the site has there
-			w.Spec.Trees = append(w.Spec.Trees, runtime.Tree{Path: path.Join(l.Content, name), Bundle: p.Bundle, From: path.Join(publish.ContentAt, name)})
+			w.Spec.Trees = append(w.Spec.Trees, runtime.Tree{
+				Path:   path.Join(l.Content, name),
+				Bundle: p.Bundle,
+				From:   path.Join(publish.ContentAt, name),
+			})
 		}
 		w.Spec.Dir = l.Root
 		w.Spec.Argv, w.Spec.Shell = nil, ""

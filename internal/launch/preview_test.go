@@ -48,10 +48,28 @@ func newWorld(t *testing.T) *world {
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: sealer, Domain: "sites.test"})
 	deployments := deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks})
 	w := &world{t: t, db: d, git: pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: deployments, Seal: sealer})}
-	w.databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: sealer, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"})
+	w.databases, err = database.New(database.Config{
+		DB:       d,
+		Sites:    sites,
+		Seal:     sealer,
+		Dir:      t.TempDir(),
+		External: "mysql://admin:secret@127.0.0.1:1",
+	})
 	ok(t, err)
-	w.Launch = New(Config{DB: d, Sites: sites, Deployments: deployments, Databases: w.databases, Previews: deployments.Previews, Git: w.git})
-	w.site, err = sites.Create(t.Context(), anna, site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/shop", Branch: "main"})
+	w.Launch = New(Config{
+		DB:          d,
+		Sites:       sites,
+		Deployments: deployments,
+		Databases:   w.databases,
+		Previews:    deployments.Previews,
+		Git:         w.git,
+	})
+	w.site, err = sites.Create(t.Context(), anna, site.NewSite{
+		Name:       "Shop",
+		Type:       "static",
+		Repository: "git.test/acme/shop",
+		Branch:     "main",
+	})
 	ok(t, err)
 	ok(t, d.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := sites.SetEnvTx(t.Context(), tx, anna, w.site.ID, []site.NewVar{
@@ -79,7 +97,15 @@ func (w *world) deployed(x deploy.Trigger) string {
 	x.Cause = deployment.ByAPI
 	d, err := w.c.Deployments.Trigger(w.t.Context(), anna, w.site.ID, x)
 	ok(w.t, err)
-	ok(w.t, w.db.Admin(w.t.Context(), `UPDATE deployments SET bundle = 'bundle', runtime = 'node', plan = '{"runtime":"node","start":{"command":{"shell":"node ."},"storage":["data"]}}' WHERE id = '`+string(d.ID)+`'`))
+	ok(
+		w.t,
+		w.db.Admin(
+			w.t.Context(),
+			`UPDATE deployments SET bundle = 'bundle', runtime = 'node', plan = '{"runtime":"node","start":{"command":{"shell":"node ."},"storage":["data"]}}' WHERE id = '`+string(
+				d.ID,
+			)+`'`,
+		),
+	)
 	return string(d.ID)
 }
 
@@ -155,10 +181,17 @@ func TestPreviewsHaveTheirOwn(t *testing.T) {
 		}
 		urls, stores = append(urls, env["DATABASE_URL"]), append(stores, want.Spec.Preview)
 	}
-	if want, env := w.wanted(w.deployed(deploy.Trigger{Branch: "feature"})); env["DATABASE_URL"] != urls[1] || want.Spec.Preview != stores[1] {
+	if want, env := w.wanted(w.deployed(deploy.Trigger{
+		Branch: "feature",
+	})); env["DATABASE_URL"] != urls[1] || want.Spec.Preview != stores[1] {
 		t.Errorf("the branch's next deployment has %q and %q", env["DATABASE_URL"], want.Spec.Preview)
 	}
-	if _, env := w.wanted(w.deployed(deploy.Trigger{Branch: "fork", Pull: 8, Fork: true, Commit: strings.Repeat("a", 40)})); env["DATABASE_URL"] != "" {
+	if _, env := w.wanted(w.deployed(deploy.Trigger{
+		Branch: "fork",
+		Pull:   8,
+		Fork:   true,
+		Commit: strings.Repeat("a", 40),
+	})); env["DATABASE_URL"] != "" {
 		t.Error("a fork has the database of the branch's preview")
 	}
 	w.setPreviewDatabase("none")

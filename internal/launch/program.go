@@ -84,7 +84,14 @@ func programFromBackup(s site.Site, live deployment.Live, vars []site.NewVar, ur
 			list = append(list, x)
 		}
 	}
-	return programOf(s, deployment.Deployment{Site: s.ID, Bundle: live.Bundle, Plan: live.Plan, Branch: live.Branch, CommitHash: live.CommitHash, Target: deployment.Production}, list, url)
+	return programOf(s, deployment.Deployment{
+		Site:       s.ID,
+		Bundle:     live.Bundle,
+		Plan:       live.Plan,
+		Branch:     live.Branch,
+		CommitHash: live.CommitHash,
+		Target:     deployment.Production,
+	}, list, url)
 }
 
 func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string) (program, error) {
@@ -106,6 +113,19 @@ func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string
 			secrets = append(secrets, v.Value)
 		}
 	}
-	return program{Site: s, Bundle: x.Bundle, Start: *plan.Start, Root: plan.Root, Node: plan.Node, PHP: plan.Asks("php"), Runtime: plan.Runtime, Env: env, Secrets: secrets,
-		Content: plan.Content, Run: project.RunSettings(plan.Run), Processes: plan.Processes, Crons: plan.Crons}, nil
+	return program{
+		Site:      s,
+		Bundle:    x.Bundle,
+		Start:     *plan.Start,
+		Root:      plan.Root,
+		Node:      plan.Node,
+		PHP:       plan.Asks("php"),
+		Runtime:   plan.Runtime,
+		Env:       env,
+		Secrets:   secrets,
+		Content:   plan.Content,
+		Run:       project.RunSettings(plan.Run),
+		Processes: plan.Processes,
+		Crons:     plan.Crons,
+	}, nil
 }

@@ -41,8 +41,23 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	}
 	p.Env["SLIPWAY_SITE_ID"] = string(t.Site)
 	w := app.Wanted{Site: TrialSite, Host: hostPort(address), Health: defaultHealth}
-	w.Spec = runtime.Spec{Site: TrialSite, Owner: string(t.Owner), Bundle: p.Bundle, Dir: p.Start.Command.Dir, Argv: p.Start.Command.Argv, Shell: p.Start.Command.Shell, Node: p.Node, Database: len(t.Databases) > 0,
-		Limits: runtime.Limits{Memory: defaultMemory << 20, CPUs: 1, Pids: programPids, Disk: programScratch, Storage: site.DefaultStorage}}
+	w.Spec = runtime.Spec{
+		Site:     TrialSite,
+		Owner:    string(t.Owner),
+		Bundle:   p.Bundle,
+		Dir:      p.Start.Command.Dir,
+		Argv:     p.Start.Command.Argv,
+		Shell:    p.Start.Command.Shell,
+		Node:     p.Node,
+		Database: len(t.Databases) > 0,
+		Limits: runtime.Limits{
+			Memory:  defaultMemory << 20,
+			CPUs:    1,
+			Pids:    programPids,
+			Disk:    programScratch,
+			Storage: site.DefaultStorage,
+		},
+	}
 	for name, x := range t.Databases {
 		a := x.Access()
 		p.Secrets = append(p.Secrets, a.Password)

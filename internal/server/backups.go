@@ -12,12 +12,35 @@ import (
 
 // openBackups makes the service of backups.
 func (h *node) openBackups(store *blob.Store, limits *account.Limits) error {
-	c := backup.Config{DB: h.db, Limits: limits, Sites: h.sites, Deployments: h.deployments, Hooks: h.webhooks, Operations: h.operations, Blobs: store,
-		Databases: backup.DatabasesOf(h.databases, h.db), Every: h.s.Backup.Every, Alarm: h.s.Backup.Alarm, Scratch: h.s.Path("backup-tmp"), Log: h.s.Log, Mail: h.accounts}
+	c := backup.Config{
+		DB:          h.db,
+		Limits:      limits,
+		Sites:       h.sites,
+		Deployments: h.deployments,
+		Hooks:       h.webhooks,
+		Operations:  h.operations,
+		Blobs:       store,
+		Databases:   backup.DatabasesOf(h.databases, h.db),
+		Every:       h.s.Backup.Every,
+		Alarm:       h.s.Backup.Alarm,
+		Scratch:     h.s.Path("backup-tmp"),
+		Log:         h.s.Log,
+		Mail:        h.accounts,
+	}
 	if h.engine != nil {
 		c.Storage = h.engine
 	}
-	c.Installation = &recovery.Installation{Store: h.s.Store, Settings: h.s.Backup, DB: h.db, Seal: h.seal, Blobs: store, Databases: c.Databases, Storage: c.Storage, Version: h.s.Version, Log: h.s.Log}
+	c.Installation = &recovery.Installation{
+		Store:     h.s.Store,
+		Settings:  h.s.Backup,
+		DB:        h.db,
+		Seal:      h.seal,
+		Blobs:     store,
+		Databases: c.Databases,
+		Storage:   c.Storage,
+		Version:   h.s.Version,
+		Log:       h.s.Log,
+	}
 	var err error
 	if c.Repository, c.Why, err = recovery.Open(h.s.Store, h.s.Backup, h.seal, h.s.Log); err != nil {
 		return err

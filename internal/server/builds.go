@@ -22,13 +22,31 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	builds, err := build.Open(ctx, build.OpenConfig{Config: build.Config{DB: h.db, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
-		Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Disk: int64(s.BuildDisk) << 20, Wall: s.BuildTime}},
-		Insecure: s.InsecureBuilds, ProbeUID: installation.ProbeUID, ToolUID: installation.ToolUID, CAFile: s.OutboundCAFile})
+	builds, err := build.Open(ctx, build.OpenConfig{
+		Config: build.Config{
+			DB: h.db, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
+			Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Disk: int64(s.BuildDisk) << 20, Wall: s.BuildTime},
+		},
+		Insecure: s.InsecureBuilds,
+		ProbeUID: installation.ProbeUID,
+		ToolUID:  installation.ToolUID,
+		CAFile:   s.OutboundCAFile,
+	})
 	if err != nil || s.InsecureBuilds || builds.Why() != "" {
 		return builds, err
 	}
-	h.engine, err = runtime.NewProcesses(runtime.Config{Runner: builds.Runner(), Bundles: bundles, Toolchain: builds.Toolchain(), Egress: out,
-		Dir: filepath.Join(dir, "programs"), Users: builds, Edge: l.Local(), Redis: s.RedisServer, WPCLI: s.WPCLI, Storage: filepath.Join(filepath.Dir(dir), "storage"), Log: s.Log})
+	h.engine, err = runtime.NewProcesses(runtime.Config{
+		Runner:    builds.Runner(),
+		Bundles:   bundles,
+		Toolchain: builds.Toolchain(),
+		Egress:    out,
+		Dir:       filepath.Join(dir, "programs"),
+		Users:     builds,
+		Edge:      l.Local(),
+		Redis:     s.RedisServer,
+		WPCLI:     s.WPCLI,
+		Storage:   filepath.Join(filepath.Dir(dir), "storage"),
+		Log:       s.Log,
+	})
 	return builds, err
 }

@@ -16,8 +16,10 @@ import (
 
 // authorityClient reaches what the operator named: unlike what users name it may be private.
 func authorityClient(s config.Settings) (*http.Client, error) {
-	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-		CAFile: s.OutboundCAFile, Log: s.Log})
+	out, err := egress.New(egress.Config{
+		Allow:  []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+		CAFile: s.OutboundCAFile, Log: s.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,13 @@ type certified struct{ *domain.Domains }
 
 // ReportTx tells what became of a custom host's certificate, in the transaction that stores it.
 func (d certified) ReportTx(ctx context.Context, tx *db.Tx, r certs.Report) error {
-	state := map[certs.State]domain.SSL{certs.Pending: domain.SSLPending, certs.Active: domain.SSLActive, certs.Failed: domain.SSLFailed}[r.State]
-	return d.Domains.ReportTx(ctx, tx, r.Host, state, domain.Certificate{Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
-		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)}, string(r.Event))
+	state := map[certs.State]domain.SSL{
+		certs.Pending: domain.SSLPending,
+		certs.Active:  domain.SSLActive,
+		certs.Failed:  domain.SSLFailed,
+	}[r.State]
+	return d.Domains.ReportTx(ctx, tx, r.Host, state, domain.Certificate{
+		Issuer: r.Issuer, NotBefore: db.At(r.NotBefore),
+		ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt),
+	}, string(r.Event))
 }

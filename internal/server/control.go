@@ -16,7 +16,13 @@ func (h *node) control() http.Handler {
 	if h.edge != nil {
 		needs["the edge has not read its table yet"] = func(context.Context) bool { return h.edge.Ready() }
 	}
-	return control.Operator{Door: h.door, Public: h.public(), Metrics: promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}), Serving: &h.serving, Needs: needs}.Handler()
+	return control.Operator{
+		Door:    h.door,
+		Public:  h.public(),
+		Metrics: promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}),
+		Serving: &h.serving,
+		Needs:   needs,
+	}.Handler()
 }
 
 // public is the part of the control plane that is meant for users, and that the edge

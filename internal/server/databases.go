@@ -17,8 +17,22 @@ func (h *node) openDatabases(limits *account.Limits, why string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	c := database.Config{DB: h.db, Sites: h.sites, Limits: limits, Seal: h.seal, Dir: dir, UID: installation.DatabaseUID, FirstUID: installation.FirstDatabaseUID, UIDs: installation.DatabaseUIDs, External: h.s.MariaDB, Why: why,
-		Memory: int64(h.s.MariaDBMemory) << 20, Size: int64(h.s.DatabaseSize) << 20, Log: h.s.Log, Logs: h.apps}
+	c := database.Config{
+		DB:       h.db,
+		Sites:    h.sites,
+		Limits:   limits,
+		Seal:     h.seal,
+		Dir:      dir,
+		UID:      installation.DatabaseUID,
+		FirstUID: installation.FirstDatabaseUID,
+		UIDs:     installation.DatabaseUIDs,
+		External: h.s.MariaDB,
+		Why:      why,
+		Memory:   int64(h.s.MariaDBMemory) << 20,
+		Size:     int64(h.s.DatabaseSize) << 20,
+		Log:      h.s.Log,
+		Logs:     h.apps,
+	}
 	if why == "" {
 		builds, err := filepath.Abs(h.s.Path("builds"))
 		if err != nil {

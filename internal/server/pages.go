@@ -7,12 +7,35 @@ import (
 )
 
 func (h *node) dashboardConfig() dashboard.Config {
-	return dashboard.Config{Certificates: h.addresses(),
-		DB: h.db, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Thumbnails: h.thumbnails, Git: h.git, Connections: h.connections, Notify: h.notify, Domains: h.domains, Databases: h.databases, Backups: h.backups, WordPress: h.wordpress, Traffic: h.traffic, Webhooks: h.webhooks, Log: h.s.Log,
-		BaseURL: h.s.BaseURL, APIURL: h.s.APIURL, TrustedProxies: h.s.Proxies, Ready: &h.serving, Version: h.s.Version,
-		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Members: h.members,
-		Installation: &dashboard.Host{DB: h.db, Accounts: h.accounts, Store: h.s.Store, SMTP: h.s.SMTP, Workers: workers,
-			Certificates: doctor.Certificates{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, DNS: h.s.ACMEDNS != ""}},
+	return dashboard.Config{
+		Certificates:   h.addresses(),
+		DB:             h.db,
+		Accounts:       h.accounts,
+		Sites:          h.sites,
+		Deployments:    h.deployments,
+		Rules:          h.rules,
+		Thumbnails:     h.thumbnails,
+		Git:            h.git,
+		Connections:    h.connections,
+		Notify:         h.notify,
+		Domains:        h.domains,
+		Databases:      h.databases,
+		Backups:        h.backups,
+		WordPress:      h.wordpress,
+		Traffic:        h.traffic,
+		Webhooks:       h.webhooks,
+		Log:            h.s.Log,
+		BaseURL:        h.s.BaseURL,
+		APIURL:         h.s.APIURL,
+		TrustedProxies: h.s.Proxies,
+		Ready:          &h.serving,
+		Version:        h.s.Version,
+		Repositories:   pushes.Look{Source: h.source, Sites: h.sites},
+		Members:        h.members,
+		Installation: &dashboard.Host{
+			DB: h.db, Accounts: h.accounts, Store: h.s.Store, SMTP: h.s.SMTP, Workers: workers,
+			Certificates: doctor.Certificates{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, DNS: h.s.ACMEDNS != ""},
+		},
 		Programs: dashboard.ProgramsOf(h.apps),
 	}
 }

@@ -58,7 +58,12 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := h.prepare(ctx); err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.BaseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
+	s.Log.InfoContext(
+		ctx, "slipway is starting", "version", c.Version, "base_url", s.BaseURL, "sites",
+		"*."+s.SiteDomain,
+		"data",
+		s.DataDir,
+	)
 	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !config.Local(s.SiteDomain) {
 		s.Log.WarnContext(ctx, "no wildcard certificate", "why", config.NoWildcard)
 	}
@@ -101,12 +106,17 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		}
 	}
 
-	if err := l.Limit(ports.Limits{Total: h.s.MaxConnections, PerAddress: h.s.MaxConnectionsPerAddress, Exempt: h.s.Proxies, Metrics: h.metrics}); err != nil {
+	if err := l.Limit(ports.Limits{
+		Total:      h.s.MaxConnections,
+		PerAddress: h.s.MaxConnectionsPerAddress,
+		Exempt:     h.s.Proxies,
+		Metrics:    h.metrics,
+	}); err != nil {
 		return err
 	}
 	servers := h.servers()
 	serving, _ := errgroup.WithContext(failed)
-	//share: none, the program's own servers
+	// share: none, the program's own servers
 	closed := make(chan error, 4)
 	type server interface {
 		Shutdown(context.Context) error

@@ -14,15 +14,28 @@ func (t edgeVisits) Record(ctx context.Context, b visits.Batch, group []visits.C
 	bySite := make(map[string]traffic.Counts, len(group))
 	var details []traffic.Details
 	for _, v := range group {
-		bySite[v.Site] = traffic.Counts{OK: v.Classes[0], Redirected: v.Classes[1], ClientErrors: v.Classes[2], ServerErrors: v.Classes[3],
-			Pages: v.Pages, Bytes: v.Bytes}
+		bySite[v.Site] = traffic.Counts{
+			OK: v.Classes[0], Redirected: v.Classes[1], ClientErrors: v.Classes[2], ServerErrors: v.Classes[3],
+			Pages: v.Pages, Bytes: v.Bytes,
+		}
 		d := traffic.Details{Site: v.Site, Omitted: v.Omitted, Names: make(map[traffic.Name]int64, len(v.Tops))}
 		for t, n := range v.Tops {
 			d.Names[traffic.Name{Kind: traffic.Kind(t.Kind), Name: t.Name}] = n
 		}
 		for _, l := range v.Lines {
-			d.Lines = append(d.Lines, traffic.Line{Time: l.At, Method: l.Method, Host: l.Host, Path: l.Path, Protocol: l.Protocol, Status: l.Status, Bytes: l.Bytes,
-				Referrer: l.Referrer, Agent: l.Agent, Address: l.Address, Country: l.Country})
+			d.Lines = append(d.Lines, traffic.Line{
+				Time:     l.At,
+				Method:   l.Method,
+				Host:     l.Host,
+				Path:     l.Path,
+				Protocol: l.Protocol,
+				Status:   l.Status,
+				Bytes:    l.Bytes,
+				Referrer: l.Referrer,
+				Agent:    l.Agent,
+				Address:  l.Address,
+				Country:  l.Country,
+			})
 		}
 		details = append(details, d)
 	}

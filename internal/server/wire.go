@@ -105,8 +105,17 @@ type node struct {
 
 // workers is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{"default": 4, app.CommandQueue: max(8, 4*goruntime.NumCPU()), account.MailQueue: 2, deploy.QueueName: max(16, 4*goruntime.NumCPU()), backup.QueueName: 2, backup.VerifyQueue: 2, wordpress.QueueName: 4, wordpress.DownloadQueue: 4,
-	connection.QueueName: 4, notify.QueueName: 4,
+var workers = map[string]int{
+	"default":               4,
+	app.CommandQueue:        max(8, 4*goruntime.NumCPU()),
+	account.MailQueue:       2,
+	deploy.QueueName:        max(16, 4*goruntime.NumCPU()),
+	backup.QueueName:        2,
+	backup.VerifyQueue:      2,
+	wordpress.QueueName:     4,
+	wordpress.DownloadQueue: 4,
+	connection.QueueName:    4,
+	notify.QueueName:        4,
 }
 
 // wire makes every package from the settings. It opens the database and starts nothing.
@@ -136,9 +145,18 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := s.ProbeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
-	releases := release.New(release.Config{Blobs: store, Log: s.Log,
-		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20})
-	h.source, err = fetch.New(fetch.Config{Dir: s.Path("source"), Egress: out, Hosts: s.GitAt, Depth: s.GitHistory, Disk: s.Store, Log: s.Log})
+	releases := release.New(release.Config{
+		Blobs: store, Log: s.Log,
+		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20,
+	})
+	h.source, err = fetch.New(fetch.Config{
+		Dir:    s.Path("source"),
+		Egress: out,
+		Hosts:  s.GitAt,
+		Depth:  s.GitHistory,
+		Disk:   s.Store,
+		Log:    s.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -169,23 +187,61 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	})
 	limits.Count(account.LimitStorage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{DB: h.db, Limits: limits, Seal: h.seal, Out: out.PooledClient(15*time.Second, 512), Log: s.Log, Metrics: h.metrics,
-		Mail: h.accounts, Operations: h.operations})
+	h.webhooks = webhook.New(webhook.Config{
+		DB:         h.db,
+		Limits:     limits,
+		Seal:       h.seal,
+		Out:        out.PooledClient(15*time.Second, 512),
+		Log:        s.Log,
+		Metrics:    h.metrics,
+		Mail:       h.accounts,
+		Operations: h.operations,
+	})
 	h.wireForges(out)
-	h.sites = site.New(site.Config{DB: h.db, Limits: limits, Hooks: h.webhooks, Seal: h.seal, Domain: s.SiteDomain, Port: s.SitePort, Connections: h.connections})
+	h.sites = site.New(site.Config{
+		DB:          h.db,
+		Limits:      limits,
+		Hooks:       h.webhooks,
+		Seal:        h.seal,
+		Domain:      s.SiteDomain,
+		Port:        s.SitePort,
+		Connections: h.connections,
+	})
 	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
 	if err := h.openDatabases(limits, apps.Why); err != nil {
 		return nil, err
 	}
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
-	h.deployments = deploy.New(deploy.Config{DB: h.db, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Source: h.source, Releases: releases, Builds: builds, Bundles: bundles, Countries: s.CountryDatabase != "", Log: s.Log,
-		Connections: h.connections, Notify: h.notify, Programs: h.apps, BaseURL: s.BaseURL,
-		Gone: []func(context.Context, site.ID) error{h.forget}})
-	h.rules = ruletest.New(ruletest.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Releases: releases, Countries: s.CountryDatabase != ""})
+	h.deployments = deploy.New(deploy.Config{
+		DB:          h.db,
+		Limits:      limits,
+		Sites:       h.sites,
+		Hooks:       h.webhooks,
+		Source:      h.source,
+		Releases:    releases,
+		Builds:      builds,
+		Bundles:     bundles,
+		Countries:   s.CountryDatabase != "",
+		Log:         s.Log,
+		Connections: h.connections,
+		Notify:      h.notify,
+		Programs:    h.apps,
+		BaseURL:     s.BaseURL,
+		Gone:        []func(context.Context, site.ID) error{h.forget},
+	})
+	h.rules = ruletest.New(ruletest.Config{
+		DB:          h.db,
+		Sites:       h.sites,
+		Deployments: h.deployments,
+		Releases:    releases,
+		Countries:   s.CountryDatabase != "",
+	})
 	h.thumbnails = thumbnail.New(h.db, releases)
-	h.git = pushes.New(pushes.Config{DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
-		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Log: s.Log})
+	h.git = pushes.New(pushes.Config{
+		DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
+		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Log: s.Log,
+	})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
 	if err := h.openBackups(store, limits); err != nil {
@@ -196,21 +252,38 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.gc.Register("WordPress", h.wordpress.Roots)
 	h.connections.Connect(h.deployments)
 	h.deployments.Connect(h.wordpress)
-	h.launch = launch.New(launch.Config{DB: h.db, Apps: h.apps, Engine: h.engine, Log: s.Log, Sites: h.sites, Deployments: h.deployments, Databases: h.databases, WordPress: h.wordpress, Mail: s.Mailer != nil,
-		Previews: h.deployments.Previews, Git: h.git})
+	h.launch = launch.New(launch.Config{
+		DB:          h.db,
+		Apps:        h.apps,
+		Engine:      h.engine,
+		Log:         s.Log,
+		Sites:       h.sites,
+		Deployments: h.deployments,
+		Databases:   h.databases,
+		WordPress:   h.wordpress,
+		Mail:        s.Mailer != nil,
+		Previews:    h.deployments.Previews,
+		Git:         h.git,
+	})
 	h.apps.Connect(h.launch)
 	h.backups.Connect(h.wordpress, h.launch)
 	if h.engine != nil {
 		ways := &launch.Ways{Databases: h.databases, WordPress: h.wordpress}
 		if s.Mailer != nil {
-			ways.Mail = mail.NewRelay(mail.RelayConfig{Mailer: s.Mailer, Dir: s.DataDir, Senders: launch.Senders{DB: h.db, Sites: h.sites, Apps: h.apps}})
+			ways.Mail = mail.NewRelay(mail.RelayConfig{
+				Mailer:  s.Mailer,
+				Dir:     s.DataDir,
+				Senders: launch.Senders{DB: h.db, Sites: h.sites, Apps: h.apps},
+			})
 		}
 		h.engine.Connect(ways)
 	}
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
-	h.jobs = job.New(job.Config{DB: h.db, Log: s.Log, Drain: drain / 2,
-		Queues: workers})
+	h.jobs = job.New(job.Config{
+		DB: h.db, Log: s.Log, Drain: drain / 2,
+		Queues: workers,
+	})
 	h.accounts.Work(h.jobs)
 	h.connections.Work(h.jobs)
 	h.notify.Work(h.jobs)
@@ -230,10 +303,37 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		pages := h.dashboardConfig()
 		pages.Streams = streams
 		h.pages = dashboard.New(pages)
-		h.api = api.New(api.Config{DB: h.db, Limits: limits, Accounts: h.accounts, Sites: h.sites, Deployments: h.deployments, Rules: h.rules, Git: h.git,
-			Connections: h.connections, Notify: h.notify, Domains: h.domains,
-			Certificates: h.addresses(), Traffic: h.traffic, Apps: h.apps, Databases: h.databases, WordPress: h.wordpress, Backups: h.backups, Webhooks: h.webhooks, Operations: h.operations, Answers: h.answers, Streams: streams, Limiter: h.limiter, Log: s.Log, BaseURL: s.BaseURL, APIURL: s.APIURL,
-			RateLimit: s.RateLimit, TrustedProxies: s.Proxies, Ready: &h.serving, Version: s.Version, FontURL: h.pages.FontURL()})
+		h.api = api.New(api.Config{
+			DB:             h.db,
+			Limits:         limits,
+			Accounts:       h.accounts,
+			Sites:          h.sites,
+			Deployments:    h.deployments,
+			Rules:          h.rules,
+			Git:            h.git,
+			Connections:    h.connections,
+			Notify:         h.notify,
+			Domains:        h.domains,
+			Certificates:   h.addresses(),
+			Traffic:        h.traffic,
+			Apps:           h.apps,
+			Databases:      h.databases,
+			WordPress:      h.wordpress,
+			Backups:        h.backups,
+			Webhooks:       h.webhooks,
+			Operations:     h.operations,
+			Answers:        h.answers,
+			Streams:        streams,
+			Limiter:        h.limiter,
+			Log:            s.Log,
+			BaseURL:        s.BaseURL,
+			APIURL:         s.APIURL,
+			RateLimit:      s.RateLimit,
+			TrustedProxies: s.Proxies,
+			Ready:          &h.serving,
+			Version:        s.Version,
+			FontURL:        h.pages.FontURL(),
+		})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
 		return nil, err
@@ -245,8 +345,31 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 				return nil, fmt.Errorf("--country-database: %w", err)
 			}
 		}
-		h.edge = edge.New(edge.Config{Programs: map[string]endpoint.Source{framework.Node: h.apps, framework.PHP: endpoint.NotHTTP{Source: h.apps}, framework.WordPress: h.wordpress}, DB: h.db, Releases: releases, Blobs: store, SiteDomain: s.SiteDomain, HTTPSPort: s.SitePort,
-			Control: h.door.Bounded(h.public()), Draining: &h.draining, NoFastPath: s.NoFastPath, HTTP3: s.HTTP3, Countries: countries, ControlHosts: s.ControlHosts, Certificates: h.certs, Visits: edgeVisits{h.traffic}, Out: out.Client(0).Transport, Password: site.VerifyPassword, Members: edgeMembers{h.members}, Log: s.Log, Metrics: h.metrics})
+		h.edge = edge.New(edge.Config{
+			Programs: map[string]endpoint.Source{
+				framework.Node:      h.apps,
+				framework.PHP:       endpoint.NotHTTP{Source: h.apps},
+				framework.WordPress: h.wordpress,
+			},
+			DB:           h.db,
+			Releases:     releases,
+			Blobs:        store,
+			SiteDomain:   s.SiteDomain,
+			HTTPSPort:    s.SitePort,
+			Control:      h.door.Bounded(h.public()),
+			Draining:     &h.draining,
+			NoFastPath:   s.NoFastPath,
+			HTTP3:        s.HTTP3,
+			Countries:    countries,
+			ControlHosts: s.ControlHosts,
+			Certificates: h.certs,
+			Visits:       edgeVisits{h.traffic},
+			Out:          out.Client(0).Transport,
+			Password:     site.VerifyPassword,
+			Members:      edgeMembers{h.members},
+			Log:          s.Log,
+			Metrics:      h.metrics,
+		})
 	}
 	h.observe()
 	return h, nil
@@ -254,9 +377,20 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
 	c := domain.Config{
-		DB: h.db, Limits: limits, Out: out.Client(3 * time.Second), Sites: h.sites, Events: domain.EventsOf(h.webhooks, h.notify), SiteDomain: h.s.SiteDomain,
-		Registry: h.s.Registry, Prices: h.s.PriceList, Reserved: h.s.OwnHosts, Addrs: h.s.Public, Listens: h.s.Listens(), Resolver: &domain.DNS{Server: h.s.DNSResolver}, Log: h.s.Log,
-		Allow: h.s.Allow,
+		DB:         h.db,
+		Limits:     limits,
+		Out:        out.Client(3 * time.Second),
+		Sites:      h.sites,
+		Events:     domain.EventsOf(h.webhooks, h.notify),
+		SiteDomain: h.s.SiteDomain,
+		Registry:   h.s.Registry,
+		Prices:     h.s.PriceList,
+		Reserved:   h.s.OwnHosts,
+		Addrs:      h.s.Public,
+		Listens:    h.s.Listens(),
+		Resolver:   &domain.DNS{Server: h.s.DNSResolver},
+		Log:        h.s.Log,
+		Allow:      h.s.Allow,
 	}
 	if len(h.s.ACMECA) > 0 {
 		c.Certificates = certs.NewPermits(h.s.ACMECA, authorities, h.s.ACMEDNSZone)
@@ -320,7 +454,8 @@ func (h *node) workers() []service {
 		{"program files", h.bundles.Run},
 		{"webhooks", h.webhooks.Run},
 		{"domains", h.domains.Run},
-		{"git", h.git.Run}, {"connections", h.connections.Run},
+		{"git", h.git.Run},
+		{"connections", h.connections.Run},
 	}
 }
 
@@ -341,12 +476,15 @@ func (h *node) observe() {
 	gauge("slipway_deployments_pending", "Deployments in the queue.", deployment.PendingTotal)
 	gauge("slipway_deployments_running", "Deployments in progress.", deployment.RunningTotal)
 	gauge("slipway_jobs_dead", "Jobs that failed permanently.", job.Dead)
-	gauge("slipway_jobs_unknown", "Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
+	gauge(
+		"slipway_jobs_unknown",
+		"Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
 		func(ctx context.Context, r db.Reader) (n int, err error) {
 			list, err := job.Unknown(ctx, r)
 			for _, w := range list {
 				n += w.Jobs
 			}
 			return n, err
-		})
+		},
+	)
 }

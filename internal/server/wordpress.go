@@ -11,9 +11,22 @@ import (
 // openWordPress makes the service of WordPress sites, which stands on those of deployments
 // and backups.
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
-	c := wordpress.Config{DB: h.db, Sites: h.sites, Domains: h.domains, Databases: h.databases, Bundles: bundles, Seal: h.seal, Out: out.Client(5 * time.Minute),
-		Operations: h.operations, Backups: h.backups, Deployments: h.deployments, Programs: h.apps,
-		Dir: h.s.Path("wordpress"), Source: h.s.WordPressSource, Log: h.s.Log}
+	c := wordpress.Config{
+		DB:          h.db,
+		Sites:       h.sites,
+		Domains:     h.domains,
+		Databases:   h.databases,
+		Bundles:     bundles,
+		Seal:        h.seal,
+		Out:         out.Client(5 * time.Minute),
+		Operations:  h.operations,
+		Backups:     h.backups,
+		Deployments: h.deployments,
+		Programs:    h.apps,
+		Dir:         h.s.Path("wordpress"),
+		Source:      h.s.WordPressSource,
+		Log:         h.s.Log,
+	}
 	if h.engine != nil {
 		c.Host = h.engine
 	}

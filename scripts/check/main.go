@@ -113,7 +113,11 @@ func main() {
 
 // install gets what tests need beside Go.
 func install() {
-	if err := machine.Install("git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography", "python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress", "wordpress-theme-twentytwentythree"); err != nil {
+	if err := machine.Install(
+		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
+		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
+		"wordpress-theme-twentytwentythree",
+	); err != nil {
 		fmt.Println(err)
 	}
 	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
@@ -127,28 +131,49 @@ const tags = "-tags=browser,lint"
 func steps(root string) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Tests of one package run side by side, too: more packages at once would be no faster, and meet their limits of time.
-	tests := append([]string{"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags, fmt.Sprintf("-p=%d", runtime.NumCPU()), "-exec=" + bin("ondatabases")},
+	tests := append([]string{
+		"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags,
+		fmt.Sprintf("-p=%d", runtime.NumCPU()),
+		"-exec=" + bin("ondatabases"),
+	},
 		longestFirst(strings.Fields(list("{{.ImportPath}}", "./...")))...)
 	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"} // half of the work of these two is collecting garbage
 	return []step{
-		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
+		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
-		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}}, // go run would hide its exit status
-		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},      // what S3 is tested against is fetched and built here, not while a test waits
+		// go run would hide its exit status
+		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}},
+		// what S3 is tested against is fetched and built here, not while a test waits
+		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},
 		{name: "program", argv: []string{"go", "build", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
 		// Everything once, and what needs a database once more on PostgreSQL.
-		{name: "tests", argv: append([]string{bin("withpostgres")}, tests...), without: tests, lost: "services on PostgreSQL", shown: true,
-			env: []string{"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"), "SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/platform/dbtest"), string(filepath.ListSeparator))}},
+		{
+			name:    "tests",
+			argv:    append([]string{bin("withpostgres")}, tests...),
+			without: tests,
+			lost:    "services on PostgreSQL",
+			shown:   true,
+			env: []string{
+				"CGO_ENABLED=0",
+				"SLIPWAY_E2E_BUILT=" + bin("e2e"),
+				"SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/platform/dbtest"), string(filepath.ListSeparator)),
+			},
+		},
 	}
 }
 
 // slow are the packages whose tests start servers, sandboxes or a browser, or take half a minute.
-var slow = []string{"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup", "slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
-	"slipway/internal/build/build", "slipway/internal/build/toolchain", "slipway/internal/git/fetch", "slipway/internal/deploy/deploy", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge", "slipway/internal/edge/certs", "slipway/internal/edge/http3",
-	"slipway/internal/platform/blob", "slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook"}
+var slow = []string{
+	"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup",
+	"slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
+	"slipway/internal/build/build", "slipway/internal/build/toolchain", "slipway/internal/git/fetch",
+	"slipway/internal/deploy/deploy", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge",
+	"slipway/internal/edge/certs", "slipway/internal/edge/http3", "slipway/internal/platform/blob",
+	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook",
+}
 
 // quickSteps are those of make quick.
 func quickSteps(string) []step {
@@ -156,14 +181,22 @@ func quickSteps(string) []step {
 		return slices.ContainsFunc(slow, func(s string) bool { return p == s || strings.HasPrefix(p, s+"/") })
 	})
 	return []step{
-		{name: "formatting", argv: []string{"gofmt", "-l", "."}, silent: true},
+		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}},
-		{name: "tests", argv: append([]string{"go", "test", "-count=1", "-vet=off"}, packages...), env: []string{"CGO_ENABLED=0"}, shown: true},
+		{
+			name:  "tests",
+			argv:  append([]string{"go", "test", "-count=1", "-vet=off"}, packages...),
+			env:   []string{"CGO_ENABLED=0"},
+			shown: true,
+		},
 	}
 }
 
 // longest are the packages whose tests take the longest.
-var longest = []string{"slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e", "slipway/e2e/domains", "slipway/e2e/nodes"}
+var longest = []string{
+	"slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e",
+	"slipway/e2e/domains", "slipway/e2e/nodes",
+}
 
 // longestFirst puts the packages whose tests take the longest first, in whose order go test
 // begins: one that began last would leave a processor idle.

@@ -21,7 +21,10 @@ slipway/internal/platform/job [] [slipway/internal/platform/dbtest testing]
 slipway/internal/other [slipway/internal/platform/dbtests] [x/slipway/internal/platform/dbtest]
 slipway/internal/platform/dbtest [] []
 `
-	if got, want := importing(list, "slipway/internal/platform/dbtest"), []string{"slipway/internal/tenant/site", "slipway/internal/platform/job"}; !slices.Equal(got, want) {
+	if got, want := importing(
+		list,
+		"slipway/internal/platform/dbtest",
+	), []string{"slipway/internal/tenant/site", "slipway/internal/platform/job"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -45,7 +48,10 @@ func TestIndented(t *testing.T) {
 func TestKeepsWhatFailed(t *testing.T) {
 	t.Parallel()
 	w := &indented{to: io.Discard}
-	io.WriteString(w, "ok  \ta\t0.1s\nlog of b\n--- FAIL: TestB (0.00s)\n    b_test.go:7: wrong\n--- PASS: TestC (0.00s)\n    fine\nFAIL\nFAIL\tb\t0.2s\nok  \tc\t0.1s\n")
+	io.WriteString(
+		w,
+		"ok  \ta\t0.1s\nlog of b\n--- FAIL: TestB (0.00s)\n    b_test.go:7: wrong\n--- PASS: TestC (0.00s)\n    fine\nFAIL\nFAIL\tb\t0.2s\nok  \tc\t0.1s\n",
+	)
 	if got, want := strings.Join(w.failed, ""), "--- FAIL: TestB (0.00s)\n    b_test.go:7: wrong\nFAIL\tb\t0.2s\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -76,7 +82,10 @@ func TestBeside(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := step{argv: []string{"sh", "-c", "nice; echo broken >&2; exit 3"}, beside: "5"}
-	if e := s.run(&out); exitCode(e.err) != 3 || e.without || !strings.HasSuffix(out.String(), "  broken\n") || strings.HasPrefix(out.String(), "  0\n") {
+	if e := s.run(&out); exitCode(e.err) != 3 || e.without || !strings.HasSuffix(
+		out.String(),
+		"  broken\n",
+	) || strings.HasPrefix(out.String(), "  0\n") {
 		t.Errorf("failed: %v, %q", e.err, out.String())
 	}
 	out.Reset()
@@ -95,7 +104,9 @@ func TestBeside(t *testing.T) {
 func TestLongestFirst(t *testing.T) {
 	t.Parallel()
 	got := longestFirst([]string{"slipway", "slipway/e2e", "slipway/e2e/builds", "slipway/e2e/world", "slipway/internal/e2e"})
-	if want := []string{"slipway/e2e/builds", "slipway/e2e", "slipway", "slipway/e2e/world", "slipway/internal/e2e"}; !slices.Equal(got, want) {
+	if want := []string{
+		"slipway/e2e/builds", "slipway/e2e", "slipway", "slipway/e2e/world", "slipway/internal/e2e",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, path := range longest {

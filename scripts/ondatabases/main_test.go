@@ -11,9 +11,19 @@ import (
 func TestEnvironments(t *testing.T) {
 	t.Parallel()
 	on := []string{"A=b", "SLIPWAY_TEST_DSN=postgres://x", "SLIPWAY_TEST_BOTH=/p/internal/platform/db:/p/internal/tenant/site"}
-	for dir, runs := range map[string]int{"/p/internal/platform/db": 2, "/p/internal/tenant/site": 2, "/p/internal": 1, "/p/internal/dbx": 1} {
+	for dir, runs := range map[string]int{
+		"/p/internal/platform/db": 2,
+		"/p/internal/tenant/site": 2,
+		"/p/internal":             1,
+		"/p/internal/dbx":         1,
+	} {
 		got := environments(on, dir)
-		if len(got) != runs || slices.ContainsFunc(got[0], func(e string) bool { return strings.HasPrefix(e, "SLIPWAY_TEST_DSN") }) || !slices.Contains(got[0], "A=b") {
+		if len(got) != runs || slices.ContainsFunc(got[0], func(e string) bool {
+			return strings.HasPrefix(
+				e,
+				"SLIPWAY_TEST_DSN",
+			)
+		}) || !slices.Contains(got[0], "A=b") {
 			t.Errorf("%s: %q", dir, got)
 		}
 		if runs == 2 && !slices.Equal(got[1], on) {
@@ -37,7 +47,14 @@ func TestRunReturnsTheStatus(t *testing.T) {
 // Two runs at once must not write one file.
 func TestWritesFile(t *testing.T) {
 	t.Parallel()
-	for arg, want := range map[string]bool{"-test.coverprofile=/x": true, "-test.cpuprofile=x": true, "-test.trace=x": true, "-test.run=Profile": false, "-test.v=true": false, "profile": false} {
+	for arg, want := range map[string]bool{
+		"-test.coverprofile=/x": true,
+		"-test.cpuprofile=x":    true,
+		"-test.trace=x":         true,
+		"-test.run=Profile":     false,
+		"-test.v=true":          false,
+		"profile":               false,
+	} {
 		if got := writesFile(arg); got != want {
 			t.Errorf("%s: %v", arg, got)
 		}

@@ -108,8 +108,11 @@ func (t *try) serve() (*server, error) {
 	if s.log.file, err = os.OpenFile(t.path("serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
-	s.cmd = exec.Command(t.binary, "serve", "--data-dir", t.data, "--listen", t.listen, "--edge-http", t.http, "--edge-https", t.https, "--drain-delay", "0s",
-		"--git-host", "local=file://"+root)
+	s.cmd = exec.Command(
+		t.binary, "serve", "--data-dir", t.data, "--listen", t.listen, "--edge-http", t.http, "--edge-https", t.https,
+		"--drain-delay", "0s", "--git-host",
+		"local=file://"+root,
+	)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil && foreground(tty) {

@@ -51,7 +51,10 @@ func TestPortsAreFree(t *testing.T) {
 		t.Error(err)
 	}
 	err = (&try{listen: free, http: l.Addr().String(), https: free}).portsAreFree()
-	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "SLIPWAY_EDGE_HTTP=") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(
+		err.Error(),
+		l.Addr().String(),
+	) || !strings.Contains(err.Error(), "SLIPWAY_EDGE_HTTP=") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,7 +53,12 @@ func (t *try) portsAreFree() error {
 	for variable, addr := range map[string]string{"SLIPWAY_LISTEN": t.listen, "SLIPWAY_EDGE_HTTP": t.http, "SLIPWAY_EDGE_HTTPS": t.https} {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fmt.Errorf("%s can't be had (%w); stop what uses it, or choose another: %s=127.0.0.1:PORT make run", addr, reason(err), variable)
+			return fmt.Errorf(
+				"%s can't be had (%w); stop what uses it, or choose another: %s=127.0.0.1:PORT make run",
+				addr,
+				reason(err),
+				variable,
+			)
 		}
 		l.Close()
 	}

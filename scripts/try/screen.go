@@ -33,7 +33,10 @@ func (t *try) screen(s site) {
 	command("See your sites", "curl "+authorized+" "+base+"/api/v1/sites")
 	if s.URL != "" {
 		command("See the page", "curl --cacert "+root+" "+s.URL)
-		command("Change "+t.path("you/hello")+", commit, and deploy it", "curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy")
+		command(
+			"Change "+t.path("you/hello")+", commit, and deploy it",
+			"curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy",
+		)
 	}
 	fmt.Printf("\n  All of it stays in %s. Ctrl-C ends it; %s starts it again.\n\n",
 		t.data, t.paint("1", "make run"))

@@ -160,11 +160,13 @@ func New(c Config) *Backups {
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Limits.CountRows(account.LimitBackups, `SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE owner_id = $1`)
-	return &Backups{c: c,
+	return &Backups{
+		c:        c,
 		releases: func(s *blob.Store) *release.Releases { return release.New(release.Config{Blobs: s, Log: c.Log}) },
 		bundles: func(s *blob.Store, dir string) (*bundle.Bundles, error) {
 			return bundle.New(bundle.Config{Blobs: s, Dir: dir, Log: c.Log})
-		}}
+		},
+	}
 }
 
 const columns = `id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, answer, error, created_at, completed_at, expires_at`
@@ -172,8 +174,29 @@ const columns = `id, owner_id, site_id, site_name, type, status, includes, note,
 func scan(row db.Scanner) (b Backup, err error) {
 	var includes string
 	var progress int64
-	err = row.Scan(&b.ID, &b.Owner, &b.Site, &b.SiteName, &b.Type, &b.Status, &includes, &b.Note, &b.Size, &b.Stored, &progress, &b.manifest, &b.Checksum,
-		&b.base, &b.thenDelete, &b.VerifiedAt, &b.Answer, &b.Error, &b.CreatedAt, &b.CompletedAt, &b.ExpiresAt)
+	err = row.Scan(
+		&b.ID,
+		&b.Owner,
+		&b.Site,
+		&b.SiteName,
+		&b.Type,
+		&b.Status,
+		&includes,
+		&b.Note,
+		&b.Size,
+		&b.Stored,
+		&progress,
+		&b.manifest,
+		&b.Checksum,
+		&b.base,
+		&b.thenDelete,
+		&b.VerifiedAt,
+		&b.Answer,
+		&b.Error,
+		&b.CreatedAt,
+		&b.CompletedAt,
+		&b.ExpiresAt,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Backup{}, fault.Missing("backup")
 	}
@@ -223,7 +246,12 @@ func (s *Backups) List(ctx context.Context, owner account.OwnerID, f Filter) (li
 	}
 	if f.Type != "" {
 		if !slices.Contains(Types, f.Type) {
-			return nil, 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid type", Details: "type must be manual, scheduled, before_update, before_restore or before_delete", Received: string(f.Type)}
+			return nil, 0, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid type",
+				Details:  "type must be manual, scheduled, before_update, before_restore or before_delete",
+				Received: string(f.Type),
+			}
 		}
 		where += ` AND type = ` + args.Add(f.Type)
 	}
@@ -231,7 +259,10 @@ func (s *Backups) List(ctx context.Context, owner account.OwnerID, f Filter) (li
 		if err := r.QueryRow(ctx, `SELECT count(*) FROM backups`+where, args...).Scan(&total); err != nil {
 			return fmt.Errorf("count backups: %w", err)
 		}
-		rows, err := r.Query(ctx, `SELECT `+columns+` FROM backups`+where+` ORDER BY id DESC LIMIT `+args.Add(f.Limit)+` OFFSET `+args.Add((f.Page-1)*f.Limit), args...)
+		rows, err := r.Query(
+			ctx,
+			`SELECT `+columns+` FROM backups`+where+` ORDER BY id DESC LIMIT `+args.Add(f.Limit)+` OFFSET `+args.Add((f.Page-1)*f.Limit),
+			args...)
 		list, err = db.Collect(rows, err, scan)
 		return err
 	})
@@ -282,7 +313,12 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		return Backup{}, err
 	}
 	if len([]rune(n.Note)) > maxNote {
-		return Backup{}, &fault.Error{Kind: fault.Invalid, Message: "The note is too long", Details: fmt.Sprintf("note has at most %d characters", maxNote), Code: "invalid_note"}
+		return Backup{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The note is too long",
+			Details: fmt.Sprintf("note has at most %d characters", maxNote),
+			Code:    "invalid_note",
+		}
 	}
 	if err := s.c.Limits.RequireTx(ctx, tx, x.Owner, account.LimitBackups, 1); err != nil {
 		return Backup{}, err
@@ -295,12 +331,33 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		return Backup{}, fmt.Errorf("count backups: %w", err)
 	}
 	if n.Type == Manual && manual >= maxManual {
-		return Backup{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many manual backups", Details: fmt.Sprintf("at most %d; delete some first", maxManual), Code: "too_many_backups"}
+		return Backup{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site has too many manual backups",
+			Details: fmt.Sprintf("at most %d; delete some first", maxManual),
+			Code:    "too_many_backups",
+		}
 	}
 	if waiting >= 3 {
-		return Backup{}, &fault.Error{Kind: fault.Conflict, Message: "Backups of this site are already waiting", Details: "wait until they are completed", Code: "backup_pending"}
+		return Backup{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Backups of this site are already waiting",
+			Details: "wait until they are completed",
+			Code:    "backup_pending",
+		}
 	}
-	b := Backup{ID: ID(db.NewID("bkp")), Owner: x.Owner, Site: x.ID, SiteName: x.Name, Type: n.Type, Status: Pending, Includes: includes, Note: n.Note, CreatedAt: db.Now(), thenDelete: thenDelete}
+	b := Backup{
+		ID:         ID(db.NewID("bkp")),
+		Owner:      x.Owner,
+		Site:       x.ID,
+		SiteName:   x.Name,
+		Type:       n.Type,
+		Status:     Pending,
+		Includes:   includes,
+		Note:       n.Note,
+		CreatedAt:  db.Now(),
+		thenDelete: thenDelete,
+	}
 	switch n.Type {
 	case BeforeUpdate, BeforeRestore, BeforeDelete:
 		b.ExpiresAt = b.CreatedAt.Add(keepAutomatic)
@@ -313,7 +370,12 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		return Backup{}, fmt.Errorf("insert backup: %w", err)
 	}
 	tx.Notify(b.Owner.Topic())
-	_, err = job.Enqueue(ctx, tx, Take{b.ID}, job.Options{Queue: QueueName, Unique: "backup/" + string(b.ID), Group: "backup/" + string(b.Site), Share: string(b.Owner)})
+	_, err = job.Enqueue(ctx, tx, Take{b.ID}, job.Options{
+		Queue:  QueueName,
+		Unique: "backup/" + string(b.ID),
+		Group:  "backup/" + string(b.Site),
+		Share:  string(b.Owner),
+	})
 	return b, err
 }
 
@@ -322,7 +384,12 @@ func (s *Backups) possible() error {
 	if s.c.Repository != nil {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Conflict, Message: "Backups are not available on this server", Details: s.c.Why, Code: "backups_unavailable"}
+	return &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "Backups are not available on this server",
+		Details: s.c.Why,
+		Code:    "backups_unavailable",
+	}
 }
 
 func checkIncludes(list []string) ([]string, error) {
@@ -337,7 +404,13 @@ func checkIncludes(list []string) ([]string, error) {
 	}
 	for _, p := range list {
 		if !slices.Contains(parts, p) {
-			return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid includes", Details: "includes lists config, files and database", Received: p, Code: "invalid_includes"}
+			return nil, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid includes",
+				Details:  "includes lists config, files and database",
+				Received: p,
+				Code:     "invalid_includes",
+			}
 		}
 	}
 	return out, nil
@@ -351,16 +424,31 @@ func (s *Backups) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return err
 	}
 	if b.Status == Running {
-		return &fault.Error{Kind: fault.Conflict, Message: "The backup is being taken", Details: "delete it when it is completed", Code: "backup_running"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The backup is being taken",
+			Details: "delete it when it is completed",
+			Code:    "backup_running",
+		}
 	}
 	if b.thenDelete != "" && b.Status == Pending {
-		return &fault.Error{Kind: fault.Conflict, Message: "The site is deleted once this backup is completed", Details: "wait until the backup is completed", Code: "backup_pending"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site is deleted once this backup is completed",
+			Details: "wait until the backup is completed",
+			Code:    "backup_pending",
+		}
 	}
 	switch restored, err := job.Unfinished(ctx, tx, restoresOf(id)); {
 	case err != nil:
 		return err
 	case restored:
-		return &fault.Error{Kind: fault.Conflict, Message: "The backup is being restored", Details: "delete it when the restore is completed", Code: "backup_in_use"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The backup is being restored",
+			Details: "delete it when the restore is completed",
+			Code:    "backup_in_use",
+		}
 	}
 	if _, err := job.Cancel(ctx, tx, "backup/"+string(id)); err != nil {
 		return err

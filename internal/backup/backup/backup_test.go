@@ -76,7 +76,11 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	ok(t, err)
 	repos := filepath.Join(dir, "repos")
 	ok(t, os.MkdirAll(repos, 0o755))
-	src, err := fetch.New(fetch.Config{Dir: filepath.Join(dir, "source"), Egress: out, Hosts: map[string]string{"git.test": "file://" + repos}})
+	src, err := fetch.New(fetch.Config{
+		Dir:    filepath.Join(dir, "source"),
+		Egress: out,
+		Hosts:  map[string]string{"git.test": "file://" + repos},
+	})
 	ok(t, err)
 	w.blobs, err = blob.Open(filepath.Join(dir, "blobs"), blob.Options{Deletions: gc.NewRecord(w.db)})
 	ok(t, err)
@@ -85,17 +89,23 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	hooks := webhook.New(webhook.Config{DB: w.db, Seal: w.seal})
 	w.sites = site.New(site.Config{DB: w.db, Hooks: hooks, Seal: w.seal, Domain: "sites.test"})
 	ops := operation.New(operation.Config{DB: w.db})
-	w.deploys = deploy.New(deploy.Config{DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Log: log,
+	w.deploys = deploy.New(deploy.Config{
+		DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Log: log,
 		Gone: []func(context.Context, site.ID) error{func(ctx context.Context, id site.ID) error {
 			return w.db.Write(ctx, func(tx *db.Tx) error { return w.SiteDeletedTx(ctx, tx, id) })
-		}}})
+		}},
+	})
 	w.gc.Register("deployments", w.deploys.Roots)
 	at, err := blob.Dir(w.place)
 	ok(t, err)
-	c := Config{DB: w.db, Sites: w.sites, Deployments: w.deploys, Hooks: hooks, Operations: ops, Blobs: w.blobs,
+	c := Config{
+		DB: w.db, Sites: w.sites, Deployments: w.deploys, Hooks: hooks, Operations: ops, Blobs: w.blobs,
 		Repository: NewRepository(RepositoryConfig{Backend: at, Seal: w.seal}), Scratch: dir, Log: log,
-		Storage: &disk{list: func(id site.ID) ([]Folder, error) { return w.storage[id], nil },
-			hold: func(site.ID) func() { w.held++; return func() { w.held += 1000 } }}}
+		Storage: &disk{
+			list: func(id site.ID) ([]Folder, error) { return w.storage[id], nil },
+			hold: func(site.ID) func() { w.held++; return func() { w.held += 1000 } },
+		},
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -106,7 +116,13 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 
 // start runs the workers as a process does.
 func (w *world) start() (stop func()) {
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Queues: map[string]int{"default": 2, deploy.QueueName: 2, QueueName: 2, VerifyQueue: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
+	jobs := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Queues: map[string]int{"default": 2, deploy.QueueName: 2, QueueName: 2, VerifyQueue: 2},
+		Poll:   20 * time.Millisecond,
+		Drain:  time.Millisecond,
+	})
 	w.Work(jobs)
 	w.deploys.Work(jobs)
 	w.sites.Work(jobs)
@@ -143,7 +159,9 @@ func (w *world) commit(name string, files map[string]string) {
 		ok(w.t, os.WriteFile(filepath.Join(dir, p), []byte(text), 0o644))
 	}
 	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"commit", "-q", "-m", "change"}} {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd := exec.Command("git", append([]string{
+			"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main",
+		}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -327,7 +345,12 @@ func TestRestoreAndUndo(t *testing.T) {
 	w := newWorld(t)
 	s := w.site("blog", map[string]string{"index.html": "first", "a/b.txt": strings.Repeat("long ", 9000)})
 	w.env(s.ID, site.NewVar{Key: "TOKEN", Value: "s3cr3t-value", Secret: true}, site.NewVar{Key: "COLOR", Value: "red"},
-		site.NewVar{Key: "COLOR", Value: "green", Target: []string{"runtime", "preview"}, Branch: "feat/*"}, site.NewVar{Key: "COLOR", Value: "black", Target: []string{"runtime", "preview"}, Branch: "fix/*"})
+		site.NewVar{
+			Key:    "COLOR",
+			Value:  "green",
+			Target: []string{"runtime", "preview"},
+			Branch: "feat/*",
+		}, site.NewVar{Key: "COLOR", Value: "black", Target: []string{"runtime", "preview"}, Branch: "fix/*"})
 	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow", "2026/dog.jpg": "woof"})
 	first := w.variables(s.ID)
 	b := w.backUp(s.ID, NewBackup{Note: "before the party"})
@@ -420,7 +443,8 @@ func TestDeletedSiteComesBack(t *testing.T) {
 	})
 
 	list, total, err := w.List(t.Context(), anna, Filter{Site: s.ID, Page: 1, Limit: 10})
-	if err != nil || total != 1 || len(list) != 1 || string(list[0].ID) != result["backupId"] || list[0].Type != BeforeDelete || list[0].SiteName != "shop" {
+	if err != nil || total != 1 || len(list) != 1 || string(list[0].ID) != result["backupId"] || list[0].Type != BeforeDelete ||
+		list[0].SiteName != "shop" {
 		t.Fatalf("backups of the deleted site: %+v, %d, %v", list, total, err)
 	}
 	if _, err := w.PlanRestore(t.Context(), anna, list[0].ID, RestoreTo{}); err != nil {
@@ -506,7 +530,9 @@ func TestRestoreInPart(t *testing.T) {
 	}
 	// A site that lacks the folder gets nothing, rather than all but the files.
 	other := w.site("other", map[string]string{"index.html": "mine"})
-	if o, _ := w.restoreTo(b.ID, RestoreTo{Site: other.ID}); o.Status != operation.Failed || !strings.Contains(o.Error, "storage folder") || w.page(other.ID, "/") != "mine" {
+	if o, _ := w.restoreTo(b.ID, RestoreTo{
+		Site: other.ID,
+	}); o.Status != operation.Failed || !strings.Contains(o.Error, "storage folder") || w.page(other.ID, "/") != "mine" {
 		t.Errorf("restored without its storage: %+v, the page is %q", o, w.page(other.ID, "/"))
 	}
 	w.c.Storage = here
@@ -606,7 +632,10 @@ func TestManualBackupsAreBounded(t *testing.T) {
 		for i := range maxManual - 1 {
 			_, err := tx.Exec(t.Context(), `
 				INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
-				SELECT id || $1, owner_id, site_id, site_name, type, 'failed', includes, note, 0, 0, 0, '', '', '', '', 0, 'x', created_at, created_at, 0 FROM backups WHERE status <> 'failed' AND type = 'manual'`, fmt.Sprint("x", i))
+				SELECT id || $1, owner_id, site_id, site_name, type, 'failed', includes, note, 0, 0, 0, '', '', '', '', 0, 'x', created_at, created_at, 0 FROM backups WHERE status <> 'failed' AND type = 'manual'`, fmt.Sprint(
+				"x",
+				i,
+			))
 			if err != nil {
 				return err
 			}
@@ -734,7 +763,9 @@ func TestArchive(t *testing.T) {
 	for _, zipped := range []bool{false, true} {
 		got := read(false, zipped)
 		names := slices.Sorted(maps.Keys(got))
-		if want := []string{"env.json", "files/css/a.css", "files/index.html", "manifest.json", "site.json", "storage/uploads/cat.jpg"}; !slices.Equal(names, want) {
+		if want := []string{
+			"env.json", "files/css/a.css", "files/index.html", "manifest.json", "site.json", "storage/uploads/cat.jpg",
+		}; !slices.Equal(names, want) {
 			t.Errorf("zip %t: %q", zipped, names)
 		}
 		if got["files/index.html"] != "page" || got["storage/uploads/cat.jpg"] != "meow" {
@@ -747,7 +778,10 @@ func TestArchive(t *testing.T) {
 				t.Errorf("zip %t: the sum of %s is %q", zipped, name, list.SHA256[name])
 			}
 		}
-		if strings.Contains(got["env.json"], "s3cr3t") || !strings.Contains(got["env.json"], "red") || strings.Contains(got["site.json"], "s3cr3t") {
+		if strings.Contains(
+			got["env.json"],
+			"s3cr3t",
+		) || !strings.Contains(got["env.json"], "red") || strings.Contains(got["site.json"], "s3cr3t") {
 			t.Errorf("zip %t: env.json is %s", zipped, got["env.json"])
 		}
 	}
@@ -777,7 +811,11 @@ func (d *memory) wire(c *Config) {
 		if !ok {
 			return nil, nil
 		}
-		return []dumped{{Name: "main", Place: 2, Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, text); return err }}}, nil
+		return []dumped{{
+			Name:  "main",
+			Place: 2,
+			Dump:  func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, text); return err },
+		}}, nil
 	}
 	server.load = func(_ account.OwnerID, in io.Reader, check bool) (Loaded, error) {
 		b, err := io.ReadAll(in)
@@ -796,18 +834,21 @@ func (d *memory) wire(c *Config) {
 			d.scratch--
 		}
 		once := sync.OnceFunc(gone)
-		return &scratch{drop: once, put: func(_ context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
-			if name != "main" || place != 2 || owner != anna {
-				return fmt.Errorf("%s at %d for %s", name, place, owner)
-			}
-			tx.AfterCommit(func() { // which a test waits for: see becomes
-				d.mu.Lock()
-				d.text[id] = string(b)
-				d.mu.Unlock()
-				once()
-			})
-			return nil
-		}}, nil
+		return &scratch{
+			drop: once,
+			put: func(_ context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
+				if name != "main" || place != 2 || owner != anna {
+					return fmt.Errorf("%s at %d for %s", name, place, owner)
+				}
+				tx.AfterCommit(func() { // which a test waits for: see becomes
+					d.mu.Lock()
+					d.text[id] = string(b)
+					d.mu.Unlock()
+					once()
+				})
+				return nil
+			},
+		}, nil
 	}
 	c.Programs = &programs{renew: func(id site.ID) error {
 		d.mu.Lock()
@@ -869,7 +910,9 @@ func TestDatabases(t *testing.T) {
 		t.Errorf("a load that fails: %+v, %q", o, contents(t, dir))
 	}
 	d.refuse = nil
-	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{"files"}}); o.Status != operation.Success || contents(t, dir)["cat.jpg"] != "meow" {
+	if o, _ := w.restoreTo(b.ID, RestoreTo{
+		Includes: []string{"files"},
+	}); o.Status != operation.Success || contents(t, dir)["cat.jpg"] != "meow" {
 		t.Errorf("files alone: %+v, %q", o, contents(t, dir))
 	}
 	d.becomes(w, s.ID, "rows v2")
@@ -901,7 +944,10 @@ func TestDatabases(t *testing.T) {
 	o, result = w.restoreTo(b.ID, RestoreTo{NewName: "copy"})
 	id := site.ID(result["siteId"])
 	d.becomes(w, id, "rows v1")
-	if o.Status != operation.Success || len(w.storage[id]) != 1 || contents(t, w.storage[id][0].Dir)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
+	if o.Status != operation.Success || len(w.storage[id]) != 1 || contents(
+		t,
+		w.storage[id][0].Dir,
+	)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
 		t.Errorf("a new site: %+v, %+v", o, w.storage[id])
 	}
 }
@@ -1009,7 +1055,10 @@ func TestOneLookOrTwo(t *testing.T) {
 	for _, tt := range []struct {
 		b    Backup
 		want map[string]string
-	}{{little, map[string]string{"a": "two", "b": "one", "sub/c": "one"}}, {much, map[string]string{"a": "two", "b": "three", "sub/c": "one", "large": strings.Repeat("\x00", briefBytes+1)}}} {
+	}{
+		{little, map[string]string{"a": "two", "b": "one", "sub/c": "one"}},
+		{much, map[string]string{"a": "two", "b": "three", "sub/c": "one", "large": strings.Repeat("\x00", briefBytes+1)}},
+	} {
 		if o, _ := w.restoreTo(tt.b.ID, RestoreTo{}); o.Status != operation.Success {
 			t.Fatalf("%+v", o)
 		}

@@ -41,7 +41,12 @@ func (s *Backups) Open(ctx context.Context, owner account.OwnerID, id ID, secret
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{Name: fmt.Sprintf("%s-%s", site.Slug(b.SiteName), b.CreatedAt.Time().Format("2006-01-02-150405")), s: s, r: r, secrets: secrets}, nil
+	return &Archive{
+		Name:    fmt.Sprintf("%s-%s", site.Slug(b.SiteName), b.CreatedAt.Time().Format("2006-01-02-150405")),
+		s:       s,
+		r:       r,
+		secrets: secrets,
+	}, nil
 }
 
 // entry is a file of the archive.
@@ -139,7 +144,14 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 		}
 	}
 	file := func(name string, f File, mode int64) error {
-		return add(entry{name: name, mode: mode, size: f.Size, link: f.Link, sum: hex.EncodeToString(f.Sum[:]), copy: func(w io.Writer) error { return a.r.copy(ctx, w, f) }})
+		return add(entry{
+			name: name,
+			mode: mode,
+			size: f.Size,
+			link: f.Link,
+			sum:  hex.EncodeToString(f.Sum[:]),
+			copy: func(w io.Writer) error { return a.r.copy(ctx, w, f) },
+		})
 	}
 	if err := a.live(ctx, file, add); err != nil {
 		return err

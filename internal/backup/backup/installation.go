@@ -49,8 +49,10 @@ type Source struct {
 	Databases DatabaseServer // nil: there are none
 
 	Progress func(text string, bytes int64) // is told now and then. Optional.
-	Pause    time.Duration                  // before a site is read again whose database server was away or slow; the second time twice as long. Optional: 0 means 2s.
-	Log      *slog.Logger
+	// before a site is read again whose database server was away or slow; the second time twice as long.
+	// Optional: 0 means 2s.
+	Pause time.Duration
+	Log   *slog.Logger
 }
 
 // Control is the installation's own database.
@@ -88,8 +90,18 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if s.Databases != nil {
 		of.Databases = ofAll{s.Databases}
 	}
-	t := &taking{Source: s, copy: &c,
-		collection: collection{s: &Backups{c: of}, w: w, m: m, base: base, most: maxCopyFiles, mostBytes: maxCopyBytes, mostNames: maxCopyNames}}
+	t := &taking{
+		Source: s, copy: &c,
+		collection: collection{
+			s:         &Backups{c: of},
+			w:         w,
+			m:         m,
+			base:      base,
+			most:      maxCopyFiles,
+			mostBytes: maxCopyBytes,
+			mostNames: maxCopyNames,
+		},
+	}
 	w.tick = t.tick
 	// Files before the database that refers to them, and again what came meanwhile: a file is
 	// stored before anything refers to it, and deleted after nothing does.
@@ -264,8 +276,13 @@ func (t *taking) site(ctx context.Context, id site.ID) error {
 	if err := part.moment(ctx, Backup{ID: t.copy.ID, Site: id, Includes: parts}); err != nil {
 		return err
 	}
-	if err := t.fits(0); err != nil || t.bytes+part.bytes > maxCopyBytes || t.seen+part.seen > maxCopyFiles || t.names+part.names > maxCopyNames {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The backup of the installation is full", Details: fmt.Sprintf("it has at most %d files with %d MiB of names", maxCopyFiles, maxCopyNames>>20)}
+	if err := t.fits(0); err != nil || t.bytes+part.bytes > maxCopyBytes || t.seen+part.seen > maxCopyFiles ||
+		t.names+part.names > maxCopyNames {
+		return &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The backup of the installation is full",
+			Details: fmt.Sprintf("it has at most %d files with %d MiB of names", maxCopyFiles, maxCopyNames>>20),
+		}
 	}
 	t.m.Files = append(t.m.Files, part.m.Files...)
 	t.bytes, t.seen, t.names = t.bytes+part.bytes, t.seen+part.seen, t.names+part.names

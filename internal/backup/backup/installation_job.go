@@ -28,7 +28,13 @@ func (BackUpInstallation) Kind() string { return "backup.installation" }
 const OfInstallation = account.OwnerID("installation")
 
 // BackUpInstallationTx has the installation backed up by whichever node serves it.
-func BackUpInstallationTx(ctx context.Context, tx *db.Tx, ops *operation.Operations, to string, scheduled bool) (operation.Operation, error) {
+func BackUpInstallationTx(
+	ctx context.Context,
+	tx *db.Tx,
+	ops *operation.Operations,
+	to string,
+	scheduled bool,
+) (operation.Operation, error) {
 	o, err := ops.OpenTx(ctx, tx, OfInstallation, operation.NewOperation{Kind: "installation.backup", Unique: "installation.backup"})
 	if err != nil {
 		return o, err
@@ -51,7 +57,11 @@ func (s *Backups) backUpInstallation(ctx context.Context, b BackUpInstallation, 
 	if why != "" {
 		s.c.Log.ErrorContext(ctx, "installation not backed up", "err", err)
 	} else {
-		s.c.Log.InfoContext(ctx, "installation backed up", "backup", c.ID, "bytes", c.Size, "stored", c.Stored, "seconds", c.Took, "problems", len(c.Problems))
+		s.c.Log.InfoContext(
+			ctx, "installation backed up", "backup", c.ID, "bytes", c.Size, "stored", c.Stored, "seconds", c.Took,
+			"problems",
+			len(c.Problems),
+		)
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return s.c.Operations.EndTx(ctx, tx, b.Operation, "Completed", why, c)

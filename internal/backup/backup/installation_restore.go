@@ -42,9 +42,17 @@ func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
 		return &CopyReader{c, &reader{repo: r, m: m}}, nil
 	}
 	if id != "" {
-		return nil, &fault.Error{Kind: fault.NotFound, Message: "There is no backup " + string(id) + " at this location", Details: "slipway backup list shows which there are"}
+		return nil, &fault.Error{
+			Kind:    fault.NotFound,
+			Message: "There is no backup " + string(id) + " at this location",
+			Details: "slipway backup list shows which there are",
+		}
 	}
-	return nil, &fault.Error{Kind: fault.NotFound, Message: "No backup of an installation found at this location", Details: "create one with slipway backup create"}
+	return nil, &fault.Error{
+		Kind:    fault.NotFound,
+		Message: "No backup of an installation found at this location",
+		Details: "create one with slipway backup create",
+	}
 }
 
 // Databases is how many databases of sites it holds.

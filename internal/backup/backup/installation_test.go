@@ -36,7 +36,12 @@ func TestInstallation(t *testing.T) {
 	w.backUp(s.ID, NewBackup{})
 	ok(t, os.WriteFile(filepath.Join(w.dir, "file"), []byte("a key"), 0o600))
 	control := "the database, first"
-	source := Source{Blobs: w.blobs, Scratch: w.dir, Version: "test", Files: map[string]string{"secrets.key": filepath.Join(w.dir, "file"), "mariadb/id": filepath.Join(w.dir, "none")}, Objects: w.place,
+	source := Source{
+		Blobs:   w.blobs,
+		Scratch: w.dir,
+		Version: "test",
+		Files:   map[string]string{"secrets.key": filepath.Join(w.dir, "file"), "mariadb/id": filepath.Join(w.dir, "none")},
+		Objects: w.place,
 		Control: everything{func(path string) (string, error) {
 			return "sqlite", os.WriteFile(path, []byte(control), 0o600)
 		}, []site.ID{s.ID, "site_gone"}},
@@ -45,8 +50,12 @@ func TestInstallation(t *testing.T) {
 			if id != s.ID {
 				return nil, fault.Missing("site")
 			}
-			return []dumped{{Name: "db_1", Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "rows"); return err }}}, nil
-		}}}
+			return []dumped{{
+				Name: "db_1",
+				Dump: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "rows"); return err },
+			}}, nil
+		}},
+	}
 	first, err := TakeCopy(t.Context(), repo, source, false)
 	ok(t, err)
 	control = "the database, second"
@@ -129,12 +138,21 @@ func TestInstallation(t *testing.T) {
 	}
 
 	// Without a key it doesn't open, in words; nothing there is no place to begin one.
-	if _, err := NewRepository(RepositoryConfig{Backend: at, Identities: nil, Seal: newSeal(t), ReadOnly: true}).Copies(t.Context()); !errors.Is(err, ErrNoKey) {
+	if _, err := NewRepository(RepositoryConfig{
+		Backend:    at,
+		Identities: nil,
+		Seal:       newSeal(t),
+		ReadOnly:   true,
+	}).Copies(t.Context()); !errors.Is(err, ErrNoKey) {
 		t.Errorf("another key: %v", err)
 	}
 	empty, err := blob.Dir(t.TempDir())
 	ok(t, err)
-	if _, err := NewRepository(RepositoryConfig{Backend: empty, Seal: w.seal, ReadOnly: true}).Copies(t.Context()); !fault.Is(err, fault.NotFound) {
+	if _, err := NewRepository(RepositoryConfig{
+		Backend:  empty,
+		Seal:     w.seal,
+		ReadOnly: true,
+	}).Copies(t.Context()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an empty place: %v", err)
 	}
 	// The same in a bucket.
@@ -174,10 +192,12 @@ func TestInstallationIsDue(t *testing.T) {
 			if to != "" {
 				t.Errorf("a scheduled backup goes to %q", to)
 			}
-			return repo, Source{Blobs: c.Blobs, Scratch: c.Scratch, Version: "test",
+			return repo, Source{
+				Blobs: c.Blobs, Scratch: c.Scratch, Version: "test",
 				Control: everything{copy: func(path string) (string, error) {
 					return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
-				}}}, nil
+				}},
+			}, nil
 		})
 	})
 	taken := func() int {
@@ -199,7 +219,15 @@ func TestInstallationIsDue(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration
 		due   bool
-	}{{0, true}, {time.Minute, false}, {23 * time.Hour, false}, {24*time.Hour + time.Second, true}, {25 * time.Hour, false}, {100 * time.Hour, true}, {101 * time.Hour, false}} {
+	}{
+		{0, true},
+		{time.Minute, false},
+		{23 * time.Hour, false},
+		{24*time.Hour + time.Second, true},
+		{25 * time.Hour, false},
+		{100 * time.Hour, true},
+		{101 * time.Hour, false},
+	} {
 		for range 3 { // as three nodes would
 			ok(t, w.installationDue(t.Context(), begun.Add(tt.after)))
 		}
@@ -234,7 +262,8 @@ func TestInstallationWaitsForDatabases(t *testing.T) {
 	away := &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Code: "database_unavailable"}
 	slow := &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Code: "database_slow"}
 	var answers map[site.ID][]error // of the dumps, one after the other; the last one stays
-	source := Source{Blobs: w.blobs, Scratch: w.dir, Version: "test", Pause: time.Millisecond,
+	source := Source{
+		Blobs: w.blobs, Scratch: w.dir, Version: "test", Pause: time.Millisecond,
 		Control: everything{func(path string) (string, error) {
 			return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
 		}, []site.ID{"site_1", "site_2"}},
@@ -250,7 +279,8 @@ func TestInstallationWaitsForDatabases(t *testing.T) {
 				_, err := io.WriteString(out, "rows of "+string(id))
 				return err
 			}}}, nil
-		}}}
+		}},
+	}
 	answers = map[site.ID][]error{"site_1": {away, slow, nil}, "site_2": {slow, nil}}
 	c, err := TakeCopy(t.Context(), repo, source, false)
 	ok(t, err)

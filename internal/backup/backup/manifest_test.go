@@ -13,13 +13,24 @@ import (
 
 func someManifest() *Manifest {
 	pack := func(c string) string { return strings.Repeat(c, 64) }
-	return &Manifest{Version: manifestVersion, ID: "bkp_1", Site: "site_1", At: time.Unix(1_700_000_000, 0).UTC(), Includes: parts, Extra: json.RawMessage(`{"line":"a\nb"}`),
-		Live: &deployment.Live{Release: "r"}, Places: map[string]int64{"main": 2}, Folders: []string{"uploads"},
-		Packs:  []string{pack("a"), pack("0")},
-		Pieces: []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
-		Files: []File{{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
+	return &Manifest{
+		Version:  manifestVersion,
+		ID:       "bkp_1",
+		Site:     "site_1",
+		At:       time.Unix(1_700_000_000, 0).UTC(),
+		Includes: parts,
+		Extra:    json.RawMessage(`{"line":"a\nb"}`),
+		Live:     &deployment.Live{Release: "r"},
+		Places:   map[string]int64{"main": 2},
+		Folders:  []string{"uploads"},
+		Packs:    []string{pack("a"), pack("0")},
+		Pieces:   []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
+		Files: []File{
+			{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
 			{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
-			{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}}}}
+			{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}},
+		},
+	}
 }
 
 func TestManifest(t *testing.T) {
@@ -50,8 +61,16 @@ func TestFirstManifest(t *testing.T) {
 		`"files":[{"p":"storage/uploads/a","s":5,"m":420,"t":"5.a.b","d":[0],"h":"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="}]}`))
 	ok(t, err)
 	sum := sha256.Sum256([]byte("hello"))
-	want := &Manifest{Version: 1, ID: "bkp_1", Site: "site_1", At: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), Includes: []string{Files}, Packs: []string{"p"},
-		Pieces: []piece{{0, 7, 5, sum}}, Files: []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}}}
+	want := &Manifest{
+		Version:  1,
+		ID:       "bkp_1",
+		Site:     "site_1",
+		At:       time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
+		Includes: []string{Files},
+		Packs:    []string{"p"},
+		Pieces:   []piece{{0, 7, 5, sum}},
+		Files:    []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -79,7 +98,10 @@ func FuzzManifest(f *testing.F) {
 			return // such as a raw value that is no JSON
 		}
 		got, err := decode(again)
-		if err != nil || !reflect.DeepEqual(got.Files, m.Files) || !reflect.DeepEqual(got.Pieces, m.Pieces) || !reflect.DeepEqual(got.Packs, m.Packs) {
+		if err != nil || !reflect.DeepEqual(
+			got.Files,
+			m.Files,
+		) || !reflect.DeepEqual(got.Pieces, m.Pieces) || !reflect.DeepEqual(got.Packs, m.Packs) {
 			t.Errorf("%+v became %+v (%v)", m, got, err)
 		}
 	})

@@ -43,7 +43,7 @@ type writer struct {
 
 	mu     sync.Mutex // guards pieces to digests
 	pieces []piece
-	//share: none, one backup's: bounded by the pieces of what it reads
+	// share: none, one backup's: bounded by the pieces of what it reads
 	have    map[[sha256.Size]byte]int // index into pieces
 	packs   []string                  // those of this writer have their names once it is closed
 	buf     []byte                    // the pack being filled
@@ -52,7 +52,7 @@ type writer struct {
 
 	salt  [16]byte   // in the names of packs that are this writer's alone
 	wrote sync.Mutex // guards names, stored and own
-	//share: none, one backup's
+	// share: none, one backup's
 	names  map[int]string
 	stored int64
 	own    []string // names of packs that no other writer can refer to
@@ -60,7 +60,7 @@ type writer struct {
 
 func newWriter(ctx context.Context, repo *Repository) *writer {
 	g, ctx := errgroup.WithContext(ctx)
-	//share: none, one backup's: three uploads at once
+	// share: none, one backup's: three uploads at once
 	g.SetLimit(3)
 	w := &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
 	_, _ = rand.Read(w.salt[:]) // never fails
@@ -91,9 +91,9 @@ func (w *writer) adopt(m *Manifest) {
 // What content is read into, and what packs are filled in: memory that is used again need not
 // be fetched from the system page by page.
 var (
-	//share: total one for each file that backups read at the time; owner as many as its backups, of which one runs; edge more are made
+	// share: total one for each file that backups read at the time; owner as many as its backups, of which one runs; edge more are made
 	scratches = sync.Pool{New: func() any { return new([maxPiece]byte) }}
-	//share: total one for each pack that backups fill or upload at the time; owner as many as its backups, of which one runs; edge more are made
+	// share: total one for each pack that backups fill or upload at the time; owner as many as its backups, of which one runs; edge more are made
 	packs = sync.Pool{New: func() any { return new([packSize]byte) }}
 )
 

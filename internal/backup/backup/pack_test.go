@@ -39,7 +39,12 @@ func TestStoredAtTheSameTime(t *testing.T) {
 				if err != nil || sum != sha256.Sum256(text) || size != int64(len(text)) {
 					t.Errorf("stream %d, file %d: %d bytes, %v", s, i, size, err)
 				}
-				files[s], texts[s] = append(files[s], File{Path: fmt.Sprint(s, "/", i), Size: size, Sum: sum, Pieces: list}), append(texts[s], text)
+				files[s], texts[s] = append(files[s], File{
+					Path:   fmt.Sprint(s, "/", i),
+					Size:   size,
+					Sum:    sum,
+					Pieces: list,
+				}), append(texts[s], text)
 			}
 		})
 	}
@@ -103,7 +108,20 @@ func TestCutIsWhereItWas(t *testing.T) {
 			t.Errorf("%d bytes are cut at %d, want %d", len(b), got, want)
 		}
 	}
-	for _, n := range []int{0, 1, minPiece - 1, minPiece, minPiece + 1, minPiece + lane, minPiece + 4*lane - 1, minPiece + 4*lane, minPiece + 4*lane + 1, maxPiece - 1, maxPiece, maxPiece + 5} {
+	for _, n := range []int{
+		0,
+		1,
+		minPiece - 1,
+		minPiece,
+		minPiece + 1,
+		minPiece + lane,
+		minPiece + 4*lane - 1,
+		minPiece + 4*lane,
+		minPiece + 4*lane + 1,
+		maxPiece - 1,
+		maxPiece,
+		maxPiece + 5,
+	} {
 		check(b[:n])
 		check(make([]byte, n)) // is cut nowhere
 	}

@@ -35,7 +35,10 @@ func (s *Backups) Under(ctx context.Context, owner account.OwnerID, id site.ID) 
 		return nil, fmt.Errorf("list operations: %w", err)
 	}
 	for _, o := range ops {
-		if !strings.HasPrefix(o.Kind, "backup.") && o.Kind != "site.delete" || o.CompletedAt != 0 && time.Since(o.CompletedAt.Time()) > shownFor {
+		if !strings.HasPrefix(
+			o.Kind,
+			"backup.",
+		) && o.Kind != "site.delete" || o.CompletedAt != 0 && time.Since(o.CompletedAt.Time()) > shownFor {
 			continue
 		}
 		p := Progress{Kind: o.Kind, Done: o.Progress, Message: o.Message, Error: o.Error, Ended: o.CompletedAt != 0, At: o.CreatedAt}

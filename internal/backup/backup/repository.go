@@ -87,8 +87,12 @@ const keyPurpose = "backup/repository"
 
 // ErrNoKey is the error of a repository whose key neither the installation's key nor an
 // identity opens.
-var ErrNoKey = &fault.Error{Kind: fault.Conflict, Message: "The backups can't be opened with this installation's key",
-	Details: "they were made by another installation: restore with its secrets.key, or with an age identity that was a recipient", Code: "backup_key_missing"}
+var ErrNoKey = &fault.Error{
+	Kind:    fault.Conflict,
+	Message: "The backups can't be opened with this installation's key",
+	Details: "they were made by another installation: restore with its secrets.key, or with an age identity that was a recipient",
+	Code:    "backup_key_missing",
+}
 
 func (r *Repository) open(ctx context.Context) (*keys, error) {
 	r.mu.Lock()
@@ -198,7 +202,7 @@ func (k *keys) nameOf(digests []byte) string {
 }
 
 var (
-	//share: total one for each processor that compresses; owner as many as its backups, of which one runs; edge more are made
+	// share: total one for each processor that compresses; owner as many as its backups, of which one runs; edge more are made
 	encoders = sync.Pool{New: func() any {
 		e, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
 		return e
@@ -309,7 +313,12 @@ func damaged(name string) error { return fmt.Errorf("object %.12s…: %w", name,
 // storeError gives a full place its words.
 func storeError(err error) error {
 	if strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "disk quota") {
-		return &fault.Error{Kind: fault.Unavailable, Message: "The backup storage is full", Details: "free some space, then back up again", Code: "backup_place_full"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "The backup storage is full",
+			Details: "free some space, then back up again",
+			Code:    "backup_place_full",
+		}
 	}
 	return err
 }

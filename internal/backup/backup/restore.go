@@ -92,22 +92,47 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		return Plan{}, err
 	}
 	if len(to.Paths) > maxPaths {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Too many paths", Details: fmt.Sprintf("paths has at most %d entries", maxPaths), Code: "invalid_paths"}
+		return Plan{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many paths",
+			Details: fmt.Sprintf("paths has at most %d entries", maxPaths),
+			Code:    "invalid_paths",
+		}
 	}
 	for _, p := range to.Paths {
 		if p == "" || path.Clean("/" + p)[1:] != strings.TrimSuffix(p, "/") {
-			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Details: "paths are files and folders of the site's storage, such as uploads/2026", Received: text.Clip(p, 200), Code: "invalid_paths"}
+			return Plan{}, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid path",
+				Details:  "paths are files and folders of the site's storage, such as uploads/2026",
+				Received: text.Clip(p, 200),
+				Code:     "invalid_paths",
+			}
 		}
 	}
 	if p.restore.New && to.Site != "" {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "Send either siteId or newSite", Details: "siteId restores to an existing site, newSite creates one"}
+		return Plan{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Send either siteId or newSite",
+			Details: "siteId restores to an existing site, newSite creates one",
+		}
 	}
 	if p.restore.New && len(to.Paths) > 0 {
-		return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A restore to a new site can't be limited to some files", Details: "omit paths, or restore to an existing site", Code: "invalid_paths"}
+		return Plan{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "A restore to a new site can't be limited to some files",
+			Details: "omit paths, or restore to an existing site",
+			Code:    "invalid_paths",
+		}
 	}
 	in, err := s.reader(ctx, b)
 	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-		return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "The backup is damaged and can't be restored", Details: "its list of files can't be read; choose another backup", Code: "backup_damaged"}
+		return Plan{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The backup is damaged and can't be restored",
+			Details: "its list of files can't be read; choose another backup",
+			Code:    "backup_damaged",
+		}
 	}
 	if err != nil {
 		return Plan{}, err
@@ -115,23 +140,48 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	if len(to.Paths) > 0 {
 		any := slices.ContainsFunc(in.m.under(inStorage), func(f File) bool { return chosen(to.Paths, f.Path) })
 		if !any {
-			return Plan{}, &fault.Error{Kind: fault.NotFound, Message: "The backup has no such files", Details: "paths are files and folders of the site's storage; a release is restored whole", Code: "paths_not_found"}
+			return Plan{}, &fault.Error{
+				Kind:    fault.NotFound,
+				Message: "The backup has no such files",
+				Details: "paths are files and folders of the site's storage; a release is restored whole",
+				Code:    "paths_not_found",
+			}
 		}
 	}
 	if p.restore.New {
 		if in.m.Config == nil || in.m.Live == nil {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has no configuration or release; restore it to an existing site", Code: "backup_incomplete"}
+			return Plan{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "This backup can't be restored to a new site",
+				Details: "it has no configuration or release; restore it to an existing site",
+				Code:    "backup_incomplete",
+			}
 		}
 		if in.m.Config.Type == site.WordPress && (in.m.Extra == nil || len(in.m.Places) == 0) {
-			return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has no database of its WordPress; restore its files and settings to a site that is there", Code: "backup_incomplete"}
+			return Plan{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "This backup can't be restored to a new site",
+				Details: "it has no database of its WordPress; restore its files and settings to a site that is there",
+				Code:    "backup_incomplete",
+			}
 		}
 		for _, f := range in.m.under(inStorage) {
 			if s.c.Storage == nil || in.m.folderOf(f.Path) == "" {
-				return Plan{}, &fault.Error{Kind: fault.Conflict, Message: "This backup can't be restored to a new site", Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders", Code: "storage_missing"}
+				return Plan{}, &fault.Error{
+					Kind:    fault.Conflict,
+					Message: "This backup can't be restored to a new site",
+					Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders",
+					Code:    "storage_missing",
+				}
 			}
 		}
 		if len(p.restore.Includes) < len(parts) {
-			return Plan{}, &fault.Error{Kind: fault.Invalid, Message: "A restore to a new site can't be limited to some parts", Details: "omit includes, or restore to an existing site", Code: "invalid_includes"}
+			return Plan{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "A restore to a new site can't be limited to some parts",
+				Details: "omit includes, or restore to an existing site",
+				Code:    "invalid_includes",
+			}
 		}
 		n := in.m.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
@@ -163,7 +213,12 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		r.Site = x.ID
 	} else if _, err := s.c.Sites.LockTx(ctx, tx, owner, r.Site); err != nil {
 		if fault.Is(err, fault.NotFound) && r.Site == p.backup.Site {
-			return operation.Operation{}, &fault.Error{Kind: fault.Conflict, Message: "The backup's site was deleted", Details: "restore it to a new site with newSite", Code: "site_deleted"}
+			return operation.Operation{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "The backup's site was deleted",
+				Details: "restore it to a new site with newSite",
+				Code:    "site_deleted",
+			}
 		}
 		return operation.Operation{}, err
 	}
@@ -188,7 +243,12 @@ func restoresOf(id ID) string { return "restore/" + string(id) + "/" }
 func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	err := s.restoreStep(ctx, r)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		err = &fault.Error{Kind: fault.Unavailable, Message: "The server does not have enough disk space for the restore", Details: "nothing was changed; the operator can make room, then restore again", Code: "disk_full"}
+		err = &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "The server does not have enough disk space for the restore",
+			Details: "nothing was changed; the operator can make room, then restore again",
+			Code:    "disk_full",
+		}
 	}
 	switch {
 	case err == nil:
@@ -272,7 +332,11 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 				return err
 			}
 		}
-		if of := (Restored{config != nil, len(data.databases) > 0, r.New}); (of.Settings || of.Databases) && in.m.Extra != nil && s.c.WordPress != nil {
+		if of := (Restored{
+			config != nil,
+			len(data.databases) > 0,
+			r.New,
+		}); (of.Settings || of.Databases) && in.m.Extra != nil && s.c.WordPress != nil {
 			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
 			if err != nil {
 				return err
@@ -282,7 +346,14 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			}
 		}
 		if live != nil {
-			x, err := s.c.Deployments.RestoreTx(ctx, tx, b.Owner, r.Site, *live, fmt.Sprintf("Restored from the backup %s of %s", b.ID, b.CreatedAt))
+			x, err := s.c.Deployments.RestoreTx(
+				ctx,
+				tx,
+				b.Owner,
+				r.Site,
+				*live,
+				fmt.Sprintf("Restored from the backup %s of %s", b.ID, b.CreatedAt),
+			)
 			if err != nil {
 				return err
 			}
@@ -357,7 +428,11 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 			if err != nil {
 				return err
 			}
-			b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeRestore, Includes: r.Includes, Note: "Before the restore of " + string(r.Backup)}, "")
+			b, err := s.createTx(ctx, tx, x, NewBackup{
+				Type:     BeforeRestore,
+				Includes: r.Includes,
+				Note:     "Before the restore of " + string(r.Backup),
+			}, "")
 			if err != nil {
 				return err
 			}
@@ -370,7 +445,11 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 		case err != nil:
 			return err
 		case b.Status == Failed:
-			return &fault.Error{Kind: fault.Conflict, Message: "Nothing was restored, because the site could not be backed up first", Details: b.Error}
+			return &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "Nothing was restored, because the site could not be backed up first",
+				Details: b.Error,
+			}
 		case b.Status == Completed:
 			ready = true
 			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0.2, string(b.ID), "Restoring files")
@@ -514,8 +593,17 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error
 		}
 	}
 	if need = max(need, files*sandbox.PerFile); need > room {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The backup's files don't fit into the site's storage",
-			Details: fmt.Sprintf("%d files take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths", files, (need+1<<20-1)>>20, room>>20), Code: "storage_full"}
+		return &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The backup's files don't fit into the site's storage",
+			Details: fmt.Sprintf(
+				"%d files take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths",
+				files,
+				(need+1<<20-1)>>20,
+				room>>20,
+			),
+			Code: "storage_full",
+		}
 	}
 	return nil
 }
@@ -531,8 +619,13 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *Manifest, have []Fo
 		}
 		name := m.folderOf(f.Path)
 		if name == "" || s.c.Storage == nil {
-			return nil, &fault.Error{Kind: fault.Conflict, Message: "The site doesn't have the storage folder that the backup's files belong to",
-				Details: "nothing of it was restored; the download of the backup holds them, and includes config alone restores settings", Received: text.Clip(f.Path, 200), Code: "storage_missing"}
+			return nil, &fault.Error{
+				Kind:     fault.Conflict,
+				Message:  "The site doesn't have the storage folder that the backup's files belong to",
+				Details:  "nothing of it was restored; the download of the backup holds them, and includes config alone restores settings",
+				Received: text.Clip(f.Path, 200),
+				Code:     "storage_missing",
+			}
 		}
 		dir, err := s.c.Storage.MakeStorage(ctx, string(r.Site), name)
 		if err != nil {
@@ -876,7 +969,11 @@ func (s *Backups) DeleteSiteTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if err := s.possible(); err != nil {
 		return operation.Operation{}, err
 	}
-	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.delete", Site: string(id), Unique: "delete/" + string(id)})
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
+		Kind:   "site.delete",
+		Site:   string(id),
+		Unique: "delete/" + string(id),
+	})
 	if err != nil {
 		return o, err
 	}

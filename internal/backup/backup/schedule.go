@@ -46,7 +46,13 @@ var clock = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
 func (s Schedule) check() error {
 	bad := func(details string, received any) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid backup schedule", Details: details, Received: received, Code: "invalid_schedule"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid backup schedule",
+			Details:  details,
+			Received: received,
+			Code:     "invalid_schedule",
+		}
 	}
 	if !slices.Contains([]string{"off", "hourly", "daily", "weekly"}, s.Every) {
 		return bad("every must be off, hourly, daily or weekly", s.Every)
@@ -99,7 +105,13 @@ func (s Schedule) next(id site.ID, after time.Time) time.Time {
 // ScheduleOf returns a site's schedule.
 func (s *Backups) ScheduleOf(ctx context.Context, r db.Reader, id site.ID) (Schedule, error) {
 	v := DefaultSchedule
-	err := r.QueryRow(ctx, `SELECT every, at, daily, weekly, monthly FROM backup_schedules WHERE site_id = $1`, id).Scan(&v.Every, &v.At, &v.Keep.Daily, &v.Keep.Weekly, &v.Keep.Monthly)
+	err := r.QueryRow(ctx, `SELECT every, at, daily, weekly, monthly FROM backup_schedules WHERE site_id = $1`, id).Scan(
+		&v.Every,
+		&v.At,
+		&v.Keep.Daily,
+		&v.Keep.Weekly,
+		&v.Keep.Monthly,
+	)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return v, fmt.Errorf("read backup schedule: %w", err)
 	}
@@ -247,14 +259,24 @@ func (s *Backups) begins(ctx context.Context, now time.Time) error {
 				owner account.OwnerID
 				Schedule
 			}
-			rows, err := tx.Query(ctx, `SELECT site_id, owner_id, every, at FROM backup_schedules WHERE every <> 'off' AND next_at <= $1 ORDER BY next_at LIMIT $2`, db.At(now), dueBatch)
+			rows, err := tx.Query(
+				ctx,
+				`SELECT site_id, owner_id, every, at FROM backup_schedules WHERE every <> 'off' AND next_at <= $1 ORDER BY next_at LIMIT $2`,
+				db.At(now),
+				dueBatch,
+			)
 			list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.id, &d.owner, &d.Every, &d.At) })
 			if err != nil {
 				return fmt.Errorf("find due backups: %w", err)
 			}
 			n = len(list)
 			for _, d := range list {
-				if _, err := tx.Exec(ctx, `UPDATE backup_schedules SET next_at = $2 WHERE site_id = $1`, d.id, db.At(d.next(d.id, now))); err != nil {
+				if _, err := tx.Exec(
+					ctx,
+					`UPDATE backup_schedules SET next_at = $2 WHERE site_id = $1`,
+					d.id,
+					db.At(d.next(d.id, now)),
+				); err != nil {
 					return fmt.Errorf("note next backup: %w", err)
 				}
 				if _, err := s.CreateTx(ctx, tx, d.owner, d.id, NewBackup{Type: Scheduled}); err != nil {
@@ -276,13 +298,20 @@ func (s *Backups) begins(ctx context.Context, now time.Time) error {
 // the site's schedule doesn't keep.
 func (s *Backups) expire(ctx context.Context, now time.Time) error {
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM backups WHERE expires_at > 0 AND expires_at <= $1 AND status IN ('completed', 'failed')`, db.At(now))
+		_, err := tx.Exec(
+			ctx,
+			`DELETE FROM backups WHERE expires_at > 0 AND expires_at <= $1 AND status IN ('completed', 'failed')`,
+			db.At(now),
+		)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("expire backups: %w", err)
 	}
-	rows, err := s.c.DB.Query(ctx, `SELECT site_id FROM backups WHERE type = 'scheduled' AND status IN ('completed', 'failed') GROUP BY site_id HAVING count(*) > 1`)
+	rows, err := s.c.DB.Query(
+		ctx,
+		`SELECT site_id FROM backups WHERE type = 'scheduled' AND status IN ('completed', 'failed') GROUP BY site_id HAVING count(*) > 1`,
+	)
 	sites, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return fmt.Errorf("expire backups: %w", err)
@@ -300,7 +329,11 @@ func (s *Backups) pruneTx(ctx context.Context, tx *db.Tx, id site.ID, now time.T
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM backups WHERE site_id = $1 AND type = 'scheduled' AND status IN ('completed', 'failed') ORDER BY id DESC`, id)
+	rows, err := tx.Query(
+		ctx,
+		`SELECT `+columns+` FROM backups WHERE site_id = $1 AND type = 'scheduled' AND status IN ('completed', 'failed') ORDER BY id DESC`,
+		id,
+	)
 	list, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return fmt.Errorf("prune backups: %w", err)
@@ -404,6 +437,16 @@ func (s *Backups) tellLate(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if since != 0 {
 		last = fmt.Sprintf("Its last verified backup was taken at %s.", since)
 	}
-	return s.c.Mail.TellOwnerTx(ctx, tx, owner, "A site has no verified backup",
-		fmt.Sprintf("Site %q has a backup schedule, but has had no verified backup for some time. %s\n\nSee its backups and why they failed:", name, last), "/sites")
+	return s.c.Mail.TellOwnerTx(
+		ctx,
+		tx,
+		owner,
+		"A site has no verified backup",
+		fmt.Sprintf(
+			"Site %q has a backup schedule, but has had no verified backup for some time. %s\n\nSee its backups and why they failed:",
+			name,
+			last,
+		),
+		"/sites",
+	)
 }

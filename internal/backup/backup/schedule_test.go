@@ -88,7 +88,13 @@ func TestScheduledBackups(t *testing.T) {
 	if b := w.ended(list[0].ID); b.VerifiedAt == 0 {
 		t.Errorf("%+v", b)
 	}
-	for _, bad := range []SchedulePatch{{Every: ptr("yearly")}, {At: ptr("25:00")}, {At: ptr("3")}, {Daily: ptr(-1)}, {Monthly: ptr(1000)}} {
+	for _, bad := range []SchedulePatch{
+		{Every: ptr("yearly")},
+		{At: ptr("25:00")},
+		{At: ptr("3")},
+		{Daily: ptr(-1)},
+		{Monthly: ptr(1000)},
+	} {
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 			_, err := w.ScheduleTx(t.Context(), tx, anna, s.ID, bad)
 			return err

@@ -146,7 +146,10 @@ func TestRestoreFits(t *testing.T) {
 	if o, _ := w.restoreTo(b.ID, RestoreTo{}); o.Status == operation.Success || !strings.Contains(o.Error, "storage") {
 		t.Errorf("into 1 MiB: %s, %q", o.Status, o.Error)
 	}
-	if o, _ := w.restoreTo(b.ID, RestoreTo{Includes: []string{Files}, Paths: []string{w.storage[s.ID][0].Name + "/first"}}); o.Status != operation.Success {
+	if o, _ := w.restoreTo(b.ID, RestoreTo{
+		Includes: []string{Files},
+		Paths:    []string{w.storage[s.ID][0].Name + "/first"},
+	}); o.Status != operation.Success {
 		t.Errorf("a part of it: %s, %q", o.Status, o.Error)
 	}
 	room = 4 << 20

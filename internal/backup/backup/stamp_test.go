@@ -27,7 +27,11 @@ func TestStamp(t *testing.T) {
 	if one == "" || of(at, 1, 5) != one {
 		t.Errorf("a file that rests has the stamps %q and %q", one, of(at, 1, 5))
 	}
-	for name, other := range map[string]string{"a later change": of(at.Add(1), 1, 5), "another file": of(at, 2, 5), "another size": of(at, 1, 6)} {
+	for name, other := range map[string]string{
+		"a later change": of(at.Add(1), 1, 5),
+		"another file":   of(at, 2, 5),
+		"another size":   of(at, 1, 6),
+	} {
 		if other == one || other == "" {
 			t.Errorf("%s: %q", name, other)
 		}

@@ -55,7 +55,12 @@ const (
 // Work registers this service's jobs.
 func (s *Backups) Work(j *job.Jobs) {
 	policy := func(givenUp func(ctx context.Context, args []byte, why error) error) job.Policy {
-		return job.Policy{Timeout: 6 * time.Hour, Attempts: 4, Backoff: func(n int) time.Duration { return time.Duration(n) * 2 * time.Second }, GivenUp: givenUp}
+		return job.Policy{
+			Timeout:  6 * time.Hour,
+			Attempts: 4,
+			Backoff:  func(n int) time.Duration { return time.Duration(n) * 2 * time.Second },
+			GivenUp:  givenUp,
+		}
 	}
 	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
 		var t Take
@@ -78,7 +83,11 @@ func (s *Backups) Work(j *job.Jobs) {
 		}
 		return s.endRestore(ctx, r, words(why), nil)
 	}), s.restore)
-	job.Handle(j, job.Policy{Timeout: 24 * time.Hour, Attempts: 20, Backoff: func(int) time.Duration { return 10 * time.Second }}, s.backUpInstallation)
+	job.Handle(j, job.Policy{
+		Timeout:  24 * time.Hour,
+		Attempts: 20,
+		Backoff:  func(int) time.Duration { return 10 * time.Second },
+	}, s.backUpInstallation)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, s.tend)
 }
 
@@ -135,7 +144,12 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 		if b.Status == Completed || b.Status == Failed {
 			return nil
 		}
-		rows, err := tx.Query(ctx, `SELECT manifest FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id DESC LIMIT $2`, b.Site, builtOn)
+		rows, err := tx.Query(
+			ctx,
+			`SELECT manifest FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id DESC LIMIT $2`,
+			b.Site,
+			builtOn,
+		)
 		names, err := db.Collect(rows, err, func(s db.Scanner) (name string, err error) { return name, s.Scan(&name) })
 		if err != nil {
 			return fmt.Errorf("find earlier backups of %s: %w", id, err)
@@ -322,11 +336,21 @@ func (c *collection) fits(names int) error {
 	c.seen++
 	c.names += int64(names)
 	if mostNames := int64(cmp.Or(c.mostNames, maxNames)); c.names > mostNames || names > 2*maxPath {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The site's file names are too long for a backup",
-			Details: fmt.Sprintf("all paths together have at most %d MiB, one has at most %d bytes; shorten them, or delete some files", mostNames>>20, maxPath)}
+		return &fault.Error{
+			Kind: fault.TooLarge, Message: "The site's file names are too long for a backup",
+			Details: fmt.Sprintf(
+				"all paths together have at most %d MiB, one has at most %d bytes; shorten them, or delete some files",
+				mostNames>>20,
+				maxPath,
+			),
+		}
 	}
 	if c.seen > most || c.bytes > mostBytes {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The site is too large for a backup", Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30)}
+		return &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The site is too large for a backup",
+			Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30),
+		}
 	}
 	return nil
 }
@@ -348,7 +372,11 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 		return c.file(inBlobs+name, name, 0, func() (io.ReadCloser, error) {
 			r, _, err := c.s.c.Blobs.Open(ctx, d)
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, &fault.Error{Kind: fault.Conflict, Message: "A file of the site is missing in the store", Details: "deploy the site again, then back it up"}
+				return nil, &fault.Error{
+					Kind:    fault.Conflict,
+					Message: "A file of the site is missing in the store",
+					Details: "deploy the site again, then back it up",
+				}
 			}
 			return r, err
 		})
@@ -483,8 +511,10 @@ func (c *collection) held(ctx context.Context, b Backup, folders []Folder, datab
 			return err
 		}
 		if time.Since(at) > maxHold {
-			return &fault.Error{Kind: fault.Conflict, Message: "The site changes too much at once to be backed up while it runs",
-				Details: "its writes may be held for 2 seconds, and reading what had changed took longer; try again when there is less going on"}
+			return &fault.Error{
+				Kind: fault.Conflict, Message: "The site changes too much at once to be backed up while it runs",
+				Details: "its writes may be held for 2 seconds, and reading what had changed took longer; try again when there is less going on",
+			}
 		}
 	}
 	release()
@@ -502,7 +532,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 		*spool
 	}
 	var streams []dump
-	//share: none, one backup's: one for each of its databases
+	// share: none, one backup's: one for each of its databases
 	began := make(chan struct{}, len(databases))
 	c.m.Places = make(map[string]int64, len(databases))
 	for _, d := range databases {
@@ -530,7 +560,12 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 		select {
 		case <-began:
 		case <-late.C:
-			return nil, stop, &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later", Code: "database_slow"}
+			return nil, stop, &fault.Error{
+				Kind:    fault.Unavailable,
+				Message: "The database server is too slow",
+				Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later",
+				Code:    "database_slow",
+			}
 		}
 	}
 	storing.Go(func() error { // one after the other: each has what it needs of the processors
@@ -669,7 +704,11 @@ func changed(err error) bool {
 
 func (c *collection) subfolder(ctx context.Context, root *os.Root, name, at string, depth int) error {
 	if depth >= maxNested {
-		return &fault.Error{Kind: fault.TooLarge, Message: "The site's folders are nested too deeply for a backup", Details: fmt.Sprintf("at most %d levels", maxNested)}
+		return &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The site's folders are nested too deeply for a backup",
+			Details: fmt.Sprintf("at most %d levels", maxNested),
+		}
 	}
 	if err := c.fits(0); err != nil { // it is no file of the backup, and takes time all the same
 		return err
@@ -720,7 +759,11 @@ func (c *collection) stored(root *os.Root, name, at string, info fs.FileInfo) er
 		}
 		if c.holes > maxHoles {
 			file.Close()
-			return nil, &fault.Error{Kind: fault.TooLarge, Message: "The site's sparse files are too large for a backup", Details: fmt.Sprintf("their holes have at most %d GiB together", maxHoles>>30)}
+			return nil, &fault.Error{
+				Kind:    fault.TooLarge,
+				Message: "The site's sparse files are too large for a backup",
+				Details: fmt.Sprintf("their holes have at most %d GiB together", maxHoles>>30),
+			}
 		}
 		return stream{newHoles(file, now.Size()), file}, nil
 	})
@@ -765,7 +808,9 @@ func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *writer
 			return err
 		}
 		b.Status, b.Size, b.CompletedAt = Completed, m.size(), now
-		if _, err := job.Enqueue(ctx, tx, Verify{Backup: b.ID}, job.Options{Queue: VerifyQueue, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
+		if _, err := job.Enqueue(ctx, tx, Verify{
+			Backup: b.ID,
+		}, job.Options{Queue: VerifyQueue, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
 			return err
 		}
 		if err := s.emitTx(ctx, tx, b); err != nil {
@@ -793,7 +838,14 @@ func (s *Backups) fail(ctx context.Context, id ID, why string) error {
 			return err
 		}
 		if b.thenDelete != "" {
-			if err := s.c.Operations.EndTx(ctx, tx, operationID(b.thenDelete), "", "The site was not deleted, because its backup failed: "+why, nil); err != nil {
+			if err := s.c.Operations.EndTx(
+				ctx,
+				tx,
+				operationID(b.thenDelete),
+				"",
+				"The site was not deleted, because its backup failed: "+why,
+				nil,
+			); err != nil {
 				return err
 			}
 		}
@@ -805,7 +857,14 @@ func (s *Backups) fail(ctx context.Context, id ID, why string) error {
 func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	tx.Notify(b.Owner.Topic())
 	of := webhook.Site{ID: string(b.Site), Name: b.SiteName}
-	what := webhook.Backup{ID: string(b.ID), Type: string(b.Type), Status: string(b.Status), Size: b.Size, VerifiedAt: b.VerifiedAt, Error: b.Error}
+	what := webhook.Backup{
+		ID:         string(b.ID),
+		Type:       string(b.Type),
+		Status:     string(b.Status),
+		Size:       b.Size,
+		VerifiedAt: b.VerifiedAt,
+		Error:      b.Error,
+	}
 	if b.Status == Completed {
 		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupCompleted(of, what))
 	}

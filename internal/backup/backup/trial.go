@@ -139,7 +139,15 @@ func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64
 		return "", err
 	}
 	m := r.m
-	answer, err = t.Answer(ctx, Tried{Site: m.Site, Owner: r.owner, Config: *m.Config, Live: *m.Live, Extra: m.Extra, Databases: t.databases, Places: m.Places})
+	answer, err = t.Answer(ctx, Tried{
+		Site:      m.Site,
+		Owner:     r.owner,
+		Config:    *m.Config,
+		Live:      *m.Live,
+		Extra:     m.Extra,
+		Databases: t.databases,
+		Places:    m.Places,
+	})
 	f := fault.As(err)
 	switch {
 	case err == nil:
@@ -147,7 +155,12 @@ func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64
 	case f == nil || f.Kind == fault.Unavailable || ctx.Err() != nil:
 		return s.untried(ctx, err, attempt)
 	case m.Config.Type == site.WordPress:
-		return "", &fault.Error{Kind: fault.Conflict, Message: "All files and tables are there, but WordPress doesn't answer from them", Details: words(f), Code: "backup_does_not_answer"}
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "All files and tables are there, but WordPress doesn't answer from them",
+			Details: words(f),
+			Code:    "backup_does_not_answer",
+		}
 	}
 	return "It did not answer when it ran without a network: " + words(f), nil
 }

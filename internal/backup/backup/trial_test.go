@@ -115,18 +115,26 @@ func TestTrial(t *testing.T) {
 	}
 
 	st.fails = &fault.Error{Kind: fault.Invalid, Message: "It answers / with 500", Details: "it printed: no table"}
-	if b = w.backUp(s.ID, NewBackup{}); b.VerifiedAt == 0 || b.Error != "" || b.Answer != "It did not answer when it ran without a network: It answers / with 500: it printed: no table" {
+	if b = w.backUp(s.ID, NewBackup{}); b.VerifiedAt == 0 || b.Error != "" ||
+		b.Answer != "It did not answer when it ran without a network: It answers / with 500: it printed: no table" {
 		t.Errorf("an application that doesn't answer: %+v", b)
 	}
 	ok(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET type = 'wordpress' WHERE id = '%s'", s.ID)))
-	if b = w.backUp(s.ID, NewBackup{}); b.VerifiedAt != 0 || !strings.Contains(b.Error, "WordPress doesn't answer from them: It answers / with 500: it printed: no table") || st.open != 0 || d.scratch != 0 {
+	if b = w.backUp(s.ID, NewBackup{}); b.VerifiedAt != 0 || !strings.Contains(
+		b.Error,
+		"WordPress doesn't answer from them: It answers / with 500: it printed: no table",
+	) || st.open != 0 || d.scratch != 0 {
 		t.Errorf("a WordPress that doesn't: %+v; %d open, %d databases left", b, st.open, d.scratch)
 	}
 	st.fails = &fault.Error{Kind: fault.Unavailable, Message: "Too many applications are running on this server"}
 	if _, err := w.check(t.Context(), b, 1); err == nil || fault.As(err) != nil {
 		t.Errorf("a busy server at first: %v", err)
 	}
-	if answer, err := w.check(t.Context(), b, trialAttempts); err != nil || answer != "Not run: Too many applications are running on this server" {
+	if answer, err := w.check(
+		t.Context(),
+		b,
+		trialAttempts,
+	); err != nil || answer != "Not run: Too many applications are running on this server" {
 		t.Errorf("a busy server at last: %q, %v", answer, err)
 	}
 	st.fails, st.full = nil, true
@@ -173,6 +181,16 @@ func (w *world) program(s site.Site) bundle.ID {
 	ok(w.t, err)
 	stored, err := bundles.Store(w.t.Context(), root, nil)
 	ok(w.t, err)
-	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`UPDATE deployments SET bundle = '%s', runtime = 'node', plan = '{"runtime": "node", "start": {}}' WHERE id = '%s'`, stored.ID, s.LiveDeployment)))
+	ok(
+		w.t,
+		w.db.Admin(
+			w.t.Context(),
+			fmt.Sprintf(
+				`UPDATE deployments SET bundle = '%s', runtime = 'node', plan = '{"runtime": "node", "start": {}}' WHERE id = '%s'`,
+				stored.ID,
+				s.LiveDeployment,
+			),
+		),
+	)
 	return stored.ID
 }

@@ -261,7 +261,10 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				t.Errorf("the database holds %q before the end", d.text[s.ID])
 			}
 			ok(t, w.restore(t.Context(), r, 2))
-			if o, _ := w.operation(o.ID); o.Status != operation.Success || d.text[s.ID] != "rows v1" || contents(t, dir)["cat.jpg"] != "meow" || d.scratch != 0 {
+			if o, _ := w.operation(o.ID); o.Status != operation.Success || d.text[s.ID] != "rows v1" || contents(
+				t,
+				dir,
+			)["cat.jpg"] != "meow" || d.scratch != 0 {
 				t.Errorf("%+v: %q, %q, %d are left", o, d.text, contents(t, dir), d.scratch)
 			}
 			if got, err := w.Get(t.Context(), anna, before.ID); err != nil || got.Status != Completed {
@@ -278,7 +281,10 @@ func (w *world) begun(id ID) (operation.Operation, Restore) {
 	ok(w.t, err)
 	var o operation.Operation
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
-		o, err = w.c.Operations.OpenTx(w.t.Context(), tx, anna, operation.NewOperation{Kind: "backup.restore", Site: string(p.restore.Site)})
+		o, err = w.c.Operations.OpenTx(w.t.Context(), tx, anna, operation.NewOperation{
+			Kind: "backup.restore",
+			Site: string(p.restore.Site),
+		})
 		return err
 	}))
 	r := p.restore

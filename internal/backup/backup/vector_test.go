@@ -46,7 +46,13 @@ func writeVector(t *testing.T, dir string) {
 	defer at.Close()
 	r := NewRepository(RepositoryConfig{Backend: at, Seal: key, Recipients: []age.Recipient{identity.Recipient()}})
 	w := newWriter(t.Context(), r)
-	m := &Manifest{ID: "bkp_vector", Site: "site_vector", Includes: parts, Folders: []string{"uploads"}, Places: map[string]int64{"main": 0}}
+	m := &Manifest{
+		ID:       "bkp_vector",
+		Site:     "site_vector",
+		Includes: parts,
+		Folders:  []string{"uploads"},
+		Places:   map[string]int64{"main": 0},
+	}
 	for _, name := range sortedKeys(vectorFiles) {
 		list, sum, size, err := w.add(strings.NewReader(vectorFiles[name]))
 		ok(t, err)
@@ -132,7 +138,11 @@ func TestReaderElsewhere(t *testing.T) {
 	}
 	for _, by := range [][]string{{"--key", filepath.Join(vector, "secrets.key")}, {"--identity", filepath.Join(vector, "identity.txt")}} {
 		out, err := read(place, by...)
-		if want := fmt.Sprintf("site_vector %d %d\n", len(vectorFiles)+1, size); err != nil || !strings.HasPrefix(out, "bkp_vector ") || !strings.HasSuffix(out, want) {
+		if want := fmt.Sprintf(
+			"site_vector %d %d\n",
+			len(vectorFiles)+1,
+			size,
+		); err != nil || !strings.HasPrefix(out, "bkp_vector ") || !strings.HasSuffix(out, want) {
 			t.Errorf("%s lists %q, %v; want … %q", by[0], out, err, want)
 		}
 		to := filepath.Join(t.TempDir(), "to")

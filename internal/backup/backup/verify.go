@@ -33,7 +33,12 @@ func (Verify) Kind() string { return "backup.verify" }
 func operationID(s string) operation.ID { return operation.ID(s) }
 
 func notCompleted(b Backup) error {
-	return &fault.Error{Kind: fault.Conflict, Message: "The backup is not completed", Details: "its status is " + string(b.Status), Code: "backup_not_completed"}
+	return &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "The backup is not completed",
+		Details: "its status is " + string(b.Status),
+		Code:    "backup_not_completed",
+	}
 }
 
 // VerifyTx begins to verify the owner's backup.
@@ -48,7 +53,11 @@ func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if err := s.possible(); err != nil {
 		return operation.Operation{}, err
 	}
-	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "backup.verify", Site: string(b.Site), Unique: "verify/" + string(id)})
+	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
+		Kind:   "backup.verify",
+		Site:   string(b.Site),
+		Unique: "verify/" + string(id),
+	})
 	if err != nil {
 		return o, err
 	}
@@ -160,7 +169,12 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 	return s.tryOut(ctx, r, t, attempt)
 }
 
-var noDatabases = &fault.Error{Kind: fault.Conflict, Message: "The backup contains databases, which are not available on this server", Details: "restore includes config and files alone", Code: "databases_unavailable"}
+var noDatabases = &fault.Error{
+	Kind:    fault.Conflict,
+	Message: "The backup contains databases, which are not available on this server",
+	Details: "restore includes config and files alone",
+	Code:    "databases_unavailable",
+}
 
 // cannotLoad reports whether dumps can't be loaded on this node.
 func (s *Backups) cannotLoad() bool { return s.c.Databases == nil || s.c.Databases.Unavailable() != "" }
@@ -252,7 +266,10 @@ func (s *Backups) verified(ctx context.Context, v Verify, answer, why string) er
 		if why != "" {
 			at = 0
 		}
-		rows, err := tx.Query(ctx, `UPDATE backups SET verified_at = $2, error = $3, answer = $4 WHERE id = $1 RETURNING owner_id`, v.Backup, at, why, answer)
+		rows, err := tx.Query(
+			ctx, `UPDATE backups SET verified_at = $2, error = $3, answer = $4 WHERE id = $1 RETURNING owner_id`,
+			v.Backup, at, why, answer,
+		)
 		owners, err := db.Collect(rows, err, func(s db.Scanner) (o account.OwnerID, err error) { return o, s.Scan(&o) })
 		if err != nil {
 			return fmt.Errorf("note verification: %w", err)
@@ -261,7 +278,11 @@ func (s *Backups) verified(ctx context.Context, v Verify, answer, why string) er
 			tx.Notify(o.Topic())
 		}
 		if why == "" { // the next time that there is none for long is told again
-			if _, err := tx.Exec(ctx, `UPDATE backup_schedules SET warned = FALSE WHERE site_id = (SELECT site_id FROM backups WHERE id = $1)`, v.Backup); err != nil {
+			if _, err := tx.Exec(
+				ctx,
+				`UPDATE backup_schedules SET warned = FALSE WHERE site_id = (SELECT site_id FROM backups WHERE id = $1)`,
+				v.Backup,
+			); err != nil {
 				return fmt.Errorf("note verification: %w", err)
 			}
 		}

@@ -73,7 +73,7 @@ func (c cache) size(ctx context.Context) (size int64, err error) {
 type busy struct {
 	mu   sync.Mutex // guards dirs
 	free *sync.Cond
-	//share: total the build caches in use; owner those of its builds that run; edge gone with the build
+	// share: total the build caches in use; owner those of its builds that run; edge gone with the build
 	dirs map[string]bool
 }
 
@@ -141,7 +141,11 @@ func (b *build) account(ctx context.Context) error {
 		site, name string
 		bytes      int64
 	}
-	rows, err := b.c.DB.Query(ctx, `SELECT site_id, name, bytes FROM build_caches WHERE owner_id = $1 ORDER BY used_at DESC, site_id, name`, b.Owner)
+	rows, err := b.c.DB.Query(
+		ctx,
+		`SELECT site_id, name, bytes FROM build_caches WHERE owner_id = $1 ORDER BY used_at DESC, site_id, name`,
+		b.Owner,
+	)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (k kept, err error) { return k, s.Scan(&k.site, &k.name, &k.bytes) })
 	if err != nil {
 		return fmt.Errorf("list caches: %w", err)
@@ -265,7 +269,12 @@ func (b *Builds) Sweep(ctx context.Context) error {
 		}
 		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
 		var known bool
-		if err := b.c.DB.QueryRow(ctx, `SELECT count(*) > 0 FROM build_caches WHERE site_id = $1 AND name = $2`, site, name).Scan(&known); err != nil {
+		if err := b.c.DB.QueryRow(
+			ctx,
+			`SELECT count(*) > 0 FROM build_caches WHERE site_id = $1 AND name = $2`,
+			site,
+			name,
+		).Scan(&known); err != nil {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 		if known && time.Since(info.ModTime()) < cacheAge {

@@ -72,7 +72,11 @@ func TestCacheComesBack(t *testing.T) {
 	c := cache{filepath.Join(t.TempDir(), "cache")}
 	folders := []string{"node_modules/.cache", "packages/app/.next/cache", "never/there"}
 	work := t.TempDir()
-	tree(t, work, map[string]string{"repo/node_modules/.cache/a": "one", "repo/packages/app/.next/cache/b/c": "two", "repo/node_modules/kept": "not of the cache"})
+	tree(t, work, map[string]string{
+		"repo/node_modules/.cache/a":        "one",
+		"repo/packages/app/.next/cache/b/c": "two",
+		"repo/node_modules/kept":            "not of the cache",
+	})
 	ok(t, c.save("tree", work, "repo", folders))
 	if got := read(t, work); len(got) != 1 || got["repo/node_modules/kept"] == "" {
 		t.Errorf("left in the work folder: %v", got)
@@ -260,11 +264,19 @@ func TestBusyCaches(t *testing.T) {
 func TestCachesAreSwept(t *testing.T) {
 	t.Parallel()
 	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
-	old, used, unknown, fresh := d.cacheOf("site_a", "old"), d.cacheOf("site_a", "used"), d.cacheOf("site_a", "unknown"), d.cacheOf("site_a", "fresh")
+	old, used, unknown, fresh := d.cacheOf(
+		"site_a",
+		"old",
+	), d.cacheOf("site_a", "used"), d.cacheOf("site_a", "unknown"), d.cacheOf("site_a", "fresh")
 	if old.dir == used.dir || filepath.Dir(old.dir) != filepath.Dir(used.dir) || d.cacheOf("site_b", "old").dir == old.dir {
 		t.Fatalf("caches are at %s and %s", old.dir, used.dir)
 	}
-	for c, age := range map[cache]time.Duration{old: cacheAge + time.Hour, used: cacheAge - time.Hour, unknown: unknownAge + time.Hour, fresh: time.Hour} {
+	for c, age := range map[cache]time.Duration{
+		old:     cacheAge + time.Hour,
+		used:    cacheAge - time.Hour,
+		unknown: unknownAge + time.Hour,
+		fresh:   time.Hour,
+	} {
 		tree(t, c.dir, map[string]string{"home/x/file": "x"})
 		if c == old || c == used {
 			ok(t, (&build{Builds: d, Spec: Spec{Site: "site_a", Owner: "anna"}, cache: c}).account(t.Context()))

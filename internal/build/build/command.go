@@ -14,7 +14,14 @@ import (
 
 // run runs a stage's commands in order, each in a sandbox of its own over the same files.
 // What is not empty in remark is said first.
-func (b *build) run(ctx context.Context, network sandbox.Network, stage string, commands []framework.Command, extra map[string]string, remark string) error {
+func (b *build) run(
+	ctx context.Context,
+	network sandbox.Network,
+	stage string,
+	commands []framework.Command,
+	extra map[string]string,
+	remark string,
+) error {
 	if len(commands) == 0 {
 		b.report.Skip(stage)
 		return nil

@@ -17,9 +17,13 @@ import (
 // gitOverHTTPS are Git's rules that write an address anew: what it is to begin with, and
 // with what it begins.
 var gitOverHTTPS = [][2]string{
-	{"https://", "ssh://git@"}, {"https://", "git+ssh://git@"}, {"https://", "git://"},
-	{"https://github.com/", "git@github.com:"}, {"https://gitlab.com/", "git@gitlab.com:"},
-	{"https://bitbucket.org/", "git@bitbucket.org:"}, {"https://codeberg.org/", "git@codeberg.org:"},
+	{"https://", "ssh://git@"},
+	{"https://", "git+ssh://git@"},
+	{"https://", "git://"},
+	{"https://github.com/", "git@github.com:"},
+	{"https://gitlab.com/", "git@gitlab.com:"},
+	{"https://bitbucket.org/", "git@bitbucket.org:"},
+	{"https://codeberg.org/", "git@codeberg.org:"},
 }
 
 // environment makes what every command of the build sees, and the log that hides the

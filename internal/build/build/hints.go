@@ -22,7 +22,10 @@ const (
 
 // manifests are the files in which a merge conflict stops an installation in a way that
 // managers describe badly, if at all.
-var manifests = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock", "bun.lock", ".npmrc"}
+var manifests = []string{
+	"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",
+	"bun.lock", ".npmrc",
+}
 
 // readable opens a regular file of the checkout, and nil where it is none.
 func readable(root *os.Root, name string) *os.File {

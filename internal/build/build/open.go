@@ -52,8 +52,14 @@ func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 		sandbox.Prefer(c.Log)
 	}
 	var err error
-	c.Toolchain, err = toolchain.New(toolchain.Config{Dir: filepath.Join(c.Dir, "tools"), Sandbox: c.Runner, UID: o.ToolUID, CAFile: o.CAFile, Log: c.Log,
-		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, c.Egress, c.Dir) }})
+	c.Toolchain, err = toolchain.New(toolchain.Config{
+		Dir:     filepath.Join(c.Dir, "tools"),
+		Sandbox: c.Runner,
+		UID:     o.ToolUID,
+		CAFile:  o.CAFile,
+		Log:     c.Log,
+		Network: func(ctx context.Context) (sandbox.Network, func(), error) { return toolNetwork(ctx, c.Egress, c.Dir) },
+	})
 	if err != nil {
 		return nil, err
 	}

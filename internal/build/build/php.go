@@ -33,9 +33,19 @@ func (b *build) php(ctx context.Context) error {
 	composer := slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == "composer" })
 	switch {
 	case v.CLI == "" && composer:
-		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "PHP's command line program is not installed on this server",
+			Details: "the operator can install it (apt-get install php-cli)",
+			Code:    "php_missing",
+		}
 	case composer && !phpversion.HasComposer():
-		return &fault.Error{Kind: fault.Unavailable, Message: "Composer is not installed on this server", Details: "the operator can install it (apt-get install composer)", Code: "composer_missing"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "Composer is not installed on this server",
+			Details: "the operator can install it (apt-get install composer)",
+			Code:    "composer_missing",
+		}
 	}
 	dir := filepath.Join(b.dir, "php")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -50,8 +60,13 @@ func (b *build) php(ctx context.Context) error {
 	}
 	b.tools.Binds = append(b.tools.Binds, v.Binds()...)
 	home := path.Join(sandbox.Root, homeDir)
-	b.tools.Env = append(b.tools.Env, "COMPOSER_HOME="+path.Join(home, ".config/composer"), "COMPOSER_CACHE_DIR="+path.Join(home, ".cache/composer"),
-		"COMPOSER_MIRROR_PATH_REPOS=1", "COMPOSER_NO_INTERACTION=1")
+	b.tools.Env = append(
+		b.tools.Env,
+		"COMPOSER_HOME="+path.Join(home, ".config/composer"),
+		"COMPOSER_CACHE_DIR="+path.Join(home, ".cache/composer"),
+		"COMPOSER_MIRROR_PATH_REPOS=1",
+		"COMPOSER_NO_INTERACTION=1",
+	)
 	return nil
 }
 

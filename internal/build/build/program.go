@@ -133,7 +133,12 @@ func (r nextRoute) concerns(at string) bool {
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc([]string{"/chunks/a-0.js", "/css/a.css", "/media/a.woff2", "/build/_buildManifest.js"}, func(file string) bool { return re.MatchString(at + file) })
+	return slices.ContainsFunc([]string{
+		"/chunks/a-0.js",
+		"/css/a.css",
+		"/media/a.woff2",
+		"/build/_buildManifest.js",
+	}, func(file string) bool { return re.MatchString(at + file) })
 }
 
 // expanded is about how many steps a pattern has once it is compiled: (a{1000}b){1000} has a
@@ -169,8 +174,11 @@ func (n nextOutput) middleware() bool {
 		return true // what can't be known may be there
 	}
 	return len(edge.Middleware) > 0 || functions.Functions["/_middleware"] != nil ||
-		n.has(".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs", "proxy.ts", "proxy.js", "proxy.mjs",
-			"src/middleware.ts", "src/middleware.js", "src/middleware.mjs", "src/proxy.ts", "src/proxy.js", "src/proxy.mjs")
+		n.has(
+			".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs",
+			"proxy.ts", "proxy.js", "proxy.mjs", "src/middleware.ts", "src/middleware.js", "src/middleware.mjs",
+			"src/proxy.ts", "src/proxy.js", "src/proxy.mjs",
+		)
 }
 
 var startsNext = regexp.MustCompile(`(?:^|[\s/])next\s+start\b|\.next/standalone/`)
@@ -200,7 +208,10 @@ func (n nextOutput) standalone(plan framework.Plan) string {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if err := errors.Join(n.move(".next/static", path.Join(dir, ".next/static")), n.move("public", path.Join(dir, "public"))); err != nil {
+		if err := errors.Join(
+			n.move(".next/static", path.Join(dir, ".next/static")),
+			n.move("public", path.Join(dir, "public")),
+		); err != nil {
 			return "" // next start does without
 		}
 		return dir

@@ -20,17 +20,67 @@ func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures
 		files  map[string]string
 		assets int
 	}{
-		"usual":            {map[string]string{"routes-manifest.json": known}, 2},
-		"lists":            {map[string]string{"routes-manifest.json": strings.Replace(known, `{"beforeFiles": []}`, `{"beforeFiles": `+many("[]")+`}`, 1)}, 0},
-		"locales":          {map[string]string{"routes-manifest.json": strings.Replace(known, `"version"`, `"i18n": {"a": `+many("{}")+`}, "version"`, 1)}, 0},
-		"patterns":         {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(a{900}){1}$"},`, 20_000), ",")+`]`, 1)}, 0},
-		"repetitions":      {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(`+strings.Repeat("x", 900)+`){1000}$"},`, 400), ",")+`]`, 1)}, 0},
-		"few repetitions":  {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [{"regex": "^/blog/\\d{4}-[a-z]{1,20}$"}]`, 1)}, 1},
-		"a long pattern":   {map[string]string{"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [{"regex": "^`+strings.Repeat("(a|b)", 1000)+`$"}]`, 1)}, 0},
-		"much middleware":  {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"middleware": {}, "x": ` + many("{}") + `}`}, 1},
+		"usual": {map[string]string{"routes-manifest.json": known}, 2},
+		"lists": {
+			map[string]string{"routes-manifest.json": strings.Replace(known, `{"beforeFiles": []}`, `{"beforeFiles": `+many("[]")+`}`, 1)},
+			0,
+		},
+		"locales": {
+			map[string]string{"routes-manifest.json": strings.Replace(known, `"version"`, `"i18n": {"a": `+many("{}")+`}, "version"`, 1)},
+			0,
+		},
+		"patterns": {
+			map[string]string{
+				"routes-manifest.json": strings.Replace(
+					known,
+					`"headers": []`,
+					`"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(a{900}){1}$"},`, 20_000), ",")+`]`,
+					1,
+				),
+			},
+			0,
+		},
+		"repetitions": {
+			map[string]string{
+				"routes-manifest.json": strings.Replace(
+					known,
+					`"headers": []`,
+					`"headers": [`+strings.TrimSuffix(strings.Repeat(`{"regex": "^(`+strings.Repeat("x", 900)+`){1000}$"},`, 400), ",")+`]`,
+					1,
+				),
+			},
+			0,
+		},
+		"few repetitions": {
+			map[string]string{
+				"routes-manifest.json": strings.Replace(known, `"headers": []`, `"headers": [{"regex": "^/blog/\\d{4}-[a-z]{1,20}$"}]`, 1),
+			},
+			1,
+		},
+		"a long pattern": {
+			map[string]string{
+				"routes-manifest.json": strings.Replace(
+					known,
+					`"headers": []`,
+					`"headers": [{"regex": "^`+strings.Repeat("(a|b)", 1000)+`$"}]`,
+					1,
+				),
+			},
+			0,
+		},
+		"much middleware": {
+			map[string]string{
+				"routes-manifest.json":            known,
+				"server/middleware-manifest.json": `{"middleware": {}, "x": ` + many("{}") + `}`,
+			},
+			1,
+		},
 		"odd middleware":   {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"middleware": [`}, 1},
 		"a folder instead": {map[string]string{"routes-manifest.json": known, "server/functions-config-manifest.json/x": ""}, 1},
-		"deep":             {map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"x": ` + strings.Repeat("[", 500_000)}, 1},
+		"deep": {
+			map[string]string{"routes-manifest.json": known, "server/middleware-manifest.json": `{"x": ` + strings.Repeat("[", 500_000)},
+			1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"public/x": "x"}
@@ -60,8 +110,11 @@ func TestPruneGivesUp(t *testing.T) {
 	for i := range 2000 {
 		needs = append(needs, fmt.Sprintf(`"not-there-%d": "1"`, i))
 	}
-	root := checkout(t, map[string]string{"package-lock.json": "{}", "package.json": `{"dependencies": {` + strings.Join(needs, ", ") + `}}`,
-		"node_modules/tool/package.json": "{}"})
+	root := checkout(t, map[string]string{
+		"package-lock.json":              "{}",
+		"package.json":                   `{"dependencies": {` + strings.Join(needs, ", ") + `}}`,
+		"node_modules/tool/package.json": "{}",
+	})
 	plan := framework.Plan{Modules: []string{"node_modules"}, Start: start("node", "server.js")}
 	if skip, n := prune(root, plan, nil); n != 1 || !skip["node_modules/tool"] {
 		t.Errorf("within the bounds: %v, %d packages", skip, n)

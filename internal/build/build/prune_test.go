@@ -86,19 +86,40 @@ func TestPrune(t *testing.T) {
 		commands []string
 		want     string
 	}{
-		"npm":                 {files: flat, want: "node_modules/@s/dev node_modules/nested node_modules/tool"},
-		"pnpm":                {files: pnpm, want: "node_modules/.pnpm/shared@2 node_modules/.pnpm/tool@1 node_modules/tool"},
-		"workspace":           {files: workspace, plan: framework.Plan{Root: "apps/api", Modules: []string{"node_modules", "apps/api/node_modules", "packages/db/node_modules"}}, want: "apps/api/node_modules/own node_modules/turbo node_modules/vite"},
+		"npm":  {files: flat, want: "node_modules/@s/dev node_modules/nested node_modules/tool"},
+		"pnpm": {files: pnpm, want: "node_modules/.pnpm/shared@2 node_modules/.pnpm/tool@1 node_modules/tool"},
+		"workspace": {
+			files: workspace,
+			plan:  framework.Plan{Root: "apps/api", Modules: []string{"node_modules", "apps/api/node_modules", "packages/db/node_modules"}},
+			want:  "apps/api/node_modules/own node_modules/turbo node_modules/vite",
+		},
 		"no lock":             {files: without(flat, "package-lock.json")},
 		"own install command": {files: flat, plan: framework.Plan{Modules: []string{}}},
 		"a broken manifest":   {files: with(flat, map[string]string{"node_modules/shared/package.json": "{"})},
-		"started by a tool":   {files: with(flat, map[string]string{"package.json": strings.Replace(flat["package.json"], "node server.js", "tool server.js", 1)}), plan: framework.Plan{Start: start("npm", "start")}},
+		"started by a tool": {
+			files: with(flat, map[string]string{
+				"package.json": strings.Replace(flat["package.json"], "node server.js", "tool server.js", 1),
+			}),
+			plan: framework.Plan{Start: start("npm", "start")},
+		},
 		"started through one": {files: flat, plan: framework.Plan{Start: start("node", "--import", "tool/register", "server.js")}},
 		"started by its path": {files: flat, plan: framework.Plan{Start: start("node", "node_modules/tool/cli.js")}},
-		"a tool before start": {files: with(flat, map[string]string{"package.json": strings.Replace(flat["package.json"], `"start"`, `"prestart": "tool", "start"`, 1)}), plan: framework.Plan{Start: start("npm", "start")}},
-		"released by a tool":  {files: flat, commands: []string{"npx tool migrate"}},
-		"all of it is needed": {files: with(flat, map[string]string{"package.json": strings.Replace(flat["package.json"], "devDependencies", "peerDependencies", 1)})},
-		"links that lead out": {files: with(flat, map[string]string{"node_modules/out": "-> ../../../../etc", "node_modules/round": "-> round"}), want: "node_modules/@s/dev node_modules/nested node_modules/out node_modules/round node_modules/tool"},
+		"a tool before start": {
+			files: with(flat, map[string]string{
+				"package.json": strings.Replace(flat["package.json"], `"start"`, `"prestart": "tool", "start"`, 1),
+			}),
+			plan: framework.Plan{Start: start("npm", "start")},
+		},
+		"released by a tool": {files: flat, commands: []string{"npx tool migrate"}},
+		"all of it is needed": {
+			files: with(flat, map[string]string{
+				"package.json": strings.Replace(flat["package.json"], "devDependencies", "peerDependencies", 1),
+			}),
+		},
+		"links that lead out": {
+			files: with(flat, map[string]string{"node_modules/out": "-> ../../../../etc", "node_modules/round": "-> round"}),
+			want:  "node_modules/@s/dev node_modules/nested node_modules/out node_modules/round node_modules/tool",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,19 +178,67 @@ func TestNext(t *testing.T) {
 		assets   string
 		only     bool // it runs from standalone alone
 	}{
-		"standalone":      {files: built, dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static .next/standalone/public>", only: true},
-		"with a command":  {files: built, commands: []string{"npx prisma migrate deploy"}, dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static .next/standalone/public>"},
-		"not standalone":  {files: with(".next/standalone/server.js", ""), assets: ".next/static>_next/static public>"},
-		"own server":      {files: built, start: start("node", "server.mjs"), assets: ".next/static>_next/static public>"},
-		"no public":       {files: with("public/robots.txt", ""), dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static .next/standalone/public>", only: true},
-		"middleware":      {files: with(".next/server/middleware-manifest.json", `{"middleware": {"/": {}}}`), dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static", only: true},
-		"node middleware": {files: with(".next/server/functions-config-manifest.json", `{"functions": {"/_middleware": {}}}`), dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static", only: true},
-		"redirects":       {files: with(routes(`[{"internal": true,`, `[{`)...), dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static", only: true},
-		"some headers":    {files: with(routes(`"headers": []`, `"headers": [{"regex": "^/api(?:/.*)?$"}]`)...), dir: ".next/standalone", assets: ".next/standalone/.next/static>_next/static", only: true},
-		"all headers":     {files: with(routes(`"headers": []`, `"headers": [{"regex": "^(?:/(.*))(?:/)?$"}]`)...), dir: ".next/standalone", only: true},
-		"odd headers":     {files: with(routes(`"headers": []`, `"headers": [{"regex": "^/(?!api)"}]`)...), dir: ".next/standalone", only: true},
-		"base path":       {files: with(routes(`"basePath": ""`, `"basePath": "/docs"`)...), dir: ".next/standalone", assets: ".next/standalone/.next/static>docs/_next/static .next/standalone/public>docs", only: true},
-		"unknown form":    {files: with(routes(`"version": 3`, `"version": "x"`)...), dir: ".next/standalone", only: true},
+		"standalone": {
+			files:  built,
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static .next/standalone/public>",
+			only:   true,
+		},
+		"with a command": {
+			files:    built,
+			commands: []string{"npx prisma migrate deploy"},
+			dir:      ".next/standalone",
+			assets:   ".next/standalone/.next/static>_next/static .next/standalone/public>",
+		},
+		"not standalone": {files: with(".next/standalone/server.js", ""), assets: ".next/static>_next/static public>"},
+		"own server":     {files: built, start: start("node", "server.mjs"), assets: ".next/static>_next/static public>"},
+		"no public": {
+			files:  with("public/robots.txt", ""),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static .next/standalone/public>",
+			only:   true,
+		},
+		"middleware": {
+			files:  with(".next/server/middleware-manifest.json", `{"middleware": {"/": {}}}`),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static",
+			only:   true,
+		},
+		"node middleware": {
+			files:  with(".next/server/functions-config-manifest.json", `{"functions": {"/_middleware": {}}}`),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static",
+			only:   true,
+		},
+		"redirects": {
+			files:  with(routes(`[{"internal": true,`, `[{`)...),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static",
+			only:   true,
+		},
+		"some headers": {
+			files:  with(routes(`"headers": []`, `"headers": [{"regex": "^/api(?:/.*)?$"}]`)...),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>_next/static",
+			only:   true,
+		},
+		"all headers": {
+			files: with(routes(`"headers": []`, `"headers": [{"regex": "^(?:/(.*))(?:/)?$"}]`)...),
+			dir:   ".next/standalone",
+			only:  true,
+		},
+		"odd headers": {
+			files: with(routes(`"headers": []`, `"headers": [{"regex": "^/(?!api)"}]`)...),
+			dir:   ".next/standalone",
+			only:  true,
+		},
+		"base path": {
+			files:  with(routes(`"basePath": ""`, `"basePath": "/docs"`)...),
+			dir:    ".next/standalone",
+			assets: ".next/standalone/.next/static>docs/_next/static .next/standalone/public>docs",
+			only:   true,
+		},
+		"unknown form": {files: with(routes(`"version": 3`, `"version": "x"`)...), dir: ".next/standalone", only: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -41,8 +41,11 @@ type build struct {
 // saved whole only when use succeeded.
 func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) (err error) {
 	if b.c.Runner == nil {
-		return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name),
-			Details: b.c.Why}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name),
+			Details: b.c.Why,
+		}
 	}
 	waited := false
 	done, err := b.slots.take(ctx, s.Owner, func(place int) {
@@ -51,7 +54,13 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		}
 		r.Wait(place)
 		if !waited {
-			printf(r, "info", "Waiting for a free build slot: %s may run at once, position %d in the queue", text.Count(b.c.AtOnce, "build"), place)
+			printf(
+				r,
+				"info",
+				"Waiting for a free build slot: %s may run at once, position %d in the queue",
+				text.Count(b.c.AtOnce, "build"),
+				place,
+			)
 		}
 		waited = true
 	})

@@ -50,7 +50,11 @@ func TestUIDs(t *testing.T) {
 	exec := func(q string, args ...any) {
 		ok(t, database.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
 	}
-	exec(`INSERT INTO build_uids (uid, site_id, released_at, used_at) VALUES ($1, 'gone/last', $2, 1)`, lastUID, db.Now().Add(-restUID+time.Hour))
+	exec(
+		`INSERT INTO build_uids (uid, site_id, released_at, used_at) VALUES ($1, 'gone/last', $2, 1)`,
+		lastUID,
+		db.Now().Add(-restUID+time.Hour),
+	)
 	if uid, err := w.uidOf(t.Context(), "site_new"); err == nil {
 		t.Errorf("uid %d was given before its rest was over", uid)
 	}
@@ -115,17 +119,37 @@ func TestOutput(t *testing.T) {
 		want   string
 		absent bool
 	}{
-		"named":          {map[string]string{"repo/dist/x": "", "repo/build/x": ""}, framework.Plan{Output: "dist", OutputCandidates: []string{"build"}}, "dist", false},
-		"candidate":      {map[string]string{"repo/build/x": ""}, framework.Plan{Output: "dist", OutputCandidates: []string{"out", "build"}}, "build", false},
-		"below the root": {map[string]string{"repo/apps/web/dist/x": ""}, framework.Plan{Root: "apps/web", Output: "dist"}, "apps/web/dist", false},
+		"named": {
+			map[string]string{"repo/dist/x": "", "repo/build/x": ""},
+			framework.Plan{Output: "dist", OutputCandidates: []string{"build"}},
+			"dist",
+			false,
+		},
+		"candidate": {
+			map[string]string{"repo/build/x": ""},
+			framework.Plan{Output: "dist", OutputCandidates: []string{"out", "build"}},
+			"build",
+			false,
+		},
+		"below the root": {
+			map[string]string{"repo/apps/web/dist/x": ""},
+			framework.Plan{Root: "apps/web", Output: "dist"},
+			"apps/web/dist",
+			false,
+		},
 		"the repository": {map[string]string{"repo/index.html": ""}, framework.Plan{}, "", false},
 		"the root":       {map[string]string{"repo/site/index.html": ""}, framework.Plan{Root: "site"}, "site", false},
 		"missing":        {map[string]string{"repo/src/x": ""}, framework.Plan{Output: "dist"}, "", true},
 		"a file":         {map[string]string{"repo/dist": ""}, framework.Plan{Output: "dist"}, "", true},
 		"a link":         {map[string]string{"repo/real/x": "", "repo/dist": "-> real"}, framework.Plan{Output: "dist"}, "", true},
-		"a link above":   {map[string]string{"repo/real/dist/x": "", "repo/app": "-> real"}, framework.Plan{Root: "app", Output: "dist"}, "", true},
-		"the checkout":   {map[string]string{"old/dist/x": "", "repo": "-> old"}, framework.Plan{Output: "dist"}, "", true},
-		"all of a link":  {map[string]string{"repo": "-> /etc"}, framework.Plan{}, "", true},
+		"a link above": {
+			map[string]string{"repo/real/dist/x": "", "repo/app": "-> real"},
+			framework.Plan{Root: "app", Output: "dist"},
+			"",
+			true,
+		},
+		"the checkout":  {map[string]string{"old/dist/x": "", "repo": "-> old"}, framework.Plan{Output: "dist"}, "", true},
+		"all of a link": {map[string]string{"repo": "-> /etc"}, framework.Plan{}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,9 +167,13 @@ func TestModulesKey(t *testing.T) {
 	t.Parallel()
 	key := func(change func(b *build, files map[string]string)) string {
 		t.Helper()
-		b := &build{work: t.TempDir(), tools: toolchain.Tools{Node: "20.1.0", Manager: "10.2.0"},
-			Spec: Spec{Plan: framework.Plan{Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"},
-				Install: []framework.Command{{Argv: []string{"npm", "ci"}}}}}}
+		b := &build{
+			work: t.TempDir(), tools: toolchain.Tools{Node: "20.1.0", Manager: "10.2.0"},
+			Spec: Spec{Plan: framework.Plan{
+				Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"},
+				Install: []framework.Command{{Argv: []string{"npm", "ci"}}},
+			}},
+		}
 		files := map[string]string{"repo/package.json": "{}", "repo/package-lock.json": "{}", "repo/src/x.js": "1"}
 		change(b, files)
 		tree(t, b.work, files)
@@ -190,14 +218,21 @@ func TestModulesKey(t *testing.T) {
 // is ours, with the project's own programs first.
 func TestCommandEnvironment(t *testing.T) {
 	t.Parallel()
-	b := &build{env: []string{"A=site", "PATH=/evil"}, tools: toolchain.Tools{Path: []string{"/tools/node/bin"}, Env: []string{"A=tool", "B=tool"}}, Spec: Spec{Plan: framework.Plan{Root: "apps/web"}}}
+	b := &build{
+		env:   []string{"A=site", "PATH=/evil"},
+		tools: toolchain.Tools{Path: []string{"/tools/node/bin"}, Env: []string{"A=tool", "B=tool"}},
+		Spec:  Spec{Plan: framework.Plan{Root: "apps/web"}},
+	}
 	got := map[string]string{}
 	for _, kv := range b.commandEnv(framework.Command{Dir: "apps/web"}, map[string]string{"NODE_ENV": "production"}) {
 		k, v, _ := strings.Cut(kv, "=")
 		got[k] = v
 	}
 	path := strings.Split(got["PATH"], ":")
-	want := []string{"/build/repo/apps/web/node_modules/.bin", "/build/repo/node_modules/.bin", "/build/.home/.npm-global/bin", "/tools/node/bin", "/usr/local/bin", "/usr/bin", "/bin"}
+	want := []string{
+		"/build/repo/apps/web/node_modules/.bin", "/build/repo/node_modules/.bin", "/build/.home/.npm-global/bin",
+		"/tools/node/bin", "/usr/local/bin", "/usr/bin", "/bin",
+	}
 	if got["A"] != "site" || got["B"] != "tool" || got["NODE_ENV"] != "production" || !slices.Equal(path, want) {
 		t.Errorf("environment: %v", got)
 	}
@@ -208,7 +243,12 @@ func TestClear(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Dir: t.TempDir()})
 	ok(t, b.Clear())
-	tree(t, b.c.Dir, map[string]string{"work/dep_x/work/repo/locked/": "", "way-123/egress.sock": "", "caches/s/b/key": "k", "tools/kept/x": "x"})
+	tree(t, b.c.Dir, map[string]string{
+		"work/dep_x/work/repo/locked/": "",
+		"way-123/egress.sock":          "",
+		"caches/s/b/key":               "k",
+		"tools/kept/x":                 "x",
+	})
 	ok(t, os.Chmod(filepath.Join(b.c.Dir, "work/dep_x/work/repo/locked"), 0))
 	ok(t, b.Clear())
 	if got := read(t, b.c.Dir); len(got) != 2 || got["caches/s/b/key"] != "k" || got["tools/kept/x"] != "x" {

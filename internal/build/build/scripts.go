@@ -64,7 +64,9 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 }
 
 // bashism matches what bash understands and a plain sh does not.
-var bashism = regexp.MustCompile(`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`)
+var bashism = regexp.MustCompile(
+	`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`,
+)
 
 // shell returns the shell for a text: bash for what only it understands, where the host
 // has it, and sh otherwise, which such commands are written for.
@@ -80,7 +82,9 @@ func hasBash() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-var called = regexp.MustCompile(`(?:^|[;&|(]\s*|\b(?:exec|time|env|npx|cross-env|dotenv|--)\s+(?:\w+=\S*\s+)*)(yarn|pnpm|bun|npm)(?:\s|$)|(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`)
+var called = regexp.MustCompile(
+	`(?:^|[;&|(]\s*|\b(?:exec|time|env|npx|cross-env|dotenv|--)\s+(?:\w+=\S*\s+)*)(yarn|pnpm|bun|npm)(?:\s|$)|(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`,
+)
 
 // managers names the package managers that texts call.
 func managers(texts []string) []string {

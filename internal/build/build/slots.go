@@ -17,7 +17,7 @@ type slots struct {
 	running []string // owners of what runs, in the order in which it began
 	waiting []*waiter
 	given   int // turns so far
-	//share: total the owners with builds that run or wait; owner the builds go in turn, least running first; edge the build waits, and its log says at which place
+	// share: total the owners with builds that run or wait; owner the builds go in turn, least running first; edge the build waits, and its log says at which place
 	last map[string]int // the number of each owner's last turn, while it waits for more or runs
 }
 

@@ -44,8 +44,17 @@ func TestHandOverStaysInTheCheckout(t *testing.T) {
 			work := t.TempDir()
 			tree(t, work, map[string]string{"old/package.json": "{}", "old/dist/index.html": "x"})
 			ok(t, put(filepath.Join(work, repoDir)))
-			b := &build{work: work, report: quiet{},
-				Spec: Spec{Plan: framework.Plan{Runtime: runtime, Output: "dist", Inputs: []string{"package.json"}, Modules: []string{"node_modules"}}}}
+			b := &build{
+				work: work, report: quiet{},
+				Spec: Spec{
+					Plan: framework.Plan{
+						Runtime: runtime,
+						Output:  "dist",
+						Inputs:  []string{"package.json"},
+						Modules: []string{"node_modules"},
+					},
+				},
+			}
 			inTime(t, name, func() {
 				if key, err := b.modulesKey(); key != "" || err != nil {
 					t.Errorf("%s: the key of what is installed is %q, %v", name, key, err)
@@ -72,10 +81,21 @@ func TestHandOverStaysInTheCheckout(t *testing.T) {
 func TestPipesHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	const known = `{"version": 3, "redirects": [], "headers": [], "rewrites": {"beforeFiles": []}}`
-	usual := map[string]string{"package.json": `{"dependencies": {"web": "1"}, "scripts": {"start": "next start"}}`, "package-lock.json": "{}",
-		"node_modules/web/package.json": "{}", "node_modules/tool/package.json": "{}", "node_modules/.bin/tool": "x", ".next/routes-manifest.json": known, ".next/static/a.js": "a", "public/x": "x"}
-	for _, pipe := range []string{"package.json", "package-lock.json", "node_modules", "node_modules/web/package.json", "node_modules/.bin", "node_modules/.bin/tool", "node_modules/.pnpm",
-		".next", ".next/routes-manifest.json", ".next/server", ".next/server/middleware-manifest.json", ".next/standalone/server.js", ".next/static", "public"} {
+	usual := map[string]string{
+		"package.json":                   `{"dependencies": {"web": "1"}, "scripts": {"start": "next start"}}`,
+		"package-lock.json":              "{}",
+		"node_modules/web/package.json":  "{}",
+		"node_modules/tool/package.json": "{}",
+		"node_modules/.bin/tool":         "x",
+		".next/routes-manifest.json":     known,
+		".next/static/a.js":              "a",
+		"public/x":                       "x",
+	}
+	for _, pipe := range []string{
+		"package.json", "package-lock.json", "node_modules", "node_modules/web/package.json", "node_modules/.bin",
+		"node_modules/.bin/tool", "node_modules/.pnpm", ".next", ".next/routes-manifest.json", ".next/server",
+		".next/server/middleware-manifest.json", ".next/standalone/server.js", ".next/static", "public",
+	} {
 		files := map[string]string{}
 		for name, text := range usual {
 			if name != pipe && !strings.HasPrefix(name, pipe+"/") {
@@ -87,8 +107,18 @@ func TestPipesHoldNothingUp(t *testing.T) {
 		at := filepath.Join(work, repoDir, pipe)
 		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		ok(t, unix.Mkfifo(at, 0o666))
-		b := &build{work: work, report: quiet{},
-			Spec: Spec{Plan: framework.Plan{Framework: "next", Runtime: framework.Node, Inputs: []string{"package.json", "package-lock.json"}, Modules: []string{"node_modules"}, Start: start("npm", "start")}}}
+		b := &build{
+			work: work, report: quiet{},
+			Spec: Spec{
+				Plan: framework.Plan{
+					Framework: "next",
+					Runtime:   framework.Node,
+					Inputs:    []string{"package.json", "package-lock.json"},
+					Modules:   []string{"node_modules"},
+					Start:     start("npm", "start"),
+				},
+			},
+		}
 		inTime(t, pipe, func() {
 			if _, err := b.modulesKey(); err != nil {
 				t.Errorf("%s: %v", pipe, err)

@@ -41,8 +41,15 @@ func (b *Builds) uid(ctx context.Context, site string, files bool) (uid int, err
 		}
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, &fault.Error{Kind: fault.Unavailable, Code: "no_build_identity", Message: "This server can't build or run more sites at the moment",
-			Details: fmt.Sprintf("all %d user ids belong to sites that run programs, or that were built or deleted within the last 30 days", lastUID-firstUID+1)}
+		return 0, &fault.Error{
+			Kind:    fault.Unavailable,
+			Code:    "no_build_identity",
+			Message: "This server can't build or run more sites at the moment",
+			Details: fmt.Sprintf(
+				"all %d user ids belong to sites that run programs, or that were built or deleted within the last 30 days",
+				lastUID-firstUID+1,
+			),
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("take a uid for builds: %w", err)
@@ -58,7 +65,11 @@ func takeUID(ctx context.Context, tx *db.Tx, site string, files bool) (uid int, 
 	err = tx.QueryRow(ctx, `SELECT uid, used_at, has_files FROM build_uids WHERE site_id = $1`, site).Scan(&uid, &used, &has)
 	if err == nil && (now.Sub(used) > 24*time.Hour || files && !has) {
 		// Whoever takes it away at this moment has found it unused for long, and wins.
-		err = tx.QueryRow(ctx, `UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`, uid, site, now, files || has).Scan(&uid)
+		err = tx.QueryRow(
+			ctx, `UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`,
+			uid, site, now,
+			files || has,
+		).Scan(&uid)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
@@ -81,7 +92,12 @@ func takeUID(ctx context.Context, tx *db.Tx, site string, files bool) (uid int, 
 
 // ReleaseUIDTx gives a deleted site's uid back.
 func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site string) error {
-	_, err := tx.Exec(ctx, `UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`, site, db.Now())
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`,
+		site,
+		db.Now(),
+	)
 	if err != nil {
 		return fmt.Errorf("release uid: %w", err)
 	}

@@ -41,15 +41,21 @@ func newSite(t *testing.T, change ...func(*Config)) *site {
 	ok(t, err)
 	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
 	ok(t, err)
-	tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: lastUID + 1,
-		Network: func(context.Context) (sandbox.Network, func(), error) { return sandbox.Network{}, func() {}, nil }})
+	tools, err := toolchain.New(toolchain.Config{
+		Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: lastUID + 1,
+		Network: func(context.Context) (sandbox.Network, func(), error) { return sandbox.Network{}, func() {}, nil },
+	})
 	ok(t, err)
 	c := Config{DB: dbtest.New(t), Runner: runner, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "b")}
 	for _, f := range change {
 		f(&c)
 	}
 	s := &site{Builds: New(c), t: t, repos: filepath.Join(dir, "repos")}
-	s.source, err = fetch.New(fetch.Config{Dir: filepath.Join(dir, "source"), Egress: out, Hosts: map[string]string{"git.test": "file://" + s.repos}})
+	s.source, err = fetch.New(fetch.Config{
+		Dir:    filepath.Join(dir, "source"),
+		Egress: out,
+		Hosts:  map[string]string{"git.test": "file://" + s.repos},
+	})
 	ok(t, err)
 	return s
 }
@@ -70,7 +76,9 @@ func (s *site) build(files map[string]string, plan framework.Plan, change ...fun
 	dir := filepath.Join(s.repos, "acme", "x")
 	ok(s.t, os.MkdirAll(dir, 0o755))
 	git := func(args ...string) {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd := exec.Command("git", append([]string{
+			"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main",
+		}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -168,12 +176,28 @@ func TestWhatGoesWrong(t *testing.T) {
 		plan  framework.Plan
 		want  string
 	}{
-		"merge conflict": {map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"}, sh("false"), "package-lock.json contains merge conflict markers"},
-		"CRLF script":    {map[string]string{"run.sh": "#!/bin/sh\r\necho x\r\n"}, sh("chmod +x run.sh; ./run.sh"), "Script ./run.sh has Windows line endings"},
-		"linked output":  {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
-		"unset variable": {map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"}, sh("echo npm error code E401; false"), "SOME_TOKEN, which is not set"},
-		"absent tool":    {nil, framework.Plan{Name: "Zola", Output: "public", Build: []framework.Command{{Argv: []string{"zola", "build"}}}}, "zola is not on this host"},
-		"a large file":   {nil, sh("truncate -s 70000000 big"), "larger than its disk limit"},
+		"merge conflict": {
+			map[string]string{"package-lock.json": "{\n<<<<<<< HEAD\n}\n"},
+			sh("false"),
+			"package-lock.json contains merge conflict markers",
+		},
+		"CRLF script": {
+			map[string]string{"run.sh": "#!/bin/sh\r\necho x\r\n"},
+			sh("chmod +x run.sh; ./run.sh"),
+			"Script ./run.sh has Windows line endings",
+		},
+		"linked output": {map[string]string{"out/index.html": "x", "dist": "-> out"}, sh("true"), "Output folder dist is a link to out"},
+		"unset variable": {
+			map[string]string{".npmrc": "//r.example/:_authToken=${SOME_TOKEN}\n"},
+			sh("echo npm error code E401; false"),
+			"SOME_TOKEN, which is not set",
+		},
+		"absent tool": {
+			nil,
+			framework.Plan{Name: "Zola", Output: "public", Build: []framework.Command{{Argv: []string{"zola", "build"}}}},
+			"zola is not on this host",
+		},
+		"a large file": {nil, sh("truncate -s 70000000 big"), "larger than its disk limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,11 +220,15 @@ func TestBash(t *testing.T) {
 		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
 	}
 	manifest := `{"scripts": {"build": "npm run inner", "inner": "[[ -d dist ]] || mkdir dist; source ./vars", "unused": "x"}}`
-	o = s.build(map[string]string{"package.json": manifest}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	o = s.build(map[string]string{
+		"package.json": manifest,
+	}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
 	if o.err != nil || o.files["index.html"] != "/bin/bash npm run build\n" {
 		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
 	}
-	o = s.build(map[string]string{"package.json": strings.Replace(manifest, "npm run inner", "vite build", 1)}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
+	o = s.build(map[string]string{
+		"package.json": strings.Replace(manifest, "npm run inner", "vite build", 1),
+	}, sh(`mkdir dist; echo "$npm_config_script_shell npm run build" > dist/index.html`))
 	if o.err != nil || o.files["index.html"] != " npm run build\n" {
 		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
 	}
@@ -210,8 +238,14 @@ func TestBash(t *testing.T) {
 func TestGitOverHTTPS(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := s.build(nil, sh("mkdir dist; for u in ssh://git@github.com/a/b.git git@gitlab.com:a/b git://git.example/a/b https://github.com/a/b; do git ls-remote --get-url $u >> dist/index.html; done"))
-	if want := "https://github.com/a/b.git\nhttps://gitlab.com/a/b\nhttps://git.example/a/b\nhttps://github.com/a/b\n"; o.err != nil || o.files["index.html"] != want {
+	o := s.build(
+		nil,
+		sh(
+			"mkdir dist; for u in ssh://git@github.com/a/b.git git@gitlab.com:a/b git://git.example/a/b https://github.com/a/b; do git ls-remote --get-url $u >> dist/index.html; done",
+		),
+	)
+	if want := "https://github.com/a/b.git\nhttps://gitlab.com/a/b\nhttps://git.example/a/b\nhttps://github.com/a/b\n"; o.err != nil ||
+		o.files["index.html"] != want {
 		t.Errorf("%v: %q\n%s", o.err, o.files["index.html"], o.text())
 	}
 }
@@ -219,8 +253,17 @@ func TestGitOverHTTPS(t *testing.T) {
 func TestManagersThatCommandsCall(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"yarn build": "yarn", "npm run x && pnpm -r build": "npm pnpm", "NODE_ENV=production yarn build": "yarn", "echo yarn": "", "node yarn.js": "",
-		"cd web; yarn": "yarn", "(bun run x)": "bun", "pnpm-tool": "", "./yarn x": "", "env A=1 pnpm build": "pnpm", "vite build": "",
+		"yarn build":                     "yarn",
+		"npm run x && pnpm -r build":     "npm pnpm",
+		"NODE_ENV=production yarn build": "yarn",
+		"echo yarn":                      "",
+		"node yarn.js":                   "",
+		"cd web; yarn":                   "yarn",
+		"(bun run x)":                    "bun",
+		"pnpm-tool":                      "",
+		"./yarn x":                       "",
+		"env A=1 pnpm build":             "pnpm",
+		"vite build":                     "",
 	} {
 		if got := strings.Join(managers([]string{text}), " "); got != want {
 			t.Errorf("%q calls %q, want %q", text, got, want)
@@ -236,7 +279,10 @@ func TestShortSecretsAreNamed(t *testing.T) {
 		spec.Env = map[string]string{"PIN": "12345", "TOKEN": "abcdef"}
 		spec.Secrets = []Secret{{"PIN", "12345"}, {"TOKEN", "abcdef"}, {"EMPTY", ""}, {"", "x"}}
 	})
-	if o.err != nil || !strings.Contains(o.text(), "warn: The value of PIN is too short to be redacted") || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
+	if o.err != nil || !strings.Contains(
+		o.text(),
+		"warn: The value of PIN is too short to be redacted",
+	) || !strings.Contains(o.text(), "12345 [secret]") || strings.Count(o.text(), "warn: ") != 1 {
 		t.Errorf("%v\n%s", o.err, o.text())
 	}
 }
@@ -251,7 +297,10 @@ func TestVersionsInVariablesAreNamed(t *testing.T) {
 	o := s.build(nil, plan, func(spec *Spec) {
 		spec.Env = map[string]string{"NODE_VERSION": "18", "HUGO_VERSION": "0.120.0", "PHP_VERSION": "7.4", "APP_VERSION": "3"}
 	})
-	if o.err != nil || !strings.Contains(o.text(), "warn: The variable NODE_VERSION chooses no Node.js here") || !strings.Contains(o.text(), "warn: The variable PHP_VERSION chooses no program here") || strings.Count(o.text(), "warn: ") != 2 {
+	if o.err != nil || !strings.Contains(
+		o.text(),
+		"warn: The variable NODE_VERSION chooses no Node.js here",
+	) || !strings.Contains(o.text(), "warn: The variable PHP_VERSION chooses no program here") || strings.Count(o.text(), "warn: ") != 2 {
 		t.Errorf("%v\n%s", o.err, o.text())
 	}
 }
@@ -262,13 +311,20 @@ func TestBuildSeesARepository(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.build(map[string]string{"index.html": "one"}, framework.Plan{Runtime: framework.Static})
-	o := s.build(map[string]string{"index.html": "two", ".husky/pre-commit": "#!/bin/sh\n"}, framework.Plan{Runtime: framework.Static, Output: "out",
+	o := s.build(map[string]string{
+		"index.html":        "two",
+		".husky/pre-commit": "#!/bin/sh\n",
+	}, framework.Plan{
+		Runtime: framework.Static, Output: "out",
 		Build: []framework.Command{{Shell: "set -e; git config core.hooksPath .husky; mkdir out; " +
 			"git rev-parse HEAD > out/commit.txt; git rev-parse --abbrev-ref HEAD > out/branch.txt; git rev-list --count HEAD > out/count.txt; " +
-			"git log -1 --format=%ct -- index.html > out/date.txt; git status --porcelain --untracked-files=no > out/status.txt; git config core.hooksPath > out/hooks.txt"}}})
+			"git log -1 --format=%ct -- index.html > out/date.txt; git status --porcelain --untracked-files=no > out/status.txt; git config core.hooksPath > out/hooks.txt"}},
+	})
 	ok(t, o.err)
 	trim := func(name string) string { return strings.TrimSpace(o.files[name]) }
-	if len(trim("commit.txt")) != 40 || trim("branch.txt") != "main" || trim("count.txt") != "2" || trim("date.txt") == "" || trim("status.txt") != "" || trim("hooks.txt") != ".husky" {
+	if len(trim("commit.txt")) != 40 || trim("branch.txt") != "main" || trim("count.txt") != "2" || trim("date.txt") == "" ||
+		trim("status.txt") != "" ||
+		trim("hooks.txt") != ".husky" {
 		t.Errorf("the build saw %q\n%s", o.files, o.text())
 	}
 }

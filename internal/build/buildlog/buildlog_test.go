@@ -73,19 +73,25 @@ func TestLines(t *testing.T) {
 		"tab and spaces stay": {"\ta  \n", []Line{{Message: "\ta  "}}},
 		"progress":            {"10%\r20%\r30%\ndone\n", []Line{{Message: "30%"}, {Message: "done"}}},
 		"erased":              {"wait\r\x1b[Kdone\n", []Line{{Message: "done"}}},
-		"yarn's progress":     {"[1/4]\x1b[2K\x1b[1G\x1b[32msuccess\x1b[39m Saved\n", []Line{{Message: "success Saved", Raw: "\x1b[32msuccess\x1b[39m Saved\x1b[0m"}}},
-		"colors":              {"\x1b[1;31mred\x1b[0m ok\n", []Line{{Message: "red ok", Raw: "\x1b[1;31mred\x1b[0m ok"}}},
-		"open color ends":     {"\x1b[38;2;1;2;3mx\ny\n", []Line{{Message: "x", Raw: "\x1b[38;2;1;2;3mx\x1b[0m"}, {Message: "y"}}},
-		"only SGR is kept":    {"\x1b[2J\x1b[10;3Ha\x1b[>4m\x1b[?25lb\x1b7\x1b(0c\n", []Line{{Message: "abc"}}},
-		"link":                {"\x1b]8;;https://x.test\x07text\x1b]8;;\x1b\\!\n", []Line{{Message: "text!"}}},
-		"title":               {"\x1b]0;title\x07a\x9b31mb\n", []Line{{Message: "a\uFFFD31mb"}}},
-		"C1 in UTF-8":         {"a\u009b31mb\u009d0;t\x07c\n", []Line{{Message: "abc", Raw: "a\x1b[31mbc\x1b[0m"}}},
-		"unfinished sequence": {"a\x1b]0;never ends\nb\x1bPq\nc\x1b[12\nd", []Line{{Message: "a"}, {Message: "b"}, {Message: "c"}, {Message: "d"}}},
-		"controls":            {"a\x00b\x07c\x7fd\x0be\n", []Line{{Message: "abcde"}}},
-		"backspace":           {"50%\b\b\b60%\n", []Line{{Message: "60%"}}},
-		"invalid UTF-8":       {"a\xffb\xe2\x82c\xf0\x9f\x98\n", []Line{{Message: "a\uFFFDb\uFFFDc\uFFFD"}}},
-		"wide":                {"äöü — 日本 🚀\n", []Line{{Message: "äöü — 日本 🚀"}}},
-		"markup is text":      {"<img src=x onerror=alert(1)>\n", []Line{{Message: "<img src=x onerror=alert(1)>"}}},
+		"yarn's progress": {
+			"[1/4]\x1b[2K\x1b[1G\x1b[32msuccess\x1b[39m Saved\n",
+			[]Line{{Message: "success Saved", Raw: "\x1b[32msuccess\x1b[39m Saved\x1b[0m"}},
+		},
+		"colors":           {"\x1b[1;31mred\x1b[0m ok\n", []Line{{Message: "red ok", Raw: "\x1b[1;31mred\x1b[0m ok"}}},
+		"open color ends":  {"\x1b[38;2;1;2;3mx\ny\n", []Line{{Message: "x", Raw: "\x1b[38;2;1;2;3mx\x1b[0m"}, {Message: "y"}}},
+		"only SGR is kept": {"\x1b[2J\x1b[10;3Ha\x1b[>4m\x1b[?25lb\x1b7\x1b(0c\n", []Line{{Message: "abc"}}},
+		"link":             {"\x1b]8;;https://x.test\x07text\x1b]8;;\x1b\\!\n", []Line{{Message: "text!"}}},
+		"title":            {"\x1b]0;title\x07a\x9b31mb\n", []Line{{Message: "a\uFFFD31mb"}}},
+		"C1 in UTF-8":      {"a\u009b31mb\u009d0;t\x07c\n", []Line{{Message: "abc", Raw: "a\x1b[31mbc\x1b[0m"}}},
+		"unfinished sequence": {
+			"a\x1b]0;never ends\nb\x1bPq\nc\x1b[12\nd",
+			[]Line{{Message: "a"}, {Message: "b"}, {Message: "c"}, {Message: "d"}},
+		},
+		"controls":       {"a\x00b\x07c\x7fd\x0be\n", []Line{{Message: "abcde"}}},
+		"backspace":      {"50%\b\b\b60%\n", []Line{{Message: "60%"}}},
+		"invalid UTF-8":  {"a\xffb\xe2\x82c\xf0\x9f\x98\n", []Line{{Message: "a\uFFFDb\uFFFDc\uFFFD"}}},
+		"wide":           {"äöü — 日本 🚀\n", []Line{{Message: "äöü — 日本 🚀"}}},
+		"markup is text": {"<img src=x onerror=alert(1)>\n", []Line{{Message: "<img src=x onerror=alert(1)>"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,7 +294,8 @@ func FuzzPlain(f *testing.F) {
 		}
 		l.Close()
 		for _, line := range got.all() {
-			if i := strings.IndexFunc(line.Message, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }); i >= 0 || !utf8.ValidString(line.Message) {
+			if i := strings.IndexFunc(line.Message, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }); i >= 0 ||
+				!utf8.ValidString(line.Message) {
 				t.Fatalf("message %q", line.Message)
 			}
 			if !utf8.ValidString(line.Raw) || line.Raw == "" != !strings.Contains(line.Raw, "\x1b[") {
@@ -301,7 +308,8 @@ func FuzzPlain(f *testing.F) {
 				t.Fatalf("%d bytes", len(line.Message))
 			}
 		}
-		plain := utf8.ValidString(in) && !strings.ContainsFunc(in, func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' })
+		plain := utf8.ValidString(in) &&
+			!strings.ContainsFunc(in, func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' })
 		if plain && strings.Join(messages(got.all()), "") != strings.ReplaceAll(in, "\n", "") {
 			t.Fatalf("%q became %q", in, messages(got.all()))
 		}
@@ -315,7 +323,14 @@ func BenchmarkWrite(b *testing.B) {
 	}
 	var text bytes.Buffer
 	for i := 0; text.Len() < 10<<20; i++ {
-		fmt.Fprintf(&text, "dist/assets/index-%x.js   %d.%02d kB │ gzip: %d kB built in node_modules/.pnpm/react-dom@18.3.1\n", i*2654435761, i%900, i%100, i%300)
+		fmt.Fprintf(
+			&text,
+			"dist/assets/index-%x.js   %d.%02d kB │ gzip: %d kB built in node_modules/.pnpm/react-dom@18.3.1\n",
+			i*2654435761,
+			i%900,
+			i%100,
+			i%300,
+		)
 	}
 	l := New(Config{Secrets: secrets, Line: func(Line) {}, MaxLines: 1 << 60, Rate: 1 << 60})
 	b.SetBytes(int64(text.Len()))

@@ -66,7 +66,9 @@ func (l *Log) Cause(f Failure) string {
 var denied = lazy(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|404 Not Found)\b|ERR_PNPM_FETCH_40\d|Failed to replace env`)
 
 // absent is how shells say that a script can't be run.
-var absent = lazy(`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`)
+var absent = lazy(
+	`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`,
+)
 
 // windows finds a script that a shell says is not there, although it is: the carriage
 // return at the end of its first line belongs to the name of its interpreter.
@@ -90,7 +92,9 @@ func windows(f Failure, lines []string) string {
 func killed(f Failure) string {
 	switch {
 	case f.OOM || f.Killed == "out of memory":
-		return "Out of memory" + limit(bound(f.MemoryLimit)) + "; reduce the memory that the build uses, for example with fewer workers, or raise the limit"
+		return "Out of memory" + limit(
+			bound(f.MemoryLimit),
+		) + "; reduce the memory that the build uses, for example with fewer workers, or raise the limit"
 	case f.Killed == "timeout":
 		s := "The " + stage(f) + " timed out"
 		if f.TimeLimit > 0 {
@@ -146,7 +150,9 @@ func (l *Log) unknown(f Failure) string {
 	case 133, 134:
 		return "A process of the " + stage(f) + " crashed; Node.js does so when memory or threads run out" + limit(bound(f.MemoryLimit))
 	case 13:
-		return "Node.js ended while the " + stage(f) + " was still waiting: for input (builds are non-interactive), or for a promise that never settles"
+		return "Node.js ended while the " + stage(
+			f,
+		) + " was still waiting: for input (builds are non-interactive), or for a promise that never settles"
 	case 153:
 		return "The " + stage(f) + " wrote a file that is larger than its disk limit" + limit(bound(f.DiskLimit))
 	case 139:

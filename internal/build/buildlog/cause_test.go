@@ -91,20 +91,60 @@ func TestCauseOfFailure(t *testing.T) {
 		f      Failure
 		want   string
 	}{
-		"out of memory":   {"Error: anything", Failure{ExitCode: 137, OOM: true, MemoryLimit: 1 << 30}, "Out of memory: the limit is 1 GiB; reduce the memory that the build uses, for example with fewer workers, or raise the limit"},
-		"time":            {"", Failure{ExitCode: 137, Killed: "timeout", Stage: "install", TimeLimit: 15 * time.Minute}, "The install timed out: the limit is 15m0s; a command that waits for input or watches files never ends by itself"},
-		"disk":            {"", Failure{Killed: "disk limit", DiskLimit: 5 << 29}, "Disk full: the limit is 2.5 GiB; look for large dependencies, caches or generated files"},
-		"flood":           {"", Failure{Killed: "log flood"}, "The build was stopped because it printed far more than the log limit; look for a loop that prints"},
-		"canceled":        {"", Failure{Killed: "canceled"}, "The build was canceled"},
-		"no output":       {"warning: x", Failure{Missing: "dist", Found: []string{"build"}}, "Output folder dist is missing; found: build"},
-		"many outputs":    {"", Failure{Missing: "dist", Found: strings.Fields("a b c d e f")}, "Output folder dist is missing; found: a, b, c, d, e and more"},
-		"nothing written": {"", Failure{Missing: "dist"}, "Output folder dist is missing; the build wrote no folder that looks like an output folder: set it in the build settings"},
-		"127":             {"", Failure{ExitCode: 127}, "The build command was not found: add the tool that it needs to the project's dependencies"},
-		"137":             {"", Failure{ExitCode: 137, MemoryLimit: 512 << 20}, "A process of the build was killed, most likely for lack of memory: the limit is 512 MiB"},
-		"first error":     {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "Error: no luck today"},
-		"abort":           {"", Failure{ExitCode: 134, MemoryLimit: 1 << 28}, "A process of the build crashed; Node.js does so when memory or threads run out: the limit is 256 MiB"},
-		"silent":          {"hello", Failure{ExitCode: 3, Stage: "install"}, "Its output does not say why"},
-		"zero":            {"", Failure{}, "The build failed"},
+		"out of memory": {
+			"Error: anything",
+			Failure{ExitCode: 137, OOM: true, MemoryLimit: 1 << 30},
+			"Out of memory: the limit is 1 GiB; reduce the memory that the build uses, for example with fewer workers, or raise the limit",
+		},
+		"time": {
+			"",
+			Failure{ExitCode: 137, Killed: "timeout", Stage: "install", TimeLimit: 15 * time.Minute},
+			"The install timed out: the limit is 15m0s; a command that waits for input or watches files never ends by itself",
+		},
+		"disk": {
+			"",
+			Failure{Killed: "disk limit", DiskLimit: 5 << 29},
+			"Disk full: the limit is 2.5 GiB; look for large dependencies, caches or generated files",
+		},
+		"flood": {
+			"",
+			Failure{Killed: "log flood"},
+			"The build was stopped because it printed far more than the log limit; look for a loop that prints",
+		},
+		"canceled": {"", Failure{Killed: "canceled"}, "The build was canceled"},
+		"no output": {
+			"warning: x",
+			Failure{Missing: "dist", Found: []string{"build"}},
+			"Output folder dist is missing; found: build",
+		},
+		"many outputs": {
+			"",
+			Failure{Missing: "dist", Found: strings.Fields("a b c d e f")},
+			"Output folder dist is missing; found: a, b, c, d, e and more",
+		},
+		"nothing written": {
+			"",
+			Failure{Missing: "dist"},
+			"Output folder dist is missing; the build wrote no folder that looks like an output folder: set it in the build settings",
+		},
+		"127": {
+			"",
+			Failure{ExitCode: 127},
+			"The build command was not found: add the tool that it needs to the project's dependencies",
+		},
+		"137": {
+			"",
+			Failure{ExitCode: 137, MemoryLimit: 512 << 20},
+			"A process of the build was killed, most likely for lack of memory: the limit is 512 MiB",
+		},
+		"first error": {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "Error: no luck today"},
+		"abort": {
+			"",
+			Failure{ExitCode: 134, MemoryLimit: 1 << 28},
+			"A process of the build crashed; Node.js does so when memory or threads run out: the limit is 256 MiB",
+		},
+		"silent": {"hello", Failure{ExitCode: 3, Stage: "install"}, "Its output does not say why"},
+		"zero":   {"", Failure{}, "The build failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,8 +166,8 @@ func TestCauses(t *testing.T) {
 		"Error: ENOSPC: no space left on device, write":                                     "Disk full",
 		"Error: ENOSPC: System limit for number of file watchers reached, watch '/build'":   "builds once",
 		"Error: EMFILE: too many open files, open 'x'":                                      "fewer workers",
-		"npm ERR! code ERESOLVE": "conflict",
-		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.": "@acme/private ",
+		"npm ERR! code ERESOLVE":                                                            "conflict",
+		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.":                     "@acme/private ",
 		"npm error code E401":       "refused access",
 		"npm error code EBADENGINE": ".nvmrc",
 		"npm error code EINTEGRITY": "lock file",
@@ -249,7 +289,13 @@ func TestCauseOfSeveralLines(t *testing.T) {
 func TestExcerptIsRemembered(t *testing.T) {
 	t.Parallel()
 	l, _ := record(Config{})
-	write(t, l, "Error: the reason\n    at build (x.js:1:1)\n\n", strings.Repeat("cleaning up\n", 5000), "npm error Lifecycle script `build` failed with error:\nnpm error code 1\n")
+	write(
+		t,
+		l,
+		"Error: the reason\n    at build (x.js:1:1)\n\n",
+		strings.Repeat("cleaning up\n", 5000),
+		"npm error Lifecycle script `build` failed with error:\nnpm error code 1\n",
+	)
 	l.Close()
 	got := l.Excerpt(2)
 	if d := cmp.Diff([]string{"Error: the reason", "    at build (x.js:1:1)"}, got); d != "" {
@@ -312,10 +358,26 @@ func TestCausesFromFiles(t *testing.T) {
 		f    Failure
 		want string
 	}{
-		"merge conflict":       {"The `npm ci` command can only install with an existing package-lock.json or", Failure{ExitCode: 1, Conflict: "package-lock.json"}, "package-lock.json contains merge conflict markers"},
-		"CRLF script":          {"sh: 1: ./build.sh: not found", Failure{ExitCode: 127, Windows: windows}, "Script ./build.sh has Windows line endings"},
-		"CRLF script, bash":    {"bash: line 1: ./build.sh: cannot execute: required file not found", Failure{ExitCode: 127, Windows: windows}, "Script ./build.sh has Windows line endings"},
-		"script that's absent": {"sh: 1: ./other.sh: not found", Failure{ExitCode: 127, Windows: windows}, "Command ./other.sh was not found"},
+		"merge conflict": {
+			"The `npm ci` command can only install with an existing package-lock.json or",
+			Failure{ExitCode: 1, Conflict: "package-lock.json"},
+			"package-lock.json contains merge conflict markers",
+		},
+		"CRLF script": {
+			"sh: 1: ./build.sh: not found",
+			Failure{ExitCode: 127, Windows: windows},
+			"Script ./build.sh has Windows line endings",
+		},
+		"CRLF script, bash": {
+			"bash: line 1: ./build.sh: cannot execute: required file not found",
+			Failure{ExitCode: 127, Windows: windows},
+			"Script ./build.sh has Windows line endings",
+		},
+		"script that's absent": {
+			"sh: 1: ./other.sh: not found",
+			Failure{ExitCode: 127, Windows: windows},
+			"Command ./other.sh was not found",
+		},
 		"unset variable":       {"npm error code E404", Failure{ExitCode: 1, Unset: "NPM_TOKEN"}, "NPM_TOKEN, which is not set"},
 		"unset, another cause": {"npm error code ERESOLVE", Failure{ExitCode: 1, Unset: "NPM_TOKEN"}, "conflict"},
 		"linked output":        {"built", Failure{Missing: "dist", Link: "build/out"}, "dist is a link to build/out"},

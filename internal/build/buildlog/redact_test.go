@@ -18,14 +18,18 @@ func TestRedact(t *testing.T) {
 	multi := "-----BEGIN KEY-----\nMIIEvQIBADANBgkqh\nshort\nkiG9w0BAQEFAASCB\n-----END KEY-----\n"
 	quoted, _ := json.Marshal(secret)
 	for name, tt := range map[string]struct{ in, want string }{
-		"plain":             {"is " + secret + ".", "is [secret]."},
-		"twice":             {secret + secret, "[secret][secret]"},
-		"in a command":      {"sh: deploy --token=" + secret + ": not found", "sh: deploy --token=[secret]: not found"},
-		"colors within":     {"is s3c\x1b[31mr3t/+ \x1b[0m\"ü\"&val\x1b]0;t\x07ue.", "is [secret]."},
-		"JSON":              {string(quoted), `"[secret]"`},
-		"form":              {"?q=" + url.QueryEscape(secret) + "&r=1", "?q=[secret]&r=1"},
-		"path":              {url.PathEscape(secret), "[secret]"},
-		"lower hex escapes": {strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(secret), "%2F", "%2f"), "%2B", "%2b"), "s3cr3t%2f%2b+%22%C3%BC%22%26value"}, // mixed: not a form
+		"plain":         {"is " + secret + ".", "is [secret]."},
+		"twice":         {secret + secret, "[secret][secret]"},
+		"in a command":  {"sh: deploy --token=" + secret + ": not found", "sh: deploy --token=[secret]: not found"},
+		"colors within": {"is s3c\x1b[31mr3t/+ \x1b[0m\"ü\"&val\x1b]0;t\x07ue.", "is [secret]."},
+		"JSON":          {string(quoted), `"[secret]"`},
+		"form":          {"?q=" + url.QueryEscape(secret) + "&r=1", "?q=[secret]&r=1"},
+		"path":          {url.PathEscape(secret), "[secret]"},
+		// mixed: not a form
+		"lower hex escapes": {
+			strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(secret), "%2F", "%2f"), "%2B", "%2b"),
+			"s3cr3t%2f%2b+%22%C3%BC%22%26value",
+		},
 		"all lower":         {"s3cr3t%2f%2b%20%22%c3%bc%22%26value", "[secret]"},
 		"hex":               {hex.EncodeToString([]byte(secret)), "[secret]"},
 		"HEX":               {strings.ToUpper(hex.EncodeToString([]byte(secret))), "[secret]"},
@@ -42,7 +46,12 @@ func TestRedact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, got := record(Config{Secrets: []string{secret, multi, "true", "12345", "abcdef", "abcdefghij", "defxyz123", "token-with-newline\n", "123456", "31mxyzzy", "      ", ""}})
+			l, got := record(Config{
+				Secrets: []string{
+					secret, multi, "true", "12345", "abcdef", "abcdefghij", "defxyz123", "token-with-newline\n",
+					"123456", "31mxyzzy", "      ", "",
+				},
+			})
 			for i := range len(tt.in) {
 				write(t, l, tt.in[i:i+1])
 			}
@@ -122,7 +131,10 @@ func TestNoSecretWhateverTheWrites(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 20))
 	text := func(n int) string {
-		parts := []string{"a", "b", "ab", "Z", "0", "9", "=", "/", "+", " ", "%", "\\", "\"", "'", "<", "ü", "日", "🚀", "\n", "\t", "\r\n", "\x1b[31m", "31m", "\xff", "-", "_", "."}
+		parts := []string{
+			"a", "b", "ab", "Z", "0", "9", "=", "/", "+", " ", "%", "\\", "\"", "'", "<", "ü", "日", "🚀", "\n", "\t",
+			"\r\n", "\x1b[31m", "31m", "\xff", "-", "_", ".",
+		}
 		var b strings.Builder
 		for range n {
 			b.WriteString(parts[r.IntN(len(parts))])
@@ -149,7 +161,11 @@ func noSecret(t *testing.T, secret, before, after string, chunk int, split uint8
 				}
 			}
 		}
-		texts = append(texts, base64.StdEncoding.EncodeToString([]byte(before+v+after)), base64.RawURLEncoding.EncodeToString([]byte(before+v)))
+		texts = append(
+			texts,
+			base64.StdEncoding.EncodeToString([]byte(before+v+after)),
+			base64.RawURLEncoding.EncodeToString([]byte(before+v)),
+		)
 	}
 	l, got := record(Config{Secrets: []string{secret}, MaxLine: 64, MaxLines: 1 << 30, Rate: 1 << 30, Silence: time.Hour})
 	noise := []string{"", "\x1b[31m", "\x1b[K", "\x07", "\x1b]0;t\x07"}[int(split)%5]

@@ -44,7 +44,7 @@ type Bundles struct {
 	c Config
 
 	mu sync.Mutex // guards trees
-	//share: total the bundles whose programs ran in the last day, on disk; owner those of its deployments; edge they go a day after their last use
+	// share: total the bundles whose programs ran in the last day, on disk; owner those of its deployments; edge they go a day after their last use
 	trees map[place]*tree
 }
 

@@ -108,8 +108,17 @@ func list(t *testing.T, dir string) (out []string) {
 func TestStoreAndOpen(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
-	root := project(t, map[string]string{"server.js": "run", "bin/tool*": "tool", "node_modules/.bin/tool": "-> ../../bin/tool", "a/b/c": "deep", ".env": "kept",
-		".git/config": "never", "out": "-> /etc/passwd", "up": "-> ../../x", "skipped/x": "no"})
+	root := project(t, map[string]string{
+		"server.js":              "run",
+		"bin/tool*":              "tool",
+		"node_modules/.bin/tool": "-> ../../bin/tool",
+		"a/b/c":                  "deep",
+		".env":                   "kept",
+		".git/config":            "never",
+		"out":                    "-> /etc/passwd",
+		"up":                     "-> ../../x",
+		"skipped/x":              "no",
+	})
 	if err := syscall.Mkfifo(filepath.Join(root.Name(), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +134,10 @@ func TestStoreAndOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	want := []string{".env 444 kept", "a/b/c 444 deep", "bin/tool 555 tool", "node_modules/.bin/tool -> ../../bin/tool", "server.js 444 run"}
+	want := []string{
+		".env 444 kept", "a/b/c 444 deep", "bin/tool 555 tool", "node_modules/.bin/tool -> ../../bin/tool",
+		"server.js 444 run",
+	}
 	if got := list(t, dir); !slices.Equal(got, want) {
 		t.Errorf("the tree holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -295,7 +307,10 @@ func TestBlobs(t *testing.T) {
 func TestTreeIsLinked(t *testing.T) {
 	t.Parallel()
 	b, blobs := start(t)
-	core, err := b.StoreCommon(t.Context(), project(t, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "bin/run*": "same", "same": "same"}))
+	core, err := b.StoreCommon(
+		t.Context(),
+		project(t, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "bin/run*": "same", "same": "same"}),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +356,12 @@ func TestTreeIsLinked(t *testing.T) {
 func TestSkippedLinks(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
-	root := project(t, map[string]string{"server.js": "run", "node_modules/tool/cli.js": "x", "node_modules/.bin/tool": "-> ../tool/cli.js", "node_modules/.bin/other": "-> ../../server.js"})
+	root := project(t, map[string]string{
+		"server.js":                "run",
+		"node_modules/tool/cli.js": "x",
+		"node_modules/.bin/tool":   "-> ../tool/cli.js",
+		"node_modules/.bin/other":  "-> ../../server.js",
+	})
 	s, err := b.Store(t.Context(), root, func(name string) bool { return name == "node_modules/tool" })
 	if err != nil {
 		t.Fatal(err)

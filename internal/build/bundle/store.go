@@ -199,7 +199,12 @@ func (w *walk) tooMany() error {
 }
 
 func tooLarge(why, details string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "The application can't be stored: " + why, Details: details, Code: "application_too_large"}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "The application can't be stored: " + why,
+		Details: details,
+		Code:    "application_too_large",
+	}
 }
 
 // Join stores a bundle that holds what base holds and, below the folder at, what over holds.

@@ -42,7 +42,7 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	//share: none, one release's: four files at once
+	// share: none, one release's: four files at once
 	g.SetLimit(4)
 	for _, e := range m.Entries {
 		if e.Link != "" {

@@ -11,7 +11,8 @@ import (
 
 func appTools() []preset {
 	return []preset{
-		{Preset: Preset{"angular", "Angular", Static},
+		{
+			Preset: Preset{"angular", "Angular", Static},
 			match: func(p *project) string {
 				if dep := p.pkg.dep("@angular/cli", "@angular/build", "@angular-devkit/build-angular"); dep != "" && p.has("angular.json") {
 					return "angular.json is there and package.json depends on " + dep
@@ -31,10 +32,14 @@ func appTools() []preset {
 					d.assets(out, "")
 					d.run("node", server)
 				}
-			}},
-		simple{id: "ember", name: "Ember", deps: []string{"ember-cli"}, argv: []string{"ember", "build", "--environment=production"},
-			out: func(p *project) string { return option(p.command(), "--output-path", "-o") }, output: "dist"}.preset(),
-		{Preset: Preset{"create-react-app", "Create React App", Static},
+			},
+		},
+		simple{
+			id: "ember", name: "Ember", deps: []string{"ember-cli"}, argv: []string{"ember", "build", "--environment=production"},
+			out: func(p *project) string { return option(p.command(), "--output-path", "-o") }, output: "dist",
+		}.preset(),
+		{
+			Preset: Preset{"create-react-app", "Create React App", Static},
 			match: func(p *project) string {
 				if dep := p.pkg.dep("react-scripts", "react-app-rewired", "@craco/craco"); dep != "" {
 					return dependsOn(dep)
@@ -47,8 +52,10 @@ func appTools() []preset {
 				d.output(option(p.command(), "BUILD_PATH"), "build", "dist")
 				d.cache("node_modules/.cache")
 				oldWebpack(p, d, "react-scripts", 5)
-			}},
-		{Preset: Preset{"vue-cli", "Vue CLI", Static},
+			},
+		},
+		{
+			Preset: Preset{"vue-cli", "Vue CLI", Static},
 			match: func(p *project) string {
 				if p.pkg.dep("@vue/cli-service") != "" {
 					return dependsOn("@vue/cli-service")
@@ -66,10 +73,25 @@ func appTools() []preset {
 				d.output(out, "dist")
 				d.cache("node_modules/.cache")
 				oldWebpack(p, d, "@vue/cli-service", 5)
-			}},
-		simple{id: "preact-cli", name: "Preact CLI", deps: []string{"preact-cli"}, argv: []string{"preact", "build"}, output: "build"}.preset(),
-		simple{id: "stencil", name: "Stencil", deps: []string{"@stencil/core"}, argv: []string{"stencil", "build"}, output: "www", others: []string{"dist"}}.preset(),
-		{Preset: Preset{"expo", "Expo web", Static},
+			},
+		},
+		simple{
+			id:     "preact-cli",
+			name:   "Preact CLI",
+			deps:   []string{"preact-cli"},
+			argv:   []string{"preact", "build"},
+			output: "build",
+		}.preset(),
+		simple{
+			id:     "stencil",
+			name:   "Stencil",
+			deps:   []string{"@stencil/core"},
+			argv:   []string{"stencil", "build"},
+			output: "www",
+			others: []string{"dist"},
+		}.preset(),
+		{
+			Preset: Preset{"expo", "Expo web", Static},
 			match: func(p *project) string {
 				if p.pkg.dep("expo") != "" && p.pkg.dep("react-native-web") != "" {
 					return "package.json depends on expo and react-native-web"
@@ -82,7 +104,8 @@ func appTools() []preset {
 				p.script(d, m, script, "expo", "export", "--platform", "web")
 				d.output("", "dist", "web-build")
 				d.env("EXPO_NO_TELEMETRY", "1")
-			}},
+			},
+		},
 		{Preset: Preset{"vite", "Vite", Static}, match: vite, plan: planVite},
 	}
 }
@@ -224,19 +247,27 @@ func angularOutput(p *project) (out string, others []string, server string) {
 // bundlers are the presets of front ends without a framework that is known by name.
 func bundlers() []preset {
 	return []preset{
-		{Preset: Preset{"rsbuild", "Rsbuild", Static}, tier: weak,
+		{
+			Preset: Preset{"rsbuild", "Rsbuild", Static}, tier: weak,
 			match: byDep("@rsbuild/core"),
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "rsbuild", "build")
 				d.output("", "dist")
-			}},
-		{Preset: Preset{"parcel", "Parcel", Static}, tier: weak,
+			},
+		},
+		{
+			Preset: Preset{"parcel", "Parcel", Static}, tier: weak,
 			match: byDep("parcel", "parcel-bundler"),
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				argv := []string{"parcel", "build"}
-				if entry := p.any("index.html", "src/index.html", "public/index.html", "app/index.html"); entry != "" && text(p.pkg.raw["source"]) == "" {
+				if entry := p.any(
+					"index.html",
+					"src/index.html",
+					"public/index.html",
+					"app/index.html",
+				); entry != "" && text(p.pkg.raw["source"]) == "" {
 					argv = append(argv, entry)
 				}
 				p.build(d, m, []string{"build"}, argv...)
@@ -246,8 +277,10 @@ func bundlers() []preset {
 				}
 				d.output(out, "dist")
 				d.cache(".parcel-cache", ".cache")
-			}},
-		{Preset: Preset{"webpack", "Webpack", Static}, tier: weak,
+			},
+		},
+		{
+			Preset: Preset{"webpack", "Webpack", Static}, tier: weak,
 			match: byDep("webpack", "@rspack/core", "@rspack/cli"),
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
@@ -256,7 +289,10 @@ func bundlers() []preset {
 					argv = []string{"rspack", "build"}
 				}
 				p.build(d, m, []string{"build", "build:prod", "prod", "production"}, argv...)
-				src, _ := p.config("webpack.config", "webpack.prod", "webpack.config.prod", "rspack.config", "config/webpack.prod", "config/webpack.config.prod")
+				src, _ := p.config(
+					"webpack.config", "webpack.prod", "webpack.config.prod", "rspack.config", "config/webpack.prod",
+					"config/webpack.config.prod",
+				)
 				out := option(p.command(), "--output-path", "-o")
 				if out == "" {
 					out = jsPath(jsBlock(src, "output"), "path")
@@ -264,8 +300,10 @@ func bundlers() []preset {
 				d.output(out, "dist", "build", "public")
 				d.cache("node_modules/.cache")
 				oldWebpack(p, d, "webpack", 5)
-			}},
-		{Preset: Preset{"rollup", "Rollup", Static}, tier: weak,
+			},
+		},
+		{
+			Preset: Preset{"rollup", "Rollup", Static}, tier: weak,
 			match: func(p *project) string {
 				if p.pkg.dep("rollup", "esbuild", "snowpack") != "" && p.builds() && p.page() {
 					return dependsOn(p.pkg.dep("rollup", "esbuild", "snowpack")) + " and has a build script"
@@ -280,29 +318,45 @@ func bundlers() []preset {
 					others = append(others, "")
 				}
 				d.output("", "public", others...)
-			}},
-		{Preset: Preset{"storybook", "Storybook", Static}, tier: weak,
+			},
+		},
+		{
+			Preset: Preset{"storybook", "Storybook", Static}, tier: weak,
 			match: func(p *project) string {
-				if dep := p.pkg.dep("storybook", "@storybook/react", "@storybook/vue3", "@storybook/html", "@storybook/svelte", "@storybook/angular", "@storybook/web-components"); dep != "" && p.hasDir(".storybook") {
+				if dep := p.pkg.dep(
+					"storybook", "@storybook/react", "@storybook/vue3", "@storybook/html", "@storybook/svelte",
+					"@storybook/angular", "@storybook/web-components",
+				); dep != "" && p.hasDir(".storybook") {
 					return dependsOn(dep) + " and .storybook is there"
 				}
 				return ""
 			},
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
-				script, body := p.pkg.scriptCalling(regexp.MustCompile(`(?:storybook\s+build|build-storybook)`), "build-storybook", "storybook:build", "build:storybook")
+				script, body := p.pkg.scriptCalling(
+					regexp.MustCompile(`(?:storybook\s+build|build-storybook)`),
+					"build-storybook",
+					"storybook:build",
+					"build:storybook",
+				)
 				p.script(d, m, script, "storybook", "build")
 				d.output(option(body, "-o", "--output-dir"), "storybook-static")
 				d.cache("node_modules/.cache")
 				d.env("STORYBOOK_DISABLE_TELEMETRY", "1")
-			}},
+			},
+		},
 	}
 }
 
 func byDep(names ...string) func(*project) string {
 	return func(p *project) string {
 		dep := p.pkg.dep(names...)
-		if dep == "" || !p.builds() && !p.page() && p.any("webpack.config.js", "rsbuild.config.ts", "rsbuild.config.js", "rspack.config.js") == "" {
+		if dep == "" || !p.builds() && !p.page() && p.any(
+			"webpack.config.js",
+			"rsbuild.config.ts",
+			"rsbuild.config.js",
+			"rspack.config.js",
+		) == "" {
 			return ""
 		}
 		if p.builds() {

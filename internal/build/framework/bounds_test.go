@@ -61,7 +61,10 @@ func TestCommandsAreText(t *testing.T) {
 		"cron":    "[[cron]]\nschedule = \"@daily\"\ncommand = %s\n",
 	} {
 		for _, command := range []string{`"node x.js \u0000"`, `"` + long + `"`} {
-			if _, err := detect("slipway.toml", fmt.Sprintf(text, command)); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, "without NUL, at most 4096 bytes") {
+			if _, err := detect(
+				"slipway.toml",
+				fmt.Sprintf(text, command),
+			); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, "without NUL, at most 4096 bytes") {
 				t.Errorf("%s %.30s: %v", name, command, err)
 			}
 		}
@@ -72,7 +75,10 @@ func TestCommandsAreText(t *testing.T) {
 	for _, bad := range []string{"node x.js \x00", long} {
 		for _, name := range []string{"web", "release", "mail"} {
 			p, err := detect("Procfile", name+": "+bad+"\nqueue: node queue.js\n")
-			if err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "queue" || p.Release != nil || !strings.Contains(strings.Join(p.Warnings, "\n"), fmt.Sprintf("process %q is ignored", name)) {
+			if err != nil || len(p.Processes) != 1 || p.Processes[0].Name != "queue" || p.Release != nil || !strings.Contains(
+				strings.Join(p.Warnings, "\n"),
+				fmt.Sprintf("process %q is ignored", name),
+			) {
 				t.Errorf("Procfile's %s %.12q: %v, %v, %v, %v", name, bad, p.Processes, p.Release, p.Warnings, err)
 			}
 		}
@@ -92,10 +98,20 @@ func TestFilesThatNestAreNotParsed(t *testing.T) {
 	}
 	deepJSON := strings.Repeat(`{"a":[`, 400) + "1" + strings.Repeat("]}", 400)
 	for name, text := range map[string]string{
-		"slipway.toml": deepTOML(990, 533_000), "./slipway.toml": deepTOML(300, 60_000), "netlify.toml": deepTOML(990, 533_000), "./netlify.toml": deepTOML(300, 60_000),
-		"vercel.json": deepJSON, "package.json": deepJSON, "./package.json": "// \"\n" + deepJSON,
-		"composer.json": deepJSON, "lerna.json": deepJSON, "angular.json": deepJSON, "project.json": deepJSON, "./vercel.json": strings.Repeat(" ", 70<<10) + "{}",
-		"pnpm-workspace.yaml": "packages: [" + strings.Repeat("'**/a*',", 100_000) + "]", "config.toml": "base_url='x'\n" + deepTOML(300, 60_000),
+		"slipway.toml":        deepTOML(990, 533_000),
+		"./slipway.toml":      deepTOML(300, 60_000),
+		"netlify.toml":        deepTOML(990, 533_000),
+		"./netlify.toml":      deepTOML(300, 60_000),
+		"vercel.json":         deepJSON,
+		"package.json":        deepJSON,
+		"./package.json":      "// \"\n" + deepJSON,
+		"composer.json":       deepJSON,
+		"lerna.json":          deepJSON,
+		"angular.json":        deepJSON,
+		"project.json":        deepJSON,
+		"./vercel.json":       strings.Repeat(" ", 70<<10) + "{}",
+		"pnpm-workspace.yaml": "packages: [" + strings.Repeat("'**/a*',", 100_000) + "]",
+		"config.toml":         "base_url='x'\n" + deepTOML(300, 60_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := strings.TrimPrefix(name, "./")

@@ -113,7 +113,8 @@ func texts(raw json.RawMessage) []string {
 // jsString finds `key: "value"` (or key = "value") in code and returns the first
 // value, wherever in the file it stands.
 func jsString(src, key string) string {
-	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*["'` + "`" + `]([^"'` + "`" + `$\n]{1,200})["'` + "`" + `]`).FindStringSubmatch(src)
+	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*["'` + "`" + `]([^"'` + "`" + `$\n]{1,200})["'` + "`" + `]`).
+		FindStringSubmatch(src)
 	if m == nil {
 		return ""
 	}

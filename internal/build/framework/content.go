@@ -15,7 +15,17 @@ func Content(files Files, o Overrides) (Plan, error) {
 		return Plan{}, err
 	}
 	p := newProject(t, s)
-	d := &draft{Plan: Plan{Framework: WordPress, Name: "WordPress", Root: p.root, Runtime: PHP, Env: map[string]string{}, Sources: maps.Clone(s.sources), Watch: s.watch}}
+	d := &draft{
+		Plan: Plan{
+			Framework: WordPress,
+			Name:      "WordPress",
+			Root:      p.root,
+			Runtime:   PHP,
+			Env:       map[string]string{},
+			Sources:   maps.Clone(s.sources),
+			Watch:     s.watch,
+		},
+	}
 	folder, found := "", false
 	for _, dir := range []string{"", "wp-content", "public/wp-content", "web/app"} {
 		for _, name := range contentFolders {
@@ -30,7 +40,11 @@ func Content(files Files, o Overrides) (Plan, error) {
 		}
 	}
 	if !found {
-		return Plan{}, invalid("The repository holds no wp-content", "it needs a folder themes, plugins or mu-plugins, at its top or in wp-content; set the root directory if they are elsewhere", nil)
+		return Plan{}, invalid(
+			"The repository holds no wp-content",
+			"it needs a folder themes, plugins or mu-plugins, at its top or in wp-content; set the root directory if they are elsewhere",
+			nil,
+		)
 	}
 	planPHP(p, d)
 	if err := p.apply(d); err != nil {

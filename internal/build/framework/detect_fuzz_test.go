@@ -99,7 +99,10 @@ func check(t *testing.T, files Files, plan Plan) {
 		if (len(c.Argv) == 0) == (c.Shell == "") {
 			t.Errorf("a command is either ours or the user's: %+v", c)
 		}
-		if c.Shell != "" && !strings.Contains(said, "slipway.toml") && !strings.Contains(said, "netlify.toml") && !strings.Contains(said, "vercel.json") {
+		if c.Shell != "" && !strings.Contains(
+			said,
+			"slipway.toml",
+		) && !strings.Contains(said, "netlify.toml") && !strings.Contains(said, "vercel.json") {
 			t.Errorf("nobody said %q", c.Shell)
 		}
 		for _, a := range c.Argv {

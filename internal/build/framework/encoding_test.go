@@ -33,7 +33,12 @@ func TestUTF16(t *testing.T) {
 			t.Errorf("%s: %q with Node.js %q, %v", name, plan.Framework, plan.Node, err)
 		}
 		for _, file := range []string{"package.json", ".nvmrc"} {
-			if n := len(slices.DeleteFunc(slices.Clone(plan.Warnings), func(w string) bool { return !strings.HasPrefix(w, file+" is encoded as UTF-16") })); n != 1 {
+			if n := len(slices.DeleteFunc(slices.Clone(plan.Warnings), func(w string) bool {
+				return !strings.HasPrefix(
+					w,
+					file+" is encoded as UTF-16",
+				)
+			})); n != 1 {
 				t.Errorf("%s: %d warnings of %s: %q", name, n, file, plan.Warnings)
 			}
 		}

@@ -182,7 +182,13 @@ type tree struct {
 }
 
 func newTree(files Files) *tree {
-	t := &tree{files: files, names: map[string]struct{}{}, dirs: map[string]struct{}{"": {}}, cache: map[string]loaded{}, manifests: map[string]*manifest{}}
+	t := &tree{
+		files:     files,
+		names:     map[string]struct{}{},
+		dirs:      map[string]struct{}{"": {}},
+		cache:     map[string]loaded{},
+		manifests: map[string]*manifest{},
+	}
 	for _, p := range files.Paths() {
 		if !clean(p) || strings.Count(p, "/") > maxDepth {
 			continue

@@ -103,10 +103,14 @@ func TestOutputFor(t *testing.T) {
 		"toml names it":     {files: []string{"index.html", "web/a.html"}, toml: `output = "web"`, want: "web"},
 		"toml, build":       {files: []string{"index.html", "web/a.html"}, toml: "[build]\noutput = \"./web/\"", want: "web"},
 		"settings win":      {files: []string{"a/x", "b/x"}, toml: `output = "a"`, output: "b", want: "b"},
-		"below a root":      {files: []string{"site/public/index.html", "index.html"}, toml: "[build]\nroot = \"site\"", want: "site/public"},
-		"named but absent":  {files: []string{"index.html"}, toml: `output = "web"`, want: "!"},
-		"climbs":            {files: []string{"index.html"}, toml: `output = "../web"`, want: "!"},
-		"nothing":           {files: []string{"README.md"}, want: "!"},
+		"below a root": {
+			files: []string{"site/public/index.html", "index.html"},
+			toml:  "[build]\nroot = \"site\"",
+			want:  "site/public",
+		},
+		"named but absent": {files: []string{"index.html"}, toml: `output = "web"`, want: "!"},
+		"climbs":           {files: []string{"index.html"}, toml: `output = "../web"`, want: "!"},
+		"nothing":          {files: []string{"README.md"}, want: "!"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +191,10 @@ func TestHostileSizes(t *testing.T) {
 	manifest := `{"workspaces":["` + strings.Repeat(`**/`+long+`","`, 5000) + `x"]}`
 	var many listed
 	for i := range 30_000 {
-		name := strings.Repeat("a", 100) + "/" + strings.Repeat("a", 100) + "/" + string(rune('a'+i%26)) + strings.Repeat("b", i%40) + "/package.json"
+		name := strings.Repeat(
+			"a",
+			100,
+		) + "/" + strings.Repeat("a", 100) + "/" + string(rune('a'+i%26)) + strings.Repeat("b", i%40) + "/package.json"
 		many = append(many, struct {
 			Name string
 			Data []byte
@@ -198,8 +205,11 @@ func TestHostileSizes(t *testing.T) {
 		"brackets": {{Name: "slipway.toml", Data: []byte("a = " + strings.Repeat("[", 900_000))}},
 		"tables":   {{Name: "netlify.toml", Data: []byte("[" + strings.Repeat("a.", 400_000) + "a]\n")}, {Name: "index.html"}},
 		"json":     {{Name: "package.json", Data: []byte(strings.Repeat(`{"a":`, 200_000))}, {Name: "index.html"}},
-		"code": {{Name: "package.json", Data: []byte(`{"devDependencies":{"vite":"8"}}`)}, {Name: "index.html"},
-			{Name: "vite.config.js", Data: []byte(strings.Repeat("/* ", 100_000) + strings.Repeat("build: {", 80_000))}},
+		"code": {
+			{Name: "package.json", Data: []byte(`{"devDependencies":{"vite":"8"}}`)},
+			{Name: "index.html"},
+			{Name: "vite.config.js", Data: []byte(strings.Repeat("/* ", 100_000) + strings.Repeat("build: {", 80_000))},
+		},
 		"large": {{Name: "package.json", Data: make([]byte, MaxFile+1)}, {Name: "index.html"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,8 +80,9 @@ type Plan struct {
 	// those that it depends on, however far. Empty where it is a member of no workspace.
 	Uses []string `json:"uses,omitempty"`
 
-	Cache    []string          `json:"cache,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`     // what the preset and the repository's files ask for; the site's own variables win
+	Cache []string `json:"cache,omitempty"`
+	// what the preset and the repository's files ask for; the site's own variables win
+	Env      map[string]string `json:"env,omitempty"`
 	Sources  map[string]string `json:"sources,omitempty"` // field → who said it: "site settings", "slipway.toml", ".nvmrc", …
 	Warnings []string          `json:"warnings,omitempty"`
 }

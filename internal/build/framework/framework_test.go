@@ -73,8 +73,10 @@ func split(ar *txtar.Archive) (repo fstest.MapFS, want txtar.File) {
 
 func settingsOf(t testing.TB, comment []byte) Overrides {
 	var o Overrides
-	fields := map[string]**string{"framework": &o.Framework, "root": &o.Root, "install": &o.Install,
-		"command": &o.Command, "output": &o.Output, "node": &o.Node}
+	fields := map[string]**string{
+		"framework": &o.Framework, "root": &o.Root, "install": &o.Install,
+		"command": &o.Command, "output": &o.Output, "node": &o.Node,
+	}
 	for line := range strings.Lines(string(comment)) {
 		line = strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(line, "set "); ok {
@@ -142,9 +144,11 @@ func TestEveryPresetHasACase(t *testing.T) {
 // What another host names must exist here, or it would be ignored in silence.
 func TestVercelNamesAreKnown(t *testing.T) {
 	t.Parallel()
-	for _, slug := range []string{"nextjs", "vite", "create-react-app", "gatsby", "astro", "sveltekit", "nuxtjs",
+	for _, slug := range []string{
+		"nextjs", "vite", "create-react-app", "gatsby", "astro", "sveltekit", "nuxtjs",
 		"docusaurus-2", "eleventy", "hexo", "hugo", "jekyll", "angular", "ember", "vuepress", "vitepress", "vue",
-		"remix", "react-router", "storybook", "parcel", "zola", "stencil", "gridsome", "nestjs", "express", "fastify"} {
+		"remix", "react-router", "storybook", "parcel", "zola", "stencil", "gridsome", "nestjs", "express", "fastify",
+	} {
 		if id := fromVercel(slug); id == "" || !known(id) {
 			t.Errorf("fromVercel(%q) = %q, which is no preset", slug, id)
 		}

@@ -23,7 +23,8 @@ type simple struct {
 }
 
 func (s simple) preset() preset {
-	return preset{Preset: Preset{s.id, s.name, Static},
+	return preset{
+		Preset: Preset{s.id, s.name, Static},
 		match: func(p *project) string {
 			if dep := p.pkg.dep(s.deps...); dep != "" {
 				return dependsOn(dep)
@@ -46,7 +47,8 @@ func (s simple) preset() preset {
 			if s.env[0] != "" {
 				d.env(s.env[0], s.env[1])
 			}
-		}}
+		},
+	}
 }
 
 var (
@@ -58,21 +60,34 @@ var (
 
 func generators() []preset {
 	return []preset{
-		simple{id: "gatsby", name: "Gatsby", deps: []string{"gatsby"}, argv: []string{"gatsby", "build"},
-			output: "public", cache: []string{".cache", "public"}, env: [2]string{"GATSBY_TELEMETRY_DISABLED", "1"}}.preset(),
-		simple{id: "docusaurus", name: "Docusaurus", deps: []string{"@docusaurus/core"}, argv: []string{"docusaurus", "build"},
+		simple{
+			id: "gatsby", name: "Gatsby", deps: []string{"gatsby"}, argv: []string{"gatsby", "build"},
+			output: "public", cache: []string{".cache", "public"}, env: [2]string{"GATSBY_TELEMETRY_DISABLED", "1"},
+		}.preset(),
+		simple{
+			id: "docusaurus", name: "Docusaurus", deps: []string{"@docusaurus/core"}, argv: []string{"docusaurus", "build"},
 			out: func(p *project) string { return option(p.command(), "--out-dir") }, output: "build",
-			cache: []string{".docusaurus", "node_modules/.cache"}}.preset(),
-		simple{id: "docusaurus-1", name: "Docusaurus 1", deps: []string{"docusaurus"}, argv: []string{"docusaurus-build"},
+			cache: []string{".docusaurus", "node_modules/.cache"},
+		}.preset(),
+		simple{
+			id: "docusaurus-1", name: "Docusaurus 1", deps: []string{"docusaurus"}, argv: []string{"docusaurus-build"},
 			out: func(p *project) string { // build/<projectName>
 				src, _ := p.config("siteConfig")
 				return under("build", jsString(src, "projectName"))
-			}, output: "build"}.preset(),
+			}, output: "build",
+		}.preset(),
 		press("vitepress", "VitePress", ".vitepress", vitepressCall, "vitepress"),
 		press("vuepress", "VuePress", ".vuepress", vuepressCall, "vuepress"),
-		simple{id: "rspress", name: "Rspress", deps: []string{"rspress", "@rspress/core"}, argv: []string{"rspress", "build"},
-			out: func(p *project) string { src, _ := p.config("rspress.config"); return jsPath(src, "outDir") }, output: "doc_build"}.preset(),
-		{Preset: Preset{"eleventy", "Eleventy", Static},
+		simple{
+			id:     "rspress",
+			name:   "Rspress",
+			deps:   []string{"rspress", "@rspress/core"},
+			argv:   []string{"rspress", "build"},
+			out:    func(p *project) string { src, _ := p.config("rspress.config"); return jsPath(src, "outDir") },
+			output: "doc_build",
+		}.preset(),
+		{
+			Preset: Preset{"eleventy", "Eleventy", Static},
 			match: func(p *project) string {
 				if dep := p.pkg.dep("@11ty/eleventy", "@awesome.me/eleventy"); dep != "" {
 					return dependsOn(dep)
@@ -97,8 +112,10 @@ func generators() []preset {
 				}
 				d.output(out, "_site", "dist", "public")
 				d.cache(".cache")
-			}},
-		{Preset: Preset{"hexo", "Hexo", Static},
+			},
+		},
+		{
+			Preset: Preset{"hexo", "Hexo", Static},
 			match: func(p *project) string {
 				if p.pkg.dep("hexo") != "" {
 					return dependsOn("hexo")
@@ -109,11 +126,21 @@ func generators() []preset {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "hexo", "generate")
 				d.output(yamlScalar(p.read("_config.yml"), "public_dir"), "public")
-			}},
+			},
+		},
 		simple{id: "gridsome", name: "Gridsome", deps: []string{"gridsome"}, argv: []string{"gridsome", "build"}, output: "dist"}.preset(),
-		simple{id: "slidev", name: "Slidev", deps: []string{"@slidev/cli"}, argv: []string{"slidev", "build"},
-			out: func(p *project) string { return option(p.command(), "--out", "-o") }, output: "dist"}.preset(),
-		simple{id: "metalsmith", name: "Metalsmith", deps: []string{"metalsmith"}, argv: []string{"metalsmith"}, output: "build", others: []string{"dist", "public"}}.preset(),
+		simple{
+			id: "slidev", name: "Slidev", deps: []string{"@slidev/cli"}, argv: []string{"slidev", "build"},
+			out: func(p *project) string { return option(p.command(), "--out", "-o") }, output: "dist",
+		}.preset(),
+		simple{
+			id:     "metalsmith",
+			name:   "Metalsmith",
+			deps:   []string{"metalsmith"},
+			argv:   []string{"metalsmith"},
+			output: "build",
+			others: []string{"dist", "public"},
+		}.preset(),
 	}
 }
 
@@ -128,7 +155,8 @@ func press(id, name, dot string, call *regexp.Regexp, dep string) preset {
 		}
 		return "docs"
 	}
-	return preset{Preset: Preset{id, name, Static},
+	return preset{
+		Preset: Preset{id, name, Static},
 		match: func(p *project) string {
 			if dep := p.pkg.dep(dep, dep+"-vite", dep+"-webpack"); dep != "" {
 				return dependsOn(dep)
@@ -165,5 +193,6 @@ func press(id, name, dot string, call *regexp.Regexp, dep string) preset {
 			}
 			d.output(out, join(dir, dot+"/dist"))
 			d.cache(path.Join(dir, dot, "cache"), path.Join(dir, dot, ".cache"))
-		}}
+		},
+	}
 }

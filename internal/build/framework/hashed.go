@@ -82,9 +82,12 @@ func hashed(p *project, d *draft) {
 }
 
 // routers are the packages of routers that work in the browser.
-var routers = []string{"react-router-dom", "react-router", "vue-router", "@tanstack/react-router", "@tanstack/solid-router", "@tanstack/router", "wouter",
-	"preact-router", "preact-iso", "@solidjs/router", "svelte-routing", "svelte-spa-router", "@mateothegreat/svelte5-router", "@vaadin/router", "navigo", "page",
-	"@reach/router", "universal-router", "aurelia-router", "@angular/router", "expo-router"}
+var routers = []string{
+	"react-router-dom", "react-router", "vue-router", "@tanstack/react-router", "@tanstack/solid-router",
+	"@tanstack/router", "wouter", "preact-router", "preact-iso", "@solidjs/router", "svelte-routing",
+	"svelte-spa-router", "@mateothegreat/svelte5-router", "@vaadin/router", "navigo", "page", "@reach/router",
+	"universal-router", "aurelia-router", "@angular/router", "expo-router",
+}
 
 // singlePage reports whether the output is an application with a router in the browser.
 func singlePage(p *project, d *draft) bool {

@@ -19,14 +19,24 @@ type hostFile struct {
 const useRules = "redirects and headers are read from _redirects and _headers"
 
 var hostFiles = []hostFile{
-	{".htaccess", regexp.MustCompile(`(?im)^[ \t]*(rewriterule|redirect|redirectmatch|errordocument|header|authtype|require|deny|satisfy)[ \t]`), "rules of Apache are not obeyed; " + useRules + ", passwords are part of the site's serving settings"},
-	{"web.config", regexp.MustCompile(`(?i)<(rewrite|httpredirect|customheaders|authorization)\b`), "rules of IIS are not obeyed; " + useRules},
+	{
+		".htaccess",
+		regexp.MustCompile(`(?im)^[ \t]*(rewriterule|redirect|redirectmatch|errordocument|header|authtype|require|deny|satisfy)[ \t]`),
+		"rules of Apache are not obeyed; " + useRules + ", passwords are part of the site's serving settings",
+	},
+	{
+		"web.config",
+		regexp.MustCompile(`(?i)<(rewrite|httpredirect|customheaders|authorization)\b`),
+		"rules of IIS are not obeyed; " + useRules,
+	},
 	{"firebase.json", regexp.MustCompile(`"(redirects|rewrites|headers|functions)"`), "settings of Firebase are not obeyed; " + useRules},
 	{"staticwebapp.config.json", nil, "settings of Azure Static Web Apps are not obeyed; " + useRules},
 	{"customHttp.yml", nil, "settings of AWS Amplify are not obeyed; " + useRules},
 	{"now.json", nil, "it is not read; its successor vercel.json is"},
 	{"serve.json", nil, "settings of serve are not obeyed; " + useRules},
-	{".vercelignore", nil, whole}, {".nowignore", nil, whole}, {".surgeignore", nil, whole},
+	{".vercelignore", nil, whole},
+	{".nowignore", nil, whole},
+	{".surgeignore", nil, whole},
 	{"_worker.js", nil, "functions of Cloudflare do not run here; the file is published as it is"},
 }
 
@@ -41,7 +51,11 @@ var platformFiles = []hostFile{
 	{"amplify.yml", nil, "settings of AWS Amplify are not obeyed; " + useSettings},
 	{"heroku.yml", nil, "settings of Heroku are not obeyed; " + useSettings},
 	{"app.json", regexp.MustCompile(`"(buildpacks|formation|addons|postdeploy)"\s*:`), "settings of Heroku are not obeyed; " + useSettings},
-	{"static.json", regexp.MustCompile(`"(root|routes|clean_urls|https_only|error_page|proxies)"\s*:`), "settings of Heroku's static buildpack are not obeyed; " + useSettings},
+	{
+		"static.json",
+		regexp.MustCompile(`"(root|routes|clean_urls|https_only|error_page|proxies)"\s*:`),
+		"settings of Heroku's static buildpack are not obeyed; " + useSettings,
+	},
 	{"Aptfile", nil, "packages of the system are not installed"},
 }
 
@@ -52,7 +66,10 @@ var staticRules = []hostFile{
 	{bySlipway, regexp.MustCompile(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
 	{byNetlify, regexp.MustCompile(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
 	{byVercel, regexp.MustCompile(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
-	{"_redirects", nil, appliesNot}, {"_headers", nil, appliesNot}, {"public/_redirects", nil, appliesNot}, {"public/_headers", nil, appliesNot},
+	{"_redirects", nil, appliesNot},
+	{"_headers", nil, appliesNot},
+	{"public/_redirects", nil, appliesNot},
+	{"public/_headers", nil, appliesNot},
 }
 
 const appliesNot = "redirects, rewrites and headers are for static sites; this application answers for its own paths"
@@ -70,7 +87,11 @@ var functionFolders = []struct {
 }{
 	{"netlify/functions", "", "Netlify"},
 	{"netlify/edge-functions", "", "Netlify"},
-	{"functions", "wrangler.toml wrangler.json wrangler.jsonc _routes.json functions/_middleware.js functions/_middleware.ts", "Cloudflare"},
+	{
+		"functions",
+		"wrangler.toml wrangler.json wrangler.jsonc _routes.json functions/_middleware.js functions/_middleware.ts",
+		"Cloudflare",
+	},
 	{"functions", "functions/package.json", "Firebase"},
 	{"api", "vercel.json now.json", "Vercel"},
 }
@@ -101,8 +122,10 @@ func (p *project) otherHosts(d *draft) {
 
 // What a .htaccess of a PHP project asks for beside its front controller.
 var (
-	apacheCloses = regexp.MustCompile(`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`)
-	apacheSets   = regexp.MustCompile(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
+	apacheCloses = regexp.MustCompile(
+		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
+	)
+	apacheSets = regexp.MustCompile(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
 )
 
 const maxApache = 5 // warnings

@@ -19,7 +19,8 @@ var (
 
 func metaFrameworks() []preset {
 	return []preset{
-		{Preset: Preset{"next-export", "Next.js static export", Static}, family: "next",
+		{
+			Preset: Preset{"next-export", "Next.js static export", Static}, family: "next",
 			match: func(p *project) string {
 				if why := next(p); why != "" {
 					src, file := p.config("next.config")
@@ -43,16 +44,20 @@ func metaFrameworks() []preset {
 					out = o
 				}
 				d.output(out, "out")
-			}},
-		{Preset: Preset{"next", "Next.js", Node}, meta: true, match: next,
+			},
+		},
+		{
+			Preset: Preset{"next", "Next.js", Node}, meta: true, match: next,
 			plan: func(p *project, d *draft) {
 				m := planNext(p, d)
 				d.Output = ".next"
 				p.start(d, m, []string{"next", "start"})
 				d.assets(".next/static", "_next/static")
-			}},
+			},
+		},
 
-		{Preset: Preset{"nuxt-static", "Nuxt generate", Static}, family: "nuxt",
+		{
+			Preset: Preset{"nuxt-static", "Nuxt generate", Static}, family: "nuxt",
 			match: nuxtStatic,
 			plan: func(p *project, d *draft) {
 				m := planNuxt(p, d)
@@ -64,8 +69,10 @@ func metaFrameworks() []preset {
 				} else {
 					d.output("", ".output/public", "dist")
 				}
-			}},
-		{Preset: Preset{"nuxt", "Nuxt", Node}, meta: true,
+			},
+		},
+		{
+			Preset: Preset{"nuxt", "Nuxt", Node}, meta: true,
 			match: func(p *project) string { return nuxt(p) },
 			plan: func(p *project, d *draft) {
 				m := planNuxt(p, d)
@@ -81,9 +88,11 @@ func metaFrameworks() []preset {
 				if s, _ := p.pkg.script("generate"); s != "" {
 					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script writes")
 				}
-			}},
+			},
+		},
 
-		{Preset: Preset{"sveltekit-static", "SvelteKit static", Static}, family: "sveltekit",
+		{
+			Preset: Preset{"sveltekit-static", "SvelteKit static", Static}, family: "sveltekit",
 			match: func(p *project) string {
 				if kit, a := svelteAdapter(p); kit && a == "static" {
 					return "package.json depends on @sveltejs/kit, with @sveltejs/adapter-static"
@@ -96,8 +105,10 @@ func metaFrameworks() []preset {
 				d.cache("node_modules/.vite", ".svelte-kit")
 				src, _ := p.config("svelte.config", "vite.config")
 				d.output(jsPath(src, "pages"), "build")
-			}},
-		{Preset: Preset{"sveltekit", "SvelteKit", Node}, meta: true,
+			},
+		},
+		{
+			Preset: Preset{"sveltekit", "SvelteKit", Node}, meta: true,
 			match: func(p *project) string {
 				if kit, _ := svelteAdapter(p); kit {
 					return dependsOn("@sveltejs/kit")
@@ -117,13 +128,19 @@ func metaFrameworks() []preset {
 				case "node":
 				case "auto", "":
 					d.env("GCP_BUILDPACKS", "slipway") // how adapter-auto is told to take adapter-node
-					d.warn("adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node to pin this choice")
+					d.warn(
+						"adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node to pin this choice",
+					)
 				default:
-					d.warn("@sveltejs/adapter-" + adapter + " builds for another host; install @sveltejs/adapter-static or @sveltejs/adapter-node")
+					d.warn(
+						"@sveltejs/adapter-" + adapter + " builds for another host; install @sveltejs/adapter-static or @sveltejs/adapter-node",
+					)
 				}
-			}},
+			},
+		},
 
-		{Preset: Preset{"astro-node", "Astro server", Node}, family: "astro", meta: true,
+		{
+			Preset: Preset{"astro-node", "Astro server", Node}, family: "astro", meta: true,
 			match: func(p *project) string {
 				src, file := p.config("astro.config")
 				if p.pkg.dep("astro") == "" {
@@ -150,8 +167,10 @@ func metaFrameworks() []preset {
 				}
 				d.assets(d.Output+"/client", "")
 				d.run("node", d.Output+"/server/entry.mjs")
-			}},
-		{Preset: Preset{"astro", "Astro", Static},
+			},
+		},
+		{
+			Preset: Preset{"astro", "Astro", Static},
 			match: func(p *project) string {
 				if p.pkg.dep("astro") != "" {
 					return dependsOn("astro")
@@ -162,26 +181,36 @@ func metaFrameworks() []preset {
 				planAstro(p, d)
 				src, _ := p.config("astro.config")
 				d.output(jsPath(src, "outDir"), "dist", "dist/client")
-			}},
+			},
+		},
 
-		{Preset: Preset{"react-router-spa", "React Router SPA", Static}, family: "react-router",
+		{
+			Preset: Preset{"react-router-spa", "React Router SPA", Static}, family: "react-router",
 			match: func(p *project) string { return routerSPA(p, "@react-router/dev") },
-			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", true) }},
-		{Preset: Preset{"react-router", "React Router", Node}, meta: true,
+			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", true) },
+		},
+		{
+			Preset: Preset{"react-router", "React Router", Node}, meta: true,
 			match: func(p *project) string { return router(p, "@react-router/dev") },
-			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", false) }},
-		{Preset: Preset{"remix-spa", "Remix SPA", Static}, family: "remix",
+			plan:  func(p *project, d *draft) { planRouter(p, d, "react-router", false) },
+		},
+		{
+			Preset: Preset{"remix-spa", "Remix SPA", Static}, family: "remix",
 			match: func(p *project) string { return routerSPA(p, "@remix-run/dev") },
-			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", true) }},
-		{Preset: Preset{"remix", "Remix", Node}, meta: true,
+			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", true) },
+		},
+		{
+			Preset: Preset{"remix", "Remix", Node}, meta: true,
 			match: func(p *project) string { return router(p, "@remix-run/dev") },
-			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", false) }},
+			plan:  func(p *project, d *draft) { planRouter(p, d, "remix", false) },
+		},
 
 		nitro("solid-start", "SolidStart", "vinxi", "@solidjs/start"),
 		nitro("tanstack-start", "TanStack Start", "vite", "@tanstack/react-start", "@tanstack/solid-start", "@tanstack/start"),
 		nitro("analog", "Analog", "vite", "@analogjs/platform"),
 
-		{Preset: Preset{"qwik-static", "Qwik static", Static}, family: "qwik",
+		{
+			Preset: Preset{"qwik-static", "Qwik static", Static}, family: "qwik",
 			match: func(p *project) string {
 				if dep := qwik(p); dep != "" && (p.hasDir("adapters/static") || p.hasDir("adaptors/static")) {
 					return dependsOn(dep) + " and the static adapter is there"
@@ -194,8 +223,10 @@ func metaFrameworks() []preset {
 				d.cache("node_modules/.vite")
 				src, _ := p.config("vite.config")
 				d.output(jsPath(jsBlock(src, "qwikVite"), "outDir"), "dist")
-			}},
-		{Preset: Preset{"qwik", "Qwik", Node}, meta: true,
+			},
+		},
+		{
+			Preset: Preset{"qwik", "Qwik", Node}, meta: true,
 			match: func(p *project) string {
 				if dep := qwik(p); dep != "" {
 					return dependsOn(dep)
@@ -217,6 +248,7 @@ func metaFrameworks() []preset {
 					d.warn("Qwik has no adapter yet; `qwik add static` publishes files, `qwik add express` runs a server")
 				}
 				d.run("node", entry)
-			}},
+			},
+		},
 	}
 }

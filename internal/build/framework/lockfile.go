@@ -10,10 +10,12 @@ import (
 // lockFiles says which file belongs to which manager, the newer convention first: who
 // has two usually forgot to delete the older one.
 var lockFiles = []struct{ file, manager string }{
-	{"bun.lock", "bun"}, {"bun.lockb", "bun"},
+	{"bun.lock", "bun"},
+	{"bun.lockb", "bun"},
 	{"pnpm-lock.yaml", "pnpm"},
 	{"yarn.lock", "yarn"},
-	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"},
+	{"package-lock.json", "npm"},
+	{"npm-shrinkwrap.json", "npm"},
 }
 
 // manager is how the project's packages are installed.
@@ -72,7 +74,11 @@ func (t *tree) findManager(dir string) manager {
 	case named && m.lock == "" && len(found) > 0:
 		t.warn(fmt.Sprintf("package.json asks for %s, but the lock file is %s: dependencies are not pinned", m.name, found[0]))
 	case len(found) > 1 && !(len(found) == 2 && strings.HasPrefix(found[0], "bun") && strings.HasPrefix(found[1], "bun")):
-		t.warn(fmt.Sprintf("Several lock files (%s): %s is used; delete the others or set packageManager", strings.Join(found, ", "), m.lock))
+		t.warn(fmt.Sprintf(
+			"Several lock files (%s): %s is used; delete the others or set packageManager",
+			strings.Join(found, ", "),
+			m.lock,
+		))
 	case len(found) == 0 && !named && t.has(join(dir, "pnpm-workspace.yaml")):
 		m.name, m.source = "pnpm", join(dir, "pnpm-workspace.yaml")
 	case len(found) == 0 && !named && t.has(join(dir, ".yarnrc.yml")):

@@ -154,7 +154,8 @@ func planRouter(p *project, d *draft, name string, spa bool) {
 
 // nitro is the shape of the frameworks that build a server into .output.
 func nitro(id, name, tool string, deps ...string) preset {
-	return preset{Preset: Preset{id, name, Node}, meta: true,
+	return preset{
+		Preset: Preset{id, name, Node}, meta: true,
 		match: func(p *project) string {
 			if dep := p.pkg.dep(deps...); dep != "" {
 				return dependsOn(dep)
@@ -175,7 +176,8 @@ func nitro(id, name, tool string, deps ...string) preset {
 			d.Output = ".output"
 			d.assets(".output/public", "")
 			d.run("node", ".output/server/index.mjs")
-		}}
+		},
+	}
 }
 
 func qwik(p *project) string {

@@ -11,7 +11,8 @@ import (
 // top, whichever folder the site's root directory names.
 
 func nxApps() []preset {
-	return []preset{{Preset: Preset{"nx", "Nx", Static},
+	return []preset{{
+		Preset: Preset{"nx", "Nx", Static},
 		match: func(p *project) string {
 			top, ok := p.nxTop()
 			if !ok || p.pkg != nil && p.root != top {
@@ -42,7 +43,8 @@ func nxApps() []preset {
 			d.output(out, path.Join("dist", rel), path.Join("dist", rel, "browser"), join(rel, "dist"))
 			d.cache(".nx/cache")
 			d.env("NX_DAEMON", "false")
-		}}}
+		},
+	}}
 }
 
 // nxTop is the nearest folder around the project that holds nx.json.

@@ -46,8 +46,11 @@ func (p *project) nothing() error {
 	if p.root != "" {
 		where = "The root directory " + p.root
 	}
-	return invalid(where+" contains nothing that Slipway can build or publish",
-		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile", nil)
+	return invalid(
+		where+" contains nothing that Slipway can build or publish",
+		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile",
+		nil,
+	)
 }
 
 func shown(folder string) string {

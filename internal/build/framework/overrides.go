@@ -223,7 +223,11 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 	if len(f.Build.Watch) > maxWatch || slices.ContainsFunc(f.Build.Watch, func(p string) bool {
 		return len(p) > maxWatchText || strings.Trim(p, "/!") == "" || !utf8.ValidString(p) || strings.ContainsRune(p, 0)
 	}) {
-		return invalid("build.watch in slipway.toml has too many or too long patterns", fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText), nil)
+		return invalid(
+			"build.watch in slipway.toml has too many or too long patterns",
+			fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText),
+			nil,
+		)
 	}
 	s.watch = f.Build.Watch
 	if err := s.readCommands(t, f, root); err != nil {
@@ -237,8 +241,11 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 		f *said
 		v *string
 	}{
-		{&s.framework, f.Build.Framework}, {&s.install, f.Build.Install}, {&s.command, f.Build.Command},
-		{&s.output, f.Build.Output}, {&s.output, f.Output},
+		{&s.framework, f.Build.Framework},
+		{&s.install, f.Build.Install},
+		{&s.command, f.Build.Command},
+		{&s.output, f.Build.Output},
+		{&s.output, f.Output},
 	}
 	if isText {
 		fields = append(fields, struct {
@@ -255,8 +262,11 @@ func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
 }
 
 // versions are the variables by which other hosts choose programs, beside NODE_VERSION.
-var versions = []string{"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION", "PHP_VERSION",
-	"PNPM_VERSION", "PYTHON_VERSION", "RUBY_VERSION", "RUST_VERSION", "SWIFT_VERSION", "YARN_VERSION", "ZOLA_VERSION"}
+var versions = []string{
+	"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION",
+	"PHP_VERSION", "PNPM_VERSION", "PYTHON_VERSION", "RUBY_VERSION", "RUST_VERSION", "SWIFT_VERSION", "YARN_VERSION",
+	"ZOLA_VERSION",
+}
 
 func isVersion(variable string) bool { return slices.Contains(versions, variable) }
 

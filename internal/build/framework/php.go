@@ -30,7 +30,8 @@ func phpFrameworks() []preset {
 		{"symfony/framework-bundle", "symfony", "Symfony"},
 		{"slim/slim", "slim", "Slim"},
 	} {
-		list = append(list, preset{Preset: Preset{f.id, f.name, PHP}, server: true,
+		list = append(list, preset{
+			Preset: Preset{f.id, f.name, PHP}, server: true,
 			match: func(p *project) string {
 				if p.composer()[f.dep] != "" {
 					return "composer.json requires " + f.dep
@@ -45,13 +46,15 @@ func phpFrameworks() []preset {
 				case "symfony":
 					d.env("APP_ENV", "prod")
 				}
-			}})
+			},
+		})
 	}
 	return list
 }
 
 func phpPlain() []preset {
-	return []preset{{Preset: Preset{"php", "PHP", PHP}, server: true,
+	return []preset{{
+		Preset: Preset{"php", "PHP", PHP}, server: true,
 		match: func(p *project) string {
 			index := ""
 			for _, dir := range documentRoots {
@@ -67,7 +70,8 @@ func phpPlain() []preset {
 			}
 			return index + " is there"
 		},
-		plan: planPHP}}
+		plan: planPHP,
+	}}
 }
 
 // documentRoots are where the front controller stands, in the order in which they are tried.

@@ -4,7 +4,8 @@ package framework
 
 func lastResorts() []preset {
 	return []preset{
-		{Preset: Preset{"node-script", "Node.js", Node}, tier: weak, server: true, family: "node",
+		{
+			Preset: Preset{"node-script", "Node.js", Node}, tier: weak, server: true, family: "node",
 			match: func(p *project) string {
 				why := server(p)
 				if why == "" {
@@ -15,17 +16,21 @@ func lastResorts() []preset {
 				}
 				return ""
 			},
-			plan: planServer},
+			plan: planServer,
+		},
 		procfilePreset(),
-		{Preset: Preset{"custom", "Build script", Static}, tier: library,
+		{
+			Preset: Preset{"custom", "Build script", Static}, tier: library,
 			match: func(p *project) string {
 				if p.builds() {
 					return "package.json has a build script and names no known framework"
 				}
 				return ""
 			},
-			plan: planCustom},
-		{Preset: Preset{"static", "Plain HTML", Static}, tier: plain,
+			plan: planCustom,
+		},
+		{
+			Preset: Preset{"static", "Plain HTML", Static}, tier: plain,
 			match: func(p *project) string {
 				if out, ok := p.indexFolder(); ok && !p.s.command.ok() {
 					return shown(out) + " contains an index.html and nothing requires a build"
@@ -35,7 +40,8 @@ func lastResorts() []preset {
 			plan: func(p *project, d *draft) {
 				out, _ := p.indexFolder()
 				d.Output = out
-			}},
+			},
+		},
 	}
 }
 

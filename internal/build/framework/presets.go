@@ -93,7 +93,11 @@ func choose(p *project) (*preset, string, error) {
 		if by, why := p.forced(); by != nil {
 			return by, why, nil
 		}
-		p.t.warn(fmt.Sprintf("Framework %.60q (%s) is not a preset; the framework is detected automatically", p.s.framework.text, p.s.framework.source))
+		p.t.warn(fmt.Sprintf(
+			"Framework %.60q (%s) is not a preset; the framework is detected automatically",
+			p.s.framework.text,
+			p.s.framework.source,
+		))
 	}
 	by, why := p.first(plain)
 	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the top belong to the apps below

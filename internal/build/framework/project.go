@@ -230,7 +230,8 @@ func option(script string, names ...string) string {
 
 // jsPath is jsString for a folder, which is often spelled path.resolve(__dirname, "dist").
 func jsPath(src, key string) string {
-	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` + "`]([^\"'`$\n]{1,200})[\"'`]" + `\s*\)`).FindStringSubmatch(src)
+	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` + "`]([^\"'`$\n]{1,200})[\"'`]" + `\s*\)`).
+		FindStringSubmatch(src)
 	if m != nil {
 		return m[1]
 	}

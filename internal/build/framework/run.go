@@ -67,7 +67,13 @@ type commands struct {
 var processName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 func badRun(details string, received any) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "slipway.toml can't be used", Details: details, Received: received, Code: "invalid_slipway_toml"}
+	return &fault.Error{
+		Kind:     fault.Invalid,
+		Message:  "slipway.toml can't be used",
+		Details:  details,
+		Received: received,
+		Code:     "invalid_slipway_toml",
+	}
 }
 
 // readCommands takes what slipway.toml, and for want of it the Procfile beside it, says.
@@ -215,13 +221,16 @@ func (p *project) warnOfWeb(d *draft) {
 	case d.Start == nil:
 		d.warn("Procfile: the process web is not started, because the site is published as files")
 	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.scriptBody("start")) != web.text:
-		d.warn("Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml")
+		d.warn(
+			"Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml",
+		)
 	}
 }
 
 // procfilePreset is for what only its Procfile knows how to start.
 func procfilePreset() preset {
-	return preset{Preset: Preset{"procfile", "Procfile", Node}, tier: weak, server: true,
+	return preset{
+		Preset: Preset{"procfile", "Procfile", Node}, tier: weak, server: true,
 		match: func(p *project) string {
 			if w := p.s.commands.web; w.ok() && w.source == "Procfile" && w.text != "" && !p.has("index.html") {
 				return "its Procfile says how the process web is started"
@@ -235,5 +244,6 @@ func procfilePreset() preset {
 			}
 			d.Start = &Start{Command: in(p.root, p.s.commands.web.text), PortEnv: "PORT"}
 			d.Output = ""
-		}}
+		},
+	}
 }

@@ -14,21 +14,27 @@ import (
 var plainNode = regexp.MustCompile(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
 
 // serverStart is a start script that runs a program of the project's own.
-var serverStart = regexp.MustCompile(`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
-	`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`)
+var serverStart = regexp.MustCompile(
+	`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
+		`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`,
+)
 
 // noServer is a start script that runs tools of development or a server of files, or leaves
 // the choice to a tool that runs the scripts of others.
-var noServer = regexp.MustCompile(`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
-	`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
-	`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
-	`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`)
+var noServer = regexp.MustCompile(
+	`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
+		`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
+		`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
+		`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`,
+)
 
 // devScript is a start script that runs what is for development, such as `next dev`.
 var devScript = regexp.MustCompile(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
 
 // calledScript is a script that is nothing but another one's name.
-var calledScript = regexp.MustCompile(`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`)
+var calledScript = regexp.MustCompile(
+	`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`,
+)
 
 // followed returns a script in which the script that its last command calls stands itself.
 func (m *manifest) followed(body string) string {
@@ -93,7 +99,18 @@ func (p *project) start(d *draft, m manager, program []string) {
 
 // servers are programs that start scripts call, which need nothing that a package manager
 // does for them but to be found.
-var servers = map[string]bool{"node": true, "next": true, "react-router-serve": true, "remix-serve": true, "nest": true, "fastify": true, "tsx": true, "ts-node": true, "micro": true, "srvx": true}
+var servers = map[string]bool{
+	"node":               true,
+	"next":               true,
+	"react-router-serve": true,
+	"remix-serve":        true,
+	"nest":               true,
+	"fastify":            true,
+	"tsx":                true,
+	"ts-node":            true,
+	"micro":              true,
+	"srvx":               true,
+}
 
 // direct returns a start script that is nothing but one such program as its arguments, to be
 // run without the package manager around it; nil where it is more.
@@ -121,7 +138,10 @@ var serverDeps = []struct{ dep, id, name string }{
 	{"fastify", "fastify", "Fastify"},
 }
 
-var otherServers = []string{"koa", "hono", "@hono/node-server", "@hapi/hapi", "restify", "polka", "h3", "nitropack", "@adonisjs/core", "@feathersjs/feathers", "socket.io", "ws", "micro", "elysia"}
+var otherServers = []string{
+	"koa", "hono", "@hono/node-server", "@hapi/hapi", "restify", "polka", "h3", "nitropack", "@adonisjs/core",
+	"@feathersjs/feathers", "socket.io", "ws", "micro", "elysia",
+}
 
 // server says why a project is a server of its own making, "" when it is none: it has
 // a start script that runs a program, or an entry file and no front-end build.
@@ -146,7 +166,11 @@ func server(p *project) string {
 		return fmt.Sprintf("%s and %s is there, and a script builds for it", dependsOn(dep), npmServer)
 	case dep != "" && start == "" && p.builds() && !p.page() && p.built() != "":
 		return fmt.Sprintf("%s and its main file %s is built", dependsOn(dep), p.built())
-	case dep != "" && start != "" && p.any("index.html", "src/index.html", "app/index.html") == "" && !noServer.MatchString(lastCommand(start)):
+	case dep != "" && start != "" && p.any(
+		"index.html",
+		"src/index.html",
+		"app/index.html",
+	) == "" && !noServer.MatchString(lastCommand(start)):
 		return dependsOn(dep) + " and has a start script"
 	}
 	return ""
@@ -217,7 +241,8 @@ func (p *project) entry() string {
 
 func nodeFrameworks() []preset {
 	return []preset{
-		{Preset: Preset{"nestjs", "NestJS", Node}, server: true,
+		{
+			Preset: Preset{"nestjs", "NestJS", Node}, server: true,
 			match: func(p *project) string {
 				if p.pkg.prodDep("@nestjs/core") != "" {
 					return dependsOn("@nestjs/core")
@@ -233,31 +258,36 @@ func nodeFrameworks() []preset {
 				} else {
 					d.run("node", "dist/main")
 				}
-			}},
+			},
+		},
 	}
 }
 
 func nodeServers() []preset {
 	var list []preset
 	for _, s := range serverDeps {
-		list = append(list, preset{Preset: Preset{s.id, s.name, Node}, server: true,
+		list = append(list, preset{
+			Preset: Preset{s.id, s.name, Node}, server: true,
 			match: func(p *project) string {
 				if p.pkg.prodDep(s.dep) == "" {
 					return ""
 				}
 				return server(p)
 			},
-			plan: planServer})
+			plan: planServer,
+		})
 	}
 	return append(list,
-		preset{Preset: Preset{"node", "Node.js", Node}, server: true,
+		preset{
+			Preset: Preset{"node", "Node.js", Node}, server: true,
 			match: func(p *project) string {
 				if p.pkg.prodDep(otherServers...) == "" {
 					return ""
 				}
 				return server(p)
 			},
-			plan: planServer},
+			plan: planServer,
+		},
 	)
 }
 

@@ -35,27 +35,90 @@ func TestHowServersAreStarted(t *testing.T) {
 		"a page at the top":          {`{"name":"a"}`, "server.js index.html", "static"},
 		"files that were built":      {`{"name":"a"}`, "server.js dist/index.html", "static"},
 		"a build and its own server": {`{"scripts":{"build":"node build.js","dev":"node server.js"}}`, "server.js build.js", "static"},
-		"Strapi":                     {`{"scripts":{"build":"strapi build","start":"strapi start"},"dependencies":{"@strapi/strapi":"5"}}`, "src/index.js", "npm run start"},
-		"another script":             {`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"npm run serve"}}`, "a.ts", "npm run start"},
-		"another script of yarn":     {`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"yarn serve"},"dependencies":{"express":"5"}}`, "yarn.lock a.ts", "yarn run start"},
-		"a circle of scripts":        {`{"scripts":{"build":"x","start":"npm run serve","serve":"npm run start"}}`, "", "static"},
-		"a shell script":             {`{"scripts":{"start":"./start.sh"}}`, "start.sh", "npm run start"},
-		"a shell script behind tsc":  {`{"scripts":{"start":"npm run compile && ./start.sh","compile":"tsc"}}`, "start.sh", "npm run start"},
-		"a shell script and pages":   {`{"scripts":{"start":"./start.sh"},"dependencies":{"express":"5"}}`, "start.sh public/index.html", "npm run start"},
-		"a name with dev in it":      {`{"scripts":{"start":"node device-server.js"},"dependencies":{"express":"5"}}`, "device-server.js index.js", "node device-server.js"},
-		"a start for development":    {`{"main":"index.js","scripts":{"start":"npm run dev","dev":"nodemon index.js"},"dependencies":{"express":"5"}}`, "index.js", "node index.js"},
-		"nothing but development":    {`{"scripts":{"start":"npm run dev","dev":"tsx src/a.ts"},"dependencies":{"express":"5"},"devDependencies":{"tsx":"4"}}`, "src/a.ts", "npm run start"},
-		"a main file that is built":  {`{"main":"dist/index.js","scripts":{"build":"tsc"},"dependencies":{"express":"5"}}`, "src/index.ts", "node dist/index.js"},
-		"Vite's pages on a server": {`{"scripts":{"dev":"node server","build":"npm run build:client && npm run build:server","build:client":"vite build","build:server":"vite build --ssr src/s.js"},"dependencies":{"express":"5"},"devDependencies":{"vite":"7"}}`,
-			"index.html server.js src/s.js vite.config.js", "node server.js"},
-		"a server of files":         {`{"scripts":{"build":"node b.js","start":"serve -s build"},"dependencies":{"serve":"14"}}`, "b.js", "static"},
-		"a script with one":         {`{"scripts":{"build":"node b.js","start":"npm run build && npm run preview","preview":"serve dist"}}`, "b.js", "static"},
-		"a desktop program":         {`{"main":"main.js","scripts":{"start":"electron ."},"devDependencies":{"electron":"40"}}`, "main.js", "nothing"},
-		"an app below":              {`{"scripts":{"start":"cd client && npm start"}}`, "client/hugo.toml", "static"},
-		"an app below and a server": {`{"scripts":{"start":"cd client && npm start"},"dependencies":{"express":"5"}}`, "client/hugo.toml", "static"},
-		"an app below by a script":  {`{"scripts":{"start":"./run-client.sh"}}`, "run-client.sh client/hugo.toml", "static"},
-		"a build for Heroku":        {`{"scripts":{"start":"node a.js","heroku-postbuild":"npm run build --prefix client"},"dependencies":{"express":"5"}}`, "a.js", "node a.js after npm run heroku-postbuild"},
-		"a member's odd start":      {`{"workspaces":["packages/*"],"scripts":{"start":"turbo run start"}}`, "packages/ui/index.js", "nothing"},
+		"Strapi": {
+			`{"scripts":{"build":"strapi build","start":"strapi start"},"dependencies":{"@strapi/strapi":"5"}}`,
+			"src/index.js",
+			"npm run start",
+		},
+		"another script": {
+			`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"npm run serve"}}`,
+			"a.ts",
+			"npm run start",
+		},
+		"another script of yarn": {
+			`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"yarn serve"},"dependencies":{"express":"5"}}`,
+			"yarn.lock a.ts",
+			"yarn run start",
+		},
+		"a circle of scripts": {`{"scripts":{"build":"x","start":"npm run serve","serve":"npm run start"}}`, "", "static"},
+		"a shell script":      {`{"scripts":{"start":"./start.sh"}}`, "start.sh", "npm run start"},
+		"a shell script behind tsc": {
+			`{"scripts":{"start":"npm run compile && ./start.sh","compile":"tsc"}}`,
+			"start.sh",
+			"npm run start",
+		},
+		"a shell script and pages": {
+			`{"scripts":{"start":"./start.sh"},"dependencies":{"express":"5"}}`,
+			"start.sh public/index.html",
+			"npm run start",
+		},
+		"a name with dev in it": {
+			`{"scripts":{"start":"node device-server.js"},"dependencies":{"express":"5"}}`,
+			"device-server.js index.js",
+			"node device-server.js",
+		},
+		"a start for development": {
+			`{"main":"index.js","scripts":{"start":"npm run dev","dev":"nodemon index.js"},"dependencies":{"express":"5"}}`,
+			"index.js",
+			"node index.js",
+		},
+		"nothing but development": {
+			`{"scripts":{"start":"npm run dev","dev":"tsx src/a.ts"},"dependencies":{"express":"5"},"devDependencies":{"tsx":"4"}}`,
+			"src/a.ts",
+			"npm run start",
+		},
+		"a main file that is built": {
+			`{"main":"dist/index.js","scripts":{"build":"tsc"},"dependencies":{"express":"5"}}`,
+			"src/index.ts",
+			"node dist/index.js",
+		},
+		"Vite's pages on a server": {
+			`{"scripts":{"dev":"node server","build":"npm run build:client && npm run build:server","build:client":"vite build","build:server":"vite build --ssr src/s.js"},"dependencies":{"express":"5"},"devDependencies":{"vite":"7"}}`,
+			"index.html server.js src/s.js vite.config.js",
+			"node server.js",
+		},
+		"a server of files": {
+			`{"scripts":{"build":"node b.js","start":"serve -s build"},"dependencies":{"serve":"14"}}`,
+			"b.js",
+			"static",
+		},
+		"a script with one": {
+			`{"scripts":{"build":"node b.js","start":"npm run build && npm run preview","preview":"serve dist"}}`,
+			"b.js",
+			"static",
+		},
+		"a desktop program": {
+			`{"main":"main.js","scripts":{"start":"electron ."},"devDependencies":{"electron":"40"}}`,
+			"main.js",
+			"nothing",
+		},
+		"an app below": {`{"scripts":{"start":"cd client && npm start"}}`, "client/hugo.toml", "static"},
+		"an app below and a server": {
+			`{"scripts":{"start":"cd client && npm start"},"dependencies":{"express":"5"}}`,
+			"client/hugo.toml",
+			"static",
+		},
+		"an app below by a script": {`{"scripts":{"start":"./run-client.sh"}}`, "run-client.sh client/hugo.toml", "static"},
+		"a build for Heroku": {
+			`{"scripts":{"start":"node a.js","heroku-postbuild":"npm run build --prefix client"},"dependencies":{"express":"5"}}`,
+			"a.js",
+			"node a.js after npm run heroku-postbuild",
+		},
+		"a member's odd start": {
+			`{"workspaces":["packages/*"],"scripts":{"start":"turbo run start"}}`,
+			"packages/ui/index.js",
+			"nothing",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,20 +190,47 @@ func TestNotDoneIsNamed(t *testing.T) {
 		files map[string]string
 		want  string // a warning's beginning; "" for none
 	}{
-		"another program":          {map[string]string{"package.json": express, "Procfile": "web: node b.js"}, "Procfile: the process web"},
-		"the start script":         {map[string]string{"package.json": express, "Procfile": "web: npm start"}, ""},
-		"what it does":             {map[string]string{"package.json": express, "Procfile": "web: node a.js"}, ""},
-		"files":                    {map[string]string{"index.html": "x", "Procfile": "web: python -m http.server"}, "Procfile: the process web"},
-		"a server of PHP":          {map[string]string{"public/index.php": "x", "Procfile": "web: php artisan octane:start"}, "Procfile: the process web"},
-		"PHP as it runs here":      {map[string]string{"public/index.php": "x", "Procfile": "web: vendor/bin/heroku-php-nginx public/"}, ""},
-		"files that Apache closes": {map[string]string{"index.php": "x", "data/.htaccess": "<IfModule x>\n  Require all denied\n</IfModule>\n"}, "data/.htaccess: rules of Apache are not obeyed, so what it closes"},
-		"paths that Apache closes": {map[string]string{"index.php": "x", ".htaccess": "RewriteRule ^content/(.*) error [R=404,F]\n"}, ".htaccess: rules of Apache are not obeyed, so what it closes"},
-		"settings for Apache":      {map[string]string{"public/index.php": "x", "public/.htaccess": "php_value memory_limit 64M\n"}, "public/.htaccess: rules of Apache are not obeyed; settings"},
-		"a front controller": {map[string]string{"public/index.php": "x", "public/.htaccess": "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n", ".htaccess": "Deny from all\n"},
-			""},
+		"another program":  {map[string]string{"package.json": express, "Procfile": "web: node b.js"}, "Procfile: the process web"},
+		"the start script": {map[string]string{"package.json": express, "Procfile": "web: npm start"}, ""},
+		"what it does":     {map[string]string{"package.json": express, "Procfile": "web: node a.js"}, ""},
+		"files": {
+			map[string]string{"index.html": "x", "Procfile": "web: python -m http.server"},
+			"Procfile: the process web",
+		},
+		"a server of PHP": {
+			map[string]string{"public/index.php": "x", "Procfile": "web: php artisan octane:start"},
+			"Procfile: the process web",
+		},
+		"PHP as it runs here": {
+			map[string]string{"public/index.php": "x", "Procfile": "web: vendor/bin/heroku-php-nginx public/"},
+			"",
+		},
+		"files that Apache closes": {
+			map[string]string{"index.php": "x", "data/.htaccess": "<IfModule x>\n  Require all denied\n</IfModule>\n"},
+			"data/.htaccess: rules of Apache are not obeyed, so what it closes",
+		},
+		"paths that Apache closes": {
+			map[string]string{"index.php": "x", ".htaccess": "RewriteRule ^content/(.*) error [R=404,F]\n"},
+			".htaccess: rules of Apache are not obeyed, so what it closes",
+		},
+		"settings for Apache": {
+			map[string]string{"public/index.php": "x", "public/.htaccess": "php_value memory_limit 64M\n"},
+			"public/.htaccess: rules of Apache are not obeyed; settings",
+		},
+		"a front controller": {
+			map[string]string{
+				"public/index.php": "x",
+				"public/.htaccess": "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n",
+				".htaccess":        "Deny from all\n",
+			},
+			"",
+		},
 		"only a Procfile": {map[string]string{"Procfile": "web: ./server"}, ""},
-		"options of npm":  {map[string]string{"index.html": "x", "netlify.toml": "[build.environment]\nNPM_FLAGS = \"--force\""}, "NPM_FLAGS in netlify.toml"},
-		"files left out":  {map[string]string{"index.html": "x", ".vercelignore": "secret"}, ".vercelignore: "},
+		"options of npm": {
+			map[string]string{"index.html": "x", "netlify.toml": "[build.environment]\nNPM_FLAGS = \"--force\""},
+			"NPM_FLAGS in netlify.toml",
+		},
+		"files left out": {map[string]string{"index.html": "x", ".vercelignore": "secret"}, ".vercelignore: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +246,12 @@ func TestNotDoneIsNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := slices.ContainsFunc(plan.Warnings, func(w string) bool { return strings.HasPrefix(w, tt.want) && !strings.HasPrefix(w, "No ") })
+			said := slices.ContainsFunc(plan.Warnings, func(w string) bool {
+				return strings.HasPrefix(
+					w,
+					tt.want,
+				) && !strings.HasPrefix(w, "No ")
+			})
 			if said != (tt.want != "") {
 				t.Errorf("started by %v, it warns of %q", plan.Start, plan.Warnings)
 			}
@@ -174,8 +269,16 @@ func TestAngularServer(t *testing.T) {
 		`"outputMode":"server","ssr":false`:                                                                "static",
 	} {
 		fsys := fstest.MapFS{
-			"package.json": {Data: []byte(`{"scripts":{"build":"ng build","start":"ng serve"},"dependencies":{"@angular/ssr":"20","express":"5"},"devDependencies":{"@angular/build":"20"}}`)},
-			"angular.json": {Data: []byte(`{"projects":{"shop":{"projectType":"application","architect":{"build":{"builder":"@angular/build:application","options":{` + options + `}}}}}}`)},
+			"package.json": {
+				Data: []byte(
+					`{"scripts":{"build":"ng build","start":"ng serve"},"dependencies":{"@angular/ssr":"20","express":"5"},"devDependencies":{"@angular/build":"20"}}`,
+				),
+			},
+			"angular.json": {
+				Data: []byte(
+					`{"projects":{"shop":{"projectType":"application","architect":{"build":{"builder":"@angular/build:application","options":{` + options + `}}}}}}`,
+				),
+			},
 		}
 		tree, err := FromFS(fsys)
 		if err != nil {

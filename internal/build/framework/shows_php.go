@@ -6,11 +6,27 @@ import (
 )
 
 // source matches names that hold code or what is nobody's business: they are never shown.
-var phpSource = regexp.MustCompile(`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`)
+var phpSource = regexp.MustCompile(
+	`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`,
+)
 
 // phpPrivate are names at the top of a document root that belong to the project.
-var phpPrivate = map[string]bool{"composer.json": true, "auth.json": true, "package.json": true, "package-lock.json": true, "artisan": true, "makefile": true, "dockerfile": true, "procfile": true, "phpunit.xml": true,
-	"phpunit.xml.dist": true, "readme.md": true, "webpack.mix.js": true, "vite.config.js": true, "vite.config.ts": true}
+var phpPrivate = map[string]bool{
+	"composer.json":     true,
+	"auth.json":         true,
+	"package.json":      true,
+	"package-lock.json": true,
+	"artisan":           true,
+	"makefile":          true,
+	"dockerfile":        true,
+	"procfile":          true,
+	"phpunit.xml":       true,
+	"phpunit.xml.dist":  true,
+	"readme.md":         true,
+	"webpack.mix.js":    true,
+	"vite.config.js":    true,
+	"vite.config.ts":    true,
+}
 
 // ShowsPHP reports whether a file of a document root, by its path there, may be shown to
 // visitors: nothing that looks like source, a backup of it, or a database.

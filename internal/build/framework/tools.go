@@ -10,7 +10,8 @@ import (
 func otherGenerators() []preset {
 	return []preset{
 		{Preset: Preset{"hugo", "Hugo", Static}, match: hugo, plan: planHugo},
-		{Preset: Preset{"zola", "Zola", Static},
+		{
+			Preset: Preset{"zola", "Zola", Static},
 			match: func(p *project) string {
 				if !p.has("config.toml") || !strings.Contains(p.read("config.toml"), "base_url") {
 					return ""
@@ -28,8 +29,10 @@ func otherGenerators() []preset {
 				d.Build = p.ours("zola", "build")
 				d.tool("zola", toolVersion(p.read(".tool-versions"), "zola"))
 				d.output(f.OutputDir, "public")
-			}},
-		{Preset: Preset{"mdbook", "mdBook", Static},
+			},
+		},
+		{
+			Preset: Preset{"mdbook", "mdBook", Static},
 			match: func(p *project) string {
 				if p.has("book.toml") {
 					return "book.toml is there"
@@ -55,8 +58,10 @@ func otherGenerators() []preset {
 					return
 				}
 				d.output(out, "book", join(out, "html"))
-			}},
-		{Preset: Preset{"mkdocs", "MkDocs", Static},
+			},
+		},
+		{
+			Preset: Preset{"mkdocs", "MkDocs", Static},
 			match: func(p *project) string {
 				if f := p.any("mkdocs.yml", "mkdocs.yaml"); f != "" {
 					return f + " is there"
@@ -72,8 +77,10 @@ func otherGenerators() []preset {
 				p.python(d, pkgs...)
 				d.Build = p.ours(venv+"mkdocs", "build")
 				d.output(yamlScalar(src, "site_dir"), "site")
-			}},
-		{Preset: Preset{"sphinx", "Sphinx", Static},
+			},
+		},
+		{
+			Preset: Preset{"sphinx", "Sphinx", Static},
 			match: func(p *project) string {
 				if f := sphinxConf(p); f != "" {
 					return f + " is a Sphinx configuration"
@@ -93,8 +100,10 @@ func otherGenerators() []preset {
 				}
 				d.Build = p.ours(venv+"sphinx-build", "-b", "html", from, out)
 				d.output("", out)
-			}},
-		{Preset: Preset{"pelican", "Pelican", Static},
+			},
+		},
+		{
+			Preset: Preset{"pelican", "Pelican", Static},
 			match: func(p *project) string {
 				if p.has("pelicanconf.py") {
 					return "pelicanconf.py is there"
@@ -106,16 +115,20 @@ func otherGenerators() []preset {
 				conf := p.any("publishconf.py", "pelicanconf.py")
 				d.Build = p.ours(venv+"pelican", "content", "-s", conf, "-o", "output")
 				d.output("", "output")
-			}},
-		{Preset: Preset{"jekyll", "Jekyll", Static}, match: jekyll,
+			},
+		},
+		{
+			Preset: Preset{"jekyll", "Jekyll", Static}, match: jekyll,
 			plan: func(p *project, d *draft) {
 				p.ruby(d, "jekyll", "build")
 				src := p.read(p.any("_config.yml", "_config.yaml"))
 				d.output(yamlScalar(src, "destination"), "_site")
 				d.cache(".jekyll-cache")
 				d.env("JEKYLL_ENV", "production")
-			}},
-		{Preset: Preset{"middleman", "Middleman", Static},
+			},
+		},
+		{
+			Preset: Preset{"middleman", "Middleman", Static},
 			match: func(p *project) string {
 				if gem(p, "middleman") {
 					return "the Gemfile names middleman"
@@ -125,7 +138,8 @@ func otherGenerators() []preset {
 			plan: func(p *project, d *draft) {
 				p.ruby(d, "middleman", "build")
 				d.output("", "build")
-			}},
+			},
+		},
 	}
 }
 
@@ -135,7 +149,10 @@ func (p *project) ours(argv ...string) []Command { return []Command{{Argv: argv,
 var hugoWord = regexp.MustCompile(`(?mi)^\s*["']?(?:baseURL|languageCode|theme|defaultContentLanguage|title)["']?\s*[:=]`)
 
 func hugo(p *project) string {
-	if f := p.any("hugo.toml", "hugo.yaml", "hugo.yml", "hugo.json", "config/_default/hugo.toml", "config/_default/hugo.yaml", "config/_default/config.toml", "config/_default/config.yaml"); f != "" {
+	if f := p.any(
+		"hugo.toml", "hugo.yaml", "hugo.yml", "hugo.json", "config/_default/hugo.toml", "config/_default/hugo.yaml",
+		"config/_default/config.toml", "config/_default/config.yaml",
+	); f != "" {
 		return f + " is there"
 	}
 	f := p.any("config.toml", "config.yaml", "config.yml", "config.json")
@@ -169,7 +186,10 @@ func planHugo(p *project, d *draft) {
 		d.Build = p.ours("hugo", "--gc", "--minify")
 	}
 	out := option(p.command(), "--destination", "-d")
-	for _, f := range []string{"hugo.toml", "hugo.yaml", "hugo.yml", "config.toml", "config.yaml", "config/_default/hugo.toml", "config/_default/config.toml"} {
+	for _, f := range []string{
+		"hugo.toml", "hugo.yaml", "hugo.yml", "config.toml", "config.yaml", "config/_default/hugo.toml",
+		"config/_default/config.toml",
+	} {
 		if out != "" || !p.has(f) {
 			continue
 		}
@@ -213,7 +233,10 @@ func (p *project) python(d *draft, packages ...string) {
 	}
 	d.tool("python3", bounded(version))
 	pip := []string{venv + "pip", "install", "--no-input", "--disable-pip-version-check"}
-	files := []string{"docs/requirements.txt", "requirements-docs.txt", "docs-requirements.txt", "requirements/docs.txt", "doc/requirements.txt", "requirements.txt"}
+	files := []string{
+		"docs/requirements.txt", "requirements-docs.txt", "docs-requirements.txt", "requirements/docs.txt",
+		"doc/requirements.txt", "requirements.txt",
+	}
 	if f := p.any(files...); f != "" {
 		pip = append(pip, "-r", f)
 		// The file may name plugins alone; the generator itself is then missing.
@@ -247,7 +270,11 @@ func jekyll(p *project) string {
 			return conf + " and " + dir + " are there"
 		}
 	}
-	if p.any("index.md", "index.markdown", "README.md") != "" && !p.has("index.html") && regexp.MustCompile(`(?m)^(?:theme|remote_theme|plugins|title)\s*:`).MatchString(p.read(conf)) {
+	if p.any(
+		"index.md",
+		"index.markdown",
+		"README.md",
+	) != "" && !p.has("index.html") && regexp.MustCompile(`(?m)^(?:theme|remote_theme|plugins|title)\s*:`).MatchString(p.read(conf)) {
 		return conf + " and a page in Markdown are there"
 	}
 	return ""

@@ -100,12 +100,18 @@ func ask(ctx context.Context, fpm string) (Version, bool) {
 func Choose(ctx context.Context, constraint string) (Version, error) {
 	all := Installed(ctx)
 	if len(all) == 0 {
-		return Version{}, &fault.Error{Kind: fault.Unavailable, Message: "PHP is not installed on this server", Code: "php_missing",
-			Details: "the operator can install it (apt-get install php-fpm php-cli composer)"}
+		return Version{}, &fault.Error{
+			Kind: fault.Unavailable, Message: "PHP is not installed on this server", Code: "php_missing",
+			Details: "the operator can install it (apt-get install php-fpm php-cli composer)",
+		}
 	}
 	allowed, err := parseConstraint(constraint)
 	if err != nil {
-		return Version{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("composer.json asks for PHP %.60q, which is not a version constraint", constraint), Code: "php_version"}
+		return Version{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: fmt.Sprintf("composer.json asks for PHP %.60q, which is not a version constraint", constraint),
+			Code:    "php_version",
+		}
 	}
 	var have []string
 	for _, v := range all {
@@ -114,8 +120,15 @@ func Choose(ctx context.Context, constraint string) (Version, error) {
 		}
 		have = append(have, v.Number)
 	}
-	return Version{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("PHP %s is not installed on this server", constraint), Code: "php_version",
-		Details: "installed: " + strings.Join(have, ", ") + "; change the requirement in composer.json, or ask the operator to install another version"}
+	return Version{}, &fault.Error{
+		Kind:    fault.Invalid,
+		Message: fmt.Sprintf("PHP %s is not installed on this server", constraint),
+		Code:    "php_version",
+		Details: "installed: " + strings.Join(
+			have,
+			", ",
+		) + "; change the requirement in composer.json, or ask the operator to install another version",
+	}
 }
 
 // HasComposer reports whether Composer is where a sandbox finds it.
@@ -165,7 +178,9 @@ var errConstraint = errors.New("not a version constraint")
 var (
 	either = regexp.MustCompile(`\s*\|\|?\s*`)
 	hyphen = regexp.MustCompile(`^(\S+)\s+-\s+(\S+)$`)
-	term   = regexp.MustCompile(`^(\^|~|>=|<=|>|<|==|=|!=|<>)?\s*v?(\d{1,4})(?:\.(\d{1,4}|[xX*]))?(?:\.(\d{1,6}|[xX*]))?(?:\.(?:\d{1,6}|[xX*]))?(?:[-@+.][0-9A-Za-z.+-]*)?$`)
+	term   = regexp.MustCompile(
+		`^(\^|~|>=|<=|>|<|==|=|!=|<>)?\s*v?(\d{1,4})(?:\.(\d{1,4}|[xX*]))?(?:\.(\d{1,6}|[xX*]))?(?:\.(?:\d{1,6}|[xX*]))?(?:[-@+.][0-9A-Za-z.+-]*)?$`,
+	)
 	spaced = regexp.MustCompile(`(\^|~|>=|<=|>|<|==|=|!=|<>)\s+`)
 )
 

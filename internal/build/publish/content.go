@@ -22,12 +22,22 @@ import (
 const ContentAt = "content"
 
 // notContent are folders of a wp-content that belong to the site and not to a commit.
-var notContent = []string{"uploads", "upgrade", "upgrade-temp-backup", "cache", "database", "languages", "blogs.dir", ".git", ".github", "node_modules"}
+var notContent = []string{
+	"uploads", "upgrade", "upgrade-temp-backup", "cache", "database", "languages", "blogs.dir", ".git", ".github",
+	"node_modules",
+}
 
 // Content joins what a build has left of a wp-content to the core, and names its folders in
 // the plan. It returns the bundle, of whose bytes only the wp-content's count, and the folders
 // that may be themes.
-func Content(ctx context.Context, bundles *bundle.Bundles, plan *framework.Plan, a build.Artefact, core bundle.ID, say Log) (whole bundle.Stored, themes []string, err error) {
+func Content(
+	ctx context.Context,
+	bundles *bundle.Bundles,
+	plan *framework.Plan,
+	a build.Artefact,
+	core bundle.ID,
+	say Log,
+) (whole bundle.Stored, themes []string, err error) {
 	say("info", "Storing themes and plugins")
 	folder := path.Join(plan.Root, plan.Output)
 	root := a.Files
@@ -37,7 +47,12 @@ func Content(ctx context.Context, bundles *bundle.Bundles, plan *framework.Plan,
 			err = fs.ErrNotExist
 		}
 		if err != nil {
-			return whole, nil, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to publish", Details: "the folder " + folder + " is missing after the build", Code: "output_missing"}
+			return whole, nil, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "There is nothing to publish",
+				Details: "the folder " + folder + " is missing after the build",
+				Code:    "output_missing",
+			}
 		}
 		if root, err = a.Files.OpenRoot(folder); err != nil {
 			return whole, nil, fmt.Errorf("open wp-content: %w", err)
@@ -55,14 +70,25 @@ func Content(ctx context.Context, bundles *bundle.Bundles, plan *framework.Plan,
 			plan.Content = append(plan.Content, e.Name())
 		case e.IsDir() && (e.Name() == "uploads" || e.Name() == "languages"):
 			say("warn", "Skipped %s: what the site has there stays", e.Name())
-		case !e.IsDir() && slices.Contains([]string{"object-cache.php", "advanced-cache.php", "db.php", "sunrise.php", "maintenance.php"}, e.Name()):
+		case !e.IsDir() && slices.Contains([]string{
+			"object-cache.php", "advanced-cache.php", "db.php", "sunrise.php", "maintenance.php",
+		}, e.Name()):
 			say("warn", "Skipped %s: drop-ins are not supported", e.Name())
 		}
 	}
 	if len(plan.Content) > maxContent {
-		return whole, nil, &fault.Error{Kind: fault.Invalid, Message: "The wp-content has too many folders", Details: fmt.Sprintf("at most %d at its top level", maxContent)}
+		return whole, nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The wp-content has too many folders",
+			Details: fmt.Sprintf("at most %d at its top level", maxContent),
+		}
 	}
-	stored, err := storeContent(ctx, bundles, root, plan.Content, func(name string) bool { return a.Skip != nil && a.Skip(path.Join(folder, name)) })
+	stored, err := storeContent(ctx, bundles, root, plan.Content, func(name string) bool {
+		return a.Skip != nil && a.Skip(path.Join(
+			folder,
+			name,
+		))
+	})
 	if err != nil {
 		return whole, nil, err
 	}
@@ -96,7 +122,13 @@ func contentName(name string) bool {
 	return len(name) <= 100 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 
-func storeContent(ctx context.Context, bundles *bundle.Bundles, root *os.Root, folders []string, skip func(string) bool) (bundle.Stored, error) {
+func storeContent(
+	ctx context.Context,
+	bundles *bundle.Bundles,
+	root *os.Root,
+	folders []string,
+	skip func(string) bool,
+) (bundle.Stored, error) {
 	for try := 1; ; try++ {
 		stored, err := bundles.Store(ctx, root, func(name string) bool {
 			top, _, _ := strings.Cut(name, "/")

@@ -20,18 +20,43 @@ func TestFollowLink(t *testing.T) {
 		files[name] = fetch.File{Path: name}
 	}
 	targets := map[string]string{
-		"home": "index.html", "docs/up": "../index.html", "docs/side": "deep/../a.html", "docs/deep/far": "../../docs/./a.html",
-		"out": "../index.html", "further": "docs/../../x/index.html", "absolute": "/index.html", "folder": "docs", "nothing": "missing.html", "empty": "",
-		"self": "self", "one": "two", "two": "one", "chain": "docs/up",
+		"home":          "index.html",
+		"docs/up":       "../index.html",
+		"docs/side":     "deep/../a.html",
+		"docs/deep/far": "../../docs/./a.html",
+		"out":           "../index.html",
+		"further":       "docs/../../x/index.html",
+		"absolute":      "/index.html",
+		"folder":        "docs",
+		"nothing":       "missing.html",
+		"empty":         "",
+		"self":          "self",
+		"one":           "two",
+		"two":           "one",
+		"chain":         "docs/up",
 	}
 	for i := range 12 {
 		targets[fmt.Sprint("n", i)] = fmt.Sprint("n", i+1)
 	}
 	targets["n12"] = "index.html"
 	for name, want := range map[string]string{
-		"home": "index.html", "docs/up": "index.html", "docs/side": "docs/a.html", "docs/deep/far": "docs/a.html", "chain": "index.html", "index.html": "index.html",
-		"out": "", "further": "", "absolute": "", "folder": "", "nothing": "", "empty": "", "self": "", "one": "",
-		"n4": "index.html", "n3": "", "n0": "",
+		"home":          "index.html",
+		"docs/up":       "index.html",
+		"docs/side":     "docs/a.html",
+		"docs/deep/far": "docs/a.html",
+		"chain":         "index.html",
+		"index.html":    "index.html",
+		"out":           "",
+		"further":       "",
+		"absolute":      "",
+		"folder":        "",
+		"nothing":       "",
+		"empty":         "",
+		"self":          "",
+		"one":           "",
+		"n4":            "index.html",
+		"n3":            "",
+		"n0":            "",
 	} {
 		f, ok := followLink(name, targets, files)
 		if ok != (want != "") || f.Path != want {
@@ -47,8 +72,13 @@ func TestInside(t *testing.T) {
 		folder, name, want string
 		ok                 bool
 	}{
-		{"", "a/b", "a/b", true}, {"dist", "dist/a", "a", true}, {"dist", "dist/dist/a", "dist/a", true}, {"a/b", "a/b/c", "c", true},
-		{"dist", "distribution/a", "", false}, {"dist", "dist", "", false}, {"dist", "src/dist/a", "", false},
+		{"", "a/b", "a/b", true},
+		{"dist", "dist/a", "a", true},
+		{"dist", "dist/dist/a", "dist/a", true},
+		{"a/b", "a/b/c", "c", true},
+		{"dist", "distribution/a", "", false},
+		{"dist", "dist", "", false},
+		{"dist", "src/dist/a", "", false},
 	} {
 		if got, ok := inside(tt.folder, tt.name); ok != tt.ok || ok && got != tt.want {
 			t.Errorf("%s in %q: %q, %v", tt.name, tt.folder, got, ok)
@@ -105,7 +135,13 @@ func TestWarnUnfetched(t *testing.T) {
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("f%02d.png", i))
 	}
-	for n, want := range map[int]string{0: "", 1: "f00.png", 10: strings.Join(names[:10], ", "), 11: "f09.png and 1 more", 12: "f09.png and 2 more"} {
+	for n, want := range map[int]string{
+		0:  "",
+		1:  "f00.png",
+		10: strings.Join(names[:10], ", "),
+		11: "f09.png and 1 more",
+		12: "f09.png and 2 more",
+	} {
 		var said log
 		WarnUnfetched(&fetch.Tree{Unfetched: slices.Clone(names[:n])}, said.say)
 		if (len(said) == 0) != (n == 0) || n > 0 && (!strings.HasSuffix(said[0], want) || strings.Contains(said[0], "f10.png")) {

@@ -12,7 +12,13 @@ import (
 
 // Release makes a release, to which fill adds the files, on top of a previous one. When a
 // sweep deleted at the same moment what was there to be used again, it does so anew.
-func Release(ctx context.Context, releases *release.Releases, previous release.ID, log *slog.Logger, fill func(w *release.Writer) error) (release.Sealed, error) {
+func Release(
+	ctx context.Context,
+	releases *release.Releases,
+	previous release.ID,
+	log *slog.Logger,
+	fill func(w *release.Writer) error,
+) (release.Sealed, error) {
 	for try := 1; ; try++ {
 		rel, err := once(ctx, releases, previous, fill)
 		if err == nil || !errors.Is(err, blob.ErrSwept) || try == 3 {
@@ -22,7 +28,12 @@ func Release(ctx context.Context, releases *release.Releases, previous release.I
 	}
 }
 
-func once(ctx context.Context, releases *release.Releases, previous release.ID, fill func(w *release.Writer) error) (release.Sealed, error) {
+func once(
+	ctx context.Context,
+	releases *release.Releases,
+	previous release.ID,
+	fill func(w *release.Writer) error,
+) (release.Sealed, error) {
 	w, err := releases.Begin(ctx, previous)
 	if err != nil {
 		return release.Sealed{}, fmt.Errorf("begin release: %w", err)

@@ -100,7 +100,8 @@ func packerOf(level int) *packer {
 func (p *packer) pack(w interface {
 	io.WriteCloser
 	Reset(io.Writer)
-}, b []byte) []byte {
+}, b []byte,
+) []byte {
 	p.out.Reset()
 	w.Reset(&p.out)
 	w.Write(b) // a bytes.Buffer takes everything

@@ -93,9 +93,11 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 		names, err := f.Readdirnames(1024)
 		all = append(all, names...)
 		if d.entries += len(names); d.entries > 2*d.w.r.MaxFiles {
-			return nil, &fault.Error{Kind: fault.Invalid, Code: "release_files",
+			return nil, &fault.Error{
+				Kind: fault.Invalid, Code: "release_files",
 				Message: "Too many files to publish",
-				Details: fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles)}
+				Details: fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles),
+			}
 		}
 		if err == io.EOF {
 			slices.Sort(all)
@@ -225,10 +227,12 @@ func (d *dirWalk) unreadable(name string, err error) error {
 }
 
 func notFile(name, why string) error {
-	return &fault.Error{Kind: fault.Invalid, Code: "release_file",
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "release_file",
 		Message:  "The output contains a file that can't be published",
 		Details:  fmt.Sprintf("%s: %s", show(name), why),
-		Received: show(name)}
+		Received: show(name),
+	}
 }
 
 func kind(m fs.FileMode) string {

@@ -99,8 +99,11 @@ func TestAddDirRefuses(t *testing.T) {
 		make func(dir string) error
 		says string
 	}{
-		"absolute link":            {link(secret), "points outside"},
-		"absolute link inside":     {func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) }, "points outside"},
+		"absolute link": {link(secret), "points outside"},
+		"absolute link inside": {
+			func(dir string) error { return os.Symlink(filepath.Join(dir, "a.html"), filepath.Join(dir, "bad")) },
+			"points outside",
+		},
 		"link above":               {link("../../../../../../etc/passwd"), "points outside"},
 		"link above and back":      {link("sub/../../x"), "points outside"},
 		"link to itself":           {link("bad"), "loop"},
@@ -170,7 +173,10 @@ func TestAddDirRace(t *testing.T) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		page, sub, spare := filepath.Join(dir, "page.html"), filepath.Join(dir, "sub"), filepath.Join(filepath.Dir(dir), "spare-"+filepath.Base(dir))
+		page, sub, spare := filepath.Join(
+			dir,
+			"page.html",
+		), filepath.Join(dir, "sub"), filepath.Join(filepath.Dir(dir), "spare-"+filepath.Base(dir))
 		for {
 			select {
 			case <-done:

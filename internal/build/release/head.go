@@ -84,7 +84,13 @@ func loops(all Rules) []Problem {
 	for _, r := range all.Redirects {
 		p, why := compilePattern(r.From)
 		from, single := p.static()
-		if why != "" || !single || r.Status == 200 || r.Status >= 400 || r.Host != "" || len(r.Query)+len(r.Language)+len(r.Cookie)+len(r.Country) > 0 || isAddress(r.To) || strings.Contains(r.To, "?") {
+		if why != "" || !single || r.Status == 200 || r.Status >= 400 || r.Host != "" ||
+			len(r.Query)+len(r.Language)+len(r.Cookie)+len(r.Country) > 0 ||
+			isAddress(r.To) ||
+			strings.Contains(
+				r.To,
+				"?",
+			) {
 			continue
 		}
 		if _, seen := to[from]; seen {

@@ -13,9 +13,11 @@ import (
 
 // forbidden are headers that a site cannot set: they frame the answer, belong to the
 // connection, or are the server's own word about the bytes.
-var forbidden = []string{"Accept-Ranges", "Age", "Allow", "Alt-Svc", "Connection", "Content-Encoding", "Content-Length", "Content-Range",
-	"Date", "Etag", "Keep-Alive", "Last-Modified", "Location", "Proxy-Authenticate", "Proxy-Connection", "Server", "Set-Cookie", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Vary", "Www-Authenticate"}
+var forbidden = []string{
+	"Accept-Ranges", "Age", "Allow", "Alt-Svc", "Connection", "Content-Encoding", "Content-Length", "Content-Range",
+	"Date", "Etag", "Keep-Alive", "Last-Modified", "Location", "Proxy-Authenticate", "Proxy-Connection", "Server",
+	"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Vary", "Www-Authenticate",
+}
 
 // headerLines reads a _headers file as Netlify and Cloudflare Pages document it: a path
 // or an address, and below it indented "Name: value" lines; "! Name" takes a header away.

@@ -56,10 +56,12 @@ func hidden(path string) bool {
 }
 
 func badPath(path, why string) error {
-	return &fault.Error{Kind: fault.Invalid, Code: "release_path",
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "release_path",
 		Message:  "A file's path can't be published",
 		Details:  fmt.Sprintf("%s: %s; rename it", show(path), why),
-		Received: show(path)}
+		Received: show(path),
+	}
 }
 
 // show makes a stranger's path fit for a sentence.

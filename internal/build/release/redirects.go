@@ -213,7 +213,10 @@ func (r *Redirect) check() string {
 	}
 	if r.Status != 200 && !external && r.To != "" && !strings.Contains(r.To, ":") && len(r.Query) == 0 && r.Host == "" {
 		if only, ok := from.static(); ok {
-			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 && strings.Trim(to, "/") == only && !strings.Contains(r.To, "?") {
+			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 && strings.Trim(
+				to,
+				"/",
+			) == only && !strings.Contains(r.To, "?") {
 				return "the target is the path itself (a trailing slash makes no difference)"
 			}
 		}

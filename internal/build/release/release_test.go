@@ -144,16 +144,20 @@ func TestPublish(t *testing.T) {
 			t.Errorf("%s: compressed %v, want %v", f.Path, compressed, want)
 		}
 	}
-	want := []string{".well-known/acme/t0ken_", ".well-known/x/y.txt", "LICENSE", "deep/er/ä ö.JS", "empty.html",
-		"image.png", "index.html", "random.wasm", "raw", "tiny.css"}
+	want := []string{
+		".well-known/acme/t0ken_", ".well-known/x/y.txt", "LICENSE", "deep/er/ä ö.JS", "empty.html",
+		"image.png", "index.html", "random.wasm", "raw", "tiny.css",
+	}
 	if !slices.Equal(paths, want) {
 		t.Errorf("paths %q, want %q", paths, want)
 	}
 	if s.Files != len(want) || s.Bytes != size || tree.Bytes() != size || tree.Len() != len(want) {
 		t.Errorf("sealed %+v, tree has %d files, %d bytes; want %d, %d", s, tree.Len(), tree.Bytes(), len(want), size)
 	}
-	for path, kind := range map[string]string{"index.html": "text/html; charset=utf-8", "LICENSE": "text/plain; charset=utf-8",
-		"raw": "application/octet-stream", "deep/er/ä ö.JS": "text/javascript; charset=utf-8", "image.png": "image/png"} {
+	for path, kind := range map[string]string{
+		"index.html": "text/html; charset=utf-8", "LICENSE": "text/plain; charset=utf-8",
+		"raw": "application/octet-stream", "deep/er/ä ö.JS": "text/javascript; charset=utf-8", "image.png": "image/png",
+	} {
 		if f, ok := tree.Lookup(path); !ok || f.Type != kind {
 			t.Errorf("%s: type %q, want %q", path, f.Type, kind)
 		}
@@ -221,8 +225,11 @@ func TestReuse(t *testing.T) {
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	r := open(t)
-	for _, path := range []string{"", "/etc/passwd", "../x", "a/../../x", "a/./b", ".", "a//b", "a/", "a\\b", "a\x00b", "a\nb", "a\x7fb", "a\u0085b",
-		"\xff", strings.Repeat("a/", 512) + "x"} {
+	for _, path := range []string{
+		"", "/etc/passwd", "../x", "a/../../x", "a/./b", ".", "a//b", "a/", "a\\b", "a\x00b", "a\nb", "a\x7fb",
+		"a\u0085b", "\xff",
+		strings.Repeat("a/", 512) + "x",
+	} {
 		w := begin(t, r, "")
 		err := w.Add(t.Context(), path, "", strings.NewReader("x"))
 		invalid(t, err, "")
@@ -395,7 +402,9 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func BenchmarkPublish(b *testing.B) {
-	words := strings.Fields("the quick brown fox jumps over a lazy dog and <div class=card> </div> function return const export import default")
+	words := strings.Fields(
+		"the quick brown fox jumps over a lazy dog and <div class=card> </div> function return const export import default",
+	)
 	r := open(b)
 	for b.Loop() {
 		b.StopTimer()

@@ -89,8 +89,11 @@ func TestResolve(t *testing.T) {
 // An answer always names a file of the tree, hidden ones excepted; a redirect stays on
 // this host and leads to a file in one step.
 func FuzzResolve(f *testing.F) {
-	for _, path := range []string{"/", "/a", "/a/", "/a.html", "/index", "/b/index.html", "//evil.test/", "/%2e%2e/%2e%2e/etc/passwd",
-		"/..%2f..%2fetc", "/%252e%252e/", "/a%00", "/%5c%5cevil", "/b//", "/.env", "/x/404.html", "/%", "", "a", "/c%2fd", "/index/", "/a//index.html"} {
+	for _, path := range []string{
+		"/", "/a", "/a/", "/a.html", "/index", "/b/index.html", "//evil.test/", "/%2e%2e/%2e%2e/etc/passwd",
+		"/..%2f..%2fetc", "/%252e%252e/", "/a%00", "/%5c%5cevil", "/b//", "/.env", "/x/404.html", "/%", "", "a",
+		"/c%2fd", "/index/", "/a//index.html",
+	} {
 		f.Add(path, "a.html\nb/index.html\nindex.html\n404.html\nx/404.html\na\nc/d", false)
 		f.Add(path, "index.html\nindex\na/index/index.html\na/index.html\nb.html\nb/index.html\nc/index.html.html", true)
 	}
@@ -115,7 +118,10 @@ func FuzzResolve(f *testing.F) {
 		case Redirected:
 			base := &url.URL{Scheme: "https", Host: "site.test", Path: "/"}
 			to, err := base.Parse(a.Location)
-			if err != nil || to.Host != "site.test" || to.Scheme != "https" || !strings.HasPrefix(a.Location, "/") || strings.HasPrefix(a.Location, "//") {
+			if err != nil || to.Host != "site.test" || to.Scheme != "https" || !strings.HasPrefix(
+				a.Location,
+				"/",
+			) || strings.HasPrefix(a.Location, "//") {
 				t.Fatalf("Resolve(%q) redirects to %q: %v", path, a.Location, err)
 			}
 			if b := tree.Resolve(Request{Path: a.Location}); b.Kind != Found {
@@ -155,12 +161,23 @@ func TestMediaType(t *testing.T) {
 func TestMediaTypesByName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"letter.odt": "application/vnd.oasis.opendocument.text", "sums.ods": "application/vnd.oasis.opendocument.spreadsheet",
-		"places.kml": "application/vnd.google-earth.kml+xml", "places.kmz": "application/vnd.google-earth.kmz",
-		"film.avi": "video/x-msvideo", "film.mkv": "video/x-matroska", "film.mpeg": "video/mpeg", "film.3gp": "video/3gpp",
-		"all.rar": "application/vnd.rar", "page.ps": "application/postscript", "art.psd": "image/vnd.adobe.photoshop",
-		"style.xslt": "application/xslt+xml", "api.wsdl": "application/wsdl+xml", "walk.gpx": "application/gpx+xml", "linux.torrent": "application/x-bittorrent",
-		"LETTER.ODT": "application/vnd.oasis.opendocument.text", "a/b.c/film.MKV": "video/x-matroska",
+		"letter.odt":     "application/vnd.oasis.opendocument.text",
+		"sums.ods":       "application/vnd.oasis.opendocument.spreadsheet",
+		"places.kml":     "application/vnd.google-earth.kml+xml",
+		"places.kmz":     "application/vnd.google-earth.kmz",
+		"film.avi":       "video/x-msvideo",
+		"film.mkv":       "video/x-matroska",
+		"film.mpeg":      "video/mpeg",
+		"film.3gp":       "video/3gpp",
+		"all.rar":        "application/vnd.rar",
+		"page.ps":        "application/postscript",
+		"art.psd":        "image/vnd.adobe.photoshop",
+		"style.xslt":     "application/xslt+xml",
+		"api.wsdl":       "application/wsdl+xml",
+		"walk.gpx":       "application/gpx+xml",
+		"linux.torrent":  "application/x-bittorrent",
+		"LETTER.ODT":     "application/vnd.oasis.opendocument.text",
+		"a/b.c/film.MKV": "video/x-matroska",
 	} {
 		if got, _, _ := strings.Cut(mediaType(name), ";"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

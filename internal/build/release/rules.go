@@ -162,8 +162,10 @@ func (s *ruleSources) read(path string, r io.Reader) error {
 		return err
 	}
 	if len(b) > maxRuleFile {
-		return &fault.Error{Kind: fault.Invalid, Code: "release_rules", Message: "A rule file is too large",
-			Details: fmt.Sprintf("%s is larger than %s; use splats and placeholders", path, text.Size(maxRuleFile)), Received: path}
+		return &fault.Error{
+			Kind: fault.Invalid, Code: "release_rules", Message: "A rule file is too large",
+			Details: fmt.Sprintf("%s is larger than %s; use splats and placeholders", path, text.Size(maxRuleFile)), Received: path,
+		}
 	}
 	s.take(path, b)
 	return nil
@@ -265,7 +267,11 @@ func (s *ruleSources) unforwarded(all Rules) (problems []Problem) {
 		if !slices.Contains(s.forward, strings.ToLower(host)) {
 			file, line, _ := strings.Cut(r.Source, ":")
 			n, _ := strconv.Atoi(line)
-			problems = append(problems, Problem{file, n, fmt.Sprintf("requests are forwarded to %s only when the site's serving settings allow that host", show(host))})
+			problems = append(problems, Problem{
+				file,
+				n,
+				fmt.Sprintf("requests are forwarded to %s only when the site's serving settings allow that host", show(host)),
+			})
 		}
 	}
 	return problems
@@ -302,7 +308,10 @@ func encodeRules(all Rules) (string, *Problem) {
 	}
 	b, err := json.Marshal(all)
 	if err != nil || len(b) > maxRules {
-		return "", &Problem{File: "Rules", Text: fmt.Sprintf("all rules together are larger than %s; none are applied", text.Size(maxRules))}
+		return "", &Problem{
+			File: "Rules",
+			Text: fmt.Sprintf("all rules together are larger than %s; none are applied", text.Size(maxRules)),
+		}
 	}
 	return string(b), nil
 }
@@ -314,7 +323,10 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		problems = append(problems, Problem{File: file, Text: text})
 	}
 	if len(all.Redirects) > maxRedirects {
-		over(all.Redirects[maxRedirects].Source, fmt.Sprintf("more than %d rules in all files: those from %s on are ignored", maxRedirects, all.Redirects[maxRedirects].Source))
+		over(
+			all.Redirects[maxRedirects].Source,
+			fmt.Sprintf("more than %d rules in all files: those from %s on are ignored", maxRedirects, all.Redirects[maxRedirects].Source),
+		)
 		all.Redirects = all.Redirects[:maxRedirects]
 	}
 	dynamic, cut := 0, ""
@@ -351,13 +363,19 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	fields := 0
 	for i, h := range all.Headers {
 		if fields += len(h.Set) + len(h.Unset) + len(h.Auth); i >= maxHeaders || fields > maxFields {
-			over(h.Source, fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders, maxFields, h.Source))
+			over(
+				h.Source,
+				fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders, maxFields, h.Source),
+			)
 			all.Headers = all.Headers[:i]
 			break
 		}
 	}
 	if cut := crowded(all.Headers); cut != "" {
-		over(cut, fmt.Sprintf("more than %d headers or %s for one path: they end before %s", maxAnswerFields, text.Size(maxAnswerBytes), cut))
+		over(
+			cut,
+			fmt.Sprintf("more than %d headers or %s for one path: they end before %s", maxAnswerFields, text.Size(maxAnswerBytes), cut),
+		)
 	}
 	return all, problems
 }

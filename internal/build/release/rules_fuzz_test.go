@@ -14,12 +14,24 @@ import (
 // to a host that the rules name, in one line.
 func FuzzRules(f *testing.F) {
 	f.Add("/a/* /b/:splat 301\n/* /index.html 200", "/*\n X-A: :splat\n", "", "", "/a/b%2f//c?x=1", "de,en;q=0.5", "a=1")
-	f.Add("https://:x.y/* https://:x.example/:splat 302!\n/ /:z z=:z", "https://:p.y/*\n ! X-A\n Basic-Auth: a:b", "", "", "//evil.example/%5c..%00", "", "")
-	f.Add("", "", "[[redirects]]\nfrom=\"/x/:y\"\nto=\"/:y\"\nquery={a=\":b\"}\n[serve]\ntrailing_slash=\"always\"", `{"redirects":[{"source":"/:a*","destination":"/b/:a*"}],"trailingSlash":true}`, "/x/y", "", "")
+	f.Add(
+		"https://:x.y/* https://:x.example/:splat 302!\n/ /:z z=:z", "https://:p.y/*\n ! X-A\n Basic-Auth: a:b", "",
+		"", "//evil.example/%5c..%00", "", "",
+	)
+	f.Add(
+		"", "", "[[redirects]]\nfrom=\"/x/:y\"\nto=\"/:y\"\nquery={a=\":b\"}\n[serve]\ntrailing_slash=\"always\"",
+		`{"redirects":[{"source":"/:a*","destination":"/b/:a*"}],"trailingSlash":true}`, "/x/y", "", "",
+	)
 	f.Add("/a /b\n/b /a\n/c/* /c/d/:splat", "", "", "", "/c", "", "")
 	f.Fuzz(func(t *testing.T, redirects, headers, table, vercel, target, language, cookie string) {
 		tree, _ := ruledTree(t, []string{"index.html", "a.html", "b/index.html", "c.txt", "404.html", "index/index.html"},
-			map[string]string{"_redirects": redirects, "_headers": headers, "netlify.toml": table, "slipway.toml": table, "vercel.json": vercel})
+			map[string]string{
+				"_redirects":   redirects,
+				"_headers":     headers,
+				"netlify.toml": table,
+				"slipway.toml": table,
+				"vercel.json":  vercel,
+			})
 		q := Request{Host: "a.y", Language: language, Cookie: cookie}
 		q.Path, q.Query, _ = strings.Cut(target, "?")
 		a := tree.Resolve(q)
@@ -60,7 +72,11 @@ func FuzzRules(f *testing.F) {
 // What a thousand rules cost per request: for single paths, behind the same first
 // segment (the worst case: each is tried), and behind different ones.
 func BenchmarkRules(b *testing.B) {
-	for name, line := range map[string]string{"static": "/old/page-%d /new/%d\n", "same segment": "/blog/:year/page-%d/* /new/%d/:splat\n", "other segments": "/s%d/* /new/%d/:splat\n"} {
+	for name, line := range map[string]string{
+		"static":         "/old/page-%d /new/%d\n",
+		"same segment":   "/blog/:year/page-%d/* /new/%d/:splat\n",
+		"other segments": "/s%d/* /new/%d/:splat\n",
+	} {
 		var text strings.Builder
 		for i := range 1000 {
 			fmt.Fprintf(&text, line, i, i)

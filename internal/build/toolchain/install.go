@@ -63,8 +63,10 @@ func (t *Toolchain) install(ctx context.Context, p pack, with Tools) error {
 	}
 	defer os.RemoveAll(fresh)
 	// No --prefix: it would move the global npmrc, too, where the operator's roots and mirror may stand.
-	_, err := t.npm(ctx, p.key(), []string{"install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--no-package-lock",
-		"--no-bin-links", "--json", p.pkg + "@" + p.version.String()}, func(dir string) error {
+	_, err := t.npm(ctx, p.key(), []string{
+		"install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--no-package-lock",
+		"--no-bin-links", "--json", p.pkg + "@" + p.version.String(),
+	}, func(dir string) error {
 		return collect(ctx, filepath.Join(dir, "node_modules"), filepath.Join(fresh, "node_modules"))
 	})
 	if errors.Is(err, errMissing) {
@@ -112,15 +114,19 @@ func (t *Toolchain) prove(ctx context.Context, p pack, fresh string, with Tools)
 	}
 	t.c.Log.WarnContext(ctx, "tool does not run", "tool", p.noun, "version", p.version.String(), "err", err)
 	if p.noun == "Node" || p.noun == "bun" {
-		return &fault.Error{Kind: fault.Unavailable, Code: "toolchain_unavailable", Message: p.String() + " doesn't run on this server",
-			Details: "Ask for another version"}
+		return &fault.Error{
+			Kind: fault.Unavailable, Code: "toolchain_unavailable", Message: p.String() + " doesn't run on this server",
+			Details: "Ask for another version",
+		}
 	}
 	node := with.Node
 	if node == "" {
 		node = "of the server"
 	}
-	return &fault.Error{Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: p.version.String(),
-		Message: fmt.Sprintf("%s doesn't run on Node %s", p, node), Details: "Ask for a newer Node or another version of " + p.noun}
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: p.version.String(),
+		Message: fmt.Sprintf("%s doesn't run on Node %s", p, node), Details: "Ask for a newer Node or another version of " + p.noun,
+	}
 }
 
 // settle makes a finished tree final: all of it on disk before it has its name.

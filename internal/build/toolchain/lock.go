@@ -101,7 +101,7 @@ func (t *Toolchain) once(ctx context.Context, key string, f func(context.Context
 // flight joins calls for the same key.
 type flight struct {
 	mu sync.Mutex // guards calls and the waiters of each
-	//share: total the versions of Node.js and PHP that are installed at the time; owner what others leave; edge who wants the same waits for it
+	// share: total the versions of Node.js and PHP that are installed at the time; owner what others leave; edge who wants the same waits for it
 	calls map[string]*call
 }
 

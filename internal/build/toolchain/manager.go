@@ -45,7 +45,12 @@ func (t *Toolchain) managerPack(name string, berry bool) pack {
 		}
 		return p
 	}
-	p := pack{noun: "bun", pkg: "@oven/bun-linux-" + map[string]string{"x64": "x64", "arm64": "aarch64"}[t.arch], names: []string{"bun", "bunx"}, bin: "bin/bun"}
+	p := pack{
+		noun:  "bun",
+		pkg:   "@oven/bun-linux-" + map[string]string{"x64": "x64", "arm64": "aarch64"}[t.arch],
+		names: []string{"bun", "bunx"},
+		bin:   "bin/bun",
+	}
 	if t.arch == "x64" && !t.avx2 {
 		p.pkg += "-baseline"
 	}
@@ -58,7 +63,12 @@ func (p pack) env() []string {
 	env := []string{"COREPACK_ENABLE_STRICT=0", "COREPACK_ENABLE_AUTO_PIN=0", "COREPACK_ENABLE_DOWNLOAD_PROMPT=0"}
 	switch p.pkg {
 	case "pnpm":
-		env = append(env, "npm_config_manage_package_manager_versions=false", "pnpm_config_manage_package_manager_versions=false", "pnpm_config_pm_on_fail=ignore")
+		env = append(
+			env,
+			"npm_config_manage_package_manager_versions=false",
+			"pnpm_config_manage_package_manager_versions=false",
+			"pnpm_config_pm_on_fail=ignore",
+		)
 	case "yarn":
 		env = append(env, "SKIP_YARN_COREPACK_CHECK=1")
 	case "@yarnpkg/cli-dist":
@@ -78,18 +88,28 @@ var (
 
 // chooseManager decides which version of a manager a build gets. own means that it is
 // not the host's; only npm can be.
-func (t *Toolchain) chooseManager(ctx context.Context, w Want, node version, h host, say func(string, ...any)) (p pack, own bool, err error) {
+func (t *Toolchain) chooseManager(
+	ctx context.Context,
+	w Want,
+	node version,
+	h host,
+	say func(string, ...any),
+) (p pack, own bool, err error) {
 	switch w.Manager {
 	case "npm", "pnpm", "yarn", "bun":
 	default:
-		return p, false, &fault.Error{Kind: fault.Invalid, Code: "package_manager_unknown", Received: short(w.Manager),
-			Message: fmt.Sprintf("%q is not a package manager that builds can use", short(w.Manager)), Details: "npm, pnpm, yarn or bun"}
+		return p, false, &fault.Error{
+			Kind: fault.Invalid, Code: "package_manager_unknown", Received: short(w.Manager),
+			Message: fmt.Sprintf("%q is not a package manager that builds can use", short(w.Manager)), Details: "npm, pnpm, yarn or bun",
+		}
 	}
 	set, ok := parseRange(w.ManagerVersion)
 	if !ok {
-		return p, false, &fault.Error{Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: short(w.ManagerVersion),
+		return p, false, &fault.Error{
+			Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: short(w.ManagerVersion),
 			Message: fmt.Sprintf("%q is not a version of %s", short(w.ManagerVersion), w.Manager),
-			Details: "Write a version or a range in packageManager or engines of package.json"}
+			Details: "Write a version or a range in packageManager or engines of package.json",
+		}
 	}
 	exact, isExact := parseVersion(w.ManagerVersion)
 	if w.Manager == "npm" && set.has(h.npm) && h.npmRunsOn(node) {
@@ -129,8 +149,10 @@ func (t *Toolchain) chooseManager(ctx context.Context, w Want, node version, h h
 	case err != nil, !fits && !ok:
 		return p, false, noManager(w)
 	case !fits && strings.TrimSpace(w.ManagerVersion) == "":
-		return p, false, &fault.Error{Kind: fault.Invalid, Code: "node_version_too_old", Received: node.String(),
-			Message: fmt.Sprintf("No version of %s runs on Node %s", w.Manager, node), Details: "Ask for a newer Node"}
+		return p, false, &fault.Error{
+			Kind: fault.Invalid, Code: "node_version_too_old", Received: node.String(),
+			Message: fmt.Sprintf("No version of %s runs on Node %s", w.Manager, node), Details: "Ask for a newer Node",
+		}
 	case !fits:
 		say("%s %s says that it needs Node %s; this build has %s", w.Manager, found.version, short(found.Node), node)
 	}
@@ -167,7 +189,9 @@ func both(set versions, text string) versions {
 }
 
 func noManager(w Want) error {
-	return &fault.Error{Kind: fault.Invalid, Code: "package_manager_version_unknown", Received: short(w.ManagerVersion),
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "package_manager_version_unknown", Received: short(w.ManagerVersion),
 		Message: fmt.Sprintf("%s %s doesn't exist in the npm registry", w.Manager, short(w.ManagerVersion)),
-		Details: "Ask for another version in packageManager or engines of package.json"}
+		Details: "Ask for another version in packageManager or engines of package.json",
+	}
 }

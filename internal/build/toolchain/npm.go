@@ -61,12 +61,18 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 	if err := sandbox.Own(work, t.c.UID); err != nil {
 		return nil, err
 	}
-	c := sandbox.Command{Argv: append([]string{program}, args...), Dir: sandbox.Root + "/package", Work: work, UID: t.c.UID,
+	c := sandbox.Command{
+		Argv: append([]string{program}, args...), Dir: sandbox.Root + "/package", Work: work, UID: t.c.UID,
 		// The registry's address may hold a password, hence not in argv.
-		Env: []string{"npm_config_cache=" + sandbox.Root + "/cache", "npm_config_userconfig=" + sandbox.Root + "/npmrc",
+		Env: []string{
+			"npm_config_cache=" + sandbox.Root + "/cache",
+			"npm_config_userconfig=" + sandbox.Root + "/npmrc",
 			"npm_config_update_notifier=false", "npm_config_fetch_retries=2", "npm_config_fetch_retry_factor=3",
-			"npm_config_fetch_retry_mintimeout=500", "npm_config_fetch_retry_maxtimeout=5000", "npm_config_fetch_timeout=60000", "npm_config_audit=false", "npm_config_fund=false"},
-		Limits: sandbox.Limits{Wall: 10 * time.Minute, Disk: 2 << 30, Files: 60_000, Output: maxCatalogue}}
+			"npm_config_fetch_retry_mintimeout=500", "npm_config_fetch_retry_maxtimeout=5000",
+			"npm_config_fetch_timeout=60000", "npm_config_audit=false", "npm_config_fund=false",
+		},
+		Limits: sandbox.Limits{Wall: 10 * time.Minute, Disk: 2 << 30, Files: 60_000, Output: maxCatalogue},
+	}
 	if t.c.Registry != "" {
 		c.Env = append(c.Env, "npm_config_registry="+t.c.Registry)
 	}
@@ -121,8 +127,10 @@ func (t *Toolchain) plain() bool {
 var (
 	npmCode = regexp.MustCompile(`(?m)^npm (?:ERR!|error) code (\S+)`)
 	// What npm, Node and OpenSSL call the many ways of not reaching a server.
-	netCode = regexp.MustCompile(`^(E[45]\d\d|ENOTFOUND|EAI_\w+|ECONN\w+|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|EPROTO|ENEEDAUTH|EINTEGRITY|` +
-		`ERR_SOCKET_TIMEOUT|ERR_SSL_\w+|ERR_TLS_\w+|ERR_STREAM_\w+|ERR_INVALID_ARG_TYPE|CERT_\w+|UNABLE_TO_\w+|SELF_SIGNED_\w+|DEPTH_ZERO_\w+|FETCH_ERROR)$`)
+	netCode = regexp.MustCompile(
+		`^(E[45]\d\d|ENOTFOUND|EAI_\w+|ECONN\w+|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|EPROTO|ENEEDAUTH|EINTEGRITY|` +
+			`ERR_SOCKET_TIMEOUT|ERR_SSL_\w+|ERR_TLS_\w+|ERR_STREAM_\w+|ERR_INVALID_ARG_TYPE|CERT_\w+|UNABLE_TO_\w+|SELF_SIGNED_\w+|DEPTH_ZERO_\w+|FETCH_ERROR)$`,
+	)
 )
 
 // explain turns npm's failure into an error.
@@ -140,9 +148,11 @@ func explain(res sandbox.Result, out, errs []byte) error {
 	case code == "E404" || code == "ETARGET" || code == "ENOVERSIONS":
 		return errMissing
 	case res.Killed == sandbox.Timeout || netCode.MatchString(code) || bytes.Contains(errs, []byte("network request to")):
-		return &fault.Error{Kind: fault.Unavailable, Code: "npm_registry_unavailable", RetryAfter: time.Minute,
+		return &fault.Error{
+			Kind: fault.Unavailable, Code: "npm_registry_unavailable", RetryAfter: time.Minute,
 			Message: "The npm registry can't be reached from this server at the moment",
-			Details: "The build may be retried; npm's output is in the server's log"}
+			Details: "The build may be retried; npm's output is in the server's log",
+		}
 	}
 	return fmt.Errorf("run npm: %s: %s", res, tail(errs))
 }

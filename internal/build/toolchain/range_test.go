@@ -53,8 +53,10 @@ func TestRange(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"abc", "18.x.y.z", ">=18<21", "1.2.3-", "01.2.3", "18; rm -rf /", "--help", "../..", "18\x00", "1.2-beta",
-		"99999999999999999999", strings.Repeat("1 ", 300), "file:x", "https://example.com/x.tgz"} {
+	for _, bad := range []string{
+		"abc", "18.x.y.z", ">=18<21", "1.2.3-", "01.2.3", "18; rm -rf /", "--help", "../..", "18\x00", "1.2-beta",
+		"99999999999999999999", strings.Repeat("1 ", 300), "file:x", "https://example.com/x.tgz",
+	} {
 		if _, ok := parseRange(bad); ok {
 			t.Errorf("parseRange(%q) accepted it", bad)
 		}
@@ -76,8 +78,10 @@ func TestRangeAgreesWithNPM(t *testing.T) {
 	if _, err := os.Stat(lib); err != nil {
 		lib = "semver" // Debian's own packages are found through NODE_PATH's default
 	}
-	partials := []string{"*", "x", "0", "1", "1.x", "1.2", "1.2.x", "1.2.3", "0.0", "0.1", "0.0.1", "0.1.2", "1.2.3-rc.1", "v1.2",
-		"1.2.3-alpha.10+b.1", "2.0.0-0", "1.*", "01.2", "1.2.3.4", "1.2-rc", "q", "1.2.3-01", "1.2.3-a..b", "1.2.3+x"}
+	partials := []string{
+		"*", "x", "0", "1", "1.x", "1.2", "1.2.x", "1.2.3", "0.0", "0.1", "0.0.1", "0.1.2", "1.2.3-rc.1", "v1.2",
+		"1.2.3-alpha.10+b.1", "2.0.0-0", "1.*", "01.2", "1.2.3.4", "1.2-rc", "q", "1.2.3-01", "1.2.3-a..b", "1.2.3+x",
+	}
 	var ranges []string
 	for _, op := range []string{"", ">", ">=", "<", "<=", "=", "^", "~", "~>", ">= ", "^ ", "~ ", "!", "=>"} {
 		for _, p := range partials {
@@ -89,9 +93,15 @@ func TestRangeAgreesWithNPM(t *testing.T) {
 			ranges = append(ranges, a+" - "+b)
 		}
 	}
-	ranges = append(ranges, "||", "", " ", ">", "1 || ", "1 2", "1.2.3 - 2 || 5", "1 - 2 3", ">=1 <1.2 || ^1.2.3-rc.0", "1||2", "1 -2", "1- 2")
-	list := []string{"0.0.0", "0.0.1", "0.0.2", "0.1.0", "0.1.2", "0.1.3", "0.2.0", "1.0.0", "1.0.0-0", "1.1.9", "1.2.0", "1.2.3", "1.2.3-rc.1", "1.2.3-rc.2",
-		"1.2.3-alpha.10", "1.2.3-alpha.9", "1.2.4", "1.3.0", "2.0.0-0", "2.0.0-rc.1", "2.0.0", "2.1.0", "3.0.0", "3.0.0-0"}
+	ranges = append(
+		ranges, "||", "", " ", ">", "1 || ", "1 2", "1.2.3 - 2 || 5", "1 - 2 3", ">=1 <1.2 || ^1.2.3-rc.0", "1||2",
+		"1 -2", "1- 2",
+	)
+	list := []string{
+		"0.0.0", "0.0.1", "0.0.2", "0.1.0", "0.1.2", "0.1.3", "0.2.0", "1.0.0", "1.0.0-0", "1.1.9", "1.2.0", "1.2.3",
+		"1.2.3-rc.1", "1.2.3-rc.2", "1.2.3-alpha.10", "1.2.3-alpha.9", "1.2.4", "1.3.0", "2.0.0-0", "2.0.0-rc.1",
+		"2.0.0", "2.1.0", "3.0.0", "3.0.0-0",
+	}
 	in, err := json.Marshal([2][]string{ranges, list})
 	if err != nil {
 		t.Fatal(err)

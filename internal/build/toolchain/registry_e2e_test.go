@@ -35,8 +35,10 @@ func TestRealRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), CAFile: os.Getenv("SLIPWAY_TEST_CA"),
-		Network: door(t, dir, out.Proxy(egress.ProxyConfig{}))})
+	tc, err := New(Config{
+		Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), CAFile: os.Getenv("SLIPWAY_TEST_CA"),
+		Network: door(t, dir, out.Proxy(egress.ProxyConfig{})),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,8 +127,10 @@ func New(c Config) (*Toolchain, error) {
 		return nil, fmt.Errorf("prepare toolchain: %w", err)
 	}
 	c.Dir = dir
-	return &Toolchain{c: c, arch: map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], avx2: cpu.X86.HasAVX2,
-		search: slices.Clone(sandboxPath), now: time.Now}, nil
+	return &Toolchain{
+		c: c, arch: map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], avx2: cpu.X86.HasAVX2,
+		search: slices.Clone(sandboxPath), now: time.Now,
+	}, nil
 }
 
 // Ready finds or fetches what w asks for. say is called from this goroutine with what

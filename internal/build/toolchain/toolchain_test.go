@@ -105,7 +105,9 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	for v, p := range all {
 		sum := sha512.Sum512(p.tarball)
 		m := map[string]any{"name": name, "version": v, "dist": map[string]any{
-			"tarball": "http://" + q.Host + "/" + name + "/-/" + v + ".tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}}
+			"tarball":   "http://" + q.Host + "/" + name + "/-/" + v + ".tgz",
+			"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+		}}
 		for k, x := range p.manifest {
 			m[k] = x
 		}
@@ -241,8 +243,18 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := out.Proxy(egress.ProxyConfig{Resolve: true, Direct: map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()}})
-	tc, err := New(Config{Dir: filepath.Join(dir, "tools"), Sandbox: s, UID: testUID, Log: testLog(t), Registry: "http://registry.test/", Network: door(t, dir, proxy)})
+	proxy := out.Proxy(egress.ProxyConfig{
+		Resolve: true,
+		Direct:  map[string]string{"registry.test:80": r.Listener.Addr().String(), "registry.test": r.Listener.Addr().String()},
+	})
+	tc, err := New(Config{
+		Dir:      filepath.Join(dir, "tools"),
+		Sandbox:  s,
+		UID:      testUID,
+		Log:      testLog(t),
+		Registry: "http://registry.test/",
+		Network:  door(t, dir, proxy),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +291,15 @@ func run(t testing.TB, tc *Toolchain, tools Tools, argv ...string) string {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	res, err := tc.c.Sandbox.Run(t.Context(), sandbox.Command{Argv: argv, Work: work, UID: testUID + 1, Binds: tools.Binds, Stdout: &out, Stderr: &errs,
-		Env: append(slices.Clone(tools.Env), "PATH="+strings.Join(append(slices.Clone(tools.Path), sandboxPath...), ":"))})
+	res, err := tc.c.Sandbox.Run(t.Context(), sandbox.Command{
+		Argv:   argv,
+		Work:   work,
+		UID:    testUID + 1,
+		Binds:  tools.Binds,
+		Stdout: &out,
+		Stderr: &errs,
+		Env:    append(slices.Clone(tools.Env), "PATH="+strings.Join(append(slices.Clone(tools.Path), sandboxPath...), ":")),
+	})
 	if err != nil || !res.OK() {
 		t.Fatalf("run %v: %v, %v\n%s", argv, res, err, errs.String())
 	}
@@ -342,7 +361,13 @@ func TestReadyInTheSandbox(t *testing.T) {
 	}
 	again.Release()
 	if again.Node != tools.Node || len(said) > 0 || r.lists.Load() != lists || r.tarballs.Load() != tarballs {
-		t.Errorf("the second time: %v, said %q, %d lists and %d tarballs more", again, said, r.lists.Load()-lists, r.tarballs.Load()-tarballs)
+		t.Errorf(
+			"the second time: %v, said %q, %d lists and %d tarballs more",
+			again,
+			said,
+			r.lists.Load()-lists,
+			r.tarballs.Load()-tarballs,
+		)
 	}
 }
 
@@ -355,8 +380,13 @@ func TestHostIsUsedWhereItFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, _ := parseVersion(strings.TrimSpace(string(out)))
-	for _, w := range []Want{{Manager: "npm"}, {Node: ">=1", Manager: "npm", ManagerVersion: "*"}, {Node: v.String()}, {Node: fmt.Sprintf("v%d", v.major)},
-		{Node: fmt.Sprintf("%d.x || 1", v.major)}} {
+	for _, w := range []Want{
+		{Manager: "npm"},
+		{Node: ">=1", Manager: "npm", ManagerVersion: "*"},
+		{Node: v.String()},
+		{Node: fmt.Sprintf("v%d", v.major)},
+		{Node: fmt.Sprintf("%d.x || 1", v.major)},
+	} {
 		tools, err := tc.Ready(t.Context(), w, nil)
 		if err != nil {
 			t.Fatalf("%+v: %v", w, err)
@@ -392,13 +422,17 @@ func TestRefusals(t *testing.T) {
 		kind fault.Kind
 		text string
 	}{
-		"unknown major":    {Want{Node: "99"}, fault.Invalid, "Node 99 doesn't exist in the npm registry"},
-		"unknown exact":    {Want{Node: "98.7.7"}, fault.Invalid, "Node 98.7.7 doesn't exist in the npm registry"},
-		"not a version":    {Want{Node: "../../etc"}, fault.Invalid, `"../../etc" is not a version of Node`},
-		"an option":        {Want{Node: "--registry=http://evil"}, fault.Invalid, `"--registry=http://evil" is not a version of Node`},
-		"unknown manager":  {Want{Manager: "cargo"}, fault.Invalid, `"cargo" is not a package manager that builds can use`},
-		"manager range":    {Want{Manager: "yarn", ManagerVersion: "^1.99"}, fault.Invalid, "yarn ^1.99 doesn't exist in the npm registry"},
-		"manager exact":    {Want{Manager: "yarn", ManagerVersion: "1.22.23"}, fault.Invalid, "yarn 1.22.23 doesn't exist in the npm registry"},
+		"unknown major":   {Want{Node: "99"}, fault.Invalid, "Node 99 doesn't exist in the npm registry"},
+		"unknown exact":   {Want{Node: "98.7.7"}, fault.Invalid, "Node 98.7.7 doesn't exist in the npm registry"},
+		"not a version":   {Want{Node: "../../etc"}, fault.Invalid, `"../../etc" is not a version of Node`},
+		"an option":       {Want{Node: "--registry=http://evil"}, fault.Invalid, `"--registry=http://evil" is not a version of Node`},
+		"unknown manager": {Want{Manager: "cargo"}, fault.Invalid, `"cargo" is not a package manager that builds can use`},
+		"manager range":   {Want{Manager: "yarn", ManagerVersion: "^1.99"}, fault.Invalid, "yarn ^1.99 doesn't exist in the npm registry"},
+		"manager exact": {
+			Want{Manager: "yarn", ManagerVersion: "1.22.23"},
+			fault.Invalid,
+			"yarn 1.22.23 doesn't exist in the npm registry",
+		},
 		"package missing":  {Want{Manager: "pnpm", ManagerVersion: "^9"}, fault.Invalid, "pnpm ^9 doesn't exist in the npm registry"},
 		"manager, no sane": {Want{Manager: "pnpm", ManagerVersion: "npm:evil@1"}, fault.Invalid, `"npm:evil@1" is not a version of pnpm`},
 	} {
@@ -518,15 +552,20 @@ func TestHostilePackages(t *testing.T) {
 	r.put(pkg, "90.0.0", nil, entry{name: "package/bin/node", text: says("v91.0.0")})
 	r.put(pkg, "90.0.1", nil, entry{name: "package/bin/node", kind: tar.TypeSymlink, link: "/bin/sh"})
 	r.put(pkg, "90.0.2", nil, entry{name: "package/bin/node", text: says("v90.0.2")}, entry{name: mark, text: "x"},
-		entry{name: "package/../../../../../../.." + mark, text: "x"}, entry{name: "package/out", kind: tar.TypeSymlink, link: "../../../.."},
+		entry{
+			name: "package/../../../../../../.." + mark,
+			text: "x",
+		}, entry{name: "package/out", kind: tar.TypeSymlink, link: "../../../.."},
 		entry{name: "package/out/evil", text: "x"})
 	r.put(pkg, "90.0.3", map[string]any{"scripts": map[string]string{"preinstall": "touch " + mark, "postinstall": "touch " + mark}},
 		entry{name: "package/bin/node", text: says("v90.0.3")})
 	r.put("pnpm", "9.0.0", map[string]any{"bin": map[string]string{"pnpm": "../../../../../../bin/sh"}})
 	tc := plainToolchain(t, newDir(t), r)
 	t.Run("each", func(t *testing.T) {
-		for w, good := range map[Want]bool{{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
-			{Manager: "pnpm", ManagerVersion: "9.0.0"}: false} {
+		for w, good := range map[Want]bool{
+			{Node: "90.0.0"}: false, {Node: "90.0.1"}: false, {Node: "90.0.2"}: true, {Node: "90.0.3"}: true,
+			{Manager: "pnpm", ManagerVersion: "9.0.0"}: false,
+		} {
 			t.Run(w.Node+w.ManagerVersion, func(t *testing.T) {
 				t.Parallel()
 				tools, err := tc.Ready(t.Context(), w, nil)
@@ -559,7 +598,10 @@ func TestSweep(t *testing.T) {
 	tc.now = func() time.Time { clock = clock.Add(time.Minute); return clock }
 	held := map[string]Tools{}
 	for _, v := range []string{"90.0.0", "91.0.0", "92.0.0"} {
-		r.put(nodePkg(t), v, nil, entry{name: "package/bin/node", text: says("v" + v)}, entry{name: "package/big", text: strings.Repeat("x", 1<<20)})
+		r.put(nodePkg(t), v, nil, entry{
+			name: "package/bin/node",
+			text: says("v" + v),
+		}, entry{name: "package/big", text: strings.Repeat("x", 1<<20)})
 		tools, err := tc.Ready(t.Context(), Want{Node: v}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,13 @@ func Minutes(ctx context.Context, r db.Reader, owner account.OwnerID) (n int64, 
 
 // Any reports whether a site of the owner's has been built this month.
 func Any(ctx context.Context, r db.Reader, owner account.OwnerID, site string) (any bool, err error) {
-	err = r.QueryRow(ctx, `SELECT count(*) > 0 FROM build_time WHERE owner_id = $1 AND month = $2 AND site_id = $3`, owner, account.Month(db.Now()), site).Scan(&any)
+	err = r.QueryRow(
+		ctx,
+		`SELECT count(*) > 0 FROM build_time WHERE owner_id = $1 AND month = $2 AND site_id = $3`,
+		owner,
+		account.Month(db.Now()),
+		site,
+	).Scan(&any)
 	if err != nil {
 		return false, fmt.Errorf("look for builds of the site: %w", err)
 	}

@@ -76,7 +76,11 @@ func TestForget(t *testing.T) {
 	err := d.Write(t.Context(), func(tx *db.Tx) error {
 		for _, days := range []int{0, 360, 440} {
 			at := now.Add(-time.Duration(days) * 24 * time.Hour)
-			if _, err := tx.Exec(t.Context(), `INSERT INTO build_time (owner_id, month, site_id, ms) VALUES ('own_a', $1, 'site_1', 60000)`, account.Month(at)); err != nil {
+			if _, err := tx.Exec(
+				t.Context(),
+				`INSERT INTO build_time (owner_id, month, site_id, ms) VALUES ('own_a', $1, 'site_1', 60000)`,
+				account.Month(at),
+			); err != nil {
 				return err
 			}
 		}

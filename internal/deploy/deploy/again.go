@@ -17,7 +17,13 @@ import (
 // RollbackTx makes the release of an earlier production deployment live again, at once and
 // without building: in the caller's transaction. With an empty id it is the last one that
 // was live before the present one.
-func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, to deployment.ID) (deployment.Deployment, error) {
+func (d *Deployments) RollbackTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	to deployment.ID,
+) (deployment.Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return deployment.Deployment{}, err
@@ -29,7 +35,11 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.O
 				AND (d.release <> $3 OR d.bundle <> COALESCE((SELECT bundle FROM deployments WHERE id = $4), ''))
 			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment)
 		if fault.Is(err, fault.NotFound) {
-			return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "No earlier release to roll back to", Code: "nothing_to_roll_back"}
+			return deployment.Deployment{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "No earlier release to roll back to",
+				Code:    "nothing_to_roll_back",
+			}
 		}
 	} else {
 		old, err = d.OwnedTx(ctx, tx, owner, to)
@@ -40,8 +50,10 @@ func (d *Deployments) RollbackTx(ctx context.Context, tx *db.Tx, owner account.O
 	case old.Site != id:
 		return deployment.Deployment{}, fault.Missing("deployment")
 	case old.Target == deployment.Preview:
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is a preview and was never live",
-			Details: "promote it to production instead", Code: "deployment_is_preview"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind: fault.Conflict, Message: "The deployment is a preview and was never live",
+			Details: "promote it to production instead", Code: "deployment_is_preview",
+		}
 	}
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByRollback)
 }
@@ -58,26 +70,48 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return deployment.Deployment{}, err
 	}
 	if old.Fork { // it was built without what production is built with, from code that nobody has merged
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "A preview of a fork can't be promoted",
-			Details: "merge the pull request; production is then built with its variables", Code: "deployment_from_fork"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind: fault.Conflict, Message: "A preview of a fork can't be promoted",
+			Details: "merge the pull request; production is then built with its variables", Code: "deployment_from_fork",
+		}
 	}
 	if old.Target == deployment.Production {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment is already a production deployment",
-			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind: fault.Conflict, Message: "The deployment is already a production deployment",
+			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production",
+		}
 	}
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByPromote)
 }
 
 // goLiveTx makes the release of a deployment live by a new deployment, which has built
 // nothing.
-func (d *Deployments) goLiveTx(ctx context.Context, tx *db.Tx, s site.Site, old deployment.Deployment, by deployment.Cause) (deployment.Deployment, error) {
-	words := map[deployment.Cause]struct{ verb, log string }{deployment.ByRollback: {"roll back", "Rolled back to the release of %s"}, deployment.ByPromote: {"promote", "Promoted the preview %s"}}[by]
+func (d *Deployments) goLiveTx(
+	ctx context.Context,
+	tx *db.Tx,
+	s site.Site,
+	old deployment.Deployment,
+	by deployment.Cause,
+) (deployment.Deployment, error) {
+	words := map[deployment.Cause]struct{ verb, log string }{
+		deployment.ByRollback: {"roll back", "Rolled back to the release of %s"},
+		deployment.ByPromote:  {"promote", "Promoted the preview %s"},
+	}[by]
 	switch {
 	case old.Status != deployment.Success || old.Release == "":
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has no release to " + words.verb + " to production",
-			Details: "choose a successful deployment whose release is still stored", Code: "no_release"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The deployment has no release to " + words.verb + " to production",
+			Details: "choose a successful deployment whose release is still stored",
+			Code:    "no_release",
+		}
 	case s.Status == site.Stopped:
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then " + words.verb, Code: "site_stopped"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site is stopped",
+			Details: "start it, then " + words.verb,
+			Code:    "site_stopped",
+		}
 	}
 	now := db.Now()
 	x := old
@@ -107,7 +141,13 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 			return deployment.Deployment{}, err
 		}
 	}
-	if err := journal.AppendTx(ctx, tx, string(x.ID), 0, []journal.Line{{N: 1, At: x.CreatedAt, Level: "info", Stage: "activate", Message: note}}); err != nil {
+	if err := journal.AppendTx(ctx, tx, string(x.ID), 0, []journal.Line{{
+		N:       1,
+		At:      x.CreatedAt,
+		Level:   "info",
+		Stage:   "activate",
+		Message: note,
+	}}); err != nil {
 		return deployment.Deployment{}, err
 	}
 	if err := d.emit(ctx, tx, x, webhook.DeploymentStarted); err != nil {

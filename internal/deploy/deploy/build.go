@@ -22,7 +22,14 @@ import (
 )
 
 // built makes a release of what a build leaves in its output folder.
-func (d *Deployments) built(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress) (rel release.Sealed, err error) {
+func (d *Deployments) built(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	plan framework.Plan,
+	p *progress,
+) (rel release.Sealed, err error) {
 	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
 		if a.Runtime != framework.Static {
 			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
@@ -44,7 +51,15 @@ func (d *Deployments) built(ctx context.Context, s site.Site, x *deployment.Depl
 }
 
 // build carries a build out and hands what it leaves to use, which returns before that goes.
-func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress, use func(context.Context, build.Artefact) error) error {
+func (d *Deployments) build(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	plan framework.Plan,
+	p *progress,
+	use func(context.Context, build.Artefact) error,
+) error {
 	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
 		return err
 	}
@@ -52,8 +67,19 @@ func (d *Deployments) build(ctx context.Context, s site.Site, x *deployment.Depl
 	if err != nil {
 		return err
 	}
-	spec := build.Spec{ID: string(x.ID), Site: string(s.ID), Owner: string(s.Owner), Branch: x.Branch, ClearCache: x.ClearCache, Storage: project.Storage(s, plan), Tree: tree, Plan: plan, MaxCaches: &caches,
-		Commands: project.Commands(plan), Whole: plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies}
+	spec := build.Spec{
+		ID:         string(x.ID),
+		Site:       string(s.ID),
+		Owner:      string(s.Owner),
+		Branch:     x.Branch,
+		ClearCache: x.ClearCache,
+		Storage:    project.Storage(s, plan),
+		Tree:       tree,
+		Plan:       plan,
+		MaxCaches:  &caches,
+		Commands:   project.Commands(plan),
+		Whole:      plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies,
+	}
 	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
 		spec.Branch, spec.ClearCache = preview.PullKey(x.Pull), true
 	}
@@ -122,7 +148,12 @@ func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, wh
 
 // environment returns what the commands of a build see beside what every build sees, and
 // the values that its log must hide.
-func (d *Deployments) environment(ctx context.Context, s site.Site, x *deployment.Deployment, plan framework.Plan) (env map[string]string, secrets []build.Secret, err error) {
+func (d *Deployments) environment(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	plan framework.Plan,
+) (env map[string]string, secrets []build.Secret, err error) {
 	vars, err := d.Variables(ctx, *x, "build")
 	if err != nil {
 		return nil, nil, err

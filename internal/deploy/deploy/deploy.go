@@ -57,9 +57,11 @@ type Config struct {
 	BaseURL   string // of the dashboard, which forges are told
 	Countries bool   // visitors' countries are known, so rules may ask for them
 
-	Timeout time.Duration // of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the two stages of a build may take.
-	Keep    int           // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
-	History int           // deployments of a site that are remembered. Optional: 0 means 500.
+	// of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the
+	// two stages of a build may take.
+	Timeout time.Duration
+	Keep    int // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
+	History int // deployments of a site that are remembered. Optional: 0 means 500.
 
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
@@ -95,7 +97,11 @@ func New(c Config) *Deployments {
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	d := &Deployments{Deployments: deployment.New(deployment.Config{DB: c.DB, Sites: c.Sites}), c: c, Previews: preview.New(preview.Config{DB: c.DB, Sites: c.Sites, Limits: c.Limits})}
+	d := &Deployments{
+		Deployments: deployment.New(deployment.Config{DB: c.DB, Sites: c.Sites}),
+		c:           c,
+		Previews:    preview.New(preview.Config{DB: c.DB, Sites: c.Sites, Limits: c.Limits}),
+	}
 	d.countLimits()
 	return d
 }
@@ -106,7 +112,12 @@ func (d *Deployments) Connect(w WordPress) { d.wordpress = w }
 
 // emit tells webhooks and open pages of a deployment. The site's name is read unless the
 // transaction has read it.
-func (d *Deployments) emit(ctx context.Context, tx *db.Tx, x deployment.Deployment, make func(webhook.Site, webhook.Deployment) webhook.Event) error {
+func (d *Deployments) emit(
+	ctx context.Context,
+	tx *db.Tx,
+	x deployment.Deployment,
+	make func(webhook.Site, webhook.Deployment) webhook.Event,
+) error {
 	tx.Notify(x.Owner.Topic())
 	if x.SiteName == "" {
 		err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&x.SiteName)

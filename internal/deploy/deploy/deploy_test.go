@@ -85,8 +85,10 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	ok(t, os.MkdirAll(w.repos, 0o755))
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(hang.Close)
-	src, err := fetch.New(fetch.Config{Dir: filepath.Join(dir, "source"), Egress: out,
-		Hosts: map[string]string{"git.test": "file://" + w.repos, "hang.test": hang.URL}})
+	src, err := fetch.New(fetch.Config{
+		Dir: filepath.Join(dir, "source"), Egress: out,
+		Hosts: map[string]string{"git.test": "file://" + w.repos, "hang.test": hang.URL},
+	})
 	ok(t, err)
 	w.blobs = filepath.Join(dir, "blobs")
 	store, err := blob.Open(w.blobs, blob.Options{Deletions: gc.NewRecord(w.db)})
@@ -122,7 +124,13 @@ func (w *world) sweep() {
 
 // start runs the workers as a process does.
 func (w *world) start() {
-	w.jobs = job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, QueueName: 3}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
+	w.jobs = job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{"default": 2, QueueName: 3},
+		Poll:   20 * time.Millisecond,
+		Drain:  time.Millisecond,
+	})
 	w.Work(w.jobs)
 	w.thumbnails.Work(w.jobs)
 	w.sites.Work(w.jobs)
@@ -146,7 +154,9 @@ func (w *world) commit(name string, files map[string]string) string {
 	w.t.Helper()
 	dir := filepath.Join(w.repos, "acme", name)
 	git := func(args ...string) string {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd := exec.Command("git", append([]string{
+			"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main",
+		}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			w.t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -260,15 +270,25 @@ func (w *world) files(id release.ID) (names []string) {
 func TestNewSiteGoesLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	commit := w.commit("site", map[string]string{"index.html": "<h1>one</h1>", "about.html": "a", ".env": "SECRET=1", ".git-credentials": "x",
-		".well-known/security.txt": "hello", "slipway.toml": "", "good": "-> about.html", "bad": "-> /etc/passwd", "up": "-> ../../x"})
+	commit := w.commit("site", map[string]string{
+		"index.html":               "<h1>one</h1>",
+		"about.html":               "a",
+		".env":                     "SECRET=1",
+		".git-credentials":         "x",
+		".well-known/security.txt": "hello",
+		"slipway.toml":             "",
+		"good":                     "-> about.html",
+		"bad":                      "-> /etc/passwd",
+		"up":                       "-> ../../x",
+	})
 	s := w.live(w.site("git.test/acme/site").ID)
 	if s.Status != site.Active {
 		t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
 	}
 	x := w.status(deployment.ID(s.LiveDeployment))
 	if x.Status != deployment.Success || x.CommitHash != commit || x.Branch != "main" || x.Cause != deployment.ByProvision || !x.Current || x.StartedAt == 0 || x.CompletedAt < x.StartedAt ||
-		x.CommitMessage != "change\n\nbody" || x.Framework != "static" || x.URL != "https://"+x.ID.Label()+"--my-site.sites.test" {
+		x.CommitMessage != "change\n\nbody" || x.Framework != "static" ||
+		x.URL != "https://"+x.ID.Label()+"--my-site.sites.test" {
 		t.Fatalf("got %+v", x)
 	}
 	for _, st := range x.Stages {
@@ -283,7 +303,14 @@ func TestNewSiteGoesLive(t *testing.T) {
 		t.Errorf("published %v, want %v", got, want)
 	}
 	log := strings.Join(w.log(x.ID), "\n")
-	for _, want := range []string{"info Fetching", "info Commit " + commit[:12], `warn Skipped "bad"`, `warn Skipped "up"`, "info Published 4 files", "info Live at https://my-site.sites.test"} {
+	for _, want := range []string{
+		"info Fetching",
+		"info Commit " + commit[:12],
+		`warn Skipped "bad"`,
+		`warn Skipped "up"`,
+		"info Published 4 files",
+		"info Live at https://my-site.sites.test",
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
@@ -332,7 +359,8 @@ func TestFailureSaysWhyAndLeavesTheLiveSiteAlone(t *testing.T) {
 		t.Errorf("the log ends with %q", log[len(log)-1])
 	}
 	w.commit("absent", map[string]string{"slipway.toml": "[build]\noutput = \"nowhere\"\n"})
-	if x = w.ended(w.trigger(s.ID, Trigger{}).ID); x.Status != deployment.Failed || x.CommitHash == "" || x.CommitMessage != "change\n\nbody" {
+	if x = w.ended(w.trigger(s.ID, Trigger{}).ID); x.Status != deployment.Failed || x.CommitHash == "" ||
+		x.CommitMessage != "change\n\nbody" {
 		t.Errorf("a deployment that failed after its fetch says of its commit %q, %q", x.CommitHash, x.CommitMessage)
 	}
 	if after := w.live(s.ID); after.Status != site.Active || after.LiveDeployment != s.LiveDeployment {

@@ -13,9 +13,22 @@ func (d *Deployments) Facts(ctx context.Context, id string) (connection.Facts, e
 	if err != nil {
 		return connection.Facts{}, err
 	}
-	f := connection.Facts{Deployment: id, Site: string(s.ID), SiteName: s.Name, Slug: s.Slug, Repository: x.Repository, Branch: x.Branch,
-		Commit: x.CommitHash, Pull: x.Pull, Status: string(x.Status), Error: x.Error, Production: x.Target == deployment.Production,
-		URL: d.c.Sites.URL(s.Slug), LogURL: d.c.BaseURL + "/sites/" + string(s.ID) + "/deployments/" + id, UpdatedAt: max(x.CreatedAt, x.StartedAt, x.CompletedAt)}
+	f := connection.Facts{
+		Deployment: id,
+		Site:       string(s.ID),
+		SiteName:   s.Name,
+		Slug:       s.Slug,
+		Repository: x.Repository,
+		Branch:     x.Branch,
+		Commit:     x.CommitHash,
+		Pull:       x.Pull,
+		Status:     string(x.Status),
+		Error:      x.Error,
+		Production: x.Target == deployment.Production,
+		URL:        d.c.Sites.URL(s.Slug),
+		LogURL:     d.c.BaseURL + "/sites/" + string(s.ID) + "/deployments/" + id,
+		UpdatedAt:  max(x.CreatedAt, x.StartedAt, x.CompletedAt),
+	}
 	if x.Target == deployment.Preview {
 		f.URL = x.PreviewURL
 	}

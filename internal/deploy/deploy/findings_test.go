@@ -14,7 +14,13 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("a", 64) + "\nsize 12345\n"
-	w.commit("bare", map[string]string{"other.html": "x", "page.html": "x", "slipway.toml": "output = \".\"\n", ".gitattributes": "*.png filter=lfs\n", "pictures/a.png": pointer})
+	w.commit("bare", map[string]string{
+		"other.html":     "x",
+		"page.html":      "x",
+		"slipway.toml":   "output = \".\"\n",
+		".gitattributes": "*.png filter=lfs\n",
+		"pictures/a.png": pointer,
+	})
 	w.commit("whole", map[string]string{"index.html": "x"})
 	bare, whole := w.live(w.site("git.test/acme/bare").ID), w.live(w.site("git.test/acme/whole").ID)
 	has := func(log []string, words string) bool {

@@ -67,7 +67,8 @@ func TestStorageIsLimited(t *testing.T) {
 	// Without any room, a deployment is refused when it is asked for.
 	ok(t, w.db.Admin(t.Context(), `UPDATE deployments SET added_bytes = 4000 WHERE added_bytes = 3000`))
 	_, err := w.Trigger(t.Context(), s.Owner, s.ID, Trigger{Cause: deployment.ByAPI})
-	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "storage.bytes" || f.Limit.Limit != 10_000 || f.Limit.Current != 10_000 {
+	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "storage.bytes" || f.Limit.Limit != 10_000 ||
+		f.Limit.Current != 10_000 {
 		t.Errorf("%v", err)
 	}
 	// When the oldest release goes, the next one counts whole.
@@ -98,7 +99,12 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	w.again(built)
 	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 55*time.Second))
 	_, err := w.Trigger(t.Context(), built.Owner, built.ID, Trigger{Cause: deployment.ByAPI})
-	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "build.minutes" || f.Limit.Limit != 2 || f.Limit.Current != 2 || !strings.Contains(f.Details, "next calendar month") {
+	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "build.minutes" || f.Limit.Limit != 2 ||
+		f.Limit.Current != 2 ||
+		!strings.Contains(
+			f.Details,
+			"next calendar month",
+		) {
 		t.Errorf("%v", err)
 	}
 	if x := w.again(plain); x.Status != deployment.Success {

@@ -15,7 +15,11 @@ import (
 func (w *world) sitesOf(owner account.OwnerID, n int) (ids []site.ID) {
 	w.t.Helper()
 	for i := range n {
-		s, err := w.sites.Create(w.t.Context(), owner, site.NewSite{Name: fmt.Sprint("site ", i), Type: "static", Repository: "git.test/acme/site"})
+		s, err := w.sites.Create(w.t.Context(), owner, site.NewSite{
+			Name:       fmt.Sprint("site ", i),
+			Type:       "static",
+			Repository: "git.test/acme/site",
+		})
 		ok(w.t, err)
 		ids = append(ids, s.ID)
 	}
@@ -44,7 +48,8 @@ func TestLatest(t *testing.T) {
 	b := w.ask(anna, ids[1], "b")
 	got, err := w.Latest(ctx, w.db, append(ids, "site_unknown"))
 	ok(t, err)
-	if len(got) != 2 || got[ids[0]].Title != "a3" || got[ids[1]].ID != b.ID || got[ids[1]].URL != b.URL || len(got[ids[0]].Stages) != len(b.Stages) {
+	if len(got) != 2 || got[ids[0]].Title != "a3" || got[ids[1]].ID != b.ID || got[ids[1]].URL != b.URL ||
+		len(got[ids[0]].Stages) != len(b.Stages) {
 		t.Errorf("got %+v", got)
 	}
 	// What is not asked for does not come, and nothing is no question.
@@ -85,7 +90,14 @@ func TestListPagesAndQueues(t *testing.T) {
 		page, limit int
 		want        string
 	}{
-		{1, 2, "n4 n3"}, {2, 2, "n2 n1"}, {3, 2, "n0"}, {4, 2, ""}, {1, 5, "n4 n3 n2 n1 n0"}, {2, 5, ""}, {1, 100, "n4 n3 n2 n1 n0"}, {1 << 30, 100, ""},
+		{1, 2, "n4 n3"},
+		{2, 2, "n2 n1"},
+		{3, 2, "n0"},
+		{4, 2, ""},
+		{1, 5, "n4 n3 n2 n1 n0"},
+		{2, 5, ""},
+		{1, 100, "n4 n3 n2 n1 n0"},
+		{1 << 30, 100, ""},
 	} {
 		list, total, err := w.List(ctx, anna, ids[0], deployment.Filter{Page: tt.page, Limit: tt.limit})
 		ok(t, err)
@@ -104,7 +116,13 @@ func TestListPagesAndQueues(t *testing.T) {
 	}
 	list, _, err := w.List(ctx, anna, ids[0], deployment.Filter{Page: 1, Limit: 5})
 	ok(t, err)
-	for i, want := range []deployment.Queue{{Position: 6, Reason: "site_busy"}, {Position: 5, Reason: "site_busy"}, {Position: 4, Reason: "site_busy"}, {Position: 3, Reason: "site_busy"}, {Position: 2, Reason: "workers_busy"}} {
+	for i, want := range []deployment.Queue{
+		{Position: 6, Reason: "site_busy"},
+		{Position: 5, Reason: "site_busy"},
+		{Position: 4, Reason: "site_busy"},
+		{Position: 3, Reason: "site_busy"},
+		{Position: 2, Reason: "workers_busy"},
+	} {
 		if *list[i].Queue != want {
 			t.Errorf("%s waits at %+v, want %+v", list[i].Title, *list[i].Queue, want)
 		}

@@ -17,7 +17,13 @@ import (
 )
 
 // plan finds out what the commit is and what is to be done with it.
-func (d *Deployments) plan(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, p *progress) (framework.Plan, error) {
+func (d *Deployments) plan(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	p *progress,
+) (framework.Plan, error) {
 	plan, err := project.Plan(ctx, s, tree)
 	if err != nil {
 		return framework.Plan{}, err
@@ -34,14 +40,27 @@ func (d *Deployments) plan(ctx context.Context, s site.Site, x *deployment.Deplo
 		return plan, d.readyPHP(ctx, plan, p)
 	}
 	if plan.Runtime != framework.Static {
-		return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
-			Details: cmp.Or(d.c.WhyNot, "there is no start command: set run.command in the site's settings, or a start script in package.json")}
+		return framework.Plan{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
+			Details: cmp.Or(
+				d.c.WhyNot,
+				"there is no start command: set run.command in the site's settings, or a start script in package.json",
+			),
+		}
 	}
 	return plan, nil
 }
 
 // release makes a release of what the plan says, building first where it says so.
-func (d *Deployments) release(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+func (d *Deployments) release(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	plan framework.Plan,
+	p *progress,
+) (release.Sealed, error) {
 	if len(plan.Install)+len(plan.Build) > 0 || plan.Runtime != framework.Static {
 		return d.built(ctx, s, x, tree, plan, p)
 	}

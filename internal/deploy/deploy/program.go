@@ -56,7 +56,11 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 // there, and garbage collection finds it.
 func noteBundle(ctx context.Context, x deployment.Deployment, p *progress) error {
 	return p.Commit(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4 WHERE id = $1`, x.ID, x.Bundle, x.Runtime, string(x.Plan)); err != nil {
+		if _, err := tx.Exec(
+			ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4 WHERE id = $1`, x.ID, x.Bundle,
+			x.Runtime,
+			string(x.Plan),
+		); err != nil {
 			return fmt.Errorf("note bundle: %w", err)
 		}
 		return nil
@@ -65,7 +69,15 @@ func noteBundle(ctx context.Context, x deployment.Deployment, p *progress) error
 
 // bundled stores what a build has left for a program to run from, and makes a release of
 // the files that are served without it.
-func (d *Deployments) bundled(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan framework.Plan, a build.Artefact, p *progress) (release.Sealed, error) {
+func (d *Deployments) bundled(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	plan framework.Plan,
+	a build.Artefact,
+	p *progress,
+) (release.Sealed, error) {
 	p.Printf("info", "Storing the application")
 	stored, err := publish.Program(ctx, d.c.Bundles, a)
 	if err != nil {
@@ -112,7 +124,12 @@ func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.
 
 // startProgram brings the deployment's program up beside the one that serves, and returns
 // when it is healthy. Where it isn't, the log ends with its last lines.
-func (d *Deployments) startProgram(ctx context.Context, x deployment.Deployment, plan framework.Plan, p *progress) (done func(), err error) {
+func (d *Deployments) startProgram(
+	ctx context.Context,
+	x deployment.Deployment,
+	plan framework.Plan,
+	p *progress,
+) (done func(), err error) {
 	p.enter("start", deployment.Deploying)
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
 	done, err = d.c.Programs.Start(ctx, string(x.ID), func(line string) { p.Printf("warn", "%s", line) })

@@ -19,18 +19,24 @@ type progress struct {
 }
 
 func (d *Deployments) progress(ctx context.Context, x deployment.Deployment, attempt int64) (*progress, error) {
-	j, err := journal.Open(ctx, journal.Config{DB: d.c.DB, Log: d.c.Log, Deployment: string(x.ID), Status: string(deployment.Building), Save: func(ctx context.Context, tx *db.Tx, s journal.State) error {
-		n, err := tx.Exec(ctx, `
+	j, err := journal.Open(ctx, journal.Config{
+		DB:         d.c.DB,
+		Log:        d.c.Log,
+		Deployment: string(x.ID),
+		Status:     string(deployment.Building),
+		Save: func(ctx context.Context, tx *db.Tx, s journal.State) error {
+			n, err := tx.Exec(ctx, `
 				UPDATE deployments SET status = $3, stages = $4, place = $5 WHERE id = $1 AND attempt = $2 AND status IN `+open,
-			x.ID, attempt, s.Status, s.Stages, s.Place)
-		if err != nil {
-			return fmt.Errorf("write progress: %w", err)
-		}
-		if n == 0 {
-			return journal.ErrFenced
-		}
-		return nil
-	}})
+				x.ID, attempt, s.Status, s.Stages, s.Place)
+			if err != nil {
+				return fmt.Errorf("write progress: %w", err)
+			}
+			if n == 0 {
+				return journal.ErrFenced
+			}
+			return nil
+		},
+	})
 	return &progress{Journal: j, attempt: attempt}, err
 }
 

@@ -44,7 +44,13 @@ func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *rel
 }
 
 // publishCommit makes a release of a folder of a commit.
-func (d *Deployments) publishCommit(ctx context.Context, s site.Site, tree *fetch.Tree, plan framework.Plan, p *progress) (release.Sealed, error) {
+func (d *Deployments) publishCommit(
+	ctx context.Context,
+	s site.Site,
+	tree *fetch.Tree,
+	plan framework.Plan,
+	p *progress,
+) (release.Sealed, error) {
 	p.enter("publish", deployment.Deploying)
 	c, err := publish.Open(ctx, tree, plan, p.Printf)
 	if err != nil {

@@ -15,7 +15,14 @@ import (
 // AttachPullTx gives a pull request the newest preview of its branch that is of this very
 // commit and has not failed, so that one commit is not built twice. It reports whether
 // there is one. The commit may be the beginning of its id, in hexadecimal digits.
-func (d *Deployments) AttachPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, commit string, pull int) (deployment.Deployment, bool, error) {
+func (d *Deployments) AttachPullTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	branch, commit string,
+	pull int,
+) (deployment.Deployment, bool, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return deployment.Deployment{}, false, err

@@ -19,7 +19,10 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	w.commit("site", map[string]string{"index.html": "one"})
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.write(func(tx *db.Tx) error {
-		_, err := w.sites.SetEnvTx(t.Context(), tx, anna, s.ID, []site.NewVar{{Key: "TOKEN", Value: "s3cret", Secret: true}, {Key: "PLAIN", Value: "open"}})
+		_, err := w.sites.SetEnvTx(t.Context(), tx, anna, s.ID, []site.NewVar{
+			{Key: "TOKEN", Value: "s3cret", Secret: true},
+			{Key: "PLAIN", Value: "open"},
+		})
 		return err
 	})
 	w.branch("site", "menu")
@@ -39,7 +42,8 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	if env["TOKEN"] != "" || env["PLAIN"] != "" || len(secrets) != 0 || env["SLIPWAY_PULL_REQUEST"] != "12" {
 		t.Errorf("a fork's build sees %v, and its log hides %d values", env, len(secrets))
 	}
-	if env, _, err := w.environment(t.Context(), s, &ours, framework.Plan{}); err != nil || env["TOKEN"] != "s3cret" || env["PLAIN"] != "open" {
+	if env, _, err := w.environment(t.Context(), s, &ours, framework.Plan{}); err != nil || env["TOKEN"] != "s3cret" ||
+		env["PLAIN"] != "open" {
 		t.Errorf("the site's own build sees %v, %v", env, err)
 	}
 	if vars, err := w.Variables(t.Context(), x, "runtime"); err != nil || len(vars) != 0 {

@@ -55,8 +55,23 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 	}
 	now := db.Now()
-	x := deployment.Deployment{ID: deployment.ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: deployment.Canceled, Cause: deployment.ByPush, Target: k.Target, Branch: k.Branch, CommitHash: k.Commit, Pinned: true, Pull: k.Pull, Repository: s.Repository,
-		CommitMessage: k.Message, CommitAuthor: k.Author, CreatedAt: now, CompletedAt: now}
+	x := deployment.Deployment{
+		ID:            deployment.ID(db.NewID("dep")),
+		Site:          s.ID,
+		Owner:         s.Owner,
+		Status:        deployment.Canceled,
+		Cause:         deployment.ByPush,
+		Target:        k.Target,
+		Branch:        k.Branch,
+		CommitHash:    k.Commit,
+		Pinned:        true,
+		Pull:          k.Pull,
+		Repository:    s.Repository,
+		CommitMessage: k.Message,
+		CommitAuthor:  k.Author,
+		CreatedAt:     now,
+		CompletedAt:   now,
+	}
 	if err := d.write(ctx, tx, x, ""); err != nil {
 		return deployment.Deployment{}, err
 	}
@@ -79,7 +94,13 @@ func (d *Deployments) EndPullTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	return d.endPreview(ctx, tx, owner, id, preview.PullKey(pull), "The pull request was closed")
 }
 
-func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch, why string) (had bool, err error) {
+func (d *Deployments) endPreview(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	branch, why string,
+) (had bool, err error) {
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return false, err
 	}
@@ -87,7 +108,13 @@ func (d *Deployments) endPreview(ctx context.Context, tx *db.Tx, owner account.O
 	if err != nil || label == "" {
 		return false, err
 	}
-	ids, err := idsOf(ctx, tx, `SELECT id FROM deployments WHERE site_id = $1 AND preview_label = $2 AND target = 'preview' AND status IN `+open, id, label)
+	ids, err := idsOf(
+		ctx,
+		tx,
+		`SELECT id FROM deployments WHERE site_id = $1 AND preview_label = $2 AND target = 'preview' AND status IN `+open,
+		id,
+		label,
+	)
 	if err != nil {
 		return false, fmt.Errorf("find previews of a branch: %w", err)
 	}

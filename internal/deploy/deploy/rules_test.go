@@ -22,7 +22,13 @@ func TestRules(t *testing.T) {
 	s := w.site("git.test/acme/blog")
 	s = w.live(s.ID)
 	log := strings.Join(w.log(deployment.ID(s.LiveDeployment)), "\n")
-	if !strings.Contains(log, "_redirects line 2:") || !strings.Contains(log, "netlify.toml line 3: requests are forwarded to api.example.com only") || strings.Contains(log, "unknown key") {
+	if !strings.Contains(
+		log,
+		"_redirects line 2:",
+	) || !strings.Contains(
+		log,
+		"netlify.toml line 3: requests are forwarded to api.example.com only",
+	) || strings.Contains(log, "unknown key") {
 		t.Errorf("the log:\n%s", log)
 	}
 }

@@ -65,7 +65,16 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	if deadly {
-		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
+		return d.fail(
+			ctx,
+			x,
+			p,
+			deployment.Failed,
+			fmt.Sprintf(
+				"The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again",
+				maxCrashes,
+			),
+		)
 	}
 	if canceled != "" {
 		return d.fail(ctx, x, p, deployment.Canceled, canceled)
@@ -94,7 +103,10 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
 	case errors.Is(err, blob.ErrUnavailable):
 		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
-		return d.fail(ctx, x, p, deployment.Failed, "The file storage of this service is not available at the moment; redeploy in a few minutes")
+		return d.fail(
+			ctx, x, p, deployment.Failed,
+			"The file storage of this service is not available at the moment; redeploy in a few minutes",
+		)
 	case errors.Is(cause, context.DeadlineExceeded):
 		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
 	}
@@ -119,7 +131,11 @@ func failedBuild(err error) bool {
 
 // start takes the fencing token, and on the first attempt says that the deployment has
 // left the queue. errDeadly comes with the deployment.
-func (d *Deployments) start(ctx context.Context, id deployment.ID, attempt int64) (x deployment.Deployment, s site.Site, canceled string, err error) {
+func (d *Deployments) start(
+	ctx context.Context,
+	id deployment.ID,
+	attempt int64,
+) (x deployment.Deployment, s site.Site, canceled string, err error) {
 	deadly := false
 	err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		deadly = false
@@ -150,7 +166,10 @@ func (d *Deployments) start(ctx context.Context, id deployment.ID, attempt int64
 		}
 		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
 		x.Status, x.StartedAt = deployment.Building, cmp.Or(x.StartedAt, db.Now())
-		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status, x.StartedAt); err != nil {
+		if _, err := tx.Exec(
+			ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status,
+			x.StartedAt,
+		); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(journal.Topic(string(id)))
@@ -176,9 +195,21 @@ func (d *Deployments) start(ctx context.Context, id deployment.ID, attempt int64
 // take writes a worker's fencing token, and returns the deployment and why it is to be
 // canceled. One that has ended, or is gone, is left as it is.
 func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x deployment.Deployment, canceled string, err error) {
-	x, err = deployment.ScanOwn(tx.QueryRow(ctx, `
+	x, err = deployment.ScanOwn(
+		tx.QueryRow(
+			ctx,
+			`
 		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
-		RETURNING `+strings.ReplaceAll(deployment.Own, "d.", "")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`, id, attempt), &canceled)
+		RETURNING `+strings.ReplaceAll(
+				deployment.Own,
+				"d.",
+				"",
+			)+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`,
+			id,
+			attempt,
+		),
+		&canceled,
+	)
 	if !fault.Is(err, fault.NotFound) {
 		return x, canceled, err
 	}
@@ -250,7 +281,14 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 		return nil, err
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
-	request := fetch.Request{Site: string(s.ID), Repository: repo, Branch: x.Branch, Credential: cred, Owner: string(s.Owner), Untrusted: x.Fork}
+	request := fetch.Request{
+		Site:       string(s.ID),
+		Repository: repo,
+		Branch:     x.Branch,
+		Credential: cred,
+		Owner:      string(s.Owner),
+		Untrusted:  x.Fork,
+	}
 	if x.Pinned {
 		request.Commit = x.CommitHash
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
@@ -260,7 +298,11 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, journal.Clip(tree.Message), journal.Clip(tree.Author)
+	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, journal.Clip(
+		tree.Message,
+	), journal.Clip(
+		tree.Author,
+	)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
 	err = p.Commit(ctx, func(tx *db.Tx) error {
@@ -289,7 +331,15 @@ func noteTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 }
 
 // activate makes the release live and says so, in one transaction.
-func (d *Deployments) activate(ctx context.Context, s site.Site, x deployment.Deployment, rel release.Sealed, plan framework.Plan, byDefault bool, p *progress) error {
+func (d *Deployments) activate(
+	ctx context.Context,
+	s site.Site,
+	x deployment.Deployment,
+	rel release.Sealed,
+	plan framework.Plan,
+	byDefault bool,
+	p *progress,
+) error {
 	p.End("success")
 	if x.Target == deployment.Preview {
 		p.Printf("info", "Preview at %s", x.PreviewURL)
@@ -332,13 +382,22 @@ func (d *Deployments) activate(ctx context.Context, s site.Site, x deployment.De
 	if err != nil {
 		return err
 	}
-	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took", x.CompletedAt.Sub(x.StartedAt))
+	d.c.Log.InfoContext(
+		ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took",
+		x.CompletedAt.Sub(x.StartedAt),
+	)
 	return nil
 }
 
 // activateTx makes a production deployment's release what the site serves, and returns the
 // site's name.
-func (d *Deployments) activateTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, plan framework.Plan, byDefault bool) (string, error) {
+func (d *Deployments) activateTx(
+	ctx context.Context,
+	tx *db.Tx,
+	x deployment.Deployment,
+	plan framework.Plan,
+	byDefault bool,
+) (string, error) {
 	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
 	if err != nil {
 		return "", err

@@ -38,12 +38,16 @@ func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
 	case deployment.Preview:
 		return deployment.Preview, nil
 	case deployment.Production:
-		return "", &fault.Error{Kind: fault.Conflict, Code: "not_production_branch",
+		return "", &fault.Error{
+			Kind: fault.Conflict, Code: "not_production_branch",
 			Message: fmt.Sprintf("%s is not the production branch", t.Branch),
-			Details: fmt.Sprintf("production is deployed from %s: deploy a preview and promote it, or change the site's branch", s.Branch)}
+			Details: fmt.Sprintf("production is deployed from %s: deploy a preview and promote it, or change the site's branch", s.Branch),
+		}
 	}
-	return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
-		Received: string(t.Target), Code: "invalid_target"}
+	return "", &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
+		Received: string(t.Target), Code: "invalid_target",
+	}
 }
 
 // retargetTx makes a preview of a production deployment whose branch is not the production
@@ -78,5 +82,12 @@ func previewKey(x deployment.Deployment) string {
 
 // showPreviewTx makes a deployment what its preview addresses serve.
 func showPreviewTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
-	return preview.ShowTx(ctx, tx, preview.Shown{Site: x.Site, Deployment: string(x.ID), Release: x.Release, Branch: x.Branch, Pull: x.Pull, Fork: x.Fork})
+	return preview.ShowTx(ctx, tx, preview.Shown{
+		Site:       x.Site,
+		Deployment: string(x.ID),
+		Release:    x.Release,
+		Branch:     x.Branch,
+		Pull:       x.Pull,
+		Fork:       x.Fork,
+	})
 }

@@ -34,7 +34,12 @@ func (w *world) reload(id site.ID) site.Site {
 // served returns the release that a preview label serves.
 func (w *world) served(id site.ID, label string) (deployment string) {
 	w.t.Helper()
-	err := w.db.QueryRow(w.t.Context(), `SELECT deployment_id FROM preview_hosts WHERE site_id = $1 AND label = $2`, id, label).Scan(&deployment)
+	err := w.db.QueryRow(
+		w.t.Context(),
+		`SELECT deployment_id FROM preview_hosts WHERE site_id = $1 AND label = $2`,
+		id,
+		label,
+	).Scan(&deployment)
 	ok(w.t, err)
 	return deployment
 }
@@ -52,7 +57,8 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	commit := w.commit("site", map[string]string{"index.html": "cart"})
 
 	x := w.ended(w.trigger(s.ID, Trigger{Branch: "feature/Cart"}).ID)
-	if x.Status != deployment.Success || x.Target != deployment.Preview || x.Current || x.CommitHash != commit || x.PreviewURL != "https://feature-cart--my-site.sites.test" {
+	if x.Status != deployment.Success || x.Target != deployment.Preview || x.Current || x.CommitHash != commit ||
+		x.PreviewURL != "https://feature-cart--my-site.sites.test" {
 		t.Fatalf("the preview is %+v", x)
 	}
 	if s = w.reload(s.ID); s.LiveDeployment != before {
@@ -70,7 +76,9 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 
 	var live deployment.Deployment
 	w.write(func(tx *db.Tx) (err error) { live, err = w.PromoteTx(t.Context(), tx, anna, x.ID); return err })
-	if live.Cause != deployment.ByPromote || live.Target != deployment.Production || live.ReleaseOf != x.ID || live.Release != x.Release || live.CommitHash != commit || live.PreviewURL != "" {
+	if live.Cause != deployment.ByPromote || live.Target != deployment.Production || live.ReleaseOf != x.ID || live.Release != x.Release ||
+		live.CommitHash != commit ||
+		live.PreviewURL != "" {
 		t.Errorf("the promotion is %+v", live)
 	}
 	if s = w.reload(s.ID); s.LiveDeployment != string(live.ID) || s.LiveRelease != string(x.Release) {
@@ -146,7 +154,9 @@ func TestRetryBuildsTheSameCommit(t *testing.T) {
 	if x := w.ended(again.ID); x.Status != deployment.Success || x.CommitHash != first {
 		t.Errorf("the retry built %s (%s: %s), want %s", x.CommitHash, x.Status, x.Error, first)
 	}
-	if x := w.ended(w.trigger(s.ID, Trigger{Commit: strings.Repeat("0", 40)}).ID); x.Status != deployment.Failed || !strings.Contains(x.Error, "Commit 000000000000 does not exist in git.test/acme/site") {
+	if x := w.ended(w.trigger(s.ID, Trigger{
+		Commit: strings.Repeat("0", 40),
+	}).ID); x.Status != deployment.Failed || !strings.Contains(x.Error, "Commit 000000000000 does not exist in git.test/acme/site") {
 		t.Errorf("an unknown commit: %s %s", x.Status, x.Error)
 	}
 }
@@ -187,7 +197,15 @@ func TestPreviewLabels(t *testing.T) {
 	label := regexp.MustCompile(`^https://([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)--my-site\.sites\.test$`)
 	ownLabel := regexp.MustCompile(`^[a-z0-9]{12}$`) // of a deployment
 	seen := map[string]string{}
-	for _, branch := range []string{"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456", strings.Repeat("long-", 39) + "a", strings.Repeat("long-", 39) + "b", "0", "a--b", "xn", "feat/x"} {
+	for _, branch := range []string{
+		"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456",
+		strings.Repeat("long-", 39) + "a",
+		strings.Repeat("long-", 39) + "b",
+		"0",
+		"a--b",
+		"xn",
+		"feat/x",
+	} {
 		x := w.trigger(s.ID, Trigger{Branch: branch})
 		m := label.FindStringSubmatch(x.PreviewURL)
 		if m == nil || len(m[1])+len("--my-site") > 63 || ownLabel.MatchString(m[1]) || len(m[1]) == 2 || strings.Contains(m[1], "--") {
@@ -214,8 +232,13 @@ func TestPreviewsAreBounded(t *testing.T) {
 	w.stop()
 	w.write(func(tx *db.Tx) error {
 		for i := range preview.MaxOfSite {
-			if _, err := tx.Exec(t.Context(), `INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ($1, $2, $2, '', '', $3)`,
-				s.ID, "b"+string(rune('0'+i/10))+string(rune('0'+i%10)), 1000+i); err != nil {
+			if _, err := tx.Exec(
+				t.Context(),
+				`INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ($1, $2, $2, '', '', $3)`,
+				s.ID,
+				"b"+string(rune('0'+i/10))+string(rune('0'+i%10)),
+				1000+i,
+			); err != nil {
 				return err
 			}
 		}

@@ -30,13 +30,24 @@ func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x deployment.Deployme
 		if err := d.c.Notify.FailedTx(ctx, tx, id, subject); err != nil {
 			return err
 		}
-		return d.c.Notify.TellTx(ctx, tx, x.Owner, id, notify.Message{Event: notify.DeploymentFailed, Title: "Deployment of " + what + " failed", Text: x.Error, Path: path})
+		return d.c.Notify.TellTx(ctx, tx, x.Owner, id, notify.Message{
+			Event: notify.DeploymentFailed,
+			Title: "Deployment of " + what + " failed",
+			Text:  x.Error,
+			Path:  path,
+		})
 	case deployment.Success:
 		again, err := d.c.Notify.RecoveredTx(ctx, tx, id, subject)
 		if err != nil || !again {
 			return err
 		}
-		return d.c.Notify.TellTx(ctx, tx, x.Owner, id, notify.Message{Event: notify.DeploymentRecovered, Good: true, Title: "Deployment of " + what + " works again", Text: commit, Path: path})
+		return d.c.Notify.TellTx(ctx, tx, x.Owner, id, notify.Message{
+			Event: notify.DeploymentRecovered,
+			Good:  true,
+			Title: "Deployment of " + what + " works again",
+			Text:  commit,
+			Path:  path,
+		})
 	}
 	return nil
 }

@@ -41,7 +41,13 @@ func TestTell(t *testing.T) {
 		people = notify.New(notify.Config{DB: c.DB, Seal: sealer, Out: srv.Client(), Base: "https://slipway.test"})
 		c.Notify, c.Connections = people, connection.New(connection.Config{DB: c.DB, Seal: sealer, Out: srv.Client()})
 	})
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{notify.QueueName: 1}, Poll: 10 * time.Millisecond, Drain: time.Second})
+	jobs := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{notify.QueueName: 1},
+		Poll:   10 * time.Millisecond,
+		Drain:  time.Second,
+	})
 	people.Work(jobs)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -68,7 +74,10 @@ func TestTell(t *testing.T) {
 	deploy := func(trigger Trigger) string {
 		return "https://slipway.test/sites/" + string(s.ID) + "/deployments/" + string(w.ended(w.trigger(s.ID, trigger).ID).ID)
 	}
-	if page, m := deploy(fail), next(); !strings.HasPrefix(m, "Deployment of My site failed|Commit 000000000000 does not exist in git.test/acme/shop") || !strings.HasSuffix(m, "|"+page) {
+	if page, m := deploy(fail), next(); !strings.HasPrefix(
+		m,
+		"Deployment of My site failed|Commit 000000000000 does not exist in git.test/acme/shop",
+	) || !strings.HasSuffix(m, "|"+page) {
 		t.Errorf("told %q", m)
 	}
 	if page, m := deploy(Trigger{}), next(); m != "Deployment of My site works again|change|"+page {

@@ -46,7 +46,10 @@ func (w *world) thumbnail(id site.ID) thumbnail.Summary {
 func TestThumbnails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.commit("blog", map[string]string{"index.html": "<title>First</title><meta name=theme-color content=#aa3311>", "favicon.ico": icon(color.NRGBA{200, 0, 0, 255})})
+	w.commit("blog", map[string]string{
+		"index.html":  "<title>First</title><meta name=theme-color content=#aa3311>",
+		"favicon.ico": icon(color.NRGBA{200, 0, 0, 255}),
+	})
 	s := w.live(w.site("git.test/acme/blog").ID)
 	p := w.thumbnail(s.ID)
 	if p.Title != "First" || p.Color != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
@@ -94,7 +97,13 @@ func TestThumbnails(t *testing.T) {
 
 	w.until("the job has written its end", func() bool {
 		var n int
-		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind = 'deploy.thumbnail' AND state IN ('ready', 'running')`).Scan(&n))
+		ok(
+			t,
+			w.db.QueryRow(
+				t.Context(),
+				`SELECT count(*) FROM jobs WHERE kind = 'deploy.thumbnail' AND state IN ('ready', 'running')`,
+			).Scan(&n),
+		)
 		return n == 0
 	})
 	ok(t, w.db.Admin(t.Context(), `DELETE FROM thumbnails`))

@@ -49,7 +49,13 @@ type Trigger struct {
 
 // TriggerTx asks for a deployment of the owner's site. It will run after those that the
 // site already waits for, and is never dropped.
-func (d *Deployments) TriggerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, t Trigger) (deployment.Deployment, error) {
+func (d *Deployments) TriggerTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	t Trigger,
+) (deployment.Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return deployment.Deployment{}, err
@@ -68,7 +74,12 @@ func (d *Deployments) Trigger(ctx context.Context, owner account.OwnerID, id sit
 
 func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (deployment.Deployment, error) {
 	if s.Status == site.Stopped {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The site is stopped", Details: "start it, then deploy", Code: "site_stopped"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site is stopped",
+			Details: "start it, then deploy",
+			Code:    "site_stopped",
+		}
 	}
 	if t.Branch != "" {
 		if err := fetch.CheckBranch(t.Branch); err != nil {
@@ -76,7 +87,12 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	if utf8.RuneCountInString(t.Title) > 200 || strings.ContainsRune(t.Title, 0) {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Invalid, Message: "The title is too long", Details: "title has at most 200 characters", Code: "invalid_title"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The title is too long",
+			Details: "title has at most 200 characters",
+			Code:    "invalid_title",
+		}
 	}
 	if t.Commit != "" {
 		if err := fetch.CheckCommit(t.Commit); err != nil {
@@ -92,8 +108,10 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return deployment.Deployment{}, fmt.Errorf("count pending deployments: %w", err)
 	}
 	if waiting >= maxPending {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "Too many deployments of this site are queued",
-			Details: "at most 100 can be queued; cancel some or wait until they finish", Code: "deploy_queue_full"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind: fault.Conflict, Message: "Too many deployments of this site are queued",
+			Details: "at most 100 can be queued; cancel some or wait until they finish", Code: "deploy_queue_full",
+		}
 	}
 	if t.Cause != deployment.ByProvision { // that one is asked for by a job, and is a part of its site
 		if err := d.requireTx(ctx, tx, s); err != nil {
@@ -101,9 +119,24 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	x := deployment.Deployment{
-		ID: deployment.ID(db.NewID("dep")), Site: s.ID, Owner: s.Owner, Status: deployment.Pending, Cause: t.Cause, Target: target, CommitHash: t.Commit, Pinned: t.Commit != "", Branch: cmp.Or(t.Branch, s.Branch), Pull: t.Pull, Fork: t.Fork, Repository: s.Repository, Title: t.Title,
-		ClearCache: t.ClearCache, Hops: t.Hops, HookBody: d.c.Sites.SealHookBody(s.ID, t.HookBody), CreatedAt: db.Now(),
-		Queue: &deployment.Queue{Position: waiting + 1, Reason: "workers_busy"},
+		ID:         deployment.ID(db.NewID("dep")),
+		Site:       s.ID,
+		Owner:      s.Owner,
+		Status:     deployment.Pending,
+		Cause:      t.Cause,
+		Target:     target,
+		CommitHash: t.Commit,
+		Pinned:     t.Commit != "",
+		Branch:     cmp.Or(t.Branch, s.Branch),
+		Pull:       t.Pull,
+		Fork:       t.Fork,
+		Repository: s.Repository,
+		Title:      t.Title,
+		ClearCache: t.ClearCache,
+		Hops:       t.Hops,
+		HookBody:   d.c.Sites.SealHookBody(s.ID, t.HookBody),
+		CreatedAt:  db.Now(),
+		Queue:      &deployment.Queue{Position: waiting + 1, Reason: "workers_busy"},
 	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
 	label := ""
@@ -120,20 +153,34 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	if err := d.tell(ctx, tx, x, s.Name); err != nil {
 		return deployment.Deployment{}, err
 	}
-	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{Queue: QueueName, Unique: runKey(x.ID), Group: string(x.Site), Share: string(x.Owner)})
+	_, err = job.Enqueue(ctx, tx, Run{x.ID}, job.Options{
+		Queue:  QueueName,
+		Unique: runKey(x.ID),
+		Group:  string(x.Site),
+		Share:  string(x.Owner),
+	})
 	return x, err
 }
 
 func runKey(id deployment.ID) string { return "deploy/" + string(id) }
 
 func (d *Deployments) write(ctx context.Context, tx *db.Tx, x deployment.Deployment, previewLabel string) error {
-	_, err := tx.Exec(ctx, `
+	_, err := tx.Exec(
+		ctx,
+		`
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
 			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle,
 			pull_request, fork, repository)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
-		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor,
-		x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository)
+		x.ID,
+		x.Site,
+		x.Owner,
+		x.ID.Label(),
+		x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework,
+		string(x.Plan),
+		x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel,
+		x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository,
+	)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
 	}
@@ -153,7 +200,12 @@ type HookCall struct {
 // kind still waiting, with the same branch, title and cache wish, is folded into it: it
 // has fetched nothing yet, so it will deploy what the caller means. One that differs
 // takes the place of those that wait for the same branch, which end as canceled.
-func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.HookID, call HookCall) (x deployment.Deployment, folded bool, err error) {
+func (d *Deployments) TriggerHookTx(
+	ctx context.Context,
+	tx *db.Tx,
+	id site.HookID,
+	call HookCall,
+) (x deployment.Deployment, folded bool, err error) {
 	hook, err := d.c.Sites.Hook(ctx, tx, id)
 	if err != nil {
 		return deployment.Deployment{}, false, err
@@ -162,14 +214,25 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 		return deployment.Deployment{}, false, err
 	}
 	if call.Branch != "" && call.Branch != hook.Branch && !hook.AnyBranch {
-		return deployment.Deployment{}, false, &fault.Error{Kind: fault.Forbidden, Message: "The deploy hook doesn't allow choosing a branch",
-			Details: "omit branch, or allow it in the deploy hook's settings", Code: "branch_not_allowed"}
+		return deployment.Deployment{}, false, &fault.Error{
+			Kind:    fault.Forbidden,
+			Message: "The deploy hook doesn't allow choosing a branch",
+			Details: "omit branch, or allow it in the deploy hook's settings",
+			Code:    "branch_not_allowed",
+		}
 	}
 	s, err := d.c.Sites.LockTx(ctx, tx, hook.Owner, hook.Site)
 	if err != nil {
 		return deployment.Deployment{}, false, err
 	}
-	t := Trigger{Cause: deployment.ByHook, Branch: cmp.Or(call.Branch, hook.Branch, s.Branch), Title: cmp.Or(call.Title, hook.Title), ClearCache: call.ClearCache || hook.ClearCache, HookBody: call.Body, Hops: call.Hops}
+	t := Trigger{
+		Cause:      deployment.ByHook,
+		Branch:     cmp.Or(call.Branch, hook.Branch, s.Branch),
+		Title:      cmp.Or(call.Title, hook.Title),
+		ClearCache: call.ClearCache || hook.ClearCache,
+		HookBody:   call.Body,
+		Hops:       call.Hops,
+	}
 	x, err = d.Find(ctx, tx, `
 		WHERE d.site_id = $1 AND d.status IN `+open+` AND d.status = 'pending' AND d.started_at = 0 AND d.cause IN ('hook', 'push') AND NOT d.pinned AND NOT d.fork AND d.branch = $2 AND d.title = $3 AND d.clear_cache = $4
 			AND d.hook_body = '' AND $5
@@ -198,9 +261,17 @@ func (d *Deployments) TriggerHookTx(ctx context.Context, tx *db.Tx, id site.Hook
 // supersede cancels older deployments of the same branch that hooks and pushes asked for
 // and that still wait. Nobody needs them: the newer one brings the newer commit.
 func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
-	ids, err := idsOf(ctx, tx, `
+	ids, err := idsOf(
+		ctx,
+		tx,
+		`
 		SELECT id FROM deployments
-		WHERE site_id = $1 AND `+waits+` AND cause IN ('hook', 'push') AND branch = $2 AND fork = $3 AND (NOT fork OR pull_request = $4)`, x.Site, x.Branch, x.Fork, x.Pull)
+		WHERE site_id = $1 AND `+waits+` AND cause IN ('hook', 'push') AND branch = $2 AND fork = $3 AND (NOT fork OR pull_request = $4)`,
+		x.Site,
+		x.Branch,
+		x.Fork,
+		x.Pull,
+	)
 	if err != nil {
 		return fmt.Errorf("find superseded deployments: %w", err)
 	}
@@ -226,7 +297,11 @@ func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return x, nil
 	}
 	if x.Status.Ended() {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("The deployment has already finished with status %s", x.Status), Code: "deployment_ended"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: fmt.Sprintf("The deployment has already finished with status %s", x.Status),
+			Code:    "deployment_ended",
+		}
 	}
 	if err := d.cancel(ctx, tx, id, "Canceled by its owner"); err != nil {
 		return deployment.Deployment{}, err
@@ -269,7 +344,11 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 	// A site that was never live is in error once nothing is left that may bring it up.
 	if x.Target == deployment.Production {
 		var left bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open+`)`, x.Site).Scan(&left); err != nil {
+		if err := tx.QueryRow(
+			ctx,
+			`SELECT EXISTS (SELECT 1 FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open+`)`,
+			x.Site,
+		).Scan(&left); err != nil {
 			return fmt.Errorf("find open deployments: %w", err)
 		}
 		if !left {
@@ -283,13 +362,33 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 
 // RetryTx builds the commit of an ended deployment once more, for the same target. One that
 // ended before its commit was known builds the branch's newest.
-func (d *Deployments) RetryTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id deployment.ID, by deployment.Cause) (deployment.Deployment, error) {
+func (d *Deployments) RetryTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id deployment.ID,
+	by deployment.Cause,
+) (deployment.Deployment, error) {
 	x, err := d.OwnedTx(ctx, tx, owner, id)
 	if err != nil {
 		return deployment.Deployment{}, err
 	}
 	if !x.Status.Ended() {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: "The deployment has not finished yet", Details: "wait until it finishes, or cancel it", Code: "deployment_running"}
+		return deployment.Deployment{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The deployment has not finished yet",
+			Details: "wait until it finishes, or cancel it",
+			Code:    "deployment_running",
+		}
 	}
-	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{Cause: by, Branch: x.Branch, Commit: x.CommitHash, Target: x.Target, Pull: x.Pull, Fork: x.Fork, Title: x.Title, ClearCache: x.ClearCache})
+	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{
+		Cause:      by,
+		Branch:     x.Branch,
+		Commit:     x.CommitHash,
+		Target:     x.Target,
+		Pull:       x.Pull,
+		Fork:       x.Fork,
+		Title:      x.Title,
+		ClearCache: x.ClearCache,
+	})
 }

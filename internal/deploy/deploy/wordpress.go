@@ -31,13 +31,23 @@ type WordPress interface {
 // visitor reaches it. A repository is the site's wp-content.
 func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
 	if d.wordpress == nil || d.c.Programs == nil {
-		return &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't run on this server", Details: cmp.Or(d.c.WhyNot, "this node doesn't have the worker role")}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "WordPress can't run on this server",
+			Details: cmp.Or(d.c.WhyNot, "this node doesn't have the worker role"),
+		}
 	}
 	if x.Target == deployment.Preview { // it would write to the database that visitors see
 		return site.NoPreviews
 	}
 	byDefault := x.Branch == ""
-	plan := framework.Plan{Framework: framework.WordPress, Name: "WordPress", Runtime: framework.WordPress, Why: "the site is of this type", Start: &framework.Start{}}
+	plan := framework.Plan{
+		Framework: framework.WordPress,
+		Name:      "WordPress",
+		Runtime:   framework.WordPress,
+		Why:       "the site is of this type",
+		Start:     &framework.Start{},
+	}
 	var tree *fetch.Tree
 	var err error
 	if s.Repository != "" {
@@ -104,7 +114,15 @@ func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree *fetch.
 
 // content builds the repository and joins its wp-content to the core. It returns the folders
 // that may be themes.
-func (d *Deployments) content(ctx context.Context, s site.Site, x *deployment.Deployment, tree *fetch.Tree, plan *framework.Plan, core bundle.ID, p *progress) (themes []string, err error) {
+func (d *Deployments) content(
+	ctx context.Context,
+	s site.Site,
+	x *deployment.Deployment,
+	tree *fetch.Tree,
+	plan *framework.Plan,
+	core bundle.ID,
+	p *progress,
+) (themes []string, err error) {
 	err = d.build(ctx, s, x, tree, *plan, p, func(ctx context.Context, a build.Artefact) error {
 		whole, found, err := publish.Content(ctx, d.c.Bundles, plan, a, core, p.Printf)
 		if err != nil {

@@ -145,9 +145,22 @@ func (s Status) webhookWord() string {
 
 // Event returns what webhooks say of a deployment.
 func (x Deployment) Event() webhook.Deployment {
-	return webhook.Deployment{ID: string(x.ID), URL: x.URL, Status: x.Status.webhookWord(), Branch: x.Branch,
-		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor, Trigger: string(x.Cause), Target: string(x.Target),
-		Error: x.Error, Hops: x.Hops, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, CompletedAt: x.CompletedAt}
+	return webhook.Deployment{
+		ID:            string(x.ID),
+		URL:           x.URL,
+		Status:        x.Status.webhookWord(),
+		Branch:        x.Branch,
+		CommitHash:    x.CommitHash,
+		CommitMessage: x.CommitMessage,
+		CommitAuthor:  x.CommitAuthor,
+		Trigger:       string(x.Cause),
+		Target:        string(x.Target),
+		Error:         x.Error,
+		Hops:          x.Hops,
+		CreatedAt:     x.CreatedAt,
+		StartedAt:     x.StartedAt,
+		CompletedAt:   x.CompletedAt,
+	}
 }
 
 // CommitURL is the page of the commit at the forge; empty where the forge or the commit is

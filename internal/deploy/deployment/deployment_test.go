@@ -49,7 +49,12 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 func (w *world) site(owner account.OwnerID, name string) (id site.ID) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
-		s, err := w.sites.CreateTx(w.t.Context(), tx, owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+		s, err := w.sites.CreateTx(w.t.Context(), tx, owner, site.NewSite{
+			Name:       name,
+			Type:       "static",
+			Repository: "git.test/acme/site",
+			Branch:     "main",
+		})
 		id = s.ID
 		return err
 	})
@@ -155,7 +160,12 @@ func TestPlacesInTheQueue(t *testing.T) {
 		at     int // 0: it doesn't wait
 		reason string
 	}{
-		{anna, runs, 0, ""}, {ben, first, 1, "workers_busy"}, {anna, second, 2, "workers_busy"}, {anna, behind, 3, "site_busy"}, {ben, last, 4, "site_busy"}, {anna, ended, 0, ""},
+		{anna, runs, 0, ""},
+		{ben, first, 1, "workers_busy"},
+		{anna, second, 2, "workers_busy"},
+		{anna, behind, 3, "site_busy"},
+		{ben, last, 4, "site_busy"},
+		{anna, ended, 0, ""},
 	} {
 		x, err := w.Get(t.Context(), tt.owner, tt.id)
 		if err != nil || (x.Queue == nil) != (tt.at == 0) || x.Queue != nil && (x.Queue.Position != tt.at || x.Queue.Reason != tt.reason) {

@@ -32,12 +32,22 @@ func (f Filter) where(id site.ID) (string, []any, error) {
 		}
 	}
 	if f.Target != "" && !slices.Contains(Targets, f.Target) {
-		return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
-			Received: string(f.Target), Code: "invalid_target"}
+		return "", nil, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid deployment target",
+			Details:  "target must be production or preview",
+			Received: string(f.Target),
+			Code:     "invalid_target",
+		}
 	}
 	if f.Status != "" && !slices.Contains(Statuses, f.Status) {
-		return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid deployment status",
-			Details: "status must be pending, building, deploying, success, failed or canceled", Received: string(f.Status), Code: "invalid_status"}
+		return "", nil, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid deployment status",
+			Details:  "status must be pending, building, deploying, success, failed or canceled",
+			Received: string(f.Status),
+			Code:     "invalid_status",
+		}
 	}
 	and("branch", f.Branch)
 	and("target", string(f.Target))

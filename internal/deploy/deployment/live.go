@@ -38,8 +38,10 @@ func (d *Deployments) LiveOf(ctx context.Context, id site.ID) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Live{Release: x.Release, Bundle: x.Bundle, Runtime: x.Runtime, Framework: x.Framework, Plan: x.Plan, Branch: x.Branch,
-		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor}, nil
+	return &Live{
+		Release: x.Release, Bundle: x.Bundle, Runtime: x.Runtime, Framework: x.Framework, Plan: x.Plan, Branch: x.Branch,
+		CommitHash: x.CommitHash, CommitMessage: x.CommitMessage, CommitAuthor: x.CommitAuthor,
+	}, nil
 }
 
 // WatchOf returns build.watch of the slipway.toml that the site's live deployment was

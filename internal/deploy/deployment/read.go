@@ -60,9 +60,39 @@ func (d *Deployments) Locate(x *Deployment, subdomain string) {
 func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	var x Deployment
 	var plan, stages string
-	err := row.Scan(append([]any{&x.ID, &x.Site, &x.Owner, &x.Status, &x.Cause, &x.Target, &x.PreviewLabel, &x.Branch, &x.Pull, &x.Fork, &x.Repository, &x.Title, &x.ClearCache, &x.CommitHash, &x.Pinned, &x.CommitMessage, &x.CommitAuthor,
-		&x.Framework, &plan, &x.Release, &x.Runtime, &x.Bundle, &x.ReleaseOf, &x.Error, &stages, &x.CreatedAt, &x.StartedAt, &x.CompletedAt,
-		&x.Hops, &x.HookBody, &x.Forge}, more...)...)
+	err := row.Scan(append([]any{
+		&x.ID,
+		&x.Site,
+		&x.Owner,
+		&x.Status,
+		&x.Cause,
+		&x.Target,
+		&x.PreviewLabel,
+		&x.Branch,
+		&x.Pull,
+		&x.Fork,
+		&x.Repository,
+		&x.Title,
+		&x.ClearCache,
+		&x.CommitHash,
+		&x.Pinned,
+		&x.CommitMessage,
+		&x.CommitAuthor,
+		&x.Framework,
+		&plan,
+		&x.Release,
+		&x.Runtime,
+		&x.Bundle,
+		&x.ReleaseOf,
+		&x.Error,
+		&stages,
+		&x.CreatedAt,
+		&x.StartedAt,
+		&x.CompletedAt,
+		&x.Hops,
+		&x.HookBody,
+		&x.Forge,
+	}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Deployment{}, fault.Missing("deployment")
 	}

@@ -29,7 +29,12 @@ func Release(ctx context.Context, d *db.DB, id release.ID) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM release_holds WHERE until < $1`, now); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO release_holds (release, until) VALUES ($1, $2) ON CONFLICT (release) DO UPDATE SET until = excluded.until`, id, now.Add(holdTime))
+		_, err := tx.Exec(
+			ctx,
+			`INSERT INTO release_holds (release, until) VALUES ($1, $2) ON CONFLICT (release) DO UPDATE SET until = excluded.until`,
+			id,
+			now.Add(holdTime),
+		)
 		return err
 	})
 	if err != nil {

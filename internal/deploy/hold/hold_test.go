@@ -78,7 +78,11 @@ func TestRoots(t *testing.T) {
 	if err := d.QueryRow(t.Context(), `SELECT count(*) FROM release_holds`).Scan(&rows); err != nil || rows != 2 {
 		t.Errorf("%d rows, %v; want those of the second and of the unreadable one", rows, err)
 	}
-	if err := d.QueryRow(t.Context(), `SELECT until FROM release_holds WHERE release = $1`, second).Scan(&until); err != nil || until.Sub(db.Now()) < holdTime/2 {
+	if err := d.QueryRow(
+		t.Context(),
+		`SELECT until FROM release_holds WHERE release = $1`,
+		second,
+	).Scan(&until); err != nil || until.Sub(db.Now()) < holdTime/2 {
 		t.Errorf("kept until %s, %v", until, err)
 	}
 }

@@ -29,7 +29,10 @@ type Previews struct{ c Config }
 
 // New returns Previews.
 func New(c Config) *Previews {
-	c.Limits.CountRows(account.LimitPreviews, `SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`)
+	c.Limits.CountRows(
+		account.LimitPreviews,
+		`SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`,
+	)
 	return &Previews{c}
 }
 
@@ -160,8 +163,13 @@ func (p *Previews) List(ctx context.Context, owner account.OwnerID, id site.ID) 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := p.c.DB.Query(ctx, `
-		SELECT branch, label, deployment_id, used_at FROM preview_hosts WHERE site_id = $1 ORDER BY used_at DESC, branch LIMIT $2`, id, MaxOfSite)
+	rows, err := p.c.DB.Query(
+		ctx,
+		`
+		SELECT branch, label, deployment_id, used_at FROM preview_hosts WHERE site_id = $1 ORDER BY used_at DESC, branch LIMIT $2`,
+		id,
+		MaxOfSite,
+	)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (a Address, err error) {
 		var label string
 		if err := r.Scan(&a.Branch, &label, &a.Deployment, &a.UsedAt); err != nil {

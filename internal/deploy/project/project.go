@@ -16,7 +16,13 @@ import (
 
 // Plan finds out what the commit is and what is to be done with it for the site.
 func Plan(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan, error) {
-	o := framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node}
+	o := framework.Overrides{
+		Root:    s.Build.Root,
+		Install: s.Build.Install,
+		Command: s.Build.Command,
+		Output:  s.Build.Output,
+		Node:    s.Build.Node,
+	}
 	if s.Framework != "" {
 		o.Framework = &s.Framework
 	}
@@ -51,7 +57,11 @@ func Content(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
 	}
-	plan, err := framework.Content(commit{ctx, tree, files}, framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Node: s.Build.Node})
+	plan, err := framework.Content(commit{
+		ctx,
+		tree,
+		files,
+	}, framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Node: s.Build.Node})
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}

@@ -13,7 +13,18 @@ func RunSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out
 	}
-	out = site.Run{SleepAfterSeconds: r.SleepAfterSeconds, MemoryMiB: r.MemoryMiB, CPUs: r.CPUs, Pids: r.Pids, DrainSeconds: r.DrainSeconds, Storage: r.Storage, StorageMiB: r.StorageMiB, Ports: r.Ports, RequestMiB: r.RequestMiB, ResponseSeconds: r.ResponseSeconds}
+	out = site.Run{
+		SleepAfterSeconds: r.SleepAfterSeconds,
+		MemoryMiB:         r.MemoryMiB,
+		CPUs:              r.CPUs,
+		Pids:              r.Pids,
+		DrainSeconds:      r.DrainSeconds,
+		Storage:           r.Storage,
+		StorageMiB:        r.StorageMiB,
+		Ports:             r.Ports,
+		RequestMiB:        r.RequestMiB,
+		ResponseSeconds:   r.ResponseSeconds,
+	}
 	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
 		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
 	}
@@ -24,7 +35,13 @@ func RunSettings(r *framework.Run) (out site.Run) {
 func check(plan framework.Plan) error {
 	err := site.CheckRun(RunSettings(plan.Run))
 	if f := fault.As(err); f != nil {
-		return &fault.Error{Kind: fault.Invalid, Message: "slipway.toml can't be used", Details: "[run] " + strings.TrimPrefix(f.Message, "Invalid run.") + ": " + f.Details, Received: f.Received, Code: "invalid_slipway_toml"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "slipway.toml can't be used",
+			Details:  "[run] " + strings.TrimPrefix(f.Message, "Invalid run.") + ": " + f.Details,
+			Received: f.Received,
+			Code:     "invalid_slipway_toml",
+		}
 	}
 	return err
 }

@@ -57,8 +57,10 @@ func TestCommandsAndStorage(t *testing.T) {
 	t.Parallel()
 	shell := func(s string) framework.Command { return framework.Command{Shell: s} }
 	release := shell("migrate")
-	plan := framework.Plan{Release: &release, Processes: []framework.Process{{Name: "mail", Command: shell("send")}},
-		Crons: []framework.Cron{{Name: "night", Command: framework.Command{Argv: []string{"php", "a b"}}}}, Start: &framework.Start{}}
+	plan := framework.Plan{
+		Release: &release, Processes: []framework.Process{{Name: "mail", Command: shell("send")}},
+		Crons: []framework.Cron{{Name: "night", Command: framework.Command{Argv: []string{"php", "a b"}}}}, Start: &framework.Start{},
+	}
 	if got, want := Commands(plan), []string{"migrate", "send", "php 'a b'"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -77,7 +79,10 @@ func TestCommandsAndStorage(t *testing.T) {
 		site, file *[]string
 		want       []string
 	}{
-		"neither": {nil, nil, nil}, "the file's": {nil, &file, file}, "the site's goes before": {&own, &file, own}, "none at all": {&none, &file, none},
+		"neither":                {nil, nil, nil},
+		"the file's":             {nil, &file, file},
+		"the site's goes before": {&own, &file, own},
+		"none at all":            {&none, &file, none},
 	} {
 		p := framework.Plan{Run: &framework.Run{Storage: tt.file}}
 		if got := Storage(site.Site{Run: site.Run{Storage: tt.site}}, p); !slices.Equal(got, tt.want) {

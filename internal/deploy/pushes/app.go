@@ -23,7 +23,14 @@ type AppOutcome struct {
 // HandleAppTx does what a verified call of a GitHub App's webhook asks for: for each site of
 // the event's repository on the app's host that uses reports to be one of the app's. What
 // one site refuses doesn't concern the others.
-func (g *Pushes) HandleAppTx(ctx context.Context, tx *db.Tx, host string, h http.Header, body []byte, uses func(site.Site) (bool, error)) ([]AppOutcome, error) {
+func (g *Pushes) HandleAppTx(
+	ctx context.Context,
+	tx *db.Tx,
+	host string,
+	h http.Header,
+	body []byte,
+	uses func(site.Site) (bool, error),
+) ([]AppOutcome, error) {
 	e, err := forge.Read(h, body)
 	if err != nil {
 		return nil, err

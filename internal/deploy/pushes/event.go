@@ -54,7 +54,12 @@ func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, h http.H
 	}
 	if e.Kind == forge.Push || e.Kind == forge.PullRequest {
 		if !same(s.Repository, e) {
-			return Outcome{}, &fault.Error{Kind: fault.Forbidden, Message: "The event is of another repository", Details: "this hook is for " + s.Repository, Code: "wrong_repository"}
+			return Outcome{}, &fault.Error{
+				Kind:    fault.Forbidden,
+				Message: "The event is of another repository",
+				Details: "this hook is for " + s.Repository,
+				Code:    "wrong_repository",
+			}
 		}
 	}
 	return g.handleTx(ctx, tx, set, s, incoming{e, string(e.Provider)}, h, body)
@@ -73,7 +78,15 @@ const (
 )
 
 // handleTx does what a verified event of a site's repository asks for, once.
-func (g *Pushes) handleTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, h http.Header, body []byte) (Outcome, error) {
+func (g *Pushes) handleTx(
+	ctx context.Context,
+	tx *db.Tx,
+	set Settings,
+	s site.Site,
+	e incoming,
+	h http.Header,
+	body []byte,
+) (Outcome, error) {
 	again, err := seenTx(ctx, tx, s.ID, e.Provider, h, body)
 	if err != nil {
 		return Outcome{}, err
@@ -96,7 +109,15 @@ func (g *Pushes) handleTx(ctx context.Context, tx *db.Tx, set Settings, s site.S
 	if e.via != ViaApp {
 		hook = set.Hook.Digest()
 	}
-	n, err := tx.Exec(ctx, `UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1 AND ($5 = '' OR hook_digest = $5)`, s.ID, e.Provider, text.Line(e.Name+": "+said, 500), db.Now(), hook)
+	n, err := tx.Exec(
+		ctx,
+		`UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1 AND ($5 = '' OR hook_digest = $5)`,
+		s.ID,
+		e.Provider,
+		text.Line(e.Name+": "+said, 500),
+		db.Now(),
+		hook,
+	)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("note git event: %w", err)
 	}
@@ -213,7 +234,15 @@ func (g *Pushes) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, 
 }
 
 // deploy asks for a deployment, or puts on record why there is none.
-func (g *Pushes) deploy(ctx context.Context, tx *db.Tx, s site.Site, e incoming, t deploy.Trigger, c forge.Change, why string) (Outcome, error) {
+func (g *Pushes) deploy(
+	ctx context.Context,
+	tx *db.Tx,
+	s site.Site,
+	e incoming,
+	t deploy.Trigger,
+	c forge.Change,
+	why string,
+) (Outcome, error) {
 	ref := t.Branch
 	if e.Pull != nil {
 		ref = pullRef(t.Pull)
@@ -226,7 +255,15 @@ func (g *Pushes) deploy(ctx context.Context, tx *db.Tx, s site.Site, e incoming,
 		return skipped("Deployment " + string(before) + " of this commit was triggered already"), nil
 	}
 	if why != "" {
-		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{Branch: t.Branch, Commit: t.Commit, Target: t.Target, Pull: t.Pull, Message: text.Line(c.Message, 500), Author: text.Line(c.Author, 200), Reason: "Skipped: " + why})
+		_, err := g.c.Deployments.SkipTx(ctx, tx, s.Owner, s.ID, deploy.Skipped{
+			Branch:  t.Branch,
+			Commit:  t.Commit,
+			Target:  t.Target,
+			Pull:    t.Pull,
+			Message: text.Line(c.Message, 500),
+			Author:  text.Line(c.Author, 200),
+			Reason:  "Skipped: " + why,
+		})
 		return skipped(why), err
 	}
 	x, err := g.c.Deployments.PushTx(ctx, tx, s, t)

@@ -21,7 +21,10 @@ func TestToldTwice(t *testing.T) {
 			if x != "" {
 				out.Deployments = []deployment.Deployment{{ID: x}}
 			}
-			return noteEventTx(t.Context(), tx, s.ID, incoming{forge.Event{Changes: []forge.Change{{Branch: ref, Commit: commit}}}, via}, out, "")
+			return noteEventTx(t.Context(), tx, s.ID, incoming{
+				forge.Event{Changes: []forge.Change{{Branch: ref, Commit: commit}}},
+				via,
+			}, out, "")
 		}))
 	}
 	before := func(via, ref, commit string) (x deployment.ID) {

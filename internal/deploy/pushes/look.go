@@ -43,7 +43,13 @@ func (l Look) Branches(ctx context.Context, who account.OwnerID, repository stri
 }
 
 // Detect says how a branch would be built, from a copy that is thrown away again.
-func (l Look) Detect(ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential, o framework.Overrides) (framework.Plan, error) {
+func (l Look) Detect(
+	ctx context.Context,
+	who account.OwnerID,
+	repository, branch string,
+	c *fetch.Credential,
+	o framework.Overrides,
+) (framework.Plan, error) {
 	repo, err := fetch.ParseRepository(repository)
 	if err != nil {
 		return framework.Plan{}, err
@@ -52,7 +58,14 @@ func (l Look) Detect(ctx context.Context, who account.OwnerID, repository, branc
 	defer cancel()
 	id := db.NewID("look")
 	defer l.Source.Forget(context.WithoutCancel(ctx), id)
-	tree, err := l.Source.Fetch(ctx, fetch.Request{Site: id, Repository: repo, Branch: branch, Credential: c, Owner: string(who), Look: true})
+	tree, err := l.Source.Fetch(ctx, fetch.Request{
+		Site:       id,
+		Repository: repo,
+		Branch:     branch,
+		Credential: c,
+		Owner:      string(who),
+		Look:       true,
+	})
 	if err != nil {
 		return framework.Plan{}, err
 	}

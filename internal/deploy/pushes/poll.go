@@ -38,7 +38,7 @@ const (
 func (g *Pushes) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	//share: total 20 repositories asked at once; owner 5; edge the repository is asked a little later
+	// share: total 20 repositories asked at once; owner 5; edge the repository is asked a little later
 	places, freed := fair.New(fair.Config{Places: maxPolls, Owner: ownerPolls}), make(chan struct{}, 1)
 	tick := time.NewTicker(pollTick)
 	defer tick.Stop()
@@ -110,7 +110,10 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 		taken = taken[:0]
 		for _, d := range free {
 			next := now.Add(job.Jitter(time.Duration(d.minutes) * time.Minute))
-			n, err := tx.Exec(ctx, `UPDATE git_settings SET poll_at = $3 WHERE site_id = $1 AND poll_at = $2 AND poll_minutes > 0`, d.site, d.at, next)
+			n, err := tx.Exec(
+				ctx, `UPDATE git_settings SET poll_at = $3 WHERE site_id = $1 AND poll_at = $2 AND poll_minutes > 0`,
+				d.site, d.at, next,
+			)
 			if err != nil {
 				return fmt.Errorf("take poll: %w", err)
 			}
@@ -256,7 +259,14 @@ func notePolled(ctx context.Context, tx *db.Tx, id site.ID, why string) error {
 // always among them. More have come at once, such as after a mirror was set up.
 const maxPollChanges = 50
 
-func (g *Pushes) actOnPollTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site, had, has map[string]string, byDefault string) error {
+func (g *Pushes) actOnPollTx(
+	ctx context.Context,
+	tx *db.Tx,
+	set Settings,
+	s site.Site,
+	had, has map[string]string,
+	byDefault string,
+) error {
 	var changes []forge.Change
 	note := func(name, commit string, deleted bool) {
 		c := forge.Change{Commit: commit, Deleted: deleted}

@@ -65,7 +65,12 @@ func must(t testing.TB, err error) {
 
 func (w *world) site(minutes int) site.Site {
 	w.t.Helper()
-	s, err := w.c.Sites.Create(w.t.Context(), anna, site.NewSite{Name: "Site", Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+	s, err := w.c.Sites.Create(w.t.Context(), anna, site.NewSite{
+		Name:       "Site",
+		Type:       "static",
+		Repository: "git.test/acme/site",
+		Branch:     "main",
+	})
 	must(w.t, err)
 	previews := All
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -101,10 +106,18 @@ func TestPollingManySites(t *testing.T) {
 		})
 		s := w.site(30)
 		for _, q := range []string{ // copies of the one site
-			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), owner_id, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(t, w, "sites", 20) + ` FROM sites, numbers`,
+			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), owner_id, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(
+				t,
+				w,
+				"sites",
+				20,
+			) + ` FROM sites, numbers`,
 			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30 + n % 31, poll_at, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
 		} {
-			must(t, w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 4999) `+q))
+			must(
+				t,
+				w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 4999) `+q),
+			)
 		}
 		_ = s
 		ctx, stop := context.WithCancel(t.Context())
@@ -159,7 +172,12 @@ func TestPollsAreShared(t *testing.T) {
 		})
 		w.site(30)
 		for _, q := range []string{
-			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), CASE WHEN n = 40 THEN 'usr_other' ELSE owner_id END, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(t, w, "sites", 20) + ` FROM sites, numbers`,
+			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), CASE WHEN n = 40 THEN 'usr_other' ELSE owner_id END, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(
+				t,
+				w,
+				"sites",
+				20,
+			) + ` FROM sites, numbers`,
 			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30, poll_at + n, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
 		} {
 			must(t, w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 40) `+q))
@@ -239,7 +257,8 @@ func TestPollFindsCommits(t *testing.T) {
 		want("two pushes", "main: Deployment triggered", "cart: Deployment triggered")
 		list, _, err := w.c.Deployments.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 10})
 		must(t, err)
-		if list[0].CommitHash != sha(3) || list[0].Target != deployment.Preview || list[1].CommitHash != sha(2) || list[1].Target != deployment.Production {
+		if list[0].CommitHash != sha(3) || list[0].Target != deployment.Preview || list[1].CommitHash != sha(2) ||
+			list[1].Target != deployment.Production {
 			t.Errorf("polled commits are deployed as %+v", list)
 		}
 		want("nothing new")
@@ -248,7 +267,12 @@ func TestPollFindsCommits(t *testing.T) {
 		want("a tag, a deleted branch", "v2: Tags don't trigger deployments", "cart: The branch was deleted; its preview was removed")
 		fails = &fault.Error{Kind: fault.NotFound, Message: "The repository was not found"}
 		want("the repository is gone")
-		if set, err := w.Get(t.Context(), w.db, anna, s.ID); err != nil || set.PollError != "The repository was not found" || set.PolledAt == 0 {
+		if set, err := w.Get(
+			t.Context(),
+			w.db,
+			anna,
+			s.ID,
+		); err != nil || set.PollError != "The repository was not found" || set.PolledAt == 0 {
 			t.Errorf("%+v, %v", set, err)
 		}
 		fails = nil

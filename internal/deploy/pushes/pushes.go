@@ -190,7 +190,18 @@ func (g *Pushes) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id
 	}
 	set, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.site_id = $1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Settings{Site: id, Owner: owner, AutoDeploy: true, Previews: Off, Watch: []string{}, PreviewDays: 30, Tags: Ignore, DeletedBranches: End, Forks: Approval, PreviewDatabase: Empty}, nil
+		return Settings{
+			Site:            id,
+			Owner:           owner,
+			AutoDeploy:      true,
+			Previews:        Off,
+			Watch:           []string{},
+			PreviewDays:     30,
+			Tags:            Ignore,
+			DeletedBranches: End,
+			Forks:           Approval,
+			PreviewDatabase: Empty,
+		}, nil
 	}
 	return set, err
 }
@@ -237,7 +248,13 @@ func set(to *string, name string, v *string, words ...string) error {
 		return nil
 	}
 	if !slices.Contains(words, *v) {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: name + " must be " + strings.Join(words, " or "), Received: text.Line(*v, 100), Code: "invalid_git_settings"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid " + name,
+			Details:  name + " must be " + strings.Join(words, " or "),
+			Received: text.Line(*v, 100),
+			Code:     "invalid_git_settings",
+		}
 	}
 	*to = *v
 	return nil
@@ -249,7 +266,13 @@ func setNumber(to *int, name string, v *int, most int) error {
 		return nil
 	}
 	if *v < 0 || *v > most {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: fmt.Sprintf("%s must be a number from 0 to %d", name, most), Received: *v, Code: "invalid_git_settings"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid " + name,
+			Details:  fmt.Sprintf("%s must be a number from 0 to %d", name, most),
+			Received: *v,
+			Code:     "invalid_git_settings",
+		}
 	}
 	*to = *v
 	return nil
@@ -266,7 +289,13 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	}
 	if p.Previews != nil {
 		if !slices.Contains(Modes, *p.Previews) {
-			return s, &fault.Error{Kind: fault.Invalid, Message: "Invalid previews", Details: "previews must be off, branches, pull_requests or all", Received: string(*p.Previews), Code: "invalid_previews"}
+			return s, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid previews",
+				Details:  "previews must be off, branches, pull_requests or all",
+				Received: string(*p.Previews),
+				Code:     "invalid_previews",
+			}
 		}
 		s.Previews = *p.Previews
 	}
@@ -278,9 +307,13 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	}
 	before := s.PollMinutes
 	err = errors.Join(
-		setNumber(&s.PreviewDays, "previewDays", p.PreviewDays, maxPreviewDays), setNumber(&s.PollMinutes, "pollMinutes", p.PollMinutes, maxPollMinutes),
-		set(&s.Tags, "tags", p.Tags, Ignore, TagPreviews), set(&s.DeletedBranches, "deletedBranches", p.DeletedBranches, End, Keep), set(&s.Forks, "forks", p.Forks, Approval, Ignore),
-		set(&s.PreviewDatabase, "previewDatabase", p.PreviewDatabase, None, Empty, Copy))
+		setNumber(&s.PreviewDays, "previewDays", p.PreviewDays, maxPreviewDays),
+		setNumber(&s.PollMinutes, "pollMinutes", p.PollMinutes, maxPollMinutes),
+		set(&s.Tags, "tags", p.Tags, Ignore, TagPreviews),
+		set(&s.DeletedBranches, "deletedBranches", p.DeletedBranches, End, Keep),
+		set(&s.Forks, "forks", p.Forks, Approval, Ignore),
+		set(&s.PreviewDatabase, "previewDatabase", p.PreviewDatabase, None, Empty, Copy),
+	)
 	if err != nil {
 		return s, err
 	}
@@ -321,8 +354,14 @@ func (g *Pushes) NewHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	rand.Read(key)
 	// As a whole it is any forge's secret; after the prefix it is Standard Webhooks' key.
 	hook, secret = HookID("ghk_"+db.Random(32)), forge.SecretPrefix+base64.StdEncoding.EncodeToString(key)
-	_, err = tx.Exec(ctx, `UPDATE git_settings SET hook_digest = $2, hook_sealed = $3, secret = $4, provider = '', last_event = '', last_event_at = 0 WHERE site_id = $1`,
-		id, hook.Digest(), g.c.Seal.Seal([]byte(hook), purpose(id, "hook")), g.c.Seal.Seal([]byte(secret), purpose(id, "secret")))
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE git_settings SET hook_digest = $2, hook_sealed = $3, secret = $4, provider = '', last_event = '', last_event_at = 0 WHERE site_id = $1`,
+		id,
+		hook.Digest(),
+		g.c.Seal.Seal([]byte(hook), purpose(id, "hook")),
+		g.c.Seal.Seal([]byte(secret), purpose(id, "secret")),
+	)
 	if err != nil {
 		return "", "", fmt.Errorf("make git hook: %w", err)
 	}

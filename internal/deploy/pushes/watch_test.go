@@ -46,7 +46,12 @@ func TestWatched(t *testing.T) {
 // ordinary projects are compared whole, however many commits list the same files.
 func TestWatchedIsBounded(t *testing.T) {
 	t.Parallel()
-	for _, glob := range []string{strings.Repeat("**/", 66) + "x", strings.Repeat("*a", 99), strings.Repeat("**a", 66), "!" + strings.Repeat("?*", 99)} {
+	for _, glob := range []string{
+		strings.Repeat("**/", 66) + "x",
+		strings.Repeat("*a", 99),
+		strings.Repeat("**a", 66),
+		"!" + strings.Repeat("?*", 99),
+	} {
 		files := make([]string, 100)
 		for i := range files {
 			files[i] = strings.Repeat("a", 1000) + strconv.Itoa(i)

@@ -120,26 +120,44 @@ func (r *Rules) request(t *Trial) (release.Request, error) {
 		}
 	}
 	if !strings.HasPrefix(t.Path, "/") || len(t.Path) > maxTestPath {
-		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
-			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)]}
+		return release.Request{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
+			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)],
+		}
 	}
 	if t.Country != "" && !r.c.Countries {
-		return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Countries are not available on this server", Code: "no_countries",
-			Details: "no country database is configured, so rules with Country= never apply; leave country out", Received: t.Country}
+		return release.Request{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Countries are not available on this server",
+			Code:     "no_countries",
+			Details:  "no country database is configured, so rules with Country= never apply; leave country out",
+			Received: t.Country,
+		}
 	}
 	for name, text := range t.Files {
 		if !slices.Contains(release.RuleFiles(), name) {
-			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: "rules must be named " + strings.Join(release.RuleFiles(), ", "), Received: name}
+			return release.Request{}, &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: "rules must be named " + strings.Join(release.RuleFiles(), ", "), Received: name,
+			}
 		}
 		if len(text) > release.MaxRuleTable {
-			return release.Request{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: fmt.Sprintf("%s may have at most %d bytes here", name, release.MaxRuleTable)}
+			return release.Request{}, &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
+				Details: fmt.Sprintf("%s may have at most %d bytes here", name, release.MaxRuleTable),
+			}
 		}
 	}
 	path, _, _ := strings.Cut(t.Path, "#")
 	path, query, _ := strings.Cut(path, "?")
-	return release.Request{Path: path, Query: query, Host: strings.ToLower(t.Host), Language: t.Language, Cookie: t.Cookie, Country: strings.ToUpper(t.Country)}, nil
+	return release.Request{
+		Path:     path,
+		Query:    query,
+		Host:     strings.ToLower(t.Host),
+		Language: t.Language,
+		Cookie:   t.Cookie,
+		Country:  strings.ToUpper(t.Country),
+	}, nil
 }
 
 // Live returns the rules of what the owner's site serves.
@@ -152,7 +170,12 @@ func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (re
 }
 
 // tree finds the release whose rules are asked for: the live one, or a deployment's.
-func (r *Rules) tree(ctx context.Context, owner account.OwnerID, id site.ID, dep deployment.ID) (site.Site, *release.Tree, deployment.ID, error) {
+func (r *Rules) tree(
+	ctx context.Context,
+	owner account.OwnerID,
+	id site.ID,
+	dep deployment.ID,
+) (site.Site, *release.Tree, deployment.ID, error) {
 	s, err := r.c.Sites.Get(ctx, owner, id)
 	if err != nil {
 		return s, nil, "", err
@@ -171,13 +194,17 @@ func (r *Rules) tree(ctx context.Context, owner account.OwnerID, id site.ID, dep
 		of = x.Release
 	}
 	if of == "" {
-		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The site has no live release", Code: "no_release",
-			Details: "rules are tested against a release; deploy the site first"}
+		return s, nil, "", &fault.Error{
+			Kind: fault.Conflict, Message: "The site has no live release", Code: "no_release",
+			Details: "rules are tested against a release; deploy the site first",
+		}
 	}
 	tree, err := r.c.Releases.Load(ctx, of)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil, "", &fault.Error{Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Code: "no_release",
-			Details: "test against a newer deployment"}
+		return s, nil, "", &fault.Error{
+			Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Code: "no_release",
+			Details: "test against a newer deployment",
+		}
 	}
 	if err != nil {
 		return s, nil, "", fmt.Errorf("read rules: %w", err)

@@ -38,7 +38,12 @@ func TestRules(t *testing.T) {
 	releases := release.New(release.Config{Blobs: blobs})
 	hooks := webhook.New(webhook.Config{DB: d, Seal: key})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: key, Domain: "sites.test"})
-	w := New(Config{DB: d, Sites: sites, Releases: releases, Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: releases})})
+	w := New(Config{
+		DB:          d,
+		Sites:       sites,
+		Releases:    releases,
+		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: releases}),
+	})
 	s, err := sites.Create(t.Context(), anna, site.NewSite{Name: "My site", Type: "static", Repository: "git.test/acme/blog"})
 	ok(t, err)
 	if _, err := w.Try(t.Context(), anna, s.ID, Trial{Path: "/"}); !fault.Is(err, fault.Conflict) {
@@ -48,7 +53,10 @@ func TestRules(t *testing.T) {
 	ok(t, err)
 	defer to.Abort()
 	to.RuleFile("slipway.toml", []byte("[[redirects]]\nfrom = \"/first\"\nto = \"/\"\n"))
-	to.RuleFile("netlify.toml", []byte("[build]\npublish = \"public\"\n[[redirects]]\nfrom = \"/api/*\"\nto = \"https://api.example.com/:splat\"\nstatus = 200\n"))
+	to.RuleFile(
+		"netlify.toml",
+		[]byte("[build]\npublish = \"public\"\n[[redirects]]\nfrom = \"/api/*\"\nto = \"https://api.example.com/:splat\"\nstatus = 200\n"),
+	)
 	for name, text := range map[string]string{
 		"index.html": "home", "de/index.html": "zuhause", "app.js": "x", "404.html": "nothing",
 		"_redirects": "/old /new 302\nnonsense\n/ /de/ 302! Language=de\n",
@@ -76,7 +84,8 @@ func TestRules(t *testing.T) {
 		got, err := w.Try(t.Context(), anna, s.ID, Trial{Path: in})
 		ok(t, err)
 		if got.Action != want.Action || got.Status != want.Status || got.Rule != want.Rule || got.Location != want.Location || got.File != want.File ||
-			!slices.Equal(got.HeaderRules, []string{"_headers:1"}) || string(got.Deployment) != s.LiveDeployment {
+			!slices.Equal(got.HeaderRules, []string{"_headers:1"}) ||
+			string(got.Deployment) != s.LiveDeployment {
 			t.Errorf("%s: %+v", in, got)
 		}
 	}

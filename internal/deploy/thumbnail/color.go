@@ -45,11 +45,40 @@ func choose(named []string, icon rgb) string {
 }
 
 // colorNames are those of CSS that themes are made of.
-var colorNames = map[string]string{"black": "#000000", "white": "#ffffff", "red": "#ff0000", "green": "#008000", "blue": "#0000ff", "navy": "#000080",
-	"teal": "#008080", "purple": "#800080", "orange": "#ffa500", "tomato": "#ff6347", "crimson": "#dc143c", "gold": "#ffd700", "yellow": "#ffff00",
-	"gray": "#808080", "grey": "#808080", "rebeccapurple": "#663399", "indigo": "#4b0082", "maroon": "#800000", "olive": "#808000",
-	"lime": "#00ff00", "aqua": "#00ffff", "cyan": "#00ffff", "fuchsia": "#ff00ff", "magenta": "#ff00ff", "silver": "#c0c0c0", "pink": "#ffc0cb",
-	"coral": "#ff7f50", "salmon": "#fa8072", "royalblue": "#4169e1", "steelblue": "#4682b4", "darkgreen": "#006400", "darkblue": "#00008b"}
+var colorNames = map[string]string{
+	"black":         "#000000",
+	"white":         "#ffffff",
+	"red":           "#ff0000",
+	"green":         "#008000",
+	"blue":          "#0000ff",
+	"navy":          "#000080",
+	"teal":          "#008080",
+	"purple":        "#800080",
+	"orange":        "#ffa500",
+	"tomato":        "#ff6347",
+	"crimson":       "#dc143c",
+	"gold":          "#ffd700",
+	"yellow":        "#ffff00",
+	"gray":          "#808080",
+	"grey":          "#808080",
+	"rebeccapurple": "#663399",
+	"indigo":        "#4b0082",
+	"maroon":        "#800000",
+	"olive":         "#808000",
+	"lime":          "#00ff00",
+	"aqua":          "#00ffff",
+	"cyan":          "#00ffff",
+	"fuchsia":       "#ff00ff",
+	"magenta":       "#ff00ff",
+	"silver":        "#c0c0c0",
+	"pink":          "#ffc0cb",
+	"coral":         "#ff7f50",
+	"salmon":        "#fa8072",
+	"royalblue":     "#4169e1",
+	"steelblue":     "#4682b4",
+	"darkgreen":     "#006400",
+	"darkblue":      "#00008b",
+}
 
 // parseColor reads the colors of CSS in their usual spellings: a name, #rgb, #rrggbb,
 // with alpha, which is left out, or rgb(…).

@@ -114,10 +114,19 @@ func (t *Thumbnails) draw(ctx context.Context, p Draw, _ int64) error {
 
 func (t *Thumbnails) store(ctx context.Context, id release.ID, got Thumbnail) error {
 	return t.db.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `
+		_, err := tx.Exec(
+			ctx,
+			`
 			INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (release) DO NOTHING`,
-			id, got.Title, got.Text, got.Color, base64.StdEncoding.EncodeToString(got.Icon), base64.StdEncoding.EncodeToString(got.Image), db.Now())
+			id,
+			got.Title,
+			got.Text,
+			got.Color,
+			base64.StdEncoding.EncodeToString(got.Icon),
+			base64.StdEncoding.EncodeToString(got.Image),
+			db.Now(),
+		)
 		if err != nil {
 			return fmt.Errorf("store thumbnail: %w", err)
 		}
@@ -130,7 +139,11 @@ func (t *Thumbnails) store(ctx context.Context, id release.ID, got Thumbnail) er
 func Tidy(ctx context.Context, d *db.DB) error {
 	return d.Write(ctx, func(tx *db.Tx) error {
 		// One may have been drawn a moment before its release becomes live for another site.
-		_, err := tx.Exec(ctx, `DELETE FROM thumbnails WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`, db.Now().Add(-time.Hour))
+		_, err := tx.Exec(
+			ctx,
+			`DELETE FROM thumbnails WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`,
+			db.Now().Add(-time.Hour),
+		)
 		if err != nil {
 			return fmt.Errorf("delete thumbnails: %w", err)
 		}
@@ -180,7 +193,12 @@ func (t *Thumbnails) OfSites(ctx context.Context, owner account.OwnerID, sites [
 
 // IconOf returns the icon of what the owner's site serves, and its media type, or a
 // NotFound fault.
-func (t *Thumbnails) IconOf(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) (icon []byte, mediaType string, err error) {
+func (t *Thumbnails) IconOf(
+	ctx context.Context,
+	owner account.OwnerID,
+	id site.ID,
+	of release.ID,
+) (icon []byte, mediaType string, err error) {
 	icon, err = t.part(ctx, `SELECT p.icon`, owner, id, of)
 	return icon, IconType(icon), err
 }

@@ -138,7 +138,11 @@ func TestThumbnail(t *testing.T) {
 		<meta property="og:image" content="https://harbor.example/img/cover%20art.jpg?v=2">
 		<link rel="shortcut icon" href="small.png" sizes="16x16"><link rel=icon href=/img/large.png sizes="192x192 512x512">
 		<body><h1>Welcome <em>ashore</em></h1><title>late</title>`,
-		map[string][]byte{"img/cover art.jpg": jpegOf(plain(1200, 630, red)), "small.png": pngOf(plain(16, 16, red)), "img/large.png": pngOf(plain(192, 192, teal))}))
+		map[string][]byte{
+			"img/cover art.jpg": jpegOf(plain(1200, 630, red)),
+			"small.png":         pngOf(plain(16, 16, red)),
+			"img/large.png":     pngOf(plain(192, 192, teal)),
+		}))
 	if p.Title != "Harbor & Journal" || p.Text != "News from the quay." || p.Color != "#0a78c8" {
 		t.Errorf("%q, %q, %s", p.Title, p.Text, p.Color)
 	}
@@ -146,7 +150,12 @@ func TestThumbnail(t *testing.T) {
 		t.Errorf("the icon is %v", c)
 	}
 	img, err := jpeg.Decode(bytes.NewReader(p.Image))
-	if err != nil || img.Bounds() != image.Rect(0, 0, ImageWidth, ImageHeight) || !near(color.NRGBAModel.Convert(img.At(9, 9)).(color.NRGBA), red) {
+	if err != nil || img.Bounds() != image.Rect(
+		0,
+		0,
+		ImageWidth,
+		ImageHeight,
+	) || !near(color.NRGBAModel.Convert(img.At(9, 9)).(color.NRGBA), red) {
 		t.Errorf("the picture: %v", err)
 	}
 }
@@ -160,30 +169,78 @@ func TestSources(t *testing.T) {
 		files map[string][]byte
 		want  Thumbnail // Icon and Image: whether there are some
 	}{
-		"nothing":             {"", nil, Thumbnail{}},
-		"no page of words":    {"\x00\xff<<<>>><title", nil, Thumbnail{}},
-		"a heading":           {"<h1>\n Hello <b>there</b></h1>", nil, Thumbnail{Title: "Hello there", Text: "Hello there"}},
-		"og words":            {`<meta property=og:title content=Shop><meta property=og:description content="We sell">`, nil, Thumbnail{Title: "Shop", Text: "We sell"}},
-		"by custom":           {"<title>x</title>", map[string][]byte{"favicon.ico": icoOf(icon)}, Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon}},
-		"touch icon":          {"<title>x</title>", map[string][]byte{"apple-touch-icon.png": icon}, Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon}},
-		"data":                {`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`, nil, Thumbnail{Color: "#1e3cdc", Icon: icon}},
-		"manifest":            {`<link rel=manifest href=/app/site.webmanifest>`, map[string][]byte{"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`), "app/i.png": icon}, Thumbnail{Title: "App", Color: "#ff6347", Icon: icon}},
-		"broken first":        {`<link rel=icon href=a.png><link rel=icon href=b.png>`, map[string][]byte{"a.png": icon[:60], "b.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
-		"a wrong name":        {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
-		"another host's":      {`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`, nil, Thumbnail{}},
-		"upwards":             {`<link rel=icon href="../../../etc/i.png">`, map[string][]byte{"etc/i.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
-		"a logo for og":       {`<meta property=og:image content=/logo.png>`, map[string][]byte{"logo.png": pngOf(plain(500, 500, red))}, Thumbnail{}},
-		"white is no color":   {`<meta name=theme-color content=white>`, nil, Thumbnail{}},
-		"dark is one":         {`<meta name=theme-color content=#0a0a0b>`, nil, Thumbnail{Color: "#0a0a0b"}},
-		"vivid before grey":   {`<meta name=theme-color content=#222><link rel=icon href=i.png>`, map[string][]byte{"i.png": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
-		"no color":            {`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`, nil, Thumbnail{}},
+		"nothing":          {"", nil, Thumbnail{}},
+		"no page of words": {"\x00\xff<<<>>><title", nil, Thumbnail{}},
+		"a heading":        {"<h1>\n Hello <b>there</b></h1>", nil, Thumbnail{Title: "Hello there", Text: "Hello there"}},
+		"og words": {
+			`<meta property=og:title content=Shop><meta property=og:description content="We sell">`,
+			nil,
+			Thumbnail{Title: "Shop", Text: "We sell"},
+		},
+		"by custom": {
+			"<title>x</title>",
+			map[string][]byte{"favicon.ico": icoOf(icon)},
+			Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon},
+		},
+		"touch icon": {
+			"<title>x</title>",
+			map[string][]byte{"apple-touch-icon.png": icon},
+			Thumbnail{Title: "x", Color: "#1e3cdc", Icon: icon},
+		},
+		"data": {
+			`<link rel=icon href="data:image/png;base64,` + base64.StdEncoding.EncodeToString(icon) + `">`,
+			nil,
+			Thumbnail{Color: "#1e3cdc", Icon: icon},
+		},
+		"manifest": {
+			`<link rel=manifest href=/app/site.webmanifest>`,
+			map[string][]byte{
+				"app/site.webmanifest": []byte(`{"name":"App","theme_color":"tomato","icons":[{"src":"i.png","sizes":"32x32"}]}`),
+				"app/i.png":            icon,
+			},
+			Thumbnail{Title: "App", Color: "#ff6347", Icon: icon},
+		},
+		"broken first": {
+			`<link rel=icon href=a.png><link rel=icon href=b.png>`,
+			map[string][]byte{"a.png": icon[:60], "b.png": icon},
+			Thumbnail{Color: "#1e3cdc", Icon: icon},
+		},
+		"a wrong name": {`<link rel=icon href=a.svg>`, map[string][]byte{"a.svg": icon}, Thumbnail{Color: "#1e3cdc", Icon: icon}},
+		"another host's": {
+			`<link rel=icon href="//cdn.example/i.png"><meta property=og:image content=javascript:alert(1)>`,
+			nil,
+			Thumbnail{},
+		},
+		"upwards": {
+			`<link rel=icon href="../../../etc/i.png">`,
+			map[string][]byte{"etc/i.png": icon},
+			Thumbnail{Color: "#1e3cdc", Icon: icon},
+		},
+		"a logo for og": {
+			`<meta property=og:image content=/logo.png>`,
+			map[string][]byte{"logo.png": pngOf(plain(500, 500, red))},
+			Thumbnail{},
+		},
+		"white is no color": {`<meta name=theme-color content=white>`, nil, Thumbnail{}},
+		"dark is one":       {`<meta name=theme-color content=#0a0a0b>`, nil, Thumbnail{Color: "#0a0a0b"}},
+		"vivid before grey": {
+			`<meta name=theme-color content=#222><link rel=icon href=i.png>`,
+			map[string][]byte{"i.png": icon},
+			Thumbnail{Color: "#1e3cdc", Icon: icon},
+		},
+		"no color": {
+			`<meta name=theme-color content="url(x)"><meta name=theme-color content="#12"><meta name=theme-color content="rgb(NaN,1,2)">`,
+			nil,
+			Thumbnail{},
+		},
 		"marks of direction":  {"<title>a\u202eb\u200bc\x07 \u2066d</title>", nil, Thumbnail{Title: "abc d"}},
 		"markup in the title": {"<title><script>alert(1)</script></title>", nil, Thumbnail{Title: "<script>alert(1)</script>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := Of(context.Background(), filesOf(tt.page, tt.files))
-			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Color != tt.want.Color || (p.Icon == nil) != (tt.want.Icon == nil) || (p.Image == nil) != (tt.want.Image == nil) {
+			if p.Title != tt.want.Title || p.Text != tt.want.Text || p.Color != tt.want.Color || (p.Icon == nil) != (tt.want.Icon == nil) ||
+				(p.Image == nil) != (tt.want.Image == nil) {
 				t.Errorf("%q, %q, %s, icon %d, image %d", p.Title, p.Text, p.Color, len(p.Icon), len(p.Image))
 			}
 			if p.Icon != nil && !near(look(t, p.Icon), blue) {
@@ -204,10 +261,20 @@ func TestIcons(t *testing.T) {
 		half.Pix[i] = []byte{red.R, red.G, red.B, 255}[i%4]
 	}
 	for name, b := range map[string][]byte{
-		"png": pngOf(plain(64, 64, red)), "wide": pngOf(half), "tall": pngOf(plain(10, 400, red)), "jpeg": jpegOf(plain(64, 64, red)), "gif": gifOf(plain(64, 64, red)), "one pixel": pngOf(plain(1, 1, red)),
-		"ico of png": icoOf(pngOf(plain(48, 48, red))), "ico of 32 bits": icoOf(bitmap(32, 32, red, 255)), "ico of 32 bits without alpha": icoOf(bitmap(32, 32, red, 0)),
-		"ico of 24 bits": icoOf(bitmap(32, 24, red, 0)), "ico of 8 bits": icoOf(bitmap(16, 8, red, 0)), "ico of 4 bits": icoOf(bitmap(16, 4, red, 0)), "ico of 1 bit": icoOf(bitmap(16, 1, red, 0)),
-		"the largest of an ico": icoOf(bitmap(16, 32, teal, 255), bitmap(48, 32, red, 255), bitmap(32, 32, teal, 255)),
+		"png":                          pngOf(plain(64, 64, red)),
+		"wide":                         pngOf(half),
+		"tall":                         pngOf(plain(10, 400, red)),
+		"jpeg":                         jpegOf(plain(64, 64, red)),
+		"gif":                          gifOf(plain(64, 64, red)),
+		"one pixel":                    pngOf(plain(1, 1, red)),
+		"ico of png":                   icoOf(pngOf(plain(48, 48, red))),
+		"ico of 32 bits":               icoOf(bitmap(32, 32, red, 255)),
+		"ico of 32 bits without alpha": icoOf(bitmap(32, 32, red, 0)),
+		"ico of 24 bits":               icoOf(bitmap(32, 24, red, 0)),
+		"ico of 8 bits":                icoOf(bitmap(16, 8, red, 0)),
+		"ico of 4 bits":                icoOf(bitmap(16, 4, red, 0)),
+		"ico of 1 bit":                 icoOf(bitmap(16, 1, red, 0)),
+		"the largest of an ico":        icoOf(bitmap(16, 32, teal, 255), bitmap(48, 32, red, 255), bitmap(32, 32, teal, 255)),
 	} {
 		img := decode(context.Background(), b)
 		if img == nil {
@@ -237,10 +304,22 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	good := pngOf(plain(64, 64, red))
 	for name, b := range map[string][]byte{
-		"nothing": nil, "text": []byte("<html>"), "cut off": good[:len(good)/2], "no pixels": huge(0, 5), "huge": huge(60000, 60000), "long": huge(1<<31-1, 1), "many pixels": huge(8000, 8000),
-		"svg": []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`), "an empty ico": icoOf(), "an ico of nothing": icoOf(nil, []byte("x")),
-		"an ico that lies": append(icoOf(good)[:14], 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f), "a huge png in an ico": icoOf(huge(60000, 60000)),
-		"a huge bitmap": icoOf(append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 40), 1<<30), 1<<31-2), make([]byte, 100)...)),
+		"nothing":              nil,
+		"text":                 []byte("<html>"),
+		"cut off":              good[:len(good)/2],
+		"no pixels":            huge(0, 5),
+		"huge":                 huge(60000, 60000),
+		"long":                 huge(1<<31-1, 1),
+		"many pixels":          huge(8000, 8000),
+		"svg":                  []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
+		"an empty ico":         icoOf(),
+		"an ico of nothing":    icoOf(nil, []byte("x")),
+		"an ico that lies":     append(icoOf(good)[:14], 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f),
+		"a huge png in an ico": icoOf(huge(60000, 60000)),
+		"a huge bitmap": icoOf(append(binary.LittleEndian.AppendUint32(
+			binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 40), 1<<30),
+			1<<31-2,
+		), make([]byte, 100)...)),
 	} {
 		if img := decode(context.Background(), b); img != nil {
 			t.Errorf("%s became a picture of %v", name, img.Bounds())
@@ -251,13 +330,19 @@ func TestRefused(t *testing.T) {
 // Whatever a site's files hold: the title is one clean line, the color is #rrggbb, the
 // icon is a PNG of our measures or a checked SVG, and nothing else of the bytes is handed on.
 func FuzzThumbnail(f *testing.F) {
-	f.Add("<title>x</title><link rel=icon href=/i><meta property=og:image content=/i><meta name=theme-color content=#123>", pngOf(plain(300, 200, red)))
+	f.Add(
+		"<title>x</title><link rel=icon href=/i><meta property=og:image content=/i><meta name=theme-color content=#123>",
+		pngOf(plain(300, 200, red)),
+	)
 	f.Add("<link rel=manifest href=i><link rel=icon href=data:image/png;base64,AAAA>", []byte(`{"icons":[{"src":"i"}]}`))
 	f.Add("<svg><title>", icoOf(bitmap(16, 8, red, 0), pngOf(plain(3, 3, teal))))
 	f.Add("<h1>", gifOf(plain(20, 20, red)))
 	f.Add("", jpegOf(plain(20, 20, red)))
 	f.Fuzz(func(t *testing.T, page string, file []byte) {
-		p := Of(context.Background(), Files{Page: func(int64) []byte { return []byte(page) }, File: func(string, int64) []byte { return file }})
+		p := Of(context.Background(), Files{
+			Page: func(int64) []byte { return []byte(page) },
+			File: func(string, int64) []byte { return file },
+		})
 		if strings.ContainsAny(p.Title+p.Text, "\n\r\t\x00\u202e") || len([]rune(p.Title)) > 80 || len([]rune(p.Text)) > 200 {
 			t.Errorf("%q, %q", p.Title, p.Text)
 		}
@@ -328,7 +413,8 @@ func TestEndlessImage(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	read := 0
-	f := Files{Page: func(int64) []byte { return []byte(`<title>x</title><meta property=og:image content=/a.jpg>`) },
+	f := Files{
+		Page: func(int64) []byte { return []byte(`<title>x</title><meta property=og:image content=/a.jpg>`) },
 		File: func(path string, _ int64) []byte {
 			if path != "a.jpg" {
 				return nil
@@ -336,7 +422,8 @@ func TestEndlessImage(t *testing.T) {
 			read++
 			cancel()
 			return b
-		}}
+		},
+	}
 	if p := Of(ctx, f); p.Title != "x" || p.Image != nil || read != 1 {
 		t.Errorf("%q, image of %d bytes, %d reads", p.Title, len(p.Image), read)
 	}

@@ -47,12 +47,18 @@ type Guard struct {
 
 // New returns a Guard.
 func New(c Config) *Guard {
-	return &Guard{Config: c,
-		//share: total every site with guesses in the last minute; owner of each site 120 guesses, one network 40, one visitor 10; edge 429 with Retry-After
-		guesses: fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: guessesPerVisitor, Network: guessesPerNetwork, Site: guessesPerSite}),
-		//share: total every site with sign-ins in the last minute; owner of each site 30 of one visitor; edge 429 with Retry-After
+	return &Guard{
+		Config: c,
+		// share: total every site with guesses in the last minute; owner of each site 120 guesses, one network 40, one visitor 10; edge 429 with Retry-After
+		guesses: fair.NewAttempts(fair.Limit{
+			Window:  time.Minute,
+			Visitor: guessesPerVisitor,
+			Network: guessesPerNetwork,
+			Site:    guessesPerSite,
+		}),
+		// share: total every site with sign-ins in the last minute; owner of each site 30 of one visitor; edge 429 with Retry-After
 		users: fair.NewAttempts(fair.Limit{Window: time.Minute, Visitor: 3 * guessesPerVisitor}), // checking one costs nothing
-		//share: total 2 passwords checked at once, 256 waiting; owner 1 at once, 64 waiting; edge waits in turn for 5 s at most, then the page says that the site is busy
+		// share: total 2 passwords checked at once, 256 waiting; owner 1 at once, 64 waiting; edge waits in turn for 5 s at most, then the page says that the site is busy
 		checking: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 256, OwnerWaiting: 64}),
 	}
 }
@@ -82,7 +88,14 @@ func (s *Settings) Protects(preview bool) bool {
 
 // Of returns one of the site's addresses.
 func (s *Settings) Of(owner, site, host string, preview bool) Address {
-	return Address{Owner: owner, Site: site, Host: host, Password: covers(s.Password, preview), SignIn: covers(s.SignIn, preview), Hash: s.Hash}
+	return Address{
+		Owner:    owner,
+		Site:     site,
+		Host:     host,
+		Password: covers(s.Password, preview),
+		SignIn:   covers(s.SignIn, preview),
+		Hash:     s.Hash,
+	}
 }
 
 func covers(setting string, preview bool) bool {
@@ -157,7 +170,15 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 		return
 	}
 	until := time.Now().Add(accessTime)
-	http.SetCookie(w, &http.Cookie{Name: accessCookie, Value: a.pass(until), Path: "/", Expires: until, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{
+		Name:     accessCookie,
+		Value:    a.pass(until),
+		Path:     "/",
+		Expires:  until,
+		Secure:   true,
+		HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	})
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	to := r.URL.EscapedPath()

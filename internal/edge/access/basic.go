@@ -59,7 +59,7 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users 
 // milliseconds and counts as a guess, and clients send theirs with each request.
 type rightOnes struct {
 	mu sync.Mutex // guards of
-	//share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
+	// share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
 	of map[string]map[[sha256.Size]byte]bool // by site
 }
 

@@ -109,5 +109,13 @@ func (g *Guard) question(w http.ResponseWriter, r *http.Request, a Address, path
 }
 
 func setCookie(w http.ResponseWriter, name, value string, until time.Time) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Expires: until, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{
+		Name:     name,
+		Value:    value,
+		Path:     "/",
+		Expires:  until,
+		Secure:   true,
+		HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	})
 }

@@ -47,8 +47,10 @@ func (s Statuses) Of(label string) Status {
 // Of returns the states of the certificates of labels below the site domain.
 func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (Statuses, error) {
 	if !a.Public || !orderable(a.SiteDomain) {
-		return Statuses{most: Status{State: Active, Issuer: "Slipway Local Authority",
-			Reason: "Issued by this installation's local certificate authority. Browsers show a warning unless they trust it."}}, nil
+		return Statuses{most: Status{
+			State: Active, Issuer: "Slipway Local Authority",
+			Reason: "Issued by this installation's local certificate authority. Browsers show a warning unless they trust it.",
+		}}, nil
 	}
 	out := Statuses{Status{State: Pending, Reason: "Issued on the first visit."}, map[string]Status{}}
 	if a.Shared {
@@ -77,7 +79,13 @@ func (a Addresses) read(ctx context.Context, r db.Reader, out map[string]Status,
 	var args db.Args
 	now := time.Now()
 	// Not the certificates themselves: with their keys they are a hundred times as long as what is told of them.
-	rows, err := r.Query(ctx, "SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(&args, hosts)+")", args...)
+	rows, err := r.Query(
+		ctx,
+		"SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(
+			&args,
+			hosts,
+		)+")",
+		args...)
 	_, err = db.Collect(rows, err, func(from db.Scanner) (struct{}, error) {
 		var c row
 		err := from.Scan(&c.host, &c.state, &c.err, &c.issuer, &c.notAfter, &c.nextAt)

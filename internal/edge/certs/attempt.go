@@ -20,8 +20,10 @@ import (
 
 // retry are the waits after a first, second, … attempt that failed, until a day. The
 // first five attempts of an hour are as many as an authority lets fail.
-var retry = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, 24 * time.Hour}
+var retry = []time.Duration{
+	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, 24 * time.Hour,
+}
 
 const (
 	attemptBudget = 2 * time.Minute
@@ -60,8 +62,9 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	renewing.Go(func() { leases.Run(ctx) })
-	//share: total Config.Workers (4) orders of certificates at once; owner in turn, see the ledger's limits of an owner; edge waits until it is due
-	job.Loop{Places: s.c.Workers, Wake: wake, Poll: time.Second,
+	// share: total Config.Workers (4) orders of certificates at once; owner in turn, see the ledger's limits of an owner; edge waits until it is due
+	job.Loop{
+		Places: s.c.Workers, Wake: wake, Poll: time.Second,
 		Lease: func(ctx context.Context) (func(), error) {
 			r, found, err := s.due(ctx)
 			if !found {
@@ -82,7 +85,10 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 
 // renewLease renews the lease of one attempt.
 func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, until db.Time) error {
-	n, err := tx.Exec(ctx, `UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host, attempt, until)
+	n, err := tx.Exec(
+		ctx, `UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host,
+		attempt, until,
+	)
 	if err == nil && n == 0 {
 		return job.ErrLost
 	}
@@ -97,7 +103,11 @@ func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, unti
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	now := db.Now()
 	var n int
-	err = s.c.DB.QueryRow(ctx, "SELECT count(*) FROM (SELECT 1 FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1 LIMIT 1) AS due", now).Scan(&n)
+	err = s.c.DB.QueryRow(
+		ctx,
+		"SELECT count(*) FROM (SELECT 1 FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1 LIMIT 1) AS due",
+		now,
+	).Scan(&n)
 	if err != nil || n == 0 {
 		return row{}, false, err
 	}
@@ -164,7 +174,14 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 		err = s.order(bounded, magic, a)
 	}
 	if errors.Is(err, errUndelegated) {
-		a.errs = append(a.errs, fmt.Sprintf("No certificate is ordered until the CNAME record at _acme-challenge.%s points to %s.", strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)))
+		a.errs = append(
+			a.errs,
+			fmt.Sprintf(
+				"No certificate is ordered until the CNAME record at _acme-challenge.%s points to %s.",
+				strings.TrimPrefix(a.host, "*."),
+				s.Delegation(a.host),
+			),
+		)
 		a.until = time.Now().Add(undelegatedWait)
 	}
 	if ctx.Err() != nil {
@@ -240,7 +257,10 @@ func (s *Certs) succeed(ctx context.Context, a *attempt) error {
 	})
 	if err == nil && kept {
 		s.metrics.orders.WithLabelValues("success").Inc()
-		s.c.Log.InfoContext(ctx, "certificate obtained", "host", a.host, "issuer", a.issuer, "until", leaf.NotAfter, "renewal", event == Renewed)
+		s.c.Log.InfoContext(
+			ctx, "certificate obtained", "host", a.host, "issuer", a.issuer, "until", leaf.NotAfter, "renewal",
+			event == Renewed,
+		)
 	}
 	return err
 }
@@ -298,7 +318,10 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	switch {
 	case warn != 0:
 		s.c.Log.WarnContext(ctx, "certificate expires soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
-	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS) && !errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
+	case len(a.causes) == 0 && !errors.Is(
+		cause,
+		errNoDNS,
+	) && !errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
 		// No authority had a say about the name: it is us.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	default:
@@ -331,8 +354,16 @@ func (s *Certs) reportTx(ctx context.Context, tx *db.Tx, r row, event Event) err
 	if s.c.Domains == nil || r.kind != kindCustom {
 		return nil
 	}
-	err := s.c.Domains.ReportTx(ctx, tx, Report{Host: r.host, State: r.state, Issuer: r.issuer, NotBefore: r.notBefore.Time(), NotAfter: r.notAfter.Time(),
-		LastError: r.err, NextAttempt: r.nextAt.Time(), Event: event})
+	err := s.c.Domains.ReportTx(ctx, tx, Report{
+		Host:        r.host,
+		State:       r.state,
+		Issuer:      r.issuer,
+		NotBefore:   r.notBefore.Time(),
+		NotAfter:    r.notAfter.Time(),
+		LastError:   r.err,
+		NextAttempt: r.nextAt.Time(),
+		Event:       event,
+	})
 	if err != nil {
 		return fmt.Errorf("report certificate of %s: %w", r.host, err)
 	}

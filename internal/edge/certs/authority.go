@@ -167,7 +167,10 @@ func newRoot(now time.Time) (certificate, key []byte, err error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(),
 		// Names differ between installations: browsers confuse authorities of one name.
-		Subject:               pkix.Name{Organization: []string{"Slipway"}, CommonName: "Slipway Local Authority " + hex.EncodeToString(sum[:4])},
+		Subject: pkix.Name{
+			Organization: []string{"Slipway"},
+			CommonName:   "Slipway Local Authority " + hex.EncodeToString(sum[:4]),
+		},
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.AddDate(rootYears, 0, 0),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,

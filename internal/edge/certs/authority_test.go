@@ -156,7 +156,8 @@ func TestLocalCertificate(t *testing.T) {
 			continue
 		}
 		leaf, err := x509.ParseCertificate(c.Certificate[0])
-		if err != nil || leaf.VerifyHostname(tt.name) != nil && tt.name != "*.customer.test" || len(leaf.DNSNames)+len(leaf.IPAddresses) != 1 {
+		if err != nil || leaf.VerifyHostname(tt.name) != nil && tt.name != "*.customer.test" ||
+			len(leaf.DNSNames)+len(leaf.IPAddresses) != 1 {
 			t.Errorf("%s: names %v %v, %v", tt.host, leaf.DNSNames, leaf.IPAddresses, err)
 		}
 	}
@@ -167,8 +168,10 @@ func TestLocalCertificate(t *testing.T) {
 func TestLocalReports(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	for _, q := range []string{`DROP VIEW custom_hosts`,
-		`CREATE TABLE custom_hosts (host TEXT PRIMARY KEY, site_id TEXT, redirect_to TEXT, state TEXT, version BIGINT NOT NULL, certified_until BIGINT NOT NULL DEFAULT 0)`} {
+	for _, q := range []string{
+		`DROP VIEW custom_hosts`,
+		`CREATE TABLE custom_hosts (host TEXT PRIMARY KEY, site_id TEXT, redirect_to TEXT, state TEXT, version BIGINT NOT NULL, certified_until BIGINT NOT NULL DEFAULT 0)`,
+	} {
 		if err := d.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -205,23 +208,35 @@ func TestLocalReports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(`INSERT INTO custom_hosts VALUES ('www.customer.test', 's1', '', 'active', 1, 0), ('*.customer.test', 's1', '', 'active', 2, 0), ('old.customer.test', 's1', '', 'deleted', 3, 0)`)
+	exec(
+		`INSERT INTO custom_hosts VALUES ('www.customer.test', 's1', '', 'active', 1, 0), ('*.customer.test', 's1', '', 'active', 2, 0), ('old.customer.test', 's1', '', 'deleted', 3, 0)`,
+	)
 	until(func() bool { return times("www.customer.test") == 1 && times("*.customer.test") == 1 })
 	mu.Lock()
 	c := heard["www.customer.test"][0]
 	mu.Unlock()
-	if c.Event != Issued || c.State != Active || !strings.HasPrefix(c.Issuer, "Slipway Local Authority ") || !c.NotBefore.Before(time.Now()) || time.Until(c.NotAfter) < 29*24*time.Hour {
+	if c.Event != Issued || c.State != Active || !strings.HasPrefix(
+		c.Issuer,
+		"Slipway Local Authority ",
+	) || !c.NotBefore.Before(time.Now()) || time.Until(c.NotAfter) < 29*24*time.Hour {
 		t.Errorf("report %+v", c)
 	}
-	exec(fmt.Sprintf("UPDATE custom_hosts SET certified_until = %d WHERE host = 'www.customer.test'", db.At(time.Now().Add(leafRenew+time.Hour))))
-	exec(fmt.Sprintf("UPDATE custom_hosts SET certified_until = %d WHERE host = '*.customer.test'", db.At(time.Now().Add(leafRenew-time.Hour))))
+	exec(fmt.Sprintf(
+		"UPDATE custom_hosts SET certified_until = %d WHERE host = 'www.customer.test'",
+		db.At(time.Now().Add(leafRenew+time.Hour)),
+	))
+	exec(fmt.Sprintf(
+		"UPDATE custom_hosts SET certified_until = %d WHERE host = '*.customer.test'",
+		db.At(time.Now().Add(leafRenew-time.Hour)),
+	))
 	if _, err := s.certifyAbove(t.Context(), -1); err != nil {
 		t.Fatal(err)
 	}
 	until(func() bool { return times("*.customer.test") == 2 })
 	mu.Lock()
 	defer mu.Unlock()
-	if n := len(heard["www.customer.test"]); n != 1 || heard["*.customer.test"][1].Event != Renewed || len(heard["old.customer.test"]) != 0 {
+	if n := len(heard["www.customer.test"]); n != 1 || heard["*.customer.test"][1].Event != Renewed ||
+		len(heard["old.customer.test"]) != 0 {
 		t.Errorf("heard %+v", heard)
 	}
 }

@@ -150,7 +150,14 @@ func New(c Config) (*Certs, error) {
 	if len(c.Retry) == 0 {
 		c.Retry = retry
 	}
-	s := &Certs{c: c, single: c.DB.Single(), storage: NewStorage(c.DB, c.Seal), held: newHeld(), slots: newSlots(), metrics: newMetrics(c.Metrics)}
+	s := &Certs{
+		c:       c,
+		single:  c.DB.Single(),
+		storage: NewStorage(c.DB, c.Seal),
+		held:    newHeld(),
+		slots:   newSlots(),
+		metrics: newMetrics(c.Metrics),
+	}
 	s.local.db, s.local.seal, s.local.minted = c.DB, c.Seal, s.metrics.minted
 	if c.DNS != nil {
 		s.c.DNS.Zone = strings.ToLower(strings.Trim(c.DNS.Zone, "."))
@@ -195,8 +202,10 @@ func (s *Certs) Run(ctx context.Context) error {
 // and maintenance stay empty.
 func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 	var config *certmagic.Config
-	cache := certmagic.NewCache(certmagic.CacheOptions{Logger: zap.NewNop(),
-		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil }})
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		Logger:           zap.NewNop(),
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
+	})
 	template := certmagic.Config{Storage: s.storage, Logger: zap.NewNop(), DisableARI: true, DisableStorageCheck: true}
 	for _, i := range s.issuers {
 		template.Issuers = append(template.Issuers, i)

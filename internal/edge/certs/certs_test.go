@@ -79,7 +79,10 @@ func TestStory(t *testing.T) {
 		}
 		equal(t, "told", []Event{told}, []Event{Failure})
 		d = w.get(d.ID)
-		if d.SSL != domain.SSLActive || !strings.Contains(d.Certificate.LastError, "could not reach the name") || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
+		if d.SSL != domain.SSLActive || !strings.Contains(
+			d.Certificate.LastError,
+			"could not reach the name",
+		) || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
 			t.Errorf("a failed renewal: %v, %+v", d.SSL, d.Certificate)
 		}
 		if next := d.Certificate.NextAttemptAt.Time(); time.Until(next) < 50*time.Minute || time.Until(next) > 70*time.Minute {
@@ -162,8 +165,14 @@ func TestRandomNames(t *testing.T) {
 	before := w.pebble.Orders.Load()
 	for i := range 1000 {
 		label := fmt.Sprintf("r%x", rand.Uint64())
-		name := []string{label + ".test", label + ".sites.test", label + ".customer.test", label + ".www.customer.test", label + ".blog.sites.test",
-			label[:8] + "abcd--nobody.sites.test"}[i%6]
+		name := []string{
+			label + ".test",
+			label + ".sites.test",
+			label + ".customer.test",
+			label + ".www.customer.test",
+			label + ".blog.sites.test",
+			label[:8] + "abcd--nobody.sites.test",
+		}[i%6]
 		if i%2 == 0 {
 			w.refused(name)
 		} else {
@@ -339,7 +348,10 @@ func TestTwoNodes(t *testing.T) {
 		front.until("it is renewed", func() bool { c, err := front.shake(name); return err == nil && !c.Equal(first) })
 	}
 	var users int
-	if err := front.db.QueryRow(ctx, "SELECT count(*) FROM acme_storage WHERE key LIKE '%account.key'").Scan(&users); err != nil || users != 1 {
+	if err := front.db.QueryRow(
+		ctx,
+		"SELECT count(*) FROM acme_storage WHERE key LIKE '%account.key'",
+	).Scan(&users); err != nil || users != 1 {
 		t.Errorf("%d accounts, %v", users, err)
 	}
 	var left int

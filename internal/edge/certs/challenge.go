@@ -30,9 +30,9 @@ const challengePath = "/.well-known/acme-challenge/" // RFC 8555, section 8.3
 // other nodes are in the database.
 type challenges struct {
 	mu sync.Mutex // guards the rest
-	//share: total one for each order under way; owner those of its orders; edge gone with the order
+	// share: total one for each order under way; owner those of its orders; edge gone with the order
 	byToken map[string]acme.Challenge
-	//share: total one for each order under way; owner those of its orders; edge gone with the order
+	// share: total one for each order under way; owner those of its orders; edge gone with the order
 	byHost map[string]*tls.Certificate // of tls-alpn-01
 }
 
@@ -141,8 +141,10 @@ func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error
 	if answer == "" {
 		return nil, nil
 	}
-	return acmez.TLSALPN01ChallengeCert(acme.Challenge{Type: acme.ChallengeTypeTLSALPN01, KeyAuthorization: answer,
-		Identifier: acme.Identifier{Type: "dns", Value: host}})
+	return acmez.TLSALPN01ChallengeCert(acme.Challenge{
+		Type: acme.ChallengeTypeTLSALPN01, KeyAuthorization: answer,
+		Identifier: acme.Identifier{Type: "dns", Value: host},
+	})
 }
 
 // elsewhere returns the answer to a challenge of another node, or nothing. A few of these
@@ -175,7 +177,7 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string 
 // newSlots returns the places of queries on behalf of strangers, by the name that they ask for:
 // whose it is is not known before the query.
 func newSlots() *fair.Pool {
-	//share: total 8 queries at once for names that are not in memory; owner 2 for one name, in turn; edge waits for a second, then the handshake fails or the challenge is not found
+	// share: total 8 queries at once for names that are not in memory; owner 2 for one name, in turn; edge waits for a second, then the handshake fails or the challenge is not found
 	return fair.New(fair.Config{Places: 8, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 

@@ -57,8 +57,10 @@ func (s *Certs) serveDNS(ctx context.Context) error {
 	var g errgroup.Group
 	servers := []*dns.Server{
 		{PacketConn: s.c.DNS.Packets, Handler: dns.HandlerFunc(s.answer), UDPSize: 1232},
-		{Listener: s.c.DNS.Stream, Handler: dns.HandlerFunc(s.answer), MaxTCPQueries: 16, ReadTimeout: 2 * time.Second,
-			IdleTimeout: func() time.Duration { return 2 * time.Second }},
+		{
+			Listener: s.c.DNS.Stream, Handler: dns.HandlerFunc(s.answer), MaxTCPQueries: 16, ReadTimeout: 2 * time.Second,
+			IdleTimeout: func() time.Duration { return 2 * time.Second },
+		},
 	}
 	for _, srv := range servers {
 		started := make(chan struct{})
@@ -102,8 +104,10 @@ func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
 	header := func(kind uint16) dns.RR_Header {
 		return dns.RR_Header{Name: question.Name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
 	}
-	soa := &dns.SOA{Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: answerTTL},
-		Ns: server, Mbox: "hostmaster." + dns.Fqdn(zone), Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: answerTTL}
+	soa := &dns.SOA{
+		Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: answerTTL},
+		Ns:  server, Mbox: "hostmaster." + dns.Fqdn(zone), Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: answerTTL,
+	}
 	label, inside := strings.CutSuffix(name, "."+zone)
 	switch {
 	case question.Qclass != dns.ClassINET || name != zone && !inside:

@@ -37,7 +37,10 @@ func TestWildcards(t *testing.T) {
 	// Nothing is ordered before the record is there, and it is as soon as it is.
 	d := w.add("*.customer.test", "blog")
 	target := w.Delegation("*.customer.test")
-	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") || !strings.Contains(d.Problems[0].Message, target) {
+	if len(d.Problems) != 1 || !strings.Contains(
+		d.Problems[0].Message,
+		"_acme-challenge.customer.test",
+	) || !strings.Contains(d.Problems[0].Message, target) {
 		t.Errorf("it isn't said what is missing: %+v", d.Problems)
 	}
 	w.until("the sites' wildcard was attempted", func() bool { return w.row("*.sites.test").err != "" })
@@ -127,7 +130,9 @@ func TestNameServer(t *testing.T) {
 		"a zone's words": {"acme.test.", dns.TypeANY, dns.RcodeSuccess, 0},
 	} {
 		a := ask(tt.question, tt.kind, nil)
-		if a.Rcode != tt.rcode || len(a.Answer) != tt.answers || a.RecursionAvailable || a.Authoritative != (tt.rcode != dns.RcodeRefused) || a.Len() > 200 {
+		if a.Rcode != tt.rcode || len(a.Answer) != tt.answers || a.RecursionAvailable ||
+			a.Authoritative != (tt.rcode != dns.RcodeRefused) ||
+			a.Len() > 200 {
 			t.Errorf("%s: %v", name, a)
 		}
 		if tt.answers == 0 && tt.rcode != dns.RcodeRefused && (len(a.Ns) != 1 || a.Ns[0].Header().Rrtype != dns.TypeSOA) {
@@ -140,7 +145,12 @@ func TestNameServer(t *testing.T) {
 	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.Opcode = dns.OpcodeNotify }); a.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("a notification: %v", a)
 	}
-	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) { q.SetEdns0(4096, false) }); a.IsEdns0() == nil || a.IsEdns0().UDPSize() != 1232 {
+	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) {
+		q.SetEdns0(
+			4096,
+			false,
+		)
+	}); a.IsEdns0() == nil || a.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("with EDNS: %v", a)
 	}
 	if a := ask("acme.test.", dns.TypeTXT, func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassCHAOS }); a.Rcode != dns.RcodeRefused {

@@ -73,7 +73,10 @@ func TestFallback(t *testing.T) {
 	d := w.add("c.customer.test", "blog")
 	w.until("it was tried", func() bool { return w.row("c.customer.test").err != "" })
 	r := w.row("c.customer.test")
-	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 || !strings.Contains(r.err, "rate-limited the order") {
+	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 || !strings.Contains(
+		r.err,
+		"rate-limited the order",
+	) {
 		t.Errorf("next in %v, %d failures, %q", left, r.failures, r.err)
 	}
 	w.until("it is told", func() bool { return len(w.events("c.customer.test")) > 0 })
@@ -201,7 +204,10 @@ func TestLedger(t *testing.T) {
 	// A name at its limit is not ordered: it waits, and its owner knows until when.
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
-	w.until("it was attempted, and that is told", func() bool { return w.row("www.five.test").err != "" && len(w.events("www.five.test")) > 0 })
+	w.until(
+		"it was attempted, and that is told",
+		func() bool { return w.row("www.five.test").err != "" && len(w.events("www.five.test")) > 0 },
+	)
 	if n := w.pebble.Orders.Load(); n != 0 {
 		t.Errorf("%d orders", n)
 	}
@@ -332,7 +338,10 @@ func TestExternalAccountBinding(t *testing.T) {
 				return
 			}
 			w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
-			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, tt.want) || strings.Contains(said, key) || w.pebble.Orders.Load() != 0 {
+			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(
+				said,
+				tt.want,
+			) || strings.Contains(said, key) || w.pebble.Orders.Load() != 0 {
 				t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 			}
 		})
@@ -404,7 +413,8 @@ func TestRetryAfter(t *testing.T) {
 			d := w.add("www.customer.test", "blog")
 			w.until("it was attempted", func() bool { return w.row("www.customer.test").err != "" })
 			r := w.row("www.customer.test")
-			if in := r.nextAt.Sub(db.Now()); in < tt.want-tt.want/8-10*time.Second || in > tt.want+tt.want/8+time.Minute || (r.failures == 0) != tt.limited {
+			if in := r.nextAt.Sub(db.Now()); in < tt.want-tt.want/8-10*time.Second || in > tt.want+tt.want/8+time.Minute ||
+				(r.failures == 0) != tt.limited {
 				t.Errorf("the next attempt is in %v after %d failures: %s", in, r.failures, r.err)
 			}
 			if said := w.get(d.ID).Certificate.LastError; tt.limited != strings.Contains(said, "the next attempt is possible at") {

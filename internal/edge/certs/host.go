@@ -38,8 +38,24 @@ const columns = `host, kind, owner_id, route, state, material, issuer, not_befor
 
 func scan(s db.Scanner) (row, error) {
 	var r row
-	err := s.Scan(&r.host, &r.kind, &r.owner, &r.route, &r.state, &r.material, &r.issuer, &r.notBefore, &r.notAfter, &r.attempts, &r.failures,
-		&r.err, &r.nextAt, &r.toldAt, &r.warned, &r.version)
+	err := s.Scan(
+		&r.host,
+		&r.kind,
+		&r.owner,
+		&r.route,
+		&r.state,
+		&r.material,
+		&r.issuer,
+		&r.notBefore,
+		&r.notAfter,
+		&r.attempts,
+		&r.failures,
+		&r.err,
+		&r.nextAt,
+		&r.toldAt,
+		&r.warned,
+		&r.version,
+	)
 	return r, err
 }
 
@@ -95,14 +111,18 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 			}
 		}
 	}
-	_, err = tx.Exec(ctx, `
+	_, err = tx.Exec(
+		ctx,
+		`
 		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error, next_at, told_at, warned, version, changed_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, owner_id = excluded.owner_id, route = excluded.route, state = excluded.state,
 		  material = excluded.material, issuer = excluded.issuer, not_before = excluded.not_before, not_after = excluded.not_after,
 		  failures = excluded.failures, error = excluded.error, next_at = excluded.next_at, told_at = excluded.told_at, warned = excluded.warned,
 		  version = excluded.version, changed_at = excluded.changed_at`,
-		r.host, r.kind, r.owner, r.route, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err, r.nextAt, r.toldAt, r.warned, v, now)
+		r.host, r.kind, r.owner, r.route, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err,
+		r.nextAt, r.toldAt, r.warned, v, now,
+	)
 	if err != nil {
 		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
 	}
@@ -183,7 +203,11 @@ func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err erro
 		if err := s.removeTx(ctx, tx, k.material); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE certificates SET material = '', issuer = '', not_before = 0, not_after = 0 WHERE host = $1 AND state = 'gone'", k.host); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE certificates SET material = '', issuer = '', not_before = 0, not_after = 0 WHERE host = $1 AND state = 'gone'",
+			k.host,
+		); err != nil {
 			return fmt.Errorf("purge certificate of %s: %w", k.host, err)
 		}
 	}

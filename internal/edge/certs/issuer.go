@@ -35,8 +35,16 @@ func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
 	client := *s.c.Out
 	client.Transport = &listener{client.Transport}
 	key := strings.Trim(strings.ReplaceAll(u.Host+u.Path, "/", "-"), "-")
-	return &issuer{s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
-		client: &acme.Client{Directory: u.String(), HTTPClient: &client, UserAgent: "Slipway/1", PollInterval: 250 * time.Millisecond, PollTimeout: time.Minute}}
+	return &issuer{
+		s: s, url: u.String(), key: certmagic.StorageKeys.Safe(key), host: u.Hostname(), first: first,
+		client: &acme.Client{
+			Directory:    u.String(),
+			HTTPClient:   &client,
+			UserAgent:    "Slipway/1",
+			PollInterval: 250 * time.Millisecond,
+			PollTimeout:  time.Minute,
+		},
+	}
 }
 
 // IssuerKey names the authority in the storage.

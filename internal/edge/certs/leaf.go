@@ -38,7 +38,7 @@ func (l *leaf) fresh(now time.Time) bool { return l.until.Sub(now) > leafRenew }
 // leaves are the local authority's certificates in memory. The zero value holds none.
 type leaves struct {
 	mu sync.RWMutex // guards at
-	//share: total 16,384 certificates of the local authority; owner what others leave; edge any other is signed again
+	// share: total 16,384 certificates of the local authority; owner what others leave; edge any other is signed again
 	at     map[string]*leaf
 	flight singleflight.Group
 }
@@ -115,6 +115,8 @@ func (r *root) sign(name string, now time.Time) (*leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leaf{cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, issuer: r.cert.Subject.CommonName,
-		from: template.NotBefore, until: template.NotAfter}, nil
+	return &leaf{
+		cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, issuer: r.cert.Subject.CommonName,
+		from: template.NotBefore, until: template.NotAfter,
+	}, nil
 }

@@ -98,7 +98,14 @@ func (s *Certs) certifyOne(ctx context.Context, host string) error {
 		if until != 0 {
 			event = Renewed
 		}
-		return s.c.Domains.ReportTx(ctx, tx, Report{Host: host, State: Active, Issuer: l.issuer, NotBefore: l.from, NotAfter: l.until, Event: event})
+		return s.c.Domains.ReportTx(ctx, tx, Report{
+			Host:      host,
+			State:     Active,
+			Issuer:    l.issuer,
+			NotBefore: l.from,
+			NotAfter:  l.until,
+			Event:     event,
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("report certificate of %s: %w", host, err)

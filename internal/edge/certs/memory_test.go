@@ -27,14 +27,26 @@ func chain(t testing.TB, n int) (certificates [][]byte, keys [][]byte) {
 		return k
 	}
 	caKey := key()
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Intermediate", Organization: []string{"Authority"}}, IsCA: true,
-		BasicConstraintsValid: true, NotBefore: time.Now(), NotAfter: time.Now().AddDate(1, 0, 0)}
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "Intermediate", Organization: []string{"Authority"}},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now(),
+		NotAfter:              time.Now().AddDate(1, 0, 0),
+	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	check(err)
 	for i := range n {
 		k := key()
-		leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(i)), DNSNames: []string{fmt.Sprintf("www.customer-%d.test", i)}, NotBefore: time.Now(),
-			NotAfter: time.Now().AddDate(0, 0, 90), OCSPServer: []string{"http://ocsp.authority.test"}, IssuingCertificateURL: []string{"http://authority.test/ca.der"}}
+		leaf := &x509.Certificate{
+			SerialNumber:          big.NewInt(int64(i)),
+			DNSNames:              []string{fmt.Sprintf("www.customer-%d.test", i)},
+			NotBefore:             time.Now(),
+			NotAfter:              time.Now().AddDate(0, 0, 90),
+			OCSPServer:            []string{"http://ocsp.authority.test"},
+			IssuingCertificateURL: []string{"http://authority.test/ca.der"},
+		}
 		der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &k.PublicKey, caKey)
 		check(err)
 		private, err := x509.MarshalECPrivateKey(k)
@@ -70,7 +82,8 @@ func TestHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := h.lean(c)
-	if l.Leaf != nil || len(l.Certificate) != 2 || string(l.Certificate[0]) != string(c.Certificate[0]) || string(l.Certificate[1]) != string(c.Certificate[1]) {
+	if l.Leaf != nil || len(l.Certificate) != 2 || string(l.Certificate[0]) != string(c.Certificate[0]) ||
+		string(l.Certificate[1]) != string(c.Certificate[1]) {
 		t.Errorf("%d certificates", len(l.Certificate))
 	}
 	// What stands above many names is kept once, and there is an end to that too.

@@ -11,13 +11,16 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_certificate_lookups_total", Help: "Handshakes, by whether the certificate was in memory."}, []string{"result"})
+		Name: "slipway_certificate_lookups_total", Help: "Handshakes, by whether the certificate was in memory.",
+	}, []string{"result"})
 	m := metrics{
 		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slipway_certificate_orders_total", Help: "Attempts to get a certificate, by result."}, []string{"result"}),
+			Name: "slipway_certificate_orders_total", Help: "Attempts to get a certificate, by result.",
+		}, []string{"result"}),
 		hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),
 		minted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_edge_certificates_minted_total", Help: "Certificates signed by the local authority."}),
+			Name: "slipway_edge_certificates_minted_total", Help: "Certificates signed by the local authority.",
+		}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.orders, lookups, m.minted)

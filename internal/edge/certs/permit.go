@@ -36,7 +36,7 @@ type Permits struct {
 	unknown []string // directories
 
 	mu sync.Mutex // guards the rest; held while a directory is asked
-	//share: none, the operator's: one for each certificate authority
+	// share: none, the operator's: one for each certificate authority
 	said  map[string][]string
 	retry time.Time
 }

@@ -19,11 +19,18 @@ func TestPermits(t *testing.T) {
 			http.Error(w, "maintenance", http.StatusServiceUnavailable)
 			return
 		}
-		w.Write([]byte(`{"newNonce":"https://x.test/n","newAccount":"https://x.test/a","newOrder":"https://x.test/o","meta":{"caaIdentities":["CA.test","letsencrypt.org"]}}`))
+		w.Write(
+			[]byte(
+				`{"newNonce":"https://x.test/n","newAccount":"https://x.test/a","newOrder":"https://x.test/o","meta":{"caaIdentities":["CA.test","letsencrypt.org"]}}`,
+			),
+		)
 	}))
 	t.Cleanup(srv.Close)
-	known := []string{"https://acme-v02.api.letsencrypt.org/directory", "https://acme.zerossl.com/v2/DV90", "https://dv.acme-v02.api.pki.goog/directory",
-		"https://api.buypass.com/acme/directory", "https://acme-staging-v02.api.letsencrypt.org/directory"}
+	known := []string{
+		"https://acme-v02.api.letsencrypt.org/directory", "https://acme.zerossl.com/v2/DV90",
+		"https://dv.acme-v02.api.pki.goog/directory", "https://api.buypass.com/acme/directory",
+		"https://acme-staging-v02.api.letsencrypt.org/directory",
+	}
 	p := NewPermits(append(known, srv.URL+"/one"), srv.Client(), "")
 	for range 3 {
 		if got := strings.Join(p.CAs(t.Context()), " "); got != "letsencrypt.org sectigo.com pki.goog buypass.com ca.test" {

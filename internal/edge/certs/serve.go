@@ -29,9 +29,9 @@ const (
 // held are the certificates in memory.
 type held struct {
 	mu sync.RWMutex // guards the rest
-	//share: total 20,000 certificates in memory; owner what others leave; edge any other is read from the database again
+	// share: total 20,000 certificates in memory; owner what others leave; edge any other is read from the database again
 	at map[string]*entry
-	//share: total the names that handshakes wait for, with an order under way; owner those of its orders; edge gone when the name has its certificate, or has none
+	// share: total the names that handshakes wait for, with an order under way; owner those of its orders; edge gone when the name has its certificate, or has none
 	wait map[string]chan struct{} // closed when the name's row has changed
 
 	above [maxShared][]byte // what authorities send along, the same for many names
@@ -316,8 +316,10 @@ func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 		if err := s.removeTx(ctx, tx, r.material); err != nil {
 			return err
 		}
-		return s.reportTx(ctx, tx, row{host: r.host, kind: r.kind, state: Pending, nextAt: db.Now(),
-			err: "The stored certificate was damaged; another one is being ordered."}, Nothing)
+		return s.reportTx(ctx, tx, row{
+			host: r.host, kind: r.kind, state: Pending, nextAt: db.Now(),
+			err: "The stored certificate was damaged; another one is being ordered.",
+		}, Nothing)
 	})
 	if err != nil {
 		return fmt.Errorf("repair certificate of %s: %w", r.host, err)

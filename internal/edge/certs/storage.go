@@ -29,7 +29,7 @@ type Storage struct {
 	me   string // holder of the locks taken here
 
 	mu sync.Mutex // guards locks
-	//share: total the locks of certificate orders under way; owner those of its orders; edge gone with the order
+	// share: total the locks of certificate orders under way; owner those of its orders; edge gone with the order
 	locks map[string]context.CancelFunc
 }
 
@@ -92,7 +92,13 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Storage) deleteTx(ctx context.Context, tx *db.Tx, key string) error {
-	if _, err := tx.Exec(ctx, "DELETE FROM acme_storage WHERE key = $1 OR substr(key, 1, $2) = $3", key, length(key+"/"), key+"/"); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"DELETE FROM acme_storage WHERE key = $1 OR substr(key, 1, $2) = $3",
+		key,
+		length(key+"/"),
+		key+"/",
+	); err != nil {
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
 	return nil

@@ -44,7 +44,14 @@ func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	a.causes = append(a.causes, err)
 	when := until.UTC().Format("2006-01-02 15:04 UTC")
 	if mine {
-		a.errs = append(a.errs, fmt.Sprintf("This account has ordered as many certificates from %s as one account may in this period; the next one is ordered at %s.", i.host, when))
+		a.errs = append(
+			a.errs,
+			fmt.Sprintf(
+				"This account has ordered as many certificates from %s as one account may in this period; the next one is ordered at %s.",
+				i.host,
+				when,
+			),
+		)
 	} else {
 		a.errs = append(a.errs, fmt.Sprintf("%s rate-limited the order; the next attempt is possible at %s.", i.host, when))
 	}
@@ -100,7 +107,8 @@ func explain(host string, err error, where, target string) string {
 		what, target = "does not accept this installation's account, which its operator can fix", ""
 	}
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(p.Detail), " "), ".")
-	if target != "" && (p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {
+	if target != "" &&
+		(p.Type == acme.ProblemTypeUnauthorized || p.Type == acme.ProblemTypeDNS || p.Type == acme.ProblemTypeIncorrectResponse) {
 		detail += fmt.Sprintf(". A wildcard needs a CNAME record at %s that points to %s", where, target)
 	}
 	if detail == "" {
@@ -169,7 +177,10 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 func retryAfter(detail string) time.Time {
 	now := time.Now()
 	if m := saysWhen.FindStringSubmatch(detail); m != nil {
-		if t, err := time.Parse("2006-01-02 15:04:05", strings.Replace(m[1], "T", " ", 1)); err == nil && t.After(now) && t.Before(now.Add(week)) {
+		if t, err := time.Parse(
+			"2006-01-02 15:04:05",
+			strings.Replace(m[1], "T", " ", 1),
+		); err == nil && t.After(now) && t.Before(now.Add(week)) {
 			return t
 		}
 	}

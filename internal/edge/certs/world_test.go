@@ -83,11 +83,15 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 		w.pebble.Close()
 		w.pebble = of.pebble
 	}
-	w.domains = domain.New(domain.Config{DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
+	w.domains = domain.New(domain.Config{
+		DB: w.db, Out: w.pebble.Client(), SiteDomain: "sites.test",
 		Resolver: &domain.DNS{Server: w.zone.Addr, Timeout: 10 * time.Second}, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
-		Registry: "local", Certificates: wildcards{w}, Sites: named{}})
-	c := Config{DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.Directory()}, Email: "ops@sites.test",
-		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour}}
+		Registry: "local", Certificates: wildcards{w}, Sites: named{},
+	})
+	c := Config{
+		DB: w.db, Seal: key, Out: w.pebble.Client(), CAs: []string{w.pebble.Directory()}, Email: "ops@sites.test",
+		SiteDomain: "sites.test", HTTP01: true, TLSALPN01: true, Retry: []time.Duration{time.Hour},
+	}
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -99,9 +103,11 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 		t.Fatal(err)
 	}
 	w.single = w.single && !w.nodes
-	w.edge = edge.New(edge.Config{DB: w.db, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
+	w.edge = edge.New(edge.Config{
+		DB: w.db, SiteDomain: "sites.test", HTTPSPort: port(secure), ControlHosts: c.Hosts,
 		Control:      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") }),
-		Certificates: w.Certs})
+		Certificates: w.Certs,
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -302,8 +308,10 @@ func (h reports) Delegated(ctx context.Context, name string) (bool, error) {
 
 func (h reports) ReportTx(ctx context.Context, tx *db.Tx, r Report) error {
 	w := h.w
-	_, found, err := w.domains.CertificateTx(ctx, tx, r.Host, domain.SSL(r.State), domain.Certificate{Issuer: r.Issuer,
-		NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt)})
+	_, found, err := w.domains.CertificateTx(ctx, tx, r.Host, domain.SSL(r.State), domain.Certificate{
+		Issuer:    r.Issuer,
+		NotBefore: db.At(r.NotBefore), ExpiresAt: db.At(r.NotAfter), LastError: r.LastError, NextAttemptAt: db.At(r.NextAttempt),
+	})
 	if found {
 		tx.AfterCommit(func() {
 			w.mu.Lock()

@@ -57,7 +57,7 @@ type Copies struct {
 	known *cache.Cache[state, []byte] // nil: it does not become smaller
 
 	mu sync.Mutex // guards spent
-	//share: total 1,024 sites that had files compressed lately; owner its sites; edge those that owe nothing are forgotten
+	// share: total 1,024 sites that had files compressed lately; owner its sites; edge those that owe nothing are forgotten
 	spent map[string]spending
 }
 
@@ -70,10 +70,11 @@ func New(c Config) *Copies {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Copies{c: c, spent: map[string]spending{},
-		//share: total half of the processors compress; owner each site in turn; edge the file is sent as it is
+	return &Copies{
+		c: c, spent: map[string]spending{},
+		// share: total half of the processors compress; owner each site in turn; edge the file is sent as it is
 		slots: fair.New(fair.Config{Places: c.AtOnce, Waiting: 1000, OwnerWaiting: 100}),
-		//share: total 64 MiB of compressed files, Config.Bytes; owner Config.Share of a site; edge what was used longest ago is compressed again
+		// share: total 64 MiB of compressed files, Config.Bytes; owner Config.Share of a site; edge what was used longest ago is compressed again
 		known: cache.NewShared[state, []byte](c.Bytes, c.Share, c.Share),
 	}
 }

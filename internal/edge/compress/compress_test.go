@@ -111,19 +111,32 @@ func TestNegotiation(t *testing.T) {
 	f.write("a.css", sheet)
 	tags := map[string]string{}
 	for accept, want := range map[string]string{
-		"": "", "gzip, deflate, br, zstd": "br", "gzip": "gzip", "zstd": "zstd", "GZIP": "gzip", "br;q=0, gzip": "gzip", "*": "br", "*;q=0": "", "identity": "", "deflate": "", "identity;q=0, br;q=0.001": "br",
+		"":                         "",
+		"gzip, deflate, br, zstd":  "br",
+		"gzip":                     "gzip",
+		"zstd":                     "zstd",
+		"GZIP":                     "gzip",
+		"br;q=0, gzip":             "gzip",
+		"*":                        "br",
+		"*;q=0":                    "",
+		"identity":                 "",
+		"deflate":                  "",
+		"identity;q=0, br;q=0.001": "br",
 	} {
 		for range 2 {
 			w := f.ask("site", "GET", "a.css", "Accept-Encoding: "+accept)
 			if got := unpack(t, w); w.Code != 200 || got != sheet || w.Header().Get("Content-Encoding") != want {
 				t.Errorf("%q: %d, %d bytes, %v", accept, w.Code, len(got), w.Header())
 			}
-			if h := w.Header(); h.Get("Vary") != "Accept-Encoding" || h.Get("Content-Type") != "text/css; charset=utf-8" || tags[want] != "" && tags[want] != h.Get("Etag") {
+			if h := w.Header(); h.Get("Vary") != "Accept-Encoding" || h.Get("Content-Type") != "text/css; charset=utf-8" ||
+				tags[want] != "" && tags[want] != h.Get("Etag") {
 				t.Errorf("%q: %v, before with %s", accept, h, tags[want])
 			}
 			tags[want] = w.Header().Get("Etag")
 			head := f.ask("site", "HEAD", "a.css", "Accept-Encoding: "+accept)
-			if head.Body.Len() != 0 || head.Header().Get("Content-Length") != w.Header().Get("Content-Length") || head.Header().Get("Etag") != tags[want] || head.Header().Get("Content-Encoding") != want {
+			if head.Body.Len() != 0 || head.Header().Get("Content-Length") != w.Header().Get("Content-Length") ||
+				head.Header().Get("Etag") != tags[want] ||
+				head.Header().Get("Content-Encoding") != want {
 				t.Errorf("HEAD with %q: %d bytes, %v; GET %v", accept, head.Body.Len(), head.Header(), w.Header())
 			}
 		}
@@ -176,7 +189,9 @@ func TestConditions(t *testing.T) {
 		if w.Code < 300 {
 			got = unpack(t, w)
 		}
-		if h := w.Header(); w.Code != tt.status || got != tt.body || h.Get("Content-Encoding") != tt.coding || tt.tag != "" && h.Get("Etag") != tt.tag || tt.status < 400 && h.Get("Vary") != "Accept-Encoding" {
+		if h := w.Header(); w.Code != tt.status || got != tt.body || h.Get("Content-Encoding") != tt.coding ||
+			tt.tag != "" && h.Get("Etag") != tt.tag ||
+			tt.status < 400 && h.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%v: %d, %d bytes, %v; want %d", tt.headers, w.Code, len(got), h, tt.status)
 		}
 	}
@@ -190,10 +205,24 @@ func TestLeftAlone(t *testing.T) {
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
-	for name, text := range map[string]string{"short.css": sheet[:least-1], "long.css": strings.Repeat("x", most+1), "photo.png": sheet, "noise.css": string(noise), "empty.css": ""} {
+	for name, text := range map[string]string{
+		"short.css": sheet[:least-1],
+		"long.css":  strings.Repeat("x", most+1),
+		"photo.png": sheet,
+		"noise.css": string(noise),
+		"empty.css": "",
+	} {
 		f.write(name, text)
 		for range 2 {
-			if w := f.ask("site", "GET", name, "Accept-Encoding: gzip, br"); w.Code != 200 || w.Header().Get("Content-Encoding") != "" || w.Body.String() != text || strings.Contains(w.Header().Get("Etag"), "br") {
+			if w := f.ask(
+				"site",
+				"GET",
+				name,
+				"Accept-Encoding: gzip, br",
+			); w.Code != 200 || w.Header().Get("Content-Encoding") != "" || w.Body.String() != text || strings.Contains(
+				w.Header().Get("Etag"),
+				"br",
+			) {
 				t.Errorf("%s: %d, %d bytes, %v", name, w.Code, w.Body.Len(), w.Header())
 			}
 		}
@@ -325,7 +354,11 @@ func TestBounds(t *testing.T) {
 	// In time it may again, and who has had little is forgotten.
 	now := later()
 	c := New(Config{Burst: 100, PerSecond: 10})
-	if !c.spend("a", 100, now) || c.spend("a", 1, now) || !c.spend("a", 50, now.Add(5*time.Second)) || c.spend("a", 1, now.Add(5*time.Second)) {
+	if !c.spend(
+		"a",
+		100,
+		now,
+	) || c.spend("a", 1, now) || !c.spend("a", 50, now.Add(5*time.Second)) || c.spend("a", 1, now.Add(5*time.Second)) {
 		t.Error("what a site may have compressed is not counted right")
 	}
 	for i := range 3 * maxSpending {
@@ -345,7 +378,12 @@ func TestBusy(t *testing.T) {
 	if !ok {
 		t.Fatal("no compressor is free at first")
 	}
-	if w := f.ask("site", "GET", "a.css", "Accept-Encoding: br"); w.Code != 200 || w.Body.String() != sheet || w.Header().Get("Content-Encoding") != "" {
+	if w := f.ask(
+		"site",
+		"GET",
+		"a.css",
+		"Accept-Encoding: br",
+	); w.Code != 200 || w.Body.String() != sheet || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("%d, %d bytes, %v", w.Code, w.Body.Len(), w.Header())
 	}
 	done()
@@ -385,7 +423,12 @@ func TestMany(t *testing.T) {
 // Whatever a visitor says of what they accept and have, an answer with status 200 unpacks to
 // the file, one without a body has none, and its tag says which representation it is.
 func FuzzServe(f *testing.F) {
-	for _, s := range [][3]string{{"br", "", ""}, {"gzip;q=0.5,*;q=0", `"x-br"`, "bytes=0-1"}, {"zstd", `W/"x-zstd", *`, "bytes=-5"}, {"br, gzip", `"`, "bytes=5-1,0-0"}} {
+	for _, s := range [][3]string{
+		{"br", "", ""},
+		{"gzip;q=0.5,*;q=0", `"x-br"`, "bytes=0-1"},
+		{"zstd", `W/"x-zstd", *`, "bytes=-5"},
+		{"br, gzip", `"`, "bytes=5-1,0-0"},
+	} {
 		f.Add(s[0], s[1], s[2])
 	}
 	dir := f.TempDir()
@@ -405,7 +448,10 @@ func FuzzServe(f *testing.F) {
 		coding := h.Get("Content-Encoding")
 		switch w.Code {
 		case 200:
-			if got := unpack(t, w); got != sheet || coding != "" && h.Get("Etag") != tagOf(own, coding) || coding == "" && h.Get("Etag") != own {
+			if got := unpack(
+				t,
+				w,
+			); got != sheet || coding != "" && h.Get("Etag") != tagOf(own, coding) || coding == "" && h.Get("Etag") != own {
 				t.Errorf("%d bytes, %v", len(got), h)
 			}
 		case 206:

@@ -36,9 +36,9 @@ type Config struct {
 type Limiter struct {
 	Config
 	mu sync.Mutex // guards conns, of
-	//share: total Config.Total connections, a part of the file descriptors for each listener; owner see of; edge refused
+	// share: total Config.Total connections, a part of the file descriptors for each listener; owner see of; edge refused
 	conns map[*Conn]struct{}
-	//share: total the networks that are connected; owner PerAddress connections of one IPv4 address or IPv6 /64; edge refused
+	// share: total the networks that are connected; owner PerAddress connections of one IPv4 address or IPv6 /64; edge refused
 	of map[netip.Prefix]int
 }
 

@@ -133,7 +133,10 @@ func TestTotal(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
-		"192.0.2.7:1": "192.0.2.7/32", "[::ffff:192.0.2.7]:1": "192.0.2.7/32", "[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::/64", "[fe80::1%lo]:1": "fe80::/64",
+		"192.0.2.7:1":              "192.0.2.7/32",
+		"[::ffff:192.0.2.7]:1":     "192.0.2.7/32",
+		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::/64",
+		"[fe80::1%lo]:1":           "fe80::/64",
 	} {
 		a, err := net.ResolveTCPAddr("tcp", addr)
 		if err != nil {

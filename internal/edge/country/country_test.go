@@ -44,7 +44,13 @@ func TestCountries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for addr, want := range map[string]string{"127.0.0.1": "AT", "127.255.1.2": "AT", "126.0.0.1": "", "203.0.113.9": "", "2001:db8::1": ""} {
+	for addr, want := range map[string]string{
+		"127.0.0.1":   "AT",
+		"127.255.1.2": "AT",
+		"126.0.0.1":   "",
+		"203.0.113.9": "",
+		"2001:db8::1": "",
+	} {
 		if got := of.Of(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: %q, want %q", addr, got, want)
 		}

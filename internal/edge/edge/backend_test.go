@@ -98,17 +98,30 @@ func TestBodies(t *testing.T) {
 		request string
 		status  int
 	}{
-		"announced":      {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 10\r\n\r\n", 200},
-		"chunked":        {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe", 200},
-		"posted":         {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 10\r\n\r\n", 405},
-		"unknown host":   {"GET / HTTP/1.1\r\nHost: nobody.sites.test\r\nContent-Length: 10\r\n\r\n", 421},
-		"length and TE":  {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 200},
-		"TE and length":  {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 200},
-		"chunked, whole": {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405},
+		"announced":    {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 10\r\n\r\n", 200},
+		"chunked":      {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe", 200},
+		"posted":       {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 10\r\n\r\n", 405},
+		"unknown host": {"GET / HTTP/1.1\r\nHost: nobody.sites.test\r\nContent-Length: 10\r\n\r\n", 421},
+		"length and TE": {
+			"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n",
+			200,
+		},
+		"TE and length": {
+			"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n",
+			200,
+		},
+		"chunked, whole": {
+			"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n",
+			405,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.roots, ServerName: "blog.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", w.https, &tls.Config{
+				RootCAs:    w.roots,
+				ServerName: "blog.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,11 @@ func BenchmarkProgram(b *testing.B) {
 			b.ResetTimer()
 			for range conns {
 				all.Go(func() {
-					c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+					c, err := tls.Dial("tcp", p.https, &tls.Config{
+						RootCAs:    p.roots,
+						ServerName: "app.sites.test",
+						NextProtos: []string{"http/1.1"},
+					})
 					if err != nil {
 						b.Error(err)
 						return
@@ -57,7 +61,10 @@ func BenchmarkUpload(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := startProgram(b, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, change)
-			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, ForceAttemptHTTP2: true}
+			transport := &http.Transport{
+				TLSClientConfig:   &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"},
+				ForceAttemptHTTP2: true,
+			}
 			defer transport.CloseIdleConnections()
 			body := make([]byte, 64<<20)
 			b.SetBytes(int64(len(body)))

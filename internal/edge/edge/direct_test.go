@@ -42,7 +42,10 @@ func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *at
 					asked.Add(1)
 					io.Copy(io.Discard, req.Body)
 					text, end := strings.CutSuffix(answers[req.URL.Path], "<close>")
-					if i := strings.Index(text, "\r\n\r\n"); req.Method == "HEAD" && i > 0 && req.URL.Path != "/split" && req.URL.Path != "/early" {
+					if i := strings.Index(
+						text,
+						"\r\n\r\n",
+					); req.Method == "HEAD" && i > 0 && req.URL.Path != "/split" && req.URL.Path != "/early" {
 						text = text[:i+4]
 					}
 					io.WriteString(c, text)
@@ -103,34 +106,37 @@ func TestProgramWaysAgree(t *testing.T) {
 	t.Parallel()
 	const kind = "Content-Type: text/plain\r\n"
 	answers := map[string]string{
-		"/plain":      "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 5\r\nX-A: b\r\nX-A: c\r\n\r\nhello",
-		"/page":       "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nok",
-		"/chunks":     "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
-		"/end":        "HTTP/1.1 200 OK\r\n" + kind + "\r\nhello<close>",
-		"/old":        "HTTP/1.0 200 OK\r\n" + kind + "Content-Length: 5\r\n\r\nhello<close>",
-		"/empty":      "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 0\r\n\r\n",
-		"/none":       "HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
-		"/unchanged":  "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\n\r\n",
-		"/away":       "HTTP/1.1 302 Found\r\n" + kind + "Location: /there?x=1;y=2\r\nContent-Length: 0\r\n\r\n",
-		"/missing":    "HTTP/1.1 404 Nowhere To Be Seen\r\n" + kind + "Content-Length: 2\r\n\r\nno",
-		"/broken":     "HTTP/1.1 500 Oh\r\n" + kind + "Content-Length: 2\r\n\r\nno",
-		"/unknown":    "HTTP/1.1 299 Hm\r\n" + kind + "Content-Length: 2\r\n\r\nno",
-		"/hop":        "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nConnection: X-Secret, keep-alive\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nAlt-Svc: h3=\":1\"\r\nX-Accel-Redirect: /etc/passwd\r\nX-Sendfile: /etc/passwd\r\n\r\nok",
-		"/cookies":    "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nSet-Cookie: a=1; Domain=sites.test\r\nset-cookie: b=2\r\nSet-Cookie: c=3; domain=.test\r\n\r\nok",
-		"/early":      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nok",
-		"/both":       "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n<close>",
-		"/trailers":   "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-		"/large":      "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 300000\r\n\r\n" + strings.Repeat("x", 300_000),
-		"/largechunk": "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n493E0\r\n" + strings.Repeat("x", 300_000) + "\r\n0\r\n\r\n",
-		"/length2":    "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok!<close>",
-		"/coding":     "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n<close>",
-		"/noise":      "hello<close>",
-		"/silence":    "<close>",
-		"/space":      "HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok<close>",
-		"/half":       "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 10\r\n\r\nhello<close>",
-		"/halfchunk":  "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel<close>",
-		"/split":      "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
-		"/":           "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nok",
+		"/plain":     "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 5\r\nX-A: b\r\nX-A: c\r\n\r\nhello",
+		"/page":      "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nok",
+		"/chunks":    "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
+		"/end":       "HTTP/1.1 200 OK\r\n" + kind + "\r\nhello<close>",
+		"/old":       "HTTP/1.0 200 OK\r\n" + kind + "Content-Length: 5\r\n\r\nhello<close>",
+		"/empty":     "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 0\r\n\r\n",
+		"/none":      "HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
+		"/unchanged": "HTTP/1.1 304 Not Modified\r\nEtag: \"x\"\r\n\r\n",
+		"/away":      "HTTP/1.1 302 Found\r\n" + kind + "Location: /there?x=1;y=2\r\nContent-Length: 0\r\n\r\n",
+		"/missing":   "HTTP/1.1 404 Nowhere To Be Seen\r\n" + kind + "Content-Length: 2\r\n\r\nno",
+		"/broken":    "HTTP/1.1 500 Oh\r\n" + kind + "Content-Length: 2\r\n\r\nno",
+		"/unknown":   "HTTP/1.1 299 Hm\r\n" + kind + "Content-Length: 2\r\n\r\nno",
+		"/hop":       "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nConnection: X-Secret, keep-alive\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: x\r\nUpgrade: h2c\r\nAlt-Svc: h3=\":1\"\r\nX-Accel-Redirect: /etc/passwd\r\nX-Sendfile: /etc/passwd\r\n\r\nok",
+		"/cookies":   "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nSet-Cookie: a=1; Domain=sites.test\r\nset-cookie: b=2\r\nSet-Cookie: c=3; domain=.test\r\n\r\nok",
+		"/early":     "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nok",
+		"/both":      "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n<close>",
+		"/trailers":  "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+		"/large":     "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 300000\r\n\r\n" + strings.Repeat("x", 300_000),
+		"/largechunk": "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n493E0\r\n" + strings.Repeat(
+			"x",
+			300_000,
+		) + "\r\n0\r\n\r\n",
+		"/length2":   "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok!<close>",
+		"/coding":    "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n<close>",
+		"/noise":     "hello<close>",
+		"/silence":   "<close>",
+		"/space":     "HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok<close>",
+		"/half":      "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 10\r\n\r\nhello<close>",
+		"/halfchunk": "HTTP/1.1 200 OK\r\n" + kind + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel<close>",
+		"/split":     "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+		"/":          "HTTP/1.1 200 OK\r\n" + kind + "Content-Length: 2\r\n\r\nok",
 	}
 	addr, _ := rawProgram(t, answers)
 	var all []*programs
@@ -144,7 +150,11 @@ func TestProgramWaysAgree(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST"} {
 			var want reply
 			for way, p := range all {
-				c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+				c, err := tls.Dial("tcp", p.https, &tls.Config{
+					RootCAs:    p.roots,
+					ServerName: "app.sites.test",
+					NextProtos: []string{"http/1.1"},
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,8 +198,15 @@ func TestProgramTargets(t *testing.T) {
 	t.Parallel()
 	for way := byServer; way <= byAll; way++ {
 		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.RequestURI) })
-		for _, target := range []string{"/", "//a/../b", "/a;b=c?x=1;y=2&z=%zz", "/%2e%2e/%00?", "/a?b?c=/d", "/?q=[1]&r={2}|3^`", "/%E2%82%AC?%0d%0aX:+y"} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+		for _, target := range []string{
+			"/", "//a/../b", "/a;b=c?x=1;y=2&z=%zz", "/%2e%2e/%00?", "/a?b?c=/d", "/?q=[1]&r={2}|3^`",
+			"/%E2%82%AC?%0d%0aX:+y",
+		} {
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +258,11 @@ func TestProgramVisitorLeaves(t *testing.T) {
 		})
 		p.proxy.FirstByte = time.Hour
 		for _, path := range []string{"/wait", "/stream"} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -149,14 +149,24 @@ func New(c Config) *Edge {
 	e.metrics = newMetrics(c.Metrics)
 	trees, assets := cmp.Or(c.TreeBytes, 64<<20), cmp.Or(c.AssetBytes, 128<<20)
 	// A tree that is not kept would be decoded again for each request, so one may take all.
-	//share: total 64 MiB of releases' trees; owner what others leave, and who has the most loses first; edge trees used longest ago are read again
+	// share: total 64 MiB of releases' trees; owner what others leave, and who has the most loses first; edge trees used longest ago are read again
 	e.trees = cache.New[release.ID, *release.Tree](trees, trees)
-	e.fileserver = fileserver.New(fileserver.Config{Blobs: c.Blobs, Log: c.Log, Bytes: assets, Looked: func(hit bool) { e.metrics.cache("asset", hit) }})
+	e.fileserver = fileserver.New(fileserver.Config{
+		Blobs:  c.Blobs,
+		Log:    c.Log,
+		Bytes:  assets,
+		Looked: func(hit bool) { e.metrics.cache("asset", hit) },
+	})
 	e.answers = ready.New(assets)
 	e.held = response.NewHeld()
 	e.table.now.Store(&hosts{})
 	e.table.counts = c.Visits != nil
-	e.visits = visits.New(visits.Config{Recorder: c.Visits, Every: cmp.Or(c.VisitsEvery, 10*time.Second), Countries: c.Countries, Log: c.Log})
+	e.visits = visits.New(visits.Config{
+		Recorder:  c.Visits,
+		Every:     cmp.Or(c.VisitsEvery, 10*time.Second),
+		Countries: c.Countries,
+		Log:       c.Log,
+	})
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
 	if len(c.Programs) > 0 {
@@ -191,8 +201,10 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ConnState:         connlimit.Idle,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 128, WriteByteTimeout: time.Minute,
-			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 128, WriteByteTimeout: time.Minute,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+		},
 		TLSConfig: e.TLSConfig(),
 		// Strangers' broken handshakes are nobody's business but a debugger's.
 		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),

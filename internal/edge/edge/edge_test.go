@@ -90,9 +90,16 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{DB: d, Certificates: certificates{answer: authority.Certificate}, Blobs: blobs, Releases: release.New(release.Config{Blobs: blobs}), SiteDomain: "sites.test",
-		ControlHosts: []string{"panel.test"}, Metrics: prometheus.NewRegistry(),
-		Control: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") })}
+	c := Config{
+		DB:           d,
+		Certificates: certificates{answer: authority.Certificate},
+		Blobs:        blobs,
+		Releases:     release.New(release.Config{Blobs: blobs}),
+		SiteDomain:   "sites.test",
+		ControlHosts: []string{"panel.test"},
+		Metrics:      prometheus.NewRegistry(),
+		Control:      http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "control plane") }),
+	}
 	for _, f := range change {
 		f(&c)
 	}
@@ -205,8 +212,10 @@ func (w *world) client() *http.Client {
 		DisableCompression: true,
 	}
 	w.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 10 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport: tr, Timeout: 10 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // answer holds what came back.
@@ -341,7 +350,10 @@ func TestPreviews(t *testing.T) {
 	w := start(t)
 	first, second := w.publish(map[string]string{"index.html": "first"}), w.publish(map[string]string{"index.html": "second"})
 	w.live("s1", "blog", stateLive, second)
-	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", first)); err != nil {
+	if err := w.DB.Admin(
+		t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", first),
+	); err != nil {
 		t.Fatal(err)
 	}
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
@@ -356,7 +368,10 @@ func TestPreviews(t *testing.T) {
 	w.get("http://abcdefghijk1--blog.sites.test/").want(t, 308, "")
 
 	// A branch's address serves another deployment as soon as its row says so.
-	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first)); err != nil {
+	if err := w.DB.Admin(
+		t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first),
+	); err != nil {
 		t.Fatal(err)
 	}
 	w.get("https://feature-x--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
@@ -423,34 +438,46 @@ func TestRawRequests(t *testing.T) {
 		"with a dot and port": {"GET / HTTP/1.1\r\nHost: blog.sites.test.:8443\r\n\r\n", 200, "hello"},
 		"absolute form":       {"GET http://169.254.169.254/latest HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 400, ""},
 		"absolute, own host":  {"GET https://blog.sites.test/ HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 400, ""},
-		"absolute, upgrade":   {"GET http://169.254.169.254/ HTTP/1.1\r\nHost: blog.sites.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 400, ""},
-		"another tenant":      {"GET / HTTP/1.1\r\nHost: shop.sites.test\r\n\r\n", 421, ""},
-		"the control plane":   {"GET / HTTP/1.1\r\nHost: panel.test\r\n\r\n", 421, ""},
-		"unknown host":        {"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", 421, ""},
-		"no host":             {"GET / HTTP/1.1\r\n\r\n", 400, ""},
-		"two hosts":           {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nHost: shop.sites.test\r\n\r\n", 400, ""},
-		"empty host":          {"GET / HTTP/1.1\r\nHost: \r\n\r\n", 400, ""},
-		"connect":             {"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 400, ""},
-		"options":             {"OPTIONS / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"options *":           {"OPTIONS * HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 0, ""},
-		"post":                {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 0\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"trace":               {"TRACE / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},
-		"open redirect":       {"GET //evil.test/%2e%2e HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"traversal":           {"GET /../../../etc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"encoded traversal":   {"GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"doubly encoded":      {"GET /%252e%252e%252fetc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"backslash":           {"GET /..\\..\\etc HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"nul":                 {"GET /%00 HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"newline":             {"GET /%0d%0aSet-Cookie:a=b HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"hidden":              {"GET /.git/config HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
-		"long header":         {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, ""},
-		"smuggling":           {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\nGET /x", 200, "hello"},
-		"obs-fold":            {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nX: a\r\n b\r\n\r\n", 200, "hello"},
-		"bad chunking":        {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: xchunked\r\n\r\n", 501, ""},
+		"absolute, upgrade": {
+			"GET http://169.254.169.254/ HTTP/1.1\r\nHost: blog.sites.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+			400,
+			"",
+		},
+		"another tenant":    {"GET / HTTP/1.1\r\nHost: shop.sites.test\r\n\r\n", 421, ""},
+		"the control plane": {"GET / HTTP/1.1\r\nHost: panel.test\r\n\r\n", 421, ""},
+		"unknown host":      {"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", 421, ""},
+		"no host":           {"GET / HTTP/1.1\r\n\r\n", 400, ""},
+		"two hosts":         {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nHost: shop.sites.test\r\n\r\n", 400, ""},
+		"empty host":        {"GET / HTTP/1.1\r\nHost: \r\n\r\n", 400, ""},
+		"connect":           {"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 400, ""},
+		"options":           {"OPTIONS / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},
+		"options *":         {"OPTIONS * HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 0, ""},
+		"post":              {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 0\r\n\r\n", 405, "Allow: GET, HEAD"},
+		"trace":             {"TRACE / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},
+		"open redirect":     {"GET //evil.test/%2e%2e HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"traversal":         {"GET /../../../etc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"encoded traversal": {"GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"doubly encoded":    {"GET /%252e%252e%252fetc/passwd HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"backslash":         {"GET /..\\..\\etc HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"nul":               {"GET /%00 HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"newline":           {"GET /%0d%0aSet-Cookie:a=b HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"hidden":            {"GET /.git/config HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 404, "nothing here"},
+		"long header":       {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, ""},
+		"smuggling": {
+			"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\nGET /x",
+			200,
+			"hello",
+		},
+		"obs-fold":     {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nX: a\r\n b\r\n\r\n", 200, "hello"},
+		"bad chunking": {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nTransfer-Encoding: xchunked\r\n\r\n", 501, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.roots, ServerName: "blog.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", w.https, &tls.Config{
+				RootCAs:    w.roots,
+				ServerName: "blog.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -458,10 +485,16 @@ func TestRawRequests(t *testing.T) {
 			c.SetDeadline(time.Now().Add(10 * time.Second))
 			go io.WriteString(c, strings.Replace(tt.request, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
 			b, _ := io.ReadAll(c)
-			if tt.status != 0 && !strings.HasPrefix(string(b), fmt.Sprintf("HTTP/1.1 %d ", tt.status)) || !strings.Contains(string(b), tt.also) {
+			if tt.status != 0 && !strings.HasPrefix(
+				string(b),
+				fmt.Sprintf("HTTP/1.1 %d ", tt.status),
+			) || !strings.Contains(string(b), tt.also) {
 				t.Errorf("answer %.400q, want status %d and %q", b, tt.status, tt.also)
 			}
-			if strings.Contains(string(b), "\nSet-Cookie") || strings.Contains(string(b), "evil.test") || strings.Contains(string(b), "root:") ||
+			if strings.Contains(
+				string(b),
+				"\nSet-Cookie",
+			) || strings.Contains(string(b), "evil.test") || strings.Contains(string(b), "root:") ||
 				strings.Count(string(b), "HTTP/1.1 ") > 1 {
 				t.Errorf("answer %.400q", b)
 			}

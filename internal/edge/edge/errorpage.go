@@ -32,7 +32,12 @@ func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Not
 	}
 	h["X-Content-Type-Options"] = response.Nosniff
 	h["X-Robots-Tag"] = response.Noindex
-	if e.fileserver.Serve(&w.Recorder, r, &release.Answer{Kind: release.Missing, Status: n.Status, File: f, Auth: []string{}}) != nil && w.Status == 0 {
+	if e.fileserver.Serve(&w.Recorder, r, &release.Answer{
+		Kind:   release.Missing,
+		Status: n.Status,
+		File:   f,
+		Auth:   []string{},
+	}) != nil && w.Status == 0 {
 		response.Page(w, r, n)
 	}
 }

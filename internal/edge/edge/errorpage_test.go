@@ -27,7 +27,11 @@ func TestOwnErrorPages(t *testing.T) {
 		})
 		check := func(method, path string, status int, body string) {
 			t.Helper()
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,8 +47,13 @@ func TestOwnErrorPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, err := io.ReadAll(resp.Body)
-			if resp.StatusCode != status || err != nil || body != "" && string(text) != body || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || resp.Header.Get("Cache-Control") == response.Revalidate[0] {
-				t.Errorf("way %d, %s %s: %d %q %v, %v; want %d %q", way, method, path, resp.StatusCode, text, resp.Header, err, status, body)
+			if resp.StatusCode != status || err != nil || body != "" && string(text) != body ||
+				resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
+				resp.Header.Get("Cache-Control") == response.Revalidate[0] {
+				t.Errorf(
+					"way %d, %s %s: %d %q %v, %v; want %d %q", way, method, path, resp.StatusCode, text, resp.Header,
+					err, status, body,
+				)
 			}
 		}
 		p.switchTo(p.publish(map[string]string{"503.html": "<p>back soon", "502.html": "<p>oh no", "504.html": "<p>slow today"}))

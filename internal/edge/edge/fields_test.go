@@ -41,7 +41,10 @@ func TestProgramManyFields(t *testing.T) {
 				{"POST", "/", io.MultiReader(strings.NewReader("x")), 200}, // of no known length
 				{"POST", "/many", io.MultiReader(strings.NewReader("x")), 502},
 			} {
-				transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{proto}}, ForceAttemptHTTP2: proto == "h2"}
+				transport := &http.Transport{
+					TLSClientConfig:   &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{proto}},
+					ForceAttemptHTTP2: proto == "h2",
+				}
 				req, err := http.NewRequestWithContext(t.Context(), tt.method, "https://"+p.https+tt.path, tt.body)
 				if err != nil {
 					t.Fatal(err)

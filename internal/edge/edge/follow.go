@@ -129,7 +129,19 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.runtime, &t.node, &t.version, &t.settings)
+		err := s.Scan(
+			&t.site,
+			&t.owner,
+			&t.label,
+			&t.release,
+			&t.deployment,
+			&t.state,
+			&t.backend,
+			&t.runtime,
+			&t.node,
+			&t.version,
+			&t.settings,
+		)
 		t.serving = readServing(t.settings)
 		e.source(&t)
 		if t.state == stateLive && e.paused[t.site] {

@@ -15,7 +15,16 @@ type origin struct{ asked atomic.Int64 }
 
 func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.asked.Add(1)
-	return &http.Response{StatusCode: 200, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("forwarded")), ContentLength: 9, Request: r}, nil
+	return &http.Response{
+		StatusCode:    200,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        http.Header{"Content-Type": {"text/plain"}},
+		Body:          io.NopCloser(strings.NewReader("forwarded")),
+		ContentLength: 9,
+		Request:       r,
+	}, nil
 }
 
 // What depends on more than the path is never ready in memory, and finding that out has

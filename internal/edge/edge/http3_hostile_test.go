@@ -39,29 +39,35 @@ func TestHTTP3Hostile(t *testing.T) {
 	plain := []string{":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "/"}
 	with := func(more ...string) []byte { return request(append(append([]string{}, plain...), more...)...) }
 	for name, bytes := range map[string][]byte{
-		"no path":               request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test"),
-		"two paths":             with(":path", "/secret"),
-		"pseudo field at end":   with("a", "b", ":path", "/secret"),
-		"upper case":            with("X-Upper", "a"),
-		"connection":            with("connection", "close"),
-		"transfer encoding":     with("transfer-encoding", "chunked"),
-		"line feed in value":    with("a", "b\r\nSet-Cookie: c"),
-		"blank in name":         with("a b", "c"),
-		"two lengths":           with("content-length", "5", "content-length", "6"),
-		"bad length":            with("content-length", "-1"),
-		"no block at all":       frame(1, nil),
-		"garbage for a block":   frame(1, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
-		"data first":            frame(0, []byte("data")),
-		"settings on a stream":  frame(4, nil),
-		"absolute path of else": request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "https://panel.test/"),
-		"path without slash":    request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "secret"),
-		"another authority":     request(":method", "GET", ":scheme", "https", ":authority", "panel.test", ":path", "/"),
-		"half a frame":          {1, 50, 0},
+		"no path":              request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test"),
+		"two paths":            with(":path", "/secret"),
+		"pseudo field at end":  with("a", "b", ":path", "/secret"),
+		"upper case":           with("X-Upper", "a"),
+		"connection":           with("connection", "close"),
+		"transfer encoding":    with("transfer-encoding", "chunked"),
+		"line feed in value":   with("a", "b\r\nSet-Cookie: c"),
+		"blank in name":        with("a b", "c"),
+		"two lengths":          with("content-length", "5", "content-length", "6"),
+		"bad length":           with("content-length", "-1"),
+		"no block at all":      frame(1, nil),
+		"garbage for a block":  frame(1, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
+		"data first":           frame(0, []byte("data")),
+		"settings on a stream": frame(4, nil),
+		"absolute path of else": request(
+			":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "https://panel.test/",
+		),
+		"path without slash": request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "secret"),
+		"another authority":  request(":method", "GET", ":scheme", "https", ":authority", "panel.test", ":path", "/"),
+		"half a frame":       {1, 50, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			conn, err := quic.DialAddr(ctx, addr, &tls.Config{RootCAs: w.roots, ServerName: "blog.sites.test", NextProtos: []string{"h3"}}, nil)
+			conn, err := quic.DialAddr(ctx, addr, &tls.Config{
+				RootCAs:    w.roots,
+				ServerName: "blog.sites.test",
+				NextProtos: []string{"h3"},
+			}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

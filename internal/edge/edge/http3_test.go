@@ -40,12 +40,18 @@ func (w *world) overHTTP3(limits *connlimit.Limiter) (addr string, srv *http3.Se
 
 // client3 is a client that speaks nothing but HTTP/3, whatever the host to one address.
 func (w *world) client3(addr string) *http.Client {
-	tr := &h3.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
+	tr := &h3.Transport{
+		DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
 		Dial: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
 			return quic.DialAddr(ctx, addr, t, q)
-		}}
+		},
+	}
 	w.t.Cleanup(func() { tr.Close() })
-	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport:     tr,
+		Timeout:       20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // An answer that a program breaks off is no whole one over HTTP/3 either, with and without a
@@ -88,7 +94,18 @@ func TestHTTP3(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.HTTP3 = true })
 	addr, srv := w.overHTTP3(nil)
-	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "<h1>home</h1>" + script, "about.html": "about", "big.bin": strings.Repeat("0123456789", 300_000), "404.html": "not here", "_redirects": "/old /about 301\n"}))
+	w.live(
+		"s1",
+		"blog",
+		stateLive,
+		w.publish(map[string]string{
+			"index.html": "<h1>home</h1>" + script,
+			"about.html": "about",
+			"big.bin":    strings.Repeat("0123456789", 300_000),
+			"404.html":   "not here",
+			"_redirects": "/old /about 301\n",
+		}),
+	)
 	c3, c2 := w.client3(addr), w.client()
 	for _, host := range []string{"blog.sites.test", "nobody.sites.test", "panel.test"} {
 		for _, path := range []string{"/", "/about", "/nothing", "/old", "/big.bin", "/a%2e%2e/b", "/?q=1"} {
@@ -134,7 +151,11 @@ func TestHTTP3(t *testing.T) {
 		}
 	}
 	// Another host on a connection than the one that TLS was made for.
-	conn, err := quic.DialAddr(t.Context(), addr, &tls.Config{RootCAs: w.roots, ServerName: "blog.sites.test", NextProtos: []string{"h3"}}, nil)
+	conn, err := quic.DialAddr(t.Context(), addr, &tls.Config{
+		RootCAs:    w.roots,
+		ServerName: "blog.sites.test",
+		NextProtos: []string{"h3"},
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,19 +76,33 @@ func TestAccessLog(t *testing.T) {
 				w.until("all are counted", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.total >= 7 })
 			}
 			ask()
-			want := map[visits.Top]int64{{Kind: visits.TopPage, Name: "/"}: 2, {Kind: visits.TopPage, Name: "/about"}: 2, {Kind: visits.TopMissing, Name: "/wp-login.php"}: 1, {Kind: visits.TopReferrer, Name: "news.test"}: 1, {Kind: visits.TopCountry, Name: "AT"}: 4}
+			want := map[visits.Top]int64{
+				{Kind: visits.TopPage, Name: "/"}:                2,
+				{Kind: visits.TopPage, Name: "/about"}:           2,
+				{Kind: visits.TopMissing, Name: "/wp-login.php"}: 1,
+				{Kind: visits.TopReferrer, Name: "news.test"}:    1,
+				{Kind: visits.TopCountry, Name: "AT"}:            4,
+			}
 			if fmt.Sprint(d.tops) != fmt.Sprint(want) {
 				t.Errorf("names: %v, want %v", d.tops, want)
 			}
 			var paths []string
 			for _, l := range d.lines {
 				paths = append(paths, l.Method+l.Path)
-				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.At.IsZero() || l.Protocol != "HTTP/2.0" || strings.Contains(fmt.Sprint(l), "secret") {
+				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.At.IsZero() ||
+					l.Protocol != "HTTP/2.0" ||
+					strings.Contains(
+						fmt.Sprint(l),
+						"secret",
+					) {
 					t.Errorf("%+v", l)
 				}
 			}
 			slices.Sort(paths)
-			if got := strings.Join(paths, " "); got != "GET/ GET/ GET/about GET/about GET/app.js GET/wp-login.php HEAD/about" || d.omitted != 0 {
+			if got := strings.Join(
+				paths,
+				" ",
+			); got != "GET/ GET/ GET/about GET/about GET/app.js GET/wp-login.php HEAD/about" || d.omitted != 0 {
 				t.Error(got, d.omitted)
 			}
 			d.reset()
@@ -121,7 +135,14 @@ func BenchmarkServed(b *testing.B) {
 	at := &fastpath.Place{Host: "blog.sites.test"}
 	for _, log := range []string{"truncated", "off"} {
 		w.settle("s1", `{"accessLog":"`+log+`"}`)
-		sent := &fastpath.Sent{Answer: w.ready(at, []byte("/"), 0), Place: at, Remote: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Protocol: "HTTP/2.0", Status: 200, Size: 5}
+		sent := &fastpath.Sent{
+			Answer:   w.ready(at, []byte("/"), 0),
+			Place:    at,
+			Remote:   &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1},
+			Protocol: "HTTP/2.0",
+			Status:   200,
+			Size:     5,
+		}
 		b.Run(log, func(b *testing.B) {
 			for b.Loop() {
 				w.served(sent)

@@ -119,18 +119,33 @@ func TestMembers(t *testing.T) {
 	for name, bad := range map[string]struct {
 		host, path, cookie string
 	}{
-		"another browser":   {host, grant(q), "Cookie: " + nonceCookie + "=" + strings.Repeat("x", 22)},
-		"no nonce":          {host, grant(access.Question{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: ""}), "Cookie: " + nonceCookie + "="},
+		"another browser": {host, grant(q), "Cookie: " + nonceCookie + "=" + strings.Repeat("x", 22)},
+		"no nonce": {
+			host,
+			grant(access.Question{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: ""}),
+			"Cookie: " + nonceCookie + "=",
+		},
 		"a grant of no one": {host, "/.slipway/granted?grant=x", browser},
 		"another site's":    {host, grant(access.Question{Site: "s2", Host: q.Host, Path: q.Path, Nonce: q.Nonce}), browser},
-		"another host's":    {host, grant(access.Question{Site: q.Site, Host: "pr-1--blog.sites.test", Path: q.Path, Nonce: q.Nonce}), browser},
-		"on another site":   {"https://other.sites.test", grant(q), browser},
+		"another host's": {
+			host,
+			grant(access.Question{Site: q.Site, Host: "pr-1--blog.sites.test", Path: q.Path, Nonce: q.Nonce}),
+			browser,
+		},
+		"on another site": {"https://other.sites.test", grant(q), browser},
 	} {
 		if a := w.get(bad.host+bad.path, bad.cookie); a.status != 401 || a.header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %d %v", name, a.status, a.header)
 		}
 	}
-	for path, want := range map[string]string{"/a.js?x=1": "/a.js?x=1", "//evil.test/": "/evil.test/", "/\\evil.test": "/evil.test", `\\evil.test`: "/evil.test", "https://evil.test/": "/https://evil.test/", "": "/"} {
+	for path, want := range map[string]string{
+		"/a.js?x=1":          "/a.js?x=1",
+		"//evil.test/":       "/evil.test/",
+		"/\\evil.test":       "/evil.test",
+		`\\evil.test`:        "/evil.test",
+		"https://evil.test/": "/https://evil.test/",
+		"":                   "/",
+	} {
 		q := q
 		q.Path = path
 		w.get(host+grant(q), browser).want(t, 303, "").head(t, "Location", want).head(t, "Referrer-Policy", "no-referrer")
@@ -146,7 +161,11 @@ func TestMembers(t *testing.T) {
 	w.settle("s1", `{"signIn":"all","protection":"all","hash":"hash of right horse"}`)
 	w.get(host+"/", "Accept: text/html").want(t, 401, "Enter the password, or sign in").head(t, "Refresh", "")
 	w.get(host+"/", cookie).want(t, 200, "home")
-	a := w.send("POST", host+"/", strings.NewReader(accessField+"=right+horse"), "Content-Type: application/x-www-form-urlencoded").want(t, 303, "")
+	a := w.send("POST", host+"/", strings.NewReader(accessField+"=right+horse"), "Content-Type: application/x-www-form-urlencoded").want(
+		t,
+		303,
+		"",
+	)
 	w.get(host+"/", "Cookie: "+accessCookie+"="+cookies(t, a)[accessCookie].Value).want(t, 200, "home")
 	w.settle("s1", `{"signIn":"none","protection":"all","hash":"hash of right horse"}`)
 	w.get(host+"/", cookie).want(t, 401, "Enter the password to continue")

@@ -14,14 +14,18 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_edge_requests_total", Help: "Answers to visitors of sites, by class of status."}, []string{"class"})
+		Name: "slipway_edge_requests_total", Help: "Answers to visitors of sites, by class of status.",
+	}, []string{"class"})
 	caches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_edge_cache_total", Help: "Cache lookups at the edge, by cache and result."}, []string{"cache", "result"})
+		Name: "slipway_edge_cache_total", Help: "Cache lookups at the edge, by cache and result.",
+	}, []string{"cache", "result"})
 	m := metrics{
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_edge_response_bytes_total", Help: "Bytes of bodies sent to visitors of sites."}),
+			Name: "slipway_edge_response_bytes_total", Help: "Bytes of bodies sent to visitors of sites.",
+		}),
 		hosts: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "slipway_edge_hosts", Help: "Hosts in the edge's table."}),
+			Name: "slipway_edge_hosts", Help: "Hosts in the edge's table.",
+		}),
 		caches: map[string]*[2]prometheus.Counter{},
 	}
 	for i, class := range []string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"} {

@@ -45,7 +45,15 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 		return nil
 	}
 	made.Sessions = t.pages.SessionCookies()
-	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: at.Host, Path: string(path), HTML: true}, Source: t.answers, Accepts: accepts, Log: t.accessLog(), Version: of, Second: now}
+	a := &ready.Answer{
+		Answer:  made,
+		Page:    visits.Page{Site: t.visits, Host: at.Host, Path: string(path), HTML: true},
+		Source:  t.answers,
+		Accepts: accepts,
+		Log:     t.accessLog(),
+		Version: of,
+		Second:  now,
+	}
 	made.Of = a
 	e.metrics.cache("answer", false)
 	e.answers.Put(a)
@@ -89,7 +97,19 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 	if again := e.fileOf(p, at.Host, path, tag, accepts); again.status == http.StatusNotModified {
 		_ = made.Unchanged(tag, again.header) // it is left to net/http then
 	}
-	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: at.Host, Path: path, HTML: strings.HasPrefix(got.header.Get("Content-Type"), "text/html")}, Source: t.answers, Accepts: accepts, Log: t.accessLog(), Version: tag}
+	a := &ready.Answer{
+		Answer: made,
+		Page: visits.Page{
+			Site: t.visits,
+			Host: at.Host,
+			Path: path,
+			HTML: strings.HasPrefix(got.header.Get("Content-Type"), "text/html"),
+		},
+		Source:  t.answers,
+		Accepts: accepts,
+		Log:     t.accessLog(),
+		Version: tag,
+	}
 	made.Of = a
 	e.metrics.cache("answer", false)
 	e.answers.Put(a)
@@ -98,7 +118,16 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 
 // fileOf asks a program's Serve for a path.
 func (e *Edge) fileOf(p *endpoint.Endpoint, host, path, tag string, accepts fastpath.Encodings) *kept {
-	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}
+	r := &http.Request{
+		Method:     http.MethodGet,
+		URL:        &url.URL{Path: path},
+		Host:       host,
+		RequestURI: path,
+		Proto:      "HTTP/2.0",
+		ProtoMajor: 2,
+		Header:     http.Header{},
+		Body:       http.NoBody,
+	}
 	if accepts != 0 {
 		r.Header["Accept-Encoding"] = []string{accepts.String()}
 	}

@@ -29,10 +29,14 @@ func startPages(t *testing.T) *pages {
 	p := &pages{}
 	text := "page one"
 	p.page.Store(&text)
-	p.programs = startProgram(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) }, func(c *Config) {
-		p.programs = c.Programs["node"].(*programs)
-		c.Programs["node"] = p
-	})
+	p.programs = startProgram(
+		t,
+		func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("program " + r.URL.Path)) },
+		func(c *Config) {
+			p.programs = c.Programs["node"].(*programs)
+			c.Programs["node"] = p
+		},
+	)
 	return p
 }
 
@@ -142,7 +146,10 @@ func TestProgramPagesFiles(t *testing.T) {
 		p.file.Store(&text)
 		for range 3 {
 			got := p.get(at, "Cookie: session_1=x")
-			if got.status != 200 || got.body != strings.Repeat(text, 100_000) || got.header.Get("Content-Type") != "text/css; charset=utf-8" {
+			if got.status != 200 || got.body != strings.Repeat(
+				text,
+				100_000,
+			) || got.header.Get("Content-Type") != "text/css; charset=utf-8" {
 				t.Errorf("%d %.20q of %d bytes, %v", got.status, got.body, len(got.body), got.header)
 			}
 		}
@@ -171,8 +178,11 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 	if err := os.WriteFile(dir+"/style.css", []byte(strings.Repeat("a { color: red }\n", 1000)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	site := php.Site{Name: "site_1", Open: func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
-		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})}
+	site := php.Site{
+		Name:   "site_1",
+		Open:   func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
+		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }}),
+	}
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(c *Config) {
 		c.Programs["node"] = phpFiles{c.Programs["node"].(*programs), &site}
 	})
@@ -185,7 +195,8 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 				want = "br"
 			}
 			got := p.get(at, "Accept-Encoding: "+accept)
-			if got.status != 200 || got.header.Get("Content-Encoding") != want || got.header.Get("Vary") != "Accept-Encoding" || (want == "") != (len(got.body) == 17_000) {
+			if got.status != 200 || got.header.Get("Content-Encoding") != want || got.header.Get("Vary") != "Accept-Encoding" ||
+				(want == "") != (len(got.body) == 17_000) {
 				t.Errorf("%q: %d, %d bytes, %v", accept, got.status, len(got.body), got.header)
 			}
 			tag := got.header.Get("Etag")
@@ -193,7 +204,11 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 				t.Errorf("%q: tag %s, before %s", accept, tag, tags[want])
 			}
 			tags[want] = tag
-			if again := p.get(at, "Accept-Encoding: "+accept, "If-None-Match: "+tag); again.status != http.StatusNotModified || again.header.Get("Etag") != tag || again.header.Get("Vary") != "Accept-Encoding" {
+			if again := p.get(
+				at,
+				"Accept-Encoding: "+accept,
+				"If-None-Match: "+tag,
+			); again.status != http.StatusNotModified || again.header.Get("Etag") != tag || again.header.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("%q, who has it: %d %v", accept, again.status, again.header)
 			}
 		}

@@ -28,13 +28,21 @@ func (e *ending) Awake(string) (*endpoint.Endpoint, bool) {
 	close(ended)
 	e.dead.Add(1)
 	refuse := func(context.Context) (net.Conn, error) { return nil, errors.New("nobody listens") }
-	return &endpoint.Endpoint{Upstream: upstream.New(upstream.Config{Dial: refuse}), Ended: ended, Failed: e.fail, Release: func() { e.dead.Add(-1) }}, true
+	return &endpoint.Endpoint{
+		Upstream: upstream.New(upstream.Config{Dial: refuse}),
+		Ended:    ended,
+		Failed:   e.fail,
+		Release:  func() { e.dead.Add(-1) },
+	}, true
 }
 
 // do sends a request over a protocol.
 func (e *ending) do(t *testing.T, proto, method, path, body string) (*http.Response, string) {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: e.roots, ServerName: "app.sites.test", NextProtos: []string{proto}}, ForceAttemptHTTP2: proto == "h2"}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: e.roots, ServerName: "app.sites.test", NextProtos: []string{proto}},
+		ForceAttemptHTTP2: proto == "h2",
+	}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+e.https+path, strings.NewReader(body))
 	if err != nil {
@@ -76,7 +84,9 @@ func TestPassedToTheNext(t *testing.T) {
 	refused := error(&fault.Error{Kind: fault.Unavailable, Message: "The application crashed", Code: "application_crashed"})
 	e.refuse.Store(&refused)
 	for _, proto := range []string{"http/1.1", "h2"} {
-		if resp, got := e.do(t, proto, "GET", "/", ""); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "5" || !strings.Contains(got, "<html") {
+		if resp, got := e.do(
+			t, proto, "GET", "/", "",
+		); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "5" || !strings.Contains(got, "<html") {
 			t.Errorf("over %s, where none starts: %d %v %.80q", proto, resp.StatusCode, resp.Header, got)
 		}
 	}

@@ -42,9 +42,9 @@ const (
 var errCrowded = errors.New("too many lookups at once")
 
 func (p *previews) init() {
-	//share: total 10000 addresses of deployments and branches, known or unknown; owner 2500; edge the addresses asked for longest ago are looked up again
+	// share: total 10000 addresses of deployments and branches, known or unknown; owner 2500; edge the addresses asked for longest ago are looked up again
 	p.known = cache.NewShared[string, preview](10_000, 1, 2500)
-	//share: total 4 lookups at once; owner 2, in turn; edge waits a second, then 503 with Retry-After
+	// share: total 4 lookups at once; owner 2, in turn; edge waits a second, then 503 with Retry-After
 	p.slots = fair.New(fair.Config{Places: 4, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 
@@ -117,7 +117,20 @@ func (e *Edge) previewTarget(p preview, of *target) *target {
 	if p.release == "" {
 		return nil
 	}
-	t := &target{site: of.site, owner: of.owner, label: of.label, release: p.release, deployment: p.deployment, state: stateLive, backend: p.backend, runtime: p.runtime, node: p.node, preview: true, settings: of.settings, serving: of.serving}
+	t := &target{
+		site:       of.site,
+		owner:      of.owner,
+		label:      of.label,
+		release:    p.release,
+		deployment: p.deployment,
+		state:      stateLive,
+		backend:    p.backend,
+		runtime:    p.runtime,
+		node:       p.node,
+		preview:    true,
+		settings:   of.settings,
+		serving:    of.serving,
+	}
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state
 	}

@@ -47,7 +47,11 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint
 			p.Answered(w.Status, w.Bytes, cmp.Or(w.First, time.Since(begun)))
 		}
 	}()
-	err := e.proxy.Serve(&w.Recorder, r, p, proxy.Site{Host: fastpath.Hostname(r.Host), Preview: t.preview, Protected: t.protected()}, begun)
+	err := e.proxy.Serve(&w.Recorder, r, p, proxy.Site{
+		Host:      fastpath.Hostname(r.Host),
+		Preview:   t.preview,
+		Protected: t.protected(),
+	}, begun)
 	switch {
 	case err == nil:
 		return true

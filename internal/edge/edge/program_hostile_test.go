@@ -47,12 +47,21 @@ func TestProgramUpgradeTargets(t *testing.T) {
 			{"GET /chat", "app.sites.test\r\nHost: 169.254.169.254", 400},
 			{"GET http://169.254.169.254/", "169.254.169.254", 400},
 		} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.SetDeadline(time.Now().Add(time.Minute))
-			fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", tt.line, tt.host)
+			fmt.Fprintf(
+				c,
+				"%s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+				tt.line,
+				tt.host,
+			)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil || resp.StatusCode != tt.status {
 				t.Errorf("way %d: %s for %s: %v, %v; want %d", way, tt.line, tt.host, resp, err, tt.status)
@@ -130,7 +139,10 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
 		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Upgrade") == "" && r.Header.Get("Http2-Settings") == "" && !strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade") {
+			if r.Header.Get("Upgrade") == "" && r.Header.Get("Http2-Settings") == "" && !strings.Contains(
+				strings.ToLower(r.Header.Get("Connection")),
+				"upgrade",
+			) {
 				io.WriteString(w, "no upgrade")
 				return
 			}
@@ -157,7 +169,11 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 			"Connection: Upgrade\r\nUpgrade: websocket":                                                       101,
 			"Connection: keep-alive, Upgrade\r\nUpgrade: chat/2":                                              101,
 		} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,13 +199,19 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 		}
 	}
 	p.switchTo(p.publish(map[string]string{"robots.txt": "for everybody"}))
-	private := []string{"/", "/server/index.js", "/.env", "/.git/config", "/package.json", "/node_modules/x/index.js", "/.next/server/app.js", "/slipway.toml", "/..%2f.env", "/robots.txt/../.env", "/%2e%2e/server.js"}
+	private := []string{
+		"/", "/server/index.js", "/.env", "/.git/config", "/package.json", "/node_modules/x/index.js",
+		"/.next/server/app.js", "/slipway.toml", "/..%2f.env", "/robots.txt/../.env", "/%2e%2e/server.js",
+	}
 	check := func(state string, status int, files int) {
 		t.Helper()
 		for range 2 {
 			for _, path := range private {
 				for _, method := range []string{"GET", "HEAD", "POST"} {
-					if a := p.do(method, "https://app.sites.test"+path); a.status != status && a.status != 404 || strings.Contains(a.body, "everybody") {
+					if a := p.do(
+						method,
+						"https://app.sites.test"+path,
+					); a.status != status && a.status != 404 || strings.Contains(a.body, "everybody") {
 						t.Errorf("%s, %s %s: %d %.100q", state, method, path, a.status, a.body)
 					}
 				}
@@ -248,15 +270,49 @@ func TestProgramOddAnswers(t *testing.T) {
 			status  int
 			body    string // begins so; of a page of ours nothing is compared
 		}{
-			{"GET /unchanged", 304, ""}, {"GET /none", 204, ""}, {"GET /reset", 205, ""}, {"HEAD /", 200, ""}, {"GET /trailers", 200, "ok"}, {"HEAD /trailers", 200, ""},
-			{"GET /huge", 502, "<"}, {"GET /many", 502, "<"}, {"GET /switch", 502, "<"}, {"POST /switch", 502, "<"},
+			{
+				"GET /unchanged",
+				304,
+				"",
+			},
+			{
+				"GET /none",
+				204,
+				"",
+			},
+			{"GET /reset", 205, ""},
+			{"HEAD /", 200, ""},
+			{"GET /trailers", 200, "ok"},
+			{"HEAD /trailers", 200, ""},
+			{"GET /huge", 502, "<"},
+			{"GET /many", 502, "<"},
+			{"GET /switch", 502, "<"},
+			{"POST /switch", 502, "<"},
 			{"GET /\r\nConnection: Upgrade\r\nUpgrade: websocket", 200, "ok"}, // refused by the program
 			{"GET /switch\r\nConnection: Upgrade\r\nUpgrade: websocket", 502, "<"},
-			{"GET /\r\nTE: trailers, gzip\r\nConnection: TE", 200, "ok"}, {"GET /\r\nConnection: Host, Content-Length, close-not", 200, "ok"},
-			{"POST /\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", 200, "ok"}, {"POST /\r\nExpect: something\r\nContent-Length: 5\r\n\r\nhello", 417, ""},
-			{"POST /\r\nTransfer-Encoding: chunked\r\nTrailer: X-Forwarded-For\r\n\r\n5\r\nhello\r\n0\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n", 200, "ok"},
+			{
+				"GET /\r\nTE: trailers, gzip\r\nConnection: TE",
+				200,
+				"ok",
+			},
+			{"GET /\r\nConnection: Host, Content-Length, close-not", 200, "ok"},
+			{
+				"POST /\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+				200,
+				"ok",
+			},
+			{"POST /\r\nExpect: something\r\nContent-Length: 5\r\n\r\nhello", 417, ""},
+			{
+				"POST /\r\nTransfer-Encoding: chunked\r\nTrailer: X-Forwarded-For\r\n\r\n5\r\nhello\r\n0\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n",
+				200,
+				"ok",
+			},
 		} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +336,10 @@ func TestProgramOddAnswers(t *testing.T) {
 				continue
 			}
 			text, err := io.ReadAll(resp.Body)
-			if resp.StatusCode != tt.status || err != nil || !strings.HasPrefix(string(text), tt.body) || strings.Contains(string(text), "evil") || resp.Header.Get("Content-Length") == "99" {
+			if resp.StatusCode != tt.status || err != nil || !strings.HasPrefix(
+				string(text),
+				tt.body,
+			) || strings.Contains(string(text), "evil") || resp.Header.Get("Content-Length") == "99" {
 				t.Errorf("way %d, %q: %d %.100q %v; want %d %q", way, tt.request, resp.StatusCode, text, err, tt.status, tt.body)
 			}
 			if !resp.Close { // the next answer is the next one
@@ -311,7 +370,8 @@ func TestProgramFailuresAreLogged(t *testing.T) {
 		c.Transport.(*http.Transport).ForceAttemptHTTP2 = false // the fast path speaks HTTP/1.1 to programs
 		for _, tt := range []struct{ path, want string }{
 			{"/ends?token=s3cret", "GET /ends was answered with 502: the application closed the connection before it answered"},
-			{"/huge", "GET /huge was answered with 502: "}, {"/other", "GET /other was answered with 502: "},
+			{"/huge", "GET /huge was answered with 502: "},
+			{"/other", "GET /other was answered with 502: "},
 		} {
 			resp, err := c.Get("https://app.sites.test" + tt.path)
 			if err != nil {
@@ -327,7 +387,10 @@ func TestProgramFailuresAreLogged(t *testing.T) {
 				}
 				return line != ""
 			})
-			if resp.StatusCode != 502 || !strings.HasPrefix(line, tt.want) || len(line) > len(tt.want)+200 || strings.ContainsAny(line, "\x1b\r\n") {
+			if resp.StatusCode != 502 || !strings.HasPrefix(
+				line,
+				tt.want,
+			) || len(line) > len(tt.want)+200 || strings.ContainsAny(line, "\x1b\r\n") {
 				t.Errorf("way %d, %s: %d, the log has %q", way, tt.path, resp.StatusCode, line)
 			}
 		}
@@ -347,14 +410,21 @@ func TestProgramOldClient(t *testing.T) {
 			io.WriteString(w, "ok")
 		})
 		for version, first := range map[string]string{"1.0": "HTTP/1.0 200 OK", "1.1": "HTTP/1.1 103 Early Hints"} {
-			c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+			c, err := tls.Dial("tcp", p.https, &tls.Config{
+				RootCAs:    p.roots,
+				ServerName: "app.sites.test",
+				NextProtos: []string{"http/1.1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.SetDeadline(time.Now().Add(time.Minute))
 			fmt.Fprintf(c, "GET / HTTP/%s\r\nHost: app.sites.test\r\nConnection: close\r\n\r\n", version)
 			text, err := io.ReadAll(c)
-			if err != nil || !strings.HasPrefix(string(text), first+"\r\n") || !strings.HasSuffix(string(text), "\r\nok") && version == "1.0" {
+			if err != nil || !strings.HasPrefix(
+				string(text),
+				first+"\r\n",
+			) || !strings.HasSuffix(string(text), "\r\nok") && version == "1.0" {
 				t.Errorf("way %d, HTTP/%s: %q, %v; want %s first", way, version, text, err, first)
 			}
 			c.Close()
@@ -380,7 +450,15 @@ func TestProgramRequestLimit(t *testing.T) {
 			size    int64
 			chunked bool
 			status  int
-		}{{0, false, 200}, {1 << 20, false, 200}, {1<<20 + 1, false, 413}, {64 << 20, false, 413}, {1 << 20, true, 200}, {1<<20 + 1, true, 413}, {8 << 20, true, 413}} {
+		}{
+			{0, false, 200},
+			{1 << 20, false, 200},
+			{1<<20 + 1, false, 413},
+			{64 << 20, false, 413},
+			{1 << 20, true, 200},
+			{1<<20 + 1, true, 413},
+			{8 << 20, true, 413},
+		} {
 			var body io.Reader = io.LimitReader(zeros{}, tt.size)
 			req, err := http.NewRequestWithContext(t.Context(), "POST", "https://app.sites.test/", body)
 			if err != nil {

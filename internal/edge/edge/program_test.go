@@ -67,7 +67,14 @@ func (p *programs) Awake(string) (*endpoint.Endpoint, bool) {
 
 func (p *programs) endpoint() *endpoint.Endpoint {
 	p.held.Add(1)
-	return &endpoint.Endpoint{Transport: p.transport, Upstream: p.pool, FirstByte: time.Duration(p.firstByte.Load()), Answered: func(_ int, n int64, _ time.Duration) { p.heard.Add(n) }, Failed: p.fail, Release: func() { p.held.Add(-1) }}
+	return &endpoint.Endpoint{
+		Transport: p.transport,
+		Upstream:  p.pool,
+		FirstByte: time.Duration(p.firstByte.Load()),
+		Answered:  func(_ int, n int64, _ time.Duration) { p.heard.Add(n) },
+		Failed:    p.fail,
+		Release:   func() { p.held.Add(-1) },
+	}
 }
 
 func (p *programs) fail(why string) {
@@ -99,7 +106,11 @@ func startProgramAt(t testing.TB, way int, addr string, change ...func(*Config))
 	t.Helper()
 	p := &programs{way: way}
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
-	transport := &http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 32 << 10, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	transport := &http.Transport{
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 32 << 10,
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
 	p.transport = transport
 	if way != byReverseProxy {
 		p.pool = upstream.New(upstream.Config{Dial: dial})
@@ -156,8 +167,14 @@ func TestProgramSeesWhoAsks(t *testing.T) {
 	if strings.Contains(string(text), "6.6.6.6") || strings.Contains(string(text), "evil") || strings.Contains(string(text), "gopher") {
 		t.Errorf("what the visitor forged came through: %s", text)
 	}
-	for name, want := range map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "app.sites.test",
-		"Forwarded": `for=127.0.0.1;host="app.sites.test";proto=https`, "Cookie": "a=b"} {
+	for name, want := range map[string]string{
+		"X-Forwarded-For":   "127.0.0.1",
+		"X-Real-Ip":         "127.0.0.1",
+		"X-Forwarded-Proto": "https",
+		"X-Forwarded-Host":  "app.sites.test",
+		"Forwarded":         `for=127.0.0.1;host="app.sites.test";proto=https`,
+		"Cookie":            "a=b",
+	} {
 		if got := seen.Header.Values(name); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -252,7 +269,11 @@ func TestUpgradeEnds(t *testing.T) {
 					<-over // as Node does: it hears of the end, and keeps its own side open
 				})
 				t.Cleanup(func() { close(over) })
-				c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
+				c, err := tls.Dial("tcp", p.https, &tls.Config{
+					RootCAs:    p.roots,
+					ServerName: "app.sites.test",
+					NextProtos: []string{"http/1.1"},
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -297,7 +318,12 @@ func TestEarlyAnswerOverHTTP2(t *testing.T) {
 				w.(http.Flusher).Flush()
 			})
 			for range 20 {
-				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, ForceAttemptHTTP2: true}}
+				client := &http.Client{
+					Transport: &http.Transport{
+						TLSClientConfig:   &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"},
+						ForceAttemptHTTP2: true,
+					},
+				}
 				body, more := io.Pipe()
 				req, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+p.https+"/", body)
 				if err != nil {
@@ -452,7 +478,13 @@ func TestProgramNotWoken(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(http.ResponseWriter, *http.Request) { t.Error("the program was asked") })
 	for after, want := range map[time.Duration]string{0: "5", 2500 * time.Millisecond: "3", time.Minute: "60"} {
-		var err error = &fault.Error{Kind: fault.Unavailable, Message: "crashed", Details: "secret path /srv", Code: "application_crashed", RetryAfter: after}
+		var err error = &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "crashed",
+			Details:    "secret path /srv",
+			Code:       "application_crashed",
+			RetryAfter: after,
+		}
 		p.refuse.Store(&err)
 		a := p.get("https://app.sites.test/")
 		a.want(t, 503, "can&#39;t be reached")
@@ -472,7 +504,10 @@ func TestProgramNotWoken(t *testing.T) {
 func TestProgramCookies(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
-		for _, c := range []string{"own=1", "host=1; Domain=app.sites.test", "shared=1; Domain=sites.test", "dotted=1; domain=.SITES.test", "top=1; Domain=test", "odd=1; ;domain = sites.test"} {
+		for _, c := range []string{
+			"own=1", "host=1; Domain=app.sites.test", "shared=1; Domain=sites.test", "dotted=1; domain=.SITES.test",
+			"top=1; Domain=test", "odd=1; ;domain = sites.test",
+		} {
 			w.Header().Add("Set-Cookie", c)
 		}
 	})
@@ -549,7 +584,15 @@ func TestProgramNotCompressed(t *testing.T) {
 			io.WriteString(w, long)
 		})
 		const asks = "gzip, br, zstd"
-		p.get("https://app.sites.test/", "Accept-Encoding: "+asks).want(t, 200, long).head(t, "Content-Encoding", "").head(t, "X-Asked", asks)
-		p.get("https://app.sites.test/own", "Accept-Encoding: "+asks).want(t, 200, "as it is").head(t, "Content-Encoding", "gzip").head(t, "Vary", "Accept-Encoding")
+		p.get("https://app.sites.test/", "Accept-Encoding: "+asks).want(t, 200, long).head(t, "Content-Encoding", "").head(
+			t,
+			"X-Asked",
+			asks,
+		)
+		p.get("https://app.sites.test/own", "Accept-Encoding: "+asks).want(t, 200, "as it is").head(t, "Content-Encoding", "gzip").head(
+			t,
+			"Vary",
+			"Accept-Encoding",
+		)
 	}
 }

@@ -10,8 +10,13 @@ import (
 
 // asker asks the site "app" over TLS and follows nothing.
 func (p *programs) asker() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"}, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:    &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test"},
+			DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 func (p *programs) askWith(t *testing.T, c *http.Client, path string, header map[string]string) (*http.Response, string) {
@@ -54,7 +59,10 @@ func TestProgramPoisonsNobody(t *testing.T) {
 	})
 	c := p.asker()
 	for _, path := range []string{"/", "/_next/data/x.json", "/style.css", "/index.php"} {
-		for _, name := range []string{"X-Nextjs-Data", "X-Middleware-Prefetch", "Rsc", "X-Host", "X-Original-Url", "X-Rewrite-Url", "Accept", "Accept-Language", "User-Agent", "Origin", "Cookie", "Range", "X-Custom"} {
+		for _, name := range []string{
+			"X-Nextjs-Data", "X-Middleware-Prefetch", "Rsc", "X-Host", "X-Original-Url", "X-Rewrite-Url", "Accept",
+			"Accept-Language", "User-Agent", "Origin", "Cookie", "Range", "X-Custom",
+		} {
 			if resp, _ := p.askWith(t, c, path, map[string]string{name: "poison"}); resp.StatusCode != http.StatusPermanentRedirect {
 				t.Errorf("%s with %s: %d", path, name, resp.StatusCode)
 			}
@@ -78,7 +86,8 @@ func TestProgramServerHeaders(t *testing.T) {
 		io.WriteString(w, "itself")
 	})
 	resp, text := p.askWith(t, p.asker(), "/", nil)
-	if text != "itself" || resp.Header.Get("X-Own") != "stays" || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Accel-Buffering")+resp.Header.Get("X-Sendfile") != "" {
+	if text != "itself" || resp.Header.Get("X-Own") != "stays" ||
+		resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Accel-Buffering")+resp.Header.Get("X-Sendfile") != "" {
 		t.Errorf("%q %v", text, resp.Header)
 	}
 }

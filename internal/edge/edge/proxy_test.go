@@ -13,7 +13,10 @@ import (
 // settle gives a site serving settings and waits until they are in force.
 func (w *world) settle(site, settings string) {
 	w.t.Helper()
-	if err := w.DB.Admin(w.t.Context(), `INSERT INTO site_serving (site_id, settings) VALUES ('`+site+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`); err != nil {
+	if err := w.DB.Admin(
+		w.t.Context(),
+		`INSERT INTO site_serving (site_id, settings) VALUES ('`+site+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`,
+	); err != nil {
 		w.t.Fatal(err)
 	}
 	of := w.table.hosts().of(site)
@@ -30,7 +33,10 @@ func TestProxied(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		got, body = r.Clone(r.Context()), string(b)
-		for _, c := range []string{"own=1", "host=1; Domain=blog.sites.test", "shared=1; Domain=sites.test", "dotted=1; Domain=.sites.test", "parent=1; Domain=test", "neighbour=1; Domain=other.sites.test"} {
+		for _, c := range []string{
+			"own=1", "host=1; Domain=blog.sites.test", "shared=1; Domain=sites.test", "dotted=1; Domain=.sites.test",
+			"parent=1; Domain=test", "neighbour=1; Domain=other.sites.test",
+		} {
 			w.Header().Add("Set-Cookie", c)
 		}
 		w.Header().Set("Alt-Svc", `h3=":443"`)
@@ -41,7 +47,12 @@ func TestProxied(t *testing.T) {
 	t.Cleanup(api.Close)
 	upstream, _ := url.Parse(api.URL)
 	w := start(t, func(c *Config) { c.Out = http.DefaultTransport })
-	id := w.publish(map[string]string{"index.html": "home", "api/there.html": "a file", "_redirects": "/api/* " + api.URL + "/v1/:splat 200\n/other/* http://127.0.0.1:1/:splat 200\n", "_headers": "/*\n  X-Rule: 1\n"})
+	id := w.publish(map[string]string{
+		"index.html":     "home",
+		"api/there.html": "a file",
+		"_redirects":     "/api/* " + api.URL + "/v1/:splat 200\n/other/* http://127.0.0.1:1/:splat 200\n",
+		"_headers":       "/*\n  X-Rule: 1\n",
+	})
 	w.live("s1", "blog", stateLive, id)
 	const host = "https://blog.sites.test"
 	w.get(host+"/api/users").want(t, 404, "")
@@ -50,13 +61,28 @@ func TestProxied(t *testing.T) {
 		t.Fatal("forwarded although no setting allows it")
 	}
 	w.settle("s1", `{"proxyHosts":["`+upstream.Host+`"]}`)
-	a := w.do("POST", host+"/api/users%2Fx/a%20b?q=1", "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6", "Cookie: a=1", "X-Own: 1").want(t, 201, "from the API").
+	a := w.do(
+		"POST",
+		host+"/api/users%2Fx/a%20b?q=1",
+		"X-Forwarded-For: 6.6.6.6",
+		"Forwarded: for=6.6.6.6",
+		"Cookie: a=1",
+		"X-Own: 1",
+	).want(
+		t,
+		201,
+		"from the API",
+	).
 		head(t, "X-Api", "1").head(t, "Alt-Svc", "").head(t, "X-Rule", "")
 	if c := a.header["Set-Cookie"]; len(c) != 2 || !strings.HasPrefix(c[0], "own=") || !strings.HasPrefix(c[1], "host=") {
 		t.Errorf("cookies: %q", c)
 	}
 	if got.URL.RequestURI() != "/v1/users/x/a%20b?q=1" || got.Host != upstream.Host || got.Header.Get("X-Forwarded-For") != "127.0.0.1" || got.Header.Get("X-Forwarded-Host") == "" ||
-		got.Header.Get("Forwarded") != "" || got.Header.Get("X-Own") != "1" || got.Header.Get("Cookie") != "a=1" || !strings.Contains(got.Header.Get("Via"), "slipway") {
+		got.Header.Get("Forwarded") != "" || got.Header.Get("X-Own") != "1" || got.Header.Get("Cookie") != "a=1" ||
+		!strings.Contains(
+			got.Header.Get("Via"),
+			"slipway",
+		) {
 		t.Errorf("what arrived: %s %s %v", got.Host, got.URL, got.Header)
 	}
 	_ = body
@@ -73,7 +99,13 @@ func TestProxied(t *testing.T) {
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.Password = func(hash, given string) bool { return hash == "hash of "+given } })
-	id := w.publish(map[string]string{"index.html": "home", "404.html": "nothing", "a.js": script, "_redirects": "/old /new\n", "_headers": "/a.js\n  Cache-Control: public, max-age=60\n"})
+	id := w.publish(map[string]string{
+		"index.html": "home",
+		"404.html":   "nothing",
+		"a.js":       script,
+		"_redirects": "/old /new\n",
+		"_headers":   "/a.js\n  Cache-Control: public, max-age=60\n",
+	})
 	w.live("s1", "blog", stateLive, id)
 	const host = "https://blog.sites.test"
 	w.settle("s1", `{"protection":"previews","hash":"hash of right horse"}`)
@@ -85,7 +117,12 @@ func TestProtected(t *testing.T) {
 	w.do("HEAD", host+"/").want(t, 401, "")
 	w.do("PUT", host+"/").want(t, 401, "")
 	login := func(password string) answer {
-		return w.send("POST", host+"/a.js?x=1", strings.NewReader(url.Values{accessField: {password}}.Encode()), "Content-Type: application/x-www-form-urlencoded")
+		return w.send(
+			"POST",
+			host+"/a.js?x=1",
+			strings.NewReader(url.Values{accessField: {password}}.Encode()),
+			"Content-Type: application/x-www-form-urlencoded",
+		)
 	}
 	login("wrong horse").want(t, 401, "Wrong password").head(t, "Set-Cookie", "")
 	a := login("right horse").want(t, 303, "").head(t, "Location", "/a.js?x=1")

@@ -83,7 +83,8 @@ func (w way) program() *target {
 		return nil
 	}
 	t := w.to.target.Load()
-	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil || t.protected() {
+	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil ||
+		t.protected() {
 		return nil
 	}
 	return t
@@ -135,7 +136,16 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	r := (&http.Request{Method: http.MethodGet, URL: u, Host: host, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	r := (&http.Request{
+		Method:     http.MethodGet,
+		URL:        u,
+		Host:       host,
+		RequestURI: path,
+		Proto:      "HTTP/2.0",
+		ProtoMajor: 2,
+		Header:     http.Header{},
+		Body:       http.NoBody,
+	}).WithContext(ctx)
 	if accepts != 0 {
 		r.Header["Accept-Encoding"] = []string{accepts.String()}
 	}
@@ -161,7 +171,13 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
 		}
 	}
-	a := &ready.Answer{Answer: made, Page: visits.Page{Site: t.visits, Host: host, Path: path, HTML: rec.Page}, Source: t.answers, Accepts: accepts, Log: t.accessLog()}
+	a := &ready.Answer{
+		Answer:  made,
+		Page:    visits.Page{Site: t.visits, Host: host, Path: path, HTML: rec.Page},
+		Source:  t.answers,
+		Accepts: accepts,
+		Log:     t.accessLog(),
+	}
 	made.Of = a
 	return a
 }

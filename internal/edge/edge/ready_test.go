@@ -41,10 +41,20 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	w := start(t, func(c *Config) { c.Metrics = reg })
 	slow := w.withoutFastPath()
 	files := map[string]string{
-		"index.html": "<h1>home</h1>" + script, "about.html": "about", "docs/index.html": "docs", "app.js": script, "empty.txt": "", "photo.jpg": "jpg",
-		"big.bin": strings.Repeat("0123456789", fileserver.Largest/10+1000), "404.html": "not here", "de.html": "deutsch", "beta.html": "beta", "secret/x.html": "secret", "a b.txt": "blank",
-		"_headers":   "/app.js\n  X-Rule: yes\n  Cache-Control: public, max-age=60\n/secret/*\n  Basic-Auth: joe:pass\n",
-		"_redirects": "/lang /de 200 Language=de\n/lang /about 200\n/cookie /beta 200 Cookie=beta\n/old /about 301\n/q x=:x /about?y=:x 302\n",
+		"index.html":      "<h1>home</h1>" + script,
+		"about.html":      "about",
+		"docs/index.html": "docs",
+		"app.js":          script,
+		"empty.txt":       "",
+		"photo.jpg":       "jpg",
+		"big.bin":         strings.Repeat("0123456789", fileserver.Largest/10+1000),
+		"404.html":        "not here",
+		"de.html":         "deutsch",
+		"beta.html":       "beta",
+		"secret/x.html":   "secret",
+		"a b.txt":         "blank",
+		"_headers":        "/app.js\n  X-Rule: yes\n  Cache-Control: public, max-age=60\n/secret/*\n  Basic-Auth: joe:pass\n",
+		"_redirects":      "/lang /de 200 Language=de\n/lang /about 200\n/cookie /beta 200 Cookie=beta\n/old /about 301\n/q x=:x /about?y=:x 302\n",
 	}
 	w.live("s1", "blog", stateLive, w.publish(files))
 	w.live("s2", "shop", stateEmpty, "")
@@ -82,12 +92,28 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	}
 	compare := func() {
 		t.Helper()
-		for _, host := range []string{"blog.sites.test", "www.example.test", "example.test", "shop.sites.test", "nobody.sites.test", "abcdefghijkl--blog.sites.test", "panel.test"} {
-			for _, path := range []string{"/", "/about", "/about.html", "/docs", "/docs/", "/app.js", "/empty.txt", "/photo.jpg", "/big.bin", "/nothing", "/lang", "/cookie", "/old", "/q?x=1", "/app.js?v=1", "/secret/x", "/a%20b.txt", "/_headers", "//about", "/%2e%2e/app.js", "/index.html"} {
+		for _, host := range []string{
+			"blog.sites.test", "www.example.test", "example.test", "shop.sites.test", "nobody.sites.test",
+			"abcdefghijkl--blog.sites.test", "panel.test",
+		} {
+			for _, path := range []string{
+				"/", "/about", "/about.html", "/docs", "/docs/", "/app.js", "/empty.txt", "/photo.jpg", "/big.bin",
+				"/nothing", "/lang", "/cookie", "/old", "/q?x=1", "/app.js?v=1", "/secret/x", "/a%20b.txt",
+				"/_headers", "//about", "/%2e%2e/app.js", "/index.html",
+			} {
 				if strings.HasPrefix(host, "www") && path == "/big.bin" {
 					continue
 				}
-				for _, headers := range [][]string{nil, {"Accept-Encoding: br, gzip"}, {"Accept-Encoding: gzip, deflate, br, zstd", "Cookie: beta=1", "Accept-Language: de"}, {"Authorization: Basic am9lOnBhc3M="}, {"Range: bytes=0-1"}, {"If-None-Match: TAG"}, {"If-None-Match: TAG", "Accept-Encoding: gzip, br"}, {`If-None-Match: "other"`}} {
+				for _, headers := range [][]string{
+					nil,
+					{"Accept-Encoding: br, gzip"},
+					{"Accept-Encoding: gzip, deflate, br, zstd", "Cookie: beta=1", "Accept-Language: de"},
+					{"Authorization: Basic am9lOnBhc3M="},
+					{"Range: bytes=0-1"},
+					{"If-None-Match: TAG"},
+					{"If-None-Match: TAG", "Accept-Encoding: gzip, br"},
+					{`If-None-Match: "other"`},
+				} {
 					for _, method := range []string{"GET", "HEAD"} {
 						url := "https://" + host + path
 						if len(headers) > 0 && strings.HasSuffix(headers[0], "TAG") {

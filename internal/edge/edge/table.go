@@ -108,7 +108,7 @@ type table struct {
 	now    atomic.Pointer[hosts]
 	counts bool       // whether visits are counted
 	mu     sync.Mutex // guards changing, and owners
-	//share: total one of each owner with a site; owner one; edge none: it is as long as the list of owners
+	// share: total one of each owner with a site; owner one; edge none: it is as long as the list of owners
 	owners map[string]*visits.Owner
 }
 

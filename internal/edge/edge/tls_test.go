@@ -46,7 +46,10 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: another certificate the second time, %v", name, err)
 		}
 	}
-	for _, name := range []string{"evil.test", "sites.test", "a.b.sites.test", "xsites.test", "a_b.sites.test", strings.Repeat("a", 64) + ".sites.test"} {
+	for _, name := range []string{
+		"evil.test", "sites.test", "a.b.sites.test", "xsites.test", "a_b.sites.test",
+		strings.Repeat("a", 64) + ".sites.test",
+	} {
 		_, err := shake(name)
 		if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 			t.Errorf("%s: %v, want the alert unrecognized_name", name, err)
@@ -64,7 +67,10 @@ func TestCertificates(t *testing.T) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: panel.test\r\n\r\n")
-	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 200 OK\r\n") || !strings.HasSuffix(string(text), "control plane") {
+	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(
+		string(text),
+		"HTTP/1.0 200 OK\r\n",
+	) || !strings.HasSuffix(string(text), "control plane") {
 		t.Errorf("HTTP/1.0: %q, %v", text, err)
 	}
 }
@@ -80,9 +86,15 @@ func TestCertificateNames(t *testing.T) {
 	w := start(t)
 	w.live("s1", "blog", stateEmpty, "")
 	w.claim("*.customer.test", "s1", "", "active")
-	for host, want := range map[string]asked{"blog.sites.test": {"blog.sites.test", true}, "unknown.sites.test": {"unknown.sites.test", false},
-		"panel.test": {"panel.test", true}, "abcdefghijk1--blog.sites.test": {"abcdefghijk1--blog.sites.test", false},
-		"any.customer.test": {"*.customer.test", true}, "evil.test": {}, "sites.test": {}} {
+	for host, want := range map[string]asked{
+		"blog.sites.test":               {"blog.sites.test", true},
+		"unknown.sites.test":            {"unknown.sites.test", false},
+		"panel.test":                    {"panel.test", true},
+		"abcdefghijk1--blog.sites.test": {"abcdefghijk1--blog.sites.test", false},
+		"any.customer.test":             {"*.customer.test", true},
+		"evil.test":                     {},
+		"sites.test":                    {},
+	} {
 		if name, known := w.certificateName(host); name != want.name || known != want.known {
 			t.Errorf("%s: %q, known %v, want %+v", host, name, known, want)
 		}

@@ -72,11 +72,19 @@ func TestVisits(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[string]visits.Counts{}}
 	w := start(t, func(c *Config) { c.Visits, c.VisitsEvery = visitsTo(l.add), 5*time.Millisecond })
-	id := w.publish(map[string]string{"index.html": "<h1>hello</h1>", "app.js": "12345", "404.html": "<h1>gone</h1>", "docs/index.html": "<p>"})
+	id := w.publish(map[string]string{
+		"index.html":      "<h1>hello</h1>",
+		"app.js":          "12345",
+		"404.html":        "<h1>gone</h1>",
+		"docs/index.html": "<p>",
+	})
 	w.live("s1", "blog", stateLive, id)
 	w.live("s2", "other", stateLive, id)
 	w.claim("www.customer.test", "s1", "", claimActive)
-	if err := w.DB.Admin(t.Context(), fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", id)); err != nil {
+	if err := w.DB.Admin(
+		t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", id),
+	); err != nil {
 		t.Fatal(err)
 	}
 	page := w.get("https://blog.sites.test/").want(t, 200, "hello")
@@ -92,7 +100,11 @@ func TestVisits(t *testing.T) {
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "hello")
 	w.get("https://panel.test/").want(t, 200, "control plane")
 	text := int64(len("<h1>hello</h1>"))
-	want := visits.Counts{Classes: [4]int64{4, 2, 2, 0}, Pages: 3, Bytes: 2*text + 5 + int64(len("<h1>gone</h1>")) + int64(len("Method Not Allowed\n"))}
+	want := visits.Counts{
+		Classes: [4]int64{4, 2, 2, 0},
+		Pages:   3,
+		Bytes:   2*text + 5 + int64(len("<h1>gone</h1>")) + int64(len("Method Not Allowed\n")),
+	}
 	w.wantVisits(l, "s1", want)
 
 	// A switch to another release, another label and a stop go on counting.

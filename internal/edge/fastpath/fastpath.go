@@ -116,7 +116,7 @@ type Server struct {
 
 	mu sync.Mutex // guards the rest
 	ln net.Listener
-	//share: total the connections of the listener, see connlimit; owner PerAddress of one network; edge refused
+	// share: total the connections of the listener, see connlimit; owner PerAddress of one network; edge refused
 	conns   map[*conn]struct{}
 	closing bool
 }
@@ -134,9 +134,18 @@ func New(c Config) *Server {
 	// Answers are whole in memory, and larger records cost less; clients with little
 	// bandwidth wait a little longer for the first byte.
 	s.tls.DynamicRecordSizingDisabled = true
-	s.lanes = &http.Server{Handler: c.HTTP.Handler, ConnContext: connContext, MaxHeaderBytes: min(cmp.Or(c.HTTP.MaxHeaderBytes, http.DefaultMaxHeaderBytes), maxFields/2),
-		ReadHeaderTimeout: c.HeaderTime, ErrorLog: c.HTTP.ErrorLog, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
-			MaxReceiveBufferPerStream: bodyWindow, MaxReceiveBufferPerConnection: bodyWindow}}
+	s.lanes = &http.Server{
+		Handler:           c.HTTP.Handler,
+		ConnContext:       connContext,
+		MaxHeaderBytes:    min(cmp.Or(c.HTTP.MaxHeaderBytes, http.DefaultMaxHeaderBytes), maxFields/2),
+		ReadHeaderTimeout: c.HeaderTime,
+		ErrorLog:          c.HTTP.ErrorLog,
+		Protocols:         new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:      maxStreams,
+			MaxReceiveBufferPerStream: bodyWindow, MaxReceiveBufferPerConnection: bodyWindow,
+		},
+	}
 	s.lanes.Protocols.SetUnencryptedHTTP2(true)
 	return s
 }
@@ -414,8 +423,12 @@ func (c *conn) within(size int) {
 // it to others, and there are so few that HTTP/1.1 isn't worth a distinction.
 func modern(state tls.ConnectionState) bool {
 	switch state.CipherSuite {
-	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256:
+	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256:
 		return true
 	}
 	return state.Version >= tls.VersionTLS13
@@ -439,7 +452,11 @@ func (s *Server) now() *date {
 		return d
 	}
 	text := now.UTC().AppendFormat(nil, http.TimeFormat)
-	d := &date{second: now.Unix(), h1: slices.Concat([]byte("Date: "), text, []byte("\r\n")), h2: slices.Concat([]byte{0x0f, 0x12, byte(len(text))}, text)}
+	d := &date{
+		second: now.Unix(),
+		h1:     slices.Concat([]byte("Date: "), text, []byte("\r\n")),
+		h2:     slices.Concat([]byte{0x0f, 0x12, byte(len(text))}, text),
+	}
 	s.date.Store(d)
 	return d
 }
@@ -453,9 +470,9 @@ const (
 )
 
 var (
-	//share: total one for each connection that is read; owner see connlimit; edge more are made
+	// share: total one for each connection that is read; owner see connlimit; edge more are made
 	ins = sync.Pool{New: func() any { b := make([]byte, inSize); return &b }}
-	//share: total one for each connection that is written; owner see connlimit; edge more are made
+	// share: total one for each connection that is written; owner see connlimit; edge more are made
 	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 

@@ -18,61 +18,79 @@ var corpus = map[string]struct {
 	text string
 	fast int
 }{
-	"plain":                 {get("/", ""), 1},
-	"small":                 {get("/small", ""), 1},
-	"large":                 {get("/large", ""), 1},
-	"empty":                 {get("/empty", ""), 1},
-	"escaped":               {get("/a%20b", ""), 1},
-	"head":                  {"HEAD /large HTTP/1.1\r\nHost: site.test\r\n\r\n", 1},
-	"with a port":           {"GET / HTTP/1.1\r\nHost: site.test:8443\r\n\r\n", 1},
-	"with a dot":            {"GET / HTTP/1.1\r\nHost: site.test.\r\n\r\n", 1},
-	"capitals":              {"GET / HTTP/1.1\r\nhOST: SITE.test\r\n\r\n", 1},
-	"browser":               {get("/", "User-Agent: Mozilla/5.0\r\nAccept: text/html,*/*;q=0.8\r\nAccept-Language: de\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nCookie: a=b; c=d\r\nConnection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nReferer: https://site.test/x\r\n"), 1},
-	"anonymous":             {get("/anonymous", "User-Agent: x\r\n") + get("/anonymous", "Cookie: b=c\r\ncookie: wp=y\r\n") + get("/anonymous", "cOOkie: c=d; a=b\r\n") + get("/anonymous", ""), 2},
-	"curl":                  {get("/", "user-agent: curl/8\r\naccept: */*\r\n"), 1},
-	"gzip":                  {get("/", "Accept-Encoding: gzip\r\n"), 1},
-	"GZIP":                  {get("/", "accept-encoding:GZIP ,\tBR\r\n"), 1},
-	"weights":               {get("/", "Accept-Encoding: gzip;q=0.5, br\r\n"), 0},
-	"star":                  {get("/", "Accept-Encoding: *\r\n"), 0},
-	"identity":              {get("/", "Accept-Encoding: identity\r\n"), 0},
-	"two encodings":         {get("/", "Accept-Encoding: gzip\r\nAccept-Encoding: br\r\n"), 0},
-	"no encodings":          {get("/", "Accept-Encoding:\r\n"), 1},
-	"close":                 {get("/", "Connection: close\r\n") + get("/", ""), 1},
-	"Close":                 {get("/", "connection: Close\r\n"), 1},
-	"two, pipelined":        {get("/", "") + get("/small", ""), 2},
-	"many, pipelined":       {strings.Repeat(get("/large", ""), 20), 20},
-	"head and get":          {"HEAD / HTTP/1.1\r\nHost: site.test\r\n\r\n" + get("/large", ""), 2},
-	"plain, then odd":       {get("/", "") + get("/?q=1", "") + get("/small", ""), 1},
-	"plain, then post":      {get("/", "") + "POST /x HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n\r\nhello" + get("/small", ""), 1},
-	"query":                 {get("/?q=1", ""), 0},
-	"range":                 {get("/large", "Range: bytes=0-9\r\n"), 0},
-	"condition":             {get("/", "If-None-Match: \"x\"\r\n") + get("/", ""), 2},
-	"condition on a HEAD":   {"HEAD / HTTP/1.1\r\nHost: site.test\r\nIf-None-Match: \"x\"\r\n\r\n", 1},
-	"another tag":           {get("/", "If-None-Match: \"y\"\r\n"), 0},
-	"weak tag":              {get("/", "If-None-Match: W/\"x\"\r\n"), 0},
-	"any tag":               {get("/", "If-None-Match: *\r\n"), 0},
-	"list of tags":          {get("/", "If-None-Match: \"y\", \"x\"\r\n"), 0},
-	"two conditions":        {get("/", "If-None-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n"), 0},
-	"empty condition":       {get("/", "If-None-Match:\r\n"), 0},
-	"condition, missing":    {get("/nothing", "If-None-Match: \"x\"\r\n"), 0},
-	"if-match":              {get("/", "If-Match: \"x\"\r\n"), 0},
-	"modified":              {get("/", "If-Modified-Since: Sun, 22 Nov 2026 01:02:03 GMT\r\n"), 0},
-	"authorization":         {get("/", "Authorization: Basic eDp5\r\n"), 0},
-	"expect":                {get("/", "Expect: 100-continue\r\n"), 0},
-	"upgrade":               {get("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n"), 0},
-	"h2c":                   {get("/", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), 0},
-	"te":                    {get("/", "TE: trailers\r\n"), 0},
-	"missing":               {get("/nothing", ""), 0},
-	"another host":          {"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", 0},
-	"no host":               {"GET / HTTP/1.1\r\n\r\n", 0},
-	"two hosts":             {"GET / HTTP/1.1\r\nHost: site.test\r\nHost: site.test\r\n\r\n", 0},
-	"empty host":            {"GET / HTTP/1.1\r\nHost:\r\n\r\n", 0},
-	"host with path":        {"GET / HTTP/1.1\r\nHost: site.test/x\r\n\r\n", 0},
-	"host in brackets":      {"GET / HTTP/1.1\r\nHost: [site.test]\r\n\r\n", 0},
-	"absolute":              {"GET https://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n", 0},
-	"absolute, other":       {"GET http://169.254.169.254/ HTTP/1.1\r\nHost: site.test\r\n\r\n", 0},
-	"post":                  {"POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n\r\nhello", 0},
-	"post, chunked":         {"POST / HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Trailer: t\r\n\r\n", 0},
+	"plain":       {get("/", ""), 1},
+	"small":       {get("/small", ""), 1},
+	"large":       {get("/large", ""), 1},
+	"empty":       {get("/empty", ""), 1},
+	"escaped":     {get("/a%20b", ""), 1},
+	"head":        {"HEAD /large HTTP/1.1\r\nHost: site.test\r\n\r\n", 1},
+	"with a port": {"GET / HTTP/1.1\r\nHost: site.test:8443\r\n\r\n", 1},
+	"with a dot":  {"GET / HTTP/1.1\r\nHost: site.test.\r\n\r\n", 1},
+	"capitals":    {"GET / HTTP/1.1\r\nhOST: SITE.test\r\n\r\n", 1},
+	"browser": {
+		get(
+			"/",
+			"User-Agent: Mozilla/5.0\r\nAccept: text/html,*/*;q=0.8\r\nAccept-Language: de\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nCookie: a=b; c=d\r\nConnection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nReferer: https://site.test/x\r\n",
+		),
+		1,
+	},
+	"anonymous": {
+		get(
+			"/anonymous",
+			"User-Agent: x\r\n",
+		) + get("/anonymous", "Cookie: b=c\r\ncookie: wp=y\r\n") + get("/anonymous", "cOOkie: c=d; a=b\r\n") + get("/anonymous", ""),
+		2,
+	},
+	"curl":            {get("/", "user-agent: curl/8\r\naccept: */*\r\n"), 1},
+	"gzip":            {get("/", "Accept-Encoding: gzip\r\n"), 1},
+	"GZIP":            {get("/", "accept-encoding:GZIP ,\tBR\r\n"), 1},
+	"weights":         {get("/", "Accept-Encoding: gzip;q=0.5, br\r\n"), 0},
+	"star":            {get("/", "Accept-Encoding: *\r\n"), 0},
+	"identity":        {get("/", "Accept-Encoding: identity\r\n"), 0},
+	"two encodings":   {get("/", "Accept-Encoding: gzip\r\nAccept-Encoding: br\r\n"), 0},
+	"no encodings":    {get("/", "Accept-Encoding:\r\n"), 1},
+	"close":           {get("/", "Connection: close\r\n") + get("/", ""), 1},
+	"Close":           {get("/", "connection: Close\r\n"), 1},
+	"two, pipelined":  {get("/", "") + get("/small", ""), 2},
+	"many, pipelined": {strings.Repeat(get("/large", ""), 20), 20},
+	"head and get":    {"HEAD / HTTP/1.1\r\nHost: site.test\r\n\r\n" + get("/large", ""), 2},
+	"plain, then odd": {get("/", "") + get("/?q=1", "") + get("/small", ""), 1},
+	"plain, then post": {
+		get("/", "") + "POST /x HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n\r\nhello" + get("/small", ""),
+		1,
+	},
+	"query":               {get("/?q=1", ""), 0},
+	"range":               {get("/large", "Range: bytes=0-9\r\n"), 0},
+	"condition":           {get("/", "If-None-Match: \"x\"\r\n") + get("/", ""), 2},
+	"condition on a HEAD": {"HEAD / HTTP/1.1\r\nHost: site.test\r\nIf-None-Match: \"x\"\r\n\r\n", 1},
+	"another tag":         {get("/", "If-None-Match: \"y\"\r\n"), 0},
+	"weak tag":            {get("/", "If-None-Match: W/\"x\"\r\n"), 0},
+	"any tag":             {get("/", "If-None-Match: *\r\n"), 0},
+	"list of tags":        {get("/", "If-None-Match: \"y\", \"x\"\r\n"), 0},
+	"two conditions":      {get("/", "If-None-Match: \"x\"\r\nIf-None-Match: \"y\"\r\n"), 0},
+	"empty condition":     {get("/", "If-None-Match:\r\n"), 0},
+	"condition, missing":  {get("/nothing", "If-None-Match: \"x\"\r\n"), 0},
+	"if-match":            {get("/", "If-Match: \"x\"\r\n"), 0},
+	"modified":            {get("/", "If-Modified-Since: Sun, 22 Nov 2026 01:02:03 GMT\r\n"), 0},
+	"authorization":       {get("/", "Authorization: Basic eDp5\r\n"), 0},
+	"expect":              {get("/", "Expect: 100-continue\r\n"), 0},
+	"upgrade":             {get("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n"), 0},
+	"h2c":                 {get("/", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), 0},
+	"te":                  {get("/", "TE: trailers\r\n"), 0},
+	"missing":             {get("/nothing", ""), 0},
+	"another host":        {"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", 0},
+	"no host":             {"GET / HTTP/1.1\r\n\r\n", 0},
+	"two hosts":           {"GET / HTTP/1.1\r\nHost: site.test\r\nHost: site.test\r\n\r\n", 0},
+	"empty host":          {"GET / HTTP/1.1\r\nHost:\r\n\r\n", 0},
+	"host with path":      {"GET / HTTP/1.1\r\nHost: site.test/x\r\n\r\n", 0},
+	"host in brackets":    {"GET / HTTP/1.1\r\nHost: [site.test]\r\n\r\n", 0},
+	"absolute":            {"GET https://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n", 0},
+	"absolute, other":     {"GET http://169.254.169.254/ HTTP/1.1\r\nHost: site.test\r\n\r\n", 0},
+	"post":                {"POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n\r\nhello", 0},
+	"post, chunked": {
+		"POST / HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Trailer: t\r\n\r\n",
+		0,
+	},
 	"get with body":         {get("/", "Content-Length: 5\r\n") + "hello" + get("/", ""), 0},
 	"get with no body":      {get("/", "Content-Length: 0\r\n"), 0},
 	"CL.TE":                 {get("/", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + get("/small", ""), 0},
@@ -202,7 +220,12 @@ func TestSlowClients(t *testing.T) {
 	}
 	defer raw.Close()
 	ends("no handshake", raw)
-	for name, text := range map[string]string{"idle": "", "half a header": "GET / HTTP/1.1\r\nHost: si", "idle after one": get("/", ""), "half after one": get("/", "") + "GET /"} {
+	for name, text := range map[string]string{
+		"idle":           "",
+		"half a header":  "GET / HTTP/1.1\r\nHost: si",
+		"idle after one": get("/", ""),
+		"half after one": get("/", "") + "GET /",
+	} {
 		c := dial(t, w.fast, "http/1.1")
 		io.WriteString(c, text)
 		ends(name, c)
@@ -247,8 +270,13 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"http/1.1", "h2"} {
 		w := start(t)
-		client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: proto == "h2",
-			TLSClientConfig: &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{proto}}}, Timeout: 10 * time.Second}
+		client := &http.Client{
+			Transport: &http.Transport{
+				ForceAttemptHTTP2: proto == "h2",
+				TLSClientConfig:   &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{proto}},
+			},
+			Timeout: 10 * time.Second,
+		}
 		for _, path := range []string{"/large", "/large?odd"} {
 			r, err := http.NewRequest("GET", "https://"+w.fast+path, nil)
 			if err != nil {
@@ -289,7 +317,15 @@ func TestNewAnswer(t *testing.T) {
 	if _, err := NewAnswer(good, []byte("x")); err != nil {
 		t.Error(err)
 	}
-	for name, value := range map[string]string{"Connection": "close", "Transfer-Encoding": "chunked", "X": "a\r\nSet-Cookie: b", "X Y": "z", "Date": "x", "Content-Length": "2", "Y": " padded"} {
+	for name, value := range map[string]string{
+		"Connection":        "close",
+		"Transfer-Encoding": "chunked",
+		"X":                 "a\r\nSet-Cookie: b",
+		"X Y":               "z",
+		"Date":              "x",
+		"Content-Length":    "2",
+		"Y":                 " padded",
+	} {
 		h := good.Clone()
 		h[name] = []string{value}
 		if _, err := NewAnswer(h, []byte("x")); err == nil {

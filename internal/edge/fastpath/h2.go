@@ -48,10 +48,10 @@ type h2 struct {
 	waiting time.Time // since when
 	window  int64     // of the connection
 	initial int64     // window of a new stream
-	//share: none, one connection's
+	// share: none, one connection's
 	settings map[http2.SettingID]uint32
 	resize   bool // the next header block begins with a change of the table's size
-	//share: none, one connection's: as many streams as its settings allow
+	// share: none, one connection's: as many streams as its settings allow
 	streams    map[uint32]*stream
 	lingering  int        // requests that Hosts.Pass still has though their streams are over
 	reset      [16]uint32 // streams that were ended by us, lately
@@ -89,12 +89,22 @@ var errOver = errors.New("the connection is over")
 // newH2 returns an HTTP/2 connection that may be drained at once. Its settings are the
 // first that is sent.
 func newH2(c *conn) *h2 {
-	h := &h2{conn: c, window: 65535, initial: 65535, streams: map[uint32]*stream{}, held: newHeaderBytes(c.s.headers, c.raw.RemoteAddr()), settings: map[http2.SettingID]uint32{}}
+	h := &h2{
+		conn:     c,
+		window:   65535,
+		initial:  65535,
+		streams:  map[uint32]*stream{},
+		held:     newHeaderBytes(c.s.headers, c.raw.RemoteAddr()),
+		settings: map[http2.SettingID]uint32{},
+	}
 	h.more.L = &h.mu
 	h.dec = hpack.NewDecoder(4096, h.emit)
 	h.dec.SetMaxStringLength(maxFields)
-	settings := []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}, {ID: http2.SettingInitialWindowSize, Val: bodyWindow},
-		{ID: http2.SettingMaxHeaderListSize, Val: uint32(max(c.s.HTTP.MaxHeaderBytes, 4096))}}
+	settings := []http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+		{ID: http2.SettingInitialWindowSize, Val: bodyWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: uint32(max(c.s.HTTP.MaxHeaderBytes, 4096))},
+	}
 	h.out = appendHead(h.out, 6*len(settings), http2.FrameSettings, 0, 0)
 	for _, s := range settings {
 		h.out = binary.BigEndian.AppendUint16(h.out, uint16(s.ID))

@@ -70,7 +70,12 @@ func fieldsOf(method, path string, more ...string) []string {
 }
 
 func (r *raw) get(id uint32, path string, more ...string) {
-	r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("GET", path, more...)...), EndStream: true, EndHeaders: true})
+	r.WriteHeaders(http2.HeadersFrameParam{
+		StreamID:      id,
+		BlockFragment: r.block(fieldsOf("GET", path, more...)...),
+		EndStream:     true,
+		EndHeaders:    true,
+	})
 }
 
 // heard holds what the server sent until the connection was quiet or over.
@@ -162,9 +167,16 @@ func (r *raw) quiet() *heard {
 
 // client is a good one.
 func client(addr string, settings ...func(*http2.Transport)) *http.Client {
-	tr := &http2.Transport{DisableCompression: true, DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-		return (&tls.Dialer{Config: &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(ctx, "tcp", addr)
-	}}
+	tr := &http2.Transport{
+		DisableCompression: true,
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return (&tls.Dialer{Config: &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(
+				ctx,
+				"tcp",
+				addr,
+			)
+		},
+	}
 	for _, f := range settings {
 		f(tr)
 	}
@@ -343,53 +355,155 @@ func TestConformance(t *testing.T) {
 		stream uint32 // 0: the connection must end
 		codes  []http2.ErrCode
 	}{
-		"3.4 preface":                 {nil, 0, []http2.ErrCode{proto}},
-		"4.2 frame too long":          {func(r *raw) { r.WriteData(1, true, make([]byte, 16385)) }, 0, []http2.ErrCode{size, proto}},
-		"4.3 broken block":            {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0x40, 0xff, 0xff, 0xff}) }, 0, []http2.ErrCode{compression}},
-		"4.3 index out of the table":  {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0xff, 0x50}) }, 0, []http2.ErrCode{compression}},
-		"4.3 table too large":         {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0x3f, 0xe2, 0x3f, 0x82}) }, 0, []http2.ErrCode{compression}},
+		"3.4 preface":        {nil, 0, []http2.ErrCode{proto}},
+		"4.2 frame too long": {func(r *raw) { r.WriteData(1, true, make([]byte, 16385)) }, 0, []http2.ErrCode{size, proto}},
+		"4.3 broken block": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0x40, 0xff, 0xff, 0xff}) },
+			0,
+			[]http2.ErrCode{compression},
+		},
+		"4.3 index out of the table": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0xff, 0x50}) },
+			0,
+			[]http2.ErrCode{compression},
+		},
+		"4.3 table too large": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0x3f, 0xe2, 0x3f, 0x82}) },
+			0,
+			[]http2.ErrCode{compression},
+		},
 		"5.1 DATA when idle":          {func(r *raw) { r.WriteData(1, true, []byte("x")) }, 0, []http2.ErrCode{proto, closed}},
 		"5.1 RST_STREAM when idle":    {func(r *raw) { r.WriteRSTStream(1, http2.ErrCodeCancel) }, 0, []http2.ErrCode{proto}},
 		"5.1 WINDOW_UPDATE when idle": {func(r *raw) { r.WriteWindowUpdate(1, 1) }, 0, []http2.ErrCode{proto}},
 		"5.1 CONTINUATION when idle":  {func(r *raw) { r.WriteContinuation(1, true, nil) }, 0, []http2.ErrCode{proto}},
 		"5.1 DATA when closed":        {func(r *raw) { r.get(1, "/"); r.WriteData(1, true, []byte("x")) }, 1, []http2.ErrCode{closed}},
 		"5.1 HEADERS when closed":     {func(r *raw) { r.get(1, "/"); r.get(1, "/") }, 0, []http2.ErrCode{closed, proto}},
-		"5.1 DATA when half closed":   {func(r *raw) { r.get(1, "/large?x"); r.WriteData(1, true, []byte("x")) }, 1, []http2.ErrCode{closed}},
-		"5.1.1 even stream":           {func(r *raw) { r.get(2, "/") }, 0, []http2.ErrCode{proto}},
-		"5.1.1 decreasing":            {func(r *raw) { r.get(5, "/"); r.get(3, "/") }, 0, []http2.ErrCode{proto, closed}},
+		"5.1 DATA when half closed": {
+			func(r *raw) { r.get(1, "/large?x"); r.WriteData(1, true, []byte("x")) },
+			1,
+			[]http2.ErrCode{closed},
+		},
+		"5.1.1 even stream": {func(r *raw) { r.get(2, "/") }, 0, []http2.ErrCode{proto}},
+		"5.1.1 decreasing":  {func(r *raw) { r.get(5, "/"); r.get(3, "/") }, 0, []http2.ErrCode{proto, closed}},
 		"5.3.1 depends on itself": {func(r *raw) {
-			r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("GET", "/")...), EndStream: true, EndHeaders: true, Priority: http2.PriorityParam{StreamDep: 1}})
+			r.WriteHeaders(http2.HeadersFrameParam{
+				StreamID:      1,
+				BlockFragment: r.block(fieldsOf("GET", "/")...),
+				EndStream:     true,
+				EndHeaders:    true,
+				Priority:      http2.PriorityParam{StreamDep: 1},
+			})
 		}, 0, []http2.ErrCode{proto}},
 		"5.5 frame within a block": {func(r *raw) {
 			r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("GET", "/")...), EndStream: true})
 			r.WriteRawFrame(0xbb, 0, 0, nil)
 		}, 0, []http2.ErrCode{proto}},
-		"6.1 DATA on 0":              {func(r *raw) { r.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, 0, []http2.ErrCode{proto}},
-		"6.1 too much padding":       {func(r *raw) { open(r, 1); r.WriteRawFrame(http2.FrameData, 8, 1, []byte{9, 'x'}) }, 0, []http2.ErrCode{proto}},
-		"6.2 HEADERS on 0":           {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4, 0, r.block(fieldsOf("GET", "/")...)) }, 0, []http2.ErrCode{proto}},
-		"6.2 too much padding":       {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4|8, 1, []byte{200, 0x82}) }, 0, []http2.ErrCode{proto}},
-		"6.2 short priority":         {func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4|32, 1, []byte{1, 2}) }, 0, []http2.ErrCode{proto, size}},
-		"6.3 PRIORITY on 0":          {func(r *raw) { r.WriteRawFrame(http2.FramePriority, 0, 0, make([]byte, 5)) }, 0, []http2.ErrCode{proto}},
-		"6.3 PRIORITY of 4 bytes":    {func(r *raw) { r.get(1, "/large?x"); r.WriteRawFrame(http2.FramePriority, 0, 1, make([]byte, 4)) }, 1, []http2.ErrCode{size}},
-		"6.4 RST_STREAM on 0":        {func(r *raw) { r.WriteRawFrame(http2.FrameRSTStream, 0, 0, make([]byte, 4)) }, 0, []http2.ErrCode{proto}},
-		"6.4 RST_STREAM of 3 bytes":  {func(r *raw) { r.get(1, "/"); r.WriteRawFrame(http2.FrameRSTStream, 0, 1, make([]byte, 3)) }, 0, []http2.ErrCode{size}},
-		"6.5 ack with payload":       {func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 1, 0, make([]byte, 6)) }, 0, []http2.ErrCode{size}},
-		"6.5 SETTINGS on 1":          {func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 0, 1, nil) }, 0, []http2.ErrCode{proto}},
-		"6.5 SETTINGS of 5 bytes":    {func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5)) }, 0, []http2.ErrCode{size}},
-		"6.5.2 ENABLE_PUSH 2":        {func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2}) }, 0, []http2.ErrCode{proto}},
-		"6.5.2 window too large":     {func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}) }, 0, []http2.ErrCode{flow}},
-		"6.5.2 small MAX_FRAME_SIZE": {func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 100}) }, 0, []http2.ErrCode{proto}},
-		"6.5.2 large MAX_FRAME_SIZE": {func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 24}) }, 0, []http2.ErrCode{proto}},
-		"6.6 PUSH_PROMISE":           {func(r *raw) { r.WriteRawFrame(http2.FramePushPromise, 4, 1, make([]byte, 4)) }, 0, []http2.ErrCode{proto}},
-		"6.7 PING on 1":              {func(r *raw) { r.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8)) }, 0, []http2.ErrCode{proto}},
-		"6.7 PING of 7 bytes":        {func(r *raw) { r.WriteRawFrame(http2.FramePing, 0, 0, make([]byte, 7)) }, 0, []http2.ErrCode{size}},
-		"6.8 GOAWAY on 1":            {func(r *raw) { r.WriteRawFrame(http2.FrameGoAway, 0, 1, make([]byte, 8)) }, 0, []http2.ErrCode{proto}},
-		"6.9 increment 0":            {func(r *raw) { r.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 4)) }, 0, []http2.ErrCode{proto}},
-		"6.9 increment 0, stream":    {func(r *raw) { r.get(1, "/large?x"); r.WriteRawFrame(http2.FrameWindowUpdate, 0, 1, make([]byte, 4)) }, 1, []http2.ErrCode{proto}},
-		"6.9 of 3 bytes":             {func(r *raw) { r.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 3)) }, 0, []http2.ErrCode{size}},
-		"6.9.1 overflow":             {func(r *raw) { r.WriteWindowUpdate(0, maxWindow) }, 0, []http2.ErrCode{flow}},
-		"6.9.1 overflow, stream":     {func(r *raw) { r.get(1, "/large"); r.WriteWindowUpdate(1, maxWindow); r.WriteWindowUpdate(1, maxWindow) }, 1, []http2.ErrCode{flow}},
-		"6.9.1 overflow, lane":       {func(r *raw) { open(r, 1); r.WriteWindowUpdate(1, maxWindow) }, 1, []http2.ErrCode{flow}},
+		"6.1 DATA on 0": {func(r *raw) { r.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, 0, []http2.ErrCode{proto}},
+		"6.1 too much padding": {
+			func(r *raw) { open(r, 1); r.WriteRawFrame(http2.FrameData, 8, 1, []byte{9, 'x'}) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.2 HEADERS on 0": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4, 0, r.block(fieldsOf("GET", "/")...)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.2 too much padding": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4|8, 1, []byte{200, 0x82}) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.2 short priority": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameHeaders, 4|32, 1, []byte{1, 2}) },
+			0,
+			[]http2.ErrCode{proto, size},
+		},
+		"6.3 PRIORITY on 0": {
+			func(r *raw) { r.WriteRawFrame(http2.FramePriority, 0, 0, make([]byte, 5)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.3 PRIORITY of 4 bytes": {
+			func(r *raw) { r.get(1, "/large?x"); r.WriteRawFrame(http2.FramePriority, 0, 1, make([]byte, 4)) },
+			1,
+			[]http2.ErrCode{size},
+		},
+		"6.4 RST_STREAM on 0": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameRSTStream, 0, 0, make([]byte, 4)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.4 RST_STREAM of 3 bytes": {
+			func(r *raw) { r.get(1, "/"); r.WriteRawFrame(http2.FrameRSTStream, 0, 1, make([]byte, 3)) },
+			0,
+			[]http2.ErrCode{size},
+		},
+		"6.5 ack with payload": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 1, 0, make([]byte, 6)) },
+			0,
+			[]http2.ErrCode{size},
+		},
+		"6.5 SETTINGS on 1": {func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 0, 1, nil) }, 0, []http2.ErrCode{proto}},
+		"6.5 SETTINGS of 5 bytes": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5)) },
+			0,
+			[]http2.ErrCode{size},
+		},
+		"6.5.2 ENABLE_PUSH 2": {
+			func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 2}) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.5.2 window too large": {
+			func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}) },
+			0,
+			[]http2.ErrCode{flow},
+		},
+		"6.5.2 small MAX_FRAME_SIZE": {
+			func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 100}) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.5.2 large MAX_FRAME_SIZE": {
+			func(r *raw) { r.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 24}) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.6 PUSH_PROMISE": {
+			func(r *raw) { r.WriteRawFrame(http2.FramePushPromise, 4, 1, make([]byte, 4)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.7 PING on 1":       {func(r *raw) { r.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8)) }, 0, []http2.ErrCode{proto}},
+		"6.7 PING of 7 bytes": {func(r *raw) { r.WriteRawFrame(http2.FramePing, 0, 0, make([]byte, 7)) }, 0, []http2.ErrCode{size}},
+		"6.8 GOAWAY on 1": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameGoAway, 0, 1, make([]byte, 8)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.9 increment 0": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 4)) },
+			0,
+			[]http2.ErrCode{proto},
+		},
+		"6.9 increment 0, stream": {
+			func(r *raw) { r.get(1, "/large?x"); r.WriteRawFrame(http2.FrameWindowUpdate, 0, 1, make([]byte, 4)) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"6.9 of 3 bytes": {
+			func(r *raw) { r.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 3)) },
+			0,
+			[]http2.ErrCode{size},
+		},
+		"6.9.1 overflow": {func(r *raw) { r.WriteWindowUpdate(0, maxWindow) }, 0, []http2.ErrCode{flow}},
+		"6.9.1 overflow, stream": {
+			func(r *raw) { r.get(1, "/large"); r.WriteWindowUpdate(1, maxWindow); r.WriteWindowUpdate(1, maxWindow) },
+			1,
+			[]http2.ErrCode{flow},
+		},
+		"6.9.1 overflow, lane": {func(r *raw) { open(r, 1); r.WriteWindowUpdate(1, maxWindow) }, 1, []http2.ErrCode{flow}},
 		"6.10 CONTINUATION, other": {func(r *raw) {
 			r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("GET", "/")...)})
 			r.WriteContinuation(3, true, nil)
@@ -400,17 +514,49 @@ func TestConformance(t *testing.T) {
 		"8.1.2.1 pseudo after a field": {func(r *raw) {
 			headers(r, ":method", "GET", ":scheme", "https", ":path", "/", "x", "y", ":authority", site)
 		}, 1, []http2.ErrCode{proto}},
-		"8.1.2.2 connection":             {func(r *raw) { headers(r, fieldsOf("GET", "/", "connection", "keep-alive")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.2 te":                     {func(r *raw) { headers(r, fieldsOf("GET", "/", "te", "x")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.3 empty path":             {func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":path", "", ":authority", site) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.3 no method":              {func(r *raw) { headers(r, ":scheme", "https", ":path", "/", ":authority", site) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.3 no scheme":              {func(r *raw) { headers(r, ":method", "GET", ":path", "/", ":authority", site) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.3 no path":                {func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":authority", site) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.3 two methods":            {func(r *raw) { headers(r, fieldsOf("GET", "/", ":method", "GET")...) }, 1, []http2.ErrCode{proto}},
-		"8.1.2.6 content-length differs": {func(r *raw) { open(r, 1, "content-length", "1"); r.WriteData(1, true, []byte("test")) }, 1, []http2.ErrCode{proto}},
-		"pseudo in trailers":             {func(r *raw) { open(r, 1); headers(r, ":method", "GET") }, 1, []http2.ErrCode{proto}},
-		"line break in a value":          {func(r *raw) { headers(r, fieldsOf("GET", "/", "x", "a\r\nhost: evil")...) }, 1, []http2.ErrCode{proto}},
-		"NUL in a value":                 {func(r *raw) { headers(r, fieldsOf("GET", "/", "x", "a\x00b")...) }, 1, []http2.ErrCode{proto}},
+		"8.1.2.2 connection": {
+			func(r *raw) { headers(r, fieldsOf("GET", "/", "connection", "keep-alive")...) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.2 te": {func(r *raw) { headers(r, fieldsOf("GET", "/", "te", "x")...) }, 1, []http2.ErrCode{proto}},
+		"8.1.2.3 empty path": {
+			func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":path", "", ":authority", site) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.3 no method": {
+			func(r *raw) { headers(r, ":scheme", "https", ":path", "/", ":authority", site) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.3 no scheme": {
+			func(r *raw) { headers(r, ":method", "GET", ":path", "/", ":authority", site) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.3 no path": {
+			func(r *raw) { headers(r, ":method", "GET", ":scheme", "https", ":authority", site) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.3 two methods": {
+			func(r *raw) { headers(r, fieldsOf("GET", "/", ":method", "GET")...) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"8.1.2.6 content-length differs": {
+			func(r *raw) { open(r, 1, "content-length", "1"); r.WriteData(1, true, []byte("test")) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"pseudo in trailers": {func(r *raw) { open(r, 1); headers(r, ":method", "GET") }, 1, []http2.ErrCode{proto}},
+		"line break in a value": {
+			func(r *raw) { headers(r, fieldsOf("GET", "/", "x", "a\r\nhost: evil")...) },
+			1,
+			[]http2.ErrCode{proto},
+		},
+		"NUL in a value": {func(r *raw) { headers(r, fieldsOf("GET", "/", "x", "a\x00b")...) }, 1, []http2.ErrCode{proto}},
 		"CONTINUATION flood": {func(r *raw) {
 			r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("GET", "/")...), EndStream: true})
 			for range 100_000 {
@@ -435,9 +581,21 @@ func TestConformance(t *testing.T) {
 		"PRIORITY flood": {func(r *raw) {
 			flood(r, func() error { return r.WritePriority(9, http2.PriorityParam{StreamDep: 3}) })
 		}, 0, []http2.ErrCode{calm}},
-		"unknown flood":       {func(r *raw) { flood(r, func() error { return r.WriteRawFrame(0xbb, 0, 0, nil) }) }, 0, []http2.ErrCode{calm}},
-		"WINDOW_UPDATE flood": {func(r *raw) { r.get(1, "/large?x"); flood(r, func() error { return r.WriteWindowUpdate(1, 1) }) }, 0, []http2.ErrCode{calm, flow}},
-		"empty DATA flood":    {func(r *raw) { open(r, 1); flood(r, func() error { return r.WriteData(1, false, nil) }) }, 0, []http2.ErrCode{calm}},
+		"unknown flood": {
+			func(r *raw) { flood(r, func() error { return r.WriteRawFrame(0xbb, 0, 0, nil) }) },
+			0,
+			[]http2.ErrCode{calm},
+		},
+		"WINDOW_UPDATE flood": {
+			func(r *raw) { r.get(1, "/large?x"); flood(r, func() error { return r.WriteWindowUpdate(1, 1) }) },
+			0,
+			[]http2.ErrCode{calm, flow},
+		},
+		"empty DATA flood": {
+			func(r *raw) { open(r, 1); flood(r, func() error { return r.WriteData(1, false, nil) }) },
+			0,
+			[]http2.ErrCode{calm},
+		},
 		"rapid reset": {func(r *raw) {
 			id := uint32(1)
 			flood(r, func() error {
@@ -604,7 +762,12 @@ func FuzzH2(f *testing.F) {
 				r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("POST", "/x")...), EndHeaders: true})
 				r.WriteData(id, arg&1 == 0, []byte("data"))
 				if arg&1 != 0 {
-					r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block("x-trailer", "t"), EndHeaders: true, EndStream: true})
+					r.WriteHeaders(http2.HeadersFrameParam{
+						StreamID:      id,
+						BlockFragment: r.block("x-trailer", "t"),
+						EndHeaders:    true,
+						EndStream:     true,
+					})
 				}
 				id += 2
 			case 5:
@@ -621,7 +784,13 @@ func FuzzH2(f *testing.F) {
 				r.WriteContinuation(id, true, block[arg%len(block):])
 				id += 2
 			case 10:
-				r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("GET", paths[arg%len(paths)])...), EndStream: true, EndHeaders: true, PadLength: uint8(arg)})
+				r.WriteHeaders(http2.HeadersFrameParam{
+					StreamID:      id,
+					BlockFragment: r.block(fieldsOf("GET", paths[arg%len(paths)])...),
+					EndStream:     true,
+					EndHeaders:    true,
+					PadLength:     uint8(arg),
+				})
 				id += 2
 			case 11:
 				r.get(id, paths[arg%len(paths)], []string{"te", "X", "connection", "range", "x", "cookie"}[arg%6], "v")

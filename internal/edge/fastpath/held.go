@@ -22,7 +22,7 @@ const (
 
 // newHeaders returns the bytes of header fields that requests under way may hold.
 func newHeaders() *fair.Pool {
-	//share: total 64 MiB of header fields of requests over HTTP/2, and of bodies that are passed on; owner 4 MiB of one visitor, 256 KiB of a connection, the first 32 KiB of each uncounted; edge the stream is refused (REFUSED_STREAM) or answered with 503; one with a body is net/http's
+	// share: total 64 MiB of header fields of requests over HTTP/2, and of bodies that are passed on; owner 4 MiB of one visitor, 256 KiB of a connection, the first 32 KiB of each uncounted; edge the stream is refused (REFUSED_STREAM) or answered with 503; one with a body is net/http's
 	return fair.New(fair.Config{Places: allHeld, Visitor: visitorHeld})
 }
 

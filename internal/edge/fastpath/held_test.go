@@ -15,7 +15,12 @@ func TestHeldFields(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plain bool
 		path  string
-	}{"here": {true, "/large?x"}, "net/http": {false, "/large?x"}, "here, small": {true, "/small?x"}, "net/http, small": {false, "/small?x"}} {
+	}{
+		"here":            {true, "/large?x"},
+		"net/http":        {false, "/large?x"},
+		"here, small":     {true, "/small?x"},
+		"net/http, small": {false, "/small?x"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plain := tt.plain

@@ -17,7 +17,15 @@ import (
 const maxPassed = 32 << 10
 
 // passMethods are the methods of requests that are passed on.
-var passMethods = map[string]string{"GET": "GET", "HEAD": "HEAD", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE", "OPTIONS": "OPTIONS"}
+var passMethods = map[string]string{
+	"GET":     "GET",
+	"HEAD":    "HEAD",
+	"POST":    "POST",
+	"PUT":     "PUT",
+	"PATCH":   "PATCH",
+	"DELETE":  "DELETE",
+	"OPTIONS": "OPTIONS",
+}
 
 // tryPass lets Hosts.Pass answer a request in a goroutine of its own, and reports whether it does. h.mu
 // is held.

@@ -35,7 +35,12 @@ type passed struct {
 }
 
 func startPassing(t *testing.T, change ...func(*Config)) *passed {
-	p := &passed{waiting: make(chan struct{}, 2000), bodies: make(chan error, 200), held: make(chan struct{}), left: make(chan struct{}, 200)}
+	p := &passed{
+		waiting: make(chan struct{}, 2000),
+		bodies:  make(chan error, 200),
+		held:    make(chan struct{}),
+		left:    make(chan struct{}, 200),
+	}
 	p.world = start(t, append([]func(*Config){func(c *Config) {
 		c.Hosts.(*hosts).pass = func(r *Request) func() bool {
 			if bytes.HasPrefix(r.Path, []byte("/leave")) || bytes.Equal(r.Path, []byte("/small")) {
@@ -130,10 +135,12 @@ func (p *passed) answer(r *Request) bool {
 }
 
 func (p *passed) client() *http.Client {
-	return &http.Client{Transport: &http2.Transport{DialTLSContext: func(ctx context.Context, network, _ string, _ *tls.Config) (net.Conn, error) {
-		d := tls.Dialer{Config: &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
-		return d.DialContext(ctx, network, p.fast)
-	}}}
+	return &http.Client{
+		Transport: &http2.Transport{DialTLSContext: func(ctx context.Context, network, _ string, _ *tls.Config) (net.Conn, error) {
+			d := tls.Dialer{Config: &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
+			return d.DialContext(ctx, network, p.fast)
+		}},
+	}
 }
 
 // Requests of all kinds share a connection, with those that net/http answers.
@@ -261,7 +268,11 @@ func TestPassHTTP2Bodies(t *testing.T) {
 	id := uint32(1)
 	post := func(path, length string, more ...string) uint32 {
 		defer func() { id += 2 }()
-		r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("POST", path, append([]string{"content-length", length}, more...)...)...), EndHeaders: true})
+		r.WriteHeaders(http2.HeadersFrameParam{
+			StreamID:      id,
+			BlockFragment: r.block(fieldsOf("POST", path, append([]string{"content-length", length}, more...)...)...),
+			EndHeaders:    true,
+		})
 		return id
 	}
 	said := func() error { t.Helper(); return <-p.bodies }
@@ -437,7 +448,11 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
 	r := dialH2(t, p.fast)
-	r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.block(fieldsOf("POST", "/a", "content-length", "5")...), EndHeaders: true})
+	r.WriteHeaders(http2.HeadersFrameParam{
+		StreamID:      1,
+		BlockFragment: r.block(fieldsOf("POST", "/a", "content-length", "5")...),
+		EndHeaders:    true,
+	})
 	r.quiet() // it has come
 	done := make(chan error, 1)
 	go func() {
@@ -462,8 +477,19 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 func TestLiterals(t *testing.T) {
 	t.Parallel()
 	dec := hpack.NewDecoder(4096, nil)
-	for _, name := range []string{"date", "ETag", "vary", "Location", "set-cookie", "Content-Type", "cache-control", "last-modified", "content-length", "content-encoding", "x-other", strings.Repeat("n", 200)} {
-		for _, value := range []string{"", "v", strings.Repeat("v", 126), strings.Repeat("v", 127), strings.Repeat("v", 128), strings.Repeat("v", 20_000)} {
+	for _, name := range []string{
+		"date", "ETag", "vary", "Location", "set-cookie", "Content-Type", "cache-control", "last-modified",
+		"content-length", "content-encoding", "x-other",
+		strings.Repeat("n", 200),
+	} {
+		for _, value := range []string{
+			"",
+			"v",
+			strings.Repeat("v", 126),
+			strings.Repeat("v", 127),
+			strings.Repeat("v", 128),
+			strings.Repeat("v", 20_000),
+		} {
 			got, err := dec.DecodeFull(appendLiteral(nil, []byte(name), []byte(value)))
 			if err != nil || len(got) != 1 || got[0].Name != strings.ToLower(name) || got[0].Value != value {
 				t.Errorf("%s with %d bytes: %v, %v", name, len(value), got, err)

@@ -48,7 +48,10 @@ func dialNarrow(t *testing.T, addr, proto string) *tls.Conn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
-		return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }), err)
+		return errors.Join(
+			c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }),
+			err,
+		)
 	}}
 	c, err := tls.DialWithDialer(&d, "tcp", addr, &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{proto}})
 	if err != nil {

@@ -103,7 +103,12 @@ func ready(path string) (string, bool) {
 }
 
 func fields(body string, e Encodings) http.Header {
-	return http.Header{"Content-Type": {"text/plain"}, "Content-Length": {strconv.Itoa(len(body))}, "Etag": {`"x"`}, "X-Encodings": {"[" + e.String() + "]"}}
+	return http.Header{
+		"Content-Type":   {"text/plain"},
+		"Content-Length": {strconv.Itoa(len(body))},
+		"Etag":           {`"x"`},
+		"X-Encodings":    {"[" + e.String() + "]"},
+	}
 }
 
 // hosts lead a test's connections to answers, and to what is passed on where that is set.
@@ -154,14 +159,19 @@ func start(t testing.TB, change ...func(*Config)) *world {
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, NextProtos: []string{"h2", "http/1.1"}}
 	newHTTP := func(count bool) *http.Server {
-		return &http.Server{TLSConfig: config.Clone(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
-			HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		return &http.Server{
+			TLSConfig:         config.Clone(),
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       time.Minute,
+			MaxHeaderBytes:    32 << 10,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if count {
 					w.handled.Add(1)
 				}
 				handler(rw, r)
-			})}
+			}),
+		}
 	}
 	c := Config{HTTP: newHTTP(true), Hosts: &hosts{find: find, served: func(*Sent) { w.served.Add(1) }}}
 	for _, f := range change {

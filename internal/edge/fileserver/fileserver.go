@@ -53,11 +53,13 @@ const maxHeld = 256
 
 // New returns a Server that has nothing in memory yet.
 func New(c Config) *Server {
-	return &Server{Config: c,
-		//share: total 128 MiB of files; owner half of it, and who has the most loses first; edge the files used longest ago are read from the store again
+	return &Server{
+		Config: c,
+		// share: total 128 MiB of files; owner half of it, and who has the most loses first; edge the files used longest ago are read from the store again
 		assets: cache.NewShared[assetKey, *asset](c.Bytes, c.Bytes/4, c.Bytes/2),
-		//share: total 256 files open while they are sent; owner 64, of which one visitor has 32; edge the file is opened for each part that is sent
-		held: fair.New(fair.Config{Places: maxHeld, Owner: maxHeld / 4, Visitor: maxHeld / 8})}
+		// share: total 256 files open while they are sent; owner 64, of which one visitor has 32; edge the file is opened for each part that is sent
+		held: fair.New(fair.Config{Places: maxHeld, Owner: maxHeld / 4, Visitor: maxHeld / 8}),
+	}
 }
 
 // assetKey is everything an answer's bytes and headers depend on, so that no header of a
@@ -132,7 +134,15 @@ func (s *Server) Serve(w *response.Recorder, r *http.Request, a *release.Answer)
 }
 
 // content writes one representation of a file, or the parts of it that spec asks for.
-func (s *Server) content(w *response.Recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
+func (s *Server) content(
+	w *response.Recorder,
+	r *http.Request,
+	f release.File,
+	c release.Content,
+	encoding string,
+	status int,
+	spec, tag string,
+) error {
 	h := w.Header()
 	if c.Size > Largest {
 		if w.Trial {
@@ -201,7 +211,15 @@ func (s *Server) open(ctx context.Context, who fair.Who, d blob.Digest) (f io.Re
 }
 
 // stream answers with a file too long for memory.
-func (s *Server) stream(w *response.Recorder, r *http.Request, f release.File, c release.Content, encoding string, status int, spec, tag string) error {
+func (s *Server) stream(
+	w *response.Recorder,
+	r *http.Request,
+	f release.File,
+	c release.Content,
+	encoding string,
+	status int,
+	spec, tag string,
+) error {
 	b, size, end, err := s.open(r.Context(), w.Who(r), c.Digest)
 	if err != nil {
 		return err

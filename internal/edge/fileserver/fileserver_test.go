@@ -53,7 +53,9 @@ func start(t *testing.T) *world {
 			http.NotFound(w, r)
 			return
 		}
-		if err := s.Serve(&response.Recorder{ResponseWriter: w}, r, &release.Answer{Kind: release.Found, Status: http.StatusOK, File: f}); err != nil {
+		if err := s.Serve(&response.Recorder{
+			ResponseWriter: w,
+		}, r, &release.Answer{Kind: release.Found, Status: http.StatusOK, File: f}); err != nil {
 			t.Error(r.URL, err)
 		}
 	}))

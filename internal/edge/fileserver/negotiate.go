@@ -44,7 +44,12 @@ func conditional(h http.Header, tag string, f release.File) int {
 	if match := h["If-Match"]; len(match) > 0 {
 		// Any representation that a GET could have returned will do.
 		ok := false
-		for _, t := range []string{etag(f.Body.Digest, "", f.Body.Digest), etag(f.Brotli.Digest, "br", f.Body.Digest), etag(f.Gzip.Digest, "gzip", f.Body.Digest), etag(f.Zstd.Digest, "zstd", f.Body.Digest)} {
+		for _, t := range []string{
+			etag(f.Body.Digest, "", f.Body.Digest),
+			etag(f.Brotli.Digest, "br", f.Body.Digest),
+			etag(f.Gzip.Digest, "gzip", f.Body.Digest),
+			etag(f.Zstd.Digest, "zstd", f.Body.Digest),
+		} {
 			ok = ok || listed(match, t, false)
 		}
 		if !ok {

@@ -38,7 +38,11 @@ func TestEncodings(t *testing.T) {
 		strings.Repeat("x,", 100) + "br": "", // nobody needs so many
 	} {
 		a := w.get("/app.js", "Accept-Encoding: "+accept)
-		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(t, "Content-Type", "text/javascript; charset=utf-8")
+		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(
+			t,
+			"Content-Type",
+			"text/javascript; charset=utf-8",
+		)
 		var r io.Reader = strings.NewReader(a.body)
 		switch want {
 		case "br":
@@ -111,8 +115,18 @@ func TestThreeEncodings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for accept, want := range map[string]string{
-		"gzip, deflate, br, zstd": "br", "zstd, gzip": "zstd", "gzip": "gzip", "zstd;q=1, br;q=0.9": "zstd", "gzip;q=1.0, zstd;q=0.5": "gzip",
-		"*": "br", "br;q=0, *": "zstd", "identity": "", "br;q=0, gzip;q=0, zstd;q=0": "", "identity;q=1, zstd;q=0.5": "", "": "", "compress": "",
+		"gzip, deflate, br, zstd":    "br",
+		"zstd, gzip":                 "zstd",
+		"gzip":                       "gzip",
+		"zstd;q=1, br;q=0.9":         "zstd",
+		"gzip;q=1.0, zstd;q=0.5":     "gzip",
+		"*":                          "br",
+		"br;q=0, *":                  "zstd",
+		"identity":                   "",
+		"br;q=0, gzip;q=0, zstd;q=0": "",
+		"identity;q=1, zstd;q=0.5":   "",
+		"":                           "",
+		"compress":                   "",
 	} {
 		a := w.get("/app.js", "Accept-Encoding: "+accept)
 		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding")

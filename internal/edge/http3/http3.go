@@ -74,7 +74,11 @@ func (s *Server) Serve(c net.PacketConn) error {
 		c.Close()
 		return http.ErrServerClosed
 	}
-	s.transport = &quic.Transport{Conn: c, ConnContext: s.admit, VerifySourceAddress: func(net.Addr) bool { return s.shaking.Load() >= proveFrom }}
+	s.transport = &quic.Transport{
+		Conn:                c,
+		ConnContext:         s.admit,
+		VerifySourceAddress: func(net.Addr) bool { return s.shaking.Load() >= proveFrom },
+	}
 	ln, err := s.transport.ListenEarly(s.tls, s.quic)
 	s.listener = ln
 	s.mu.Unlock()

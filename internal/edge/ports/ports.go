@@ -124,13 +124,21 @@ func (p *Ports) Limit(l Limits) error {
 	}
 	plan := connlimit.Plan(n, l.Total, l.PerAddress)
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_connections_refused_total", Help: "Connections closed because there were too many, by listener and limit."}, []string{"listener", "limit"})
+		Name: "slipway_connections_refused_total",
+		Help: "Connections closed because there were too many, by listener and limit.",
+	}, []string{
+		"listener",
+		"limit",
+	})
 	l.Metrics.MustRegister(refused)
 	limiter := func(name string, total, perAddress, spare int) *connlimit.Limiter {
-		limiter := connlimit.New(connlimit.Config{Total: total, PerAddress: perAddress, Spare: spare, Exempt: l.Exempt,
-			OnRefused: func(reason string) { refused.WithLabelValues(name, reason).Inc() }})
+		limiter := connlimit.New(connlimit.Config{
+			Total: total, PerAddress: perAddress, Spare: spare, Exempt: l.Exempt,
+			OnRefused: func(reason string) { refused.WithLabelValues(name, reason).Inc() },
+		})
 		l.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_connections", Help: "Open connections, by listener.", ConstLabels: prometheus.Labels{"listener": name}},
+			Name: "slipway_connections", Help: "Open connections, by listener.", ConstLabels: prometheus.Labels{"listener": name},
+		},
 			func() float64 { return float64(limiter.Len()) }))
 		return limiter
 	}

@@ -17,7 +17,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if p.HTTP != nil || p.DNS != nil || p.Packets != nil || p.QUIC.LocalAddr().String() != p.HTTPS.Addr().String() || p.Local() != p.HTTPS.Addr().String() {
+	if p.HTTP != nil || p.DNS != nil || p.Packets != nil || p.QUIC.LocalAddr().String() != p.HTTPS.Addr().String() ||
+		p.Local() != p.HTTPS.Addr().String() {
 		t.Errorf("%+v, here at %s", p, p.Local())
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,7 +27,10 @@ func TestOpen(t *testing.T) {
 	}
 	defer taken.Close()
 	begun := time.Now()
-	if _, err := Open(Config{HTTP: "127.0.0.1:0", HTTPS: taken.Addr().String()}); err == nil || !strings.HasPrefix(err.Error(), "--edge-https: ") || time.Since(begun) < time.Second {
+	if _, err := Open(Config{
+		HTTP:  "127.0.0.1:0",
+		HTTPS: taken.Addr().String(),
+	}); err == nil || !strings.HasPrefix(err.Error(), "--edge-https: ") || time.Since(begun) < time.Second {
 		t.Errorf("on a port that is taken: %v after %s", err, time.Since(begun))
 	}
 	all, err := Open(Config{HTTPS: ":0"})

@@ -69,7 +69,10 @@ func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 		ErrorLog:  slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(q *httputil.ProxyRequest) {
 			q.Out.URL, q.Out.Host = to, to.Host
-			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Connection", "Upgrade", "X-Real-Ip"} {
+			for _, name := range []string{
+				"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Connection", "Upgrade",
+				"X-Real-Ip",
+			} {
 				q.Out.Header.Del(name)
 			}
 			if rule.Protected {
@@ -115,7 +118,8 @@ func allows(hosts []string, to *url.URL) bool {
 		return false
 	}
 	host := strings.ToLower(to.Host)
-	if name, port, err := net.SplitHostPort(host); err == nil && (port == "443" && to.Scheme == "https" || port == "80" && to.Scheme == "http") {
+	if name, port, err := net.SplitHostPort(host); err == nil &&
+		(port == "443" && to.Scheme == "https" || port == "80" && to.Scheme == "http") {
 		host = name
 	}
 	return slices.Contains(hosts, host)

@@ -58,10 +58,11 @@ func New(c Config) *Proxy {
 		}
 		c.Shared = int(min(n, 1<<20) / 4)
 	}
-	return &Proxy{Config: c, altSvc: []byte(c.AltSvc),
-		//share: total 512 requests forwarded to other hosts; owner 128, of one site 32; edge 503 with Retry-After
+	return &Proxy{
+		Config: c, altSvc: []byte(c.AltSvc),
+		// share: total 512 requests forwarded to other hosts; owner 128, of one site 32; edge 503 with Retry-After
 		forwarding: fair.New(fair.Config{Places: proxyMost, Owner: proxyOwner, Site: proxySite}),
-		//share: total a quarter of the file descriptors, of requests over HTTP/2 and 3 that programs answer; owner a quarter of that, one visitor half of it; edge 503 with Retry-After
+		// share: total a quarter of the file descriptors, of requests over HTTP/2 and 3 that programs answer; owner a quarter of that, one visitor half of it; edge 503 with Retry-After
 		shared: fair.New(fair.Config{Places: c.Shared, Owner: (c.Shared + 3) / 4, Visitor: (c.Shared + 7) / 8}),
 	}
 }
@@ -170,7 +171,10 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 			p.ownCookies(resp.Header, s.Host)
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
 			dropServerHeaders(resp.Header)
-			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") && r.Method == http.MethodGet {
+			if resp.StatusCode == http.StatusOK && strings.HasPrefix(
+				resp.Header.Get("Content-Type"),
+				"text/html",
+			) && r.Method == http.MethodGet {
 				w.Page = true
 			}
 			return nil

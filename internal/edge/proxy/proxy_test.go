@@ -33,7 +33,10 @@ type front struct {
 func start(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpoint)) *front {
 	t.Helper()
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
-	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	transport := &http.Transport{
+		DisableCompression: true,
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	to := &endpoint.Endpoint{Transport: transport, FirstByte: time.Minute}
 	if usual {
@@ -92,18 +95,34 @@ func TestServe(t *testing.T) {
 		w.Header().Set("X-LiteSpeed-Location", "/etc/passwd")
 		w.Header().Set("Alt-Svc", `h3=":443"`)
 		w.Header().Set("Content-Type", "text/plain")
-		names := []string{r.Host, r.Header.Get("Cookie"), r.Header.Get("X-Real-Ip"), r.Header.Get("X-Forwarded-For"), r.Header.Get("Forwarded"), r.Header.Get("Proxy") + r.Header.Get("X_Real_Ip")}
+		names := []string{
+			r.Host,
+			r.Header.Get("Cookie"),
+			r.Header.Get("X-Real-Ip"),
+			r.Header.Get("X-Forwarded-For"),
+			r.Header.Get("Forwarded"),
+			r.Header.Get("Proxy") + r.Header.Get("X_Real_Ip"),
+		}
 		io.WriteString(w, strings.Join(names, "|"))
 	}))
 	t.Cleanup(program.Close)
 	for _, usual := range []bool{true, false} {
 		f := start(t, program.Listener.Addr().String(), usual)
 		for range 3 {
-			resp, body := f.get(t, "/", http.Header{"X-Forwarded-For": {"6.6.6.6"}, "X_Real_Ip": {"6.6.6.6"}, "Forwarded": {"for=6.6.6.6"}, "Proxy": {"http://6.6.6.6"}, "Cookie": {"a=b; __Host-slipway_access=x"}})
+			resp, body := f.get(t, "/", http.Header{
+				"X-Forwarded-For": {"6.6.6.6"},
+				"X_Real_Ip":       {"6.6.6.6"},
+				"Forwarded":       {"for=6.6.6.6"},
+				"Proxy":           {"http://6.6.6.6"},
+				"Cookie":          {"a=b; __Host-slipway_access=x"},
+			})
 			if body != `app.sites.test|a=b|127.0.0.1|127.0.0.1|for=127.0.0.1;host="app.sites.test";proto=http|` {
 				t.Errorf("usual %v: the program read %s", usual, body)
 			}
-			if c := resp.Header["Set-Cookie"]; !slices.Equal(c, []string{"own=1", "host=1; Domain=app.sites.test"}) || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Litespeed-Location")+resp.Header.Get("Alt-Svc")+resp.Header.Get("X-Robots-Tag") != "" {
+			if c := resp.Header["Set-Cookie"]; !slices.Equal(c, []string{
+				"own=1",
+				"host=1; Domain=app.sites.test",
+			}) || resp.Header.Get("X-Accel-Redirect")+resp.Header.Get("X-Litespeed-Location")+resp.Header.Get("Alt-Svc")+resp.Header.Get("X-Robots-Tag") != "" {
 				t.Errorf("usual %v: %v", usual, resp.Header)
 			}
 		}
@@ -142,7 +161,11 @@ func TestServeFails(t *testing.T) {
 			t.Errorf("usual %v: no answer: %v", usual, f.failure.Load())
 		}
 		f = start(t, slow.Listener.Addr().String(), usual)
-		if f.get(t, "/crash", nil); f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrTimeout) || errors.Is(*f.failure.Load(), ErrUnreached) {
+		if f.get(
+			t,
+			"/crash",
+			nil,
+		); f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrTimeout) || errors.Is(*f.failure.Load(), ErrUnreached) {
 			t.Errorf("usual %v: it ends: %v", usual, f.failure.Load())
 		}
 	}
@@ -154,8 +177,16 @@ func TestAllows(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"api.test", "other.test:8443"}
 	for target, want := range map[string]bool{
-		"https://api.test/x": true, "https://API.test:443/x": true, "http://api.test:80/": true, "https://other.test:8443/": true,
-		"https://api.test:8443/": false, "https://other.test/": false, "https://user@api.test/": false, "/x": false, "https://api.test.evil.test/": false, "http://api.test:443/": false,
+		"https://api.test/x":          true,
+		"https://API.test:443/x":      true,
+		"http://api.test:80/":         true,
+		"https://other.test:8443/":    true,
+		"https://api.test:8443/":      false,
+		"https://other.test/":         false,
+		"https://user@api.test/":      false,
+		"/x":                          false,
+		"https://api.test.evil.test/": false,
+		"http://api.test:443/":        false,
 	} {
 		to, err := url.Parse(target)
 		if err != nil {
@@ -171,8 +202,18 @@ func TestAllows(t *testing.T) {
 func TestOurs(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
-		"X-Forwarded-For": true, "x_forwarded_for": true, "X-FORWARDED": true, "X-Forwarded_Anything": true, "forwarded": true, "X_Real-IP": true, "Proxy": true,
-		"X-Forwardedness": false, "X-Real-Ipx": false, "Proxy-Status": false, "Cookie": false, "": false,
+		"X-Forwarded-For":      true,
+		"x_forwarded_for":      true,
+		"X-FORWARDED":          true,
+		"X-Forwarded_Anything": true,
+		"forwarded":            true,
+		"X_Real-IP":            true,
+		"Proxy":                true,
+		"X-Forwardedness":      false,
+		"X-Real-Ipx":           false,
+		"Proxy-Status":         false,
+		"Cookie":               false,
+		"":                     false,
 	} {
 		if ours(name) != want {
 			t.Errorf("%q: %v", name, !want)
@@ -197,10 +238,14 @@ func TestWithoutContent(t *testing.T) {
 	}))
 	t.Cleanup(program.Close)
 	addr := program.Listener.Addr().String()
-	pool := upstream.New(upstream.Config{Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }})
+	pool := upstream.New(upstream.Config{
+		Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) },
+	})
 	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler)})
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := p.Serve(&response.Recorder{ResponseWriter: w}, r, &endpoint.Endpoint{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil {
+		if err := p.Serve(&response.Recorder{
+			ResponseWriter: w,
+		}, r, &endpoint.Endpoint{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -223,7 +268,16 @@ func TestWithoutContent(t *testing.T) {
 	}
 	before := asked.Load()
 	w := httptest.NewRecorder()
-	if err := p.Serve(&response.Recorder{ResponseWriter: w}, httptest.NewRequest(http.MethodConnect, "/path", nil), &endpoint.Endpoint{Upstream: pool, FirstByte: time.Minute}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
+	if err := p.Serve(&response.Recorder{
+		ResponseWriter: w,
+	}, httptest.NewRequest(
+		http.MethodConnect,
+		"/path",
+		nil,
+	), &endpoint.Endpoint{
+		Upstream:  pool,
+		FirstByte: time.Minute,
+	}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {
 		t.Errorf("CONNECT: %d, %v, %d requests reached the program", w.Code, err, asked.Load()-before)
 	}
 }
@@ -237,7 +291,11 @@ func TestSharedConnectionsAreBounded(t *testing.T) {
 	ask := func(owner, host, visitor string, major int, serve func(http.ResponseWriter, *http.Request) bool) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "https://"+host+"/a.jpg", nil)
 		r.ProtoMajor, r.RemoteAddr = major, visitor+":1"
-		if err := p.Serve(&response.Recorder{ResponseWriter: w, Owner: owner, Site: host}, r, &endpoint.Endpoint{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
+		if err := p.Serve(&response.Recorder{
+			ResponseWriter: w,
+			Owner:          owner,
+			Site:           host,
+		}, r, &endpoint.Endpoint{Serve: serve}, Site{Host: host}, time.Now()); err != nil {
 			t.Error(err)
 		}
 		return w

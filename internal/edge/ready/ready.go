@@ -35,7 +35,7 @@ type Table struct {
 
 	mu    sync.Mutex // guards putting
 	bytes int64
-	//share: none, see the cache of answers: the bodies that it holds
+	// share: none, see the cache of answers: the bodies that it holds
 	bodies map[*byte]int // how many answers have a body: it is counted once
 	hand   int           // where the next eviction begins
 }
@@ -96,7 +96,8 @@ func (h *Table) Put(a *Answer) {
 	place := at + rand.IntN(ways)
 	for i := range ways {
 		old := h.slots[at+i].Load()
-		if old == nil || old.Source.ended.Load() || old.hash == a.hash && old.Source == a.Source && old.Accepts == a.Accepts && old.Path == a.Path && old.Host == a.Host {
+		if old == nil || old.Source.ended.Load() ||
+			old.hash == a.hash && old.Source == a.Source && old.Accepts == a.Accepts && old.Path == a.Path && old.Host == a.Host {
 			place = at + i
 			break
 		}

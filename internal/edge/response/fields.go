@@ -25,7 +25,7 @@ const (
 
 // NewHeld returns the bytes that the fields of answers under way may hold, for Recorder.
 func NewHeld() *fair.Pool {
-	//share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After
+	// share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After
 	return fair.New(fair.Config{Places: allHeld, Owner: ownerHeld, Visitor: visitorHeld})
 }
 

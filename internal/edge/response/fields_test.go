@@ -29,7 +29,10 @@ func TestHeld(t *testing.T) {
 			switch h := w.Result().Header; {
 			case r.Status == http.StatusOK && n == 5 && h.Get("X-Large") != "":
 				given++
-			case r.Status != http.StatusServiceUnavailable || w.Code != r.Status || !errors.Is(err, errHeld) || h.Get("X-Large") != "" || h.Get("Retry-After") == "" || h.Get("Content-Length") != "0" || w.Body.Len() > 0:
+			case r.Status != http.StatusServiceUnavailable || w.Code != r.Status || !errors.Is(
+				err,
+				errHeld,
+			) || h.Get("X-Large") != "" || h.Get("Retry-After") == "" || h.Get("Content-Length") != "0" || w.Body.Len() > 0:
 				t.Fatalf("%d, %d bytes, %v: %v", r.Status, n, err, h)
 			}
 		}

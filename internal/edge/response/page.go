@@ -39,48 +39,90 @@ func made(n Notice) *Notice {
 
 // The pages. Nothing of a request is in them: they are made once, at start.
 var (
-	PageUnknown = made(Notice{Status: 404, title: "Site not found",
-		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you."})
-	PageMissing = made(Notice{Status: 404, title: "Page not found",
-		text: "This site has no page at this address."})
-	PageLogin = made(Notice{Status: 401, title: "Password required",
-		text: "This page requires a user name and a password. Reload it to enter them."})
-	PageAccess = made(Notice{Status: 401, title: "This site is protected", form: true,
-		text: "Enter the password to continue."})
-	PageDenied = made(Notice{Status: 401, title: "This site is protected", form: true,
-		text: "Wrong password. Try again."})
-	PageEither = made(Notice{Status: 401, title: "This site is protected", form: true, signIn: true,
-		text: "Enter the password, or sign in as a member."})
-	PageEitherDenied = made(Notice{Status: 401, title: "This site is protected", form: true, signIn: true,
-		text: "Wrong password. Try again, or sign in as a member."})
-	PageMembers = made(Notice{Status: 401, title: "Sign in to continue", signIn: true,
-		text: "Only members of this site can see this page."})
-	PageNoGrant = made(Notice{Status: 401, title: "Sign in again", signIn: true,
-		text: "This sign-in has expired or was begun in another browser."})
-	PageStopped = made(Notice{Status: 503, title: "This site is offline",
-		text: "Its owner has stopped it. Try again later."})
-	PagePaused = made(Notice{Status: 503, title: "This site is paused", Retry: 3600,
-		text: "It has used up its bandwidth for this month. Its owner can find out more."})
-	PageEmpty = made(Notice{Status: 503, title: "This site is being deployed", Retry: 5,
-		text: "Its first deployment is in progress. Try again in a moment."})
-	PageError = made(Notice{Status: 503, title: "This site isn't available yet", Retry: 60,
-		text: "Nothing has been published yet. The owner can see why in the dashboard."})
-	PageStarting = made(Notice{Status: 503, title: "One moment, please", Retry: 1,
-		text: "This server has just started. Try again in a few seconds."})
-	PageBusy = made(Notice{Status: 503, title: "One moment, please", Retry: 5,
-		text: "This address can't be looked up right now. Try again in a few seconds."})
-	PageOverloaded = made(Notice{Status: 503, title: "This site is busy", Retry: 5,
-		text: "Too many of its answers are under way. Try again in a few seconds."})
-	PageWaking = made(Notice{Status: 503, title: "This site can't be reached right now",
-		text: "Its application could not be started. Try again in a moment. The owner can see why in the site's log."})
-	PageCrashed = made(Notice{Status: 502, title: "This site didn't answer",
-		text: "Its application stopped while responding. Try again in a moment."})
-	PageTimeout = made(Notice{Status: 504, title: "This site took too long to respond",
-		text: "Its application didn't respond in time. Try again later."})
-	PageAway = made(Notice{Status: 503, title: "This page can't be shown right now", Retry: 5,
-		text: "The files of this site can't be read at the moment. Try again in a few seconds."})
-	PageBroken = made(Notice{Status: 500, title: "This page can't be shown right now",
-		text: "An internal error occurred and was logged. Try again later."})
+	PageUnknown = made(Notice{
+		Status: 404, title: "Site not found",
+		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you.",
+	})
+	PageMissing = made(Notice{
+		Status: 404, title: "Page not found",
+		text: "This site has no page at this address.",
+	})
+	PageLogin = made(Notice{
+		Status: 401, title: "Password required",
+		text: "This page requires a user name and a password. Reload it to enter them.",
+	})
+	PageAccess = made(Notice{
+		Status: 401, title: "This site is protected", form: true,
+		text: "Enter the password to continue.",
+	})
+	PageDenied = made(Notice{
+		Status: 401, title: "This site is protected", form: true,
+		text: "Wrong password. Try again.",
+	})
+	PageEither = made(Notice{
+		Status: 401, title: "This site is protected", form: true, signIn: true,
+		text: "Enter the password, or sign in as a member.",
+	})
+	PageEitherDenied = made(Notice{
+		Status: 401, title: "This site is protected", form: true, signIn: true,
+		text: "Wrong password. Try again, or sign in as a member.",
+	})
+	PageMembers = made(Notice{
+		Status: 401, title: "Sign in to continue", signIn: true,
+		text: "Only members of this site can see this page.",
+	})
+	PageNoGrant = made(Notice{
+		Status: 401, title: "Sign in again", signIn: true,
+		text: "This sign-in has expired or was begun in another browser.",
+	})
+	PageStopped = made(Notice{
+		Status: 503, title: "This site is offline",
+		text: "Its owner has stopped it. Try again later.",
+	})
+	PagePaused = made(Notice{
+		Status: 503, title: "This site is paused", Retry: 3600,
+		text: "It has used up its bandwidth for this month. Its owner can find out more.",
+	})
+	PageEmpty = made(Notice{
+		Status: 503, title: "This site is being deployed", Retry: 5,
+		text: "Its first deployment is in progress. Try again in a moment.",
+	})
+	PageError = made(Notice{
+		Status: 503, title: "This site isn't available yet", Retry: 60,
+		text: "Nothing has been published yet. The owner can see why in the dashboard.",
+	})
+	PageStarting = made(Notice{
+		Status: 503, title: "One moment, please", Retry: 1,
+		text: "This server has just started. Try again in a few seconds.",
+	})
+	PageBusy = made(Notice{
+		Status: 503, title: "One moment, please", Retry: 5,
+		text: "This address can't be looked up right now. Try again in a few seconds.",
+	})
+	PageOverloaded = made(Notice{
+		Status: 503, title: "This site is busy", Retry: 5,
+		text: "Too many of its answers are under way. Try again in a few seconds.",
+	})
+	PageWaking = made(Notice{
+		Status: 503, title: "This site can't be reached right now",
+		text: "Its application could not be started. Try again in a moment. The owner can see why in the site's log.",
+	})
+	PageCrashed = made(Notice{
+		Status: 502, title: "This site didn't answer",
+		text: "Its application stopped while responding. Try again in a moment.",
+	})
+	PageTimeout = made(Notice{
+		Status: 504, title: "This site took too long to respond",
+		text: "Its application didn't respond in time. Try again later.",
+	})
+	PageAway = made(Notice{
+		Status: 503, title: "This page can't be shown right now", Retry: 5,
+		text: "The files of this site can't be read at the moment. Try again in a few seconds.",
+	})
+	PageBroken = made(Notice{
+		Status: 500, title: "This page can't be shown right now",
+		text: "An internal error occurred and was logged. Try again later.",
+	})
 )
 
 var layout = template.Must(template.New("").Parse(`<!doctype html>

@@ -11,11 +11,22 @@ import (
 // after which to ask again, and takes back what was said of another answer.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, n := range []*Notice{PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers, PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageOverloaded, PageWaking, PageCrashed, PageTimeout, PageAway, PageBroken, PageMissing.As(410)} {
+	for _, n := range []*Notice{
+		PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers,
+		PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageOverloaded, PageWaking,
+		PageCrashed, PageTimeout, PageAway, PageBroken,
+		PageMissing.As(410),
+	} {
 		w := httptest.NewRecorder()
 		w.Header().Set("Etag", `"x"`)
 		Page(w, httptest.NewRequest("GET", "/", nil), n)
-		if w.Code != n.Status || !strings.Contains(w.Body.String(), "<h1>") || !strings.Contains(w.Body.String(), "</html>") || w.Header().Get("Etag") != "" || w.Header().Get("Cache-Control") != "no-store" {
+		if w.Code != n.Status || !strings.Contains(
+			w.Body.String(),
+			"<h1>",
+		) || !strings.Contains(
+			w.Body.String(),
+			"</html>",
+		) || w.Header().Get("Etag") != "" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v %q", n.title, w.Code, w.Header(), w.Body)
 		}
 		if again := w.Header().Get("Retry-After"); (again != "") != (n.Retry > 0) {

@@ -89,47 +89,92 @@ func TestAnswers(t *testing.T) {
 		refused    bool
 		kept       bool
 	}{
-		"length":                 {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
-		"length twice the same":  {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
-		"length twice":           {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", "", true, false},
-		"length with a sign":     {"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello", "", true, false},
-		"list of lengths":        {"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello", "", true, false},
-		"short":                  {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", "", true, false},
-		"more than it said":      {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhello", "hell", false, false},
-		"chunks":                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n", "hello", false, true},
-		"chunks, trailers":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n", "hello", false, true},
-		"chunks beside a length": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "hello", false, false},
-		"chunk without an end":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n", "", true, false},
-		"chunks cut off":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "", true, false},
-		"chunk with a sign":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", "", true, false},
-		"chunk with 0x":          {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n", "", true, false},
-		"huge chunk":             {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello\r\n0\r\n\r\n", "", true, false},
-		"two codings":            {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "", true, false},
-		"chunked twice":          {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", true, false},
-		"until it closes":        {"HTTP/1.1 200 OK\r\n\r\nhello", "hello", false, false},
-		"HTTP/1.0":               {"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, false},
-		"HTTP/1.0 kept":          {"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
-		"HTTP/1.0 in chunks":     {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", true, false},
-		"closes":                 {"HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 5\r\n\r\nhello", "hello", false, false},
-		"after others":           {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", false, true},
-		"another protocol":       {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", "", true, false},
-		"no content":             {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "", false, true},
-		"not modified":           {"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", false, true},
-		"no reason":              {"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "", false, true},
-		"lines without CR":       {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "ok", false, true},
-		"HTTP/2":                 {"HTTP/2.0 200 OK\r\n\r\n", "", true, false},
-		"no HTTP":                {"SSH-2.0-OpenSSH\r\n\r\n", "", true, false},
-		"folded":                 {"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", "", true, false},
-		"space before colon":     {"HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello", "", true, false},
-		"CR in a value":          {"HTTP/1.1 200 OK\r\nA: b\rC: d\r\n\r\n", "", true, false},
-		"NUL in a value":         {"HTTP/1.1 200 OK\r\nA: b\x00\r\n\r\n", "", true, false},
-		"large header":           {"HTTP/1.1 200 OK\r\nA: " + long + "\r\n\r\n", "", true, false},
-		"many fields":            {"HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxFields+1) + "\r\n", "", true, false},
-		"large body":             {"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + long, long, false, true},
-		"large chunk":            {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n" + long + "\r\n0\r\n\r\n", long, false, true},
-		"long size line":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + long + "\r\nhello\r\n0\r\n\r\n", "", true, false},
-		"endless trailers":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: b\r\n", 10_000) + "\r\n", "", true, false},
-		"nothing":                {"", "", true, false},
+		"length":                {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
+		"length twice the same": {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
+		"length twice":          {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", "", true, false},
+		"length with a sign":    {"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello", "", true, false},
+		"list of lengths":       {"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello", "", true, false},
+		"short":                 {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", "", true, false},
+		"more than it said":     {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhello", "hell", false, false},
+		"chunks": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n",
+			"hello",
+			false,
+			true,
+		},
+		"chunks, trailers": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\n",
+			"hello",
+			false,
+			true,
+		},
+		"chunks beside a length": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+			"hello",
+			false,
+			false,
+		},
+		"chunk without an end": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n", "", true, false},
+		"chunks cut off":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "", true, false},
+		"chunk with a sign":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", "", true, false},
+		"chunk with 0x":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n", "", true, false},
+		"huge chunk": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+			"",
+			true,
+			false,
+		},
+		"two codings": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "", true, false},
+		"chunked twice": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			"",
+			true,
+			false,
+		},
+		"until it closes":    {"HTTP/1.1 200 OK\r\n\r\nhello", "hello", false, false},
+		"HTTP/1.0":           {"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, false},
+		"HTTP/1.0 kept":      {"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
+		"HTTP/1.0 in chunks": {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", true, false},
+		"closes":             {"HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 5\r\n\r\nhello", "hello", false, false},
+		"after others": {
+			"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			"ok",
+			false,
+			true,
+		},
+		"another protocol":   {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", "", true, false},
+		"no content":         {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "", false, true},
+		"not modified":       {"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", false, true},
+		"no reason":          {"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "", false, true},
+		"lines without CR":   {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "ok", false, true},
+		"HTTP/2":             {"HTTP/2.0 200 OK\r\n\r\n", "", true, false},
+		"no HTTP":            {"SSH-2.0-OpenSSH\r\n\r\n", "", true, false},
+		"folded":             {"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", "", true, false},
+		"space before colon": {"HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello", "", true, false},
+		"CR in a value":      {"HTTP/1.1 200 OK\r\nA: b\rC: d\r\n\r\n", "", true, false},
+		"NUL in a value":     {"HTTP/1.1 200 OK\r\nA: b\x00\r\n\r\n", "", true, false},
+		"large header":       {"HTTP/1.1 200 OK\r\nA: " + long + "\r\n\r\n", "", true, false},
+		"many fields":        {"HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxFields+1) + "\r\n", "", true, false},
+		"large body":         {"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + long, long, false, true},
+		"large chunk": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n" + long + "\r\n0\r\n\r\n",
+			long,
+			false,
+			true,
+		},
+		"long size line": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + long + "\r\nhello\r\n0\r\n\r\n",
+			"",
+			true,
+			false,
+		},
+		"endless trailers": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: b\r\n", 10_000) + "\r\n",
+			"",
+			true,
+			false,
+		},
+		"nothing": {"", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +184,14 @@ func TestAnswers(t *testing.T) {
 					t.Fatalf("%d bytes at a time: %v", step, err)
 				}
 				if err == nil && (a.body != tt.want || step == 1<<20 && a.kept != tt.kept) {
-					t.Errorf("%d bytes at a time: %d bytes, kept %v; want %d bytes, kept %v", step, len(a.body), a.kept, len(tt.want), tt.kept)
+					t.Errorf(
+						"%d bytes at a time: %d bytes, kept %v; want %d bytes, kept %v",
+						step,
+						len(a.body),
+						a.kept,
+						len(tt.want),
+						tt.kept,
+					)
 				}
 			}
 		})
@@ -152,14 +204,19 @@ func TestAnswers(t *testing.T) {
 // What is read whole, net/http reads in the same way; and it is the same in whatever pieces
 // it comes.
 func FuzzAnswer(f *testing.F) {
-	for _, text := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nA: b\r\n\r\n",
-		"HTTP/1.0 404 Not Found\nConnection: keep-alive, x\n\nhello", "HTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n"} {
+	for _, text := range []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nA: b\r\n\r\n",
+		"HTTP/1.0 404 Not Found\nConnection: keep-alive, x\n\nhello",
+		"HTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		a, err := read(text, 1<<20, false)
 		b, berr := read(text, 1, false)
-		if (err != nil) != (berr != nil) || err == nil && (a.status != b.status || a.body != b.body || fmt.Sprint(a.fields) != fmt.Sprint(b.fields)) {
+		if (err != nil) != (berr != nil) ||
+			err == nil && (a.status != b.status || a.body != b.body || fmt.Sprint(a.fields) != fmt.Sprint(b.fields)) {
 			t.Fatalf("at once %+v, %v; in pieces %+v, %v", a, err, b, berr)
 		}
 		if err != nil {

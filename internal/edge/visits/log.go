@@ -61,9 +61,9 @@ type detail struct {
 
 	mu   sync.Mutex // guards the rest
 	list []Line
-	//share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
+	// share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
 	tops map[Top]int64
-	//share: none, one site's: the kinds that there are
+	// share: none, one site's: the kinds that there are
 	kinds map[string]int
 }
 
@@ -203,8 +203,16 @@ func referrer(field, host string) string {
 // Request keeps what is worth keeping of an answer of net/http's, by the site's setting for its
 // access log. shown says that it brought a page.
 func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool) {
-	l.keep(v, log, fastpath.Hostname(r.Host), r.URL.EscapedPath(), shown, r.Header.Get("Referer"), func() client { return l.clientOf(r.RemoteAddr) },
-		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent()})
+	l.keep(
+		v,
+		log,
+		fastpath.Hostname(r.Host),
+		r.URL.EscapedPath(),
+		shown,
+		r.Header.Get("Referer"),
+		func() client { return l.clientOf(r.RemoteAddr) },
+		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent()},
+	)
 }
 
 var agentField, refererField = []byte("user-agent"), []byte("referer")
@@ -258,7 +266,10 @@ func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string,
 	}
 	d.addLine(&l.bounds, func() Line {
 		n := line
-		n.At, n.Method, n.Host, n.Path, n.Referrer, n.Agent, n.Country = time.Now(), cut(line.Method), host, cut(path), referrer(from, ""), cut(line.Agent), c.country
+		n.At, n.Method, n.Host, n.Path, n.Referrer, n.Agent, n.Country = time.Now(), cut(line.Method), host, cut(path), referrer(
+			from,
+			"",
+		), cut(line.Agent), c.country
 		if addresses(log) {
 			n.Address = c.address
 		}
@@ -292,8 +303,17 @@ func (l *Counter) Sent(s *fastpath.Sent, p *Page, log string) {
 		return
 	}
 	d.addLine(&l.bounds, func() Line {
-		n := Line{At: time.Now(), Method: http.MethodGet, Host: p.Host, Path: cut(p.Path), Protocol: s.Protocol, Status: s.Status, Bytes: s.Size,
-			Referrer: referrer(s.Referrer(), ""), Agent: cut(s.Agent())}
+		n := Line{
+			At:       time.Now(),
+			Method:   http.MethodGet,
+			Host:     p.Host,
+			Path:     cut(p.Path),
+			Protocol: s.Protocol,
+			Status:   s.Status,
+			Bytes:    s.Size,
+			Referrer: referrer(s.Referrer(), ""),
+			Agent:    cut(s.Agent()),
+		}
 		if s.Head {
 			n.Method = http.MethodHead
 		}

@@ -142,7 +142,12 @@ func TestAccessLogBounds(t *testing.T) {
 // An address names a network, not a visitor.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"203.0.113.77": "203.0.113.0", "::ffff:203.0.113.77": "203.0.113.0", "2001:db8:1:2:3:4:5:6": "2001:db8:1::", "fe80::1%eth0": "fe80::"} {
+	for in, want := range map[string]string{
+		"203.0.113.77":         "203.0.113.0",
+		"::ffff:203.0.113.77":  "203.0.113.0",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1::",
+		"fe80::1%eth0":         "fe80::",
+	} {
 		if got := network(netip.MustParseAddr(in)); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
@@ -187,26 +192,32 @@ func TestRefusedBatchStaysItself(t *testing.T) {
 		var l *Counter
 		added, offered := map[Batch]string{}, 0
 		total := int64(0)
-		l = New(Config{Every: time.Second, Log: slog.New(slog.DiscardHandler), Recorder: recorder(func(_ context.Context, b Batch, group []Counts) error {
-			offered++
-			text := ""
-			for _, v := range group {
-				text += v.Site + numbers(v)
-			}
-			if was, again := added[b]; !again {
-				added[b] = text
-				for _, v := range group {
-					total += v.Bytes
-				}
-			} else if was != text {
-				t.Errorf("batch %d was %s and is %s", b.Number, was, text)
-			}
-			if offered <= 3 {
-				l.Count(a, 200, 10, false) // while the answer is on its way
-				return errors.New("the answer was lost")
-			}
-			return nil
-		})})
+		l = New(
+			Config{
+				Every: time.Second,
+				Log:   slog.New(slog.DiscardHandler),
+				Recorder: recorder(func(_ context.Context, b Batch, group []Counts) error {
+					offered++
+					text := ""
+					for _, v := range group {
+						text += v.Site + numbers(v)
+					}
+					if was, again := added[b]; !again {
+						added[b] = text
+						for _, v := range group {
+							total += v.Bytes
+						}
+					} else if was != text {
+						t.Errorf("batch %d was %s and is %s", b.Number, was, text)
+					}
+					if offered <= 3 {
+						l.Count(a, 200, 10, false) // while the answer is on its way
+						return errors.New("the answer was lost")
+					}
+					return nil
+				}),
+			},
+		)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()

@@ -86,7 +86,11 @@ func TestPathsAreBounded(t *testing.T) {
 			t.Parallel()
 			repository := "acme/" + strings.ReplaceAll(name, " ", "-")
 			h.publish(t, repository, tt.make(repository))
-			_, err := s.Fetch(t.Context(), Request{Site: strings.ReplaceAll(name, " ", "-"), Repository: repo(t, "git.test/"+repository), Branch: "main"})
+			_, err := s.Fetch(t.Context(), Request{
+				Site:       strings.ReplaceAll(name, " ", "-"),
+				Repository: repo(t, "git.test/"+repository),
+				Branch:     "main",
+			})
 			if f := fault.As(err); f == nil || f.Kind != fault.TooLarge || !strings.Contains(f.Details, tt.want) {
 				t.Fatalf("Fetch = %v, want %q", err, tt.want)
 			}
@@ -100,7 +104,12 @@ func TestCredentialIsForOneHost(t *testing.T) {
 	h := newHost(t)
 	s := open(t, h, nil)
 	h.commit(t, "acme/private", "main", map[string]string{"x": "x"})
-	r := Request{Site: "s", Repository: repo(t, "git.test/acme/private"), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}}
+	r := Request{
+		Site:       "s",
+		Repository: repo(t, "git.test/acme/private"),
+		Branch:     "main",
+		Credential: &Credential{Token: token, Host: "git.test"},
+	}
 	fetch(t, s, r)
 	before := h.requests.Load()
 	r.Credential = &Credential{Token: token, Host: "elsewhere.test"}

@@ -38,7 +38,11 @@ func TestCacheHeals(t *testing.T) {
 		"packs are cut":      func(g *generation) { each(g, func(p string) { os.Truncate(p, 600) }) },
 		"everything is gone": func(g *generation) { os.RemoveAll(g.dir) },
 		"hostile local config": func(g *generation) {
-			os.WriteFile(filepath.Join(g.git(), "config"), []byte("[core]\n\tfsmonitor = touch "+g.dir+"/PWN\n\tsshCommand = false\n[http]\n\tproxy = http://127.0.0.1:1\n"), 0o600)
+			os.WriteFile(
+				filepath.Join(g.git(), "config"),
+				[]byte("[core]\n\tfsmonitor = touch "+g.dir+"/PWN\n\tsshCommand = false\n[http]\n\tproxy = http://127.0.0.1:1\n"),
+				0o600,
+			)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

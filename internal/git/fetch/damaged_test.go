@@ -25,7 +25,11 @@ func (p *pack) tree(mode, name string, id [20]byte) [20]byte {
 }
 
 func (p *pack) commit(tree [20]byte) [20]byte {
-	return p.object(1, "commit", fmt.Appendf(nil, "tree %x\nauthor A <a@b.c> 1700000000 +0000\ncommitter A <a@b.c> 1700000000 +0000\n\nm\n", tree))
+	return p.object(
+		1,
+		"commit",
+		fmt.Appendf(nil, "tree %x\nauthor A <a@b.c> 1700000000 +0000\ncommitter A <a@b.c> 1700000000 +0000\n\nm\n", tree),
+	)
 }
 
 // What a host sends that is no Git, or no repository, fails in words of its own: it is
@@ -74,7 +78,11 @@ func TestWhatNoGitMakesSenseOf(t *testing.T) {
 			p.object(3, "blob", nil)
 			return p.commit(p.tree("100644", "x", p.object(3, "blob", nil)))
 		}), "repository_damaged", ""},
-		"a delta of itself": {branch(func(p *pack) [20]byte { p.add(7, 7, nobody[:], []byte("\x04\x04\x04abcd")); return p.commit(nobody) }), "repository_damaged", ""},
+		"a delta of itself": {
+			branch(func(p *pack) [20]byte { p.add(7, 7, nobody[:], []byte("\x04\x04\x04abcd")); return p.commit(nobody) }),
+			"repository_damaged",
+			"",
+		},
 		"four billion": {func() http.HandlerFunc {
 			var p pack
 			id := p.commit(p.object(2, "tree", nil))
@@ -110,7 +118,10 @@ func TestTagOfNoCommit(t *testing.T) {
 	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site")}
 	for _, r.Branch = range []string{"file", "folder", "annotated-file", "annotated-folder"} {
 		for range 2 { // without a cache, and with one
-			if _, err := s.Fetch(t.Context(), r); fault.As(err) == nil || fault.As(err).Code != "not_a_commit" || !strings.HasPrefix(err.Error(), r.Branch) {
+			if _, err := s.Fetch(
+				t.Context(),
+				r,
+			); fault.As(err) == nil || fault.As(err).Code != "not_a_commit" || !strings.HasPrefix(err.Error(), r.Branch) {
 				t.Errorf("%s: %v", r.Branch, err)
 			}
 		}
@@ -142,7 +153,9 @@ func TestFullDiskIsTheOperators(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil, nil)
 	m := &remote{refused: func() error { return nil }, said: func() string { return "" }}
-	err := s.explain(t.Context(), Request{Repository: repo(t, "git.test/acme/x")}, m, "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output\n", io.EOF)
+	err := s.explain(t.Context(), Request{
+		Repository: repo(t, "git.test/acme/x"),
+	}, m, "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output\n", io.EOF)
 	if fault.As(err) != nil || err == nil {
 		t.Errorf("explain = %v", err)
 	}

@@ -54,41 +54,78 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	case refused != nil:
 		return unreachable(r)
 	case r.Commit != "" && has("not our ref", "couldn't find remote ref", "unadvertised object", "no such remote ref"):
-		return &fault.Error{Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
+		return &fault.Error{
+			Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
 			Message: fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
-			Details: "it may have been removed by a forced push, or the host does not serve single commits; deploy the branch instead"}
+			Details: "it may have been removed by a forced push, or the host does not serve single commits; deploy the branch instead",
+		}
 	case has(noRemoteRef):
 		return noBranch(r)
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
-		return &fault.Error{Kind: fault.Invalid, Code: "repository_moved",
-			Message: fmt.Sprintf("Repository %s has moved", r.Repository), Details: "the host answered with a redirect; enter the new location"}
-	case m.private && has("Authentication failed", "could not read Username", "could not read Password", "returned error: 401", "returned error: 403", "Permission denied"):
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Code:    "repository_moved",
+			Message: fmt.Sprintf("Repository %s has moved", r.Repository),
+			Details: "the host answered with a redirect; enter the new location",
+		}
+	case m.private && has(
+		"Authentication failed", "could not read Username", "could not read Password", "returned error: 401",
+		"returned error: 403", "Permission denied",
+	):
 		return refusedCredential(r)
-	case has("could not read Username", "could not read Password", "Authentication failed", "returned error: 401", "returned error: 403", "returned error: 404", "returned error: 410",
-		"not found", "Not Found", "does not exist", "not appear to be a git repository", "Could not read from remote repository"):
+	case has(
+		"could not read Username", "could not read Password", "Authentication failed", "returned error: 401",
+		"returned error: 403", "returned error: 404", "returned error: 410", "not found", "Not Found",
+		"does not exist", "not appear to be a git repository", "Could not read from remote repository",
+	):
 		return absent(r)
 	case has("SSL certificate", "certificate verif", "SSL: ", "gnutls_handshake", "SSL_connect", "TLS connect"):
-		return &fault.Error{Kind: fault.Invalid, Code: "certificate_refused",
-			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host)}
-	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect", "Connection reset", "transfer closed", "RPC failed"):
+		return &fault.Error{
+			Kind: fault.Invalid, Code: "certificate_refused",
+			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host),
+		}
+	case has(
+		"transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429",
+		"Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect",
+		"Connection reset", "transfer closed", "RPC failed",
+	):
 		return unreachable(r)
 	case has("fsck error", "fsck: "):
-		return &fault.Error{Kind: fault.Invalid, Code: "repository_refused",
-			Message: fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository), Details: "run git fsck --strict to list them"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Code:    "repository_refused",
+			Message: fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository),
+			Details: "run git fsck --strict to list them",
+		}
 	case has("remote error: "):
 		return hostRefused(r, "it said: "+s.remark(said, "remote error: ", m))
-	case has("No space left", "Disk quota exceeded", "Read-only file system", "Input/output error", "unable to create", "unable to write", "cannot fork", "Resource temporarily unavailable"):
+	case has(
+		"No space left", "Disk quota exceeded", "Read-only file system", "Input/output error", "unable to create",
+		"unable to write", "cannot fork", "Resource temporarily unavailable",
+	):
 		// This host's trouble, whatever git makes of it afterwards.
 	case has("returned error: 4"):
 		return hostRefused(r, "it answered with HTTP status "+s.remark(said, "returned error: ", m))
 	case has("is this a git repository?"): // a page, as of a sign-in
 		return absent(r)
 	case has("mismatched algorithms", "unknown object format"):
-		return &fault.Error{Kind: fault.Invalid, Code: "object_format", Message: fmt.Sprintf("Repository %s has an object format that is not supported", r.Repository), Details: "only SHA-1 repositories can be deployed"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Code:    "object_format",
+			Message: fmt.Sprintf("Repository %s has an object format that is not supported", r.Repository),
+			Details: "only SHA-1 repositories can be deployed",
+		}
 	case has("protocol error", "invalid server response", "invalid ls-refs response", "dumb http", "fetch-pack: expected"):
-		return &fault.Error{Kind: fault.Invalid, Code: "git_protocol", Message: fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
-			Details: "it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address"}
-	case has("invalid index-pack output", "did not send all necessary objects", "did not receive expected object", "bad object", "unresolved delta"):
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Code:    "git_protocol",
+			Message: fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
+			Details: "it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address",
+		}
+	case has(
+		"invalid index-pack output", "did not send all necessary objects", "did not receive expected object",
+		"bad object", "unresolved delta",
+	):
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
@@ -117,8 +154,10 @@ func (s *Fetcher) scrub(stderr string, m *remote) string {
 }
 
 func absent(r Request) error {
-	e := &fault.Error{Kind: fault.NotFound, Code: codeMissing,
-		Message: fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository)}
+	e := &fault.Error{
+		Kind: fault.NotFound, Code: codeMissing,
+		Message: fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository),
+	}
 	if r.Credential != nil && (r.Credential.Token != "" || r.Credential.DeployKey != "") {
 		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential has no access to it", r.Repository)
 	}
@@ -126,15 +165,30 @@ func absent(r Request) error {
 }
 
 func hostRefused(r Request, why string) error {
-	return &fault.Error{Kind: fault.Forbidden, Code: "host_refused", Message: fmt.Sprintf("Host %s refused to serve %s", r.Repository.host, r.Repository), Details: why}
+	return &fault.Error{
+		Kind:    fault.Forbidden,
+		Code:    "host_refused",
+		Message: fmt.Sprintf("Host %s refused to serve %s", r.Repository.host, r.Repository),
+		Details: why,
+	}
 }
 
 // unusable says what is wrong with a repository from which nothing usable came into an empty cache.
 func unusable(r Request, err error) error {
 	if errors.Is(err, errNoCommit) {
-		return &fault.Error{Kind: fault.Invalid, Code: "not_a_commit", Message: fmt.Sprintf("%s in %s is not a commit", cmp.Or(r.Commit, r.Branch), r.Repository), Details: "deploy a branch, or a tag of a commit"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Code:    "not_a_commit",
+			Message: fmt.Sprintf("%s in %s is not a commit", cmp.Or(r.Commit, r.Branch), r.Repository),
+			Details: "deploy a branch, or a tag of a commit",
+		}
 	}
-	return &fault.Error{Kind: fault.Invalid, Code: "repository_damaged", Message: fmt.Sprintf("Repository %s can't be read: objects are damaged or missing", r.Repository), Details: "run git fsck --full on its host"}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Code:    "repository_damaged",
+		Message: fmt.Sprintf("Repository %s can't be read: objects are damaged or missing", r.Repository),
+		Details: "run git fsck --full on its host",
+	}
 }
 
 func noBranch(r Request) error {
@@ -142,25 +196,55 @@ func noBranch(r Request) error {
 }
 
 func noDefault(r Request) error {
-	return &fault.Error{Kind: fault.Invalid, Code: codeNoDefault, Message: fmt.Sprintf("Repository %s has no default branch", r.Repository), Details: "set a branch in the site's settings"}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Code:    codeNoDefault,
+		Message: fmt.Sprintf("Repository %s has no default branch", r.Repository),
+		Details: "set a branch in the site's settings",
+	}
 }
 
 func refusedCredential(r Request) error {
-	return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused", Message: fmt.Sprintf("%s rejected the stored credential for %s", r.Repository.host, r.Repository), Details: "it may be revoked, expired or without access to this repository"}
+	return &fault.Error{
+		Kind:    fault.Forbidden,
+		Code:    "credential_refused",
+		Message: fmt.Sprintf("%s rejected the stored credential for %s", r.Repository.host, r.Repository),
+		Details: "it may be revoked, expired or without access to this repository",
+	}
 }
 
 func blocked(r Request) error {
-	return &fault.Error{Kind: fault.Forbidden, Code: "host_blocked", Message: fmt.Sprintf("Host %s is not allowed", r.Repository.host), Details: "its address is private; the operator can allow it with --outbound-allow or --git-host"}
+	return &fault.Error{
+		Kind:    fault.Forbidden,
+		Code:    "host_blocked",
+		Message: fmt.Sprintf("Host %s is not allowed", r.Repository.host),
+		Details: "its address is private; the operator can allow it with --outbound-allow or --git-host",
+	}
 }
 
 func unreachable(r Request) error {
-	return &fault.Error{Kind: fault.Unavailable, Code: "host_unreachable", Message: fmt.Sprintf("Host %s could not be reached", r.Repository.host), RetryAfter: time.Minute}
+	return &fault.Error{
+		Kind:       fault.Unavailable,
+		Code:       "host_unreachable",
+		Message:    fmt.Sprintf("Host %s could not be reached", r.Repository.host),
+		RetryAfter: time.Minute,
+	}
 }
 
 func slow(r Request, after time.Duration) error {
-	return &fault.Error{Kind: fault.Unavailable, Code: "fetch_timeout", Message: fmt.Sprintf("Fetching %s took longer than %s", r.Repository, after), RetryAfter: time.Minute}
+	return &fault.Error{
+		Kind:       fault.Unavailable,
+		Code:       "fetch_timeout",
+		Message:    fmt.Sprintf("Fetching %s took longer than %s", r.Repository, after),
+		RetryAfter: time.Minute,
+	}
 }
 
 func tooLarge(r Request, why string) error {
-	return &fault.Error{Kind: fault.TooLarge, Code: "repository_too_large", Message: fmt.Sprintf("Repository %s is too large", r.Repository), Details: why}
+	return &fault.Error{
+		Kind:    fault.TooLarge,
+		Code:    "repository_too_large",
+		Message: fmt.Sprintf("Repository %s is too large", r.Repository),
+		Details: why,
+	}
 }

@@ -63,14 +63,14 @@ type Config struct {
 // Fetcher fetches. It is safe for concurrent use; fetches of one site wait for each other.
 type Fetcher struct {
 	c Config
-	//share: none, the operator's --git-host
+	// share: none, the operator's --git-host
 	base  map[string]base
 	ca    string     // PEM bundle for git: the system's roots and the operator's; "" means git's own
 	known sync.Mutex // guards Dir/hosts
 	mu    sync.Mutex // guards sites and the counters inside generations
-	//share: total the sites whose repositories are kept; owner its sites; edge the cache used longest ago goes
+	// share: total the sites whose repositories are kept; owner its sites; edge the cache used longest ago goes
 	sites map[string]*site
-	//share: total the commits that deployments read at the time; owner its deployments that run; edge gone with them
+	// share: total the commits that deployments read at the time; owner its deployments that run; edge gone with them
 	pins map[string]int // open Trees by directory of their generation; guarded by mu
 
 	fetches, looks, polls *fair.Pool
@@ -80,7 +80,7 @@ type Fetcher struct {
 
 	helpers *sandbox.Helpers
 	ids     sync.Mutex // guards identities and the uids of generations
-	//share: total the sites that gits work for, one uid each; owner see fetches, looks and polls; edge gone with the git
+	// share: total the sites that gits work for, one uid each; owner see fetches, looks and polls; edge gone with the git
 	identities map[string]*identity // by site
 }
 
@@ -105,14 +105,16 @@ func New(c Config) (*Fetcher, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
-	s := &Fetcher{c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
-		//share: total Config.Fetches (8) fetches at once; owner 2; edge waits in turn
+	s := &Fetcher{
+		c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		// share: total Config.Fetches (8) fetches at once; owner 2; edge waits in turn
 		fetches: fair.New(fair.Config{Places: c.Fetches, Owner: 2}),
-		//share: total Config.Looks (3) looks at once, 30 waiting; owner 1, 3 waiting; edge 429, or 503 where all wait, with Retry-After
+		// share: total Config.Looks (3) looks at once, 30 waiting; owner 1, 3 waiting; edge 429, or 503 where all wait, with Retry-After
 		looks: fair.New(fair.Config{Places: c.Looks, Owner: 1, Waiting: 30, OwnerWaiting: 3}),
-		//share: total 20 polls at once; owner 5; edge waits in turn
+		// share: total 20 polls at once; owner 5; edge waits in turn
 		polls:  fair.New(fair.Config{Places: 20, Owner: 5}),
-		hourly: quota{most: c.HourlyLooks}}
+		hourly: quota{most: c.HourlyLooks},
+	}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
 			return nil, fmt.Errorf("git host %s: %w", host, err)
@@ -189,7 +191,10 @@ func (r Request) check() error {
 		_, err := ParseRepository("")
 		return err
 	}
-	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(r.Site, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(
+		r.Site,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-",
+	) != "" {
 		return fmt.Errorf("site id %q is not a directory name", r.Site)
 	}
 	if r.Commit != "" {
@@ -198,9 +203,11 @@ func (r Request) check() error {
 		}
 	}
 	if c := r.Credential; c != nil && c.Host != "" && c.Host != r.Repository.host {
-		return &fault.Error{Kind: fault.Forbidden, Code: "credential_refused",
+		return &fault.Error{
+			Kind: fault.Forbidden, Code: "credential_refused",
 			Message: fmt.Sprintf("The stored credential is for %s and isn't sent to %s", c.Host, r.Repository.host),
-			Details: "store a credential for the new host, or remove it if the repository is public"}
+			Details: "store a credential for the new host, or remove it if the repository is public",
+		}
 	}
 	if r.Branch != "" {
 		return CheckBranch(r.Branch)
@@ -256,7 +263,14 @@ func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 		}
 		return nil, err
 	}
-	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch", t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
+	s.c.Log.InfoContext(
+		ctx, "repository fetched", "site", r.Site, "repository",
+		r.Repository.String(),
+		"branch", t.Branch, "commit", t.Commit, "files",
+		len(t.files),
+		"took",
+		time.Since(began),
+	)
 	return t, nil
 }
 
@@ -338,8 +352,14 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 	err := remote.try(func(config [][2]string) error {
 		get := func(what string) (stderr string, err error) {
 			return s.run(ctx, command{
-				args: []string{"fetch", "--quiet", "--depth=" + strconv.Itoa(s.c.Depth), "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
-					"--no-auto-maintenance", "--end-of-options", "slipway", "+" + what + ":" + headRef},
+				args: []string{
+					"fetch",
+					"--quiet",
+					"--depth=" + strconv.Itoa(s.c.Depth),
+					"--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance",
+					"--end-of-options", "slipway",
+					"+" + what + ":" + headRef,
+				},
 				env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
 			})
 		}
@@ -421,7 +441,12 @@ func (s *Fetcher) Heads(ctx context.Context, r Request) (refs map[string]string,
 const maxBranches = 20_000
 
 // refs asks the remote. Without a HEAD that points somewhere there is no default branch.
-func (s *Fetcher) refs(ctx context.Context, remote *remote, r Request, patterns ...string) (branches []string, byDefault string, all map[string]string, err error) {
+func (s *Fetcher) refs(
+	ctx context.Context,
+	remote *remote,
+	r Request,
+	patterns ...string,
+) (branches []string, byDefault string, all map[string]string, err error) {
 	var out limited
 	err = remote.try(func(config [][2]string) error {
 		out = limited{max: 8 << 20}
@@ -503,8 +528,10 @@ func (s *Fetcher) bundle(extra string) (string, error) {
 		return "", nil
 	}
 	var all []byte
-	for _, f := range []string{os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"} {
+	for _, f := range []string{
+		os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+	} {
 		if b, err := os.ReadFile(f); err == nil {
 			all = append(b, '\n')
 			break

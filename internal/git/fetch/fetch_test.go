@@ -25,18 +25,31 @@ func TestFetch(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	s := open(t, h, nil)
-	files := map[string]string{"index.html": "<h1>one</h1>", "a/b/c.txt": "deep", "a b\nc.txt": "odd name", "link": "-> a/b/c.txt", "up": "-> ../../../etc/passwd", "empty": " "}
+	files := map[string]string{
+		"index.html": "<h1>one</h1>",
+		"a/b/c.txt":  "deep",
+		"a b\nc.txt": "odd name",
+		"link":       "-> a/b/c.txt",
+		"up":         "-> ../../../etc/passwd",
+		"empty":      " ",
+	}
 	commit := h.commit(t, "acme/site", "trunk", files)
 	for _, host := range []string{"git.test", "files.test"} {
 		tree := fetch(t, s, Request{Site: "site_1", Repository: repo(t, host+"/acme/site"), Branch: "trunk"})
-		if tree.Commit != commit || tree.Branch != "trunk" || tree.Message != "Say hello\n\nin two lines" || tree.Author != "Ada Lovelace" || tree.AuthorEmail != "ada@example.test" || time.Since(tree.CommittedAt) > time.Hour {
+		if tree.Commit != commit || tree.Branch != "trunk" || tree.Message != "Say hello\n\nin two lines" ||
+			tree.Author != "Ada Lovelace" ||
+			tree.AuthorEmail != "ada@example.test" ||
+			time.Since(tree.CommittedAt) > time.Hour {
 			t.Errorf("%s: %+v", host, tree)
 		}
 		if diff := cmp.Diff(files, contents(t, tree)); diff != "" {
 			t.Errorf("%s: files (-want +got)\n%s", host, diff)
 		}
 		// Without a branch it is the remote's own default.
-		if tree := fetch(t, s, Request{Site: "site_2", Repository: repo(t, host+"/acme/site")}); tree.Branch != "trunk" || tree.Commit != commit {
+		if tree := fetch(t, s, Request{
+			Site:       "site_2",
+			Repository: repo(t, host+"/acme/site"),
+		}); tree.Branch != "trunk" || tree.Commit != commit {
 			t.Errorf("%s: default branch: %s at %s", host, tree.Branch, tree.Commit)
 		}
 		branches, def, err := s.Branches(t.Context(), Request{Site: "site_1", Repository: repo(t, host+"/acme/site")})
@@ -92,8 +105,16 @@ func TestReadFileAndCheckout(t *testing.T) {
 	h := newHost(t)
 	s := open(t, h, nil)
 	h.commit(t, "acme/site", "main", map[string]string{
-		"package.json": `{"name":"x"}`, "in/alias.json": "-> ../package.json", "loop": "-> loop", "out": "-> /etc/passwd", "up": "-> ../../etc/passwd", "gone": "-> nothing",
-		".gitattributes": "*.big filter=lfs diff=lfs merge=lfs -text\n*.txt filter=evil\n", "x.big": "version https://git-lfs.github.com/spec/v1\n", "run.sh": "#!/bin/sh\n", "a.txt": "text",
+		"package.json":   `{"name":"x"}`,
+		"in/alias.json":  "-> ../package.json",
+		"loop":           "-> loop",
+		"out":            "-> /etc/passwd",
+		"up":             "-> ../../etc/passwd",
+		"gone":           "-> nothing",
+		".gitattributes": "*.big filter=lfs diff=lfs merge=lfs -text\n*.txt filter=evil\n",
+		"x.big":          "version https://git-lfs.github.com/spec/v1\n",
+		"run.sh":         "#!/bin/sh\n",
+		"a.txt":          "text",
 	})
 	work := filepath.Join(h.root, "acme/site.work")
 	run(t, work, "git", "update-index", "--chmod=+x", "run.sh")
@@ -114,7 +135,9 @@ func TestReadFileAndCheckout(t *testing.T) {
 			t.Errorf("ReadFile(%s) = %q, %v", name, b, err)
 		}
 	}
-	for _, name := range []string{"absent", "", "in", "loop", "out", "up", "gone", "module", "../package.json", "package.json\n", "/etc/passwd"} {
+	for _, name := range []string{
+		"absent", "", "in", "loop", "out", "up", "gone", "module", "../package.json", "package.json\n", "/etc/passwd",
+	} {
 		if b, err := tree.ReadFile(t.Context(), name, 100); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("ReadFile(%q) = %q, %v; want not exist", name, b, err)
 		}
@@ -165,25 +188,59 @@ func TestFetchFaults(t *testing.T) {
 		kind         fault.Kind
 		message      string
 	}{
-		"absent":                  {"git.test/acme/absent", "main", nil, fault.NotFound, "Repository git.test/acme/absent not found, or it is private and no token is stored"},
-		"absent directory":        {"files.test/acme/absent", "main", nil, fault.NotFound, "Repository files.test/acme/absent not found, or it is private and no token is stored"},
-		"private without a token": {"git.test/acme/private", "main", nil, fault.NotFound, "Repository git.test/acme/private not found, or it is private and no token is stored"},
-		"refused token":           {"git.test/acme/private", "main", bad, fault.Forbidden, "git.test rejected the stored credential for git.test/acme/private"},
-		"absent with a token":     {"git.test/acme/absent", "main", good, fault.NotFound, "Repository git.test/acme/absent not found, or the stored credential has no access to it"},
-		"no branch":               {"git.test/acme/site", "nope", nil, fault.NotFound, "Branch nope not found in git.test/acme/site"},
-		"empty":                   {"git.test/acme/empty", "", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
-		"empty, with a branch":    {"git.test/acme/empty", "main", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
-		"empty directory":         {"files.test/acme/empty", "", nil, fault.Invalid, "Repository files.test/acme/empty is empty"},
-		"no default":              {"git.test/acme/nohead", "", nil, fault.Invalid, "Repository git.test/acme/nohead has no default branch"},
-		"private address":         {"127.0.0.1/acme/site", "main", nil, fault.Forbidden, "Host 127.0.0.1 is not allowed"},
-		"its port doesn't help":   {strings.TrimPrefix(h.URL, "http://") + "/acme/site", "main", nil, fault.Forbidden, ""},
-		"option as branch":        {"git.test/acme/site", "--upload-pack=x", nil, fault.Invalid, "Invalid branch name"},
-		"bad deploy key":          {"github.com/acme/site", "main", &Credential{DeployKey: "nonsense"}, fault.Invalid, "The stored deploy key can't be read"},
-		"newline in a token":      {"git.test/acme/private", "main", &Credential{Token: "x\r\nX-Evil: 1"}, fault.Forbidden, "git.test rejected the stored credential for git.test/acme/private"},
+		"absent": {
+			"git.test/acme/absent", "main", nil, fault.NotFound,
+			"Repository git.test/acme/absent not found, or it is private and no token is stored",
+		},
+		"absent directory": {
+			"files.test/acme/absent", "main", nil, fault.NotFound,
+			"Repository files.test/acme/absent not found, or it is private and no token is stored",
+		},
+		"private without a token": {
+			"git.test/acme/private", "main", nil, fault.NotFound,
+			"Repository git.test/acme/private not found, or it is private and no token is stored",
+		},
+		"refused token": {
+			"git.test/acme/private", "main", bad, fault.Forbidden,
+			"git.test rejected the stored credential for git.test/acme/private",
+		},
+		"absent with a token": {
+			"git.test/acme/absent", "main", good, fault.NotFound,
+			"Repository git.test/acme/absent not found, or the stored credential has no access to it",
+		},
+		"no branch":            {"git.test/acme/site", "nope", nil, fault.NotFound, "Branch nope not found in git.test/acme/site"},
+		"empty":                {"git.test/acme/empty", "", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
+		"empty, with a branch": {"git.test/acme/empty", "main", nil, fault.Invalid, "Repository git.test/acme/empty is empty"},
+		"empty directory":      {"files.test/acme/empty", "", nil, fault.Invalid, "Repository files.test/acme/empty is empty"},
+		"no default": {
+			"git.test/acme/nohead", "", nil, fault.Invalid, "Repository git.test/acme/nohead has no default branch",
+		},
+		"private address":       {"127.0.0.1/acme/site", "main", nil, fault.Forbidden, "Host 127.0.0.1 is not allowed"},
+		"its port doesn't help": {strings.TrimPrefix(h.URL, "http://") + "/acme/site", "main", nil, fault.Forbidden, ""},
+		"option as branch":      {"git.test/acme/site", "--upload-pack=x", nil, fault.Invalid, "Invalid branch name"},
+		"bad deploy key": {
+			"github.com/acme/site",
+			"main",
+			&Credential{DeployKey: "nonsense"},
+			fault.Invalid,
+			"The stored deploy key can't be read",
+		},
+		"newline in a token": {
+			"git.test/acme/private",
+			"main",
+			&Credential{Token: "x\r\nX-Evil: 1"},
+			fault.Forbidden,
+			"git.test rejected the stored credential for git.test/acme/private",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := Request{Site: "s_" + strings.ReplaceAll(name, " ", "_"), Repository: repo(t, tt.repo), Branch: tt.branch, Credential: tt.cred}
+			r := Request{
+				Site:       "s_" + strings.ReplaceAll(name, " ", "_"),
+				Repository: repo(t, tt.repo),
+				Branch:     tt.branch,
+				Credential: tt.cred,
+			}
 			r.Site = strings.NewReplacer("'", "", ",", "").Replace(r.Site)
 			_, err := s.Fetch(t.Context(), r)
 			f := fault.As(err)
@@ -213,7 +270,15 @@ func TestPrivateRepository(t *testing.T) {
 	if tree := fetch(t, s, r); tree.Commit != commit {
 		t.Error("wrong commit")
 	}
-	s.c.Log.Info("request", "credential", r.Credential, "value", *r.Credential, "text", fmt.Sprintf("%v %+v %#v", r.Credential, *r.Credential, r))
+	s.c.Log.Info(
+		"request",
+		"credential",
+		r.Credential,
+		"value",
+		*r.Credential,
+		"text",
+		fmt.Sprintf("%v %+v %#v", r.Credential, *r.Credential, r),
+	)
 	for _, secret := range []string{token, base64.StdEncoding.EncodeToString([]byte("x-access-token:" + token))} {
 		if strings.Contains(log.String(), secret) {
 			t.Error("the log holds the token")
@@ -254,7 +319,14 @@ func TestNothingIsAnOption(t *testing.T) {
 	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
 	s := open(t, h, nil)
 	canary := filepath.Join(t.TempDir(), "PWN")
-	for i, b := range append(hostileBranches, "--upload-pack=touch "+canary+";git-upload-pack", "--exec=touch "+canary, "$(touch "+canary+")", "`touch "+canary+"`", "x;touch "+canary) {
+	for i, b := range append(
+		hostileBranches,
+		"--upload-pack=touch "+canary+";git-upload-pack",
+		"--exec=touch "+canary,
+		"$(touch "+canary+")",
+		"`touch "+canary+"`",
+		"x;touch "+canary,
+	) {
 		for _, to := range []string{"git.test/acme/site", "files.test/acme/site"} {
 			r := Request{Site: fmt.Sprint("s", i), Repository: repo(t, to), Branch: b}
 			if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.Invalid) && b != "" {
@@ -309,7 +381,9 @@ func TestDirectoryStaysInside(t *testing.T) {
 	outside := newHost(t)
 	outside.commit(t, "acme/secret", "main", map[string]string{"x": "1"})
 	for link, to := range map[string]string{
-		"acme/link.git": filepath.Join(outside.root, "acme/secret.git"), "evil": filepath.Join(outside.root, "acme"), "acme/inside.git": "site.git",
+		"acme/link.git":   filepath.Join(outside.root, "acme/secret.git"),
+		"evil":            filepath.Join(outside.root, "acme"),
+		"acme/inside.git": "site.git",
 	} {
 		if err := os.Symlink(to, filepath.Join(h.root, link)); err != nil {
 			t.Fatal(err)
@@ -319,7 +393,11 @@ func TestDirectoryStaysInside(t *testing.T) {
 	os.WriteFile(filepath.Join(h.root, "acme/gitfile/.git"), []byte("gitdir: "+filepath.Join(outside.root, "acme/secret.git")+"\n"), 0o644)
 	s := open(t, h, nil)
 	for _, name := range []string{"acme/link", "evil/secret", "acme/gitfile"} {
-		if _, err := s.Fetch(t.Context(), Request{Site: "s", Repository: repo(t, "files.test/"+name), Branch: "main"}); !fault.Is(err, fault.NotFound) {
+		if _, err := s.Fetch(t.Context(), Request{
+			Site:       "s",
+			Repository: repo(t, "files.test/"+name),
+			Branch:     "main",
+		}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -353,7 +431,11 @@ func TestLimits(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Fetch(ctx, Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "main"}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Fetch(ctx, Request{
+		Site:       "s",
+		Repository: repo(t, "git.test/acme/site"),
+		Branch:     "main",
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }
@@ -379,7 +461,19 @@ func TestHostilePaths(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, tr, err)
 		}
 	}
-	for p, want := range map[string]bool{"a/b": true, "..a": true, "a..": true, "": false, ".": false, "/a": false, "a//b": false, "a/": false, "./a": false, "a/.Git/b": false, "../a": false} {
+	for p, want := range map[string]bool{
+		"a/b":      true,
+		"..a":      true,
+		"a..":      true,
+		"":         false,
+		".":        false,
+		"/a":       false,
+		"a//b":     false,
+		"a/":       false,
+		"./a":      false,
+		"a/.Git/b": false,
+		"../a":     false,
+	} {
 		if decent(p) != want {
 			t.Errorf("decent(%q) = %v", p, !want)
 		}

@@ -133,7 +133,13 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", c.args[0], err)
 	}
-	k.helper, err = s.helpers.New(uid, sandbox.Limits{Memory: s.c.MaxMemory, Pids: 64, Disk: s.c.MaxPack + 1<<20, Wall: s.c.Timeout, NoFile: 1024}, c.several)
+	k.helper, err = s.helpers.New(uid, sandbox.Limits{
+		Memory: s.c.MaxMemory,
+		Pids:   64,
+		Disk:   s.c.MaxPack + 1<<20,
+		Wall:   s.c.Timeout,
+		NoFile: 1024,
+	}, c.several)
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("git %s: %w", c.args[0], err)
@@ -195,7 +201,10 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 // wait waits for the end and tells a lack of memory from other failures.
 func (k *child) wait() error {
 	err := k.Wait()
-	if err != nil && (k.helper.OutOfMemory() || strings.Contains(k.stderr.String(), "ut of memory") || strings.Contains(k.stderr.String(), "mmap failed")) {
+	if err != nil && (k.helper.OutOfMemory() || strings.Contains(
+		k.stderr.String(),
+		"ut of memory",
+	) || strings.Contains(k.stderr.String(), "mmap failed")) {
 		err = fmt.Errorf("%w: %w", errMemory, err)
 	}
 	k.end()

@@ -50,7 +50,9 @@ func TestPathsOfSubmodulesAreBounded(t *testing.T) {
 		}
 	}
 	all := &Tree{files: []File{{Path: "index.html"}, {Path: "mod", Mode: ModeSubmodule}}}
-	if err := s.join(Request{}, all, &Tree{files: []File{{Path: "a/b"}}}, "mod"); err != nil || len(all.files) != 2 || all.files[1].Path != "mod/a/b" {
+	if err := s.join(Request{}, all, &Tree{
+		files: []File{{Path: "a/b"}},
+	}, "mod"); err != nil || len(all.files) != 2 || all.files[1].Path != "mod/a/b" {
 		t.Errorf("a small one: %v, %v", all.files, err)
 	}
 }
@@ -72,7 +74,12 @@ func TestTreeUsedAgainAndAgain(t *testing.T) {
 	}
 	h.publish(t, "acme/again", tree)
 	for _, look := range []bool{false, true} {
-		_, err := s.Fetch(t.Context(), Request{Site: fmt.Sprint("look_", look), Repository: repo(t, "git.test/acme/again"), Branch: "main", Look: look})
+		_, err := s.Fetch(t.Context(), Request{
+			Site:       fmt.Sprint("look_", look),
+			Repository: repo(t, "git.test/acme/again"),
+			Branch:     "main",
+			Look:       look,
+		})
 		if !fault.Is(err, fault.TooLarge) || !strings.Contains(fault.As(err).Details, "200000 f") {
 			t.Errorf("look %v: %v", look, err)
 		}
@@ -170,9 +177,16 @@ func TestCredentialIsNotSentOn(t *testing.T) {
 	s.base["git.test"] = base{url: h.URL, addr: strings.TrimPrefix(h.URL, "http://")}
 	text, _ := pointerTo("picture")
 	h.commit(t, "acme/private", "main", map[string]string{".gitattributes": "*.png filter=lfs\n", "a.png": text})
-	r := Request{Site: "s", Repository: repo(t, "git.test/acme/private"), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}}
+	r := Request{
+		Site:       "s",
+		Repository: repo(t, "git.test/acme/private"),
+		Branch:     "main",
+		Credential: &Credential{Token: token, Host: "git.test"},
+	}
 	for name, to := range map[string]string{
-		"another port": other.URL, "the same host by its name": strings.Replace(other.URL, "127.0.0.1", "localhost", 1), "another protocol": "https" + strings.TrimPrefix(other.URL, "http"),
+		"another port":              other.URL,
+		"the same host by its name": strings.Replace(other.URL, "127.0.0.1", "localhost", 1),
+		"another protocol":          "https" + strings.TrimPrefix(other.URL, "http"),
 	} {
 		for _, status := range []int{301, 302, 307, 308} {
 			send := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -210,14 +224,20 @@ func TestCredentialOfAHostInOtherWords(t *testing.T) {
 	for _, same := range []string{"GIT.test/acme/private", "https://git.test:443/acme/private", "ssh://git@git.test:22/acme/private"} {
 		fetch(t, s, Request{Site: "s", Repository: repo(t, same), Branch: "main", Credential: c})
 	}
-	for _, other := range []string{"git.test:8443/acme/private", "https://git.test:22/acme/private", "ssh://git@git.test:443/acme/private", "sub.git.test/acme/private", "xn--gt-fka.test/acme/private"} {
+	for _, other := range []string{
+		"git.test:8443/acme/private", "https://git.test:22/acme/private", "ssh://git@git.test:443/acme/private",
+		"sub.git.test/acme/private", "xn--gt-fka.test/acme/private",
+	} {
 		before := h.requests.Load()
 		_, err := s.Fetch(t.Context(), Request{Site: "s", Repository: repo(t, other), Branch: "main", Credential: c})
 		if !fault.Is(err, fault.Forbidden) || h.requests.Load() != before {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
-	for _, no := range []string{"git.test./acme/private", "gït.test/acme/private", "git.test%2eevil/acme/private", "git.test@evil.test@x/acme/private", "git.test\\@evil.test/acme/private", "[::1]/acme/private"} {
+	for _, no := range []string{
+		"git.test./acme/private", "gït.test/acme/private", "git.test%2eevil/acme/private",
+		"git.test@evil.test@x/acme/private", "git.test\\@evil.test/acme/private", "[::1]/acme/private",
+	} {
 		if r, err := ParseRepository(no); err == nil {
 			t.Errorf("%s is %s", no, r)
 		}

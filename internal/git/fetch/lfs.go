@@ -115,7 +115,8 @@ func (s *Fetcher) lfs(ctx context.Context, r Request, t *Tree) error {
 func (t *Tree) usesLFS(ctx context.Context) (bool, error) {
 	var attributes []File
 	for _, f := range t.files {
-		if path.Base(f.Path) == ".gitattributes" && f.Mode.IsRegular() && f.Size <= 64<<10 && f.in == nil && len(attributes) < maxAttributes {
+		if path.Base(f.Path) == ".gitattributes" && f.Mode.IsRegular() && f.Size <= 64<<10 && f.in == nil &&
+			len(attributes) < maxAttributes {
 			attributes = append(attributes, f)
 		}
 	}
@@ -158,14 +159,19 @@ func (t *Tree) pointers(ctx context.Context) ([]pointer, error) {
 }
 
 // large are the types of files that people give to LFS.
-var large = strings.Fields(".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm .webp .woff .woff2 .zip")
+var large = strings.Fields(
+	".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm .webp .woff .woff2 .zip",
+)
 
 // stray notes pointers that no attribute file gives to LFS, as after a lost .gitattributes: Git
 // takes them for the files themselves, but no picture is three lines of text.
 func (t *Tree) stray(ctx context.Context) error {
 	var few []File
 	for _, f := range t.files {
-		if f.Mode.IsRegular() && f.in == nil && f.lfs == "" && f.Size > 100 && f.Size <= maxPointer && len(few) < maxLFS && slices.Contains(large, strings.ToLower(path.Ext(f.Path))) {
+		if f.Mode.IsRegular() && f.in == nil && f.lfs == "" && f.Size > 100 && f.Size <= maxPointer && len(few) < maxLFS && slices.Contains(
+			large,
+			strings.ToLower(path.Ext(f.Path)),
+		) {
 			few = append(few, f)
 		}
 	}
@@ -248,7 +254,9 @@ func (s *Fetcher) lfsServer(ctx context.Context, r Request, base string) (lfsSer
 	}
 	at := lfsServer{url: base + "/" + r.Repository.path + ".git/info/lfs"}
 	if c != nil && c.Token != "" {
-		at.header = map[string]string{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte(cmp.Or(c.User, tokenUser(r.Repository.host))+":"+c.Token))}
+		at.header = map[string]string{
+			"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte(cmp.Or(c.User, tokenUser(r.Repository.host))+":"+c.Token)),
+		}
 	}
 	return at, nil
 }

@@ -41,7 +41,9 @@ func (h *host) speak(contents map[string]string, href func(oid string) string) (
 			json.NewDecoder(r.Body).Decode(&ask)
 			for _, o := range ask.Objects {
 				oid := o["oid"].(string)
-				o["actions"] = map[string]any{"download": map[string]any{"href": href(oid), "header": map[string]string{"X-Leave": "granted"}}}
+				o["actions"] = map[string]any{
+					"download": map[string]any{"href": href(oid), "header": map[string]string{"X-Leave": "granted"}},
+				}
 			}
 			w.Header().Set("Content-Type", lfsType)
 			json.NewEncoder(w).Encode(map[string]any{"objects": ask.Objects})
@@ -67,9 +69,19 @@ func TestLFS(t *testing.T) {
 	s := open(t, h, nil)
 	picture := strings.Repeat("picture", 1000)
 	text, oid := pointerTo(picture)
-	h.commit(t, "acme/private", "main", map[string]string{".gitattributes": "*.png filter=lfs diff=lfs merge=lfs -text\n", "a.png": text, "b/same.png": text, "page.html": "page"})
+	h.commit(t, "acme/private", "main", map[string]string{
+		".gitattributes": "*.png filter=lfs diff=lfs merge=lfs -text\n",
+		"a.png":          text,
+		"b/same.png":     text,
+		"page.html":      "page",
+	})
 	asked := h.speak(map[string]string{oid: picture}, func(oid string) string { return "https://git.test/lfs/" + oid })
-	r := Request{Site: "s", Repository: repo(t, "git.test/acme/private"), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}}
+	r := Request{
+		Site:       "s",
+		Repository: repo(t, "git.test/acme/private"),
+		Branch:     "main",
+		Credential: &Credential{Token: token, Host: "git.test"},
+	}
 	for range 2 {
 		tree := fetch(t, s, r)
 		got := contents(t, tree)
@@ -100,10 +112,19 @@ func TestStrayPointers(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"no attributes":    {map[string]string{"img/a.PNG": text, "b.mp4": text, "notes.txt": text, "tiny.gif": strings.Repeat("x", 130)}, "[b.mp4 img/a.PNG]"},
-		"Windows' lines":   {map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.ReplaceAll(text, "\n", "\r\n")}, "[a.png]"},
-		"large attributes": {map[string]string{".gitattributes": "*.png filter=lfs\n" + strings.Repeat("# a comment\n", 6000), "a.png": text}, "[a.png]"},
-		"none at all":      {map[string]string{"a.png": strings.Repeat("y", 200)}, "[]"},
+		"no attributes": {
+			map[string]string{"img/a.PNG": text, "b.mp4": text, "notes.txt": text, "tiny.gif": strings.Repeat("x", 130)},
+			"[b.mp4 img/a.PNG]",
+		},
+		"Windows' lines": {
+			map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.ReplaceAll(text, "\n", "\r\n")},
+			"[a.png]",
+		},
+		"large attributes": {
+			map[string]string{".gitattributes": "*.png filter=lfs\n" + strings.Repeat("# a comment\n", 6000), "a.png": text},
+			"[a.png]",
+		},
+		"none at all": {map[string]string{"a.png": strings.Repeat("y", 200)}, "[]"},
 	} {
 		at := "acme/" + strings.NewReplacer(" ", "-", "'", "").Replace(strings.ToLower(name))
 		h.commit(t, at, "main", c.files)
@@ -145,8 +166,13 @@ func TestLFSThatFails(t *testing.T) {
 	}
 	r.Repository = repo(t, "git.test/acme/huge")
 	h.intercept.Store(nil)
-	for _, most := range []string{"99999999999", "9223372036854775700", "9223372036854775807"} { // the latter with what else the commit holds is below zero
-		h.commit(t, "acme/huge", "main", map[string]string{".gitattributes": "*.png filter=lfs", "a.png": strings.Replace(text, "size 12", "size "+most, 1), "b.png": text})
+	// the latter with what else the commit holds is below zero
+	for _, most := range []string{"99999999999", "9223372036854775700", "9223372036854775807"} {
+		h.commit(t, "acme/huge", "main", map[string]string{
+			".gitattributes": "*.png filter=lfs",
+			"a.png":          strings.Replace(text, "size 12", "size "+most, 1),
+			"b.png":          text,
+		})
 		if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
 			t.Errorf("huge: %v", err)
 		}
@@ -167,14 +193,22 @@ func TestLFSOverSSH(t *testing.T) {
 	user, userPEM := key(t)
 	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
 	s := open(t, nil, func(c *Config) { allowLoopback(t)(c); c.Hosts = map[string]string{addr: h.URL} })
-	r := Request{Site: "s", Repository: repo(t, "ssh://git@"+addr+"/acme/private.git"), Branch: "main", Credential: &Credential{DeployKey: userPEM}}
+	r := Request{
+		Site:       "s",
+		Repository: repo(t, "ssh://git@"+addr+"/acme/private.git"),
+		Branch:     "main",
+		Credential: &Credential{DeployKey: userPEM},
+	}
 	leave := base64.StdEncoding.EncodeToString([]byte("x:" + token))
 	for name, tt := range map[string]struct {
 		answer string
 		want   bool
 	}{
-		"none":       {"", false},
-		"right":      {`{"href": "` + h.URL + `/acme/private.git/info/lfs", "header": {"Authorization": "Basic ` + leave + `"}, "expires_in": 60}`, true},
+		"none": {"", false},
+		"right": {
+			`{"href": "` + h.URL + `/acme/private.git/info/lfs", "header": {"Authorization": "Basic ` + leave + `"}, "expires_in": 60}`,
+			true,
+		},
 		"no leave":   {`{"href": "` + h.URL + `/acme/private.git/info/lfs"}`, false},
 		"no JSON":    {"welcome", false},
 		"nowhere":    {`{}`, false},

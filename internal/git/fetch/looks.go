@@ -37,8 +37,13 @@ func (s *Fetcher) beginLook(r Repository) (end func(), err error) {
 		}
 	}
 	if crashes >= maxLookCrashes {
-		return nil, &fault.Error{Kind: fault.Unavailable, Code: "repository_refused", RetryAfter: time.Hour,
-			Message: "This repository can't be previewed: the service stopped unexpectedly while reading it", Details: "create the site without a preview, or try again tomorrow"}
+		return nil, &fault.Error{
+			Kind:       fault.Unavailable,
+			Code:       "repository_refused",
+			RetryAfter: time.Hour,
+			Message:    "This repository can't be previewed: the service stopped unexpectedly while reading it",
+			Details:    "create the site without a preview, or try again tomorrow",
+		}
 	}
 	f, err := os.CreateTemp(s.path("looks"), lookName(r)+".now-")
 	if err != nil {

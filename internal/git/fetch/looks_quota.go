@@ -14,7 +14,7 @@ type quota struct {
 
 	mu    sync.Mutex // guards what follows
 	since time.Time  // when the hour began
-	//share: total the owners whose repositories were read for a look within this hour; owner 600 looks; edge 429 with Retry-After
+	// share: total the owners whose repositories were read for a look within this hour; owner 600 looks; edge 429 with Retry-After
 	used map[string]int
 }
 
@@ -27,8 +27,10 @@ func (q *quota) take(owner string) error {
 		q.since, q.used = now, map[string]int{}
 	}
 	if q.used[owner] >= q.most {
-		return &fault.Error{Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many repository previews this hour",
-			Details: "create the site without a preview, or try again later", RetryAfter: time.Until(q.since.Add(time.Hour))}
+		return &fault.Error{
+			Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many repository previews this hour",
+			Details: "create the site without a preview, or try again later", RetryAfter: time.Until(q.since.Add(time.Hour)),
+		}
 	}
 	q.used[owner]++
 	return nil

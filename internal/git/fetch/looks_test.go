@@ -30,7 +30,12 @@ func TestLookThatKillsTheProcess(t *testing.T) {
 	if entries, _ := os.ReadDir(s.path("sites")); len(entries) > 0 {
 		t.Errorf("looks left %v", entries)
 	}
-	if _, err := s.Fetch(t.Context(), Request{Site: "look_2", Repository: deadly, Branch: "main", Look: true}); !fault.Is(err, fault.Unavailable) {
+	if _, err := s.Fetch(t.Context(), Request{
+		Site:       "look_2",
+		Repository: deadly,
+		Branch:     "main",
+		Look:       true,
+	}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("the third look: %v", err)
 	}
 	for range 5 { // what ends well is no crash

@@ -64,7 +64,11 @@ func deltaBomb(n int) (commit string, data []byte) {
 	}
 	p.add(7, uint64(len(delta)), base[:], delta)
 	tree := p.object(2, "tree", append([]byte("100644 zeros\x00"), base[:]...))
-	id := p.object(1, "commit", fmt.Appendf(nil, "tree %x\nauthor A <a@b.c> 1700000000 +0000\ncommitter A <a@b.c> 1700000000 +0000\n\nbomb\n", tree))
+	id := p.object(
+		1,
+		"commit",
+		fmt.Appendf(nil, "tree %x\nauthor A <a@b.c> 1700000000 +0000\ncommitter A <a@b.c> 1700000000 +0000\n\nbomb\n", tree),
+	)
 	return hex.EncodeToString(id[:]), p.finish()
 }
 
@@ -136,7 +140,13 @@ func TestGitIsConfined(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer feed.Close()
-		k, err := s.start(t.Context(), command{args: []string{"cat-file", "--batch"}, site: tree.g.site, gen: tree.g, stdin: stdin, piped: true})
+		k, err := s.start(t.Context(), command{
+			args:  []string{"cat-file", "--batch"},
+			site:  tree.g.site,
+			gen:   tree.g,
+			stdin: stdin,
+			piped: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,11 +15,18 @@ func take(ctx context.Context, p *fair.Pool, r Request) (release func(), err err
 	release, err = p.Take(ctx, fair.Who{Owner: r.Owner, Site: r.Site})
 	switch {
 	case errors.Is(err, fair.ErrOwnerFull):
-		return nil, &fault.Error{Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many concurrent repository reads",
-			Details: "wait until one of them finishes", RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{
+			Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many concurrent repository reads",
+			Details: "wait until one of them finishes", RetryAfter: 5 * time.Second,
+		}
 	case errors.Is(err, fair.ErrFull):
-		return nil, &fault.Error{Kind: fault.Unavailable, Code: "repositories_busy", Message: "Too many repositories are being read at the moment",
-			Details: "try again in a few seconds", RetryAfter: 10 * time.Second}
+		return nil, &fault.Error{
+			Kind:       fault.Unavailable,
+			Code:       "repositories_busy",
+			Message:    "Too many repositories are being read at the moment",
+			Details:    "try again in a few seconds",
+			RetryAfter: 10 * time.Second,
+		}
 	}
 	return release, err
 }

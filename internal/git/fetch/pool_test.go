@@ -69,7 +69,12 @@ func TestLooksAreLimited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 60 {
 		go func() {
-			_, _, err := s.Branches(ctx, Request{Site: fmt.Sprint("look", i), Repository: repo(t, "git.test/acme/slow"), Owner: "mallory", Look: true})
+			_, _, err := s.Branches(ctx, Request{
+				Site:       fmt.Sprint("look", i),
+				Repository: repo(t, "git.test/acme/slow"),
+				Owner:      "mallory",
+				Look:       true,
+			})
 			errs <- err
 		}()
 	}
@@ -78,7 +83,13 @@ func TestLooksAreLimited(t *testing.T) {
 			t.Errorf("got %v, want Limited", err)
 		}
 	}
-	tree, err := s.Fetch(t.Context(), Request{Site: "anna", Repository: repo(t, "git.test/acme/site"), Branch: "main", Owner: "anna", Look: true})
+	tree, err := s.Fetch(t.Context(), Request{
+		Site:       "anna",
+		Repository: repo(t, "git.test/acme/site"),
+		Branch:     "main",
+		Owner:      "anna",
+		Look:       true,
+	})
 	if err != nil {
 		t.Fatalf("another user's look: %v", err)
 	}

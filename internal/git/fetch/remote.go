@@ -34,9 +34,15 @@ func parseBase(s string) (base, error) {
 	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path):
 		return base{root: filepath.Clean(u.Path)}, nil
 	case u.Scheme == "http" && u.Hostname() != "":
-		return base{url: "http://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), addr: net.JoinHostPort(u.Hostname(), cmp.Or(port, "80"))}, nil
+		return base{
+			url:  "http://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"),
+			addr: net.JoinHostPort(u.Hostname(), cmp.Or(port, "80")),
+		}, nil
 	case u.Scheme == "https" && u.Hostname() != "":
-		return base{url: "https://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), addr: net.JoinHostPort(u.Hostname(), cmp.Or(port, "443"))}, nil
+		return base{
+			url:  "https://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"),
+			addr: net.JoinHostPort(u.Hostname(), cmp.Or(port, "443")),
+		}, nil
 	}
 	return base{}, errors.New("use http://host:port, https://host or file:///directory")
 }

@@ -42,7 +42,12 @@ var (
 // Anything else is a fault of kind Invalid, which never echoes a password.
 func ParseRepository(s string) (Repository, error) {
 	if s == "" {
-		return Repository{}, &fault.Error{Kind: fault.Invalid, Message: "Repository is required", Details: repositoryForms, Code: "invalid_repository"}
+		return Repository{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Repository is required",
+			Details: repositoryForms,
+			Code:    "invalid_repository",
+		}
 	}
 	r, why := parseRepository(s)
 	if why == "" {
@@ -126,8 +131,10 @@ func CheckCommit(s string) error {
 	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Invalid, Message: "Invalid commit", Details: "commit is the full id: 40 lower-case hexadecimal digits",
-		Received: s[:min(len(s), 100)], Code: "invalid_commit"}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid commit", Details: "commit is the full id: 40 lower-case hexadecimal digits",
+		Received: s[:min(len(s), 100)], Code: "invalid_commit",
+	}
 }
 
 // CheckBranch refuses names that git would not take, and names that are only good for

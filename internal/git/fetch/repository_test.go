@@ -40,14 +40,21 @@ func TestParseRepository(t *testing.T) {
 }
 
 var hostileRepositories = []string{
-	"", " ", "x", "git.test", "git.test/", "git.test/site", "git.test//site", "/acme/site", "../../etc/passwd", "git.test/../b", "git.test/a/..",
-	"git.test/a/...", "git.test/a/b..c", "git.test/a/./b", "file:///srv/git/a", "/srv/git/a", "ext::sh -c id", "ext::git.test/a/b", "git://git.test/a/b", "http://git.test/a/b",
-	"ftp://git.test/a/b", "-oProxyCommand=id/a/b", "git.test/-a/b", "git.test/a/-b", "git.test/a/--upload-pack=x", "ssh://-oProxyCommand=id/a/b",
-	"ssh://git@-x/a/b", "-x@git.test:a/b", "git@git.test:/etc/passwd", "git@git.test:../b", "git.test/a/b%2e", "git.test/a/b c", "git.test/a/b\n", "git.test/a/b\x00", "git.test/a/b\r",
-	"git.test/a/b?x=y", "git.test/a/b#x", "git.test/a/b;id", "git.test/a/$(id)", "git.test/a/`id`", "git.test/a/b'c", `git.test/a/b\c`, `git.test\a\b`, "git.test/a/b:c", "git.test/a@b/c",
-	"git.test:0/a/b", "git.test:99999/a/b", "git.test:abc/a/b", "git.test:-1/a/b", "git.test:022/a/b", "git..test/a/b", ".git.test/a/b", "git.test./a/b", "-git.test/a/b", "git_.test/a/b",
-	"[::1]/a/b", "müller.test/a/b", "git.test/a/ö", "git.test/a/.git", "git.test/a/.git/b", "git.test/.git/a", "https://user:pass@git.test/a/b", "https://@git.test/a/b",
-	"https://git.test/a/b@c:d", "https:///a/b", "git.test/" + strings.Repeat("a/", 30) + "b", strings.Repeat("a", 600) + "/a/b", "https://https://git.test/a/b",
+	"", " ", "x", "git.test", "git.test/", "git.test/site", "git.test//site", "/acme/site", "../../etc/passwd",
+	"git.test/../b", "git.test/a/..", "git.test/a/...", "git.test/a/b..c", "git.test/a/./b", "file:///srv/git/a",
+	"/srv/git/a", "ext::sh -c id", "ext::git.test/a/b", "git://git.test/a/b", "http://git.test/a/b",
+	"ftp://git.test/a/b", "-oProxyCommand=id/a/b", "git.test/-a/b", "git.test/a/-b", "git.test/a/--upload-pack=x",
+	"ssh://-oProxyCommand=id/a/b", "ssh://git@-x/a/b", "-x@git.test:a/b", "git@git.test:/etc/passwd",
+	"git@git.test:../b", "git.test/a/b%2e", "git.test/a/b c", "git.test/a/b\n", "git.test/a/b\x00", "git.test/a/b\r",
+	"git.test/a/b?x=y", "git.test/a/b#x", "git.test/a/b;id", "git.test/a/$(id)", "git.test/a/`id`", "git.test/a/b'c",
+	`git.test/a/b\c`, `git.test\a\b`, "git.test/a/b:c", "git.test/a@b/c", "git.test:0/a/b", "git.test:99999/a/b",
+	"git.test:abc/a/b", "git.test:-1/a/b", "git.test:022/a/b", "git..test/a/b", ".git.test/a/b", "git.test./a/b",
+	"-git.test/a/b", "git_.test/a/b", "[::1]/a/b", "müller.test/a/b", "git.test/a/ö", "git.test/a/.git",
+	"git.test/a/.git/b", "git.test/.git/a", "https://user:pass@git.test/a/b", "https://@git.test/a/b",
+	"https://git.test/a/b@c:d", "https:///a/b",
+	"git.test/" + strings.Repeat("a/", 30) + "b",
+	strings.Repeat("a", 600) + "/a/b",
+	"https://https://git.test/a/b",
 }
 
 func TestParseRepositoryRefuses(t *testing.T) {
@@ -77,8 +84,11 @@ func TestCheckBranch(t *testing.T) {
 }
 
 var hostileBranches = []string{
-	"", "-x", "--upload-pack=touch PWN;git-upload-pack", "-", "a b", "a..b", "a//b", "a@{1}", "a.lock", "a.lock/b", "a/", "a.", "/a", ".a", "a/.b", "a./b", "a~1", "a^", "a:b", "a?", "a*", "a[",
-	`a\b`, "a;id", "a$(id)", "a`id`", "a|b", "a&b", "a'b", `a"b`, "a\nb", "a\x00b", "a\x7fb", "ä", "@", "+a", "#a", "a%2e", "a{b", "refs/heads/a:refs/heads/b", strings.Repeat("a", 201),
+	"", "-x", "--upload-pack=touch PWN;git-upload-pack", "-", "a b", "a..b", "a//b", "a@{1}", "a.lock", "a.lock/b",
+	"a/", "a.", "/a", ".a", "a/.b", "a./b", "a~1", "a^", "a:b", "a?", "a*", "a[", `a\b`, "a;id", "a$(id)", "a`id`",
+	"a|b", "a&b", "a'b", `a"b`, "a\nb", "a\x00b", "a\x7fb", "ä", "@", "+a", "#a", "a%2e", "a{b",
+	"refs/heads/a:refs/heads/b",
+	strings.Repeat("a", 201),
 }
 
 // What ParseRepository accepts is its own normal form, and has nothing in it that a URL,
@@ -101,7 +111,10 @@ func FuzzParseRepository(f *testing.F) {
 		if again, err := ParseRepository(n); err != nil || again != r {
 			t.Fatalf("%q: normal form %q reads as %q, %v", s, n, again, err)
 		}
-		if strings.ContainsAny(n, " @%\\'\"`$;&|<>()?#*\n\r\t\x00") || strings.Contains(n, "..") || strings.Contains(n, "//") || strings.HasPrefix(n, "-") || strings.Contains(n, "/-") {
+		if strings.ContainsAny(
+			n,
+			" @%\\'\"`$;&|<>()?#*\n\r\t\x00",
+		) || strings.Contains(n, "..") || strings.Contains(n, "//") || strings.HasPrefix(n, "-") || strings.Contains(n, "/-") {
 			t.Fatalf("%q: normal form %q", s, n)
 		}
 	})
@@ -117,7 +130,10 @@ func FuzzCheckBranch(f *testing.F) {
 		if CheckBranch(s) != nil {
 			return
 		}
-		if s == "" || s[0] == '-' || strings.ContainsAny(s, " ~^:?*[\\\x7f") || strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.HasSuffix(s, ".lock") {
+		if s == "" || s[0] == '-' || strings.ContainsAny(
+			s,
+			" ~^:?*[\\\x7f",
+		) || strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.HasSuffix(s, ".lock") {
 			t.Fatalf("%q accepted", s)
 		}
 	})

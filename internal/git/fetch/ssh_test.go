@@ -127,7 +127,11 @@ func TestDeployKey(t *testing.T) {
 	_, otherPEM := key(t)
 	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
 	s := open(t, nil, allowLoopback(t))
-	r := Request{Site: "s", Repository: repo(t, "ssh://git@"+addr+"/acme/site.git"), Credential: &Credential{DeployKey: userPEM, Token: token}}
+	r := Request{
+		Site:       "s",
+		Repository: repo(t, "ssh://git@"+addr+"/acme/site.git"),
+		Credential: &Credential{DeployKey: userPEM, Token: token},
+	}
 	for range 2 { // the second time the host's key is known
 		if tree := fetch(t, s, r); tree.Commit != commit || tree.Branch != "trunk" || len(contents(t, tree)["x"]) != 200<<10 {
 			t.Errorf("got %+v", tree)
@@ -138,10 +142,26 @@ func TestDeployKey(t *testing.T) {
 		kind fault.Kind
 		code string
 	}{
-		"another key":   {Request{Site: "s", Repository: r.Repository, Credential: &Credential{DeployKey: otherPEM}}, fault.Forbidden, "credential_refused"},
-		"no repository": {Request{Site: "s", Repository: repo(t, addr+"/acme/absent"), Credential: r.Credential}, fault.NotFound, codeMissing},
-		"no branch":     {Request{Site: "s", Repository: r.Repository, Branch: "nope", Credential: r.Credential}, fault.NotFound, "branch_not_found"},
-		"nobody there":  {Request{Site: "s", Repository: repo(t, "127.0.0.1:1/acme/site"), Credential: r.Credential}, fault.Unavailable, "host_unreachable"},
+		"another key": {
+			Request{Site: "s", Repository: r.Repository, Credential: &Credential{DeployKey: otherPEM}},
+			fault.Forbidden,
+			"credential_refused",
+		},
+		"no repository": {
+			Request{Site: "s", Repository: repo(t, addr+"/acme/absent"), Credential: r.Credential},
+			fault.NotFound,
+			codeMissing,
+		},
+		"no branch": {
+			Request{Site: "s", Repository: r.Repository, Branch: "nope", Credential: r.Credential},
+			fault.NotFound,
+			"branch_not_found",
+		},
+		"nobody there": {
+			Request{Site: "s", Repository: repo(t, "127.0.0.1:1/acme/site"), Credential: r.Credential},
+			fault.Unavailable,
+			"host_unreachable",
+		},
 	} {
 		_, err := s.Fetch(t.Context(), tt.r)
 		if f := fault.As(err); f == nil || f.Kind != tt.kind || f.Code != tt.code {
@@ -171,7 +191,13 @@ func TestHostKeyChanged(t *testing.T) {
 		host string
 		key  ssh.Signer
 		ok   bool
-	}{{"git.test:22", one, true}, {"git.test:22", one, true}, {"git.test:22", two, false}, {"git.test:2222", two, true}, {"other.test:22", two, true}} {
+	}{
+		{"git.test:22", one, true},
+		{"git.test:22", one, true},
+		{"git.test:22", two, false},
+		{"git.test:2222", two, true},
+		{"other.test:22", two, true},
+	} {
 		if err := s.knownHost("one", tt.host, tt.key.PublicKey()); (err == nil) != tt.ok {
 			t.Errorf("%d: %s: %v", i, tt.host, err)
 		}
@@ -193,7 +219,11 @@ func TestBridgeNeedsItsSecret(t *testing.T) {
 	user, userPEM := key(t)
 	addr := sshHost(t, h.root, hostKey, user.PublicKey(), "127.0.0.1:0")
 	s := open(t, nil, allowLoopback(t))
-	m, err := s.connect(t.Context(), Request{Site: "s", Repository: repo(t, addr+"/acme/site"), Credential: &Credential{DeployKey: userPEM}})
+	m, err := s.connect(t.Context(), Request{
+		Site:       "s",
+		Repository: repo(t, addr+"/acme/site"),
+		Credential: &Credential{DeployKey: userPEM},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

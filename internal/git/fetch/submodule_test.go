@@ -43,7 +43,12 @@ func TestSubmodules(t *testing.T) {
 	h.commit(t, "acme/private", "main", map[string]string{"index.html": "home"})
 	h.link(t, "acme/private", "themes/x", theme, "../private-theme.git")
 
-	r := Request{Site: "site", Repository: repo(t, "git.test/acme/private"), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}}
+	r := Request{
+		Site:       "site",
+		Repository: repo(t, "git.test/acme/private"),
+		Branch:     "main",
+		Credential: &Credential{Token: token, Host: "git.test"},
+	}
 	for range 2 { // the second time from the caches
 		tree := fetch(t, s, r)
 		want := map[string]string{"index.html": "home", "themes/x/layout.html": "layout", "themes/x/assets/icons/icon.svg": "<svg/>"}
@@ -99,7 +104,12 @@ func TestSubmodulesFailInWords(t *testing.T) {
 			repository := "acme/private-" + strings.ReplaceAll(name, " ", "-")
 			h.commit(t, repository, "main", map[string]string{"index.html": "x"})
 			h.link(t, repository, "mod", commit, tt.url)
-			_, err := s.Fetch(t.Context(), Request{Site: strings.ReplaceAll(name, " ", "-"), Repository: repo(t, "git.test/"+repository), Branch: "main", Credential: &Credential{Token: token, Host: "git.test"}})
+			_, err := s.Fetch(t.Context(), Request{
+				Site:       strings.ReplaceAll(name, " ", "-"),
+				Repository: repo(t, "git.test/"+repository),
+				Branch:     "main",
+				Credential: &Credential{Token: token, Host: "git.test"},
+			})
 			if f := fault.As(err); f == nil || !strings.Contains(f.Message, "Submodule mod") || !strings.Contains(f.Message, tt.want) {
 				t.Errorf("Fetch = %v, want %q", err, tt.want)
 			}
@@ -128,7 +138,12 @@ func TestCheckoutIsARepository(t *testing.T) {
 		h.commit(t, "acme/private", "trunk", map[string]string{"index.html": strings.Repeat("x", i+1)})
 	}
 	commit := h.commit(t, "acme/private", "trunk", map[string]string{"last.html": "last"})
-	tree := fetch(t, s, Request{Site: "site", Repository: repo(t, "git.test/acme/private"), Branch: "trunk", Credential: &Credential{Token: token, Host: "git.test"}})
+	tree := fetch(t, s, Request{
+		Site:       "site",
+		Repository: repo(t, "git.test/acme/private"),
+		Branch:     "trunk",
+		Credential: &Credential{Token: token, Host: "git.test"},
+	})
 	dir := filepath.Join(t.TempDir(), "out")
 	if err := tree.Checkout(t.Context(), dir); err != nil {
 		t.Fatal(err)
@@ -190,7 +205,11 @@ func TestTagsAndCommits(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Fetch(t.Context(), Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "v2"}); !fault.Is(err, fault.NotFound) || fault.As(err).Code != "branch_not_found" {
+	if _, err := s.Fetch(t.Context(), Request{
+		Site:       "s",
+		Repository: repo(t, "git.test/acme/site"),
+		Branch:     "v2",
+	}); !fault.Is(err, fault.NotFound) || fault.As(err).Code != "branch_not_found" {
 		t.Errorf("neither: %v", err)
 	}
 }

@@ -139,7 +139,12 @@ func clean(b []byte, limit int) string {
 func (s *Fetcher) list(ctx context.Context, r Request, g *generation) ([]File, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k, err := s.start(ctx, command{args: []string{"ls-tree", "-r", "-t", "-z", "-l", "--full-tree", headRef}, site: r.Site, gen: g, piped: true})
+	k, err := s.start(ctx, command{
+		args:  []string{"ls-tree", "-r", "-t", "-z", "-l", "--full-tree", headRef},
+		site:  r.Site,
+		gen:   g,
+		piped: true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
 	}
@@ -188,7 +193,11 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 			return nil, errCorrupt
 		}
 		if !decent(name) {
-			return nil, &fault.Error{Kind: fault.Invalid, Code: "repository_refused", Message: fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository)}
+			return nil, &fault.Error{
+				Kind:    fault.Invalid,
+				Code:    "repository_refused",
+				Message: fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository),
+			}
 		}
 		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
 			return nil, tooLarge(r, longPath())
@@ -321,7 +330,12 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 			return err
 		})
 		if errors.Is(err, errEnough) {
-			return b, &fault.Error{Kind: fault.TooLarge, Code: "file_too_large", Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")), Details: "the limit is " + text.Size(max)}
+			return b, &fault.Error{
+				Kind:    fault.TooLarge,
+				Code:    "file_too_large",
+				Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")),
+				Details: "the limit is " + text.Size(max),
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -410,8 +424,12 @@ func (t *Tree) clone(dir string, run func(command) error) error {
 		}
 	}
 	return run(command{
-		args: []string{"fetch", "--quiet", "--update-head-ok", "--update-shallow", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options",
-			t.g.git(), t.Commit + ":refs/heads/" + branch},
+		args: []string{
+			"fetch", "--quiet", "--update-head-ok", "--update-shallow", "--no-tags", "--no-write-fetch-head",
+			"--no-auto-maintenance", "--end-of-options",
+			t.g.git(),
+			t.Commit + ":refs/heads/" + branch,
+		},
 		// What is copied was checked when it came.
 		config:  [][2]string{{"transfer.fsckObjects", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}},
 		env:     []string{"GIT_ALLOW_PROTOCOL=file", "GIT_DIR=" + git},
@@ -435,13 +453,24 @@ func (t *Tree) Close() error {
 }
 
 // batch asks one cat-file for objects and hands them to fn one after the other.
-func (s *Fetcher) batch(ctx context.Context, g *generation, names []string, fn func(oid, kind string, size int64, content io.Reader) error) error {
+func (s *Fetcher) batch(
+	ctx context.Context,
+	g *generation,
+	names []string,
+	fn func(oid, kind string, size int64, content io.Reader) error,
+) error {
 	if len(names) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k, err := s.start(ctx, command{args: []string{"cat-file", "--batch", "--buffer"}, stdin: &lines{names: names}, site: g.site, gen: g, piped: true})
+	k, err := s.start(ctx, command{
+		args:  []string{"cat-file", "--batch", "--buffer"},
+		stdin: &lines{names: names},
+		site:  g.site,
+		gen:   g,
+		piped: true,
+	})
 	if err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
@@ -468,7 +497,12 @@ func (s *Fetcher) batch(ctx context.Context, g *generation, names []string, fn f
 }
 
 func hungry(limit int64) error {
-	return &fault.Error{Kind: fault.TooLarge, Code: "repository_too_large", Message: "The repository is too large", Details: "git needs more than " + text.Size(limit) + " of memory to read one of its files"}
+	return &fault.Error{
+		Kind:    fault.TooLarge,
+		Code:    "repository_too_large",
+		Message: "The repository is too large",
+		Details: "git needs more than " + text.Size(limit) + " of memory to read one of its files",
+	}
 }
 
 // objects reads "<oid> SP <type> SP <size> LF <content> LF" n times.

@@ -16,8 +16,10 @@ func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err e
 	var out limited
 	e := remote.try(func(config [][2]string) error {
 		out = limited{max: 1 << 10}
-		stderr, e := s.run(ctx, command{args: []string{"ls-remote", "--end-of-options", "slipway"}, env: remote.env,
-			config: config, show: remote.show, ours: remote.ours, several: true, stdout: &out})
+		stderr, e := s.run(ctx, command{
+			args: []string{"ls-remote", "--end-of-options", "slipway"}, env: remote.env,
+			config: config, show: remote.show, ours: remote.ours, several: true, stdout: &out,
+		})
 		if e != nil {
 			return s.explain(ctx, r, remote, stderr, e)
 		}
@@ -26,5 +28,10 @@ func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err e
 	if e != nil || out.Len() > 0 {
 		return err
 	}
-	return &fault.Error{Kind: fault.Invalid, Code: "repository_empty", Message: fmt.Sprintf("Repository %s is empty", r.Repository), Details: "push a first commit, then deploy"}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Code:    "repository_empty",
+		Message: fmt.Sprintf("Repository %s is empty", r.Repository),
+		Details: "push a first commit, then deploy",
+	}
 }

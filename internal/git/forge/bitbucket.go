@@ -88,10 +88,12 @@ func (e *Event) bitbucket(body []byte) error {
 	case strings.HasPrefix(e.Name, "pullrequest:") && b.Pull != nil:
 		e.Kind = PullRequest
 		s := b.Pull.Source
-		e.Pull = &Pull{Number: b.Pull.ID, Title: b.Pull.Title, Branch: s.Branch.Name, Commit: s.Commit.Hash, Open: b.Pull.State == "OPEN",
+		e.Pull = &Pull{
+			Number: b.Pull.ID, Title: b.Pull.Title, Branch: s.Branch.Name, Commit: s.Commit.Hash, Open: b.Pull.State == "OPEN",
 			Moved:  e.Name == "pullrequest:created" || e.Name == "pullrequest:updated",
 			Fork:   s.Repository == nil || !strings.EqualFold(s.Repository.FullName, b.Repository.FullName),
-			Opened: e.Name == "pullrequest:created", Author: b.Pull.Author.Name}
+			Opened: e.Name == "pullrequest:created", Author: b.Pull.Author.Name,
+		}
 		if s.Repository != nil {
 			e.Pull.Source = s.Repository.FullName
 		}

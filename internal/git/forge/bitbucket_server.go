@@ -86,9 +86,18 @@ func (e *Event) bitbucketServer(body []byte) error {
 	case b.Pull != nil:
 		e.Kind = PullRequest
 		p := b.Pull
-		e.Pull = &Pull{Number: p.ID, Title: p.Title, Branch: strings.TrimPrefix(p.From.ID, "refs/heads/"), Commit: p.From.Commit, Author: b.Actor.Name,
-			Open: p.State == "OPEN" && e.Name != "pr:deleted", Opened: e.Name == "pr:opened", Moved: e.Name == "pr:opened" || e.Name == "pr:from_ref_updated",
-			Fork: !strings.EqualFold(name(p.From.Repository), name(p.Into.Repository)), Source: name(p.From.Repository)}
+		e.Pull = &Pull{
+			Number: p.ID,
+			Title:  p.Title,
+			Branch: strings.TrimPrefix(p.From.ID, "refs/heads/"),
+			Commit: p.From.Commit,
+			Author: b.Actor.Name,
+			Open:   p.State == "OPEN" && e.Name != "pr:deleted",
+			Opened: e.Name == "pr:opened",
+			Moved:  e.Name == "pr:opened" || e.Name == "pr:from_ref_updated",
+			Fork:   !strings.EqualFold(name(p.From.Repository), name(p.Into.Repository)),
+			Source: name(p.From.Repository),
+		}
 	}
 	return nil
 }

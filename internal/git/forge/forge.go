@@ -94,7 +94,14 @@ func Recognize(h http.Header) (p Provider, event string, ok bool) {
 	for _, x := range []struct {
 		header string
 		p      Provider
-	}{{"X-Gitea-Event", Gitea}, {"X-Forgejo-Event", Gitea}, {"X-Gogs-Event", Gitea}, {"X-Gitlab-Event", GitLab}, {"X-Github-Event", GitHub}, {"X-Event-Key", Bitbucket}} {
+	}{
+		{"X-Gitea-Event", Gitea},
+		{"X-Forgejo-Event", Gitea},
+		{"X-Gogs-Event", Gitea},
+		{"X-Gitlab-Event", GitLab},
+		{"X-Github-Event", GitHub},
+		{"X-Event-Key", Bitbucket},
+	} {
 		if v := h.Get(x.header); v != "" {
 			return x.p, v[:min(len(v), 100)], true
 		}
@@ -105,7 +112,10 @@ func Recognize(h http.Header) (p Provider, event string, ok bool) {
 // Delivery is the forge's name for this call, empty where it gives none. A call that is
 // sent again has the same one.
 func Delivery(h http.Header) string {
-	for _, name := range []string{"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid", "X-Github-Delivery", "X-Request-Uuid", "X-Request-Id"} {
+	for _, name := range []string{
+		"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid",
+		"X-Github-Delivery", "X-Request-Uuid", "X-Request-Id",
+	} {
 		if v := h.Get(name); v != "" {
 			return v[:min(len(v), 200)]
 		}
@@ -118,8 +128,12 @@ func Delivery(h http.Header) string {
 func Read(h http.Header, body []byte) (Event, error) {
 	p, name, ok := Recognize(h)
 	if !ok {
-		return Event{}, &fault.Error{Kind: fault.Invalid, Message: "The request is not an event of a known Git host",
-			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key", Code: "unknown_forge"}
+		return Event{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The request is not an event of a known Git host",
+			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key",
+			Code:    "unknown_forge",
+		}
 	}
 	if rest, form := bytes.CutPrefix(bytes.TrimSpace(body), []byte("payload=")); form {
 		raw, _, _ := strings.Cut(string(rest), "&")
@@ -145,7 +159,12 @@ func Read(h http.Header, body []byte) (Event, error) {
 		err = e.github(body)
 	}
 	if err == nil && len(e.Changes) > maxChanges {
-		err = &fault.Error{Kind: fault.Invalid, Message: "The push changes too many branches at once", Details: fmt.Sprintf("at most %d are read; push fewer, or deploy by hand", maxChanges), Code: "too_many_refs"}
+		err = &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The push changes too many branches at once",
+			Details: fmt.Sprintf("at most %d are read; push fewer, or deploy by hand", maxChanges),
+			Code:    "too_many_refs",
+		}
 	}
 	return e, err
 }

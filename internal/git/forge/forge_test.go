@@ -25,32 +25,93 @@ func TestRead(t *testing.T) {
 		body string
 		ok   check
 	}{
-		"github, all files": {header("X-GitHub-Event", "push"), `{"ref":"refs/heads/a/b","before":"` + b + `","after":"` + a + `","commits":[{"id":"` + a + `","message":"m","added":["x"],"removed":["y"],"modified":["z"]}]}`,
+		"github, all files": {
+			header("X-GitHub-Event", "push"),
+			`{"ref":"refs/heads/a/b","before":"` + b + `","after":"` + a + `","commits":[{"id":"` + a + `","message":"m","added":["x"],"removed":["y"],"modified":["z"]}]}`,
 			push(func(c Change) bool {
 				return c.Branch == "a/b" && c.Commit == a && c.All && len(c.Files) == 3 && c.Message == "m"
-			})},
-		"github, a new branch": {header("X-GitHub-Event", "push"), `{"ref":"refs/heads/n","before":"` + zero + `","after":"` + a + `","commits":[{"id":"` + a + `"}]}`, push(func(c Change) bool { return !c.All })},
-		"github, forced":       {header("X-GitHub-Event", "push"), `{"ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","forced":true,"commits":[{"id":"` + a + `"}]}`, push(func(c Change) bool { return !c.All })},
-		"github, deleted":      {header("X-GitHub-Event", "push"), `{"ref":"refs/heads/n","after":"` + zero + `"}`, push(func(c Change) bool { return c.Deleted && c.Commit == "" && c.Branch == "n" })},
-		"github's delete":      {header("X-GitHub-Event", "delete"), `{"ref":"a/b","ref_type":"branch"}`, push(func(c Change) bool { return c.Deleted && c.Branch == "a/b" })},
-		"a deleted tag":        {header("X-Gitea-Event", "delete"), `{"ref":"v1","ref_type":"tag"}`, push(func(c Change) bool { return c.Deleted && c.Tag == "v1" && c.Branch == "" })},
-		"gitea, cut short":     {header("X-Gitea-Event", "push"), `{"ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","total_commits":9,"commits":[{"id":"` + a + `"}]}`, push(func(c Change) bool { return !c.All })},
-		"gitlab's tag":         {header("X-Gitlab-Event", "Tag Push Hook"), `{"object_kind":"tag_push","ref":"refs/tags/v1","after":"` + a + `"}`, push(func(c Change) bool { return c.Tag == "v1" })},
-		"gitlab, cut short":    {header("X-Gitlab-Event", "Push Hook"), `{"object_kind":"push","ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","total_commits_count":21,"commits":[{"id":"` + a + `"}]}`, push(func(c Change) bool { return !c.All })},
-		"gitlab's fork": {header("X-Gitlab-Event", "Merge Request Hook"), `{"object_kind":"merge_request","object_attributes":{"iid":3,"action":"open","state":"opened","source_branch":"n","source_project_id":1,"target_project_id":2,"last_commit":{"id":"` + a + `"}}}`,
-			func(e Event) bool { return e.Pull.Fork && e.Pull.Open && e.Pull.Moved && e.Pull.Commit == a }},
-		"gitlab, a label changed": {header("X-Gitlab-Event", "Merge Request Hook"), `{"object_kind":"merge_request","object_attributes":{"action":"update","state":"opened"}}`, func(e Event) bool { return !e.Pull.Moved }},
-		"github's deleted fork":   {header("X-GitHub-Event", "pull_request"), `{"action":"opened","repository":{"full_name":"a/b"},"pull_request":{"head":{"repo":null}}}`, func(e Event) bool { return e.Pull.Fork }},
-		"bitbucket, deleted":      {header("X-Event-Key", "repo:push"), `{"push":{"changes":[{"new":null,"old":{"type":"branch","name":"n"}}]}}`, push(func(c Change) bool { return c.Deleted && c.Branch == "n" })},
-		"bitbucket, nothing":      {header("X-Event-Key", "repo:push"), `{"push":{"changes":[{"new":null,"old":null}]}}`, func(e Event) bool { return len(e.Changes) == 0 }},
-		"neither branch nor tag":  {header("X-GitHub-Event", "push"), `{"ref":"refs/pull/1/head","after":"` + a + `"}`, push(func(c Change) bool { return c.Branch == "" && c.Tag == "" })},
+			}),
+		},
+		"github, a new branch": {
+			header("X-GitHub-Event", "push"),
+			`{"ref":"refs/heads/n","before":"` + zero + `","after":"` + a + `","commits":[{"id":"` + a + `"}]}`,
+			push(func(c Change) bool { return !c.All }),
+		},
+		"github, forced": {
+			header("X-GitHub-Event", "push"),
+			`{"ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","forced":true,"commits":[{"id":"` + a + `"}]}`,
+			push(func(c Change) bool { return !c.All }),
+		},
+		"github, deleted": {
+			header("X-GitHub-Event", "push"),
+			`{"ref":"refs/heads/n","after":"` + zero + `"}`,
+			push(func(c Change) bool { return c.Deleted && c.Commit == "" && c.Branch == "n" }),
+		},
+		"github's delete": {
+			header("X-GitHub-Event", "delete"),
+			`{"ref":"a/b","ref_type":"branch"}`,
+			push(func(c Change) bool { return c.Deleted && c.Branch == "a/b" }),
+		},
+		"a deleted tag": {
+			header("X-Gitea-Event", "delete"),
+			`{"ref":"v1","ref_type":"tag"}`,
+			push(func(c Change) bool { return c.Deleted && c.Tag == "v1" && c.Branch == "" }),
+		},
+		"gitea, cut short": {
+			header("X-Gitea-Event", "push"),
+			`{"ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","total_commits":9,"commits":[{"id":"` + a + `"}]}`,
+			push(func(c Change) bool { return !c.All }),
+		},
+		"gitlab's tag": {
+			header("X-Gitlab-Event", "Tag Push Hook"),
+			`{"object_kind":"tag_push","ref":"refs/tags/v1","after":"` + a + `"}`,
+			push(func(c Change) bool { return c.Tag == "v1" }),
+		},
+		"gitlab, cut short": {
+			header("X-Gitlab-Event", "Push Hook"),
+			`{"object_kind":"push","ref":"refs/heads/n","before":"` + b + `","after":"` + a + `","total_commits_count":21,"commits":[{"id":"` + a + `"}]}`,
+			push(func(c Change) bool { return !c.All }),
+		},
+		"gitlab's fork": {
+			header("X-Gitlab-Event", "Merge Request Hook"),
+			`{"object_kind":"merge_request","object_attributes":{"iid":3,"action":"open","state":"opened","source_branch":"n","source_project_id":1,"target_project_id":2,"last_commit":{"id":"` + a + `"}}}`,
+			func(e Event) bool { return e.Pull.Fork && e.Pull.Open && e.Pull.Moved && e.Pull.Commit == a },
+		},
+		"gitlab, a label changed": {
+			header("X-Gitlab-Event", "Merge Request Hook"),
+			`{"object_kind":"merge_request","object_attributes":{"action":"update","state":"opened"}}`,
+			func(e Event) bool { return !e.Pull.Moved },
+		},
+		"github's deleted fork": {
+			header("X-GitHub-Event", "pull_request"),
+			`{"action":"opened","repository":{"full_name":"a/b"},"pull_request":{"head":{"repo":null}}}`,
+			func(e Event) bool { return e.Pull.Fork },
+		},
+		"bitbucket, deleted": {
+			header("X-Event-Key", "repo:push"),
+			`{"push":{"changes":[{"new":null,"old":{"type":"branch","name":"n"}}]}}`,
+			push(func(c Change) bool { return c.Deleted && c.Branch == "n" }),
+		},
+		"bitbucket, nothing": {
+			header("X-Event-Key", "repo:push"),
+			`{"push":{"changes":[{"new":null,"old":null}]}}`,
+			func(e Event) bool { return len(e.Changes) == 0 },
+		},
+		"neither branch nor tag": {
+			header("X-GitHub-Event", "push"),
+			`{"ref":"refs/pull/1/head","after":"` + a + `"}`,
+			push(func(c Change) bool { return c.Branch == "" && c.Tag == "" }),
+		},
 	} {
 		e, err := Read(tt.h, []byte(tt.body))
 		if err != nil || !tt.ok(e) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
-	if _, err := Read(header("X-Event-Key", "repo:push"), []byte(`{"push":{"changes":[`+strings.TrimSuffix(strings.Repeat(`{"new":{"type":"branch","name":"x"}},`, maxChanges+1), ",")+`]}}`)); err == nil {
+	if _, err := Read(
+		header("X-Event-Key", "repo:push"),
+		[]byte(`{"push":{"changes":[`+strings.TrimSuffix(strings.Repeat(`{"new":{"type":"branch","name":"x"}},`, maxChanges+1), ",")+`]}}`),
+	); err == nil {
 		t.Error("a push of very many branches is read")
 	}
 }

@@ -107,8 +107,15 @@ func (e *Event) github(body []byte) error {
 		}
 		e.Kind = PullRequest
 		h := b.Pull.Head
-		e.Pull = &Pull{Number: b.Number, Title: b.Pull.Title, Branch: h.Ref, Commit: h.SHA, Open: b.Pull.State != "closed" && b.Action != "closed",
-			Fork: h.Repo == nil || !strings.EqualFold(h.Repo.FullName, r.FullName), Author: b.Pull.User.Login}
+		e.Pull = &Pull{
+			Number: b.Number,
+			Title:  b.Pull.Title,
+			Branch: h.Ref,
+			Commit: h.SHA,
+			Open:   b.Pull.State != "closed" && b.Action != "closed",
+			Fork:   h.Repo == nil || !strings.EqualFold(h.Repo.FullName, r.FullName),
+			Author: b.Pull.User.Login,
+		}
 		if h.Repo != nil {
 			e.Pull.Source = h.Repo.FullName
 		}

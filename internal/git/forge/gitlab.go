@@ -59,9 +59,11 @@ func (e *Event) gitlab(body []byte) error {
 	case "merge_request":
 		e.Kind = PullRequest
 		m := b.Merge
-		e.Pull = &Pull{Number: m.IID, Title: m.Title, Branch: m.Branch, Commit: m.Last.ID, Open: m.State != "closed" && m.State != "merged",
+		e.Pull = &Pull{
+			Number: m.IID, Title: m.Title, Branch: m.Branch, Commit: m.Last.ID, Open: m.State != "closed" && m.State != "merged",
 			Moved: m.Action == "open" || m.Action == "reopen" || m.Action == "update" && m.OldRev != "", Fork: m.Project != m.Target,
-			Opened: m.Action == "open" || m.Action == "reopen", Author: b.User.Username, Source: m.Source.Path}
+			Opened: m.Action == "open" || m.Action == "reopen", Author: b.User.Username, Source: m.Source.Path,
+		}
 	}
 	return nil
 }

@@ -45,13 +45,25 @@ func (p Provider) web(repository string) string {
 // CommitURL is the page of a commit of a repository, host/owner/repo; empty where it can't
 // be known.
 func (p Provider) CommitURL(repository, commit string) string {
-	form := map[Provider]string{GitHub: "/commit/", GitLab: "/-/commit/", Gitea: "/commit/", Bitbucket: "/commits/", BitbucketServer: "/commits/"}[p]
+	form := map[Provider]string{
+		GitHub:          "/commit/",
+		GitLab:          "/-/commit/",
+		Gitea:           "/commit/",
+		Bitbucket:       "/commits/",
+		BitbucketServer: "/commits/",
+	}[p]
 	return p.link(repository, form, commit)
 }
 
 // BranchURL is CommitURL for a branch.
 func (p Provider) BranchURL(repository, branch string) string {
-	form := map[Provider]string{GitHub: "/tree/", GitLab: "/-/tree/", Gitea: "/src/branch/", Bitbucket: "/branch/", BitbucketServer: "/browse?at="}[p]
+	form := map[Provider]string{
+		GitHub:          "/tree/",
+		GitLab:          "/-/tree/",
+		Gitea:           "/src/branch/",
+		Bitbucket:       "/branch/",
+		BitbucketServer: "/browse?at=",
+	}[p]
 	if p == BitbucketServer && branch != "" {
 		return p.link(repository, form, url.QueryEscape("refs/heads/"+branch))
 	}
@@ -63,7 +75,13 @@ func (p Provider) PullURL(repository string, number int) string {
 	if number == 0 {
 		return ""
 	}
-	form := map[Provider]string{GitHub: "/pull/", GitLab: "/-/merge_requests/", Gitea: "/pulls/", Bitbucket: "/pull-requests/", BitbucketServer: "/pull-requests/"}[p]
+	form := map[Provider]string{
+		GitHub:          "/pull/",
+		GitLab:          "/-/merge_requests/",
+		Gitea:           "/pulls/",
+		Bitbucket:       "/pull-requests/",
+		BitbucketServer: "/pull-requests/",
+	}[p]
 	return p.link(repository, form, fmt.Sprint(number))
 }
 
@@ -86,5 +104,11 @@ func escapePath(s string) string {
 
 // Name is how people call the forge; empty where it is not known.
 func (p Provider) Name() string {
-	return map[Provider]string{GitHub: "GitHub", GitLab: "GitLab", Gitea: "Gitea", Bitbucket: "Bitbucket", BitbucketServer: "Bitbucket Server"}[p]
+	return map[Provider]string{
+		GitHub:          "GitHub",
+		GitLab:          "GitLab",
+		Gitea:           "Gitea",
+		Bitbucket:       "Bitbucket",
+		BitbucketServer: "Bitbucket Server",
+	}[p]
 }

@@ -44,14 +44,22 @@ func TestRecorded(t *testing.T) {
 			mac.Write(body)
 			sum := hex.EncodeToString(mac.Sum(nil))
 			p, _, _ := Recognize(h)
-			name, value := map[Provider]string{GitHub: "X-Hub-Signature-256", Gitea: "X-Gitea-Signature", GitLab: "X-Gitlab-Token", Bitbucket: "X-Hub-Signature"}[p], "sha256="+sum
+			name, value := map[Provider]string{
+				GitHub:    "X-Hub-Signature-256",
+				Gitea:     "X-Gitea-Signature",
+				GitLab:    "X-Gitlab-Token",
+				Bitbucket: "X-Hub-Signature",
+			}[p], "sha256="+sum
 			switch p {
 			case Gitea:
 				value = sum
 			case GitLab:
 				value = secret
 			}
-			for what, bad := range map[string]string{"nothing": "", "another secret's": strings.Replace(value, value[len(value)-4:], "0000", 1)} {
+			for what, bad := range map[string]string{
+				"nothing":          "",
+				"another secret's": strings.Replace(value, value[len(value)-4:], "0000", 1),
+			} {
 				h.Set(name, bad)
 				if Verify(h, body, secret, time.Now()) == nil {
 					t.Errorf("signed with %s", what)
@@ -84,7 +92,10 @@ func TestRecorded(t *testing.T) {
 			}
 			got := fmt.Sprintf("%s %s %s, default branch %q\n%q\n", e.Provider, e.Name, e.Kind, e.DefaultBranch, e.Repository)
 			for _, c := range e.Changes {
-				got += fmt.Sprintf("branch %q tag %q commit %s deleted %v\n%q by %q\nfiles %q all %v\n", c.Branch, c.Tag, c.Commit, c.Deleted, c.Message, c.Author, c.Files, c.All)
+				got += fmt.Sprintf(
+					"branch %q tag %q commit %s deleted %v\n%q by %q\nfiles %q all %v\n", c.Branch, c.Tag, c.Commit,
+					c.Deleted, c.Message, c.Author, c.Files, c.All,
+				)
 			}
 			if e.Pull != nil {
 				got += fmt.Sprintf("%+v\n", *e.Pull)

@@ -27,15 +27,24 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 		}
 		return out.String()
 	}
-	for _, n := range []NewUser{{Email: "root@example.test", Password: "correct horse battery", Admin: true}, {Email: "ada@example.test", BaseURL: "http://x"}} {
+	for _, n := range []NewUser{
+		{Email: "root@example.test", Password: "correct horse battery", Admin: true},
+		{Email: "ada@example.test", BaseURL: "http://x"},
+	} {
 		if err := CreateUser(ctx, s, n, &out); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out.Reset()
 	for what, want := range map[string]string{
-		said(SuspendUser(ctx, s, "nobody@example.test", "", &out)):              "User not found",
-		said(SuspendUser(ctx, s, "root@example.test", "", &out)):                "This is the only operator: make another user an operator first",
+		said(SuspendUser(ctx, s, "nobody@example.test", "", &out)): "User not found",
+		said(SuspendUser(
+			ctx,
+			s,
+			"root@example.test",
+			"",
+			&out,
+		)): "This is the only operator: make another user an operator first",
 		said(SuspendUser(ctx, s, "ada@example.test", "a\nb", &out)):             "The reason is too long",
 		said(SuspendUser(ctx, s, "Ada@example.test", "unpaid since May", &out)): "User ada@example.test is suspended\n",
 	} {
@@ -43,7 +52,14 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 			t.Errorf("said %q, want %q", what, want)
 		}
 	}
-	if list := said(ListUsers(ctx, s, &out)); !strings.Contains(list, "root@example.test  operator") || !strings.Contains(list, "ada@example.test   user") || !strings.Contains(list, "suspended since") {
+	if list := said(ListUsers(
+		ctx,
+		s,
+		&out,
+	)); !strings.Contains(
+		list,
+		"root@example.test  operator",
+	) || !strings.Contains(list, "ada@example.test   user") || !strings.Contains(list, "suspended since") {
 		t.Error(list)
 	}
 	if err := ResumeUser(ctx, s, "ada@example.test", &out); err != nil {
@@ -79,7 +95,12 @@ func TestKeysOnTheCommandLineObeyLimits(t *testing.T) {
 	if err := CreateKey(t.Context(), s, key, &out); err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateKey(t.Context(), s, key, &out); err == nil || !strings.Contains(err.Error(), "this account can have 1 API keys and has 1") {
+	if err := CreateKey(
+		t.Context(),
+		s,
+		key,
+		&out,
+	); err == nil || !strings.Contains(err.Error(), "this account can have 1 API keys and has 1") {
 		t.Errorf("the second key: %v", err)
 	}
 	key.Limits = ""

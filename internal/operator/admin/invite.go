@@ -18,6 +18,12 @@ func Invite(ctx context.Context, accounts *account.Accounts, base string, out io
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "There is no user yet. Create the first one here within %d hours:\n\n    %s/setup/%s\n\n", int(SetupLinkLife.Hours()), base, token)
+	_, err = fmt.Fprintf(
+		out,
+		"There is no user yet. Create the first one here within %d hours:\n\n    %s/setup/%s\n\n",
+		int(SetupLinkLife.Hours()),
+		base,
+		token,
+	)
 	return err
 }

@@ -81,22 +81,34 @@ func ListUsers(ctx context.Context, s installation.Store, out io.Writer) error {
 
 // SuspendUser keeps a user out.
 func SuspendUser(ctx context.Context, s installation.Store, email, why string, out io.Writer) error {
-	return changeUser(ctx, s, email, "user.suspended", "is suspended", out, func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.UserID) error {
-		_, err := a.SuspendTx(ctx, tx, by, id, why)
-		return err
-	})
+	return changeUser(
+		ctx, s, email, "user.suspended", "is suspended", out,
+		func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.UserID) error {
+			_, err := a.SuspendTx(ctx, tx, by, id, why)
+			return err
+		},
+	)
 }
 
 // ResumeUser lets a suspended user in again.
 func ResumeUser(ctx context.Context, s installation.Store, email string, out io.Writer) error {
-	return changeUser(ctx, s, email, "user.resumed", "is active again", out, func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
-		_, err := a.ResumeTx(ctx, tx, id)
-		return err
-	})
+	return changeUser(
+		ctx, s, email, "user.resumed", "is active again", out,
+		func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
+			_, err := a.ResumeTx(ctx, tx, id)
+			return err
+		},
+	)
 }
 
 // changeUser does something to a user and says so in the audit log and on out.
-func changeUser(ctx context.Context, s installation.Store, email, action, says string, out io.Writer, do func(*db.Tx, *account.Accounts, account.Actor, account.UserID) error) error {
+func changeUser(
+	ctx context.Context,
+	s installation.Store,
+	email, action, says string,
+	out io.Writer,
+	do func(*db.Tx, *account.Accounts, account.Actor, account.UserID) error,
+) error {
 	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
 		u, err := accounts.UserByEmail(ctx, email)
 		if err != nil {

@@ -22,8 +22,10 @@ func (s *Settings) checkACME() error {
 		hosts[u.Hostname()] = true
 	}
 	if len(s.ACMECA) == 0 {
-		for flag, said := range map[string]bool{"--acme-email": s.ACMEEmail != "", "--acme-eab": len(s.ACMEEAB) > 0,
-			"--acme-dns": s.ACMEDNS != "", "--acme-dns-zone": s.ACMEDNSZone != ""} {
+		for flag, said := range map[string]bool{
+			"--acme-email": s.ACMEEmail != "", "--acme-eab": len(s.ACMEEAB) > 0,
+			"--acme-dns": s.ACMEDNS != "", "--acme-dns-zone": s.ACMEDNSZone != "",
+		} {
 			if said {
 				return fmt.Errorf("%s has no effect without --acme-ca", flag)
 			}
@@ -86,12 +88,21 @@ func (s *Settings) checkZone() error {
 	}
 	for _, host := range append([]string{s.SiteDomain}, s.OwnHosts...) {
 		if host == zone || strings.HasSuffix(host, "."+zone) {
-			return fmt.Errorf("--acme-dns-zone: %s lies in %s, and would be gone from the DNS: use a name of its own, such as acme.example.com", host, zone)
+			return fmt.Errorf(
+				"--acme-dns-zone: %s lies in %s, and would be gone from the DNS: use a name of its own, such as acme.example.com",
+				host,
+				zone,
+			)
 		}
 	}
 	// No site's name begins with an underscore.
 	if strings.HasSuffix(zone, "."+s.SiteDomain) && zone != "_acme."+s.SiteDomain {
-		return fmt.Errorf("--acme-dns-zone: %s lies among the sites: use a name outside of %s, or _acme.%s", zone, s.SiteDomain, s.SiteDomain)
+		return fmt.Errorf(
+			"--acme-dns-zone: %s lies among the sites: use a name outside of %s, or _acme.%s",
+			zone,
+			s.SiteDomain,
+			s.SiteDomain,
+		)
 	}
 	s.ACMEDNSZone = zone
 	return nil
@@ -104,5 +115,6 @@ const NoWildcard = "--acme-ca without --acme-dns: the addresses of single deploy
 
 // Local reports whether names below a site domain lead to this very machine for everybody.
 func Local(domain string) bool {
-	return domain == "" || domain == "localhost" || len(domain) > len(".localhost") && domain[len(domain)-len(".localhost"):] == ".localhost"
+	return domain == "" || domain == "localhost" ||
+		len(domain) > len(".localhost") && domain[len(domain)-len(".localhost"):] == ".localhost"
 }

@@ -120,7 +120,12 @@ func (c Config) Check() (Settings, error) {
 	if s.DataDir, err = filepath.Abs(c.DataDir); err != nil { // what runs in sandboxes is mounted from there
 		return s, fmt.Errorf("--data-dir: %w", err)
 	}
-	for flag, addr := range map[string]string{"--listen": c.Listen, "--edge-http": c.EdgeHTTP, "--edge-https": c.EdgeHTTPS, "--acme-dns": c.ACMEDNS} {
+	for flag, addr := range map[string]string{
+		"--listen":     c.Listen,
+		"--edge-http":  c.EdgeHTTP,
+		"--edge-https": c.EdgeHTTPS,
+		"--acme-dns":   c.ACMEDNS,
+	} {
 		if addr == "" && flag != "--listen" {
 			continue
 		}
@@ -159,7 +164,11 @@ func (c Config) Check() (Settings, error) {
 			s.ControlHosts = append(s.ControlHosts, host)
 		}
 		if !c.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
-			return s, fmt.Errorf("the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or pass --shared-domain", host, s.SiteDomain)
+			return s, fmt.Errorf(
+				"the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or pass --shared-domain",
+				host,
+				s.SiteDomain,
+			)
 		}
 	}
 	for _, m := range c.GitHosts {
@@ -168,7 +177,10 @@ func (c Config) Check() (Settings, error) {
 			return s, fmt.Errorf("--git-host: %q is not HOST=ADDRESS", m)
 		}
 		if u, err := url.Parse(to); err != nil || u.User != nil || u.RawQuery != "" ||
-			!(u.Scheme == "file" && u.Host == "" && strings.HasPrefix(u.Path, "/") || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
+			!(u.Scheme == "file" && u.Host == "" && strings.HasPrefix(
+				u.Path,
+				"/",
+			) || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
 			return s, fmt.Errorf("--git-host: %q is not http://HOST:PORT, https://HOST or file:///DIRECTORY", to)
 		}
 		s.GitAt[host] = to
@@ -318,7 +330,11 @@ func isPort(p string) bool {
 
 func baseURL(flag, text string) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		strings.Trim(
+			u.Path,
+			"/",
+		) != "" {
 		return "", fmt.Errorf("%s: %q is not an address such as https://slipway.example.com", flag, text)
 	}
 	return u.Scheme + "://" + u.Host, nil

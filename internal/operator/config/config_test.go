@@ -13,8 +13,19 @@ import (
 
 func good() Config {
 	return Config{
-		Listen: "127.0.0.1:8080", EdgeHTTP: "127.0.0.1:8081", EdgeHTTPS: "127.0.0.1:8443", SiteDomain: "localhost",
-		Roles: []string{"api", "worker", "edge"}, RateLimit: 100, Registry: "auto", GitHistory: 10, MaxFileSize: 2048, MaxReleaseSize: 4096, BuildMemory: 2048, BuildDisk: 4096, BuildTime: time.Minute,
+		Listen:         "127.0.0.1:8080",
+		EdgeHTTP:       "127.0.0.1:8081",
+		EdgeHTTPS:      "127.0.0.1:8443",
+		SiteDomain:     "localhost",
+		Roles:          []string{"api", "worker", "edge"},
+		RateLimit:      100,
+		Registry:       "auto",
+		GitHistory:     10,
+		MaxFileSize:    2048,
+		MaxReleaseSize: 4096,
+		BuildMemory:    2048,
+		BuildDisk:      4096,
+		BuildTime:      time.Minute,
 	}
 }
 
@@ -60,15 +71,27 @@ func TestCheckACME(t *testing.T) {
 		want     map[string]certs.Binding
 	}{
 		{[]string{"https://ca.test/dir"}, nil, "ACME.example.org.", nil},
-		{[]string{"https://ca.test/dir"}, []string{"kid:a2V5"}, "_acme.sites.example.com", map[string]certs.Binding{"ca.test": {KeyID: "kid", HMAC: "a2V5"}}},
-		{[]string{"https://ca.test/dir", "https://b.test/dir"}, []string{"b.test=kid:a2V5LQ==", "ca.test=other:_-8"}, "acme.example.net",
-			map[string]certs.Binding{"b.test": {KeyID: "kid", HMAC: "a2V5LQ=="}, "ca.test": {KeyID: "other", HMAC: "_-8"}}},
+		{
+			[]string{"https://ca.test/dir"},
+			[]string{"kid:a2V5"},
+			"_acme.sites.example.com",
+			map[string]certs.Binding{"ca.test": {KeyID: "kid", HMAC: "a2V5"}},
+		},
+		{
+			[]string{"https://ca.test/dir", "https://b.test/dir"},
+			[]string{"b.test=kid:a2V5LQ==", "ca.test=other:_-8"},
+			"acme.example.net",
+			map[string]certs.Binding{"b.test": {KeyID: "kid", HMAC: "a2V5LQ=="}, "ca.test": {KeyID: "other", HMAC: "_-8"}},
+		},
 	} {
 		c := good()
 		acme(zone(tt.zone))(&c)
 		c.ACMECA, c.ACMEEAB, c.PublicAddress = tt.cas, tt.eab, []string{"203.0.113.7", "2001:db8::7"}
 		s, err := c.Check()
-		if err != nil || s.ACMEDNSZone != strings.Trim(strings.ToLower(tt.zone), ".") || len(s.Bindings) != len(tt.want) || len(s.Public) != 2 {
+		if err != nil || s.ACMEDNSZone != strings.Trim(
+			strings.ToLower(tt.zone),
+			".",
+		) || len(s.Bindings) != len(tt.want) || len(s.Public) != 2 {
 			t.Errorf("%v: %q %v %v, %v", tt, s.ACMEDNSZone, s.Bindings, s.Public, err)
 		}
 		for host, want := range tt.want {
@@ -87,35 +110,40 @@ func TestCheckRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, change := range map[string]func(*Config){
-		"--listen":                       func(c *Config) { c.Listen = "8080" },
-		"--edge-https":                   func(c *Config) { c.EdgeHTTPS = "127.0.0.1:99999" },
-		"--site-domain":                  func(c *Config) { c.SiteDomain = "not a domain" },
-		"--base-url":                     func(c *Config) { c.BaseURL = "ftp://x" },
-		"--base-url is":                  func(c *Config) { c.BaseURL, c.EdgeHTTPS = "https://x.test", "" },
-		"--api-url":                      func(c *Config) { c.APIURL = "https://u:p@x.test" },
-		"--shared-domain":                func(c *Config) { c.BaseURL, c.SiteDomain = "https://panel.example.com", "sites.example.com" },
-		"--git-host":                     func(c *Config) { c.GitHosts = []string{"git.test"} },
-		"--outbound-allow":               func(c *Config) { c.OutboundAllow = []string{"10.0.0.0/99"} },
-		"--trusted-proxy":                func(c *Config) { c.TrustedProxies = []string{"proxy"} },
-		"--outbound-ca-file":             func(c *Config) { c.OutboundCAFile = "/does/not/exist" },
-		"holds no cert":                  func(c *Config) { c.OutboundCAFile = noCert },
-		"--rate-limit":                   func(c *Config) { c.RateLimit = 0 },
-		"--dns-resolver":                 func(c *Config) { c.DNSResolver = "1.1.1.1" },
-		"--roles":                        func(c *Config) { c.Roles = []string{"everything"} },
-		"name at least one":              func(c *Config) { c.Roles = nil },
-		"--database":                     func(c *Config) { c.Database = "mysql://x" },
-		"--backup-to":                    func(c *Config) { c.Backup.To = "ftp://x" },
-		"--backup-recipient":             func(c *Config) { c.Backup.Recipients = []string{"age1nonsense"} },
-		"--blobs":                        func(c *Config) { c.Blobs = "s3://bucket" },
-		"--acme-ca":                      func(c *Config) { c.ACMECA = []string{"http://ca.test/dir"} },
-		"--acme-email":                   func(c *Config) { c.ACMEEmail = "a@b.test" },
-		"--acme-email: ":                 func(c *Config) { c.ACMECA, c.ACMEEmail = []string{"https://ca.test/dir"}, "nobody" },
-		"needs --edge-https":             func(c *Config) { c.ACMECA, c.EdgeHTTPS = []string{"https://ca.test/dir"}, "" },
-		"--acme-eab":                     func(c *Config) { c.ACMEEAB = []string{"kid:a2V5"} },
-		"not KID:HMAC":                   acme(func(c *Config) { c.ACMEEAB = []string{"kid:not base64!"} }),
-		"KID:HMAC or":                    acme(func(c *Config) { c.ACMEEAB = []string{"kid"} }),
-		"at \"other.test\"":              acme(func(c *Config) { c.ACMEEAB = []string{"other.test=kid:a2V5"} }),
-		"several":                        acme(func(c *Config) { c.ACMECA, c.ACMEEAB = append(c.ACMECA, "https://b.test/dir"), []string{"kid:a2V5"} }),
+		"--listen":           func(c *Config) { c.Listen = "8080" },
+		"--edge-https":       func(c *Config) { c.EdgeHTTPS = "127.0.0.1:99999" },
+		"--site-domain":      func(c *Config) { c.SiteDomain = "not a domain" },
+		"--base-url":         func(c *Config) { c.BaseURL = "ftp://x" },
+		"--base-url is":      func(c *Config) { c.BaseURL, c.EdgeHTTPS = "https://x.test", "" },
+		"--api-url":          func(c *Config) { c.APIURL = "https://u:p@x.test" },
+		"--shared-domain":    func(c *Config) { c.BaseURL, c.SiteDomain = "https://panel.example.com", "sites.example.com" },
+		"--git-host":         func(c *Config) { c.GitHosts = []string{"git.test"} },
+		"--outbound-allow":   func(c *Config) { c.OutboundAllow = []string{"10.0.0.0/99"} },
+		"--trusted-proxy":    func(c *Config) { c.TrustedProxies = []string{"proxy"} },
+		"--outbound-ca-file": func(c *Config) { c.OutboundCAFile = "/does/not/exist" },
+		"holds no cert":      func(c *Config) { c.OutboundCAFile = noCert },
+		"--rate-limit":       func(c *Config) { c.RateLimit = 0 },
+		"--dns-resolver":     func(c *Config) { c.DNSResolver = "1.1.1.1" },
+		"--roles":            func(c *Config) { c.Roles = []string{"everything"} },
+		"name at least one":  func(c *Config) { c.Roles = nil },
+		"--database":         func(c *Config) { c.Database = "mysql://x" },
+		"--backup-to":        func(c *Config) { c.Backup.To = "ftp://x" },
+		"--backup-recipient": func(c *Config) { c.Backup.Recipients = []string{"age1nonsense"} },
+		"--blobs":            func(c *Config) { c.Blobs = "s3://bucket" },
+		"--acme-ca":          func(c *Config) { c.ACMECA = []string{"http://ca.test/dir"} },
+		"--acme-email":       func(c *Config) { c.ACMEEmail = "a@b.test" },
+		"--acme-email: ":     func(c *Config) { c.ACMECA, c.ACMEEmail = []string{"https://ca.test/dir"}, "nobody" },
+		"needs --edge-https": func(c *Config) { c.ACMECA, c.EdgeHTTPS = []string{"https://ca.test/dir"}, "" },
+		"--acme-eab":         func(c *Config) { c.ACMEEAB = []string{"kid:a2V5"} },
+		"not KID:HMAC":       acme(func(c *Config) { c.ACMEEAB = []string{"kid:not base64!"} }),
+		"KID:HMAC or":        acme(func(c *Config) { c.ACMEEAB = []string{"kid"} }),
+		"at \"other.test\"":  acme(func(c *Config) { c.ACMEEAB = []string{"other.test=kid:a2V5"} }),
+		"several": acme(func(c *Config) {
+			c.ACMECA, c.ACMEEAB = append(
+				c.ACMECA,
+				"https://b.test/dir",
+			), []string{"kid:a2V5"}
+		}),
 		"--acme-dns ":                    func(c *Config) { c.ACMEDNS = "127.0.0.1:5353" },
 		"--acme-dns: ":                   acme(func(c *Config) { c.ACMEDNS, c.ACMEDNSZone = "5353", "acme.example.net" }),
 		"--acme-dns-zone ":               func(c *Config) { c.ACMEDNSZone = "acme.example.net" },
@@ -164,7 +192,10 @@ func TestDataDirectoryIsAbsolute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for given, want := range map[string]string{"./slipway-data": filepath.Join(wd, "slipway-data"), "/var/lib/slipway/": "/var/lib/slipway"} {
+	for given, want := range map[string]string{
+		"./slipway-data":    filepath.Join(wd, "slipway-data"),
+		"/var/lib/slipway/": "/var/lib/slipway",
+	} {
 		c := good()
 		c.DataDir = given
 		s, err := c.Check()

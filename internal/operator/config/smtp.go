@@ -41,9 +41,18 @@ func (m SMTP) Mailer(name string) (*mail.Mailer, error) {
 		return nil, err
 	}
 	if m.User != "" && password == "" {
-		return nil, errors.New("--smtp-user: there is no password for it; put it into a file (--smtp-password-file) or into SLIPWAY_SMTP_PASSWORD")
+		return nil, errors.New(
+			"--smtp-user: there is no password for it; put it into a file (--smtp-password-file) or into SLIPWAY_SMTP_PASSWORD",
+		)
 	}
-	c := mail.Config{Addr: m.Addr, User: m.User, Password: password, From: m.From, TLS: mail.TLS(cmp.Or(m.TLS, string(mail.Auto))), Name: name}
+	c := mail.Config{
+		Addr:     m.Addr,
+		User:     m.User,
+		Password: password,
+		From:     m.From,
+		TLS:      mail.TLS(cmp.Or(m.TLS, string(mail.Auto))),
+		Name:     name,
+	}
 	if m.CAFile != "" {
 		pem, err := os.ReadFile(m.CAFile)
 		if err != nil {

@@ -22,7 +22,12 @@ func TestCheckMailSettings(t *testing.T) {
 	if s, err := c.Check(); err != nil || s.Mailer != nil {
 		t.Errorf("without mail: %v, %v", s.Mailer, err)
 	}
-	c.BaseURL, c.SMTP = "http://slipway.test", SMTP{Addr: "mail.test:587", From: "Slipway <noreply@slipway.test>", User: "slipway", PasswordFile: written(t, "secret\n")}
+	c.BaseURL, c.SMTP = "http://slipway.test", SMTP{
+		Addr:         "mail.test:587",
+		From:         "Slipway <noreply@slipway.test>",
+		User:         "slipway",
+		PasswordFile: written(t, "secret\n"),
+	}
 	if s, err := c.Check(); err != nil || s.Mailer == nil {
 		t.Errorf("with mail: %v, %v", s.Mailer, err)
 	}
@@ -41,7 +46,10 @@ func TestCheckMailSettings(t *testing.T) {
 	} {
 		bad := c
 		change(&bad)
-		if _, err := bad.Check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+		if _, err := bad.Check(); err == nil || !strings.Contains(
+			err.Error(),
+			want,
+		) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("got %v, want one line with %q", err, want)
 		}
 	}

@@ -66,7 +66,18 @@ func Print(ctx context.Context, s installation.Store, m config.SMTP, c Certifica
 
 // Examine checks everything once.
 func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
-	checks := []Check{dataDir(s), ownDatabase(ctx, s), files(ctx, s), jobs(ctx, s), gitTool(ctx), loopback(), mailServer(ctx, m), databaseServer(ctx, s), objectCaches(), phpTools(ctx)}
+	checks := []Check{
+		dataDir(s),
+		ownDatabase(ctx, s),
+		files(ctx, s),
+		jobs(ctx, s),
+		gitTool(ctx),
+		loopback(),
+		mailServer(ctx, m),
+		databaseServer(ctx, s),
+		objectCaches(),
+		phpTools(ctx),
+	}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, Check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})

@@ -22,7 +22,11 @@ func TestDoctorNamesUnknownJobs(t *testing.T) {
 	}
 	due := db.Now().Add(-time.Hour)
 	err = d.Write(t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(t.Context(), `INSERT INTO job_kinds (node, kind, lease_until) VALUES ('n', 'known', $1)`, db.Now().Add(time.Hour)); err != nil {
+		if _, err := tx.Exec(
+			t.Context(),
+			`INSERT INTO job_kinds (node, kind, lease_until) VALUES ('n', 'known', $1)`,
+			db.Now().Add(time.Hour),
+		); err != nil {
 			return err
 		}
 		for _, kind := range []string{"known", "novel"} {
@@ -38,7 +42,10 @@ func TestDoctorNamesUnknownJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
-	if c := jobs(t.Context(), s); c.OK || c.Required || !strings.Contains(c.Text, "1 of kind novel since ") || strings.Contains(c.Text, "of kind known") {
+	if c := jobs(
+		t.Context(),
+		s,
+	); c.OK || c.Required || !strings.Contains(c.Text, "1 of kind novel since ") || strings.Contains(c.Text, "of kind known") {
 		t.Errorf("the doctor says %v %q", c.OK, c.Text)
 	}
 }

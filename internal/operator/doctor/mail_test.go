@@ -30,7 +30,10 @@ func TestDoctorChecksMail(t *testing.T) {
 	} {
 		bad := m
 		change(&bad)
-		if c := mailServer(t.Context(), bad); c.OK || !strings.Contains(c.Text, want) || strings.Contains(c.Text, "wrong") && want == "535" {
+		if c := mailServer(
+			t.Context(),
+			bad,
+		); c.OK || !strings.Contains(c.Text, want) || strings.Contains(c.Text, "wrong") && want == "535" {
 			t.Errorf("got %+v, want %q", c, want)
 		}
 	}

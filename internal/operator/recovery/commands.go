@@ -181,7 +181,16 @@ func List(ctx context.Context, s installation.Store, p Place, out io.Writer) err
 		if !c.VerifiedAt.IsZero() {
 			verified = c.VerifiedAt.UTC().Format(time.DateTime)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", c.ID, c.At.UTC().Format(time.DateTime), text.Size(c.Size), text.Size(c.Stored), verified, len(c.Problems))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%s\t%s\t%d\n",
+			c.ID,
+			c.At.UTC().Format(time.DateTime),
+			text.Size(c.Size),
+			text.Size(c.Stored),
+			verified,
+			len(c.Problems),
+		)
 	}
 	return table.Flush()
 }

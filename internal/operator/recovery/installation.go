@@ -35,7 +35,11 @@ func (i *Installation) Open(to string) (*backup.Repository, backup.Source, error
 		to = i.Settings.To
 	}
 	if to == "" || i.Store.Inside(to) {
-		return nil, s, &fault.Error{Kind: fault.Invalid, Message: "No location for the backup", Details: "--to or the setting --backup-to must name a directory outside the data directory, best on another disk, or s3://…"}
+		return nil, s, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "No location for the backup",
+			Details: "--to or the setting --backup-to must name a directory outside the data directory, best on another disk, or s3://…",
+		}
 	}
 	repo, _, err := Open(i.Store, Settings{To: to, Recipients: i.Settings.Recipients}, i.Seal, i.Log)
 	if err != nil {
@@ -45,8 +49,16 @@ func (i *Installation) Open(to string) (*backup.Repository, backup.Source, error
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, s, err
 	}
-	s = backup.Source{Blobs: i.Blobs, Scratch: scratch, Version: i.Version, Control: control{i.DB}, Storage: i.Storage, Databases: i.Databases,
-		Log: i.Log, Files: map[string]string{}}
+	s = backup.Source{
+		Blobs:     i.Blobs,
+		Scratch:   scratch,
+		Version:   i.Version,
+		Control:   control{i.DB},
+		Storage:   i.Storage,
+		Databases: i.Databases,
+		Log:       i.Log,
+		Files:     map[string]string{},
+	}
 	for _, name := range []string{"secrets.key", "mariadb/id", "root.pem"} {
 		s.Files[name] = i.Store.Path(name)
 	}

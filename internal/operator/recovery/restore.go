@@ -51,7 +51,10 @@ func Verify(ctx context.Context, s installation.Store, p Place, id, mariaDB stri
 		return damagedBackup(err)
 	}
 	if c.Dialect() != "sqlite" {
-		fmt.Fprintln(out, "All files are complete. The installation's database is PostgreSQL: only a restore with --database proves that it loads")
+		fmt.Fprintln(
+			out,
+			"All files are complete. The installation's database is PostgreSQL: only a restore with --database proves that it loads",
+		)
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "slipway-verify-")
@@ -122,7 +125,9 @@ func openRestored(ctx context.Context, s installation.Store, c *backup.CopyReade
 // Restore makes an installation of a backup, in a data directory that is empty.
 func Restore(ctx context.Context, s installation.Store, p Place, id, mariaDB string, out io.Writer) error {
 	if p.Key == "" && p.Identity == "" {
-		return errors.New("name what opens the backup: --key with the old installation's secrets.key, or --identity with an identity of age")
+		return errors.New(
+			"name what opens the backup: --key with the old installation's secrets.key, or --identity with an identity of age",
+		)
 	}
 	repo, done, err := p.open(s, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -226,7 +231,15 @@ func Interrupted(s installation.Store) error {
 
 // loadDatabases loads the databases of sites, into the data directory's own server or the
 // operator's, and compares them.
-func loadDatabases(ctx context.Context, c *backup.CopyReader, s installation.Store, d *db.DB, sealer *seal.Sealer, mariaDB string, out io.Writer) error {
+func loadDatabases(
+	ctx context.Context,
+	c *backup.CopyReader,
+	s installation.Store,
+	d *db.DB,
+	sealer *seal.Sealer,
+	mariaDB string,
+	out io.Writer,
+) error {
 	if c.Databases() == 0 {
 		return nil
 	}
@@ -246,8 +259,19 @@ func loadDatabases(ctx context.Context, c *backup.CopyReader, s installation.Sto
 	if err != nil {
 		return err
 	}
-	databases, err := database.New(database.Config{DB: d, Sites: site.New(site.Config{DB: d, Seal: sealer}), Seal: sealer, Dir: dir, Runner: runner, UID: installation.DatabaseUID, FirstUID: installation.FirstDatabaseUID, UIDs: installation.DatabaseUIDs,
-		External: mariaDB, Size: 1 << 50, Log: slog.New(slog.DiscardHandler)})
+	databases, err := database.New(database.Config{
+		DB:       d,
+		Sites:    site.New(site.Config{DB: d, Seal: sealer}),
+		Seal:     sealer,
+		Dir:      dir,
+		Runner:   runner,
+		UID:      installation.DatabaseUID,
+		FirstUID: installation.FirstDatabaseUID,
+		UIDs:     installation.DatabaseUIDs,
+		External: mariaDB,
+		Size:     1 << 50,
+		Log:      slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,11 @@ func TestCheck(t *testing.T) {
 		s    Settings
 		want string // "": nothing is wrong
 	}{
-		"nothing":              {Settings{}, ""},
-		"a directory":          {Settings{To: "/backups", Every: time.Hour, Alarm: 48 * time.Hour, Recipients: []string{recipient, " " + recipient + "\n"}}, ""},
+		"nothing": {Settings{}, ""},
+		"a directory": {
+			Settings{To: "/backups", Every: time.Hour, Alarm: 48 * time.Hour, Recipients: []string{recipient, " " + recipient + "\n"}},
+			"",
+		},
 		"a directory's URL":    {Settings{To: "file:///backups"}, ""},
 		"another kind":         {Settings{To: "ftp://host/backups"}, "--backup-to"},
 		"a host's directory":   {Settings{To: "file://host/backups"}, "--backup-to"},

@@ -30,7 +30,7 @@ type Batch struct {
 	wg    sync.WaitGroup
 
 	mu sync.Mutex // guards seen
-	//share: none, one batch's
+	// share: none, one batch's
 	seen map[Digest]bool
 }
 
@@ -38,7 +38,7 @@ type Batch struct {
 func (s *Store) Batch(ctx context.Context) *Batch {
 	b := &Batch{
 		store: s, bulk: s.backend.Begin(), start: time.Now(),
-		//share: none, one batch's: 16 files at once, and 64 MiB of them in memory
+		// share: none, one batch's: 16 files at once, and 64 MiB of them in memory
 		slots: make(chan struct{}, workers), bytes: semaphore.NewWeighted(held), seen: map[Digest]bool{},
 	}
 	b.ctx, b.stop = context.WithCancelCause(ctx)

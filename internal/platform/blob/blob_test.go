@@ -52,7 +52,12 @@ func TestS3Prefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	blobtest.Run(t, func(t *testing.T) blob.Backend {
-		s, err := blob.Open(strings.Replace(address, "?", "/sites/"+strings.ReplaceAll(t.Name(), " ", "-")+"?", 1), blob.Options{Cache: t.TempDir()})
+		s, err := blob.Open(strings.Replace(
+			address,
+			"?",
+			"/sites/"+strings.ReplaceAll(t.Name(), " ", "-")+"?",
+			1,
+		), blob.Options{Cache: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +327,10 @@ func TestSweepMeetsPut(t *testing.T) {
 			deletions := blob.NewMemory()
 			var once sync.Once
 			putDone, wrote := make(chan error, 1), make(chan struct{}, 10)
-			writer := blob.New(blob.Config{Deletions: deletions, Backend: meeting{backend, func(string) {}, func(string) { wrote <- struct{}{} }}})
+			writer := blob.New(blob.Config{
+				Deletions: deletions,
+				Backend:   meeting{backend, func(string) {}, func(string) { wrote <- struct{}{} }},
+			})
 			sweeper := blob.New(blob.Config{Deletions: deletions, Backend: meeting{backend, func(string) {
 				once.Do(func() {
 					go func() { putDone <- put(writer) }()

@@ -30,10 +30,10 @@ type cache struct {
 
 	mu   sync.Mutex // guards the rest
 	size int64
-	//share: total --blob-cache (2 GiB) of files; owner what others leave; edge those used longest ago are downloaded again
+	// share: total --blob-cache (2 GiB) of files; owner what others leave; edge those used longest ago are downloaded again
 	items map[string]*list.Element
 	order list.List // of copied, the one read last in front
-	//share: total the files that are downloaded at the time; owner what others leave; edge none: who asks waits for its own
+	// share: total the files that are downloaded at the time; owner what others leave; edge none: who asks waits for its own
 	loading map[string]*load
 }
 
@@ -62,8 +62,16 @@ func newCache(dir string, limit int64, opaque bool, log *slog.Logger) (*cache, e
 	if err != nil {
 		return nil, err
 	}
-	//share: total 16 downloads from S3 into the cache at once; owner what others leave: each takes a bounded time; edge waits in turn
-	c := &cache{root: root, limit: limit, opaque: opaque, log: log, loads: make(chan struct{}, workers), items: map[string]*list.Element{}, loading: map[string]*load{}}
+	c := &cache{
+		root:   root,
+		limit:  limit,
+		opaque: opaque,
+		log:    log,
+		// share: total 16 downloads from S3 into the cache at once; owner what others leave: each takes a bounded time; edge waits in turn
+		loads:   make(chan struct{}, workers),
+		items:   map[string]*list.Element{},
+		loading: map[string]*load{},
+	}
 	return c, c.scan()
 }
 
@@ -172,7 +180,10 @@ func (c *cache) load(ctx context.Context, name string, fetch func(context.Contex
 func (c *cache) fetch(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (size int64, err error) {
 	for try := 1; ; try++ {
 		size, err = c.fetchOnce(ctx, name, fetch)
-		if err == nil || errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil || try == 3 || !errors.Is(err, ErrCorrupt) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err == nil || errors.Is(
+			err,
+			fs.ErrNotExist,
+		) || ctx.Err() != nil || try == 3 || !errors.Is(err, ErrCorrupt) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return size, err
 		}
 		c.log.WarnContext(ctx, "blob downloaded again", "blob", name, "err", err)

@@ -130,7 +130,7 @@ func (s *Store) sweep(ctx context.Context, page []Digest, before time.Time) (rem
 	}
 	var mu sync.Mutex // guards removed, size
 	var g errgroup.Group
-	//share: none, the sweep's: 16 files at once
+	// share: none, the sweep's: 16 files at once
 	g.SetLimit(workers)
 	for _, d := range page {
 		g.Go(func() error {
@@ -165,7 +165,7 @@ func (s *Store) sweep(ctx context.Context, page []Digest, before time.Time) (rem
 // memory is the record of deletions of one process.
 type memory struct {
 	mu sync.Mutex // guards at
-	//share: total the files that the running sweep deletes, 200 at a time; owner any part; edge none: the sweep ends with them
+	// share: total the files that the running sweep deletes, 200 at a time; owner any part; edge none: the sweep ends with them
 	at map[Digest]deletion
 }
 

@@ -54,7 +54,7 @@ type deferred struct {
 	dir *dir
 
 	mu sync.Mutex // guards the rest
-	//share: none, one batch's: at most the 65,536 directories of blobs
+	// share: none, one batch's: at most the 65,536 directories of blobs
 	touched map[string]bool // directories of blobs that were fsynced themselves
 	name    string          // of the journal, in tmp/ and later in log/
 	file    *os.File
@@ -144,7 +144,7 @@ func (b *deferred) note(name string, body []byte) (bool, error) {
 
 func (b *deferred) Flush() error {
 	var g errgroup.Group
-	//share: none, one batch's: 16 directories or files at once
+	// share: none, one batch's: 16 directories or files at once
 	g.SetLimit(workers)
 	for name := range b.touched {
 		g.Go(func() error { return b.dir.syncDir(name) })
@@ -257,7 +257,7 @@ func (d *dir) replayOne(ctx context.Context, path string) error {
 	r := bufio.NewReaderSize(f, 256<<10)
 	b := d.begin()
 	g, ctx := errgroup.WithContext(ctx)
-	//share: none, one batch's: 16 directories or files at once
+	// share: none, one batch's: 16 directories or files at once
 	g.SetLimit(workers)
 	for {
 		name, body, err := entry(r)

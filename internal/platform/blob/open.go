@@ -97,7 +97,9 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 		return S3{}, errors.New("the address must be a directory, or begin with s3://")
 	}
 	if u.User != nil {
-		return S3{}, errors.New("the address holds credentials before the bucket: put them into the environment, or into the parameters access-key and secret-key")
+		return S3{}, errors.New(
+			"the address holds credentials before the bucket: put them into the environment, or into the parameters access-key and secret-key",
+		)
 	}
 	if u.Host == "" || strings.Contains(u.Host, ":") || u.Fragment != "" {
 		return S3{}, errors.New("the address has no bucket: it must look like s3://bucket?endpoint=https://host")
@@ -108,14 +110,19 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 	}
 	for name, values := range q {
 		if !slices.Contains([]string{"endpoint", "region", "path-style", "access-key", "secret-key", "session-token"}, name) {
-			return S3{}, fmt.Errorf("the address has a parameter %q that is not known: there are endpoint, region, path-style, access-key, secret-key and session-token", name)
+			return S3{}, fmt.Errorf(
+				"the address has a parameter %q that is not known: there are endpoint, region, path-style, access-key, secret-key and session-token",
+				name,
+			)
 		}
 		if len(values) > 1 {
 			return S3{}, fmt.Errorf("the address has the parameter %s twice", name)
 		}
 	}
-	s := S3{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Region: cmp.Or(q.Get("region"), getenv("AWS_REGION"), "us-east-1"),
-		AccessKey: q.Get("access-key"), SecretKey: q.Get("secret-key"), Token: q.Get("session-token")}
+	s := S3{
+		Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Region: cmp.Or(q.Get("region"), getenv("AWS_REGION"), "us-east-1"),
+		AccessKey: q.Get("access-key"), SecretKey: q.Get("secret-key"), Token: q.Get("session-token"),
+	}
 	if s.Prefix != "" {
 		s.Prefix += "/"
 	}
@@ -124,7 +131,10 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 		endpoint = "https://" + endpoint
 	}
 	e, err := url.Parse(endpoint)
-	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || e.User != nil || strings.Trim(e.Path, "/") != "" || e.RawQuery != "" {
+	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || e.User != nil || strings.Trim(
+		e.Path,
+		"/",
+	) != "" || e.RawQuery != "" {
 		return S3{}, errors.New("endpoint must be an address such as https://s3.example.com or http://127.0.0.1:9000")
 	}
 	s.Endpoint, s.Plain = e.Host, e.Scheme == "http"

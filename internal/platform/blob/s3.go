@@ -261,7 +261,9 @@ func (s *s3) words(ctx context.Context, err error) error {
 		return fs.ErrNotExist
 	case "NoSuchBucket":
 		return fmt.Errorf("the object store at %s has no bucket %s", s.Endpoint, s.Bucket)
-	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AccountProblem", "AllAccessDisabled":
+	case "AccessDenied",
+		"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AccountProblem",
+		"AllAccessDisabled":
 		return fmt.Errorf("the object store refuses the credentials for %s (%s)", s.S3, r.Code)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("the object store at %s refuses the time of this machine's clock", s.Endpoint)

@@ -20,9 +20,9 @@ type Cache[K comparable, V any] struct {
 
 	mu   sync.Mutex // guards the rest
 	cost int64
-	//share: total the cache's limit; owner the cache's share; edge see each cache
+	// share: total the cache's limit; owner the cache's share; edge see each cache
 	at map[K]*list.Element
-	//share: total the owners with values in it; owner one entry; edge gone with the last value
+	// share: total the owners with values in it; owner one entry; edge gone with the last value
 	owners map[string]*owned
 }
 
@@ -120,7 +120,12 @@ func (c *Cache[K, V]) Fetch(ctx context.Context, key K, load func(context.Contex
 }
 
 // FetchFor fetches a value as Fetch does; its cost is its owner's where it is loaded.
-func (c *Cache[K, V]) FetchFor(ctx context.Context, owner string, key K, load func(context.Context) (V, int64, error)) (v V, hit bool, err error) {
+func (c *Cache[K, V]) FetchFor(
+	ctx context.Context,
+	owner string,
+	key K,
+	load func(context.Context) (V, int64, error),
+) (v V, hit bool, err error) {
 	if v, ok := c.Get(key); ok {
 		return v, true, nil
 	}
@@ -149,7 +154,7 @@ func (c *Cache[K, V]) LoadFor(ctx context.Context, owner string, key K, load fun
 // its waiting.
 type flights[K comparable, V any] struct {
 	mu sync.Mutex // guards under
-	//share: total the keys that are loaded at the time; owner as many as ask; edge none: who asks for the same waits for it
+	// share: total the keys that are loaded at the time; owner as many as ask; edge none: who asks for the same waits for it
 	under map[K]*flight[V]
 }
 

@@ -56,7 +56,9 @@ func TestCache(t *testing.T) {
 	}
 	close(gate)
 	wg.Wait()
-	if v, hit, err := c.Fetch(t.Context(), 1000, func(context.Context) (string, int64, error) { return "there", 1, nil }); v != "there" || hit || err != nil {
+	if v, hit, err := c.Fetch(t.Context(), 1000, func(context.Context) (string, int64, error) { return "there", 1, nil }); v != "there" ||
+		hit ||
+		err != nil {
 		t.Errorf("after a failure: %q, %v, %v", v, hit, err)
 	}
 	c.Clear()

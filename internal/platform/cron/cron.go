@@ -29,17 +29,30 @@ type field struct {
 	names     string // of three letters each, from low on
 }
 
-var fields = [5]field{{"minute", 0, 59, ""}, {"hour", 0, 23, ""}, {"day of the month", 1, 31, ""},
-	{"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec"}, {"day of the week", 0, 7, "sunmontuewedthufrisat"}}
+var fields = [5]field{
+	{"minute", 0, 59, ""},
+	{"hour", 0, 23, ""},
+	{"day of the month", 1, 31, ""},
+	{"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec"},
+	{"day of the week", 0, 7, "sunmontuewedthufrisat"},
+}
 
-var macros = map[string]string{"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
-	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
+var macros = map[string]string{
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}
 
 // Parse reads a schedule. The error is an Invalid fault that says which field is wrong. A
 // schedule that never comes, such as 30 February, is one too.
 func Parse(text string) (Schedule, error) {
 	bad := func(details string) (Schedule, error) {
-		return Schedule{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid schedule", Details: details, Received: text[:min(len(text), 100)], Code: "invalid_schedule"}
+		return Schedule{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid schedule",
+			Details:  details,
+			Received: text[:min(len(text), 100)],
+			Code:     "invalid_schedule",
+		}
 	}
 	if len(text) > 200 {
 		return bad("it is too long")

@@ -11,7 +11,11 @@ func TestArgs(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	table(t, d)
-	for _, q := range []string{"INSERT INTO t VALUES ('a', 1, TRUE, NULL)", "INSERT INTO t VALUES ('b', 2, TRUE, NULL)", "INSERT INTO t VALUES ('c', 3, TRUE, NULL)"} {
+	for _, q := range []string{
+		"INSERT INTO t VALUES ('a', 1, TRUE, NULL)",
+		"INSERT INTO t VALUES ('b', 2, TRUE, NULL)",
+		"INSERT INTO t VALUES ('c', 3, TRUE, NULL)",
+	} {
 		if err := d.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 type Batch struct {
 	db *DB
 	mu sync.Mutex // guards lanes
-	//share: total the shares that have writes waiting; owner a lane of its own, written in turn; edge waits, 10 s at most
+	// share: total the shares that have writes waiting; owner a lane of its own, written in turn; edge waits, 10 s at most
 	lanes map[string][]*batched
 }
 

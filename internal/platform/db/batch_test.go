@@ -55,11 +55,21 @@ func TestBatch(t *testing.T) {
 				return nil
 			})
 			switch {
-			case i%10 == 3 && !errors.Is(err, no), i%10 == 7 && !db.Duplicate(err), i%10 == 5 && (err == nil || !strings.Contains(err.Error(), "write 5")), good(i) != (err == nil):
+			case i%10 == 3 && !errors.Is(
+				err,
+				no,
+			), i%10 == 7 && !db.Duplicate(err), i%10 == 5 && (err == nil || !strings.Contains(
+				err.Error(),
+				"write 5",
+			)), good(i) != (err == nil):
 				t.Errorf("write %d: %v", i, err)
 			}
 			var found int
-			if err := d.QueryRow(t.Context(), `SELECT count(*) FROM notes WHERE n = $1`, i).Scan(&found); err != nil || (found == 1) != good(i) {
+			if err := d.QueryRow(
+				t.Context(),
+				`SELECT count(*) FROM notes WHERE n = $1`,
+				i,
+			).Scan(&found); err != nil || (found == 1) != good(i) {
 				t.Errorf("write %d left %d rows, %v", i, found, err)
 			}
 		})

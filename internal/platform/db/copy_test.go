@@ -21,7 +21,12 @@ func TestCopyTo(t *testing.T) {
 	insert := func(id string) error {
 		return d.Write(t.Context(), func(tx *db.Tx) error {
 			for _, part := range []string{"a", "b"} { // both or none
-				if _, err := tx.Exec(t.Context(), `INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, 0)`, part+id, "it's \\ ;\n--"); err != nil {
+				if _, err := tx.Exec(
+					t.Context(),
+					`INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, 0)`,
+					part+id,
+					"it's \\ ;\n--",
+				); err != nil {
 					return err
 				}
 			}
@@ -66,7 +71,11 @@ func TestCopyTo(t *testing.T) {
 	}
 	c := dbtest.Open(t, copied)
 	var a, b, first int
-	if err := c.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE schema_name LIKE 'a%'), count(*) FILTER (WHERE schema_name LIKE 'b%'), count(*) FILTER (WHERE schema_name LIKE '%first') FROM database_scratch`).Scan(&a, &b, &first); err != nil {
+	if err := c.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE schema_name LIKE 'a%'), count(*) FILTER (WHERE schema_name LIKE 'b%'), count(*) FILTER (WHERE schema_name LIKE '%first') FROM database_scratch`).Scan(
+		&a,
+		&b,
+		&first,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if a != b || first != 2 {

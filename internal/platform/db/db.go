@@ -92,10 +92,13 @@ func (d *DB) openSQLite(path string, readers int) error {
 		"&_pragma=foreign_keys(1)&_pragma=mmap_size(0)"
 	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas
 	var err error
-	if d.write, err = sql.Open("sqlite", base+"&_txlock=immediate&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(2000)"); err != nil {
+	if d.write, err = sql.Open(
+		"sqlite",
+		base+"&_txlock=immediate&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(2000)",
+	); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	//share: total 1 connection that writes; owner in turn, see slots; edge waits, 10 s at most
+	// share: total 1 connection that writes; owner in turn, see slots; edge waits, 10 s at most
 	d.write.SetMaxOpenConns(1)
 	// The writer goes first: it makes the file and puts it into WAL mode.
 	if err := d.write.Ping(); err != nil {
@@ -106,7 +109,7 @@ func (d *DB) openSQLite(path string, readers int) error {
 		d.write.Close()
 		return fmt.Errorf("open database: %w", err)
 	}
-	//share: total the readers' connections; owner any part, for reads that are all bounded; edge waits, as long as the request
+	// share: total the readers' connections; owner any part, for reads that are all bounded; edge waits, as long as the request
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
 	d.single = true
@@ -121,7 +124,7 @@ func (d *DB) apart() (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	//share: none, one file's: for a copy or a check of a database
+	// share: none, one file's: for a copy or a check of a database
 	conn.SetMaxOpenConns(1)
 	return conn, nil
 }
@@ -131,7 +134,7 @@ func (d *DB) openPostgres(conns int) error {
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	//share: total the connections to PostgreSQL; owner a quarter of those that write, see slots; edge waits, 10 s at most
+	// share: total the connections to PostgreSQL; owner a quarter of those that write, see slots; edge waits, 10 s at most
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)

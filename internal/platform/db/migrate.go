@@ -51,7 +51,11 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	sources := p.ListSources()
 	newest := sources[len(sources)-1].Version
 	if have > newest {
-		return fmt.Errorf("the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it", have, newest)
+		return fmt.Errorf(
+			"the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it",
+			have,
+			newest,
+		)
 	}
 	if have >= cmp.Or(version, newest) {
 		return nil

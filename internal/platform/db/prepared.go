@@ -17,7 +17,7 @@ const maxPrepared = 300
 // by itself.
 type prepared struct {
 	mu sync.RWMutex // guards by
-	//share: none, the program's own statements: 300
+	// share: none, the program's own statements: 300
 	by map[string]*sql.Stmt
 }
 
@@ -74,9 +74,9 @@ func (d *DB) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 // is free; the transactions before that ran it as text.
 type writing struct {
 	mu sync.Mutex // guards both
-	//share: none, the program's own statements: 300
+	// share: none, the program's own statements: 300
 	by map[string]*sql.Stmt
-	//share: none, the program's own statements: 2,000
+	// share: none, the program's own statements: 2,000
 	seen map[string]int
 }
 

@@ -31,7 +31,11 @@ func TestStatementsAreReused(t *testing.T) {
 					t.Errorf("got %d, %v; want %d", n, err, want)
 				}
 				// More texts than are kept: the rest runs all the same.
-				if err := d.QueryRow(ctx, fmt.Sprintf("SELECT n + %d FROM t WHERE id = $1", g*50+i), "k0").Scan(&n); err != nil || n != g*50+i {
+				if err := d.QueryRow(
+					ctx,
+					fmt.Sprintf("SELECT n + %d FROM t WHERE id = $1", g*50+i),
+					"k0",
+				).Scan(&n); err != nil || n != g*50+i {
 					t.Errorf("got %d, %v; want %d", n, err, g*50+i)
 				}
 			}

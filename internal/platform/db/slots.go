@@ -24,7 +24,7 @@ func Share(ctx context.Context) string {
 // newSlots returns the places for writing: one on SQLite, several on PostgreSQL, of which one
 // share may hold so many at once.
 func newSlots(places, each int) *fair.Pool {
-	//share: total 1 write at a time on SQLite, half of the connections on PostgreSQL; owner a quarter of the connections; edge writes wait for their turn, 10 s at most
+	// share: total 1 write at a time on SQLite, half of the connections on PostgreSQL; owner a quarter of the connections; edge writes wait for their turn, 10 s at most
 	return fair.New(fair.Config{Places: places, Owner: each, Own: true})
 }
 

@@ -12,7 +12,7 @@ import (
 // topics wakes goroutines of this process that wait for a change.
 type topics struct {
 	mu sync.Mutex // guards subs
-	//share: total what waits for changes: workers, live pages and streams; owner the streams that a user may have; edge gone with the stream
+	// share: total what waits for changes: workers, live pages and streams; owner the streams that a user may have; edge gone with the stream
 	subs map[string]map[chan struct{}]bool
 }
 

@@ -71,7 +71,10 @@ func (t *Tx) IndexesOnly(ctx context.Context) error {
 	if t.d.single {
 		return nil
 	}
-	if _, err := t.tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('jit', 'off', TRUE)`); err != nil {
+	if _, err := t.tx.ExecContext(
+		ctx,
+		`SELECT set_config('enable_seqscan', 'off', TRUE), set_config('enable_bitmapscan', 'off', TRUE), set_config('jit', 'off', TRUE)`,
+	); err != nil {
 		return fmt.Errorf("plan by index: %w", err)
 	}
 	return nil

@@ -91,10 +91,14 @@ func TestFormerNameOfThumbnails(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"old|Blog|Words|#336699|i|j|7"}
-	if got := rows(t, d, "thumbnails", []string{"release", "title", "text", "color", "icon", "image", "made_at"}); !slices.Equal(got, want) {
+	if got := rows(t, d, "thumbnails", []string{
+		"release", "title", "text", "color", "icon", "image", "made_at",
+	}); !slices.Equal(got, want) {
 		t.Errorf("thumbnails are %q, want %q", got, want)
 	}
-	if got := rows(t, d, "portraits", []string{"release", "title", "text", "colour", "icon", "image", "made_at"}); !slices.Equal(got, want) {
+	if got := rows(t, d, "portraits", []string{
+		"release", "title", "text", "colour", "icon", "image", "made_at",
+	}); !slices.Equal(got, want) {
 		t.Errorf("under the former name they are %q, want %q", got, want)
 	}
 	if d.Single() {

@@ -33,8 +33,10 @@ var ErrBlocked = errors.New("blocked_address")
 
 // Config says what may be reached beyond the public internet. All fields are optional.
 type Config struct {
-	Allow    []netip.Prefix // private networks that may be reached: the operator's --outbound-allow
-	Own      []netip.Addr   // addresses by which others reach this machine and that no interface has (NAT): refused like those of its interfaces
+	Allow []netip.Prefix // private networks that may be reached: the operator's --outbound-allow
+	// addresses by which others reach this machine and that no interface has (NAT): refused like those of its
+	// interfaces
+	Own      []netip.Addr
 	OwnPorts []uint16       // ports of this machine's own public addresses that may be reached, such as the edge's 443
 	CAFile   string         // PEM file of roots to trust beside the system's
 	Roots    *x509.CertPool // replaces the system's roots, CAFile still adds to it; nil: the system's
@@ -189,7 +191,7 @@ func (e *blockedError) Unwrap() error { return ErrBlocked }
 type ownAddrs struct {
 	mu   sync.Mutex // guards both
 	read time.Time
-	//share: none, this machine's own addresses
+	// share: none, this machine's own addresses
 	set map[netip.Addr]bool
 }
 

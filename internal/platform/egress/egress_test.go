@@ -207,7 +207,13 @@ func TestNATAddressesAreOwn(t *testing.T) {
 	t.Parallel()
 	public := netip.MustParseAddr("1.1.1.1")
 	e := open(t, Config{Own: []netip.Addr{public}, OwnPorts: []uint16{443}})
-	for at, want := range map[string]bool{"1.1.1.1:22": false, "1.1.1.1:8080": false, "[::ffff:1.1.1.1]:22": false, "1.1.1.1:443": true, "1.0.0.1:22": true} {
+	for at, want := range map[string]bool{
+		"1.1.1.1:22":          false,
+		"1.1.1.1:8080":        false,
+		"[::ffff:1.1.1.1]:22": false,
+		"1.1.1.1:443":         true,
+		"1.0.0.1:22":          true,
+	} {
 		if got := e.permits(netip.MustParseAddrPort(at)); got != want {
 			t.Errorf("%s is permitted: %v, want %v", at, got, want)
 		}

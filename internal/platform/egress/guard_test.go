@@ -27,7 +27,9 @@ func TestPublic(t *testing.T) {
 	if Public(netip.Addr{}) {
 		t.Error("the zero address is public")
 	}
-	for _, s := range []string{"1.1.1.1", "140.82.121.4", "::ffff:8.8.8.8", "2606:4700:4700::1111", "2a01:4f8::1", "11.0.0.1", "172.32.0.1"} {
+	for _, s := range []string{
+		"1.1.1.1", "140.82.121.4", "::ffff:8.8.8.8", "2606:4700:4700::1111", "2a01:4f8::1", "11.0.0.1", "172.32.0.1",
+	} {
 		if !Public(netip.MustParseAddr(s)) {
 			t.Errorf("Public(%s) = false", s)
 		}

@@ -69,7 +69,7 @@ func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	//share: none, one proxy's: 128 connections of one build, program or fetch
+	// share: none, one proxy's: 128 connections of one build, program or fetch
 	p := &Proxy{c: c, e: e, slots: make(chan struct{}, c.Conns)}
 	p.auth = sha256.Sum256([]byte("Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))))
 	t := e.transport(p.dial)
@@ -157,7 +157,10 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Port() == "" {
 		addr = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
-	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(addr, ":80") || r.Method != http.MethodGet && r.Method != http.MethodHead) {
+	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(
+		addr,
+		":80",
+	) || r.Method != http.MethodGet && r.Method != http.MethodHead) {
 		p.refuse(w, addr, ErrPolicy)
 		return
 	}

@@ -77,22 +77,79 @@ func TestProxyPolicy(t *testing.T) {
 		want   string // of the answer or the error
 		cause  error
 	}{
-		"tunnel to a named host and port":  {allow: true, c: ProxyConfig{Hosts: []string{tlsAddr}}, url: tls.URL, want: "200 GET " + tlsAddr + "  \"\""},
-		"port not allowed":                 {allow: true, url: tls.URL, want: "Forbidden", cause: ErrPolicy},
-		"host not allowed":                 {allow: true, c: ProxyConfig{Hosts: []string{"github.com"}}, url: "https://127.0.0.1", want: "Forbidden", cause: ErrPolicy},
-		"suffix doesn't match the bare":    {allow: true, c: ProxyConfig{Hosts: []string{"*.github.com"}}, url: "https://evilgithub.com", want: "Forbidden", cause: ErrPolicy},
-		"blocked address":                  {c: ProxyConfig{Hosts: []string{tlsAddr}}, url: tls.URL, want: "Forbidden", cause: ErrBlocked},
-		"metadata service in plain":        {url: "http://169.254.169.254/latest", want: "403 blocked_address", cause: ErrBlocked},
-		"direct is for the very pair":      {c: ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}}, method: "POST", url: "http://git.test/x", want: "200 POST git.test body \"\""},
-		"direct tunnels too":               {c: ProxyConfig{Direct: map[string]string{tlsAddr: tlsAddr}}, url: tls.URL, want: "200 GET " + tlsAddr + "  \"\""},
-		"direct opens no other port":       {c: ProxyConfig{Direct: map[string]string{"127.0.0.1:1": plainAddr}}, url: plain.URL, want: "403", cause: ErrPolicy},
-		"plain is for reading":             {allow: true, method: "POST", url: "http://127.0.0.1/", want: "403", cause: ErrPolicy},
-		"no credential":                    {c: ProxyConfig{User: "u", Password: "p"}, url: "http://127.0.0.1/", want: "407"},
-		"wrong credential":                 {c: ProxyConfig{User: "u", Password: "p"}, user: url.UserPassword("u", "q"), url: "https://127.0.0.1/", want: "Proxy Authentication Required"},
-		"credential isn't passed on":       {c: ProxyConfig{User: "u", Password: "p", Direct: map[string]string{"git.test:80": plainAddr}}, user: user, url: "http://git.test/x", want: "200 GET git.test  \"\""},
-		"unreachable":                      {allow: true, c: ProxyConfig{Hosts: []string{"127.0.0.1:1"}}, url: "https://127.0.0.1:1", want: "Bad Gateway"},
-		"quota":                            {allow: true, c: ProxyConfig{Hosts: []string{tlsAddr}, Quota: 1000}, url: tls.URL, want: "EOF", cause: ErrQuota},
-		"quota of plain requests":          {c: ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}, Quota: 5}, url: "http://git.test/", want: "EOF", cause: ErrQuota},
+		"tunnel to a named host and port": {
+			allow: true,
+			c:     ProxyConfig{Hosts: []string{tlsAddr}},
+			url:   tls.URL,
+			want:  "200 GET " + tlsAddr + "  \"\"",
+		},
+		"port not allowed": {allow: true, url: tls.URL, want: "Forbidden", cause: ErrPolicy},
+		"host not allowed": {
+			allow: true,
+			c:     ProxyConfig{Hosts: []string{"github.com"}},
+			url:   "https://127.0.0.1",
+			want:  "Forbidden",
+			cause: ErrPolicy,
+		},
+		"suffix doesn't match the bare": {
+			allow: true,
+			c:     ProxyConfig{Hosts: []string{"*.github.com"}},
+			url:   "https://evilgithub.com",
+			want:  "Forbidden",
+			cause: ErrPolicy,
+		},
+		"blocked address":           {c: ProxyConfig{Hosts: []string{tlsAddr}}, url: tls.URL, want: "Forbidden", cause: ErrBlocked},
+		"metadata service in plain": {url: "http://169.254.169.254/latest", want: "403 blocked_address", cause: ErrBlocked},
+		"direct is for the very pair": {
+			c:      ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}},
+			method: "POST",
+			url:    "http://git.test/x",
+			want:   "200 POST git.test body \"\"",
+		},
+		"direct tunnels too": {
+			c:    ProxyConfig{Direct: map[string]string{tlsAddr: tlsAddr}},
+			url:  tls.URL,
+			want: "200 GET " + tlsAddr + "  \"\"",
+		},
+		"direct opens no other port": {
+			c:     ProxyConfig{Direct: map[string]string{"127.0.0.1:1": plainAddr}},
+			url:   plain.URL,
+			want:  "403",
+			cause: ErrPolicy,
+		},
+		"plain is for reading": {allow: true, method: "POST", url: "http://127.0.0.1/", want: "403", cause: ErrPolicy},
+		"no credential":        {c: ProxyConfig{User: "u", Password: "p"}, url: "http://127.0.0.1/", want: "407"},
+		"wrong credential": {
+			c:    ProxyConfig{User: "u", Password: "p"},
+			user: url.UserPassword("u", "q"),
+			url:  "https://127.0.0.1/",
+			want: "Proxy Authentication Required",
+		},
+		"credential isn't passed on": {
+			c:    ProxyConfig{User: "u", Password: "p", Direct: map[string]string{"git.test:80": plainAddr}},
+			user: user,
+			url:  "http://git.test/x",
+			want: "200 GET git.test  \"\"",
+		},
+		"unreachable": {
+			allow: true,
+			c:     ProxyConfig{Hosts: []string{"127.0.0.1:1"}},
+			url:   "https://127.0.0.1:1",
+			want:  "Bad Gateway",
+		},
+		"quota": {
+			allow: true,
+			c:     ProxyConfig{Hosts: []string{tlsAddr}, Quota: 1000},
+			url:   tls.URL,
+			want:  "EOF",
+			cause: ErrQuota,
+		},
+		"quota of plain requests": {
+			c:     ProxyConfig{Direct: map[string]string{"git.test:80": plainAddr}, Quota: 5},
+			url:   "http://git.test/",
+			want:  "EOF",
+			cause: ErrQuota,
+		},
 		"an address written as IPv6":       {url: "https://[::ffff:127.0.0.1]", want: "Forbidden", cause: ErrBlocked},
 		"a number that other parsers read": {c: ProxyConfig{}, url: "http://0x7f000001/", want: "502"},
 	} {
@@ -203,11 +260,19 @@ func TestProxyGreeting(t *testing.T) {
 	for _, addr := range []string{"mute.test:443", "mute.test:5432"} {
 		own[addr] = l.Addr().String()
 	}
-	_, _, at := proxyClient(t, open(t, Config{Allow: loopback, Roots: x509.NewCertPool()}), ProxyConfig{Direct: own, Greeting: 3 * time.Second}, nil, nil)
+	_, _, at := proxyClient(t, open(t, Config{
+		Allow: loopback,
+		Roots: x509.NewCertPool(),
+	}), ProxyConfig{Direct: own, Greeting: 3 * time.Second}, nil, nil)
 	for _, tt := range []struct {
 		addr, say string
 		cut       bool
-	}{{"mute.test:443", "hm\n", true}, {"mute.test:443", "", true}, {"mute.test:443", "hello\n", false}, {"mute.test:5432", "hm\n", false}} {
+	}{
+		{"mute.test:443", "hm\n", true},
+		{"mute.test:443", "", true},
+		{"mute.test:443", "hello\n", false},
+		{"mute.test:5432", "hm\n", false},
+	} {
 		t.Run(tt.addr+tt.say, func(t *testing.T) {
 			t.Parallel()
 			c, err := net.Dial("tcp", at)
@@ -243,7 +308,11 @@ func TestProxyGreeting(t *testing.T) {
 func TestProxyResolves(t *testing.T) {
 	t.Parallel()
 	names := zone(t, func(name string) string {
-		return map[string]string{"public.test": "93.184.216.34", "private.test": "10.0.0.1", "loop.test": "127.0.0.1"}[strings.ToLower(name)]
+		return map[string]string{
+			"public.test":  "93.184.216.34",
+			"private.test": "10.0.0.1",
+			"loop.test":    "127.0.0.1",
+		}[strings.ToLower(name)]
 	})
 	for name, want := range map[string]struct {
 		c    ProxyConfig

@@ -19,7 +19,7 @@ type Limit struct {
 type Attempts struct {
 	limit Limit
 	mu    sync.Mutex // guards the rest
-	//share: total every site with tries in the last window; owner of each site as many visitors as its limit lets try, or 4096; edge tries are refused until the window ends; beyond 4096 visitors the site's own counts begin anew
+	// share: total every site with tries in the last window; owner of each site as many visitors as its limit lets try, or 4096; edge tries are refused until the window ends; beyond 4096 visitors the site's own counts begin anew
 	sites map[string]*tries
 	swept time.Time
 }

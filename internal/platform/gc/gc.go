@@ -32,7 +32,9 @@ type Config struct {
 	DB    *db.DB
 	Blobs *blob.Store
 	Log   *slog.Logger
-	Grace time.Duration // how long unmarked blobs stay. Optional: 0 means 2 hours, which is longer than anybody takes from a put to a reference.
+	// how long unmarked blobs stay. Optional: 0 means 2 hours, which is longer than anybody takes from a put to
+	// a reference.
+	Grace time.Duration
 	Every time.Duration // Optional: 0 means an hour.
 }
 

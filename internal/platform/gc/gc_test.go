@@ -124,7 +124,10 @@ func TestCollect(t *testing.T) {
 		w.age()
 		young := w.put(n, "young")
 		w.fails = errors.New("unreadable")
-		if removed, _, err := n.Collect(t.Context()); err == nil || removed != 0 || !w.there(garbage) || !strings.Contains(err.Error(), "roots of test") {
+		if removed, _, err := n.Collect(t.Context()); err == nil || removed != 0 || !w.there(garbage) || !strings.Contains(
+			err.Error(),
+			"roots of test",
+		) {
 			t.Errorf("with an unreadable root: %d removed, %v", removed, err)
 		}
 		w.fails = nil
@@ -215,7 +218,10 @@ func TestSweeperDies(t *testing.T) {
 	if err := dead.Begin(t.Context(), []blob.Digest{d}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := gc.NewRecord(n.db).Since(t.Context(), time.Now().Add(-time.Hour)); err != nil || !maps.Equal(got, map[blob.Digest]bool{d: true}) {
+	if got, err := gc.NewRecord(n.db).Since(
+		t.Context(),
+		time.Now().Add(-time.Hour),
+	); err != nil || !maps.Equal(got, map[blob.Digest]bool{d: true}) {
 		t.Errorf("under way: %v, %v", got, err)
 	}
 	if err := n.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -264,7 +270,12 @@ func TestJob(t *testing.T) {
 	if err := n.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs`).Scan(&jobs); err != nil || jobs != 1 {
 		t.Errorf("%d jobs, %v", jobs, err)
 	}
-	j := job.New(job.Config{DB: n.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 1}, Poll: 10 * time.Millisecond})
+	j := job.New(job.Config{
+		DB:     n.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{"default": 1},
+		Poll:   10 * time.Millisecond,
+	})
 	n.Work(j)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

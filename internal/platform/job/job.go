@@ -84,7 +84,12 @@ func Cancel(ctx context.Context, tx *db.Tx, unique string) (running bool, err er
 func Unfinished(ctx context.Context, tx *db.Tx, prefix string) (bool, error) {
 	end := prefix[:len(prefix)-1] + "0" // the byte after the slash
 	var n int
-	err := tx.QueryRow(ctx, `SELECT count(*) FROM jobs WHERE uniq >= $1 AND uniq < $2 AND state IN ('ready', 'running')`, prefix, end).Scan(&n)
+	err := tx.QueryRow(
+		ctx,
+		`SELECT count(*) FROM jobs WHERE uniq >= $1 AND uniq < $2 AND state IN ('ready', 'running')`,
+		prefix,
+		end,
+	).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("look for jobs: %w", err)
 	}
@@ -126,7 +131,8 @@ type Policy struct {
 	Attempts int                                                     // errors and crashes before it is given up. 0 means 10.
 	Backoff  func(failures int) time.Duration                        // nil means 1s, doubling up to 5 minutes
 	GivenUp  func(ctx context.Context, args []byte, why error) error // says so where users look. It may be called again.
-	Formerly string                                                  // what the kind was called before: such jobs may be waiting, or come from nodes of an earlier version
+	// what the kind was called before: such jobs may be waiting, or come from nodes of an earlier version
+	Formerly string
 }
 
 // Config holds what Jobs needs.
@@ -166,8 +172,10 @@ func New(c Config) *Jobs {
 	c.Lease = cmp.Or(c.Lease, LeaseTime)
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
-	return &Jobs{c: c, node: db.NewID("node"), handlers: map[string]handler{},
-		leases: &Leases{DB: c.DB, Log: c.Log, For: c.Lease, Renew: renew}}
+	return &Jobs{
+		c: c, node: db.NewID("node"), handlers: map[string]handler{},
+		leases: &Leases{DB: c.DB, Log: c.Log, For: c.Lease, Renew: renew},
+	}
 }
 
 // Handle registers the handler of A's kind, before Run. It must be safe to call again for the same

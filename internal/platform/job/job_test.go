@@ -29,8 +29,10 @@ type node struct {
 
 func start(t *testing.T, d *db.DB, slots int, p Policy, fn func(ctx context.Context, a work, attempt int64) error) *node {
 	t.Helper()
-	j := New(Config{DB: d, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": slots},
-		Lease: 300 * time.Millisecond, Poll: 20 * time.Millisecond, Drain: 5 * time.Second})
+	j := New(Config{
+		DB: d, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": slots},
+		Lease: 300 * time.Millisecond, Poll: 20 * time.Millisecond, Drain: 5 * time.Second,
+	})
 	Handle(j, p, fn)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -189,8 +191,10 @@ func TestFailuresAreTriedAgainThenGivenUp(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	var r recorder
-	p := Policy{Attempts: 3, Backoff: func(int) time.Duration { return time.Millisecond },
-		GivenUp: func(_ context.Context, args []byte, why error) error { r.add("given up " + string(args)); return nil }}
+	p := Policy{
+		Attempts: 3, Backoff: func(int) time.Duration { return time.Millisecond },
+		GivenUp: func(_ context.Context, args []byte, why error) error { r.add("given up " + string(args)); return nil },
+	}
 	start(t, d, 1, p, func(_ context.Context, a work, attempt int64) error {
 		r.add(fmt.Sprint("try ", attempt))
 		if attempt == 2 {
@@ -234,7 +238,14 @@ func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
 	for _, key := range []string{"w", "unknown", "r"} { // the running one last: its end is the waiting one's turn
 		var running bool
 		want := key == "r"
-		if err := d.Write(t.Context(), func(tx *db.Tx) (err error) { running, err = Cancel(t.Context(), tx, key); return err }); err != nil || running != want {
+		if err := d.Write(t.Context(), func(tx *db.Tx) (err error) {
+			running, err = Cancel(
+				t.Context(),
+				tx,
+				key,
+			)
+			return err
+		}); err != nil || running != want {
 			t.Errorf("cancel %s: running %v, %v; want %v", key, running, err, want)
 		}
 	}

@@ -81,8 +81,10 @@ func TestLeaseEndsWithoutTheDatabase(t *testing.T) {
 		t.Log("on SQLite nobody else can take a row over")
 		return
 	}
-	l := &Leases{DB: d, Log: slog.New(slog.DiscardHandler), For: 50 * time.Millisecond,
-		Renew: func(context.Context, *db.Tx, string, int64, db.Time) error { return context.DeadlineExceeded }}
+	l := &Leases{
+		DB: d, Log: slog.New(slog.DiscardHandler), For: 50 * time.Millisecond,
+		Renew: func(context.Context, *db.Tx, string, int64, db.Time) error { return context.DeadlineExceeded },
+	}
 	ctx, release := l.Hold(t.Context(), "x", 1)
 	defer release()
 	running, stop := context.WithCancel(t.Context())
@@ -128,7 +130,13 @@ func TestFormerKindIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
-	until(t, "the job of the former kind is done", func() bool { return slices.Equal(r.all(), []string{"done "}) && count(t, d, "TRUE") == 0 })
+	until(t, "the job of the former kind is done", func() bool {
+		return slices.Equal(r.all(), []string{"done "}) && count(
+			t,
+			d,
+			"TRUE",
+		) == 0
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ type Leases struct {
 	Renew func(ctx context.Context, tx *db.Tx, key string, token int64, until db.Time) error
 
 	mu sync.Mutex // guards held
-	//share: total the jobs, orders and checks that run here; owner its share of their queues; edge gone with the work
+	// share: total the jobs, orders and checks that run here; owner its share of their queues; edge gone with the work
 	held map[string]*lease
 }
 

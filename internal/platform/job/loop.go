@@ -24,7 +24,7 @@ type Loop struct {
 func (l Loop) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	//share: total the queue's places; owner half of them, one where there are two; edge the job waits, those of owners with least running go first
+	// share: total the queue's places; owner half of them, one where there are two; edge the job waits, those of owners with least running go first
 	places := make(chan struct{}, l.Places)
 	poll := time.NewTicker(l.Poll)
 	defer poll.Stop()

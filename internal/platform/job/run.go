@@ -57,7 +57,8 @@ func (j *Jobs) Run(ctx context.Context) error {
 func (j *Jobs) serve(ctx, work context.Context, queue string, n int) {
 	wake, unlisten := j.c.DB.Listen(topic(queue))
 	defer unlisten()
-	Loop{Places: n, Wake: wake, Poll: j.c.Poll,
+	Loop{
+		Places: n, Wake: wake, Poll: j.c.Poll,
 		Lease: func(ctx context.Context) (func(), error) {
 			c, err := j.lease(ctx, queue)
 			if c == nil {

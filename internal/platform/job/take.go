@@ -67,12 +67,24 @@ func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
 		case errors.Is(end, ErrStopping):
 			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready' WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
 		case errors.As(end, &l):
-			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', run_at = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, now+db.Time(l/1e6))
+			_, err = tx.Exec(
+				ctx,
+				`UPDATE jobs SET state = 'ready', run_at = $3 WHERE id = $1 AND attempt = $2`,
+				c.id,
+				c.attempt,
+				now+db.Time(l/1e6),
+			)
 		case errors.Is(end, errGivenUp), p.Attempts == 0:
 			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'dead', error = $3 WHERE id = $1 AND attempt = $2`, c.id, c.attempt, end.Error())
 		default:
-			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $3, error = $4 WHERE id = $1 AND attempt = $2`,
-				c.id, c.attempt, now.Add(p.Backoff(c.failures+1)), end.Error())
+			_, err = tx.Exec(
+				ctx,
+				`UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $3, error = $4 WHERE id = $1 AND attempt = $2`,
+				c.id,
+				c.attempt,
+				now.Add(p.Backoff(c.failures+1)),
+				end.Error(),
+			)
 		}
 		// The end of one job may be the turn of the next of its group.
 		tx.Notify(topic(c.queue))

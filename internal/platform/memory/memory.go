@@ -42,7 +42,8 @@ func GiveBack(ctx context.Context) error {
 	defer tick.Stop()
 	before, percent := readUsage(), 100
 	adjust := func(live uint64) {
-		if p := garbage(live); os.Getenv("GOGC") == "" && (p < percent*9/10 || p > percent*11/10) { // setting it stops everything for a moment
+		// setting it stops everything for a moment
+		if p := garbage(live); os.Getenv("GOGC") == "" && (p < percent*9/10 || p > percent*11/10) {
 			percent = p
 			debug.SetGCPercent(percent)
 		}
@@ -79,7 +80,12 @@ func worthwhile(before, now usage) bool {
 }
 
 func readUsage() (u usage) {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	s := []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}
 	metrics.Read(s)
 	for i, to := range []*uint64{&u.allocated, &u.objects, &u.live, &u.free} {
 		if s[i].Value.Kind() == metrics.KindUint64 {

@@ -15,11 +15,31 @@ func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 		before, now usage
 		want        bool
 	}{
-		"after a burst":           {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb}, true},
-		"free alone":              {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 30 * mb, live: 30 * mb, free: 20 * mb}, true},
-		"during it":               {usage{allocated: 900 * mb}, usage{allocated: 990 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb}, false},
-		"little":                  {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 12 * mb, live: 10 * mb, free: 1 * mb}, false},
-		"little beside much":      {usage{allocated: 900 * mb}, usage{allocated: 901 * mb, objects: 420 * mb, live: 400 * mb, free: 20 * mb}, false},
+		"after a burst": {
+			usage{allocated: 900 * mb},
+			usage{allocated: 901 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb},
+			true,
+		},
+		"free alone": {
+			usage{allocated: 900 * mb},
+			usage{allocated: 901 * mb, objects: 30 * mb, live: 30 * mb, free: 20 * mb},
+			true,
+		},
+		"during it": {
+			usage{allocated: 900 * mb},
+			usage{allocated: 990 * mb, objects: 80 * mb, live: 30 * mb, free: 20 * mb},
+			false,
+		},
+		"little": {
+			usage{allocated: 900 * mb},
+			usage{allocated: 901 * mb, objects: 12 * mb, live: 10 * mb, free: 1 * mb},
+			false,
+		},
+		"little beside much": {
+			usage{allocated: 900 * mb},
+			usage{allocated: 901 * mb, objects: 420 * mb, live: 400 * mb, free: 20 * mb},
+			false,
+		},
 		"more live than there is": {usage{}, usage{objects: 10 * mb, live: 30 * mb}, false},
 	} {
 		if got := worthwhile(tt.before, tt.now); got != tt.want {

@@ -21,8 +21,10 @@ func startBeside(argv, env []string) error {
 		return err
 	}
 	defer nothing.Close()
-	p, err := os.StartProcess(program, argv, &os.ProcAttr{Dir: Root, Env: env, Files: []*os.File{nothing, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT, Setsid: true}})
+	p, err := os.StartProcess(program, argv, &os.ProcAttr{
+		Dir: Root, Env: env, Files: []*os.File{nothing, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT, Setsid: true},
+	})
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,25 @@ func TestBeside(t *testing.T) {
 		defer close(done)
 		defer in.Close()
 		res, err = b.Run(t.Context(), Command{
-			Argv:   []string{"/bin/sh", "-c", `while ! [ -e beside ]; do sleep 0.01; done; cat beside; read -r list < /proc/$$/task/$$/children; echo "children: $list"`},
-			Beside: [][]string{{"/bin/sh", "-c", `trap "" TERM HUP INT; echo "of $PPID $SECRET $(readlink /proc/self/fd/0) $([ -e /proc/self/fd/3 ] && echo open)" > half; mv half beside; while :; do sleep 1; done`}},
-			Dir:    Root, Env: []string{"SECRET=shared"}, Work: work, UID: siteUID(), Limits: small(), Stdout: in, Stderr: in, Linked: func(*Link) {}})
+			Argv: []string{
+				"/bin/sh",
+				"-c",
+				`while ! [ -e beside ]; do sleep 0.01; done; cat beside; read -r list < /proc/$$/task/$$/children; echo "children: $list"`,
+			},
+			Beside: [][]string{{
+				"/bin/sh",
+				"-c",
+				`trap "" TERM HUP INT; echo "of $PPID $SECRET $(readlink /proc/self/fd/0) $([ -e /proc/self/fd/3 ] && echo open)" > half; mv half beside; while :; do sleep 1; done`,
+			}},
+			Dir:    Root,
+			Env:    []string{"SECRET=shared"},
+			Work:   work,
+			UID:    siteUID(),
+			Limits: small(),
+			Stdout: in,
+			Stderr: in,
+			Linked: func(*Link) {},
+		})
 	}()
 	var said []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -43,7 +59,15 @@ func TestBesideMissing(t *testing.T) {
 	t.Parallel()
 	b, work := newSandbox(t), newWork(t)
 	var out bytes.Buffer
-	res, err := b.Run(t.Context(), Command{Argv: []string{"/bin/echo", "here"}, Beside: [][]string{{"/usr/bin/missing"}, {"missing"}}, Work: work, UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out})
+	res, err := b.Run(t.Context(), Command{
+		Argv:   []string{"/bin/echo", "here"},
+		Beside: [][]string{{"/usr/bin/missing"}, {"missing"}},
+		Work:   work,
+		UID:    siteUID(),
+		Limits: small(),
+		Stdout: &out,
+		Stderr: &out,
+	})
 	if err != nil || !res.OK() || !strings.HasSuffix(out.String(), "here\n") || strings.Count(out.String(), "\n") != 3 {
 		t.Errorf("%v, %v: %s", res, err, out.String())
 	}
@@ -51,7 +75,12 @@ func TestBesideMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Run(t.Context(), Command{Argv: []string{"/bin/true"}, Beside: [][]string{{"/bin/true"}}, Work: work, UID: plainUID}); err == nil {
+	if _, err := p.Run(t.Context(), Command{
+		Argv:   []string{"/bin/true"},
+		Beside: [][]string{{"/bin/true"}},
+		Work:   work,
+		UID:    plainUID,
+	}); err == nil {
 		t.Error("a plain run takes a command that nothing would end")
 	}
 }

@@ -121,14 +121,18 @@ var etc = map[string]string{
 }
 
 // hostEtc lists what a build may see of the host's /etc.
-var hostEtc = []string{"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
-	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"}
+var hostEtc = []string{
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+}
 
 // errNoBwrap is the refusal that a user reads.
 func errNoBwrap() error {
-	return &fault.Error{Kind: fault.Unavailable, Code: "sandbox_unavailable",
+	return &fault.Error{
+		Kind: fault.Unavailable, Code: "sandbox_unavailable",
 		Message: "Builds are refused because bubblewrap is not installed on this server",
-		Details: "The operator can install it (apt-get install bubblewrap) or allow builds without a sandbox with --insecure-builds"}
+		Details: "The operator can install it (apt-get install bubblewrap) or allow builds without a sandbox with --insecure-builds",
+	}
 }
 
 func (b *Bubblewrap) bwrap() (string, error) {
@@ -280,9 +284,19 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	}
 	r.launch.cmd = &exec.Cmd{
 		Path: program,
-		Args: []string{"bwrap", "--args", strconv.Itoa(gateFD), "--", shimInside, ShimName, b.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)},
-		Env:  []string{"PATH=/usr/bin:/bin"},
-		Dir:  "/",
+		Args: []string{
+			"bwrap",
+			"--args",
+			strconv.Itoa(gateFD),
+			"--",
+			shimInside,
+			ShimName,
+			b.name,
+			strconv.Itoa(specFD),
+			strconv.Itoa(statusFD),
+		},
+		Env: []string{"PATH=/usr/bin:/bin"},
+		Dir: "/",
 	}
 	r.launch.cmd.SysProcAttr = drop(r.c)
 	if len(sockets) > 0 {
@@ -305,8 +319,10 @@ func drop(c Command) *syscall.SysProcAttr {
 func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	c, l := r.c, &r.launch
 	self = l.show(b.Self)
-	args = []string{"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
-		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr"}
+	args = []string{
+		"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
+		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr",
+	}
 	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		if to, err := os.Readlink(p); err == nil {
 			args = append(args, "--symlink", to, p)
@@ -381,8 +397,10 @@ func (r *run) spec(inside bool) spec {
 
 // environment is the defaults, then the caller's, each name once.
 func environment(c Command) []string {
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
-		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh"}
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
+		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh",
+	}
 	env = append(env, c.Env...)
 	at := map[string]int{}
 	var once []string

@@ -47,8 +47,10 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	defer lis.Close()
-	t := bait{Pid: os.Getpid(), Port: lis.Addr().(*net.TCPAddr).Port, Spaces: spaces(),
-		Abstract: "@slipway-canary-" + newID(), Env: "canary-" + newID()}
+	t := bait{
+		Pid: os.Getpid(), Port: lis.Addr().(*net.TCPAddr).Port, Spaces: spaces(),
+		Abstract: "@slipway-canary-" + newID(), Env: "canary-" + newID(),
+	}
 	abstract, err := net.Listen("unix", t.Abstract)
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
@@ -105,8 +107,15 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	var out, complaint bytes.Buffer
-	res, err := b.Run(ctx, Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: work, UID: uid, Network: Network{Proxy: socket},
-		Limits: Limits{Wall: 20 * time.Second, Memory: 256 << 20}, Stdout: &out, Stderr: &complaint})
+	res, err := b.Run(ctx, Command{
+		Argv:    []string{shimInside, ShimName, canaryArg, string(told)},
+		Work:    work,
+		UID:     uid,
+		Network: Network{Proxy: socket},
+		Limits:  Limits{Wall: 20 * time.Second, Memory: 256 << 20},
+		Stdout:  &out,
+		Stderr:  &complaint,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
@@ -153,10 +162,18 @@ func forbidden(t bait) []Attempt {
 		{"read the host's /etc/shadow", readShadow},
 		{"see the host's processes", seeProcesses},
 		{"connect to the host's loopback", func(t bait) error {
-			return connects("tcp", fmt.Sprintf("127.0.0.1:%d", t.Port), fmt.Sprintf("[::1]:%d", t.Port), fmt.Sprintf("[::ffff:127.0.0.1]:%d", t.Port))
+			return connects(
+				"tcp",
+				fmt.Sprintf("127.0.0.1:%d", t.Port),
+				fmt.Sprintf("[::1]:%d", t.Port),
+				fmt.Sprintf("[::ffff:127.0.0.1]:%d", t.Port),
+			)
 		}},
 		{"connect to the metadata address and private ranges", func(bait) error {
-			return connects("tcp", "169.254.169.254:80", "[fd00:ec2::254]:80", "10.0.0.1:80", "172.16.0.1:80", "192.168.0.1:80", "100.64.0.1:80")
+			return connects(
+				"tcp", "169.254.169.254:80", "[fd00:ec2::254]:80", "10.0.0.1:80", "172.16.0.1:80", "192.168.0.1:80",
+				"100.64.0.1:80",
+			)
 		}},
 		{"make a user namespace", makeNamespace},
 		{"mount", tryMount},
@@ -282,7 +299,10 @@ func trace(bait) error {
 }
 
 func writeSystem(bait) error {
-	for _, p := range []string{"/usr/canary", "/usr/bin/canary", "/canary", "/etc/canary", "/dev/canary", "/run/canary", "/lib/canary", shimInside, "/etc/passwd"} {
+	for _, p := range []string{
+		"/usr/canary", "/usr/bin/canary", "/canary", "/etc/canary", "/dev/canary", "/run/canary", "/lib/canary",
+		shimInside, "/etc/passwd",
+	} {
 		if f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
 			_ = f.Close()
 			return nil
@@ -338,8 +358,13 @@ func shares(t bait) error {
 }
 
 func sockets(bait) error {
-	for _, s := range [][3]int{{unix.AF_PACKET, unix.SOCK_RAW, 0}, {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
-		{unix.AF_ALG, unix.SOCK_SEQPACKET, 0}, {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}} {
+	for _, s := range [][3]int{
+		{unix.AF_PACKET, unix.SOCK_RAW, 0},
+		{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		{unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		{unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+		{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
+	} {
 		if fd, err := unix.Socket(s[0], s[1], s[2]); err == nil {
 			_ = unix.Close(fd)
 			return nil
@@ -349,7 +374,10 @@ func sockets(bait) error {
 }
 
 func kernelDoors(bait) error {
-	for _, nr := range []uintptr{unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD, unix.SYS_OPEN_BY_HANDLE_AT} {
+	for _, nr := range []uintptr{
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_USERFAULTFD,
+		unix.SYS_OPEN_BY_HANDLE_AT,
+	} {
 		if _, _, e := unix.RawSyscall6(nr, 0, 0, 0, 0, 0, 0); e != unix.EPERM {
 			return nil
 		}

@@ -44,7 +44,8 @@ func offer(proxy string, sockets []int, ports []uint16) error {
 }
 
 func (n *names) accept(l net.Listener, port uint16) {
-	slots := make(chan struct{}, carriedConns) //share: total carriedConns per port of a sandbox; owner its own sandboxes' alone; edge the program waits
+	// share: total carriedConns per port of a sandbox; owner its own sandboxes' alone; edge the program waits
+	slots := make(chan struct{}, carriedConns)
 	for {
 		slots <- struct{}{}
 		n.pace.wait()

@@ -24,7 +24,8 @@ func forward(ports map[int]string) error {
 
 // forwardTo carries what connects to a socket, until the listener is closed.
 func forwardTo(l net.Listener, socket string, p *pace) {
-	slots := make(chan struct{}, carriedConns) //share: total carriedConns per forward of a sandbox; owner its own sandboxes' alone; edge the program waits
+	// share: total carriedConns per forward of a sandbox; owner its own sandboxes' alone; edge the program waits
+	slots := make(chan struct{}, carriedConns)
 	for {
 		slots <- struct{}{}
 		p.wait()

@@ -29,7 +29,7 @@ type Helpers struct {
 	engine
 	prlimit string     // the program that sets limits where the kernel doesn't let us; "" where it does
 	mu      sync.Mutex // guards used
-	//share: total 500 uids of helpers; owner as many as its fetches and exports, which are pools; edge the helper is not started
+	// share: total 500 uids of helpers; owner as many as its fetches and exports, which are pools; edge the helper is not started
 	used map[int]bool
 	same bool // helpers run under our uid
 }

@@ -126,7 +126,13 @@ func TestPriorities(t *testing.T) {
 		limits := small()
 		limits.Foreground = foreground
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: []string{"cat", "/proc/self/stat"}, Work: newWork(t), UID: siteUID(), Limits: limits, Stdout: &out})
+		res, err := b.Run(t.Context(), Command{
+			Argv:   []string{"cat", "/proc/self/stat"},
+			Work:   newWork(t),
+			UID:    siteUID(),
+			Limits: limits,
+			Stdout: &out,
+		})
 		if err != nil || !res.OK() {
 			t.Fatal(res, err)
 		}

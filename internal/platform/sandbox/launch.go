@@ -240,10 +240,19 @@ func mountOne(b staged) error {
 		if err := os.Mkdir(b.at, 0o711); err != nil {
 			return err
 		}
-		return unix.Mount("devpts", b.at, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals))
+		return unix.Mount(
+			"devpts",
+			b.at,
+			"devpts",
+			unix.MS_NOSUID|unix.MS_NOEXEC,
+			fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals),
+		)
 	}
 	// check resolved the links; one that appears after that is an attack.
-	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return err
 	}

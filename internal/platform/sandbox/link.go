@@ -35,7 +35,7 @@ type Link struct {
 
 	mu   sync.Mutex // guards what follows
 	next uint32
-	//share: none, one sandbox's: 256 dials
+	// share: none, one sandbox's: 256 dials
 	waiting map[uint32]chan dialed
 	ended   error
 }
@@ -348,7 +348,8 @@ func serveLink(f *os.File, signal func(syscall.Signal)) {
 	}
 	conn := c.(*net.UnixConn)
 	defer conn.Close()
-	slots := make(chan struct{}, 256) //share: total 256 per sandbox; owner its own sandboxes' alone; edge dials of the host wait, inside the sandbox
+	// share: total 256 per sandbox; owner its own sandboxes' alone; edge dials of the host wait, inside the sandbox
+	slots := make(chan struct{}, 256)
 	var m [linkSize]byte
 	for {
 		n, err := conn.Read(m[:])

@@ -26,8 +26,15 @@ func TestLink(t *testing.T) {
 			links := make(chan *Link, 1)
 			ended := make(chan Result, 1)
 			go func() {
-				res, err := b.Run(t.Context(), Command{Argv: attackArgv("answer", addr), Work: work, UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out,
-					Linked: func(l *Link) { links <- l }})
+				res, err := b.Run(t.Context(), Command{
+					Argv:   attackArgv("answer", addr),
+					Work:   work,
+					UID:    siteUID(),
+					Limits: small(),
+					Stdout: &out,
+					Stderr: &out,
+					Linked: func(l *Link) { links <- l },
+				})
 				if err != nil {
 					t.Error(err)
 				}

@@ -27,7 +27,16 @@ func TestListenerWaits(t *testing.T) {
 	defer f.Close()
 	for _, linked := range []func(*Link){nil, func(*Link) {}} {
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: []string{"/bin/cat", "/proc/self/fdinfo/3"}, Work: work, UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out, Listener: f, Linked: linked})
+		res, err := b.Run(t.Context(), Command{
+			Argv:     []string{"/bin/cat", "/proc/self/fdinfo/3"},
+			Work:     work,
+			UID:      siteUID(),
+			Limits:   small(),
+			Stdout:   &out,
+			Stderr:   &out,
+			Listener: f,
+			Linked:   linked,
+		})
 		if err != nil || !res.OK() {
 			t.Fatalf("%v, %v: %s", res, err, out.String())
 		}

@@ -15,8 +15,26 @@ import (
 )
 
 // shells start a program from text; no part of the control plane may.
-var shells = map[string]bool{"sh": true, "bash": true, "dash": true, "ash": true, "zsh": true, "ksh": true, "fish": true, "csh": true, "tcsh": true,
-	"busybox": true, "env": true, "xargs": true, "eval": true, "cmd": true, "powershell": true, "python": true, "python3": true, "perl": true}
+var shells = map[string]bool{
+	"sh":         true,
+	"bash":       true,
+	"dash":       true,
+	"ash":        true,
+	"zsh":        true,
+	"ksh":        true,
+	"fish":       true,
+	"csh":        true,
+	"tcsh":       true,
+	"busybox":    true,
+	"env":        true,
+	"xargs":      true,
+	"eval":       true,
+	"cmd":        true,
+	"powershell": true,
+	"python":     true,
+	"python3":    true,
+	"perl":       true,
+}
 
 // shellAllowed are files (slash paths from the module's root) that may, each with why.
 // A command that runs inside a sandbox is Command.Argv, data, and needs no entry.
@@ -35,7 +53,10 @@ func TestNoShell(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); p != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "vendor") {
+			if name := d.Name(); p != root && (strings.HasPrefix(
+				name,
+				".",
+			) || name == "testdata" || name == "node_modules" || name == "vendor") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -195,7 +216,10 @@ func shellCalls(name string, src []byte) ([]string, error) {
 			switch {
 			case is(n.Fun, "os/exec.CommandContext") && len(n.Args) > 0:
 				check(n, flatten(n.Args[1:]))
-			case is(n.Fun, "os/exec.Command", "os.StartProcess", "syscall.Exec", "syscall.ForkExec", "syscall.StartProcess", "golang.org/x/sys/unix.Exec"):
+			case is(
+				n.Fun, "os/exec.Command", "os.StartProcess", "syscall.Exec", "syscall.ForkExec",
+				"syscall.StartProcess", "golang.org/x/sys/unix.Exec",
+			):
 				check(n, flatten(n.Args))
 			}
 		case *ast.CompositeLit:

@@ -94,8 +94,10 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if r.text, err = json.Marshal(s); err != nil {
 		return Result{}, fmt.Errorf("run plain: %w", err)
 	}
-	r.launch.cmd = &exec.Cmd{Path: p.Self, Env: []string{markVar + "=" + mark}, Dir: "/", SysProcAttr: drop(c),
-		Args: []string{filepath.Base(p.Self), ShimName, p.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)}}
+	r.launch.cmd = &exec.Cmd{
+		Path: p.Self, Env: []string{markVar + "=" + mark}, Dir: "/", SysProcAttr: drop(c),
+		Args: []string{filepath.Base(p.Self), ShimName, p.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)},
+	}
 	r.sweep = func(deadline time.Time) error { return sweep(markVar+"="+mark, false, deadline) }
 	return r.finish(ctx, status)
 }

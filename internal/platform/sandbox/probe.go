@@ -60,19 +60,47 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	add("identity", false, root, "The service runs as root, so every site's builds run under a uid of their own.",
 		"The service does not run as root, so all builds run under its own uid; only namespaces separate them.")
 	// Not required: sysctls have exceptions by program, and the canary decides.
-	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
-		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
-	add("seccomp", true, auditArch != 0, "A seccomp filter for this processor architecture is built in.", "There is no seccomp filter for this processor architecture.")
+	add(
+		"user namespaces",
+		false,
+		userNamespaces(),
+		"Unprivileged user namespaces are allowed.",
+		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.",
+	)
+	add(
+		"seccomp",
+		true,
+		auditArch != 0,
+		"A seccomp filter for this processor architecture is built in.",
+		"There is no seccomp filter for this processor architecture.",
+	)
 	if root {
 		err := launcher().stage
-		add("mount namespace", true, err == nil, "Private directories can be mounted into a build without widening their permissions.", fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err))
+		add(
+			"mount namespace",
+			true,
+			err == nil,
+			"Private directories can be mounted into a build without widening their permissions.",
+			fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err),
+		)
 	}
 	r = append(r, b.probeCgroup()...)
 	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	add("landlock", false, e == 0, fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi), "Landlock is not available; it is not needed.")
+	add(
+		"landlock",
+		false,
+		e == 0,
+		fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi),
+		"Landlock is not available; it is not needed.",
+	)
 	add("terminals", false, root, fmt.Sprintf("Each command may have %d pseudo-terminals.", maxTerminals),
 		"Pseudo-terminals are not limited per command, because only root can mount a limited set: one command can use all of the host's.")
-	r = append(r, Check{"disk limit", true, false, "Disk use is checked ten times a second and a build over its limit is killed; no quota is needed."})
+	r = append(r, Check{
+		"disk limit",
+		true,
+		false,
+		"Disk use is checked ten times a second and a build over its limit is killed; no quota is needed.",
+	})
 
 	switch attempts, err := b.Canary(ctx, uid); {
 	case err != nil:
@@ -114,8 +142,10 @@ func userNamespaces() bool {
 	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
 		return false
 	}
-	for file, off := range map[string]string{"/proc/sys/user/max_user_namespaces": "0",
-		"/proc/sys/kernel/unprivileged_userns_clone": "0", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"} {
+	for file, off := range map[string]string{
+		"/proc/sys/user/max_user_namespaces":         "0",
+		"/proc/sys/kernel/unprivileged_userns_clone": "0", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
+	} {
 		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == off {
 			return false
 		}
@@ -147,9 +177,19 @@ func (b *Bubblewrap) probeCgroup() Report {
 		{"cpu", g.cpu, "cpu is not limited"},
 	} {
 		if c.dir != "" {
-			r = append(r, Check{"cgroup " + c.name, true, false, fmt.Sprintf("The %s controller works (version %s).", c.name, version(c.dir, g))})
+			r = append(r, Check{
+				"cgroup " + c.name,
+				true,
+				false,
+				fmt.Sprintf("The %s controller works (version %s).", c.name, version(c.dir, g)),
+			})
 		} else {
-			r = append(r, Check{"cgroup " + c.name, false, false, fmt.Sprintf("The %s controller is not available, so %s.", c.name, c.otherwise)})
+			r = append(r, Check{
+				"cgroup " + c.name,
+				false,
+				false,
+				fmt.Sprintf("The %s controller is not available, so %s.", c.name, c.otherwise),
+			})
 		}
 	}
 	return r

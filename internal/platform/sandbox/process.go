@@ -58,7 +58,7 @@ func newID() string {
 }
 
 func (e *engine) begin(c Command) (*run, error) {
-	//share: none, one sandbox's
+	// share: none, one sandbox's
 	r := &run{engine: e, c: c, id: newID(), init: -1, exited: make(chan struct{}), reasons: make(chan Reason, 8)}
 	r.launch.id = r.id
 	g, err := newGroup(e.hs, e.parent, r.id, c.Limits)
@@ -454,6 +454,8 @@ func stat(pid int) (st procStat, ok bool) {
 	flags, _ := strconv.ParseUint(f[6], 10, 64)
 	user, _ := strconv.ParseInt(f[11], 10, 64)
 	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return procStat{rune(f[0][0]), ppid, flags&exiting != 0 && flags&kernelThread == 0,
-		time.Duration(user+system) * time.Second / 100}, true // USER_HZ is 100 everywhere
+	return procStat{
+		rune(f[0][0]), ppid, flags&exiting != 0 && flags&kernelThread == 0,
+		time.Duration(user+system) * time.Second / 100,
+	}, true // USER_HZ is 100 everywhere
 }

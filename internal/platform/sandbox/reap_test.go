@@ -21,7 +21,14 @@ func serve(dir, work, token string) int {
 		fmt.Println(err)
 		return 1
 	}
-	_, err = b.Run(context.Background(), Command{Argv: attackArgv("daemons", token), Work: work, UID: siteUID(), Limits: small(), Stdout: os.Stdout, Stderr: os.Stdout})
+	_, err = b.Run(context.Background(), Command{
+		Argv:   attackArgv("daemons", token),
+		Work:   work,
+		UID:    siteUID(),
+		Limits: small(),
+		Stdout: os.Stdout,
+		Stderr: os.Stdout,
+	})
 	fmt.Println("ended", err)
 	return 1
 }

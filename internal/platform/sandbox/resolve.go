@@ -31,13 +31,13 @@ type names struct {
 	pace  *pace  // of queries and connections; nil for none
 
 	mu sync.Mutex // guards what follows
-	//share: none, one sandbox's: 2 MiB of names
+	// share: none, one sandbox's: 2 MiB of names
 	known map[string]uint32 // the number of the address
 	back  []string          // by that number
 	bytes int               // that both take
-	//share: none, one sandbox's: 64 queries
+	// share: none, one sandbox's: 64 queries
 	asking map[string]*question
-	//share: none, one sandbox's: 1,024 names
+	// share: none, one sandbox's: 1,024 names
 	unknown map[string]denial
 	oldest  []string // of unknown, in the order of their ends
 }
@@ -152,7 +152,11 @@ func (n *names) ask(host string) dnsmessage.RCode {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
-	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n", url.QueryEscape(host)); err != nil {
+	if _, err := fmt.Fprintf(
+		c,
+		"GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n",
+		url.QueryEscape(host),
+	); err != nil {
 		return dnsmessage.RCodeServerFailure
 	}
 	switch status, err := readHead(bufio.NewReader(c)); {
@@ -167,7 +171,8 @@ func (n *names) ask(host string) dnsmessage.RCode {
 
 // serve answers queries until the socket is closed.
 func (n *names) serve(c net.PacketConn) {
-	slots := make(chan struct{}, maxLookups) //share: total 64 per sandbox; owner its own sandboxes' alone; edge the query is dropped, and a client asks again
+	// share: total 64 per sandbox; owner its own sandboxes' alone; edge the query is dropped, and a client asks again
+	slots := make(chan struct{}, maxLookups)
 	for {
 		n.pace.wait()
 		buf := make([]byte, 1500)
@@ -198,7 +203,9 @@ func (n *names) answer(query []byte) []byte {
 		return nil
 	}
 	q, err := p.Question()
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}}
+	reply := dnsmessage.Message{
+		Header: dnsmessage.Header{ID: h.ID, Response: true, RecursionDesired: h.RecursionDesired, RecursionAvailable: true},
+	}
 	switch {
 	case err != nil:
 		reply.RCode = dnsmessage.RCodeFormatError
@@ -209,8 +216,10 @@ func (n *names) answer(query []byte) []byte {
 		addr, code := n.lookup(q.Name.String())
 		reply.RCode = code
 		if code == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
-			reply.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60},
-				Body: &dnsmessage.AResource{A: addr.As4()}}}
+			reply.Answers = []dnsmessage.Resource{{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60},
+				Body:   &dnsmessage.AResource{A: addr.As4()},
+			}}
 		}
 	}
 	out, err := reply.Pack()

@@ -248,7 +248,10 @@ func (c *Command) check() error {
 	c.Limits = c.Limits.withDefaults()
 	c.Binds = append([]Bind(nil), c.Binds...)
 	for i, b := range c.Binds {
-		if !path.IsAbs(b.Target) || path.Clean(b.Target) != b.Target || b.Target == "/" || within(b.Target, "/proc") || within(b.Target, "/dev") {
+		if !path.IsAbs(b.Target) || path.Clean(b.Target) != b.Target || b.Target == "/" || within(
+			b.Target,
+			"/proc",
+		) || within(b.Target, "/dev") {
 			return fmt.Errorf("check command: bind target %q is not allowed", b.Target)
 		}
 		src, err := ours(b.Source, c.UID, c.GID)

@@ -98,7 +98,8 @@ func TestAsPlainUser(t *testing.T) {
 	if err := Own(dir, plainUID); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s") // that one reads the sources, which are not there
+	// that one reads the sources, which are not there
+	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s")
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir, helperVar + "=" + helper}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID, Groups: []uint32{}}}
@@ -118,14 +119,20 @@ func TestRunShowsOnlyItsOwnWorld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	res, err := b.Run(t.Context(), Command{Argv: attackArgv("show"), Work: work, Dir: "/build/src", UID: siteUID(), Limits: small(),
+	res, err := b.Run(t.Context(), Command{
+		Argv: attackArgv("show"), Work: work, Dir: "/build/src", UID: siteUID(), Limits: small(),
 		Env:   []string{"TOKEN=s3cret", "HOME=/elsewhere", "TOKEN=s3cret2", "EMPTY="},
-		Binds: []Bind{{Source: cache, Target: "/cache", Write: true}, {Source: ro, Target: "/opt/node"}}, Stdout: &out, Stderr: &errs})
+		Binds: []Bind{{Source: cache, Target: "/cache", Write: true}, {Source: ro, Target: "/opt/node"}}, Stdout: &out, Stderr: &errs,
+	})
 	if err != nil || !res.OK() {
 		t.Fatalf("Run = %v, %v\n%s", res, err, errs.String())
 	}
 	text := out.String()
-	for _, want := range []string{"uid 1000 gid 1000", "dir /build/src\n", "nofile 4096\n", "core 1\n", "env TOKEN=s3cret2\n", "env HOME=/elsewhere\n", "env EMPTY=\n", "env PATH=/usr/local/sbin:", " /cache", "ls /run/slipway /run/slipway/shim\n"} {
+	for _, want := range []string{
+		"uid 1000 gid 1000", "dir /build/src\n", "nofile 4096\n", "core 1\n", "env TOKEN=s3cret2\n",
+		"env HOME=/elsewhere\n", "env EMPTY=\n", "env PATH=/usr/local/sbin:", " /cache",
+		"ls /run/slipway /run/slipway/shim\n",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -180,7 +187,10 @@ func TestExit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res.ExitCode != tt.code || res.Signal != tt.signal || res.Killed != NotKilled || !strings.Contains(errs.String(), tt.stderr) {
+			if res.ExitCode != tt.code || res.Signal != tt.signal || res.Killed != NotKilled || !strings.Contains(
+				errs.String(),
+				tt.stderr,
+			) {
 				t.Errorf("Run = %+v, stderr %q", res, errs.String())
 			}
 		})
@@ -203,8 +213,16 @@ func TestLimits(t *testing.T) {
 		"file bomb":                {argv: attackArgv("inodes"), want: DiskFull, limits: func(l *Limits) { l.Files = 2000 }},
 		"log flood":                {argv: attackArgv("flood"), want: LogFlood, limits: func(l *Limits) { l.Output = 256 << 10 }},
 		"endless run":              {argv: attackArgv("hang"), want: Timeout, limits: func(l *Limits) { l.Wall = 300 * time.Millisecond }},
-		"/tmp filler":              {argv: attackArgv("fill", "/tmp"), want: Timeout, limits: func(l *Limits) { l.TmpSize = 8 << 20; l.Wall = 500 * time.Millisecond }},
-		"/dev/shm filler":          {argv: attackArgv("fill", "/dev/shm"), want: Timeout, limits: func(l *Limits) { l.TmpSize = 8 << 20; l.Wall = 500 * time.Millisecond }},
+		"/tmp filler": {
+			argv:   attackArgv("fill", "/tmp"),
+			want:   Timeout,
+			limits: func(l *Limits) { l.TmpSize = 8 << 20; l.Wall = 500 * time.Millisecond },
+		},
+		"/dev/shm filler": {
+			argv:   attackArgv("fill", "/dev/shm"),
+			want:   Timeout,
+			limits: func(l *Limits) { l.TmpSize = 8 << 20; l.Wall = 500 * time.Millisecond },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,8 +231,10 @@ func TestLimits(t *testing.T) {
 				tt.limits(&l)
 			}
 			var out counter64
-			c := Command{Argv: tt.argv, Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: io.Discard,
-				Binds: []Bind{{Source: newWork(t), Target: "/cache", Write: true}}}
+			c := Command{
+				Argv: tt.argv, Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: io.Discard,
+				Binds: []Bind{{Source: newWork(t), Target: "/cache", Write: true}},
+			}
 			begin := time.Now()
 			res, err := b.Run(t.Context(), c)
 			if err != nil {
@@ -241,11 +261,22 @@ func TestMemoryWithoutProcesses(t *testing.T) {
 	b := newSandbox(t)
 	l := small()
 	l.TmpSize, l.NoFile = 512<<20, 1024
-	for name, argv := range map[string][]string{"/tmp": attackArgv("fill", "/tmp"), "/dev/shm": attackArgv("fill", "/dev/shm"), "memfds": attackArgv("memfd")} {
+	for name, argv := range map[string][]string{
+		"/tmp":     attackArgv("fill", "/tmp"),
+		"/dev/shm": attackArgv("fill", "/dev/shm"),
+		"memfds":   attackArgv("memfd"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out counter64
-			res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: io.Discard})
+			res, err := b.Run(t.Context(), Command{
+				Argv:   argv,
+				Work:   newWork(t),
+				UID:    siteUID(),
+				Limits: l,
+				Stdout: &out,
+				Stderr: io.Discard,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +294,14 @@ func TestTerminalsAreBounded(t *testing.T) {
 	var out counter64
 	l := small()
 	l.NoFile = 1024
-	res, err := newSandbox(t).Run(t.Context(), Command{Argv: attackArgv("terminals"), Work: newWork(t), UID: siteUID(), Limits: l, Stdout: &out, Stderr: os.Stderr})
+	res, err := newSandbox(t).Run(t.Context(), Command{
+		Argv:   attackArgv("terminals"),
+		Work:   newWork(t),
+		UID:    siteUID(),
+		Limits: l,
+		Stdout: &out,
+		Stderr: os.Stderr,
+	})
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -295,7 +333,10 @@ func TestFloodLeavesAMarker(t *testing.T) {
 	for range 30 {
 		m.write(&out, []byte("0123456789"))
 	}
-	if want := "\n[output limit of 100 bytes reached: the rest is not stored]\n"; !strings.HasSuffix(string(out.tail), want) || out.n.Load() != int64(100+len(want)) {
+	if want := "\n[output limit of 100 bytes reached: the rest is not stored]\n"; !strings.HasSuffix(
+		string(out.tail),
+		want,
+	) || out.n.Load() != int64(100+len(want)) {
 		t.Errorf("%d bytes, ending in %q", out.n.Load(), out.tail)
 	}
 }
@@ -312,8 +353,10 @@ func TestForkBombIsBounded(t *testing.T) {
 			cancel()
 		}
 	})
-	res, err := b.Run(ctx, Command{Argv: attackArgv("forks"), Work: newWork(t), UID: siteUID(),
-		Limits: Limits{Pids: 64, Memory: 1 << 30, Wall: 20 * time.Second}, Stdout: out})
+	res, err := b.Run(ctx, Command{
+		Argv: attackArgv("forks"), Work: newWork(t), UID: siteUID(),
+		Limits: Limits{Pids: 64, Memory: 1 << 30, Wall: 20 * time.Second}, Stdout: out,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +635,15 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	run := func(argv ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{Proxy: proxy}, Stdout: &out, Stderr: &out})
+		res, err := b.Run(t.Context(), Command{
+			Argv:    argv,
+			Work:    newWork(t),
+			UID:     siteUID(),
+			Limits:  small(),
+			Network: Network{Proxy: proxy},
+			Stdout:  &out,
+			Stderr:  &out,
+		})
 		if err != nil || !res.OK() {
 			t.Fatalf("Run = %+v, %v: %s", res, err, out.String())
 		}
@@ -623,12 +674,21 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
 	var out bytes.Buffer
-	told, err := json.Marshal(bait{Pid: os.Getpid(), Spaces: spaces(), Port: 1, Other: "/etc/hostname", Env: "none-" + newID(), Abstract: "@none"})
+	told, err := json.Marshal(bait{
+		Pid:      os.Getpid(),
+		Spaces:   spaces(),
+		Port:     1,
+		Other:    "/etc/hostname",
+		Env:      "none-" + newID(),
+		Abstract: "@none",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := b.Run(t.Context(), Command{Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
-		Limits: small(), Network: Network{Proxy: fakeProxy(t, nil)}, Stdout: &out})
+	res, err := b.Run(t.Context(), Command{
+		Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
+		Limits: small(), Network: Network{Proxy: fakeProxy(t, nil)}, Stdout: &out,
+	})
 	if err != nil || !res.OK() {
 		t.Fatalf("Run = %+v, %v", res, err)
 	}
@@ -663,7 +723,14 @@ func TestSecretsStayOutOfEveryArgv(t *testing.T) {
 			}
 		}
 	})
-	res, err := b.Run(ctx, Command{Argv: attackArgv("hang"), Env: []string{"SECRET=" + secret}, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: out})
+	res, err := b.Run(ctx, Command{
+		Argv:   attackArgv("hang"),
+		Env:    []string{"SECRET=" + secret},
+		Work:   newWork(t),
+		UID:    siteUID(),
+		Limits: small(),
+		Stdout: out,
+	})
 	if err != nil || res.Killed != Canceled || !looked.Load() {
 		t.Fatalf("Run = %+v, %v", res, err)
 	}
@@ -688,7 +755,13 @@ func TestFilesBelongToTheSite(t *testing.T) {
 		t.Errorf("owner is %d, want %d", got, want)
 	}
 	ro := newWork(t)
-	res, err = b.Run(t.Context(), Command{Argv: attackArgv("write", "/opt/ro/made"), Work: work, UID: siteUID(), Limits: small(), Binds: []Bind{{Source: ro, Target: "/opt/ro"}}})
+	res, err = b.Run(t.Context(), Command{
+		Argv:   attackArgv("write", "/opt/ro/made"),
+		Work:   work,
+		UID:    siteUID(),
+		Limits: small(),
+		Binds:  []Bind{{Source: ro, Target: "/opt/ro"}},
+	})
 	if err != nil || res.ExitCode != 1 {
 		t.Errorf("write to a read-only bind: %+v, %v", res, err)
 	}
@@ -797,7 +870,10 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %s", c.Name, c.Detail)
 		}
 	}
-	for _, n := range []string{"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "terminals", "disk limit", "canary"} {
+	for _, n := range []string{
+		"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "terminals", "disk limit",
+		"canary",
+	} {
 		if !names[n] {
 			t.Errorf("nothing about %s", n)
 		}
@@ -821,7 +897,14 @@ func TestManyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			var out bytes.Buffer
 			want := "n" + strconv.Itoa(i)
-			res, err := b.Run(t.Context(), Command{Argv: []string{"printenv", "N"}, Env: []string{"N=" + want}, Work: work, UID: testUID + i, Limits: small(), Stdout: &out})
+			res, err := b.Run(t.Context(), Command{
+				Argv:   []string{"printenv", "N"},
+				Env:    []string{"N=" + want},
+				Work:   work,
+				UID:    testUID + i,
+				Limits: small(),
+				Stdout: &out,
+			})
 			if err != nil || !res.OK() || strings.TrimSpace(out.String()) != want {
 				t.Errorf("run %d = %+v, %v: %q", i, res, err, out.String())
 			}
@@ -863,7 +946,14 @@ func TestOneWriterKeepsTheOrder(t *testing.T) {
 				argv[0] = "/proc/self/exe"
 			}
 			var out bytes.Buffer
-			res, err := r.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out})
+			res, err := r.Run(t.Context(), Command{
+				Argv:   argv,
+				Work:   newWork(t),
+				UID:    siteUID(),
+				Limits: small(),
+				Stdout: &out,
+				Stderr: &out,
+			})
 			if err != nil || !res.OK() {
 				t.Fatalf("Run = %+v, %v", res, err)
 			}
@@ -891,14 +981,26 @@ func TestNamedPorts(t *testing.T) {
 	proxy := fakeProxy(t, map[string]func(io.ReadWriter){"db.example:5432": talk, "db.example:6379": talk, "db.example:443": talk})
 	run := func(argv ...string) string {
 		var out bytes.Buffer
-		res, err := b.Run(t.Context(), Command{Argv: argv, Work: newWork(t), UID: siteUID(), Limits: small(), Network: Network{Proxy: proxy, Ports: []uint16{5432, 443, 53, 3306}}, Stdout: &out, Stderr: &out})
+		res, err := b.Run(t.Context(), Command{
+			Argv:    argv,
+			Work:    newWork(t),
+			UID:     siteUID(),
+			Limits:  small(),
+			Network: Network{Proxy: proxy, Ports: []uint16{5432, 443, 53, 3306}},
+			Stdout:  &out,
+			Stderr:  &out,
+		})
 		if err != nil || !res.OK() {
 			t.Fatalf("%q: %+v, %v: %s", argv, res, err, out.String())
 		}
 		return out.String()
 	}
 	for at, want := range map[string]string{
-		"db.example:5432": "you said hello", "db.example:443": "you said hello", "db.example:6379": "refused", "db.example:3306": "reset", "127.0.0.1:5432": "reset",
+		"db.example:5432": "you said hello",
+		"db.example:443":  "you said hello",
+		"db.example:6379": "refused",
+		"db.example:3306": "reset",
+		"127.0.0.1:5432":  "reset",
 	} {
 		if got := run(attackArgv("say", at, "hello")...); !strings.Contains(got, want) {
 			t.Errorf("%s answered %q, want %q", at, got, want)
@@ -914,7 +1016,15 @@ func TestSignalsAreTheCommands(t *testing.T) {
 		defer signal.Reset(s)
 	}
 	var out bytes.Buffer
-	c := Command{Argv: []string{"/bin/sh", "-c", "trap 'echo heard' HUP INT; kill -HUP $$; kill -INT $$"}, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out, Env: []string{"PATH=/usr/bin:/bin"}}
+	c := Command{
+		Argv:   []string{"/bin/sh", "-c", "trap 'echo heard' HUP INT; kill -HUP $$; kill -INT $$"},
+		Work:   newWork(t),
+		UID:    siteUID(),
+		Limits: small(),
+		Stdout: &out,
+		Stderr: &out,
+		Env:    []string{"PATH=/usr/bin:/bin"},
+	}
 	if _, err := newSandbox(t).Run(t.Context(), c); err != nil || out.String() != "heard\nheard\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}

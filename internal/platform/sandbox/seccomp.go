@@ -139,7 +139,8 @@ func program(uncounted bool) []bpf.Instruction {
 			internet = append(internet, equal(n, uint8(len(protocols)-i), 0)) // over the rest and the refusal
 		}
 		internet = append(internet, errno(unix.EPROTONOSUPPORT), bpf.RetConstant{Val: retAllow})
-		body := []bpf.Instruction{load(offArg),
+		body := []bpf.Instruction{
+			load(offArg),
 			equal(unix.AF_UNIX, 5, 0),
 			equal(unix.AF_INET, 6, 0),
 			equal(unix.AF_INET6, 5, 0),

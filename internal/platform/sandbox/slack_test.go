@@ -19,7 +19,14 @@ func TestCommandsHaveTheUsualTimerSlack(t *testing.T) {
 		t.Fatal(errno)
 	}
 	var out bytes.Buffer
-	res, err := newSandbox(t).Run(t.Context(), Command{Argv: []string{"cat", "/proc/self/timerslack_ns"}, Work: newWork(t), UID: siteUID(), Limits: small(), Stdout: &out, Stderr: &out})
+	res, err := newSandbox(t).Run(t.Context(), Command{
+		Argv:   []string{"cat", "/proc/self/timerslack_ns"},
+		Work:   newWork(t),
+		UID:    siteUID(),
+		Limits: small(),
+		Stdout: &out,
+		Stderr: &out,
+	})
 	if err != nil || !res.OK() || strings.TrimSpace(out.String()) != "50000" {
 		t.Errorf("slack %q, %v, %v", out.String(), res, err)
 	}

@@ -198,7 +198,8 @@ func (w *watch) disk() {
 			w.r.report(StorageFull)
 			return false
 		}
-		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 || now.files < spare && sum.files > spare/4 {
+		if sum.bytes > l.Disk || sum.files > l.Files || now.bytes < reserve && sum.bytes > reserve/4 ||
+			now.files < spare && sum.files > spare/4 {
 			w.r.report(DiskFull)
 			return false
 		}

@@ -8,7 +8,15 @@ import (
 
 func TestLine(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"": "", " one\ntwo": "one", "a\x00b\tc\x7f": "abc", "\xffx": "?x", "äöüßé": "äöüßé", "äöüßéx": "äöüß…", "\u202e": "\u202e"} {
+	for in, want := range map[string]string{
+		"":              "",
+		" one\ntwo":     "one",
+		"a\x00b\tc\x7f": "abc",
+		"\xffx":         "?x",
+		"äöüßé":         "äöüßé",
+		"äöüßéx":        "äöüß…",
+		"\u202e":        "\u202e",
+	} {
 		if got := Line(in, 5); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
@@ -17,7 +25,15 @@ func TestLine(t *testing.T) {
 
 func TestClip(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"": "", "abcd": "abcd", "abcde": "abcd…", "abcä": "abc…", "a\xff": "a\uFFFD", strings.Repeat("ä", 9): "ää…", "\xff\xff\xff\xff\xff": "\uFFFD…"} {
+	for in, want := range map[string]string{
+		"":                     "",
+		"abcd":                 "abcd",
+		"abcde":                "abcd…",
+		"abcä":                 "abc…",
+		"a\xff":                "a\uFFFD",
+		strings.Repeat("ä", 9): "ää…",
+		"\xff\xff\xff\xff\xff": "\uFFFD…",
+	} {
 		if got := Clip(in, 4); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
@@ -43,7 +59,14 @@ func FuzzClip(f *testing.F) {
 
 func TestSizeAndCount(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0 bytes", 512: "512 bytes", 1536: "1.5 KiB", 64 << 20: "64 MiB", 2 << 30: "2 GiB", 2<<30 + 1: "2 GiB"} {
+	for n, want := range map[int64]string{
+		0:         "0 bytes",
+		512:       "512 bytes",
+		1536:      "1.5 KiB",
+		64 << 20:  "64 MiB",
+		2 << 30:   "2 GiB",
+		2<<30 + 1: "2 GiB",
+	} {
 		if got := Size(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

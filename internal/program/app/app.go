@@ -99,15 +99,18 @@ type Apps struct {
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this process, among others that hold workers
 
-	up   atomic.Int64   // instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
+	// instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an
+	// idle one of the owner that runs the most sleeps, else 503
+	up   atomic.Int64
 	work sync.WaitGroup // what starts or stops one
 	down chan struct{}  // closed when the service stops
 
-	mu       sync.Mutex          // guards programs, closing; taken before a program's own
-	programs map[string]*program //share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
+	mu sync.Mutex // guards programs, closing; taken before a program's own
+	// share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
+	programs map[string]*program
 	closing  bool
 
-	//share: total the sites with programs; owner its sites; edge none: it is as long as their list
+	// share: total the sites with programs; owner its sites; edge none: it is as long as their list
 	known map[string]row // what the sites of programs serve; Run's alone
 	asked time.Time      // when it was read
 }
@@ -125,8 +128,14 @@ func New(c Config) *Apps {
 	c.WakeTime = cmp.Or(c.WakeTime, 30*time.Second)
 	c.Tick = cmp.Or(c.Tick, time.Second)
 	c.Most = cmp.Or(c.Most, 500)
-	a := &Apps{c: c, programs: map[string]*program{}, down: make(chan struct{}), copies: compress.New(compress.Config{}), node: db.NewID("node")}
-	//share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
+	a := &Apps{
+		c:        c,
+		programs: map[string]*program{},
+		down:     make(chan struct{}),
+		copies:   compress.New(compress.Config{}),
+		node:     db.NewID("node"),
+	}
+	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
 	a.logs.init(c.DB, c.Log)
 	return a

@@ -48,7 +48,11 @@ func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 	case <-running.Done():
 		return running.Exit(), nil
 	case <-late.C:
-		err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout), Code: "command_timeout"}
+		err = &fault.Error{
+			Kind:    fault.Invalid,
+			Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout),
+			Code:    "command_timeout",
+		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-a.down:

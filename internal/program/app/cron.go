@@ -55,8 +55,15 @@ func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
 		if err != nil || n == 0 || now.Sub(t.next) > lateCron {
 			return err // another node was quicker, or it is too late
 		}
-		fresh, err := job.Enqueue(ctx, tx, RunCron{Site: t.site, Deployment: t.deployment, Name: t.name, Command: t.command}, job.Options{Queue: CommandQueue,
-			Unique: "cron/" + t.key(), Share: t.owner, Group: turn(t.owner, t.key())})
+		fresh, err := job.Enqueue(ctx, tx, RunCron{
+			Site:       t.site,
+			Deployment: t.deployment,
+			Name:       t.name,
+			Command:    t.command,
+		}, job.Options{
+			Queue:  CommandQueue,
+			Unique: "cron/" + t.key(), Share: t.owner, Group: turn(t.owner, t.key()),
+		})
 		skipped = !fresh
 		return err
 	})
@@ -93,7 +100,12 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	}
 	begun := time.Now()
 	a.logs.note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
-	exit, err := a.executeCron(ctx, r.Site, r.Name, Execution{Deployment: r.Deployment, Command: r.Command, Process: process, Timeout: cronTime})
+	exit, err := a.executeCron(ctx, r.Site, r.Name, Execution{
+		Deployment: r.Deployment,
+		Command:    r.Command,
+		Process:    process,
+		Timeout:    cronTime,
+	})
 	switch f := fault.As(err); {
 	case f != nil:
 		a.logs.note(r.Site, r.Deployment, process, f.Message)
@@ -103,7 +115,12 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		a.c.Log.ErrorContext(ctx, "scheduled command not run", "site", r.Site, "err", err)
 		a.logs.note(r.Site, r.Deployment, process, "The command could not be started")
 	default:
-		a.logs.note(r.Site, r.Deployment, process, fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)))
+		a.logs.note(
+			r.Site,
+			r.Deployment,
+			process,
+			fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)),
+		)
 	}
 	return nil
 }
@@ -127,7 +144,11 @@ func (a *Apps) ranCron(ctx context.Context, site, name string, at db.Time, exit 
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
 	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`, site, name, exit, at)
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`,
+			site, name, exit, at,
+		)
 		return err
 	})
 }
@@ -140,7 +161,18 @@ func (a *Apps) RunCronTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return operation.Operation{}, err
 	}
 	if len(list) == 0 {
-		return operation.Operation{}, &fault.Error{Kind: fault.NotFound, Message: "Scheduled command not found", Details: "GET /sites/:id/crons lists those of the live deployment", Code: "cron_not_found"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.NotFound,
+			Message: "Scheduled command not found",
+			Details: "GET /sites/:id/crons lists those of the live deployment",
+			Code:    "cron_not_found",
+		}
 	}
-	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: list[0].deployment, Command: list[0].command, Timeout: cronTime, Cron: name})
+	return a.openTx(ctx, tx, owner, RunCommand{
+		Site:       site,
+		Deployment: list[0].deployment,
+		Command:    list[0].command,
+		Timeout:    cronTime,
+		Cron:       name,
+	})
 }

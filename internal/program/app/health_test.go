@@ -57,9 +57,13 @@ func TestFatalErrorRepeats(t *testing.T) {
 		took  time.Duration
 		says  string
 	}{
-		"the same each time": {func(int) string { return "[23-Nov-2026 16:00:00 UTC] " + parse }, 15 * time.Second, "answers / with 500: " + parse},
-		"another each time":  {func(i int) string { return fmt.Sprintf("%s %d", parse, i) }, time.Minute, "is not healthy after 1m0s"},
-		"none":               {func(int) string { return "PHP Warning:  something" }, time.Minute, "is not healthy after 1m0s"},
+		"the same each time": {
+			func(int) string { return "[23-Nov-2026 16:00:00 UTC] " + parse },
+			15 * time.Second,
+			"answers / with 500: " + parse,
+		},
+		"another each time": {func(i int) string { return fmt.Sprintf("%s %d", parse, i) }, time.Minute, "is not healthy after 1m0s"},
+		"none":              {func(int) string { return "PHP Warning:  something" }, time.Minute, "is not healthy after 1m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

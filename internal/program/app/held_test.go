@@ -57,8 +57,10 @@ func TestStartsAfterARestore(t *testing.T) {
 			f := newFleet(t, 1, func(c *Config) {
 				c.Engine = e
 				c.Launch = wants(func(_ context.Context, deployment string) (Wanted, error) {
-					return Wanted{Site: "site", Owner: "owner", Deployment: deployment, Health: time.Minute, Sleep: time.Minute,
-						Spec: runtime.Spec{Env: []string{"DB_PASSWORD=" + password.Load().(string)}}}, nil
+					return Wanted{
+						Site: "site", Owner: "owner", Deployment: deployment, Health: time.Minute, Sleep: time.Minute,
+						Spec: runtime.Spec{Env: []string{"DB_PASSWORD=" + password.Load().(string)}},
+					}, nil
 				})
 			})
 			f.ok(start(f.nodes[0], e))

@@ -42,11 +42,11 @@ type logs struct {
 	log *slog.Logger
 
 	mu sync.Mutex // guards what follows
-	//share: total the sites that have logged; owner its sites; edge gone with the site
+	// share: total the sites that have logged; owner its sites; edge gone with the site
 	sites   map[string]*siteLog
-	waiting []entry //share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
+	waiting []entry // share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
 	bytes   int     // of waiting
-	//share: total the owners with lines that wait; owner one entry; edge gone when its lines are written
+	// share: total the owners with lines that wait; owner one entry; edge gone when its lines are written
 	of   map[string]load // of waiting, by owner
 	wake chan struct{}
 }
@@ -129,11 +129,21 @@ func (l *logs) add(site, deployment, process, stream, text string) {
 		l.bytes += len(text)
 		held.lines, held.bytes = held.lines+1, held.bytes+len(text)
 		l.of[owner] = held
-		l.waiting = append(l.waiting, entry{site, owner, Line{N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
-			Process: process, Deployment: deployment, Message: text}})
+		l.waiting = append(l.waiting, entry{
+			site,
+			owner,
+			Line{
+				N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
+				Process: process, Deployment: deployment, Message: text,
+			},
+		})
 	}
 	if s.dropped > 0 {
-		put(web, "system", fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec))
+		put(
+			web,
+			"system",
+			fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec),
+		)
 		s.dropped = 0
 	}
 	put(process, stream, text)
@@ -147,13 +157,19 @@ func (l *logs) add(site, deployment, process, stream, text string) {
 func levelOf(stream, text string) string {
 	head := strings.ToLower(text[:min(len(text), 120)])
 	switch {
-	case strings.Contains(head, "error") || strings.Contains(head, "fatal") || strings.Contains(head, "uncaught") || strings.Contains(head, "panic"):
+	case strings.Contains(
+		head,
+		"error",
+	) || strings.Contains(head, "fatal") || strings.Contains(head, "uncaught") || strings.Contains(head, "panic"):
 		return "error"
 	case strings.Contains(head, "warn"):
 		return "warn"
 	case strings.Contains(head, "debug"):
 		return "debug"
-	case stream == "stderr", stream == "system" && (strings.HasPrefix(head, "the application ") || strings.HasPrefix(head, "the process exited") || strings.Contains(head, " was answered with 50")):
+	case stream == "stderr", stream == "system" && (strings.HasPrefix(
+		head,
+		"the application ",
+	) || strings.HasPrefix(head, "the process exited") || strings.Contains(head, " was answered with 50")):
 		return "warn"
 	}
 	return "info"

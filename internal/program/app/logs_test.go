@@ -19,8 +19,19 @@ func TestLogSearch(t *testing.T) {
 		a.logs.add("site", "one", web, "stdout", line)
 	}
 	for search, want := range map[string][]string{
-		"get /products": {lines[0]}, "100%": {lines[1]}, "100": {lines[1], lines[2]}, "a_b": {lines[3]}, `C:\T`: {lines[5]}, "Äpfel": {lines[6]}, "Ärger": {lines[6]}, "mit Ä": {lines[6]},
-		`it's "q`: {lines[7]}, "%": {lines[1]}, `\`: {lines[5]}, "nothing": nil, "' OR 1=1 --": nil,
+		"get /products": {lines[0]},
+		"100%":          {lines[1]},
+		"100":           {lines[1], lines[2]},
+		"a_b":           {lines[3]},
+		`C:\T`:          {lines[5]},
+		"Äpfel":         {lines[6]},
+		"Ärger":         {lines[6]},
+		"mit Ä":         {lines[6]},
+		`it's "q`:       {lines[7]},
+		"%":             {lines[1]},
+		`\`:             {lines[5]},
+		"nothing":       nil,
+		"' OR 1=1 --":   nil,
 	} {
 		list, err := a.Logs(t.Context(), "site", LogFilter{Search: search, Flush: true})
 		f.ok(err)
@@ -83,7 +94,11 @@ func TestLogsAreBoundedByText(t *testing.T) {
 		f.ok(l.write(t.Context(), batch))
 	}
 	var n, newest, bytes int64
-	f.ok(f.nodes[0].c.DB.QueryRow(t.Context(), `SELECT count(*), max(n), sum(length(message)) FROM app_logs WHERE site_id = 'site'`).Scan(&n, &newest, &bytes))
+	f.ok(f.nodes[0].c.DB.QueryRow(t.Context(), `SELECT count(*), max(n), sum(length(message)) FROM app_logs WHERE site_id = 'site'`).Scan(
+		&n,
+		&newest,
+		&bytes,
+	))
 	if bytes > keptText+keptText/8+400*int64(len(long)) || n < 900 || newest != 1600 {
 		t.Errorf("%d lines with %d bytes, up to %d", n, bytes, newest)
 	}

@@ -13,8 +13,23 @@ import (
 
 // latencies are the upper ends of the classes in which first bytes are counted; the last
 // class has none.
-var latencies = [15]time.Duration{1 * time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
-	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+var latencies = [15]time.Duration{
+	1 * time.Millisecond,
+	2 * time.Millisecond,
+	5 * time.Millisecond,
+	10 * time.Millisecond,
+	20 * time.Millisecond,
+	50 * time.Millisecond,
+	100 * time.Millisecond,
+	200 * time.Millisecond,
+	500 * time.Millisecond,
+	time.Second,
+	2 * time.Second,
+	5 * time.Second,
+	10 * time.Second,
+	30 * time.Second,
+	time.Minute,
+}
 
 // Figures are those of a site's programs in a stretch of time.
 type Figures struct {
@@ -58,7 +73,10 @@ func (f *Figures) add(o Figures) {
 	for i, n := range o.counts {
 		f.counts[i] += n
 	}
-	f.Wakes, f.Restarts, f.Bytes, f.CPU, f.Memory = f.Wakes+o.Wakes, f.Restarts+o.Restarts, f.Bytes+o.Bytes, f.CPU+o.CPU, max(f.Memory, o.Memory)
+	f.Wakes, f.Restarts, f.Bytes, f.CPU, f.Memory = f.Wakes+o.Wakes, f.Restarts+o.Restarts, f.Bytes+o.Bytes, f.CPU+o.CPU, max(
+		f.Memory,
+		o.Memory,
+	)
 }
 
 // Point is the figures of one step.
@@ -70,9 +88,9 @@ type Point struct {
 // metrics collects figures and writes them every few seconds.
 type metrics struct {
 	mu sync.Mutex // guards sites
-	//share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
+	// share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
 	sites map[string]*Figures
-	//share: total the instances that run; owner those that it may run; edge gone with them
+	// share: total the instances that run; owner those that it may run; edge gone with them
 	cpu map[*instance]time.Duration // what was counted of each, the loop's alone
 }
 
@@ -199,7 +217,20 @@ func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
 				f := batch[site]
 				for _, s := range steps {
 					at := now - now%db.Time(s.step.Milliseconds())
-					args := []any{site, s.step.Milliseconds(), at, f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3], f.Wakes, f.Restarts, f.Memory, f.CPU.Milliseconds(), f.Bytes}
+					args := []any{
+						site,
+						s.step.Milliseconds(),
+						at,
+						f.Statuses[0],
+						f.Statuses[1],
+						f.Statuses[2],
+						f.Statuses[3],
+						f.Wakes,
+						f.Restarts,
+						f.Memory,
+						f.CPU.Milliseconds(),
+						f.Bytes,
+					}
 					for _, n := range f.counts {
 						args = append(args, n)
 					}
@@ -241,7 +272,12 @@ func (a *Apps) tidyFigures(ctx context.Context) error {
 // hours back, a quarter of an hour up to a day, else an hour; what may be asked for is one of
 // these. What is older than is stored is left out: minutes after 25 hours, hours after 31
 // days. The caller knows that the site is its own.
-func (a *Apps) Metrics(ctx context.Context, site string, since, until db.Time, step time.Duration) (list []Point, total Figures, _ time.Duration, err error) {
+func (a *Apps) Metrics(
+	ctx context.Context,
+	site string,
+	since, until db.Time,
+	step time.Duration,
+) (list []Point, total Figures, _ time.Duration, err error) {
 	now := db.Now()
 	if until == 0 || until > now {
 		until = now
@@ -268,10 +304,28 @@ func (a *Apps) Metrics(ctx context.Context, site string, since, until db.Time, s
 	if len(list) == 0 {
 		return nil, total, step, nil
 	}
-	rows, err := a.c.DB.Query(ctx, `SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 AND at <= $4 ORDER BY at`, site, stored.Milliseconds(), list[0].At, until)
+	rows, err := a.c.DB.Query(
+		ctx,
+		`SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 AND at <= $4 ORDER BY at`,
+		site,
+		stored.Milliseconds(),
+		list[0].At,
+		until,
+	)
 	found, err := db.Collect(rows, err, func(s db.Scanner) (p Point, err error) {
 		var cpu int64
-		into := []any{&p.At, &p.Statuses[0], &p.Statuses[1], &p.Statuses[2], &p.Statuses[3], &p.Wakes, &p.Restarts, &p.Memory, &cpu, &p.Bytes}
+		into := []any{
+			&p.At,
+			&p.Statuses[0],
+			&p.Statuses[1],
+			&p.Statuses[2],
+			&p.Statuses[3],
+			&p.Wakes,
+			&p.Restarts,
+			&p.Memory,
+			&cpu,
+			&p.Bytes,
+		}
 		for i := range p.counts {
 			into = append(into, &p.counts[i])
 		}

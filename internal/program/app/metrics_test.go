@@ -32,23 +32,48 @@ func TestFigures(t *testing.T) {
 	for _, back := range []time.Duration{time.Hour, 23 * time.Hour, 30 * 24 * time.Hour} {
 		list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-back), 0, 0)
 		f.ok(err)
-		if total.Requests() != 200 || total.Statuses != [4]int64{196, 0, 2, 2} || total.Wakes != 2 || total.Restarts != 4 || total.Memory != 200 || total.Bytes != 196_040 || total.CPU != 2*time.Second {
+		if total.Requests() != 200 || total.Statuses != [4]int64{
+			196,
+			0,
+			2,
+			2,
+		} || total.Wakes != 2 || total.Restarts != 4 || total.Memory != 200 || total.Bytes != 196_040 || total.CPU != 2*time.Second {
 			t.Errorf("%s back: %+v", back, total)
 		}
-		if p50, p99 := total.Latency(.5), total.Latency(.99); p50 < 20*time.Millisecond || p50 > 50*time.Millisecond || p99 < 500*time.Millisecond || p99 > time.Second {
+		if p50, p99 := total.Latency(.5), total.Latency(.99); p50 < 20*time.Millisecond || p50 > 50*time.Millisecond ||
+			p99 < 500*time.Millisecond ||
+			p99 > time.Second {
 			t.Errorf("half began within %s, 99 of 100 within %s", p50, p99)
 		}
 		if n := len(list); n < int(back/step) || n > int(back/step)+2 || list[n-1].Requests() != 200 {
 			t.Errorf("%s back: %d points of %s", back, n, step)
 		}
 	}
-	if list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-time.Hour), now.Add(-30*time.Minute), 15*time.Minute); err != nil || step != 15*time.Minute || len(list) < 2 || len(list) > 4 || total.Requests() != 0 {
+	if list, total, step, err := f.nodes[0].Metrics(
+		t.Context(),
+		"site",
+		now.Add(-time.Hour),
+		now.Add(-30*time.Minute),
+		15*time.Minute,
+	); err != nil || step != 15*time.Minute || len(list) < 2 || len(list) > 4 || total.Requests() != 0 {
 		t.Errorf("up to half an hour ago: %d points of %s, %+v, %v", len(list), step, total, err)
 	}
-	if list, _, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-365*24*time.Hour), now, time.Minute); err != nil || step != time.Minute || len(list) > 1+int(keepMinutes/time.Minute) {
+	if list, _, step, err := f.nodes[0].Metrics(
+		t.Context(),
+		"site",
+		now.Add(-365*24*time.Hour),
+		now,
+		time.Minute,
+	); err != nil || step != time.Minute || len(list) > 1+int(keepMinutes/time.Minute) {
 		t.Errorf("a year in minutes: %d points of %s, %v", len(list), step, err)
 	}
-	if list, total, _, err := f.nodes[0].Metrics(t.Context(), "other", now, 0, 0); err != nil || len(list) == 0 || total.Requests() != 0 || total.Latency(.5) != 0 {
+	if list, total, _, err := f.nodes[0].Metrics(
+		t.Context(),
+		"other",
+		now,
+		0,
+		0,
+	); err != nil || len(list) == 0 || total.Requests() != 0 || total.Latency(.5) != 0 {
 		t.Errorf("another site has %+v, %v", total, err)
 	}
 	f.exec(`UPDATE app_metrics SET at = $1`, now.Add(-400*24*time.Hour))

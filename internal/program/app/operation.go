@@ -20,11 +20,18 @@ import (
 // RestartTx opens the operation that restarts a site's program without a dropped request.
 // The caller knows that the site is the owner's.
 func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string) (operation.Operation, error) {
-	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.restart", Site: site, Unique: "site.restart/" + site})
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
+		Kind:   "site.restart",
+		Site:   site,
+		Unique: "site.restart/" + site,
+	})
 	if err != nil {
 		return op, err
 	}
-	_, err = job.Enqueue(ctx, tx, RestartSite{Operation: op.ID, Deployment: deployment}, job.Options{Unique: "restart/" + string(op.ID), Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, RestartSite{
+		Operation:  op.ID,
+		Deployment: deployment,
+	}, job.Options{Unique: "restart/" + string(op.ID), Share: string(owner)})
 	return op, err
 }
 
@@ -47,7 +54,16 @@ func (a *Apps) Work(j *job.Jobs) {
 
 func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	message, failure := "Restarted", ""
-	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Restarting") }); err != nil {
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return a.c.Operations.AdvanceTx(
+			ctx,
+			tx,
+			r.Operation,
+			-1,
+			"",
+			"Restarting",
+		)
+	}); err != nil {
 		return err
 	}
 	if a.Status(r.Deployment).State == Sleeping {
@@ -73,18 +89,34 @@ const (
 
 // RunTx opens the operation that runs a command of a site's deployment once. A site has one
 // at a time. The caller knows that the site is the owner's.
-func (a *Apps) RunTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string, c Command, timeout time.Duration) (operation.Operation, error) {
+func (a *Apps) RunTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	site, deployment string,
+	c Command,
+	timeout time.Duration,
+) (operation.Operation, error) {
 	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout})
 }
 
 // openTx opens the operation of a command that is run on request.
 func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r RunCommand) (operation.Operation, error) {
-	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: "site.command", Site: r.Site, Unique: "site.command/" + r.Site})
+	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
+		Kind:   "site.command",
+		Site:   r.Site,
+		Unique: "site.command/" + r.Site,
+	})
 	if err != nil {
 		return op, err
 	}
 	r.Operation = op.ID
-	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: CommandQueue, Unique: "command/" + string(op.ID), Share: string(owner), Group: turn(string(owner), r.Site)})
+	_, err = job.Enqueue(ctx, tx, r, job.Options{
+		Queue:  CommandQueue,
+		Unique: "command/" + string(op.ID),
+		Share:  string(owner),
+		Group:  turn(string(owner), r.Site),
+	})
 	return op, err
 }
 
@@ -123,7 +155,16 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if attempt > 1 {
 		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
 	}
-	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running") }); err != nil {
+	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return a.c.Operations.AdvanceTx(
+			ctx,
+			tx,
+			r.Operation,
+			-1,
+			"",
+			"Running",
+		)
+	}); err != nil {
 		return err
 	}
 	var tail tail

@@ -14,7 +14,7 @@ import (
 // owners counts what runs, for each owner.
 type owners struct {
 	mu sync.Mutex       // guards up
-	up map[string]int64 //share: total those that run programs; owner one entry; edge gone with the last program
+	up map[string]int64 // share: total those that run programs; owner one entry; edge gone with the last program
 }
 
 // Running returns how many programs and commands of an owner run on this machine.
@@ -54,8 +54,10 @@ func (a *Apps) admit(ctx context.Context, owner string, p *program) (left func()
 		}
 		idle := a.spare(p, func(w Wanted) bool { return w.Owner == owner })
 		if idle == nil {
-			return nil, &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", up),
-				Details: "stop sites or let them sleep, or ask the operator for more", Code: codeFull, RetryAfter: 30 * time.Second}
+			return nil, &fault.Error{
+				Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", up),
+				Details: "stop sites or let them sleep, or ask the operator for more", Code: codeFull, RetryAfter: 30 * time.Second,
+			}
 		}
 		select {
 		case <-idle.left:

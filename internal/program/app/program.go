@@ -81,7 +81,13 @@ const probeEvery = 3 * time.Millisecond
 
 // errCrashed returns the error of requests while a program that crashed waits for its next start.
 func errCrashed(why string, after time.Duration) error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The application crashed", Details: why, Code: "application_crashed", RetryAfter: max(time.Second, after)}
+	return &fault.Error{
+		Kind:       fault.Unavailable,
+		Message:    "The application crashed",
+		Details:    why,
+		Code:       "application_crashed",
+		RetryAfter: max(time.Second, after),
+	}
 }
 
 // program returns a deployment's program, which may have gone again before it is locked.
@@ -100,7 +106,12 @@ func (a *Apps) program(deployment string) (*program, error) {
 }
 
 // errWakeTimeout is the answer to a request that has waited long enough.
-var errWakeTimeout = &fault.Error{Kind: fault.Unavailable, Message: "The application did not start in time", Code: "wake_timeout", RetryAfter: 5 * time.Second}
+var errWakeTimeout = &fault.Error{
+	Kind:       fault.Unavailable,
+	Message:    "The application did not start in time",
+	Code:       "wake_timeout",
+	RetryAfter: 5 * time.Second,
+}
 
 // Acquire returns the deployment's program for one request, and starts it first where it
 // sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
@@ -170,7 +181,12 @@ func (a *Apps) Start(ctx context.Context, deployment string, say func(line strin
 			down, why := p.now == nil && p.starting == nil, p.message
 			p.mu.Unlock()
 			if down {
-				return nil, &fault.Error{Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "see its log"}
+				return nil, &fault.Error{
+					Kind:    fault.Invalid,
+					Message: cmp.Or(why, "The application ended"),
+					Code:    "application_crashed",
+					Details: "see its log",
+				}
 			}
 		}
 		in, try, err := p.take(true)
@@ -329,10 +345,20 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *endpoint.Endpoint {
-	return &endpoint.Endpoint{Transport: in.transport, Upstream: in.transport.upstream, Serve: in.transport.serve, Tasks: in.transport.tasks, Ended: in.ended, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Release: sync.OnceFunc(in.release),
+	return &endpoint.Endpoint{
+		Transport: in.transport,
+		Upstream:  in.transport.upstream,
+		Serve:     in.transport.serve,
+		Tasks:     in.transport.tasks,
+		Ended:     in.ended,
+		MaxBody:   in.maxBody.Load(),
+		FirstByte: time.Duration(in.firstByte.Load()),
+		Release:   sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
 			p.apps.metrics.answered(in.site, status, bytes, took)
-		}, Failed: func(why string) { p.unanswered(in, why) }}
+		},
+		Failed: func(why string) { p.unanswered(in, why) },
+	}
 }
 
 // failedEvery is how often the log of a site says why a request got no answer.

@@ -57,8 +57,12 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 		"refused by the engine": {func(e *fakeEngine) {
 			e.refuse = &fault.Error{Kind: fault.Invalid, Message: "no Node.js 99", Code: "no_node"}
 		}, "no_node", "no Node.js 99"},
-		"never listens":      {func(e *fakeEngine) { e.boot = -1 }, "application_unhealthy", "does not listen on port 3000 after 1m0s"},
-		"ends before":        {func(e *fakeEngine) { e.boot, e.dieIn = time.Second, time.Millisecond }, "application_crashed", "exit code 1"},
+		"never listens": {func(e *fakeEngine) { e.boot = -1 }, "application_unhealthy", "does not listen on port 3000 after 1m0s"},
+		"ends before": {
+			func(e *fakeEngine) { e.boot, e.dieIn = time.Second, time.Millisecond },
+			"application_crashed",
+			"exit code 1",
+		},
 		"ends as it listens": {func(e *fakeEngine) { e.dieDialed = true }, "application_crashed", "exit code 1"},
 		"answers 500":        {func(e *fakeEngine) { e.status = 500 }, "application_unhealthy", "answers / with 500"},
 	} {

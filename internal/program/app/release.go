@@ -15,12 +15,23 @@ const releaseTime = 15 * time.Minute
 // Release runs the release command of a deployment to its end, before the deployment goes live; a fault
 // says why it failed. line hears what it prints.
 func (a *Apps) Release(ctx context.Context, deployment string, c framework.Command, line func(stream, text string)) error {
-	exit, err := a.Execute(ctx, Execution{Deployment: deployment, Command: Command(c), Process: "release", Timeout: releaseTime, Output: line})
+	exit, err := a.Execute(ctx, Execution{
+		Deployment: deployment,
+		Command:    Command(c),
+		Process:    "release",
+		Timeout:    releaseTime,
+		Output:     line,
+	})
 	if err != nil {
 		return err
 	}
 	if exit.Code != 0 || exit.OutOfMemory {
-		f := &fault.Error{Kind: fault.Invalid, Message: "The release command failed: " + exit.Reason, Details: "the deployment does not go live; see its log", Code: "release_failed"}
+		f := &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The release command failed: " + exit.Reason,
+			Details: "the deployment does not go live; see its log",
+			Code:    "release_failed",
+		}
 		if exit.OutOfMemory {
 			f.Details = "raise the site's memory limit, or let the command use less"
 		}

@@ -68,7 +68,11 @@ func (a *Apps) Restart(ctx context.Context, deployment string) error {
 }
 
 // errMeanwhile is a restart's end where the program ended or was stopped meanwhile.
-var errMeanwhile = &fault.Error{Kind: fault.Conflict, Message: "The application ended or was stopped during the restart", Code: "application_stopped"}
+var errMeanwhile = &fault.Error{
+	Kind:    fault.Conflict,
+	Message: "The application ended or was stopped during the restart",
+	Code:    "application_stopped",
+}
 
 // standing returns the instance that runs once no start is under way: one that was begun
 // before may have today's variables or not.

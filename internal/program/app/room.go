@@ -15,7 +15,12 @@ import (
 const codeFull = "too_many_programs"
 
 // errFull is the answer where as many programs run as may, and none of them is idle.
-var errFull = &fault.Error{Kind: fault.Unavailable, Message: "Too many applications are running on this server", Code: codeFull, RetryAfter: 10 * time.Second}
+var errFull = &fault.Error{
+	Kind:       fault.Unavailable,
+	Message:    "Too many applications are running on this server",
+	Code:       codeFull,
+	RetryAfter: 10 * time.Second,
+}
 
 // isFull reports whether an error says that there was no room.
 func isFull(err error) bool {
@@ -30,7 +35,7 @@ const spareTime = 5 * time.Second
 // and is not p, makes room: the owner's own, or one of an owner that runs more.
 func (a *Apps) room(ctx context.Context, p *program, owner string) error {
 	for {
-		//share: total Most (500) instances; owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
+		// share: total Most (500) instances; owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
 		if a.up.Add(1) <= int64(a.c.Most) {
 			return nil
 		}

@@ -113,7 +113,13 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 			known[site] = row{site: site}
 		}
 		var args db.Args
-		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(&args, part)+`)`, args...)
+		rows, err := a.c.DB.Query(
+			ctx,
+			`SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(
+				&args,
+				part,
+			)+`)`,
+			args...)
 		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) {
 			return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings, &r.revision)
 		})
@@ -213,7 +219,7 @@ func (a *Apps) keepUp(ctx context.Context) {
 		}
 		return
 	}
-	//share: total 4 starts; owner 2; edge the others start later, those that hang hold a place for 5 s
+	// share: total 4 starts; owner 2; edge the others start later, those that hang hold a place for 5 s
 	slots := fair.New(fair.Config{Places: 4, Owner: 2})
 	var work sync.WaitGroup
 	defer work.Wait()

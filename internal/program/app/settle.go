@@ -17,7 +17,8 @@ const renewTime = 5 * time.Minute
 func (a *Apps) settle(p *program, known map[string]row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision && time.Since(p.renewed) > revisionEvery {
+	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
+		time.Since(p.renewed) > revisionEvery {
 		p.renewed = time.Now()
 		a.work.Go(func() { a.renewRevision(p) })
 	}
@@ -81,5 +82,8 @@ func needsProcess(runs, want Wanted) bool {
 	if runs.Stored > 0 {
 		a.Limits.Storage = runs.Stored
 	}
-	return a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(a.Argv, b.Argv) || !reflect.DeepEqual(a.Ports, b.Ports) || !reflect.DeepEqual(a.Storage, b.Storage)
+	return a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(
+		a.Argv,
+		b.Argv,
+	) || !reflect.DeepEqual(a.Ports, b.Ports) || !reflect.DeepEqual(a.Storage, b.Storage)
 }

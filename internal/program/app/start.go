@@ -95,7 +95,16 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	stored := a.storing.begin(want.Site)
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal}
+	in := &instance{
+		running: running,
+		site:    want.Site,
+		begun:   time.Now(),
+		used:    time.Now(),
+		left:    gone,
+		out:     make(chan struct{}),
+		ended:   make(chan struct{}),
+		fatal:   fatal,
+	}
 	in.bound(want)
 	in.transport = p.transportTo(running, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
@@ -111,16 +120,23 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 			return nil, want, ended(running.Exit())
 		case <-probe.Done():
 			running.Stop(0)
-			return nil, want, &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+			return nil, want, &fault.Error{
+				Kind: fault.Invalid, Code: "application_unhealthy",
 				Message: fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
-				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses"}
+				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses",
+			}
 		case <-time.After(probeEvery):
 		}
 	}
 }
 
 func ended(e runtime.Exit) error {
-	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "see its log"}
+	f := &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "The application exited: " + e.Reason,
+		Code:    "application_crashed",
+		Details: "see its log",
+	}
 	if e.OutOfMemory {
 		f.Details = "raise the site's memory limit, or let the application use less"
 	}
@@ -166,14 +182,20 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 				fatal, since = now, time.Now()
 			}
 			if fatal != "" && time.Since(since) >= repeats {
-				return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+				return &fault.Error{
+					Kind: fault.Invalid, Code: "application_unhealthy",
 					Message: fmt.Sprintf("The application answers %s with %d: %s", path, status, text.Clip(fatal, 300)),
-					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error"}
+					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error",
+				}
 			}
 			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
 				last = now
 				if say != nil {
-					say(fmt.Sprintf("The application is not healthy yet: %s. It has %s in all to become healthy.", last, want.Health.Round(time.Second)))
+					say(fmt.Sprintf(
+						"The application is not healthy yet: %s. It has %s in all to become healthy.",
+						last,
+						want.Health.Round(time.Second),
+					))
 				}
 			}
 		}
@@ -181,9 +203,11 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		case <-in.running.Done():
 			return ended(in.running.Exit())
 		case <-ctx.Done():
-			return &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy",
+			return &fault.Error{
+				Kind: fault.Invalid, Code: "application_unhealthy",
 				Message: fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
-				Details: "it must answer " + path + " with anything but a server error"}
+				Details: "it must answer " + path + " with anything but a server error",
+			}
 		case <-time.After(pause):
 		}
 	}
@@ -231,7 +255,12 @@ func (a *Apps) share(ctx context.Context, p *program, site string) error {
 	if serves[site].deployment == p.deployment {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("%d deployments of this site are running already", perSite), Code: codeFull, RetryAfter: 30 * time.Second}
+	return &fault.Error{
+		Kind:       fault.Unavailable,
+		Message:    fmt.Sprintf("%d deployments of this site are running already", perSite),
+		Code:       codeFull,
+		RetryAfter: 30 * time.Second,
+	}
 }
 
 // perSite is how many programs a site's addresses keep awake at once.

@@ -48,9 +48,9 @@ const (
 // storing knows whose programs may be writing.
 type storing struct {
 	mu sync.Mutex // guards both
-	//share: total the sites whose programs run; owner those that it may run; edge gone with the last one
+	// share: total the sites whose programs run; owner those that it may run; edge gone with the last one
 	running map[string]int // programs and commands of a site
-	//share: total the sites whose programs ran since the last measurement; owner its sites; edge emptied by it
+	// share: total the sites whose programs ran since the last measurement; owner its sites; edge emptied by it
 	touched map[string]bool
 }
 
@@ -171,7 +171,11 @@ func (a *Apps) measure(ctx context.Context, site string) error {
 		}
 	}
 	if capped > 0 && before.MeasuredAt != 0 && bytes > before.Bytes {
-		a.logs.system(site, "", "Storage is full: this account has used up what it can store. Its programs are restarted and can't add to it; delete files or sites, or ask the operator for more")
+		a.logs.system(
+			site,
+			"",
+			"Storage is full: this account has used up what it can store. Its programs are restarted and can't add to it; delete files or sites, or ask the operator for more",
+		)
 		a.Renew(site)
 	}
 	return nil
@@ -196,7 +200,11 @@ func (a *Apps) noteStorage(ctx context.Context, site string, bytes int64, before
 
 // StorageUse returns what a site's storage held when it was last measured.
 func (a *Apps) StorageUse(ctx context.Context, site string) (u StorageUse, err error) {
-	err = a.c.DB.QueryRow(ctx, `SELECT bytes, capped_bytes, measured_at FROM app_storage WHERE site_id = $1`, site).Scan(&u.Bytes, &u.Capped, &u.MeasuredAt)
+	err = a.c.DB.QueryRow(ctx, `SELECT bytes, capped_bytes, measured_at FROM app_storage WHERE site_id = $1`, site).Scan(
+		&u.Bytes,
+		&u.Capped,
+		&u.MeasuredAt,
+	)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read storage of site: %w", err)
 	}

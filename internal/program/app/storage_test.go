@@ -34,10 +34,13 @@ func TestStorageCounts(t *testing.T) {
 			defer mu.Unlock()
 			return sizes[site]
 		})
-		c.Limits = allowance{most: func() int64 { return 500 }, stores: func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error) {
-			n, err := f.nodes[0].StorageOf(ctx, f.db, owner)
-			return account.LimitUse{Limit: room, Used: n}, err
-		}}
+		c.Limits = allowance{
+			most: func() int64 { return 500 },
+			stores: func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error) {
+				n, err := f.nodes[0].StorageOf(ctx, f.db, owner)
+				return account.LimitUse{Limit: room, Used: n}, err
+			},
+		}
 	})
 	a, e := f.nodes[0], f.engines[0]
 	for _, id := range []string{"site", "other"} {
@@ -84,7 +87,9 @@ func TestStorageCounts(t *testing.T) {
 		t.Errorf("without room: %+v", u)
 	}
 	f.until("its end", func() bool { return !p.running() })
-	if logs, err := a.Logs(t.Context(), "site", LogFilter{Flush: true}); err != nil || len(logs) == 0 || !strings.Contains(logs[len(logs)-1].Message, "this account has used up what it can store") {
+	if logs, err := a.Logs(t.Context(), "site", LogFilter{
+		Flush: true,
+	}); err != nil || len(logs) == 0 || !strings.Contains(logs[len(logs)-1].Message, "this account has used up what it can store") {
 		t.Errorf("its log says %+v, %v", logs, err)
 	}
 	p = start()

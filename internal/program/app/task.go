@@ -89,7 +89,9 @@ func (a *Apps) declareOne(ctx context.Context, r row, want Wanted) error {
 			if names[t.Kind+"/"+t.Name] {
 				continue
 			}
-			if _, err := tx.Exec(ctx, `DELETE FROM app_tasks WHERE site_id = $1 AND kind = $2 AND name = $3`, r.site, t.Kind, t.Name); err != nil {
+			if _, err := tx.Exec(
+				ctx, `DELETE FROM app_tasks WHERE site_id = $1 AND kind = $2 AND name = $3`, r.site, t.Kind, t.Name,
+			); err != nil {
 				return err
 			}
 		}
@@ -132,7 +134,18 @@ func (a *Apps) tasks(ctx context.Context, r db.Reader, kind, where string, args 
 		WHERE l.state = 'live' AND t.kind = $1 `+where, append([]any{kind}, args...)...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (t declared, err error) {
 		var command string
-		if err := s.Scan(&t.site, &t.deployment, &t.owner, &t.name, &t.schedule, &command, &t.next, &t.node, &t.last, &t.lastExit); err != nil {
+		if err := s.Scan(
+			&t.site,
+			&t.deployment,
+			&t.owner,
+			&t.name,
+			&t.schedule,
+			&command,
+			&t.next,
+			&t.node,
+			&t.last,
+			&t.lastExit,
+		); err != nil {
 			return t, err
 		}
 		return t, json.Unmarshal([]byte(command), &t.command)

@@ -30,8 +30,11 @@ type fleet struct {
 func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
 	t.Helper()
 	f := &fleet{t: t, db: dbtest.New(t), tasks: map[string][]Task{}}
-	for _, q := range []string{`DROP VIEW live`, `CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL)`,
-		`INSERT INTO live VALUES ('site', 'one', 'live', 'program')`} {
+	for _, q := range []string{
+		`DROP VIEW live`,
+		`CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL)`,
+		`INSERT INTO live VALUES ('site', 'one', 'live', 'program')`,
+	} {
 		if err := f.db.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +45,14 @@ func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
 		c := Config{DB: f.db, Engine: e, Operations: f.ops, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return Wanted{Site: "site", Owner: "owner", Deployment: deployment, Tasks: f.tasks[deployment], Health: time.Minute, Sleep: time.Minute}, nil
+			return Wanted{
+				Site:       "site",
+				Owner:      "owner",
+				Deployment: deployment,
+				Tasks:      f.tasks[deployment],
+				Health:     time.Minute,
+				Sleep:      time.Minute,
+			}, nil
 		})}
 		for _, f := range change {
 			f(&c)
@@ -90,7 +100,10 @@ func TestCronOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
 	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "tidy.js"}}}}
-	f.tasks["two"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "two.js"}}}, {Kind: "cron", Name: "yearly", Schedule: "@yearly", Command: Command{Shell: "x"}}}
+	f.tasks["two"] = []Task{
+		{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "two.js"}}},
+		{Kind: "cron", Name: "yearly", Schedule: "@yearly", Command: Command{Shell: "x"}},
+	}
 	all := func(do func(*Apps) error) {
 		t.Helper()
 		var wg sync.WaitGroup
@@ -185,7 +198,10 @@ func TestCronRun(t *testing.T) {
 	for _, l := range lines {
 		said = append(said, l.Message)
 	}
-	if len(said) != 3 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(said[1], "Ended with exit code 1 after ") || !strings.HasPrefix(said[2], "Interrupted") {
+	if len(said) != 3 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(
+		said[1],
+		"Ended with exit code 1 after ",
+	) || !strings.HasPrefix(said[2], "Interrupted") {
 		t.Errorf("its log: %q", said)
 	}
 	// On request it is an operation, and counts as a run of it.
@@ -195,10 +211,20 @@ func TestCronRun(t *testing.T) {
 		op, err = a.RunCronTx(t.Context(), tx, "owner", "site", "tidy")
 		return err
 	}))
-	f.ok(a.runCommand(t.Context(), RunCommand{Operation: op.ID, Site: "site", Deployment: "one", Command: r.Command, Timeout: cronTime, Cron: "tidy"}, 1))
+	f.ok(a.runCommand(t.Context(), RunCommand{
+		Operation:  op.ID,
+		Site:       "site",
+		Deployment: "one",
+		Command:    r.Command,
+		Timeout:    cronTime,
+		Cron:       "tidy",
+	}, 1))
 	op, err = f.ops.Get(t.Context(), "owner", op.ID)
 	f.ok(err)
-	if s := state(); op.Status != operation.Failed || !strings.Contains(string(op.Result), `"exitCode":1`) || s.Last == 0 || s.LastExit != 1 {
+	if s := state(); op.Status != operation.Failed || !strings.Contains(
+		string(op.Result),
+		`"exitCode":1`,
+	) || s.Last == 0 || s.LastExit != 1 {
 		t.Errorf("on request: %+v, %+v", op, s)
 	}
 	if n, m := a.up.Load(), a.Running("owner"); n != 0 || m != 0 {
@@ -299,13 +325,25 @@ func TestCommand(t *testing.T) {
 		}); code(err) != "operation_running" {
 			t.Errorf("a second at once: %v", err)
 		}
-		f.ok(a.runCommand(t.Context(), RunCommand{Operation: op.ID, Site: "site", Deployment: "one", Command: Command{Argv: []string{"node", "x.js"}}, Timeout: timeout}, attempt))
+		f.ok(a.runCommand(t.Context(), RunCommand{
+			Operation:  op.ID,
+			Site:       "site",
+			Deployment: "one",
+			Command:    Command{Argv: []string{"node", "x.js"}},
+			Timeout:    timeout,
+		}, attempt))
 		op, err := f.ops.Get(t.Context(), "owner", op.ID)
 		f.ok(err)
 		return op
 	}
 	e.dieIn = 10 * time.Millisecond
-	if op := run(time.Minute, 1); op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(string(op.Result), `"exitCode":1`) {
+	if op := run(
+		time.Minute,
+		1,
+	); op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(
+		string(op.Result),
+		`"exitCode":1`,
+	) {
 		t.Errorf("ended as %+v %s", op, op.Result)
 	}
 	e.dieIn = 0
@@ -317,7 +355,10 @@ func TestCommand(t *testing.T) {
 		t.Errorf("after a crash it ended as %+v", op)
 	}
 	most = 0
-	if op := run(time.Minute, 1); op.Status != operation.Failed || !strings.Contains(op.Error, "programs of this account are running already") {
+	if op := run(
+		time.Minute,
+		1,
+	); op.Status != operation.Failed || !strings.Contains(op.Error, "programs of this account are running already") {
 		t.Errorf("over the limit it ended as %+v", op)
 	}
 	if _, err := a.Acquire(t.Context(), "one"); err == nil || e.starts() != starts {
@@ -366,7 +407,10 @@ func TestTail(t *testing.T) {
 	for i := range 50_000 {
 		long.add("stdout", strconv.Itoa(i))
 	}
-	if got := long.get(); len(got) > resultBytes || len(got) < resultBytes-8 || !strings.HasSuffix(got, "\n49998\n49999\n") || len(got[:strings.IndexByte(got, '\n')]) != 5 {
+	if got := long.get(); len(got) > resultBytes || len(got) < resultBytes-8 || !strings.HasSuffix(
+		got,
+		"\n49998\n49999\n",
+	) || len(got[:strings.IndexByte(got, '\n')]) != 5 {
 		t.Errorf("%d bytes, %.20q", len(got), got)
 	}
 	var endless tail

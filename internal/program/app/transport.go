@@ -47,14 +47,30 @@ func (t transport) CloseIdleConnections() {
 
 func (p *program) transportTo(running runtime.Program, want Wanted) transport {
 	if want.PHP != nil {
-		site := &php.Site{Top: runtime.AppDir, Root: want.PHP.Root, Front: want.PHP.Front, Open: running.Open, Dial: running.Dial, Copies: p.apps.copies, Name: want.Site, Owner: want.Owner}
+		site := &php.Site{
+			Top:    runtime.AppDir,
+			Root:   want.PHP.Root,
+			Front:  want.PHP.Front,
+			Open:   running.Open,
+			Dial:   running.Dial,
+			Copies: p.apps.copies,
+			Name:   want.Site,
+			Owner:  want.Owner,
+		}
 		t := transport{RoundTripper: site, serve: site.Serve, prime: func(ctx context.Context) {
 			if err := site.Prime(ctx, path.Join(runtime.AppDir, want.Spec.Dir)); err != nil {
 				p.apps.c.Log.DebugContext(ctx, "PHP scripts not precompiled", "site", want.Site, "err", err)
 			}
 		}}
 		if want.PHP.Tasks != "" {
-			t.tasks = &php.Site{Top: runtime.AppDir, Root: want.PHP.Tasks, Open: running.Open, Dial: running.Dial, Name: want.Site, Owner: want.Owner}
+			t.tasks = &php.Site{
+				Top:   runtime.AppDir,
+				Root:  want.PHP.Tasks,
+				Open:  running.Open,
+				Dial:  running.Dial,
+				Name:  want.Site,
+				Owner: want.Owner,
+			}
 		}
 		return t
 	}

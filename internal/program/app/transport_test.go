@@ -67,7 +67,14 @@ func TestAnswersWithHugeHeads(t *testing.T) {
 		}
 		return err
 	}
-	for path, fits := range map[string]bool{"/100/0": true, "/30000/0": true, "/40000/0": false, "/5000000/0": false, "/100/3": true, "/100/1000": false} {
+	for path, fits := range map[string]bool{
+		"/100/0":     true,
+		"/30000/0":   true,
+		"/40000/0":   false,
+		"/5000000/0": false,
+		"/100/3":     true,
+		"/100/1000":  false,
+	} {
 		if err := ask(path); (err == nil) != fits {
 			t.Errorf("%s: %v", path, err)
 		}

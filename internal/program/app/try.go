@@ -54,7 +54,14 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	}
 	defer running.Stop(0)
 	p := &program{apps: a, want: want}
-	in := &instance{running: running, site: want.Site, begun: time.Now(), used: time.Now(), transport: p.transportTo(running, want), fatal: new(atomic.Value)}
+	in := &instance{
+		running:   running,
+		site:      want.Site,
+		begun:     time.Now(),
+		used:      time.Now(),
+		transport: p.transportTo(running, want),
+		fatal:     new(atomic.Value),
+	}
 	defer in.transport.CloseIdleConnections()
 	path := want.HealthPath
 	if path == "" {
@@ -85,7 +92,11 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 			if status != 0 {
 				return tried(status, path, said)
 			}
-			f := &fault.Error{Kind: fault.Invalid, Code: "application_unhealthy", Message: fmt.Sprintf("It does not respond to %s after %s", path, want.Health.Round(time.Second))}
+			f := &fault.Error{
+				Kind:    fault.Invalid,
+				Code:    "application_unhealthy",
+				Message: fmt.Sprintf("It does not respond to %s after %s", path, want.Health.Round(time.Second)),
+			}
 			return 0, said(f)
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -100,5 +111,9 @@ func tried(status int, path string, said func(error) error) (int, error) {
 	if status == http.StatusServiceUnavailable {
 		return status, nil
 	}
-	return 0, said(&fault.Error{Kind: fault.Invalid, Code: "application_unhealthy", Message: fmt.Sprintf("It answers %s with %d", path, status)})
+	return 0, said(&fault.Error{
+		Kind:    fault.Invalid,
+		Code:    "application_unhealthy",
+		Message: fmt.Sprintf("It answers %s with %d", path, status),
+	})
 }

@@ -26,11 +26,21 @@ func TestTry(t *testing.T) {
 		"redirects":       {engine: &fakeEngine{status: 302}, status: 302},
 		"comes up slowly": {engine: &fakeEngine{boot: 40 * time.Second}, status: 200},
 		"is closed":       {engine: &fakeEngine{status: 503}, status: 503},
-		"is broken":       {engine: &fakeEngine{status: 500}, says: "PHP Fatal error: hunter2", code: "application_unhealthy", sentence: "It answers / with 500: it printed: PHP Fatal error: [secret]"},
-		"never listens":   {engine: &fakeEngine{boot: -1}, code: "application_unhealthy", sentence: "It does not respond to / after 1m0s"},
-		"ends":            {engine: &fakeEngine{boot: -1, dieIn: time.Second}, says: "cannot find module", code: "application_crashed", sentence: "The application exited: exit code 1: it printed: cannot find module"},
-		"can't start":     {engine: &fakeEngine{refuse: errors.New("no sandbox")}, code: ""},
-		"has no room":     {most: 1, code: "too_many_programs", sentence: "Too many applications are running on this server"},
+		"is broken": {
+			engine:   &fakeEngine{status: 500},
+			says:     "PHP Fatal error: hunter2",
+			code:     "application_unhealthy",
+			sentence: "It answers / with 500: it printed: PHP Fatal error: [secret]",
+		},
+		"never listens": {engine: &fakeEngine{boot: -1}, code: "application_unhealthy", sentence: "It does not respond to / after 1m0s"},
+		"ends": {
+			engine:   &fakeEngine{boot: -1, dieIn: time.Second},
+			says:     "cannot find module",
+			code:     "application_crashed",
+			sentence: "The application exited: exit code 1: it printed: cannot find module",
+		},
+		"can't start": {engine: &fakeEngine{refuse: errors.New("no sandbox")}, code: ""},
+		"has no room": {most: 1, code: "too_many_programs", sentence: "Too many applications are running on this server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

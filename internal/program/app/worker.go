@@ -18,7 +18,7 @@ const (
 // workers are the background processes that run here.
 type workers struct {
 	mu sync.Mutex // guards running
-	//share: total the background processes; owner those of its sites, which count as instances; edge as for instances
+	// share: total the background processes; owner those of its sites, which count as instances; edge as for instances
 	running map[string]*workerRun
 }
 

@@ -35,7 +35,8 @@ func (s *server) connect(c *mysql.Config, host string) (*admin, error) {
 		return nil, fmt.Errorf("connect to database server: %w", err)
 	}
 	pool := sql.OpenDB(connector)
-	pool.SetMaxOpenConns(adminConnections) //share: total 68 a server; owner has a server of their own, else the jobs that owners share; edge waits
+	// share: total 68 a server; owner has a server of their own, else the jobs that owners share; edge waits
+	pool.SetMaxOpenConns(adminConnections)
 	pool.SetConnMaxIdleTime(time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -241,8 +242,11 @@ func hide(err error) error {
 
 // sizes returns the bytes of each schema of ours, as the server counts them.
 func (a *admin) sizes(ctx context.Context) (map[string]int64, error) {
-	rows, err := a.sql.QueryContext(ctx, `SELECT table_schema, CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables
-		WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') GROUP BY table_schema`)
+	rows, err := a.sql.QueryContext(
+		ctx,
+		`SELECT table_schema, CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables
+		WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') GROUP BY table_schema`,
+	)
 	if err != nil {
 		return nil, err
 	}

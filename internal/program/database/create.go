@@ -31,13 +31,30 @@ var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 // CreateTx notes a database for the owner's site; a job makes it.
 func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewDatabase) (Database, error) {
 	if why := d.Unavailable(); why != "" {
-		return Database{}, &fault.Error{Kind: fault.Unavailable, Message: "Databases are not available on this server", Details: why, Code: "databases_unavailable"}
+		return Database{}, &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "Databases are not available on this server",
+			Details: why,
+			Code:    "databases_unavailable",
+		}
 	}
 	if n.Engine != "" && n.Engine != MariaDB {
-		return Database{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid database engine", Details: "engine must be mariadb", Received: n.Engine, Code: "invalid_engine"}
+		return Database{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid database engine",
+			Details:  "engine must be mariadb",
+			Received: n.Engine,
+			Code:     "invalid_engine",
+		}
 	}
 	if n.Name != "" && !nameForm.MatchString(n.Name) {
-		return Database{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid database name", Details: "a name begins with a letter and holds 1 to 32 of a-z, 0-9 and _", Received: n.Name, Code: "invalid_name"}
+		return Database{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid database name",
+			Details:  "a name begins with a letter and holds 1 to 32 of a-z, 0-9 and _",
+			Received: n.Name,
+			Code:     "invalid_name",
+		}
 	}
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return Database{}, err
@@ -47,7 +64,12 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Database{}, err
 	}
 	if len(have) >= maxPerSite {
-		return Database{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many databases", Details: fmt.Sprintf("at most %d; delete some first", maxPerSite), Code: "too_many_databases"}
+		return Database{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site has too many databases",
+			Details: fmt.Sprintf("at most %d; delete some first", maxPerSite),
+			Code:    "too_many_databases",
+		}
 	}
 	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDatabases, 1); err != nil {
 		return Database{}, err
@@ -63,9 +85,24 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 	}
 	if taken[n.Name] {
-		return Database{}, &fault.Error{Kind: fault.Conflict, Message: "The site already has a database with this name", Details: "choose another name", Received: n.Name, Code: "name_taken"}
+		return Database{}, &fault.Error{
+			Kind:     fault.Conflict,
+			Message:  "The site already has a database with this name",
+			Details:  "choose another name",
+			Received: n.Name,
+			Code:     "name_taken",
+		}
 	}
-	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: n.Name, Status: Creating, Limit: d.c.Size, CreatedAt: db.Now()}
+	x := Database{
+		ID:        ID(db.NewID("db")),
+		Site:      id,
+		Owner:     owner,
+		Engine:    MariaDB,
+		Name:      n.Name,
+		Status:    Creating,
+		Limit:     d.c.Size,
+		CreatedAt: db.Now(),
+	}
 	for places[x.place] {
 		x.place++
 	}
@@ -78,7 +115,11 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err != nil {
 		return Database{}, fmt.Errorf("insert database: %w", err)
 	}
-	_, err = job.Enqueue(ctx, tx, Create{x.ID}, job.Options{Unique: "database/" + string(x.ID), Group: "database/" + string(x.ID), Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, Create{x.ID}, job.Options{
+		Unique: "database/" + string(x.ID),
+		Group:  "database/" + string(x.ID),
+		Share:  string(owner),
+	})
 	return x, err
 }
 
@@ -102,7 +143,11 @@ func (Drop) Kind() string { return "database.drop" }
 
 // Work registers the jobs.
 func (d *Databases) Work(j *job.Jobs) {
-	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 5, GivenUp: d.createGivenUp}, func(ctx context.Context, c Create, _ int64) error {
+	job.Handle(j, job.Policy{
+		Timeout:  2 * time.Minute,
+		Attempts: 5,
+		GivenUp:  d.createGivenUp,
+	}, func(ctx context.Context, c Create, _ int64) error {
 		return d.create(ctx, c.Database)
 	})
 	job.Handle(j, job.Policy{Timeout: copyTime, Attempts: 3, GivenUp: d.copyGivenUp}, func(ctx context.Context, c Copy, _ int64) error {
@@ -165,7 +210,12 @@ func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
 }
 
 func (d *Databases) elsewhere(server string) error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The database is on another server", Details: "this node can't reach " + server, Code: "database_elsewhere"}
+	return &fault.Error{
+		Kind:    fault.Unavailable,
+		Message: "The database is on another server",
+		Details: "this node can't reach " + server,
+		Code:    "database_elsewhere",
+	}
 }
 
 func (d *Databases) createGivenUp(ctx context.Context, args []byte, why error) error {
@@ -220,7 +270,11 @@ func (d *Databases) endTx(ctx context.Context, tx *db.Tx, x Database) error {
 	if _, err := tx.Exec(ctx, `UPDATE databases SET status = 'deleting' WHERE id = $1`, x.ID); err != nil {
 		return fmt.Errorf("delete database: %w", err)
 	}
-	_, err := job.Enqueue(ctx, tx, Drop{x.ID}, job.Options{Unique: "drop/" + string(x.ID), Group: "database/" + string(x.ID), Share: string(x.Owner)})
+	_, err := job.Enqueue(ctx, tx, Drop{x.ID}, job.Options{
+		Unique: "drop/" + string(x.ID),
+		Group:  "database/" + string(x.ID),
+		Share:  string(x.Owner),
+	})
 	return err
 }
 
@@ -290,6 +344,10 @@ func (d *Databases) RotateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return x, fmt.Errorf("rotate password: %w", err)
 	}
 	x.Status = Creating
-	_, err = job.Enqueue(ctx, tx, Create{id}, job.Options{Unique: "database/" + string(id), Group: "database/" + string(id), Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, Create{id}, job.Options{
+		Unique: "database/" + string(id),
+		Group:  "database/" + string(id),
+		Share:  string(owner),
+	})
 	return x, err
 }

@@ -90,8 +90,10 @@ type Config struct {
 	External string         // address of an operator's server, see ParseServer. Optional: empty means private ones.
 	Why      string         // why there are no databases here. Optional: empty means that there are.
 
-	Memory      int64         // bytes of one private server. Optional: 0 means 1 GiB.
-	Awake       int           // private servers that run at once. Optional: 0 means one for each 256 MiB of the machine's memory, and at least 8.
+	Memory int64 // bytes of one private server. Optional: 0 means 1 GiB.
+	// private servers that run at once. Optional: 0 means one for each 256 MiB of the machine's memory, and at
+	// least 8.
+	Awake       int
 	Sleep       time.Duration // how long nobody uses a private server before it sleeps. Optional: 0 means 10 s.
 	Work        int64         // bytes of temporary files of one private server. Optional: 0 means 2 GiB.
 	Size        int64         // bytes of one database. Optional: 0 means 2 GiB.
@@ -110,9 +112,9 @@ type Databases struct {
 	installing sync.Mutex // held while the files of a server are made
 
 	mu sync.Mutex // guards what follows
-	//share: total the sites and previews that run, and have databases; owner as many as the programs they may run; edge the program is not started
+	// share: total the sites and previews that run, and have databases; owner as many as the programs they may run; edge the program is not started
 	ways map[Client]*way // by site and preview
-	//share: total the owners whose databases are moved, one at a time; owner one; edge connections wait 30 s
+	// share: total the owners whose databases are moved, one at a time; owner one; edge connections wait 30 s
 	closed map[account.OwnerID]chan struct{}
 }
 
@@ -177,7 +179,12 @@ func (d *Databases) forgetScratch() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE database_scratch SET until = 0 WHERE server = $1 OR server LIKE $2`, d.servers.base, d.servers.base+"/%"); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			`UPDATE database_scratch SET until = 0 WHERE server = $1 OR server LIKE $2`,
+			d.servers.base,
+			d.servers.base+"/%",
+		); err != nil {
 			return fmt.Errorf("forget scratch databases: %w", err)
 		}
 		return nil
@@ -220,7 +227,22 @@ func (d *Databases) Run(ctx context.Context) error {
 const columns = `id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at`
 
 func (d *Databases) scan(row db.Scanner) (x Database, err error) {
-	err = row.Scan(&x.ID, &x.Site, &x.Owner, &x.Engine, &x.Name, &x.place, &x.Schema, &x.sealed, &x.server, &x.Status, &x.Reason, &x.Size, &x.Full, &x.CreatedAt)
+	err = row.Scan(
+		&x.ID,
+		&x.Site,
+		&x.Owner,
+		&x.Engine,
+		&x.Name,
+		&x.place,
+		&x.Schema,
+		&x.sealed,
+		&x.server,
+		&x.Status,
+		&x.Reason,
+		&x.Size,
+		&x.Full,
+		&x.CreatedAt,
+	)
 	x.Limit = d.c.Size
 	return x, err
 }
@@ -228,7 +250,12 @@ func (d *Databases) scan(row db.Scanner) (x Database, err error) {
 // List returns the databases of the owner's site, the first made first. Those of its
 // previews are not among them, here as in all that follows but PreviewEnv.
 func (d *Databases) List(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND preview = '' AND status <> 'deleting' ORDER BY place`, id, owner)
+	rows, err := r.Query(
+		ctx,
+		`SELECT `+columns+` FROM databases WHERE site_id = $1 AND owner_id = $2 AND preview = '' AND status <> 'deleting' ORDER BY place`,
+		id,
+		owner,
+	)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)
@@ -281,7 +308,11 @@ func (d *Databases) AllOfSite(ctx context.Context, r db.Reader, id site.ID) ([]D
 }
 
 func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = '' AND status <> 'deleting' ORDER BY place`, id)
+	rows, err := r.Query(
+		ctx,
+		`SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = '' AND status <> 'deleting' ORDER BY place`,
+		id,
+	)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases: %w", err)

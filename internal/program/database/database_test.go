@@ -44,7 +44,10 @@ func TestDatabase(t *testing.T) {
 		}
 	}
 	a, b := w.connect(one), w.connect(two)
-	w.exec(a, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1), (2)", "CREATE VIEW v AS SELECT * FROM t", "CREATE TRIGGER r BEFORE INSERT ON t FOR EACH ROW SET NEW.x = 1")
+	w.exec(
+		a, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (1), (2)", "CREATE VIEW v AS SELECT * FROM t",
+		"CREATE TRIGGER r BEFORE INSERT ON t FOR EACH ROW SET NEW.x = 1",
+	)
 	w.exec(b, "CREATE TABLE t (x TEXT) ENGINE=InnoDB")
 
 	for what, q := range map[string]string{
@@ -70,10 +73,16 @@ func TestDatabase(t *testing.T) {
 		}
 	}
 	var n int
-	if err := a.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name LIKE 's%'").Scan(&n); err != nil || n != 1 {
+	if err := a.QueryRowContext(
+		t.Context(),
+		"SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name LIKE 's%'",
+	).Scan(&n); err != nil || n != 1 {
 		t.Errorf("%d schemas are seen (%v)", n, err)
 	}
-	if err := a.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE user <> '"+x.Schema+"'").Scan(&n); err != nil || n != 0 {
+	if err := a.QueryRowContext(
+		t.Context(),
+		"SELECT COUNT(*) FROM information_schema.processlist WHERE user <> '"+x.Schema+"'",
+	).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d others' connections are seen (%v)", n, err)
 	}
 	// No account lets anybody in without its password, whoever the server thinks we are.
@@ -109,7 +118,9 @@ func TestDatabase(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(socket)); !os.IsNotExist(err) {
 		t.Errorf("its socket: %v", err)
 	}
-	if err := w.connect(two, func(c *mysql.Config) { c.User, c.Passwd, c.DBName = env["DB_USERNAME"], old, "" }).PingContext(t.Context()); code(err) != 1045 {
+	if err := w.connect(two, func(c *mysql.Config) { c.User, c.Passwd, c.DBName = env["DB_USERNAME"], old, "" }).PingContext(t.Context()); code(
+		err,
+	) != 1045 {
 		t.Errorf("its user: %v", err)
 	}
 	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM databases WHERE site_id = $1`, one).Scan(&n))
@@ -138,7 +149,10 @@ func TestServerIsKilled(t *testing.T) {
 		}
 	}
 	w.until("the site reads why", func() bool {
-		return w.heard(one, "The database server ended unexpectedly (ended by signal SIGKILL)") && w.heard(one, "The database server is back after")
+		return w.heard(
+			one,
+			"The database server ended unexpectedly (ended by signal SIGKILL)",
+		) && w.heard(one, "The database server is back after")
 	})
 	ok(t, a.PingContext(t.Context()))
 

@@ -53,7 +53,12 @@ func (d *Databases) dump(ctx context.Context, s *server, x Database, w io.Writer
 	if err := a.read(ctx, out); err != nil {
 		var refused *mysql.MySQLError
 		if errors.As(err, &refused) && refused.Number == 1205 {
-			return &fault.Error{Kind: fault.Conflict, Message: "The database " + x.Name + " can't be backed up", Details: "a table has been locked for 20 seconds by LOCK TABLES, or by a statement that changes its columns; try again later", Code: "table_locked"}
+			return &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "The database " + x.Name + " can't be backed up",
+				Details: "a table has been locked for 20 seconds by LOCK TABLES, or by a statement that changes its columns; try again later",
+				Code:    "table_locked",
+			}
 		}
 		return fmt.Errorf("dump database %s: %w", x.Name, away(err))
 	}
@@ -105,8 +110,11 @@ func (a *admin) read(ctx context.Context, o *dumper) (err error) {
 		_ = c.Close()
 	}()
 	for _, q := range []string{
-		"SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00'", "SET SESSION sql_mode = ''", "SET SESSION sql_quote_show_create = 1", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION lock_wait_timeout = 20",
-		"USE " + name(o.schema), "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+		"SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00'", "SET SESSION sql_mode = ''",
+		"SET SESSION sql_quote_show_create = 1", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+		"SET SESSION lock_wait_timeout = 20",
+		"USE " + name(o.schema),
+		"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 	} {
 		if _, err := c.ExecContext(ctx, q); err != nil {
 			return err
@@ -118,7 +126,12 @@ func (a *admin) read(ctx context.Context, o *dumper) (err error) {
 			return err
 		}
 	}
-	list, err := objects(ctx, c, `SELECT table_type, table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name`, o.schema)
+	list, err := objects(
+		ctx,
+		c,
+		`SELECT table_type, table_name FROM information_schema.tables WHERE table_schema = ? ORDER BY table_name`,
+		o.schema,
+	)
 	if err != nil {
 		return err
 	}
@@ -211,7 +224,10 @@ func formOf(kind string) form {
 		return number
 	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
 		return octets
-	case "bit", "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "vector":
+	case "bit",
+		"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+		"geometrycollection",
+		"vector":
 		return hexadecimal
 	}
 	return textual
@@ -273,7 +289,17 @@ func (o *dumper) table(ctx context.Context, c *sql.Conn, table string) error {
 		}
 		row = append(row, ')')
 		if len(row) > maxRow {
-			return &fault.Error{Kind: fault.TooLarge, Message: "A row of the database is too large to be backed up", Details: fmt.Sprintf("a row of the table %q takes %d MiB as SQL; at most %d MiB can be loaded again", table, len(row)>>20, maxRow>>20), Code: "row_too_large"}
+			return &fault.Error{
+				Kind:    fault.TooLarge,
+				Message: "A row of the database is too large to be backed up",
+				Details: fmt.Sprintf(
+					"a row of the table %q takes %d MiB as SQL; at most %d MiB can be loaded again",
+					table,
+					len(row)>>20,
+					maxRow>>20,
+				),
+				Code: "row_too_large",
+			}
 		}
 		hash += xxhash.Sum64(row)
 		s.Rows++
@@ -371,7 +397,17 @@ func (o *dumper) sequence(ctx context.Context, c *sql.Conn, table string) error 
 	if err := c.QueryRowContext(ctx, "SELECT next_not_cached_value FROM "+name(table)).Scan(&next); err != nil {
 		return err
 	}
-	o.print("\nDROP SEQUENCE IF EXISTS ", name(table), ";\n", create[0], ";\nDO SETVAL(", name(table), ", ", strconv.FormatInt(next, 10), ", 0);\n")
+	o.print(
+		"\nDROP SEQUENCE IF EXISTS ",
+		name(table),
+		";\n",
+		create[0],
+		";\nDO SETVAL(",
+		name(table),
+		", ",
+		strconv.FormatInt(next, 10),
+		", 0);\n",
+	)
 	return nil
 }
 
@@ -395,12 +431,22 @@ func (o *dumper) programs(ctx context.Context, c *sql.Conn, views []string) erro
 		}
 		o.print("\nDROP VIEW IF EXISTS ", name(v), ";\nCREATE VIEW ", name(v), " AS SELECT ", strings.Join(columns, ", "), ";\n")
 	}
-	routines, err := objects(ctx, c, `SELECT routine_type, routine_name FROM information_schema.routines WHERE routine_schema = ? ORDER BY routine_type, routine_name`, o.schema)
+	routines, err := objects(
+		ctx,
+		c,
+		`SELECT routine_type, routine_name FROM information_schema.routines WHERE routine_schema = ? ORDER BY routine_type, routine_name`,
+		o.schema,
+	)
 	if err != nil {
 		return err
 	}
 	for _, x := range routines {
-		word := map[string]string{"FUNCTION": "Function", "PROCEDURE": "Procedure", "PACKAGE": "Package", "PACKAGE BODY": "Package body"}[x.kind]
+		word := map[string]string{
+			"FUNCTION":     "Function",
+			"PROCEDURE":    "Procedure",
+			"PACKAGE":      "Package",
+			"PACKAGE BODY": "Package body",
+		}[x.kind]
 		if word == "" {
 			return fmt.Errorf("routine %q: %s can't be dumped", x.name, x.kind)
 		}
@@ -410,7 +456,12 @@ func (o *dumper) programs(ctx context.Context, c *sql.Conn, views []string) erro
 		}
 		o.program("DROP "+x.kind+" IF EXISTS "+name(x.name), got)
 	}
-	triggers, err := objects(ctx, c, `SELECT event_object_table, trigger_name FROM information_schema.triggers WHERE trigger_schema = ? ORDER BY event_object_table, action_timing, event_manipulation, action_order`, o.schema)
+	triggers, err := objects(
+		ctx,
+		c,
+		`SELECT event_object_table, trigger_name FROM information_schema.triggers WHERE trigger_schema = ? ORDER BY event_object_table, action_timing, event_manipulation, action_order`,
+		o.schema,
+	)
 	if err != nil {
 		return err
 	}
@@ -437,7 +488,19 @@ func (o *dumper) program(drop string, got []string) {
 	for strings.Contains(got[1], mark) {
 		mark += ";"
 	}
-	o.print("\n", drop, ";\nSET sql_mode = '", strings.ReplaceAll(got[0], "'", ""), "';\nDELIMITER ", mark, "\n", withoutDefiner(got[1]), "\n", mark, "\nDELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\n")
+	o.print(
+		"\n",
+		drop,
+		";\nSET sql_mode = '",
+		strings.ReplaceAll(got[0], "'", ""),
+		"';\nDELIMITER ",
+		mark,
+		"\n",
+		withoutDefiner(got[1]),
+		"\n",
+		mark,
+		"\nDELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\n",
+	)
 }
 
 // withoutDefiner leaves out who a routine, a trigger or a view belongs to: the server writes

@@ -137,7 +137,16 @@ func TestDumpAndLoad(t *testing.T) {
 	}
 
 	// What other programs export: MySQL 8's collations, and the mark of an editor before the first line.
-	l, err = w.Load(t.Context(), anna, strings.NewReader("\ufeff-- phpMyAdmin SQL Dump\r\nCREATE TABLE m (a VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_as_cs, b TEXT) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;\r\nINSERT INTO m VALUES ('utf8mb4_0900_ai_ci', 'x');\r\n"), database.LoadOptions{Foreign: true})
+	l, err = w.Load(
+		t.Context(),
+		anna,
+		strings.NewReader(
+			"\ufeff-- phpMyAdmin SQL Dump\r\nCREATE TABLE m (a VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_as_cs, b TEXT) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;\r\nINSERT INTO m VALUES ('utf8mb4_0900_ai_ci', 'x');\r\n",
+		),
+		database.LoadOptions{
+			Foreign: true,
+		},
+	)
 	ok(t, err)
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, anna, two, "client", 0); return err })
 	w.connectAs(two, "CLIENT_", func(c *sql.DB) {
@@ -172,13 +181,18 @@ func TestDumpAndLoad(t *testing.T) {
 	}{
 		"truncated":       {string(first[:len(first)-20]), false},
 		"cut in a string": {string(first[:bytes.Index(first, []byte("line"))+2]), false},
-		"a row less":      {strings.Replace(string(first), "INSERT INTO `parent`", "REPLACE INTO `parent` (`id`) VALUES (8); INSERT INTO `parent`", 1), true},
+		"a row less": {
+			strings.Replace(string(first), "INSERT INTO `parent`", "REPLACE INTO `parent` (`id`) VALUES (8); INSERT INTO `parent`", 1),
+			true,
+		},
 		"another value":   {strings.Replace(string(first), "2024-02-29", "2024-02-28", 1), true},
 		"another's":       {"SELECT * FROM mysql.user;\n-- slipway:end\n", false},
 		"another's table": {"CREATE TABLE `" + y.Schema + "`.t (x INT);\n-- slipway:end\n", false},
 		"a file":          {"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE x;\n-- slipway:end\n", false},
 	} {
-		if l, err := w.Load(t.Context(), anna, strings.NewReader(tt.sql), database.LoadOptions{Check: tt.check}); !fault.Is(err, fault.Conflict) {
+		if l, err := w.Load(t.Context(), anna, strings.NewReader(tt.sql), database.LoadOptions{
+			Check: tt.check,
+		}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
 	}
@@ -255,7 +269,10 @@ func TestDumpIsOfOneMoment(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	for range 20 {
 		text := string(w.dump(x.ID))
-		if rows := strings.Split(text, "VALUES\n"); len(rows) != 3 || strings.SplitN(rows[1], ";", 2)[0] != strings.SplitN(rows[2], ";", 2)[0] {
+		if rows := strings.Split(
+			text,
+			"VALUES\n",
+		); len(rows) != 3 || strings.SplitN(rows[1], ";", 2)[0] != strings.SplitN(rows[2], ";", 2)[0] {
 			t.Fatalf("the tables are of different moments:\n%s", text)
 		}
 	}

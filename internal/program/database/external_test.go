@@ -35,20 +35,51 @@ func newExternal(t *testing.T) *external {
 	ok(t, l.Close())
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	// A directory of its own for temporary tables: each server that starts removes all that it finds in /tmp, another's too.
-	out, err := exec.Command("mariadb-install-db", "--no-defaults", "--user=root", "--basedir=/usr", "--datadir="+filepath.Join(dir, "data"), "--tmpdir="+dir, "--skip-test-db",
-		"--auth-root-authentication-method=normal", "--innodb-log-file-size=4M").CombinedOutput()
+	out, err := exec.Command(
+		"mariadb-install-db",
+		"--no-defaults",
+		"--user=root",
+		"--basedir=/usr",
+		"--datadir="+filepath.Join(dir, "data"),
+		"--tmpdir="+dir,
+		"--skip-test-db",
+		"--auth-root-authentication-method=normal",
+		"--innodb-log-file-size=4M",
+	).CombinedOutput()
 	if err != nil {
 		t.Fatalf("mariadb-install-db: %v: %s", err, out)
 	}
-	ok(t, os.WriteFile(filepath.Join(dir, "init.sql"), []byte("DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\nCREATE USER IF NOT EXISTS admin@'%' IDENTIFIED BY 'secret';\nGRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"), 0o600))
+	ok(
+		t,
+		os.WriteFile(
+			filepath.Join(dir, "init.sql"),
+			[]byte(
+				"DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\nCREATE USER IF NOT EXISTS admin@'%' IDENTIFIED BY 'secret';\nGRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n",
+			),
+			0o600,
+		),
+	)
 	x.start()
 	return x
 }
 
 func (x *external) start() {
 	x.t.Helper()
-	cmd := exec.Command("mariadbd", "--no-defaults", "--user=root", "--basedir=/usr", "--datadir="+filepath.Join(x.dir, "data"), "--tmpdir="+x.dir, "--socket="+filepath.Join(x.dir, "s"), "--bind-address=127.0.0.1", "--port="+x.port,
-		"--init-file="+filepath.Join(x.dir, "init.sql"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=4M", "--performance-schema=OFF")
+	cmd := exec.Command(
+		"mariadbd",
+		"--no-defaults",
+		"--user=root",
+		"--basedir=/usr",
+		"--datadir="+filepath.Join(x.dir, "data"),
+		"--tmpdir="+x.dir,
+		"--socket="+filepath.Join(x.dir, "s"),
+		"--bind-address=127.0.0.1",
+		"--port="+x.port,
+		"--init-file="+filepath.Join(x.dir, "init.sql"),
+		"--innodb-buffer-pool-size=32M",
+		"--innodb-log-file-size=4M",
+		"--performance-schema=OFF",
+	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ok(x.t, cmd.Start())
 	done := make(chan struct{})

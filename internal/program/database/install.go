@@ -104,9 +104,19 @@ func (d *Databases) template(ctx context.Context) (string, error) {
 	}
 	var out tail
 	limits := (&server{d: d}).limits()
-	res, err := d.c.Runner.Run(ctx, sandbox.Command{UID: d.c.UID, Work: fresh, Limits: limits, Stdout: &out, Stderr: &out,
-		Argv: []string{installProgram, "--no-defaults", "--basedir=/usr", "--datadir=" + inside("data"), "--tmpdir=" + inside("tmp"), "--skip-test-db", "--skip-name-resolve",
-			"--cross-bootstrap", "--auth-root-authentication-method=socket", "--auth-root-socket-user=root", "--innodb-log-file-size=" + redoLog}})
+	res, err := d.c.Runner.Run(ctx, sandbox.Command{
+		UID: d.c.UID, Work: fresh, Limits: limits, Stdout: &out, Stderr: &out,
+		Argv: []string{
+			installProgram,
+			"--no-defaults",
+			"--basedir=/usr",
+			"--datadir=" + inside("data"),
+			"--tmpdir=" + inside("tmp"),
+			"--skip-test-db", "--skip-name-resolve", "--cross-bootstrap", "--auth-root-authentication-method=socket",
+			"--auth-root-socket-user=root",
+			"--innodb-log-file-size=" + redoLog,
+		},
+	})
 	if err != nil {
 		return "", fmt.Errorf("install database server: %w", err)
 	}

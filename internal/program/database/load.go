@@ -44,7 +44,12 @@ const scratchLife = 24 * time.Hour
 // what Dump noted. After an error nothing of it is left.
 func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader, o LoadOptions) (_ *Scratch, err error) {
 	if why := d.Unavailable(); why != "" {
-		return nil, &fault.Error{Kind: fault.Unavailable, Message: "Databases are not available on this server", Details: why, Code: "databases_unavailable"}
+		return nil, &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "Databases are not available on this server",
+			Details: why,
+			Code:    "databases_unavailable",
+		}
 	}
 	on, err := d.serverOf(ctx, owner)
 	if err != nil {
@@ -52,7 +57,15 @@ func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader
 	}
 	s := &Scratch{d: d, server: on, schema: "s" + strings.TrimPrefix(db.NewID("db"), "db_"), password: newPassword()}
 	// On record before it is there, so that it can't be forgotten.
-	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, s.schema, on.name, db.Now().Add(scratchLife)) }); err != nil {
+	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return noteTx(
+			ctx,
+			tx,
+			s.schema,
+			on.name,
+			db.Now().Add(scratchLife),
+		)
+	}); err != nil {
 		return nil, fmt.Errorf("note scratch database: %w", err)
 	}
 	defer func() {
@@ -83,7 +96,11 @@ type LoadOptions struct {
 
 // noteTx puts a database on record that is to be dropped.
 func noteTx(ctx context.Context, tx *db.Tx, schema, server string, until db.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`, schema, server, until)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`,
+		schema, server, until,
+	)
 	return err
 }
 
@@ -141,7 +158,16 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		if o.Foreign {
 			if m := ofDatabase.FindStringSubmatch(statement[:min(len(statement), 512)]); m != nil {
 				if of != "" && of != m[2] { // the tables of one would replace those of the other
-					return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("its SQL holds several databases, %q and %q: export the one that the site uses", text.Clip(of, 80), text.Clip(m[2], 80)), Code: "database_not_loaded"}
+					return nil, &fault.Error{
+						Kind:    fault.Conflict,
+						Message: "The database can't be loaded",
+						Details: fmt.Sprintf(
+							"its SQL holds several databases, %q and %q: export the one that the site uses",
+							text.Clip(of, 80),
+							text.Clip(m[2], 80),
+						),
+						Code: "database_not_loaded",
+					}
 				}
 				of = m[2]
 			}
@@ -156,9 +182,23 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 					continue
 				}
 				if ofEvent.MatchString(statement) {
-					return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("statement %d, %q, is for an event of the database, which sites can't have: export it without events", n, text.Clip(statement, 80)), Code: "database_not_loaded"}
+					return nil, &fault.Error{
+						Kind:    fault.Conflict,
+						Message: "The database can't be loaded",
+						Details: fmt.Sprintf(
+							"statement %d, %q, is for an event of the database, which sites can't have: export it without events",
+							n,
+							text.Clip(statement, 80),
+						),
+						Code: "database_not_loaded",
+					}
 				}
-				return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: fmt.Sprintf("statement %d, %q: the server says %q", n, text.Clip(statement, 80), refused.Message), Code: "database_not_loaded"}
+				return nil, &fault.Error{
+					Kind:    fault.Conflict,
+					Message: "The database can't be loaded",
+					Details: fmt.Sprintf("statement %d, %q: the server says %q", n, text.Clip(statement, 80), refused.Message),
+					Code:    "database_not_loaded",
+				}
 			}
 			return nil, fmt.Errorf("load database: %w", err)
 		}
@@ -173,7 +213,12 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		}
 	}
 	if !ended && !o.Foreign {
-		return nil, &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded", Details: "its dump is incomplete", Code: "database_not_loaded"}
+		return nil, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The database can't be loaded",
+			Details: "its dump is incomplete",
+			Code:    "database_not_loaded",
+		}
 	}
 	return sums, s.fits(ctx)
 }
@@ -195,14 +240,23 @@ func (s *Scratch) fits(ctx context.Context) error {
 		}
 	}
 	if err == nil && size > most {
-		err = &fault.Error{Kind: fault.TooLarge, Message: "The database is too large", Details: fmt.Sprintf("a database may have at most %d MiB", s.d.c.Size>>20), Code: "database_too_large"}
+		err = &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The database is too large",
+			Details: fmt.Sprintf("a database may have at most %d MiB", s.d.c.Size>>20),
+			Code:    "database_too_large",
+		}
 	}
 	return err
 }
 
 var (
-	notOurs    = regexp.MustCompile(`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`)
-	anyDefiner = regexp.MustCompile("(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)")
+	notOurs = regexp.MustCompile(
+		`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`,
+	)
+	anyDefiner = regexp.MustCompile(
+		"(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)",
+	)
 	setsMode   = regexp.MustCompile(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
 	ofMySQL    = regexp.MustCompile(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
 	anyTable   = regexp.MustCompile(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
@@ -249,11 +303,21 @@ func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]sum) er
 	}
 	for _, table := range slices.Sorted(maps.Keys(want)) {
 		if have[table] != want[table] {
-			return &fault.Error{Kind: fault.Conflict, Message: "A table differs after it was loaded", Details: fmt.Sprintf("the table %q has %d rows of %d, or rows that differ", table, have[table].Rows, want[table].Rows), Code: "table_differs"}
+			return &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "A table differs after it was loaded",
+				Details: fmt.Sprintf("the table %q has %d rows of %d, or rows that differ", table, have[table].Rows, want[table].Rows),
+				Code:    "table_differs",
+			}
 		}
 	}
 	if len(have) != len(want) {
-		return &fault.Error{Kind: fault.Conflict, Message: "A table differs after it was loaded", Details: fmt.Sprintf("there are %d tables of %d", len(have), len(want)), Code: "table_differs"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "A table differs after it was loaded",
+			Details: fmt.Sprintf("there are %d tables of %d", len(have), len(want)),
+			Code:    "table_differs",
+		}
 	}
 	return nil
 }
@@ -268,8 +332,22 @@ func away(err error) error {
 		return err
 	}
 	var n net.Error
-	if refused != nil || errors.As(err, &n) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("%w: %w", &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "it stopped while in use and is restarting; try again", Code: "database_unavailable"}, err)
+	if refused != nil || errors.As(
+		err,
+		&n,
+	) || errors.Is(
+		err,
+		driver.ErrBadConn,
+	) || errors.Is(
+		err,
+		mysql.ErrInvalidConn,
+	) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("%w: %w", &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "The database server is not available",
+			Details: "it stopped while in use and is restarting; try again",
+			Code:    "database_unavailable",
+		}, err)
 	}
 	return err
 }
@@ -302,7 +380,12 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return Database{}, err
 	}
-	if n, err := tx.Exec(ctx, `DELETE FROM database_scratch WHERE schema_name = $1 AND until > $2`, s.schema, db.Now()); err != nil || n == 0 {
+	if n, err := tx.Exec(
+		ctx,
+		`DELETE FROM database_scratch WHERE schema_name = $1 AND until > $2`,
+		s.schema,
+		db.Now(),
+	); err != nil || n == 0 {
 		return Database{}, errors.Join(err, errors.New("the scratch database is gone"))
 	}
 	have, err := d.List(ctx, tx, owner, id)
@@ -322,11 +405,26 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	for places[place] {
 		place++
 	}
-	x := Database{ID: ID(db.NewID("db")), Site: id, Owner: owner, Engine: MariaDB, Name: called, Schema: s.schema, Status: Active, Limit: d.c.Size, CreatedAt: db.Now(), place: place, server: s.server.name}
+	x := Database{
+		ID:        ID(db.NewID("db")),
+		Site:      id,
+		Owner:     owner,
+		Engine:    MariaDB,
+		Name:      called,
+		Schema:    s.schema,
+		Status:    Active,
+		Limit:     d.c.Size,
+		CreatedAt: db.Now(),
+		place:     place,
+		server:    s.server.name,
+	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', 0, FALSE, $11)`,
-		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, d.c.Seal.Seal([]byte(s.password), purpose(x.ID)), x.server, x.Status, x.CreatedAt)
+		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, d.c.Seal.Seal(
+			[]byte(s.password),
+			purpose(x.ID),
+		), x.server, x.Status, x.CreatedAt)
 	if err != nil {
 		return Database{}, fmt.Errorf("insert database: %w", err)
 	}
@@ -343,8 +441,15 @@ func (d *Databases) replaceTx(ctx context.Context, tx *db.Tx, x Database, s *Scr
 		}
 	}
 	x.Schema, x.server, x.Status, x.Reason, x.Full = s.schema, s.server.name, Active, "", false
-	_, err := tx.Exec(ctx, `UPDATE databases SET schema_name = $2, password = $3, server = $4, status = $5, reason = '', is_full = FALSE WHERE id = $1`,
-		x.ID, x.Schema, d.c.Seal.Seal([]byte(s.password), purpose(x.ID)), x.server, x.Status)
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE databases SET schema_name = $2, password = $3, server = $4, status = $5, reason = '', is_full = FALSE WHERE id = $1`,
+		x.ID,
+		x.Schema,
+		d.c.Seal.Seal([]byte(s.password), purpose(x.ID)),
+		x.server,
+		x.Status,
+	)
 	if err != nil {
 		return x, fmt.Errorf("replace database: %w", err)
 	}
@@ -376,7 +481,13 @@ func (d *Databases) dropScratch(ctx context.Context, schema string) error {
 
 // sweep drops the scratch databases whose time is over.
 func (d *Databases) sweep(ctx context.Context) error {
-	rows, err := d.c.DB.Query(ctx, `SELECT schema_name, server FROM database_scratch WHERE (server = $1 OR server LIKE $2) AND until <= $3 ORDER BY until LIMIT 100`, d.servers.base, d.servers.base+"/%", db.Now())
+	rows, err := d.c.DB.Query(
+		ctx,
+		`SELECT schema_name, server FROM database_scratch WHERE (server = $1 OR server LIKE $2) AND until <= $3 ORDER BY until LIMIT 100`,
+		d.servers.base,
+		d.servers.base+"/%",
+		db.Now(),
+	)
 	type old struct{ schema, server string }
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x old, err error) { return x, s.Scan(&x.schema, &x.server) })
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 // mysql://user:password@host:port. The user needs ALL PRIVILEGES and GRANT OPTION.
 func ParseServer(text string) (*mysql.Config, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "mysql" || u.User == nil || u.User.Username() == "" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+	if err != nil || u.Scheme != "mysql" || u.User == nil || u.User.Username() == "" || u.Hostname() == "" ||
+		u.Path != "" && u.Path != "/" ||
+		u.RawQuery != "" {
 		return nil, errors.New("the address must be mysql://USER:PASSWORD@HOST:PORT")
 	}
 	c := mysql.NewConfig()

@@ -32,7 +32,10 @@ func TestOwnersApart(t *testing.T) {
 
 	conn, err := a.Conn(t.Context())
 	ok(t, err)
-	for _, q := range []string{"XA START 'evil'", "INSERT INTO t VALUES (1)", "XA END 'evil'", "XA PREPARE 'evil'", "DO GET_LOCK('everybody', 0)"} {
+	for _, q := range []string{
+		"XA START 'evil'", "INSERT INTO t VALUES (1)", "XA END 'evil'", "XA PREPARE 'evil'",
+		"DO GET_LOCK('everybody', 0)",
+	} {
 		if _, err := conn.ExecContext(t.Context(), q); err != nil {
 			t.Fatalf("%s: %v", q, err)
 		}
@@ -174,8 +177,15 @@ func TestTemporaryFiles(t *testing.T) {
 	one := w.site(anna, "one")
 	w.database(anna, one)
 	a := w.connect(one)
-	w.exec(a, "CREATE TABLE t (x INT, y VARCHAR(2000))", "INSERT INTO t SELECT seq, REPEAT('y', 2000) FROM (WITH RECURSIVE s AS (SELECT 1 AS seq UNION ALL SELECT seq+1 FROM s WHERE seq < 900) SELECT seq FROM s) n")
-	_, err := a.ExecContext(t.Context(), "SELECT SUM(LENGTH(y)) FROM (SELECT p.y, q.x FROM t p JOIN t q JOIN t r ORDER BY RAND(), p.y LIMIT 1000000000) z")
+	w.exec(
+		a,
+		"CREATE TABLE t (x INT, y VARCHAR(2000))",
+		"INSERT INTO t SELECT seq, REPEAT('y', 2000) FROM (WITH RECURSIVE s AS (SELECT 1 AS seq UNION ALL SELECT seq+1 FROM s WHERE seq < 900) SELECT seq FROM s) n",
+	)
+	_, err := a.ExecContext(
+		t.Context(),
+		"SELECT SUM(LENGTH(y)) FROM (SELECT p.y, q.x FROM t p JOIN t q JOIN t r ORDER BY RAND(), p.y LIMIT 1000000000) z",
+	)
 	if code(err) != 1317 && code(err) != 1927 && !broken(err) {
 		t.Errorf("a sort of a billion rows: %v", err)
 	}

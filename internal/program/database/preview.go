@@ -29,7 +29,12 @@ const copyTime = 30 * time.Minute
 // of their own, one for each that the site has and under the same variables: empty ones, or
 // copies. Those that are missing are made, and waited for as long as ctx lasts. A preview
 // that has ended has none.
-func (d *Databases) PreviewEnv(ctx context.Context, id site.ID, preview string, copied bool) (env map[string]string, secrets []string, err error) {
+func (d *Databases) PreviewEnv(
+	ctx context.Context,
+	id site.ID,
+	preview string,
+	copied bool,
+) (env map[string]string, secrets []string, err error) {
 	own, err := d.ofSite(ctx, d.c.DB, string(id))
 	if err != nil || len(own) == 0 || preview == "" {
 		return nil, nil, err
@@ -57,7 +62,13 @@ func (d *Databases) PreviewEnv(ctx context.Context, id site.ID, preview string, 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), &fault.Error{Kind: fault.Unavailable, Message: "The preview's database is still being created", Details: "try again in a moment", Code: "database_creating", RetryAfter: 10 * time.Second})
+			return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), &fault.Error{
+				Kind:       fault.Unavailable,
+				Message:    "The preview's database is still being created",
+				Details:    "try again in a moment",
+				Code:       "database_creating",
+				RetryAfter: 10 * time.Second,
+			})
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -68,7 +79,12 @@ func made(list []Database) (waiting bool, err error) {
 	for _, x := range list {
 		switch x.Status {
 		case Failed:
-			return false, &fault.Error{Kind: fault.Unavailable, Message: fmt.Sprintf("The preview's database %s could not be created", x.Name), Details: x.Reason, Code: "database_failed"}
+			return false, &fault.Error{
+				Kind:    fault.Unavailable,
+				Message: fmt.Sprintf("The preview's database %s could not be created", x.Name),
+				Details: x.Reason,
+				Code:    "database_failed",
+			}
 		case Creating:
 			waiting = true
 		}
@@ -105,7 +121,12 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		return err
 	}
 	var n int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM preview_keys WHERE site_id = $1 AND branch = $2`, id, preview).Scan(&n); err != nil || n == 0 {
+	if err := tx.QueryRow(
+		ctx,
+		`SELECT count(*) FROM preview_keys WHERE site_id = $1 AND branch = $2`,
+		id,
+		preview,
+	).Scan(&n); err != nil || n == 0 {
 		return err
 	}
 	own, err := d.ofSite(ctx, tx, string(id))
@@ -132,7 +153,10 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		_, err := tx.Exec(ctx, `
 			INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, '', 0, FALSE, $10, $11)`,
-			x, id, s.Owner, MariaDB, from.Name, from.place, schema, d.c.Seal.Seal([]byte(newPassword()), purpose(x)), Creating, db.Now(), preview)
+			x, id, s.Owner, MariaDB, from.Name, from.place, schema, d.c.Seal.Seal(
+				[]byte(newPassword()),
+				purpose(x),
+			), Creating, db.Now(), preview)
 		if err != nil {
 			return fmt.Errorf("insert database of preview: %w", err)
 		}
@@ -140,7 +164,11 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		if copied {
 			work = Copy{From: from.ID, To: x}
 		}
-		if _, err := job.Enqueue(ctx, tx, work, job.Options{Unique: "database/" + string(x), Group: "database/" + string(x), Share: string(s.Owner)}); err != nil {
+		if _, err := job.Enqueue(ctx, tx, work, job.Options{
+			Unique: "database/" + string(x),
+			Group:  "database/" + string(x),
+			Share:  string(s.Owner),
+		}); err != nil {
 			return err
 		}
 	}
@@ -175,7 +203,12 @@ func (d *Databases) copy(ctx context.Context, c Copy) error {
 }
 
 func (d *Databases) ofPreview(ctx context.Context, r db.Reader, id site.ID, preview string) ([]Database, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = $2 AND status <> 'deleting' ORDER BY place`, id, preview)
+	rows, err := r.Query(
+		ctx,
+		`SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = $2 AND status <> 'deleting' ORDER BY place`,
+		id,
+		preview,
+	)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return nil, fmt.Errorf("list databases of preview: %w", err)

@@ -18,7 +18,15 @@ import (
 // preview makes a preview of a site; end ends it.
 func (w *world) preview(id site.ID, key string) (end func()) {
 	w.t.Helper()
-	ok(w.t, w.db.Admin(w.t.Context(), `INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ('`+string(id)+`', '`+key+`', 'label-`+key+`', '', '', 1)`))
+	ok(
+		w.t,
+		w.db.Admin(
+			w.t.Context(),
+			`INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ('`+string(
+				id,
+			)+`', '`+key+`', 'label-`+key+`', '', '', 1)`,
+		),
+	)
 	return func() {
 		ok(w.t, w.db.Admin(w.t.Context(), `DELETE FROM preview_hosts WHERE site_id = '`+string(id)+`' AND branch = '`+key+`'`))
 	}
@@ -120,7 +128,12 @@ func TestPreviewDatabaseFails(t *testing.T) {
 	w.preview(shop, "feature")
 	set := func(status string, at db.Time) {
 		w.write(func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE databases SET status = $1, created_at = $2, reason = 'the disk is full' WHERE preview <> ''`, status, at)
+			_, err := tx.Exec(
+				t.Context(),
+				`UPDATE databases SET status = $1, created_at = $2, reason = 'the disk is full' WHERE preview <> ''`,
+				status,
+				at,
+			)
 			return err
 		})
 	}
@@ -132,7 +145,12 @@ func TestPreviewDatabaseFails(t *testing.T) {
 		t.Errorf("while it is made: %v", err)
 	}
 	set("error", db.Now())
-	if _, _, err := w.PreviewEnv(t.Context(), shop, "feature", false); fault.As(err) == nil || fault.As(err).Code != "database_failed" || fault.As(err).Details != "the disk is full" {
+	if _, _, err := w.PreviewEnv(
+		t.Context(),
+		shop,
+		"feature",
+		false,
+	); fault.As(err) == nil || fault.As(err).Code != "database_failed" || fault.As(err).Details != "the disk is full" {
 		t.Errorf("after it failed: %v", err)
 	}
 	set("error", db.Now().Add(-time.Hour))

@@ -55,12 +55,22 @@ const (
 )
 
 func (d *Databases) newServer(name, owner, dir string, uid int) *server {
-	s := &server{name: name, d: d, owner: owner, dir: dir, uid: uid, log: d.c.Log, up: make(chan struct{}), idle: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+	s := &server{
+		name:  name,
+		d:     d,
+		owner: owner,
+		dir:   dir,
+		uid:   uid,
+		log:   d.c.Log,
+		up:    make(chan struct{}),
+		idle:  make(chan struct{}, 1),
+		yield: make(chan struct{}, 1),
+	}
 	perOwner := ownerConnections
 	if owner != "" {
 		perOwner = serverConnections
 	}
-	//share: total 500 a server; owner has a server of their own, or 200 of an operator's; edge waits 10 s, then refused: too many connections
+	// share: total 500 a server; owner has a server of their own, or 200 of an operator's; edge waits 10 s, then refused: too many connections
 	s.places = fair.New(fair.Config{Places: serverConnections, Owner: perOwner, Site: d.c.Connections})
 	return s
 }
@@ -89,13 +99,23 @@ func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
 		case <-up:
 		case <-s.d.servers.ended:
 			done()
-			return nil, nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: "the service is stopping", Code: "database_unavailable"}
+			return nil, nil, &fault.Error{
+				Kind:    fault.Unavailable,
+				Message: "The database server is not available",
+				Details: "the service is stopping",
+				Code:    "database_unavailable",
+			}
 		case <-timer.C:
 			done()
 			if why == "" {
 				why = "it does not respond"
 			}
-			return nil, nil, &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Details: why, Code: "database_unavailable"}
+			return nil, nil, &fault.Error{
+				Kind:    fault.Unavailable,
+				Message: "The database server is not available",
+				Details: why,
+				Code:    "database_unavailable",
+			}
 		case <-ctx.Done():
 			done()
 			return nil, nil, context.Cause(ctx)
@@ -254,8 +274,10 @@ func (s *server) wanted(ctx context.Context) bool {
 // limits of a private server's processes. The memory is the kernel's word; the server's
 // own settings are to stay below it.
 func (s *server) limits() sandbox.Limits {
-	return sandbox.Limits{Memory: s.d.c.Memory, Pids: 4096, Disk: sandbox.Unlimited, Files: sandbox.Unlimited, NoFile: 16384,
-		Wall: 100 * 365 * 24 * time.Hour, Output: 1 << 50, TmpSize: 16 << 20, Foreground: true}
+	return sandbox.Limits{
+		Memory: s.d.c.Memory, Pids: 4096, Disk: sandbox.Unlimited, Files: sandbox.Unlimited, NoFile: 16384,
+		Wall: 100 * 365 * 24 * time.Hour, Output: 1 << 50, TmpSize: 16 << 20, Foreground: true,
+	}
 }
 
 func inside(name string) string { return sandbox.Root + "/" + name }
@@ -271,18 +293,34 @@ func (s *server) arguments() []string {
 	if s.owner != "" {
 		most = fmt.Sprintf(":max:%dM", workMost>>20)
 	}
-	return []string{serverProgram, "--no-defaults", "--basedir=/usr", "--datadir=" + inside("data"), "--tmpdir=" + inside("tmp"), "--socket=" + inside("run/mysqld.sock"),
-		"--pid-file=" + inside("run/mysqld.pid"), "--init-file=" + inside("init.sql"), "--lc-messages-dir=/usr/share/mysql",
-		"--skip-networking", "--skip-name-resolve", "--unix-socket=OFF", "--local-infile=OFF", "--symbolic-links=OFF", "--event-scheduler=DISABLED", "--performance-schema=OFF",
-		"--skip-show-database",
-		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_unicode_ci", "--default-storage-engine=InnoDB", "--enforce-storage-engine=InnoDB",
-		"--innodb-log-file-size=" + redoLog, fmt.Sprintf("--innodb-buffer-pool-size=%dM", max(mib/4, 32)), "--innodb-use-native-aio=OFF",
-		"--innodb-log-buffer-size=4M", "--key-buffer-size=64K", "--aria-pagecache-buffer-size=8M", "--innodb-buffer-pool-dump-at-shutdown=OFF", "--innodb-buffer-pool-load-at-startup=OFF",
-		"--innodb-data-file-path=ibdata1:12M:autoextend" + most, "--innodb-temp-data-file-path=ibtmp1:12M:autoextend" + most,
-		"--max-connections=" + strconv.Itoa(mostConnections), "--connect-timeout=10", "--max-prepared-stmt-count=1000000", "--max-allowed-packet=64M", "--maximum-max-allowed-packet=64M",
-		"--max-session-mem-used=64M", "--maximum-max-session-mem-used=64M", "--maximum-sort-buffer-size=4M", "--maximum-join-buffer-size=4M", "--maximum-read-buffer-size=1M",
-		"--maximum-read-rnd-buffer-size=1M", "--maximum-tmp-memory-table-size=32M", "--maximum-max-heap-table-size=32M", "--maximum-bulk-insert-buffer-size=8M", "--maximum-myisam-sort-buffer-size=8M",
-		"--tmp-disk-table-size=1G", "--maximum-tmp-disk-table-size=1G"}
+	return []string{
+		serverProgram,
+		"--no-defaults",
+		"--basedir=/usr",
+		"--datadir=" + inside("data"),
+		"--tmpdir=" + inside("tmp"),
+		"--socket=" + inside("run/mysqld.sock"),
+		"--pid-file=" + inside("run/mysqld.pid"),
+		"--init-file=" + inside("init.sql"),
+		"--lc-messages-dir=/usr/share/mysql", "--skip-networking", "--skip-name-resolve", "--unix-socket=OFF",
+		"--local-infile=OFF", "--symbolic-links=OFF", "--event-scheduler=DISABLED", "--performance-schema=OFF",
+		"--skip-show-database", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_unicode_ci",
+		"--default-storage-engine=InnoDB", "--enforce-storage-engine=InnoDB",
+		"--innodb-log-file-size=" + redoLog,
+		fmt.Sprintf("--innodb-buffer-pool-size=%dM", max(mib/4, 32)),
+		"--innodb-use-native-aio=OFF", "--innodb-log-buffer-size=4M", "--key-buffer-size=64K",
+		"--aria-pagecache-buffer-size=8M", "--innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--innodb-buffer-pool-load-at-startup=OFF",
+		"--innodb-data-file-path=ibdata1:12M:autoextend" + most,
+		"--innodb-temp-data-file-path=ibtmp1:12M:autoextend" + most,
+		"--max-connections=" + strconv.Itoa(mostConnections),
+		"--connect-timeout=10", "--max-prepared-stmt-count=1000000", "--max-allowed-packet=64M",
+		"--maximum-max-allowed-packet=64M", "--max-session-mem-used=64M", "--maximum-max-session-mem-used=64M",
+		"--maximum-sort-buffer-size=4M", "--maximum-join-buffer-size=4M", "--maximum-read-buffer-size=1M",
+		"--maximum-read-rnd-buffer-size=1M", "--maximum-tmp-memory-table-size=32M",
+		"--maximum-max-heap-table-size=32M", "--maximum-bulk-insert-buffer-size=8M",
+		"--maximum-myisam-sort-buffer-size=8M", "--tmp-disk-table-size=1G", "--maximum-tmp-disk-table-size=1G",
+	}
 }
 
 // live starts the private server, calls started once it answers, and returns why it ended:
@@ -305,8 +343,15 @@ func (s *server) live(ctx context.Context, started func()) error {
 	var end error
 	go func() {
 		defer close(gone)
-		res, err := s.d.c.Runner.Run(life, sandbox.Command{UID: s.uid, Work: s.dir, Limits: s.limits(), Argv: s.arguments(), Stdout: &out, Stderr: &out,
-			Linked: func(l *sandbox.Link) { linked <- l }})
+		res, err := s.d.c.Runner.Run(life, sandbox.Command{
+			UID:    s.uid,
+			Work:   s.dir,
+			Limits: s.limits(),
+			Argv:   s.arguments(),
+			Stdout: &out,
+			Stderr: &out,
+			Linked: func(l *sandbox.Link) { linked <- l },
+		})
 		if end = err; err == nil {
 			end = errors.New(res.String())
 		}

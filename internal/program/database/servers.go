@@ -22,7 +22,7 @@ type servers struct {
 	ended  chan struct{} // closed when Run has ended, or is about to
 
 	mu      sync.Mutex         // guards what follows
-	list    map[string]*server //share: total the owners with databases here; owner one; edge none: an entry is some 1 KiB
+	list    map[string]*server // share: total the owners with databases here; owner one; edge none: an entry is some 1 KiB
 	life    context.Context    // of Run; nil before and after it
 	running sync.WaitGroup
 }
@@ -55,7 +55,7 @@ func (d *Databases) openServers() error {
 		return fmt.Errorf("name the database servers: %w", err)
 	}
 	d.servers.base = "private/" + string(id)
-	//share: total as many as --mariadb-servers; owner one; edge one that nobody uses sleeps for it, else it waits for 30 s
+	// share: total as many as --mariadb-servers; owner one; edge one that nobody uses sleeps for it, else it waits for 30 s
 	d.servers.places = fair.New(fair.Config{Places: d.c.Awake, Owner: 1})
 	if _, err := os.Stat(d.sharedDir()); err == nil {
 		d.servers.list[d.servers.base] = d.newServer(d.servers.base, "", d.sharedDir(), d.c.UID)
@@ -96,7 +96,12 @@ func (d *Databases) serverOf(ctx context.Context, owner account.OwnerID) (*serve
 	}
 	if d.shared() != nil { // an owner's databases are together
 		var n int
-		if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM databases WHERE owner_id = $1 AND server = $2`, owner, d.servers.base).Scan(&n); err != nil {
+		if err := d.c.DB.QueryRow(
+			ctx,
+			`SELECT count(*) FROM databases WHERE owner_id = $1 AND server = $2`,
+			owner,
+			d.servers.base,
+		).Scan(&n); err != nil {
 			return nil, fmt.Errorf("find database server: %w", err)
 		}
 		if n > 0 {
@@ -211,7 +216,11 @@ func (d *Databases) removeUnused(ctx context.Context, s *server) error {
 
 // held returns how many databases are on a server, those that are to be dropped as well.
 func (d *Databases) held(ctx context.Context, server string) (n int, err error) {
-	err = d.c.DB.QueryRow(ctx, `SELECT (SELECT count(*) FROM databases WHERE server = $1) + (SELECT count(*) FROM database_scratch WHERE server = $1)`, server).Scan(&n)
+	err = d.c.DB.QueryRow(
+		ctx,
+		`SELECT (SELECT count(*) FROM databases WHERE server = $1) + (SELECT count(*) FROM database_scratch WHERE server = $1)`,
+		server,
+	).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count databases of server: %w", err)
 	}

@@ -35,12 +35,19 @@ func (d *Databases) shared() *server {
 func (d *Databases) leaveShared(ctx context.Context) {
 	const retry = time.Hour
 	for from := d.shared(); from != nil && ctx.Err() == nil; {
-		rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM databases WHERE server = $1 AND status <> 'deleting' ORDER BY owner_id`, from.name)
+		rows, err := d.c.DB.Query(
+			ctx,
+			`SELECT DISTINCT owner_id FROM databases WHERE server = $1 AND status <> 'deleting' ORDER BY owner_id`,
+			from.name,
+		)
 		owners, err := db.Collect(rows, err, func(s db.Scanner) (o account.OwnerID, err error) { return o, s.Scan(&o) })
 		left := err != nil
 		for _, owner := range owners {
 			if err := d.moveOwner(ctx, from, owner); err != nil && ctx.Err() == nil {
-				d.c.Log.ErrorContext(ctx, "databases stay on the server that all owners share, and will be moved later", "owner", owner, "err", err)
+				d.c.Log.ErrorContext(
+					ctx, "databases stay on the server that all owners share, and will be moved later", "owner", owner,
+					"err", err,
+				)
 				left = true
 			}
 		}
@@ -81,7 +88,12 @@ func (d *Databases) moveOwner(ctx context.Context, from *server, owner account.O
 	}
 	moved := d.closeTo(owner)
 	defer moved()
-	rows, err := d.c.DB.Query(ctx, `SELECT `+columns+` FROM databases WHERE server = $1 AND owner_id = $2 AND status <> 'deleting'`, from.name, owner)
+	rows, err := d.c.DB.Query(
+		ctx,
+		`SELECT `+columns+` FROM databases WHERE server = $1 AND owner_id = $2 AND status <> 'deleting'`,
+		from.name,
+		owner,
+	)
 	list, err := db.Collect(rows, err, d.scan)
 	if err != nil {
 		return fmt.Errorf("list databases to move: %w", err)
@@ -94,7 +106,9 @@ func (d *Databases) moveOwner(ctx context.Context, from *server, owner account.O
 	}
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for _, x := range list {
-			if _, err := tx.Exec(ctx, `UPDATE databases SET server = $2 WHERE id = $1 AND server = $3`, x.ID, to.name, from.name); err != nil {
+			if _, err := tx.Exec(
+				ctx, `UPDATE databases SET server = $2 WHERE id = $1 AND server = $3`, x.ID, to.name, from.name,
+			); err != nil {
 				return fmt.Errorf("note moved database: %w", err)
 			}
 			if err := noteTx(ctx, tx, x.Schema, from.name, db.Now().Add(oldLife)); err != nil {

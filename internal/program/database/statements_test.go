@@ -16,18 +16,27 @@ func TestStatements(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"plain":               {"SELECT 1;\nSELECT 2;", []string{"SELECT 1", "SELECT 2"}},
-		"no end":              {"SELECT 1;SELECT 2\n", []string{"SELECT 1", "SELECT 2"}},
-		"strings":             {`SELECT 'a;''b\';c', "d;\"e", 'f"g';SELECT 2`, []string{`SELECT 'a;''b\';c', "d;\"e", 'f"g'`, "SELECT 2"}},
-		"names":               {"SELECT `a;``b\\`;SELECT 2", []string{"SELECT `a;``b\\`", "SELECT 2"}},
-		"comments":            {"-- a;b\n# c;d\nSELECT 1 -- e;'f\n+1 # g;h\n;/* i;'j */SELECT 2;", []string{"SELECT 1 \n+1", "/* i;'j */SELECT 2"}},
+		"plain":   {"SELECT 1;\nSELECT 2;", []string{"SELECT 1", "SELECT 2"}},
+		"no end":  {"SELECT 1;SELECT 2\n", []string{"SELECT 1", "SELECT 2"}},
+		"strings": {`SELECT 'a;''b\';c', "d;\"e", 'f"g';SELECT 2`, []string{`SELECT 'a;''b\';c', "d;\"e", 'f"g'`, "SELECT 2"}},
+		"names":   {"SELECT `a;``b\\`;SELECT 2", []string{"SELECT `a;``b\\`", "SELECT 2"}},
+		"comments": {
+			"-- a;b\n# c;d\nSELECT 1 -- e;'f\n+1 # g;h\n;/* i;'j */SELECT 2;",
+			[]string{"SELECT 1 \n+1", "/* i;'j */SELECT 2"},
+		},
 		"minus is no comment": {"SELECT 1--1;SELECT 5/2;", []string{"SELECT 1--1", "SELECT 5/2"}},
-		"versions":            {"/*!40101 SET NAMES utf8 */;\n/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */;", []string{"/*!40101 SET NAMES utf8 */", "/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */"}},
-		"delimiter":           {"DELIMITER ;;\nCREATE TRIGGER t BEGIN a; b; END ;;\ndelimiter ;\nSELECT 1;", []string{"CREATE TRIGGER t BEGIN a; b; END", "SELECT 1"}},
-		"word of that name":   {"DELIMITERS;SELECT 1;", []string{"DELIMITERS", "SELECT 1"}},
-		"mark of an editor":   {"\ufeff-- x\nSELECT 1;", []string{"SELECT 1"}},
-		"empty":               {";;\n ; -- x", nil},
-		"open string":         {"SELECT 'a;", []string{"SELECT 'a;"}},
+		"versions": {
+			"/*!40101 SET NAMES utf8 */;\n/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */;",
+			[]string{"/*!40101 SET NAMES utf8 */", "/*!50003 CREATE*/ /*!50003 TRIGGER x BEGIN a; END */"},
+		},
+		"delimiter": {
+			"DELIMITER ;;\nCREATE TRIGGER t BEGIN a; b; END ;;\ndelimiter ;\nSELECT 1;",
+			[]string{"CREATE TRIGGER t BEGIN a; b; END", "SELECT 1"},
+		},
+		"word of that name": {"DELIMITERS;SELECT 1;", []string{"DELIMITERS", "SELECT 1"}},
+		"mark of an editor": {"\ufeff-- x\nSELECT 1;", []string{"SELECT 1"}},
+		"empty":             {";;\n ; -- x", nil},
+		"open string":       {"SELECT 'a;", []string{"SELECT 'a;"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

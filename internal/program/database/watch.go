@@ -51,7 +51,7 @@ func (d *Databases) watch(ctx context.Context, s *server) {
 	defer sizes.Stop()
 	defer looks.Stop()
 	seen := map[int64]slow{}
-	rebuild := make(chan string, maxPerSite) //share: total 20 a server; owner has a server of their own; edge rebuilt after a later look
+	rebuild := make(chan string, maxPerSite) // share: total 20 a server; owner has a server of their own; edge rebuilt after a later look
 	var rebuilding sync.WaitGroup
 	rebuilding.Go(func() {
 		for schema := range rebuild {
@@ -137,7 +137,10 @@ func (d *Databases) slow(ctx context.Context, a *admin, seen map[int64]slow) map
 		}
 		var site string
 		if err := d.c.DB.QueryRow(ctx, `SELECT site_id FROM databases WHERE schema_name = $1`, x.schema).Scan(&site); err == nil {
-			d.c.Logs.Note(site, fmt.Sprintf("Slow query: more than %.1f s: %s", x.took.Seconds(), strings.Join(strings.Fields(x.text), " ")))
+			d.c.Logs.Note(
+				site,
+				fmt.Sprintf("Slow query: more than %.1f s: %s", x.took.Seconds(), strings.Join(strings.Fields(x.text), " ")),
+			)
 		}
 	}
 	return now
@@ -188,7 +191,11 @@ func (d *Databases) measure(ctx context.Context, s *server, a *admin, rebuild ch
 			if err := a.restrict(ctx, x.Schema, full); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("The database %s is over its limit of %d MiB: it can be read and rows can be deleted, nothing can be added", x.Name, x.Limit>>20)
+			text := fmt.Sprintf(
+				"The database %s is over its limit of %d MiB: it can be read and rows can be deleted, nothing can be added",
+				x.Name,
+				x.Limit>>20,
+			)
 			if !full {
 				text = fmt.Sprintf("The database %s is below its limit again", x.Name)
 			}

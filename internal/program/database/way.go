@@ -34,7 +34,7 @@ type way struct {
 	conns    sync.WaitGroup
 
 	mu sync.Mutex // guards open
-	//share: total 20 connections a client, each at both ends; owner the clients that run; edge the connection waits, see places
+	// share: total 20 connections a client, each at both ends; owner the clients that run; edge the connection waits, see places
 	open map[net.Conn]bool
 }
 
@@ -194,7 +194,7 @@ func (w *way) serve(ctx context.Context, d *Databases) {
 			time.Sleep(5 * time.Millisecond) // out of descriptors: others must close some first
 			continue
 		}
-		//share: total 100 a client; owner the clients that run; edge refused: too many connections
+		// share: total 100 a client; owner the clients that run; edge refused: too many connections
 		if w.waiting.Add(1) > maxWaiting {
 			w.waiting.Add(-1)
 			refuse(c, 1040, "Too many connections")

@@ -59,7 +59,12 @@ func newWorld(t testing.TB, with ...func(*database.Config)) *world {
 	w := &world{t: t, db: dbtest.New(t), dir: dir}
 	sealer, err := seal.Load(filepath.Join(dir, "key"))
 	ok(t, err)
-	w.sites = site.New(site.Config{DB: w.db, Hooks: webhook.New(webhook.Config{DB: w.db, Seal: sealer}), Seal: sealer, Domain: "sites.test"})
+	w.sites = site.New(site.Config{
+		DB:     w.db,
+		Hooks:  webhook.New(webhook.Config{DB: w.db, Seal: sealer}),
+		Seal:   sealer,
+		Domain: "sites.test",
+	})
 	w.start(sealer, with...)
 	return w
 }
@@ -69,8 +74,18 @@ func (w *world) start(sealer *seal.Sealer, with ...func(*database.Config)) {
 	w.t.Helper()
 	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(w.dir, "sandbox")})
 	ok(w.t, err)
-	c := database.Config{DB: w.db, Sites: w.sites, Seal: sealer, Dir: filepath.Join(w.dir, "mariadb"), Runner: runner, UID: 234_598, FirstUID: 234_600, UIDs: 100, Tick: 100 * time.Millisecond,
-		Logs: logs{w}}
+	c := database.Config{
+		DB:       w.db,
+		Sites:    w.sites,
+		Seal:     sealer,
+		Dir:      filepath.Join(w.dir, "mariadb"),
+		Runner:   runner,
+		UID:      234_598,
+		FirstUID: 234_600,
+		UIDs:     100,
+		Tick:     100 * time.Millisecond,
+		Logs:     logs{w},
+	}
 	for _, f := range with {
 		f(&c)
 	}
@@ -90,7 +105,12 @@ func (w *world) start(sealer *seal.Sealer, with ...func(*database.Config)) {
 
 func (w *world) site(owner account.OwnerID, name string) site.ID {
 	w.t.Helper()
-	s, err := w.sites.Create(w.t.Context(), owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+	s, err := w.sites.Create(w.t.Context(), owner, site.NewSite{
+		Name:       name,
+		Type:       "static",
+		Repository: "git.test/acme/site",
+		Branch:     "main",
+	})
 	ok(w.t, err)
 	return s.ID
 }

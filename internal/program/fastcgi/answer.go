@@ -55,8 +55,15 @@ func (x *exchange) head(noBody bool) (*http.Response, error) {
 		status = http.StatusFound
 	}
 	delete(h, "Transfer-Encoding") // how the answer travels is not the responder's business
-	resp := &http.Response{Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: h, ContentLength: -1}
+	resp := &http.Response{
+		Status:        fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		StatusCode:    status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        h,
+		ContentLength: -1,
+	}
 	length := int64(-1)
 	if said, ok := h["Content-Length"]; ok {
 		n, err := strconv.ParseUint(said[0], 10, 63)

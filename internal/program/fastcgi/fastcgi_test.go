@@ -31,7 +31,13 @@ func serve(t *testing.T, h http.HandlerFunc) func() net.Conn {
 	}
 }
 
-var params = []Param{{"REQUEST_METHOD", "POST"}, {"SERVER_PROTOCOL", "HTTP/1.1"}, {"REQUEST_URI", "/a?b=c"}, {"HTTP_HOST", "site.test"}, {"LONG", strings.Repeat("x", 70_000)}}
+var params = []Param{
+	{"REQUEST_METHOD", "POST"},
+	{"SERVER_PROTOCOL", "HTTP/1.1"},
+	{"REQUEST_URI", "/a?b=c"},
+	{"HTTP_HOST", "site.test"},
+	{"LONG", strings.Repeat("x", 70_000)},
+}
 
 func TestDo(t *testing.T) {
 	t.Parallel()
@@ -114,11 +120,15 @@ func TestAnswers(t *testing.T) {
 		err    error // of Do
 		broken bool  // the body ends in an error
 	}{
-		"plain":                  {answer: join(out("A: b\r\n\r\nhello"), end(0)), status: 200, body: "hello"},
-		"line feeds alone":       {answer: join(out("A: b\n\nhello"), end(0)), status: 200, body: "hello"},
-		"status":                 {answer: join(out("Status: 404 Not Found\r\n\r\n"), end(0)), status: 404},
-		"location":               {answer: join(out("Location: /x\r\n\r\n"), end(0)), status: 302},
-		"in pieces":              {answer: join(out("A: b\r"), out("\n\r"), out("\nhe"), record(nil, typeStderr, []byte("oh")), out("llo"), end(0)), status: 200, body: "hello"},
+		"plain":            {answer: join(out("A: b\r\n\r\nhello"), end(0)), status: 200, body: "hello"},
+		"line feeds alone": {answer: join(out("A: b\n\nhello"), end(0)), status: 200, body: "hello"},
+		"status":           {answer: join(out("Status: 404 Not Found\r\n\r\n"), end(0)), status: 404},
+		"location":         {answer: join(out("Location: /x\r\n\r\n"), end(0)), status: 302},
+		"in pieces": {
+			answer: join(out("A: b\r"), out("\n\r"), out("\nhe"), record(nil, typeStderr, []byte("oh")), out("llo"), end(0)),
+			status: 200,
+			body:   "hello",
+		},
 		"announced":              {answer: join(out("Content-Length: 5\r\n\r\nhello"), end(0)), status: 200, body: "hello"},
 		"more than announced":    {answer: join(out("Content-Length: 5\r\n\r\nhello, world"), end(0)), status: 200, body: "hello"},
 		"less than announced":    {answer: join(out("Content-Length: 9\r\n\r\nhello"), end(0)), status: 200, body: "hello", broken: true},
@@ -143,7 +153,11 @@ func TestAnswers(t *testing.T) {
 		"many fields":            {answer: join(out(strings.Repeat("A: b\r\n", 300)), end(0)), err: ErrProtocol},
 		"flood beside":           {answer: bytes.Repeat(record(nil, typeStderr, []byte(long)), 300), err: ErrProtocol},
 		"short end":              {answer: record(nil, typeEnd, nil), err: ErrProtocol},
-		"another request's":      {answer: join([]byte{1, typeStdout, 0, 7, 0, 1, 0, 0, 'x'}, out("A: b\r\n\r\nhello"), end(0)), status: 200, body: "hello"},
+		"another request's": {
+			answer: join([]byte{1, typeStdout, 0, 7, 0, 1, 0, 0, 'x'}, out("A: b\r\n\r\nhello"), end(0)),
+			status: 200,
+			body:   "hello",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +191,10 @@ func TestHalfARequest(t *testing.T) {
 		_, err := io.ReadAll(r.Body)
 		got <- err
 	})
-	_, err := Do(t.Context(), dial(), Request{Params: append(params, Param{"CONTENT_LENGTH", "10"}), Body: io.MultiReader(strings.NewReader("half"), failing{})})
+	_, err := Do(t.Context(), dial(), Request{
+		Params: append(params, Param{"CONTENT_LENGTH", "10"}),
+		Body:   io.MultiReader(strings.NewReader("half"), failing{}),
+	})
 	if err == nil {
 		t.Error("an answer to half a request")
 	}

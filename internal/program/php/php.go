@@ -111,7 +111,10 @@ func (s *Site) shows(name string) bool {
 
 // runs reports whether a path of the document root is a script that visitors may run.
 func (s *Site) runs(name string) bool {
-	if !strings.HasSuffix(name, ".php") || name == "vendor" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "node_modules/") {
+	if !strings.HasSuffix(
+		name,
+		".php",
+	) || name == "vendor" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "node_modules/") {
 		return false
 	}
 	f, stored, err := s.Open(path.Join(s.Root, name))
@@ -249,8 +252,10 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 		done()
 		return nil, err
 	}
-	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{Params: s.params(r, script, info, length), Body: body,
-		Head: r.Method == http.MethodHead})
+	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{
+		Params: s.params(r, script, info, length), Body: body,
+		Head: r.Method == http.MethodHead,
+	})
 	if err != nil {
 		done()
 		return nil, err

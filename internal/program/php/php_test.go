@@ -43,8 +43,12 @@ func site(t *testing.T, root string, files ...string) *Site {
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	s := site(t, "public", "public/index.php", "public/admin/index.php", "public/run.php", "public/photo.jpg", "public/uploads/evil.php", "public/evil.phtml",
-		"public/x.php.jpg", "public/.hidden/x.php", "public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt", "public/sp ace.php", "public/docs/index.html", "public/.old/index.html", "public/vendor/docs/index.html")
+	s := site(
+		t, "public", "public/index.php", "public/admin/index.php", "public/run.php", "public/photo.jpg",
+		"public/uploads/evil.php", "public/evil.phtml", "public/x.php.jpg", "public/.hidden/x.php",
+		"public/vendor/tool.php", "public/a.PHP", "public/node_modules/x.php", "config.php", "public/dir.php/file.txt",
+		"public/sp ace.php", "public/docs/index.html", "public/.old/index.html", "public/vendor/docs/index.html",
+	)
 	for name, tt := range map[string]struct {
 		path, script, info string
 		moved              bool
@@ -112,7 +116,10 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 	a, b := &Site{Spool: t.TempDir(), Owner: "a", Name: "a1"}, &Site{Spool: t.TempDir(), Owner: "b", Name: "b1"}
 	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1)} {
 		for range 2 * maxSpools {
-			if got, length, done, err := body(a, iotest.OneByteReader(strings.NewReader(text))); err != nil || got != text || length != int64(len(text)) {
+			if got, length, done, err := body(
+				a,
+				iotest.OneByteReader(strings.NewReader(text)),
+			); err != nil || got != text || length != int64(len(text)) {
 				t.Fatalf("%d bytes: %d, %v", len(text), length, err)
 			} else {
 				defer done()
@@ -195,13 +202,39 @@ func (d *dripping) Read(b []byte) (int, error) {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	s := site(t, "", "index.php", "style.css", "uploads/photo.jpg", "uploads/evil.php", "uploads/evil.phtml", ".env", ".git/config", "config.inc", "db.sql", "composer.json", "composer.lock",
-		"wp-config.php.bak", "a.php~", "docs/index.html", "vendor/lib/x.js", "node_modules/x.js", ".well-known/security.txt", "secret.yml", "data.sqlite", "debug.log")
+	s := site(
+		t, "", "index.php", "style.css", "uploads/photo.jpg", "uploads/evil.php", "uploads/evil.phtml", ".env",
+		".git/config", "config.inc", "db.sql", "composer.json", "composer.lock", "wp-config.php.bak", "a.php~",
+		"docs/index.html", "vendor/lib/x.js", "node_modules/x.js", ".well-known/security.txt", "secret.yml",
+		"data.sqlite", "debug.log",
+	)
 	for path, want := range map[string]bool{
-		"/style.css": true, "/uploads/photo.jpg": true, "/docs/": true, "/vendor/lib/x.js": true, "/.well-known/security.txt": true,
-		"/": false, "/index.php": false, "/uploads/evil.php": false, "/uploads/evil.phtml": false, "/.env": false, "/.git/config": false, "/config.inc": false, "/db.sql": false,
-		"/composer.json": false, "/composer.lock": false, "/wp-config.php.bak": false, "/a.php~": false, "/docs": false, "/node_modules/x.js": false, "/secret.yml": false,
-		"/data.sqlite": false, "/debug.log": false, "/none": false, "/uploads/../.env": false, "/style.css/": false, "/INDEX.PHP": false,
+		"/style.css":                true,
+		"/uploads/photo.jpg":        true,
+		"/docs/":                    true,
+		"/vendor/lib/x.js":          true,
+		"/.well-known/security.txt": true,
+		"/":                         false,
+		"/index.php":                false,
+		"/uploads/evil.php":         false,
+		"/uploads/evil.phtml":       false,
+		"/.env":                     false,
+		"/.git/config":              false,
+		"/config.inc":               false,
+		"/db.sql":                   false,
+		"/composer.json":            false,
+		"/composer.lock":            false,
+		"/wp-config.php.bak":        false,
+		"/a.php~":                   false,
+		"/docs":                     false,
+		"/node_modules/x.js":        false,
+		"/secret.yml":               false,
+		"/data.sqlite":              false,
+		"/debug.log":                false,
+		"/none":                     false,
+		"/uploads/../.env":          false,
+		"/style.css/":               false,
+		"/INDEX.PHP":                false,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL.Path = path

@@ -40,8 +40,17 @@ func (s *Site) Prime(ctx context.Context, top string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := fastcgi.Do(ctx, conn, fastcgi.Request{Params: []fastcgi.Param{{Name: "SCRIPT_FILENAME", Value: primeFile}, {Name: "SCRIPT_NAME", Value: "/prime.php"},
-		{Name: "REQUEST_METHOD", Value: "GET"}, {Name: "REQUEST_URI", Value: "/"}, {Name: "SERVER_PROTOCOL", Value: "HTTP/1.1"}, {Name: "REDIRECT_STATUS", Value: "200"}, {Name: "SLIPWAY_PRIME", Value: top}}})
+	resp, err := fastcgi.Do(ctx, conn, fastcgi.Request{
+		Params: []fastcgi.Param{
+			{Name: "SCRIPT_FILENAME", Value: primeFile},
+			{Name: "SCRIPT_NAME", Value: "/prime.php"},
+			{Name: "REQUEST_METHOD", Value: "GET"},
+			{Name: "REQUEST_URI", Value: "/"},
+			{Name: "SERVER_PROTOCOL", Value: "HTTP/1.1"},
+			{Name: "REDIRECT_STATUS", Value: "200"},
+			{Name: "SLIPWAY_PRIME", Value: top},
+		},
+	})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,10 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 		if name == "Cookie" {
 			between = "; "
 		}
-		p = append(p, fastcgi.Param{Name: "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")), Value: strings.Join(values, between)})
+		p = append(p, fastcgi.Param{
+			Name:  "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
+			Value: strings.Join(values, between),
+		})
 	}
 	return p
 }
@@ -211,8 +214,17 @@ func plainAnswer(r *http.Request, status int, h http.Header, text string) *http.
 	if r.Method == http.MethodHead {
 		body = ""
 	}
-	return &http.Response{Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: h, ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(body)), Request: r}
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		StatusCode:    status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        h,
+		ContentLength: int64(len(text)),
+		Body:          io.NopCloser(strings.NewReader(body)),
+		Request:       r,
+	}
 }
 
 // folderAt is where a folder without its slash leads: on the same host whatever the path.

@@ -16,14 +16,19 @@ import (
 func BenchmarkStylesheet(b *testing.B) {
 	var text strings.Builder
 	for i := 0; text.Len() < 100<<10; i++ {
-		text.WriteString(".wp-block-" + strings.Repeat(string(rune('a'+i%26)), 1+i*7%11) + " > .is-layout-flow{margin-block-start:" + string(rune('0'+i*13%10)) + "." + string(rune('0'+i*31%10)) + "rem;color:#" + string("0123456789abcdef"[i*29%16]) + "f3}\n")
+		text.WriteString(".wp-block-" + strings.Repeat(
+			string(rune('a'+i%26)),
+			1+i*7%11,
+		) + " > .is-layout-flow{margin-block-start:" + string(rune('0'+i*13%10)) + "." + string(rune('0'+i*31%10)) + "rem;color:#" + string("0123456789abcdef"[i*29%16]) + "f3}\n")
 	}
 	dir := b.TempDir()
 	if err := os.WriteFile(dir+"/style.css", []byte(text.String()), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	s := &Site{Name: "site", Open: func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
-		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})}
+	s := &Site{
+		Name: "site", Open: func(name string) (*os.File, bool, error) { f, err := os.Open(dir + "/" + name); return f, true, err },
+		Copies: compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }}),
+	}
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Serve(w, r) }))
 	defer srv.Close()
 	c := srv.Client()

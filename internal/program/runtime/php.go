@@ -80,7 +80,12 @@ const wpCommand = "wp"
 // phpCommand puts PHP before what else is in a command's PATH.
 func (p *Processes) phpCommand(v phpversion.Version, cmd *sandbox.Command, dir string) error {
 	if v.CLI == "" {
-		return &fault.Error{Kind: fault.Unavailable, Message: "PHP's command line program is not installed on this server", Details: "the operator can install it (apt-get install php-cli)", Code: "php_missing"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "PHP's command line program is not installed on this server",
+			Details: "the operator can install it (apt-get install php-cli)",
+			Code:    "php_missing",
+		}
 	}
 	bin := filepath.Join(dir, "php")
 	if err := os.Mkdir(bin, 0o755); err != nil {

@@ -51,9 +51,11 @@ func (w *world) ask(p Program, s Spec, method, path, body string) (int, string) 
 func TestPHP(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("one", map[string]string{"index.php": `<?php error_log("seen\nlonger ".str_repeat("x", 4000)." end"); file_put_contents("php://stderr", "piped\n"); echo "hello ", $_SERVER["REQUEST_URI"], " ", file_get_contents("php://input"), " ", ini_get("memory_limit"), " ", getenv("A");`,
-		"self.php": `<?php echo $_SERVER["PHP_SELF"], " ", $_SERVER["PATH_INFO"] ?? "none";`,
-		"who.php":  `<?php foreach ($_SERVER as $k => $v) if ($v === "6.6.6.6" || $v === "192.0.2.1") echo "$k=$v ";`})
+	s := w.phpSpec("one", map[string]string{
+		"index.php": `<?php error_log("seen\nlonger ".str_repeat("x", 4000)." end"); file_put_contents("php://stderr", "piped\n"); echo "hello ", $_SERVER["REQUEST_URI"], " ", file_get_contents("php://input"), " ", ini_get("memory_limit"), " ", getenv("A");`,
+		"self.php":  `<?php echo $_SERVER["PHP_SELF"], " ", $_SERVER["PATH_INFO"] ?? "none";`,
+		"who.php":   `<?php foreach ($_SERVER as $k => $v) if ($v === "6.6.6.6" || $v === "192.0.2.1") echo "$k=$v ";`,
+	})
 	s.Env = []string{"A=b"}
 	begin := time.Now()
 	p := w.start(s)
@@ -63,7 +65,10 @@ func TestPHP(t *testing.T) {
 		t.Errorf("%d %q\n%s", status, text, w.said())
 	}
 	w.hears("stderr piped")
-	if said := w.said(); strings.Count(said, "stderr seen\n") != 1 || strings.Count(said, "stderr longer xxx") != 1 || !strings.Contains(said, "xxx end\n") {
+	if said := w.said(); strings.Count(
+		said,
+		"stderr seen\n",
+	) != 1 || strings.Count(said, "stderr longer xxx") != 1 || !strings.Contains(said, "xxx end\n") {
 		t.Errorf("what PHP logs is there once and whole:\n%s", said)
 	}
 	if _, text := w.ask(p, s, "GET", "/self.php", ""); text != "/self.php none" {
@@ -106,7 +111,8 @@ file_put_contents("cache/c.txt", "c", FILE_APPEND);
 echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cache/c.txt"), " ", @file_get_contents("config.php"), " ", @file_get_contents("content/uploads/first.txt"), " ",
   @file_put_contents("index.php", "x") === false ? "read-only" : "WRITABLE", " ", @file_put_contents("content/themes/a.php", "x") === false ? "read-only" : "WRITABLE", " ",
   @file_put_contents("config.php", "x") === false ? "read-only" : "WRITABLE";`,
-			"cache/seed.txt": "seed"})
+			"cache/seed.txt": "seed",
+		})
 		s.Site = "site_places"
 		s.Trees = []Tree{{Path: "content", Bundle: content}}
 		s.Storage = []Storage{{Path: "content/uploads"}, {Path: "cache", Temporary: true}}
@@ -115,7 +121,9 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	}
 	s := spec("places1")
 	p := w.start(s)
-	if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || text != "kept c <?php // password first read-only read-only read-only" {
+	if status, text := w.ask(
+		p, s, "GET", "/", "",
+	); status != 200 || text != "kept c <?php // password first read-only read-only read-only" {
 		t.Errorf("%d %q\n%s", status, text, w.said())
 	}
 	if _, text := w.ask(p, s, "GET", "/content/themes/a.php", ""); text != "theme" {
@@ -134,7 +142,9 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	p.Stop(0)
 	s = spec("places2")
 	p = w.start(s)
-	if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(text, "kept kept") || !strings.Contains(text, " c <?php") {
+	if status, text := w.ask(
+		p, s, "GET", "/", "",
+	); status != 200 || !strings.HasPrefix(text, "kept kept") || !strings.Contains(text, " c <?php") {
 		t.Errorf("after a restart: %d %q\n%s", status, text, w.said())
 	}
 	folders, err := w.StorageFolders("site_places")
@@ -147,10 +157,18 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 		preview  string
 		isolated bool
 		want     string
-	}{{"aa", false, "kept c <?php"}, {"aa", false, "kept kept c <?php"}, {"bb", false, "kept c <?php"}, {"", true, "kept c <?php"}, {"", true, "kept c <?php"}} {
+	}{
+		{"aa", false, "kept c <?php"},
+		{"aa", false, "kept kept c <?php"},
+		{"bb", false, "kept c <?php"},
+		{"", true, "kept c <?php"},
+		{"", true, "kept c <?php"},
+	} {
 		s.ID, s.Preview, s.Isolated = fmt.Sprintf("places3%d", i), x.preview, x.isolated
 		p = w.start(s)
-		if status, text := w.ask(p, s, "GET", "/", ""); status != 200 || !strings.HasPrefix(strings.Replace(text, "kept kept kept ", "SITE'S ", 1), x.want) {
+		if status, text := w.ask(
+			p, s, "GET", "/", "",
+		); status != 200 || !strings.HasPrefix(strings.Replace(text, "kept kept kept ", "SITE'S ", 1), x.want) {
 			t.Errorf("%d: the preview has another's storage: %d %q", i, status, text)
 		}
 		p.Stop(0)
@@ -180,7 +198,9 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 func TestPHPOnce(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("once", map[string]string{"task.php": `<?php file_put_contents("data/x", "done"); echo PHP_SAPI, " ", extension_loaded("mbstring") ? "mbstring" : "none", "\n"; exit(3);`})
+	s := w.phpSpec("once", map[string]string{
+		"task.php": `<?php file_put_contents("data/x", "done"); echo PHP_SAPI, " ", extension_loaded("mbstring") ? "mbstring" : "none", "\n"; exit(3);`,
+	})
 	s.Storage = []Storage{{Path: "data"}}
 	s.Argv = []string{"php", "task.php"}
 	exit, err := Run(t.Context(), w, s)
@@ -197,14 +217,23 @@ func TestPHPOnce(t *testing.T) {
 func TestStorageLinks(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("links", map[string]string{"index.php": `<?php symlink("/etc/passwd", "data/abs"); symlink("../../../../../../etc/passwd", "data/up"); symlink("ok.txt", "data/good"); posix_mkfifo("data/fifo", 0666);
-file_put_contents("data/ok.txt", "ok"); link("data/ok.txt", "data/hard"); echo "made";`, "secret.txt": "secret"})
+	s := w.phpSpec("links", map[string]string{
+		"index.php": `<?php symlink("/etc/passwd", "data/abs"); symlink("../../../../../../etc/passwd", "data/up"); symlink("ok.txt", "data/good"); posix_mkfifo("data/fifo", 0666);
+file_put_contents("data/ok.txt", "ok"); link("data/ok.txt", "data/hard"); echo "made";`,
+		"secret.txt": "secret",
+	})
 	s.Storage = []Storage{{Path: "data"}}
 	p := w.start(s)
 	if _, text := w.ask(p, s, "GET", "/", ""); text != "made" {
 		t.Fatalf("%q\n%s", text, w.said())
 	}
-	for name, want := range map[string]bool{"data/ok.txt": true, "data/good": true, "data/abs": false, "data/up": false, "data/../secret.txt": true} {
+	for name, want := range map[string]bool{
+		"data/ok.txt":        true,
+		"data/good":          true,
+		"data/abs":           false,
+		"data/up":            false,
+		"data/../secret.txt": true,
+	} {
 		f, _, err := p.Open(name)
 		if (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
@@ -224,7 +253,9 @@ func TestStorageLimit(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
 	spec := func(id string, megabytes int) Spec {
-		s := w.phpSpec(id, map[string]string{"fill.php": `<?php $f = fopen("data/" . getmypid() . rand(), "w"); for ($i = 0; $i < (int)$argv[1]; $i++) { if (@fwrite($f, random_bytes(1<<20)) === false) { echo "refused\n"; exit(9); } } fflush($f); sleep(20); echo "filled\n";`})
+		s := w.phpSpec(id, map[string]string{
+			"fill.php": `<?php $f = fopen("data/" . getmypid() . rand(), "w"); for ($i = 0; $i < (int)$argv[1]; $i++) { if (@fwrite($f, random_bytes(1<<20)) === false) { echo "refused\n"; exit(9); } } fflush($f); sleep(20); echo "filled\n";`,
+		})
 		s.Site = "site_full"
 		s.Storage = []Storage{{Path: "data"}}
 		s.Limits.Storage, s.Limits.Disk = 32<<20, 256<<20
@@ -254,7 +285,9 @@ func TestStorageLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
 	spec := func(id string, files int) Spec {
-		s := w.phpSpec(id, map[string]string{"fill.php": `<?php for ($i = 0; $i < (int)$argv[1]; $i++) { if (!@touch("data/" . $argv[2] . $i)) { echo "refused\n"; exit(9); } } sleep(20); echo "filled\n";`})
+		s := w.phpSpec(id, map[string]string{
+			"fill.php": `<?php for ($i = 0; $i < (int)$argv[1]; $i++) { if (!@touch("data/" . $argv[2] . $i)) { echo "refused\n"; exit(9); } } sleep(20); echo "filled\n";`,
+		})
 		s.Site = "site_files"
 		s.Storage = []Storage{{Path: "data"}}
 		s.Limits.Storage, s.Limits.Disk = 32<<20, 256<<20
@@ -296,7 +329,9 @@ func TestPHPIsAlone(t *testing.T) {
 			c.Close()
 		}
 	}()
-	victim := w.phpSpec("victim", map[string]string{"index.php": `<?php file_put_contents("data/secret.txt", "victim's"); session_start(); $_SESSION["x"] = 1; echo "here";`})
+	victim := w.phpSpec("victim", map[string]string{
+		"index.php": `<?php file_put_contents("data/secret.txt", "victim's"); session_start(); $_SESSION["x"] = 1; echo "here";`,
+	})
 	victim.Storage = []Storage{{Path: "data"}}
 	v := w.start(victim)
 	if status, text := w.ask(v, victim, "GET", "/", ""); status != 200 || text != "here" {
@@ -319,14 +354,37 @@ echo $r === false || $r === null || $r === "" ? "nothing" : "GOT " . $r;`})
 	port := host.Addr().(*net.TCPAddr).Port
 	local := "127.0.0.1:" + strconv.Itoa(port)
 	for _, try := range [][2]string{
-		{"http", "http://" + local + "/"}, {"curl", "http://" + local + "/"}, {"curl", "http://localhost:" + strconv.Itoa(port) + "/"}, {"curl", "gopher://" + local + "/"},
-		{"http", "http://[::1]:" + strconv.Itoa(port) + "/"}, {"http", "http://0.0.0.0:" + strconv.Itoa(port) + "/"}, {"http", "http://2130706433:" + strconv.Itoa(port) + "/"},
-		{"http", "http://169.254.169.254/latest/meta-data/"}, {"curl", "http://10.0.0.1/"}, {"curl", "http://192.168.0.1/"}, {"curl", "http://172.16.0.1/"}, {"curl", "http://100.64.0.1/"},
-		{"curl", "http://127.0.0.1.nip.io/"}, {"socket", "tcp://" + local}, {"socket", "tcp://127.0.0.1:3306"}, {"socket", "tcp://127.0.0.1:5432"},
-		{"socket", "unix://" + filepath.Join(w.c.Dir, "victim", socketName)}, {"socket", "unix:///run/mysqld/mysqld.sock"}, {"socket", "unix:///var/run/docker.sock"},
-		{"read", filepath.Join(w.c.Storage, "site_victim", "data", "secret.txt")}, {"read", "/var/lib/php/sessions/../../../../etc/shadow"}, {"read", "/etc/shadow"},
-		{"list", w.c.Storage}, {"list", w.c.Dir}, {"list", "/root"}, {"list", "/home"}, {"list", "/var/lib/mysql"}, {"list", "/etc/php/8.2/fpm/pool.d"}, {"list", "/etc/slipway"},
-		{"shell", "ls " + w.c.Dir + " 2>/dev/null"}, {"shell", "cat /app/data/secret.txt 2>/dev/null"},
+		{"http", "http://" + local + "/"},
+		{"curl", "http://" + local + "/"},
+		{"curl", "http://localhost:" + strconv.Itoa(port) + "/"},
+		{"curl", "gopher://" + local + "/"},
+		{"http", "http://[::1]:" + strconv.Itoa(port) + "/"},
+		{"http", "http://0.0.0.0:" + strconv.Itoa(port) + "/"},
+		{"http", "http://2130706433:" + strconv.Itoa(port) + "/"},
+		{"http", "http://169.254.169.254/latest/meta-data/"},
+		{"curl", "http://10.0.0.1/"},
+		{"curl", "http://192.168.0.1/"},
+		{"curl", "http://172.16.0.1/"},
+		{"curl", "http://100.64.0.1/"},
+		{"curl", "http://127.0.0.1.nip.io/"},
+		{"socket", "tcp://" + local},
+		{"socket", "tcp://127.0.0.1:3306"},
+		{"socket", "tcp://127.0.0.1:5432"},
+		{"socket", "unix://" + filepath.Join(w.c.Dir, "victim", socketName)},
+		{"socket", "unix:///run/mysqld/mysqld.sock"},
+		{"socket", "unix:///var/run/docker.sock"},
+		{"read", filepath.Join(w.c.Storage, "site_victim", "data", "secret.txt")},
+		{"read", "/var/lib/php/sessions/../../../../etc/shadow"},
+		{"read", "/etc/shadow"},
+		{"list", w.c.Storage},
+		{"list", w.c.Dir},
+		{"list", "/root"},
+		{"list", "/home"},
+		{"list", "/var/lib/mysql"},
+		{"list", "/etc/php/8.2/fpm/pool.d"},
+		{"list", "/etc/slipway"},
+		{"shell", "ls " + w.c.Dir + " 2>/dev/null"},
+		{"shell", "cat /app/data/secret.txt 2>/dev/null"},
 	} {
 		status, text := w.ask(p, s, "GET", "/?"+url.Values{"what": {try[0]}, "arg": {try[1]}}.Encode(), "")
 		if status != 200 || text != "nothing" {
@@ -343,7 +401,9 @@ echo $r === false || $r === null || $r === "" ? "nothing" : "GOT " . $r;`})
 func TestPHPOutOfMemory(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("memory", map[string]string{"index.php": `<?php if (isset($_GET["all"])) { ini_set("memory_limit", "-1"); } $x = []; for (;;) { $x[] = random_bytes(1 << 20); }`})
+	s := w.phpSpec("memory", map[string]string{
+		"index.php": `<?php if (isset($_GET["all"])) { ini_set("memory_limit", "-1"); } $x = []; for (;;) { $x[] = random_bytes(1 << 20); }`,
+	})
 	p := w.start(s)
 	if status, _ := w.ask(p, s, "GET", "/", ""); status != 500 {
 		t.Errorf("PHP's own limit: %d\n%s", status, w.said())
@@ -365,7 +425,9 @@ func TestPHPSessions(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
 	spec := func(id string) Spec {
-		s := w.phpSpec(id, map[string]string{"index.php": `<?php session_id("sessionsessionsessionsession"); ini_set("session.use_strict_mode", "0"); session_start(); $_SESSION["n"] = ($_SESSION["n"] ?? 0) + 1; echo $_SESSION["n"];`})
+		s := w.phpSpec(id, map[string]string{
+			"index.php": `<?php session_id("sessionsessionsessionsession"); ini_set("session.use_strict_mode", "0"); session_start(); $_SESSION["n"] = ($_SESSION["n"] ?? 0) + 1; echo $_SESSION["n"];`,
+		})
 		s.Site = "site_sessions"
 		return s
 	}
@@ -378,7 +440,11 @@ func TestPHPSessions(t *testing.T) {
 		p.Stop(0)
 	}
 	for i, change := range []func(*Spec){
-		func(s *Spec) { s.Site = "site_others" }, func(s *Spec) { s.Preview = "aa" }, func(s *Spec) { s.Preview = "bb" }, func(s *Spec) { s.Isolated = true }, func(s *Spec) { s.Isolated = true },
+		func(s *Spec) { s.Site = "site_others" },
+		func(s *Spec) { s.Preview = "aa" },
+		func(s *Spec) { s.Preview = "bb" },
+		func(s *Spec) { s.Isolated = true },
+		func(s *Spec) { s.Isolated = true },
 	} {
 		s := spec(fmt.Sprint("sessions3", i))
 		change(&s)
@@ -412,7 +478,9 @@ func TestPHPPrime(t *testing.T) {
 func TestPHPErrors(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	s := w.phpSpec("errors", map[string]string{"index.php": `<?php if (isset($_GET["page"])) { http_response_code(503); echo "own page"; exit; } undefined_function();`})
+	s := w.phpSpec("errors", map[string]string{
+		"index.php": `<?php if (isset($_GET["page"])) { http_response_code(503); echo "own page"; exit; } undefined_function();`,
+	})
 	p := w.start(s)
 	if status, text := w.ask(p, s, "GET", "/", ""); status != 500 || text != "The application failed to answer this request\n" {
 		t.Errorf("%d %q", status, text)

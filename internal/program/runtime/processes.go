@@ -69,11 +69,11 @@ type Processes struct {
 	ways Ways // nil: a Spec must ask for neither databases nor mail
 
 	mu sync.Mutex // guards what follows
-	//share: total the programs that run; owner those that it may run; edge gone with the program
+	// share: total the programs that run; owner those that it may run; edge gone with the program
 	running map[*process]string // by site
-	//share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
+	// share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
 	held map[string]chan struct{} // closed when the site's programs may write again
-	//share: total the programs that run; owner those that it may run; edge gone with the program
+	// share: total the programs that run; owner those that it may run; edge gone with the program
 	sharing map[string]map[*process]bool // by site: those that may change its database
 }
 
@@ -149,8 +149,10 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		Argv: s.Argv, Dir: path.Join(AppDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
 		Env:   environment(s, tools),
 		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir}}, tools.Binds...),
-		Limits: sandbox.Limits{Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
-			Wall: forever, Output: endless, Foreground: true},
+		Limits: sandbox.Limits{
+			Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk,
+			Wall: forever, Output: endless, Foreground: true,
+		},
 	}
 	if s.Shell != "" {
 		cmd.Argv = []string{"/bin/sh", "-c", s.Shell}
@@ -319,7 +321,17 @@ func (p *Processes) network(dir string, s Spec, say *lines) (sandbox.Network, fu
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		p.c.Egress.Proxy(egress.ProxyConfig{Conns: 512, Resolve: true, Ports: ports, Idle: idle, Direct: own, Refused: say.refused()}).Serve(ctx, l)
+		p.c.Egress.Proxy(egress.ProxyConfig{
+			Conns:   512,
+			Resolve: true,
+			Ports:   ports,
+			Idle:    idle,
+			Direct:  own,
+			Refused: say.refused(),
+		}).Serve(
+			ctx,
+			l,
+		)
 	}()
 	return network, func() { cancel(); <-served }, nil
 }

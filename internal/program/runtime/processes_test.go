@@ -63,16 +63,20 @@ func newWorld(t testing.TB) *world {
 	ok(t, err)
 	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
 	ok(t, err)
-	tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: 234_599,
-		Network: func(context.Context) (sandbox.Network, func(), error) { return sandbox.Network{}, func() {}, nil }})
+	tools, err := toolchain.New(toolchain.Config{
+		Dir: filepath.Join(dir, "tools"), Sandbox: runner, UID: 234_599,
+		Network: func(context.Context) (sandbox.Network, func(), error) { return sandbox.Network{}, func() {}, nil },
+	})
 	ok(t, err)
 	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
 	ok(t, err)
 	w := &world{t: t}
 	w.bundles, err = bundle.New(bundle.Config{Blobs: blobs, Dir: filepath.Join(dir, "bundles")})
 	ok(t, err)
-	w.Processes, err = NewProcesses(Config{Runner: runner, Bundles: w.bundles, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "p"),
-		Users: users{}})
+	w.Processes, err = NewProcesses(Config{
+		Runner: runner, Bundles: w.bundles, Toolchain: tools, Egress: out, Dir: filepath.Join(dir, "p"),
+		Users: users{},
+	})
 	ok(t, err)
 	return w
 }
@@ -95,12 +99,19 @@ func (w *world) bundle(files map[string]string) bundle.ID {
 }
 
 func (w *world) spec(id string, files map[string]string) Spec {
-	return Spec{ID: id, Site: "site_" + id, Owner: "usr_one", Bundle: w.bundle(files), Argv: []string{"node", "server.js"}, Limits: Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20},
+	return Spec{
+		ID:     id,
+		Site:   "site_" + id,
+		Owner:  "usr_one",
+		Bundle: w.bundle(files),
+		Argv:   []string{"node", "server.js"},
+		Limits: Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20},
 		Output: func(stream, line string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.out = append(w.out, stream+" "+line)
-		}}
+		},
+	}
 }
 
 func (w *world) start(s Spec) Program {
@@ -129,7 +140,10 @@ func (w *world) hears(text string) {
 
 // client reaches a program as the edge does.
 func client(p Program) *http.Client {
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}}
+	return &http.Client{
+		Timeout:   20 * time.Second,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }},
+	}
 }
 
 // get asks a program, waiting until it listens.

@@ -138,7 +138,11 @@ loglevel warning
 	}
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: redisDir}, sandbox.Bind{Source: program, Target: redisProgram})
 	cmd.Beside = append(cmd.Beside, []string{"/bin/sh", "-c", redisLoop})
-	cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+path.Join(inside, redisSocket), "SLIPWAY_REDIS_EPOCHS="+redisEpoch+":"+path.Join(inside, redisCounter))
+	cmd.Env = append(
+		cmd.Env,
+		"SLIPWAY_REDIS="+path.Join(inside, redisSocket),
+		"SLIPWAY_REDIS_EPOCHS="+redisEpoch+":"+path.Join(inside, redisCounter),
+	)
 	return left - most - redisOverhead(most), nil
 }
 

@@ -48,7 +48,10 @@ func TestRedisBesidePHP(t *testing.T) {
 	if text := do("CONFIG GET maxmemory"); text != "*2" {
 		t.Errorf("CONFIG GET: %q", text)
 	}
-	if text := do("INFO memory"); !strings.Contains(text, "maxmemory:33554432\r") || !strings.Contains(text, "maxmemory_policy:allkeys-lru") {
+	if text := do("INFO memory"); !strings.Contains(
+		text,
+		"maxmemory:33554432\r",
+	) || !strings.Contains(text, "maxmemory_policy:allkeys-lru") {
 		t.Errorf("the bounds of Redis are others:\n%s", text)
 	}
 	if text := do("INFO persistence"); !strings.Contains(text, "aof_enabled:0") {

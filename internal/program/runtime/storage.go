@@ -212,7 +212,9 @@ func (p *Processes) storage(site, own string, tree *os.Root, name string, uid in
 		if err := os.Chmod(tmp, 0o755); err != nil {
 			return "", fmt.Errorf("make storage: %w", err)
 		}
-		if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := unix.Renameat2(
+			unix.AT_FDCWD, tmp, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE,
+		); err != nil && !errors.Is(err, unix.EEXIST) {
 			return "", fmt.Errorf("make storage: %w", err)
 		}
 		info, err = os.Lstat(dir)
@@ -262,7 +264,12 @@ func fill(tree *os.Root, name, dir string) error {
 			return nil
 		}
 		if n++; n > maxFill {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s has too many files to become storage", name), Details: fmt.Sprintf("at most %d", maxFill), Code: "invalid_storage"}
+			return &fault.Error{
+				Kind:    fault.Invalid,
+				Message: fmt.Sprintf("The folder %s has too many files to become storage", name),
+				Details: fmt.Sprintf("at most %d", maxFill),
+				Code:    "invalid_storage",
+			}
 		}
 		switch {
 		case e.IsDir():
@@ -279,7 +286,12 @@ func fill(tree *os.Root, name, dir string) error {
 			}
 			m, err := io.Copy(dst, src)
 			if bytes += m; err == nil && bytes > maxFillBytes {
-				err = &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("The folder %s is too large to become storage", name), Details: "at most 1 GiB", Code: "invalid_storage"}
+				err = &fault.Error{
+					Kind:    fault.Invalid,
+					Message: fmt.Sprintf("The folder %s is too large to become storage", name),
+					Details: "at most 1 GiB",
+					Code:    "invalid_storage",
+				}
 			}
 			return errors.Join(err, dst.Close())
 		}

@@ -27,7 +27,12 @@ type tty struct {
 // openTTY opens a pseudo-terminal for a program of the host's user uid.
 func openTTY(t *Terminal, uid int) (_ *tty, err error) {
 	refuse := func(err error) (*tty, error) {
-		return nil, fmt.Errorf("open terminal: %w: %w", &fault.Error{Kind: fault.Unavailable, Message: "This server has no terminal left", Code: "no_terminal", RetryAfter: 10 * time.Second}, err)
+		return nil, fmt.Errorf("open terminal: %w: %w", &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "This server has no terminal left",
+			Code:       "no_terminal",
+			RetryAfter: 10 * time.Second,
+		}, err)
 	}
 	x := &tty{user: t, over: make(chan struct{}), read: make(chan struct{})}
 	if x.ours, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {

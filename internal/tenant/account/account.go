@@ -51,7 +51,7 @@ type Accounts struct {
 	hashes *fair.Pool // bounds argon2id's memory
 
 	mu sync.Mutex // guards what follows
-	//share: total the API keys used since the last flush; owner its keys, which are limited; edge none: an entry is some 60 bytes
+	// share: total the API keys used since the last flush; owner its keys, which are limited; edge none: an entry is some 60 bytes
 	used    map[KeyID]use
 	refused []refusal
 }
@@ -70,7 +70,7 @@ func New(c Config) *Accounts {
 		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		flush:  cmp.Or(c.Flush, 10*time.Second),
 		memory: cmp.Or(c.HashMemory, memory),
-		//share: total 2 passwords hashed at once, or one for each processor; 200 waiting; owner half of them, and as much for each network that nobody is signed in from; edge waits in turn, then 503 with Retry-After
+		// share: total 2 passwords hashed at once, or one for each processor; 200 waiting; owner half of them, and as much for each network that nobody is signed in from; edge waits in turn, then 503 with Retry-After
 		hashes: fair.New(fair.Config{Places: hashes, Owner: hashes / 2, Waiting: 200, OwnerWaiting: 20}),
 		used:   map[KeyID]use{},
 	}

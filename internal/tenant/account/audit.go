@@ -131,7 +131,21 @@ func (a *Accounts) Audit(ctx context.Context, f AuditFilter) ([]Entry, error) {
 		FROM audit l LEFT JOIN users u ON u.id = l.user_id
 		WHERE %s ORDER BY l.id DESC LIMIT %d`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
-		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.Owner, &e.About, &e.Key, &e.Session, &e.Via, &e.Addr, &e.Action, &e.Subject, &e.Detail)
+		err = row.Scan(
+			&e.ID,
+			&e.At,
+			&e.User,
+			&e.Email,
+			&e.Owner,
+			&e.About,
+			&e.Key,
+			&e.Session,
+			&e.Via,
+			&e.Addr,
+			&e.Action,
+			&e.Subject,
+			&e.Detail,
+		)
 		return e, err
 	})
 	if err != nil {

@@ -38,8 +38,10 @@ func (c Caller) Require(s Scope) error {
 	if c.User != "" && c.Scopes.Include(s) {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Forbidden, Message: "The API key lacks the required scope",
-		Details: "the scope " + string(s) + " is required", Code: "scope_required"}
+	return &fault.Error{
+		Kind: fault.Forbidden, Message: "The API key lacks the required scope",
+		Details: "the scope " + string(s) + " is required", Code: "scope_required",
+	}
 }
 
 // Allows reports whether the caller may touch this site of its owner.
@@ -53,8 +55,10 @@ func (c Caller) RequireSite(site string) error {
 	if c.User != "" && c.Allows(site) {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Forbidden, Message: "The API key has no access to this site",
-		Details: "the key is restricted to other sites", Code: "site_not_allowed"}
+	return &fault.Error{
+		Kind: fault.Forbidden, Message: "The API key has no access to this site",
+		Details: "the key is restricted to other sites", Code: "site_not_allowed",
+	}
 }
 
 // RequireAllSites returns nil when the caller is not restricted to some sites, else a
@@ -63,20 +67,29 @@ func (c Caller) RequireAllSites() error {
 	if c.User != "" && len(c.Sites) == 0 {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Forbidden, Message: "The API key is restricted to some sites",
-		Details: "this request concerns all sites", Code: "site_not_allowed"}
+	return &fault.Error{
+		Kind: fault.Forbidden, Message: "The API key is restricted to some sites",
+		Details: "this request concerns all sites", Code: "site_not_allowed",
+	}
 }
 
 // covers reports whether a key like k can do nothing that c cannot.
 func (c Caller) covers(k Key) bool {
-	return k.ID != "" && k.ID == c.Key || c.requireNoWider(NewKey{Scopes: k.Scopes, Sites: k.Sites, Nets: k.Nets, Expires: k.Expires}) == nil
+	return k.ID != "" && k.ID == c.Key || c.requireNoWider(NewKey{
+		Scopes:  k.Scopes,
+		Sites:   k.Sites,
+		Nets:    k.Nets,
+		Expires: k.Expires,
+	}) == nil
 }
 
 // requireNoWider returns nil when a key like n could do nothing that c cannot.
 func (c Caller) requireNoWider(n NewKey) error {
 	refuse := func(details string) error {
-		return &fault.Error{Kind: fault.Forbidden, Message: "An API key can't create a key with more permissions than its own",
-			Details: details, Code: "wider_key"}
+		return &fault.Error{
+			Kind: fault.Forbidden, Message: "An API key can't create a key with more permissions than its own",
+			Details: details, Code: "wider_key",
+		}
 	}
 	for _, s := range n.Scopes {
 		if !c.Scopes.Include(s) {

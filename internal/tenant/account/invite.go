@@ -41,7 +41,12 @@ func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id UserID) error {
 		return fmt.Errorf("revoke invitation: %w", err)
 	}
 	if used || u.Password {
-		return &fault.Error{Kind: fault.Conflict, Message: "The invite has already been accepted", Details: "the user has a password or keys", Code: "invitation_used"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The invite has already been accepted",
+			Details: "the user has a password or keys",
+			Code:    "invitation_used",
+		}
 	}
 	return removeUser(ctx, tx, u)
 }

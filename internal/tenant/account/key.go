@@ -104,8 +104,16 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 
 func (n *NewKey) check() error {
 	n.Name = strings.TrimSpace(n.Name)
-	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid key name", Details: "a name has 1 to 100 characters", Code: "invalid_name"}
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) || strings.ContainsFunc(
+		n.Name,
+		unicode.IsControl,
+	) {
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid key name",
+			Details: "a name has 1 to 100 characters",
+			Code:    "invalid_name",
+		}
 	}
 	names := make([]string, len(n.Scopes))
 	for i, s := range n.Scopes {
@@ -116,25 +124,39 @@ func (n *NewKey) check() error {
 		return err
 	}
 	if len(n.Sites) > maxSites || len(n.Nets) > maxNets {
-		return &fault.Error{Kind: fault.Invalid, Message: "Too many restrictions",
-			Details: fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets), Code: "too_many_restrictions"}
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "Too many restrictions",
+			Details: fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets), Code: "too_many_restrictions",
+		}
 	}
 	for _, s := range n.Sites {
-		if rest, ok := strings.CutPrefix(s, "site_"); !ok || rest == "" || len(s) > 64 || strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid site in the key's sites",
-				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites"}
+		if rest, ok := strings.CutPrefix(
+			s,
+			"site_",
+		); !ok || rest == "" || len(s) > 64 || strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
+			return &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid site in the key's sites",
+				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites",
+			}
 		}
 	}
 	n.Nets = slices.Clone(n.Nets)
 	for i, p := range n.Nets {
 		if !p.IsValid() {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid address range", Details: "a range looks like 203.0.113.0/24", Code: "invalid_addresses"}
+			return &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Invalid address range",
+				Details: "a range looks like 203.0.113.0/24",
+				Code:    "invalid_addresses",
+			}
 		}
 		n.Nets[i] = p.Masked()
 	}
 	if n.Expires != 0 && n.Expires <= db.Now() {
-		return &fault.Error{Kind: fault.Invalid, Message: "The expiry is in the past",
-			Details: "the expiry must be in the future", Received: n.Expires.String(), Code: "invalid_expiry"}
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "The expiry is in the past",
+			Details: "the expiry must be in the future", Received: n.Expires.String(), Code: "invalid_expiry",
+		}
 	}
 	return nil
 }
@@ -142,8 +164,10 @@ func (n *NewKey) check() error {
 // ParseNet reads an address or a range in CIDR form (RFC 4632); IPv4 mapped into IPv6
 // becomes IPv4.
 func ParseNet(s string) (netip.Prefix, error) {
-	bad := &fault.Error{Kind: fault.Invalid, Message: "Invalid address range",
-		Details: "a range looks like 203.0.113.0/24 or 2001:db8::/48", Received: s, Code: "invalid_addresses"}
+	bad := &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid address range",
+		Details: "a range looks like 203.0.113.0/24 or 2001:db8::/48", Received: s, Code: "invalid_addresses",
+	}
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -217,8 +241,10 @@ func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, by Caller, id Key
 }
 
 // errKey is the one error for every invalid credential, so that nobody learns why.
-var errKey = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid API key",
-	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key"}
+var errKey = &fault.Error{
+	Kind: fault.Unauthorized, Message: "Invalid API key",
+	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key",
+}
 
 // Authenticate returns who holds this secret. An unknown, revoked or expired key, or one
 // of a suspended user, is an Unauthorized fault; one used from an address it is not for
@@ -233,7 +259,21 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	err := a.db.QueryRow(ctx, `
 		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
 		FROM api_keys k JOIN users u ON u.id = k.user_id
-		WHERE k.hash = $1`, digest(secret)).Scan(&c.Key, &name, &hint, &scopes, &sites, &nets, &c.Expires, &c.Owner, &c.User, &c.Email, &c.Admin, &suspended, &why)
+		WHERE k.hash = $1`, digest(secret)).Scan(
+		&c.Key,
+		&name,
+		&hint,
+		&scopes,
+		&sites,
+		&nets,
+		&c.Expires,
+		&c.Owner,
+		&c.User,
+		&c.Email,
+		&c.Admin,
+		&suspended,
+		&why,
+	)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
 		return Caller{}, errKey
 	}
@@ -248,8 +288,10 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	c.Via = name + " (" + hint + "…)"
 	addr = addr.Unmap().WithZone("")
 	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-		return c, &fault.Error{Kind: fault.Forbidden, Message: "The API key can't be used from this IP address",
-			Details: "the key is restricted to other IP addresses", Code: "address_not_allowed"}
+		return c, &fault.Error{
+			Kind: fault.Forbidden, Message: "The API key can't be used from this IP address",
+			Details: "the key is restricted to other IP addresses", Code: "address_not_allowed",
+		}
 	}
 	a.note(c.Key, addr)
 	return c, nil

@@ -22,7 +22,12 @@ func TestKeyLife(t *testing.T) {
 		t.Fatalf("got %+v, %q, %v", k, secret, err)
 	}
 	var leaks int
-	if err := d.QueryRow(ctx, "SELECT count(*) FROM api_keys WHERE hash LIKE $1 OR hint = $2", "%"+secret[4:]+"%", secret).Scan(&leaks); err != nil || leaks != 0 {
+	if err := d.QueryRow(
+		ctx,
+		"SELECT count(*) FROM api_keys WHERE hash LIKE $1 OR hint = $2",
+		"%"+secret[4:]+"%",
+		secret,
+	).Scan(&leaks); err != nil || leaks != 0 {
 		t.Fatalf("the secret is stored: %d, %v", leaks, err)
 	}
 	c, err := a.Authenticate(ctx, secret, netip.MustParseAddr("::ffff:203.0.113.7"))
@@ -77,8 +82,10 @@ func TestAuthenticateRefuses(t *testing.T) {
 	a, d := accounts(t)
 	ctx := t.Context()
 	u := user(t, a, "a@example.test")
-	_, secret, err := a.CreateKey(ctx, u.ID, account.NewKey{Name: "k", Scopes: account.Scopes{account.All},
-		Nets: []netip.Prefix{netip.MustParsePrefix("203.0.113.99/24")}, Expires: db.Now().Add(time.Hour)})
+	_, secret, err := a.CreateKey(ctx, u.ID, account.NewKey{
+		Name: "k", Scopes: account.Scopes{account.All},
+		Nets: []netip.Prefix{netip.MustParsePrefix("203.0.113.99/24")}, Expires: db.Now().Add(time.Hour),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +101,15 @@ func TestAuthenticateRefuses(t *testing.T) {
 		t.Errorf("from nowhere: %v, want forbidden", err)
 	}
 	last := secret[len(secret)-1]
-	for _, s := range []string{"", "slw_", "slw_nope", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), secret[:len(secret)-1] + string(last^1)} {
+	for _, s := range []string{
+		"",
+		"slw_",
+		"slw_nope",
+		secret[:len(secret)-1],
+		secret + "x",
+		strings.ToUpper(secret),
+		secret[:len(secret)-1] + string(last^1),
+	} {
 		if _, err := a.Authenticate(ctx, s, here); !fault.Is(err, fault.Unauthorized) {
 			t.Errorf("%q: %v, want unauthorized", s, err)
 		}
@@ -131,7 +146,9 @@ func TestScopes(t *testing.T) {
 			t.Errorf("details %q do not name %s", fault.As(err).Details, tt.want)
 		}
 	}
-	if (account.Caller{Scopes: account.Scopes{account.All}}).Require(account.SitesRead) == nil || (account.Caller{}).RequireSite("site_a") == nil {
+	if (account.Caller{
+		Scopes: account.Scopes{account.All},
+	}).Require(account.SitesRead) == nil || (account.Caller{}).RequireSite("site_a") == nil {
 		t.Error("nobody may do something")
 	}
 	if _, err := account.ParseScopes([]string{"sites:read", "sites:delete"}); !fault.Is(err, fault.Invalid) {
@@ -148,9 +165,17 @@ func TestKeyMakesNoWiderKey(t *testing.T) {
 	u := user(t, a, "a@example.test")
 	soon := db.Now().Add(time.Hour)
 	net := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
-	by := account.Caller{User: u.ID, Scopes: account.Scopes{account.KeysWrite, account.SitesWrite},
-		Sites: []string{"site_aa", "site_bb"}, Nets: net("10.0.0.0/8"), Expires: soon}
-	fits := account.NewKey{Name: "k", Scopes: account.Scopes{account.SitesRead}, Sites: []string{"site_aa"}, Nets: net("10.1.0.0/16"), Expires: soon}
+	by := account.Caller{
+		User: u.ID, Scopes: account.Scopes{account.KeysWrite, account.SitesWrite},
+		Sites: []string{"site_aa", "site_bb"}, Nets: net("10.0.0.0/8"), Expires: soon,
+	}
+	fits := account.NewKey{
+		Name:    "k",
+		Scopes:  account.Scopes{account.SitesRead},
+		Sites:   []string{"site_aa"},
+		Nets:    net("10.1.0.0/16"),
+		Expires: soon,
+	}
 	for name, tt := range map[string]struct {
 		change func(*account.NewKey)
 		kind   fault.Kind
@@ -189,8 +214,17 @@ func TestKeyMakesNoWiderKey(t *testing.T) {
 
 func TestParseNet(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"10.1.2.3": "10.1.2.3/32", "10.1.2.3/8": "10.0.0.0/8", "2001:db8::1": "2001:db8::1/128",
-		"::ffff:10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3/104": "10.0.0.0/8", "::ffff:0.0.0.0/0": "", "fe80::1%eth0": "", "x": "", "10.0.0.0/33": ""} {
+	for in, want := range map[string]string{
+		"10.1.2.3":            "10.1.2.3/32",
+		"10.1.2.3/8":          "10.0.0.0/8",
+		"2001:db8::1":         "2001:db8::1/128",
+		"::ffff:10.1.2.3":     "10.1.2.3/32",
+		"::ffff:10.1.2.3/104": "10.0.0.0/8",
+		"::ffff:0.0.0.0/0":    "",
+		"fe80::1%eth0":        "",
+		"x":                   "",
+		"10.0.0.0/33":         "",
+	} {
 		p, err := account.ParseNet(in)
 		if got := p.String(); (err == nil && got != want) || (err != nil) != (want == "") {
 			t.Errorf("%s: got %s, %v; want %q", in, got, err, want)

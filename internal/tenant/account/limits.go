@@ -157,13 +157,20 @@ func (u LimitUse) Reached() error {
 	if u.Name.Bytes() {
 		used = u.Name.amount(u.Used)
 	}
-	return LimitReached(u.Name, u.Limit, u.Used, fmt.Sprintf("this account can %s %s and %s %s; %s, or ask the operator for more", verb, u.Name.amount(u.Limit), has, used, advice))
+	return LimitReached(
+		u.Name,
+		u.Limit,
+		u.Used,
+		fmt.Sprintf("this account can %s %s and %s %s; %s, or ask the operator for more", verb, u.Name.amount(u.Limit), has, used, advice),
+	)
 }
 
 // LimitReached is the fault of a limit that is used up.
 func LimitReached(name Limit, limit, current int64, details string) error {
-	return &fault.Error{Kind: fault.Payment, Message: "Limit reached: " + limitKinds[name].name, Details: details, Code: "limit_reached",
-		Limit: &fault.Limit{Name: string(name), Limit: limit, Current: current}}
+	return &fault.Error{
+		Kind: fault.Payment, Message: "Limit reached: " + limitKinds[name].name, Details: details, Code: "limit_reached",
+		Limit: &fault.Limit{Name: string(name), Limit: limit, Current: current},
+	}
 }
 
 // LimitOf returns how many of a limit's things an owner may have.

@@ -44,7 +44,10 @@ func ParseLimits(text string) (LimitSettings, error) {
 		for email, v := range table {
 			table, ok := v.(map[string]any)
 			if !ok || !strings.Contains(email, "@") {
-				return out, fmt.Errorf("unknown entry users.%s: exceptions stand in [users.\"ADDRESS\"], with the address in quotation marks", email)
+				return out, fmt.Errorf(
+					"unknown entry users.%s: exceptions stand in [users.\"ADDRESS\"], with the address in quotation marks",
+					email,
+				)
 			}
 			limits, err := readLimits("users."+email, table)
 			if err != nil {

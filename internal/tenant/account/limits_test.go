@@ -20,11 +20,18 @@ func TestParseLimits(t *testing.T) {
 		sites = "unlimited"
 		"deployments.pending" = 0`)
 	ada := got.Users["ada@example.com"]
-	if err != nil || got.Defaults[account.LimitSites] != 50 || got.Defaults[account.LimitDeployments] != 20 || ada[account.LimitSites] != account.Unlimited || ada[account.LimitDeployments] != 0 || len(ada) != 2 {
+	if err != nil || got.Defaults[account.LimitSites] != 50 || got.Defaults[account.LimitDeployments] != 20 ||
+		ada[account.LimitSites] != account.Unlimited ||
+		ada[account.LimitDeployments] != 0 ||
+		len(ada) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	got, err = account.ParseLimits("[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\ncaches.bytes = 1000\nbuild.minutes = 60")
-	if d := got.Defaults; err != nil || d[account.LimitStorage] != 50<<30 || d[account.LimitBandwidth] != 1<<40 || d[account.LimitCaches] != 1000 || d[account.LimitBuildMinutes] != 60 {
+	got, err = account.ParseLimits(
+		"[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\ncaches.bytes = 1000\nbuild.minutes = 60",
+	)
+	if d := got.Defaults; err != nil || d[account.LimitStorage] != 50<<30 || d[account.LimitBandwidth] != 1<<40 ||
+		d[account.LimitCaches] != 1000 ||
+		d[account.LimitBuildMinutes] != 60 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -52,11 +59,24 @@ func TestParseLimits(t *testing.T) {
 func TestLimitWords(t *testing.T) {
 	t.Parallel()
 	for u, want := range map[account.LimitUse]string{
-		{Name: account.LimitSites, Limit: 5000, Used: 5000}:             "this account can have 5000 sites and has 5000; delete some that are not used, or ask the operator for more",
-		{Name: account.LimitStorage, Limit: 10 << 30, Used: 10<<30 - 1}: "this account can store 10 GiB and stores 9.9 GiB; delete sites that are not used, or ask the operator for more",
-		{Name: account.LimitBuildMinutes, Limit: 60, Used: 61}:          "this account can use 60 build minutes and has used 61; it starts at zero with the next calendar month, or ask the operator for more",
+		{
+			Name:  account.LimitSites,
+			Limit: 5000,
+			Used:  5000,
+		}: "this account can have 5000 sites and has 5000; delete some that are not used, or ask the operator for more",
+		{
+			Name:  account.LimitStorage,
+			Limit: 10 << 30,
+			Used:  10<<30 - 1,
+		}: "this account can store 10 GiB and stores 9.9 GiB; delete sites that are not used, or ask the operator for more",
+		{
+			Name:  account.LimitBuildMinutes,
+			Limit: 60,
+			Used:  61,
+		}: "this account can use 60 build minutes and has used 61; it starts at zero with the next calendar month, or ask the operator for more",
 	} {
-		if f := fault.As(u.Reached()); f == nil || f.Details != want || f.Limit.Limit != u.Limit || f.Limit.Current != u.Used || f.Limit.Name != string(u.Name) {
+		if f := fault.As(u.Reached()); f == nil || f.Details != want || f.Limit.Limit != u.Limit || f.Limit.Current != u.Used ||
+			f.Limit.Name != string(u.Name) {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -40,7 +40,8 @@ func (a *Accounts) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{}, a.reset)
 	// A mail server that is down for a day loses nothing: after the first minutes it is
 	// asked every half hour, 60 times in all.
-	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 60, Formerly: "account.letter", GivenUp: a.mailGivenUp,
+	job.Handle(j, job.Policy{
+		Timeout: time.Minute, Attempts: 60, Formerly: "account.letter", GivenUp: a.mailGivenUp,
 		Backoff: func(failures int) time.Duration {
 			return min(10*time.Second<<min(failures-1, 20), 30*time.Minute)
 		},
@@ -104,7 +105,9 @@ func (a *Accounts) mailGivenUp(ctx context.Context, args []byte, why error) erro
 func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) error {
 	a.log.WarnContext(ctx, "email not delivered", "user", user, "err", why)
 	return a.db.Write(ctx, func(tx *db.Tx) error {
-		return a.AuditTx(ctx, tx, Actor{Via: "mail server"}, AuditEvent{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
+		return a.AuditTx(ctx, tx, Actor{
+			Via: "mail server",
+		}, AuditEvent{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
 	})
 }
 
@@ -123,7 +126,12 @@ If you didn't expect this invite, you can ignore this email.
 
 // tellOfPassword tells a user that their password was changed, in case it was not them.
 func (a *Accounts) tellOfPassword(ctx context.Context, tx *db.Tx, u User, d Device) error {
-	return a.writeTo(ctx, tx, u, "Your password was changed", fmt.Sprintf(`The password of %s at %s was changed on %s UTC, from the address %s.
+	return a.writeTo(
+		ctx,
+		tx,
+		u,
+		"Your password was changed",
+		fmt.Sprintf(`The password of %s at %s was changed on %s UTC, from the address %s.
 All other sessions were signed out.
 
 If this was you, no action is needed. If it wasn't, reset your password now:
@@ -131,5 +139,7 @@ If this was you, no action is needed. If it wasn't, reset your password now:
 %s/forgot
 
 Then check your sessions and passkeys under Account > Sign-in and security, check the audit log, and contact the operator.
-`, u.Email, a.site, time.Now().UTC().Format("2 January 2006, 15:04"), d.Addr, a.site), 0)
+`, u.Email, a.site, time.Now().UTC().Format("2 January 2006, 15:04"), d.Addr, a.site),
+		0,
+	)
 }

@@ -36,16 +36,33 @@ type Passkey struct {
 // maxPasskeys is the most a user can have.
 const maxPasskeys = 20
 
-var errManyPasskeys = &fault.Error{Kind: fault.Conflict, Message: "Too many passkeys", Details: fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys), Code: "too_many_passkeys"}
+var errManyPasskeys = &fault.Error{
+	Kind:    fault.Conflict,
+	Message: "Too many passkeys",
+	Details: fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys),
+	Code:    "too_many_passkeys",
+}
 
 // ceremonyLife is how long somebody has to touch their authenticator.
 const ceremonyLife = 5 * time.Minute
 
 var (
-	errNoPasskeys = &fault.Error{Kind: fault.Conflict, Message: "Passkeys require a hostname",
-		Details: "browsers bind them to the name in the base URL; an address such as 127.0.0.1 has none", Code: "passkeys_off"}
-	errPasskey = &fault.Error{Kind: fault.Unauthorized, Message: "Unknown passkey", Details: "sign in with your password, then add it", Code: "wrong_passkey"}
-	errAnswer  = &fault.Error{Kind: fault.Invalid, Message: "Passkey verification failed", Details: "try again; a verification is valid once and for five minutes", Code: "invalid_passkey"}
+	errNoPasskeys = &fault.Error{
+		Kind: fault.Conflict, Message: "Passkeys require a hostname",
+		Details: "browsers bind them to the name in the base URL; an address such as 127.0.0.1 has none", Code: "passkeys_off",
+	}
+	errPasskey = &fault.Error{
+		Kind:    fault.Unauthorized,
+		Message: "Unknown passkey",
+		Details: "sign in with your password, then add it",
+		Code:    "wrong_passkey",
+	}
+	errAnswer = &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "Passkey verification failed",
+		Details: "try again; a verification is valid once and for five minutes",
+		Code:    "invalid_passkey",
+	}
 )
 
 // Passkeys reports whether there can be any: the dashboard's address has a host name.
@@ -64,8 +81,13 @@ func (a *Accounts) relyingParty() (*webauthn.WebAuthn, error) {
 	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return nil, errNoPasskeys
 	}
-	return webauthn.New(&webauthn.Config{RPID: u.Hostname(), RPDisplayName: "Slipway", RPOrigins: []string{u.Scheme + "://" + u.Host},
-		AuthenticatorSelection: protocol.AuthenticatorSelection{ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired}})
+	return webauthn.New(&webauthn.Config{
+		RPID: u.Hostname(), RPDisplayName: "Slipway", RPOrigins: []string{u.Scheme + "://" + u.Host},
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey:      protocol.ResidentKeyRequirementRequired,
+			UserVerification: protocol.VerificationRequired,
+		},
+	})
 }
 
 // holder is a user as the WebAuthn library sees one.
@@ -147,7 +169,12 @@ func (a *Accounts) OfferPasskey(ctx context.Context, owner UserID) (Ceremony, er
 func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string, response []byte) error {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n < 1 || n > 100 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid passkey name", Details: "a name has 1 to 100 characters", Code: "invalid_name"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid passkey name",
+			Details: "a name has 1 to 100 characters",
+			Code:    "invalid_name",
+		}
 	}
 	rp, err := a.relyingParty()
 	if err != nil {
@@ -184,8 +211,16 @@ func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string,
 			return errManyPasskeys
 		}
 		id := PasskeyID(db.NewID("psk"))
-		_, err := tx.Exec(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
-			id, by.User, credentialText(made.ID), string(record), name, db.Now())
+		_, err := tx.Exec(
+			ctx,
+			`INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
+			id,
+			by.User,
+			credentialText(made.ID),
+			string(record),
+			name,
+			db.Now(),
+		)
 		if db.Duplicate(err) {
 			return &fault.Error{Kind: fault.Conflict, Message: "This passkey is already registered", Code: "passkey_taken"}
 		}

@@ -28,7 +28,12 @@ func newDevice(t *testing.T, origin string) *device {
 	for len(cred.Key.AttestationData()) < wholeKey { // it leaves out zeros that a coordinate begins with, one time in 128
 		cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
 	}
-	return &device{t, virtualwebauthn.RelyingParty{Name: "Slipway", ID: "slipway.test", Origin: origin}, virtualwebauthn.NewAuthenticator(), cred}
+	return &device{
+		t,
+		virtualwebauthn.RelyingParty{Name: "Slipway", ID: "slipway.test", Origin: origin},
+		virtualwebauthn.NewAuthenticator(),
+		cred,
+	}
 }
 
 func options(t *testing.T, c account.Ceremony) string {
@@ -88,7 +93,13 @@ func TestPasskey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.AddPasskey(ctx, me, "Evil", foreign.Token, newDevice(t, "https://evil.test").create(foreign)); !fault.Is(err, fault.Invalid) {
+	if err := a.AddPasskey(
+		ctx,
+		me,
+		"Evil",
+		foreign.Token,
+		newDevice(t, "https://evil.test").create(foreign),
+	); !fault.Is(err, fault.Invalid) {
 		t.Error("another origin's passkey is taken:", err)
 	}
 	list, err := a.ListPasskeys(ctx, ada.ID)
@@ -168,7 +179,10 @@ func TestPasskeysOfferedAtOnce(t *testing.T) {
 		offers = append(offers, c)
 	}
 	for i, c := range offers {
-		err := a.AddPasskey(t.Context(), account.Actor{User: ada.ID, Addr: here}, "Key", c.Token, newDevice(t, "https://slipway.test").create(c))
+		err := a.AddPasskey(t.Context(), account.Actor{
+			User: ada.ID,
+			Addr: here,
+		}, "Key", c.Token, newDevice(t, "https://slipway.test").create(c))
 		if i < most && err != nil || i >= most && !fault.Is(err, fault.Conflict) {
 			t.Errorf("passkey %d: %v", i+1, err)
 		}
@@ -177,8 +191,10 @@ func TestPasskeysOfferedAtOnce(t *testing.T) {
 
 func TestPasskeysNeedAName(t *testing.T) {
 	t.Parallel()
-	for site, want := range map[string]bool{"https://slipway.test": true, "http://localhost:8080": true, "https://slipway.test:8443": true,
-		"http://127.0.0.1:8080": false, "http://slipway.test": false, "https://[::1]": false, "https://203.0.113.7": false, "": false} {
+	for site, want := range map[string]bool{
+		"https://slipway.test": true, "http://localhost:8080": true, "https://slipway.test:8443": true,
+		"http://127.0.0.1:8080": false, "http://slipway.test": false, "https://[::1]": false, "https://203.0.113.7": false, "": false,
+	} {
 		if got := account.New(account.Config{Site: site}).Passkeys(); got != want {
 			t.Errorf("%q: %v, want %v", site, got, want)
 		}

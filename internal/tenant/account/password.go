@@ -46,7 +46,12 @@ func (a *Accounts) CheckPassword(ctx context.Context, email, password string) (U
 	}
 	known := phc != ""
 	if !known { // the same work, so that time does not tell
-		phc = fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", a.memory, passes, threads)
+		phc = fmt.Sprintf(
+			"$argon2id$v=19$m=%d,t=%d,p=%d$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+			a.memory,
+			passes,
+			threads,
+		)
 	}
 	same, err := a.matches(ctx, phc, password)
 	if err != nil {
@@ -92,7 +97,12 @@ func setPassword(ctx context.Context, tx *db.Tx, id UserID, phc string) error {
 // (github.com/P-H-C/phc-string-format).
 func (a *Accounts) hashPassword(ctx context.Context, email, password string) (string, error) {
 	refuse := func(details string) (string, error) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Password doesn't meet the requirements", Details: details, Code: "weak_password"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Password doesn't meet the requirements",
+			Details: details,
+			Code:    "weak_password",
+		}
 	}
 	switch {
 	case !utf8.ValidString(password) || strings.ContainsRune(password, 0):
@@ -145,7 +155,13 @@ func (a *Accounts) matches(ctx context.Context, phc, password string) (bool, err
 func (a *Accounts) argon(ctx context.Context, password string, salt []byte, t, m uint32, p uint8, n uint32) ([]byte, error) {
 	done, err := a.hashes.Take(ctx, fair.Who{Owner: db.Share(ctx)})
 	if errors.Is(err, fair.ErrFull) {
-		return nil, &fault.Error{Kind: fault.Unavailable, Code: "busy", Message: "Too many passwords are being checked", Details: "try again in a few seconds", RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{
+			Kind:       fault.Unavailable,
+			Code:       "busy",
+			Message:    "Too many passwords are being checked",
+			Details:    "try again in a few seconds",
+			RetryAfter: 5 * time.Second,
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -41,7 +41,10 @@ func (a *Accounts) writeRefusals(ctx context.Context) error {
 	}
 	err := a.db.Write(ctx, func(tx *db.Tx) error {
 		for _, r := range batch {
-			if err := writeAudit(ctx, tx, r.id, r.at, Actor{User: r.user, Addr: r.device.Addr}, AuditEvent{Action: "session.refused", Detail: r.detail}); err != nil {
+			if err := writeAudit(ctx, tx, r.id, r.at, Actor{
+				User: r.user,
+				Addr: r.device.Addr,
+			}, AuditEvent{Action: "session.refused", Detail: r.detail}); err != nil {
 				return err
 			}
 		}

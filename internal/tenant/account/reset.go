@@ -30,7 +30,12 @@ func (ResetAsked) Kind() string { return "account.reset" }
 // get a mail with a link; nobody else learns whether one has. Throttling is the caller's.
 func (a *Accounts) AskReset(ctx context.Context, email string, d Device) error {
 	if !a.Mails() {
-		return &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "ask the operator for a password reset link", Code: "mail_off"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Email is not configured on this installation",
+			Details: "ask the operator for a password reset link",
+			Code:    "mail_off",
+		}
 	}
 	email, err := CleanEmail(email)
 	if err != nil {
@@ -62,7 +67,10 @@ func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 			return err
 		}
 		from, _ := netip.ParseAddr(asked.Addr) // none is none
-		if err := a.AuditTx(ctx, tx, Actor{Via: "the sign-in page", Addr: from}, AuditEvent{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{
+			Via:  "the sign-in page",
+			Addr: from,
+		}, AuditEvent{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
 			return err
 		}
 		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Someone asked to reset the password for %s at %s.

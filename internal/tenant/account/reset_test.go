@@ -45,7 +45,13 @@ func posting(t *testing.T, c mailtest.Config) *office {
 // work lets jobs be done until the test ends.
 func (o *office) work() {
 	o.t.Helper()
-	j := job.New(job.Config{DB: o.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2}, Poll: 20 * time.Millisecond, Drain: 10 * time.Second})
+	j := job.New(job.Config{
+		DB:     o.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{"default": 2, account.MailQueue: 2},
+		Poll:   20 * time.Millisecond,
+		Drain:  10 * time.Second,
+	})
 	o.Work(j)
 	done := make(chan error, 1)
 	ctx := o.t.Context()
@@ -113,7 +119,13 @@ func TestReset(t *testing.T) {
 	}
 	token := link(t, got)
 	var kept int
-	if err := o.db.QueryRow(ctx, `SELECT count(*) FROM setup_links WHERE hash = $1 AND expires_at > $2 AND expires_at <= $3`, account.Digest(token), db.Now().Add(59*time.Minute), db.Now().Add(time.Hour)).Scan(&kept); err != nil || kept != 1 {
+	if err := o.db.QueryRow(
+		ctx,
+		`SELECT count(*) FROM setup_links WHERE hash = $1 AND expires_at > $2 AND expires_at <= $3`,
+		account.Digest(token),
+		db.Now().Add(59*time.Minute),
+		db.Now().Add(time.Hour),
+	).Scan(&kept); err != nil || kept != 1 {
 		t.Errorf("the link is not kept as a digest for an hour: %d, %v", kept, err)
 	}
 	if _, err := o.CheckPassword(ctx, "ada@example.test", good); err != nil || !alive(t, o.Accounts, old) {
@@ -131,12 +143,18 @@ func TestReset(t *testing.T) {
 		t.Error("the link works twice:", err)
 	}
 	told := o.srv.Wait(2)[1]
-	if told.To != "ada@example.test" || told.Subject != "Your password was changed" || !strings.Contains(told.Text, here.String()) || !strings.Contains(told.Text, "https://slipway.test/forgot") {
+	if told.To != "ada@example.test" || told.Subject != "Your password was changed" || !strings.Contains(
+		told.Text,
+		here.String(),
+	) || !strings.Contains(told.Text, "https://slipway.test/forgot") {
 		t.Errorf("told %+v", told)
 	}
 	o.idle()
 	log, err := o.Audit(ctx, account.AuditFilter{User: ada.ID, Action: "password"})
-	if err != nil || len(log) != 2 || log[0].Action != "password.set" || !strings.Contains(log[0].Detail, "mailed") || log[1].Action != "password.reset_mailed" || log[1].Addr != here.String() {
+	if err != nil || len(log) != 2 || log[0].Action != "password.set" || !strings.Contains(
+		log[0].Detail,
+		"mailed",
+	) || log[1].Action != "password.reset_mailed" || log[1].Addr != here.String() {
 		t.Errorf("log %+v, %v", log, err)
 	}
 }
@@ -203,7 +221,11 @@ func TestResetOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := o.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: s0.ID, Addr: here}, offer.Token, codeAt(t, offer.Secret, time.Now()))
+	codes, err := o.ConfirmTOTP(ctx, account.Actor{
+		User:    ada.ID,
+		Session: s0.ID,
+		Addr:    here,
+	}, offer.Token, codeAt(t, offer.Secret, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +256,13 @@ func TestAskingTellsNothing(t *testing.T) {
 	o.ask("ada@example.test")
 	// The trace that a request leaves is the same for each: one job, and nothing else.
 	var jobs, links, entries int
-	if err := o.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM jobs WHERE kind = 'account.reset' AND state = 'ready'), (SELECT count(*) FROM setup_links), (SELECT count(*) FROM audit)`).Scan(&jobs, &links, &entries); err != nil || jobs != 5 || links != 0 || entries != 0 {
+	if err := o.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM jobs WHERE kind = 'account.reset' AND state = 'ready'), (SELECT count(*) FROM setup_links), (SELECT count(*) FROM audit)`).Scan(
+		&jobs,
+		&links,
+		&entries,
+	); err != nil || jobs != 5 ||
+		links != 0 ||
+		entries != 0 {
 		t.Errorf("%d jobs, %d links, %d lines of the log, %v", jobs, links, entries, err)
 	}
 	o.work()
@@ -267,7 +295,10 @@ func TestMailsWaitForTheServer(t *testing.T) {
 	o.work()
 	o.ask("ada@example.test")
 	o.ask("late@example.test")
-	o.until("two mails failed, and nothing else is left", `SELECT count(*) = 2 AND (SELECT count(*) FROM jobs WHERE kind = 'account.reset') = 0 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
+	o.until(
+		"two mails failed, and nothing else is left",
+		`SELECT count(*) = 2 AND (SELECT count(*) FROM jobs WHERE kind = 'account.reset') = 0 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`,
+	)
 	rows, err := o.db.Query(ctx, `SELECT args FROM jobs`)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (text string, err error) { return text, s.Scan(&text) })
 	if err != nil {
@@ -404,7 +435,10 @@ func TestTellOwner(t *testing.T) {
 	}
 	tell()
 	mails := o.srv.All()
-	if len(mails) != 1 || mails[0].To != "ada@example.test" || mails[0].Subject != "A site has no backup" || !strings.HasPrefix(mails[0].Text, "None was made for a week.\n\nhttps://slipway.test/sites/site_1\n") {
+	if len(mails) != 1 || mails[0].To != "ada@example.test" || mails[0].Subject != "A site has no backup" || !strings.HasPrefix(
+		mails[0].Text,
+		"None was made for a week.\n\nhttps://slipway.test/sites/site_1\n",
+	) {
 		t.Errorf("mailed: %+v", mails)
 	}
 }

@@ -16,7 +16,11 @@ func (a *Accounts) SetRoleTx(ctx context.Context, tx *db.Tx, id UserID, admin bo
 		if err := spareLast(ctx, tx, id); err != nil {
 			return User{}, err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND EXISTS (SELECT 1 FROM users WHERE id = $1 AND admin)`, id); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			`DELETE FROM sessions WHERE user_id = $1 AND EXISTS (SELECT 1 FROM users WHERE id = $1 AND admin)`,
+			id,
+		); err != nil {
 			return User{}, fmt.Errorf("set role: %w", err)
 		}
 	}
@@ -48,9 +52,17 @@ func removeUser(ctx context.Context, tx *db.Tx, u User) error {
 		return fmt.Errorf("delete user: %w", err)
 	}
 	if sites > 0 {
-		return &fault.Error{Kind: fault.Conflict, Message: "This user still has sites", Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites), Code: "user_has_sites"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This user still has sites",
+			Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites),
+			Code:    "user_has_sites",
+		}
 	}
-	for _, table := range []string{"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers", "api_keys"} {
+	for _, table := range []string{
+		"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers",
+		"api_keys",
+	} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, u.ID); err != nil {
 			return fmt.Errorf("delete user: %w", err)
 		}
@@ -80,14 +92,24 @@ func spareLast(ctx context.Context, tx *db.Tx, id UserID) error {
 		return missingUser(err)
 	}
 	if last {
-		return &fault.Error{Kind: fault.Conflict, Message: "This is the only operator", Details: "make another user an operator first", Code: "last_operator"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This is the only operator",
+			Details: "make another user an operator first",
+			Code:    "last_operator",
+		}
 	}
 	return nil
 }
 
 func notOneself(by Actor, id UserID, verb string) error {
 	if by.User == id {
-		return &fault.Error{Kind: fault.Conflict, Message: "You cannot " + verb + " yourself", Details: "another operator can", Code: "oneself"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "You cannot " + verb + " yourself",
+			Details: "another operator can",
+			Code:    "oneself",
+		}
 	}
 	return nil
 }

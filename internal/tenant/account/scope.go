@@ -30,8 +30,10 @@ const (
 )
 
 // AllScopes is every scope, in the order the reference lists them.
-var AllScopes = Scopes{SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, DomainsRead, DomainsWrite,
-	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead, All}
+var AllScopes = Scopes{
+	SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, DomainsRead, DomainsWrite,
+	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead, All,
+}
 
 // Scopes lists what a key may do.
 type Scopes []Scope
@@ -42,16 +44,20 @@ func ParseScopes(names []string) (Scopes, error) {
 	for _, n := range names {
 		s := Scope(n)
 		if !slices.Contains(AllScopes, s) {
-			return nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown scope",
-				Details: "scopes are " + AllScopes.String(), Received: n, Code: "unknown_scope"}
+			return nil, &fault.Error{
+				Kind: fault.Invalid, Message: "Unknown scope",
+				Details: "scopes are " + AllScopes.String(), Received: n, Code: "unknown_scope",
+			}
 		}
 		if !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
 	if len(out) == 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "A key needs at least one scope",
-			Details: "scopes are " + AllScopes.String(), Code: "scopes_required"}
+		return nil, &fault.Error{
+			Kind: fault.Invalid, Message: "A key needs at least one scope",
+			Details: "scopes are " + AllScopes.String(), Code: "scopes_required",
+		}
 	}
 	return out, nil
 }

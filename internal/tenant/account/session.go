@@ -116,7 +116,10 @@ func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d De
 		if mailed {
 			how += " that was mailed to them"
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Addr: d.Addr}, AuditEvent{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{
+			User: u.ID,
+			Addr: d.Addr,
+		}, AuditEvent{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
 			return err
 		}
 		if u.Password { // this is not their first one
@@ -148,7 +151,11 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		if err := setPassword(ctx, tx, u.ID, phc); err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, Actor{User: u.ID, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "password.changed", Subject: string(u.ID)}); err != nil {
+		if err := a.AuditTx(ctx, tx, Actor{
+			User:    u.ID,
+			Session: s.ID,
+			Addr:    d.Addr,
+		}, AuditEvent{Action: "password.changed", Subject: string(u.ID)}); err != nil {
 			return err
 		}
 		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
@@ -174,8 +181,10 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method
 	if pending {
 		life = pendingLife
 	}
-	s := Session{ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: cut(d.Agent, 400), Addr: d.Addr.String(),
-		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life)}
+	s := Session{
+		ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: cut(d.Agent, 400), Addr: d.Addr.String(),
+		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life),
+	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
@@ -192,7 +201,11 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method
 	if pending {
 		return s, token, nil
 	}
-	return s, token, a.AuditTx(ctx, tx, Actor{User: user, Session: s.ID, Addr: d.Addr}, AuditEvent{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
+	return s, token, a.AuditTx(ctx, tx, Actor{
+		User:    user,
+		Session: s.ID,
+		Addr:    d.Addr,
+	}, AuditEvent{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was

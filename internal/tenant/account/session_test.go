@@ -241,7 +241,11 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	say(account.Actor{User: ada.ID, Key: "key_a", Addr: here}, account.AuditEvent{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
+	say(account.Actor{
+		User: ada.ID,
+		Key:  "key_a",
+		Addr: here,
+	}, account.AuditEvent{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
 	say(account.Actor{User: ada.ID, Session: "ses_a"}, account.AuditEvent{Action: "key.created", Subject: "key_b"})
 	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "keyboard.typed"})
 	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "second_factor.disabled", About: ada.ID})
@@ -271,7 +275,11 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := list[2]; e.Key != "key_a" || e.Addr != here.String() || e.Email != "ada@example.test" || len([]rune(e.Detail)) != 200 || strings.ContainsRune(e.Detail, 0) || !utf8.ValidString(e.Detail) {
+	if e := list[2]; e.Key != "key_a" || e.Addr != here.String() || e.Email != "ada@example.test" || len([]rune(e.Detail)) != 200 || strings.ContainsRune(
+		e.Detail,
+		0,
+	) ||
+		!utf8.ValidString(e.Detail) {
 		t.Errorf("%+v", e)
 	}
 	if got := look(account.AuditFilter{User: ada.ID, Before: list[1].ID}); got != "site.created" {
@@ -372,7 +380,10 @@ func TestSecondFactor(t *testing.T) {
 		t.Error("a secret in force is shown again:", err)
 	}
 	var box string
-	if err := d.QueryRow(ctx, `SELECT secret FROM second_factors`).Scan(&box); err != nil || !strings.HasPrefix(box, "v1.") || strings.Contains(box, offer.Secret) {
+	if err := d.QueryRow(
+		ctx,
+		`SELECT secret FROM second_factors`,
+	).Scan(&box); err != nil || !strings.HasPrefix(box, "v1.") || strings.Contains(box, offer.Secret) {
 		t.Errorf("stored %q, %v", box, err)
 	}
 
@@ -387,7 +398,16 @@ func TestSecondFactor(t *testing.T) {
 		t.Errorf("%d sessions listed, want the two from before", len(list))
 	}
 	// The code that turned it on was of this step, so neither it nor an older one works.
-	for _, bad := range []string{codeAt(t, offer.Secret, start), codeAt(t, offer.Secret, start.Add(-30*time.Second)), codeAt(t, offer.Secret, start.Add(90*time.Second)), "", "12345", "1234567", "abcd-efgh-ijkl-mnop", strings.Repeat("9", 1000)} {
+	for _, bad := range []string{
+		codeAt(t, offer.Secret, start),
+		codeAt(t, offer.Secret, start.Add(-30*time.Second)),
+		codeAt(t, offer.Secret, start.Add(90*time.Second)),
+		"",
+		"12345",
+		"1234567",
+		"abcd-efgh-ijkl-mnop",
+		strings.Repeat("9", 1000),
+	} {
 		if _, _, err := a.PassFactor(ctx, pending, bad, laptop); !fault.Is(err, fault.Unauthorized) {
 			t.Errorf("code %.20q: %v, want unauthorized", bad, err)
 		}
@@ -457,7 +477,10 @@ func TestSetUpOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: s0.ID}, offer.Token, codeAt(t, offer.Secret, time.Now())); err != nil {
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{
+		User:    ada.ID,
+		Session: s0.ID,
+	}, offer.Token, codeAt(t, offer.Secret, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	link, err := a.NewSetupLink(ctx, ada.ID, time.Hour)
@@ -507,7 +530,10 @@ func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: mine.ID}, offer.Token, code); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: second.ID}, other.Token, codeAt(t, other.Secret, now)); !fault.Is(err, fault.Conflict) {
+	if _, err := a.ConfirmTOTP(ctx, account.Actor{
+		User:    ada.ID,
+		Session: second.ID,
+	}, other.Token, codeAt(t, other.Secret, now)); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a second offer was confirmed: %v", err)
 	}
 

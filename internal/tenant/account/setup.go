@@ -13,8 +13,10 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link is no longer valid",
-	Details: "it was used, has expired or was replaced by a newer one; request a new one", Code: "link_not_found"}
+var errLink = &fault.Error{
+	Kind: fault.NotFound, Message: "This link is no longer valid",
+	Details: "it was used, has expired or was replaced by a newer one; request a new one", Code: "link_not_found",
+}
 
 // NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
 // user's password. For the empty id it makes the first admin, and works only while
@@ -63,7 +65,11 @@ func (a *Accounts) UseSetupLink(ctx context.Context, token, email, password stri
 
 // useSetupLink is UseSetupLink with something more in the same transaction. then learns
 // whether the link had been mailed, and of the user as they were before.
-func (a *Accounts) useSetupLink(ctx context.Context, token, email, password string, then func(tx *db.Tx, before User, mailed bool) error) (User, error) {
+func (a *Accounts) useSetupLink(
+	ctx context.Context,
+	token, email, password string,
+	then func(tx *db.Tx, before User, mailed bool) error,
+) (User, error) {
 	whose, err := a.SetupLink(ctx, token)
 	if err != nil {
 		return User{}, err
@@ -81,7 +87,12 @@ func (a *Accounts) useSetupLink(ctx context.Context, token, email, password stri
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		// Of two that hold the same link, the one whose DELETE finds the row wins.
 		var mailed bool
-		err := tx.QueryRow(ctx, `DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2 RETURNING mailed`, digest(token), db.Now()).Scan(&mailed)
+		err := tx.QueryRow(
+			ctx,
+			`DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2 RETURNING mailed`,
+			digest(token),
+			db.Now(),
+		).Scan(&mailed)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errLink
 		}

@@ -19,8 +19,10 @@ const maxWhy = 200
 
 // errSuspended tells somebody who has shown who they are why nothing lets them in.
 func errSuspended(kind fault.Kind, why string) error {
-	return &fault.Error{Kind: kind, Message: "This account is suspended",
-		Details: cmp.Or(why, "ask the operator of this installation"), Code: "account_suspended"}
+	return &fault.Error{
+		Kind: kind, Message: "This account is suspended",
+		Details: cmp.Or(why, "ask the operator of this installation"), Code: "account_suspended",
+	}
 }
 
 // SuspendTx keeps a user out until ResumeTx: sessions end, and passwords, passkeys, links
@@ -30,7 +32,12 @@ func errSuspended(kind fault.Kind, why string) error {
 func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id UserID, why string) (User, error) {
 	why = strings.TrimSpace(why)
 	if utf8.RuneCountInString(why) > maxWhy || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
-		return User{}, &fault.Error{Kind: fault.Invalid, Message: "The reason is too long", Details: fmt.Sprintf("a reason is one line of at most %d characters", maxWhy), Code: "invalid_reason"}
+		return User{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The reason is too long",
+			Details: fmt.Sprintf("a reason is one line of at most %d characters", maxWhy),
+			Code:    "invalid_reason",
+		}
 	}
 	if err := notOneself(by, id, "suspend"); err != nil {
 		return User{}, err

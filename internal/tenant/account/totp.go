@@ -36,9 +36,19 @@ type Factor struct {
 }
 
 var (
-	errCode     = &fault.Error{Kind: fault.Unauthorized, Message: "Invalid two-factor code", Details: "codes change every 30 seconds, and each works once; check that the device's clock is right", Code: "wrong_code"}
-	errNoFactor = &fault.Error{Kind: fault.Conflict, Message: "Two-factor authentication is not enabled", Details: "enable it first", Code: "no_second_factor"}
-	errNoSeal   = errors.New("two-factor authentication needs a secrets key")
+	errCode = &fault.Error{
+		Kind:    fault.Unauthorized,
+		Message: "Invalid two-factor code",
+		Details: "codes change every 30 seconds, and each works once; check that the device's clock is right",
+		Code:    "wrong_code",
+	}
+	errNoFactor = &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "Two-factor authentication is not enabled",
+		Details: "enable it first",
+		Code:    "no_second_factor",
+	}
+	errNoSeal = errors.New("two-factor authentication needs a secrets key")
 )
 
 var base32Text = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -57,7 +67,11 @@ func confirmed(ctx context.Context, r db.Reader, id UserID) (bool, error) {
 
 // SecondFactor returns the owner's second factor; one that is off is no error.
 func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, err error) {
-	err = a.db.QueryRow(ctx, `SELECT confirmed, created_at, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) FROM second_factors WHERE user_id = $1`, owner).
+	err = a.db.QueryRow(
+		ctx,
+		`SELECT confirmed, created_at, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) FROM second_factors WHERE user_id = $1`,
+		owner,
+	).
 		Scan(&f.On, &f.Since, &f.Codes)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !f.On {
 		return Factor{}, nil
@@ -88,7 +102,11 @@ func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, er
 
 // DropTOTPTx turns the owner's second factor off and ends what was offered.
 func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) error {
-	for _, q := range []string{`DELETE FROM recovery_codes WHERE user_id = $1`, `DELETE FROM second_factors WHERE user_id = $1`, `DELETE FROM totp_offers WHERE user_id = $1`} {
+	for _, q := range []string{
+		`DELETE FROM recovery_codes WHERE user_id = $1`,
+		`DELETE FROM second_factors WHERE user_id = $1`,
+		`DELETE FROM totp_offers WHERE user_id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("disable two-factor authentication: %w", err)
 		}

@@ -28,8 +28,18 @@ const (
 )
 
 var (
-	errFactorOn = &fault.Error{Kind: fault.Conflict, Message: "Two-factor authentication is already enabled", Details: "disable it first", Code: "second_factor_on"}
-	errNoOffer  = &fault.Error{Kind: fault.Conflict, Message: "This setup has expired", Details: "scan the new QR code and enter its code", Code: "totp_offer_expired"}
+	errFactorOn = &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "Two-factor authentication is already enabled",
+		Details: "disable it first",
+		Code:    "second_factor_on",
+	}
+	errNoOffer = &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "This setup has expired",
+		Details: "scan the new QR code and enter its code",
+		Code:    "totp_offer_expired",
+	}
 	errNotFresh = &fault.Error{Kind: fault.Forbidden, Message: "Enter your password to continue", Code: "password_required"}
 )
 

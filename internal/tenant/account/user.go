@@ -68,8 +68,10 @@ func insertUser(ctx context.Context, tx *db.Tx, email, phc string, admin bool) (
 		INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 		RETURNING `+userColumns, db.NewID("usr"), owner, email, phc, admin, now))
 	if db.Duplicate(err) {
-		return u, &fault.Error{Kind: fault.Conflict, Message: "A user with this email address already exists",
-			Received: email, Code: "email_taken"}
+		return u, &fault.Error{
+			Kind: fault.Conflict, Message: "A user with this email address already exists",
+			Received: email, Code: "email_taken",
+		}
 	}
 	if err != nil {
 		return u, fmt.Errorf("create user: %w", err)
@@ -116,8 +118,10 @@ func CleanEmail(s string) (string, error) {
 	parsed, err := mail.ParseAddress(s)
 	if err != nil || parsed.Name != "" || parsed.Address != s || len(s) > 254 || at > 64 ||
 		strings.ContainsAny(s, "\"\\[]()<>,:; \t") || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid email address",
-			Details: "an address looks like name@example.com", Received: s, Code: "invalid_email"}
+		return "", &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid email address",
+			Details: "an address looks like name@example.com", Received: s, Code: "invalid_email",
+		}
 	}
 	return strings.ToLower(s), nil
 }

@@ -110,7 +110,9 @@ func (r *refusal) Error() string { return fmt.Sprintf("the forge answered %d: %s
 
 // lasting reports whether the same request would be refused again.
 func (r *refusal) lasting() bool {
-	return r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout && r.status != http.StatusConflict && r.after == 0
+	return r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout &&
+		r.status != http.StatusConflict &&
+		r.after == 0
 }
 
 func isStatus(err error, status int) bool {
@@ -185,13 +187,34 @@ func tell(err error, host string) error {
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden):
-		return &fault.Error{Kind: fault.Invalid, Message: host + " refused the access token", Details: "create one that may read repositories, set commit statuses and comment on pull requests", Code: "token_refused"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: host + " refused the access token",
+			Details: "create one that may read repositories, set commit statuses and comment on pull requests",
+			Code:    "token_refused",
+		}
 	case errors.As(err, &r) && r.status == http.StatusNotFound:
-		return &fault.Error{Kind: fault.Invalid, Message: host + " doesn't answer as this kind of forge", Details: "check the provider and the host", Code: "invalid_connection"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: host + " doesn't answer as this kind of forge",
+			Details: "check the provider and the host",
+			Code:    "invalid_connection",
+		}
 	case errors.As(err, &r) && r.lasting():
-		return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("%s answered %d", host, r.status), Details: r.text, Code: "forge_refused"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: fmt.Sprintf("%s answered %d", host, r.status),
+			Details: r.text,
+			Code:    "forge_refused",
+		}
 	}
-	return &fault.Error{Kind: fault.Unavailable, Message: host + " can't be reached at the moment", Details: "check the host, or try again in a moment", Code: "forge_unavailable", RetryAfter: 10 * time.Second}
+	return &fault.Error{
+		Kind:       fault.Unavailable,
+		Message:    host + " can't be reached at the moment",
+		Details:    "check the host, or try again in a moment",
+		Code:       "forge_unavailable",
+		RetryAfter: 10 * time.Second,
+	}
 }
 
 // repo is the path of a repository, owner/repo, for an address.

@@ -76,7 +76,13 @@ func (b bitbucket) status(ctx context.Context, f Facts, _ string) (string, error
 	}
 	sum := sha256.Sum256([]byte(f.Site)) // a key has at most 40 characters
 	return "", b.send(ctx, http.MethodPost, "/repositories/"+repo(f.path())+"/commit/"+f.Commit+"/statuses/build",
-		map[string]string{"key": "slipway-" + hex.EncodeToString(sum[:12]), "state": state, "name": "Slipway: " + f.Slug, "url": f.link(), "description": f.says()}, nil)
+		map[string]string{
+			"key":         "slipway-" + hex.EncodeToString(sum[:12]),
+			"state":       state,
+			"name":        "Slipway: " + f.Slug,
+			"url":         f.link(),
+			"description": f.says(),
+		}, nil)
 }
 
 func (bitbucket) record(context.Context, Facts, string) (string, error) { return "", nil }

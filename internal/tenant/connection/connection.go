@@ -192,7 +192,12 @@ func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, erro
 		return Checked{}, err
 	}
 	n.Token, n.User = strings.TrimSpace(n.Token), strings.TrimSpace(n.User)
-	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 || strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) || strings.Contains(n.User, ":") {
+	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 ||
+		strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) ||
+		strings.Contains(
+			n.User,
+			":",
+		) {
 		return bad("Invalid access token", "token has 1 to 4,096 printable characters without spaces")
 	}
 	var scopes string
@@ -216,8 +221,16 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	now := db.Now()
 	for _, c := range list {
 		if c.Provider == k.n.Provider && c.Host == k.n.Host && strings.EqualFold(c.Login, k.login) {
-			_, err := tx.Exec(ctx, `UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
-				c.ID, s.c.Seal.Seal(text, purpose(c.ID)), now, k.app, k.expires, k.scopes)
+			_, err := tx.Exec(
+				ctx,
+				`UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
+				c.ID,
+				s.c.Seal.Seal(text, purpose(c.ID)),
+				now,
+				k.app,
+				k.expires,
+				k.scopes,
+			)
 			if err != nil {
 				return Connection{}, fmt.Errorf("replace token: %w", err)
 			}
@@ -230,7 +243,12 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 	}
 	if len(list) >= maxConnections {
-		return Connection{}, &fault.Error{Kind: fault.Conflict, Message: "Too many connected accounts", Details: fmt.Sprintf("at most %d; disconnect one first", maxConnections), Code: "too_many_connections"}
+		return Connection{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Too many connected accounts",
+			Details: fmt.Sprintf("at most %d; disconnect one first", maxConnections),
+			Code:    "too_many_connections",
+		}
 	}
 	id := ID(db.NewID("git"))
 	_, err = tx.Exec(ctx, `
@@ -290,7 +308,12 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return err
 	}
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
-		return &fault.Error{Kind: fault.Conflict, Message: "The connected account is for another host", Details: "the repository is on " + host + ", the account on " + c.Host, Code: "wrong_host"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The connected account is for another host",
+			Details: "the repository is on " + host + ", the account on " + c.Host,
+			Code:    "wrong_host",
+		}
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO site_connections (site_id, connection_id, report) VALUES ($1, $2, $3)
@@ -303,7 +326,11 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 
 // ForgetTx removes what is stored of a site.
 func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
-	for _, q := range []string{`DELETE FROM site_connections WHERE site_id = $1`, `DELETE FROM forge_reports WHERE site_id = $1`, `DELETE FROM forge_comments WHERE site_id = $1`} {
+	for _, q := range []string{
+		`DELETE FROM site_connections WHERE site_id = $1`,
+		`DELETE FROM forge_reports WHERE site_id = $1`,
+		`DELETE FROM forge_comments WHERE site_id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, q, site); err != nil {
 			return fmt.Errorf("forget connection of a site: %w", err)
 		}
@@ -334,7 +361,12 @@ func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, 
 		return nil, err
 	}
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
-		return nil, &fault.Error{Kind: fault.Conflict, Message: "The connected account is for another host", Details: "the account is on " + c.Host, Code: "wrong_host"}
+		return nil, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The connected account is for another host",
+			Details: "the account is on " + c.Host,
+			Code:    "wrong_host",
+		}
 	}
 	return s.credential(ctx, c, repository)
 }
@@ -354,12 +386,24 @@ func (s *Connections) credential(ctx context.Context, c Connection, repository s
 		return nil, err
 	}
 	// The name beside a token: what each forge's manual says.
-	user := cmp.Or(k.User, map[forge.Provider]string{forge.GitHub: "x-access-token", forge.GitLab: "oauth2", forge.Bitbucket: "x-token-auth", forge.Gitea: c.Login}[c.Provider])
+	user := cmp.Or(
+		k.User,
+		map[forge.Provider]string{
+			forge.GitHub:    "x-access-token",
+			forge.GitLab:    "oauth2",
+			forge.Bitbucket: "x-token-auth",
+			forge.Gitea:     c.Login,
+		}[c.Provider],
+	)
 	return &fetch.Credential{Host: c.Host, User: user, Token: k.Token}, nil
 }
 
 func (s *Connections) ofSite(ctx context.Context, site string) (Connection, error) {
-	return scan(s.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM connections c JOIN site_connections u ON u.connection_id = c.id WHERE u.site_id = $1`, site))
+	return scan(s.c.DB.QueryRow(
+		ctx,
+		`SELECT `+columns+` FROM connections c JOIN site_connections u ON u.connection_id = c.id WHERE u.site_id = $1`,
+		site,
+	))
 }
 
 func (s *Connections) open(c Connection) (secret, error) {

@@ -151,7 +151,13 @@ func newWorld(t *testing.T, host string, s *standIn) *world {
 	w := &world{t: t, db: dbtest.New(t), facts: map[string]Facts{}}
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
-	w.Connections = New(Config{DB: w.db, Seal: key, Out: http.DefaultClient, Hosts: map[string]string{host: s.srv.URL}, Log: slog.New(slog.DiscardHandler)})
+	w.Connections = New(Config{
+		DB:    w.db,
+		Seal:  key,
+		Out:   http.DefaultClient,
+		Hosts: map[string]string{host: s.srv.URL},
+		Log:   slog.New(slog.DiscardHandler),
+	})
 	w.Connections.Connect(told{w})
 	return w
 }
@@ -192,7 +198,13 @@ func (w *world) set(f Facts, status string) {
 // drain runs the workers until no report is left.
 func (w *world) drain() {
 	w.t.Helper()
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{QueueName: 2}, Poll: 10 * time.Millisecond, Drain: time.Second})
+	jobs := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{QueueName: 2},
+		Poll:   10 * time.Millisecond,
+		Drain:  time.Second,
+	})
 	w.Work(jobs)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -200,7 +212,14 @@ func (w *world) drain() {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
-		must(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`, db.Now()).Scan(&n))
+		must(
+			w.t,
+			w.db.QueryRow(
+				w.t.Context(),
+				`SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`,
+				db.Now(),
+			).Scan(&n),
+		)
 		if n == 0 {
 			break
 		}
@@ -230,52 +249,150 @@ func TestReports(t *testing.T) {
 		again     []string // what is sent when its comment was deleted
 		deletable string   // the address of the comment
 	}{
-		"github": {provider: forge.GitHub, host: "git.test", auth: func(r *http.Request) bool {
-			return bearer(r) && r.Header.Get("X-Github-Api-Version") == "2022-11-28" && r.Header.Get("Accept") == "application/vnd.github+json"
-		}, rules: []rule{
-			{"GET", "/api/v3/user", `{"login": "anna"}`, nil},
-			{"POST", "/api/v3/repos/acme/site/statuses/" + sha, `{"id": N}`, []string{"state", "target_url", "description", "context=slipway/my-site"}},
-			{"POST", "/api/v3/repos/acme/site/deployments", `{"id": N}`, []string{"ref=" + sha, "auto_merge=false", "required_contexts=[]", "environment=Preview – my-site", "transient_environment=true"}},
-			{"POST", "/api/v3/repos/acme/site/deployments/*/statuses", `{"id": N}`, []string{"state", "log_url=https://slipway.test/log"}},
-			{"POST", "/api/v3/repos/acme/site/issues/7/comments", `{"id": 55}`, []string{"body"}},
-			{"PATCH", "/api/v3/repos/acme/site/issues/comments/55", `{"id": 55}`, []string{"body"}},
+		"github": {
+			provider: forge.GitHub, host: "git.test", auth: func(r *http.Request) bool {
+				return bearer(r) && r.Header.Get("X-Github-Api-Version") == "2022-11-28" && r.Header.Get("Accept") == "application/vnd.github+json"
+			}, rules: []rule{
+				{"GET", "/api/v3/user", `{"login": "anna"}`, nil},
+				{
+					"POST",
+					"/api/v3/repos/acme/site/statuses/" + sha,
+					`{"id": N}`,
+					[]string{"state", "target_url", "description", "context=slipway/my-site"},
+				},
+				{
+					"POST",
+					"/api/v3/repos/acme/site/deployments",
+					`{"id": N}`,
+					[]string{
+						"ref=" + sha,
+						"auto_merge=false",
+						"required_contexts=[]",
+						"environment=Preview – my-site",
+						"transient_environment=true",
+					},
+				},
+				{
+					"POST",
+					"/api/v3/repos/acme/site/deployments/*/statuses",
+					`{"id": N}`,
+					[]string{"state", "log_url=https://slipway.test/log"},
+				},
+				{"POST", "/api/v3/repos/acme/site/issues/7/comments", `{"id": 55}`, []string{"body"}},
+				{"PATCH", "/api/v3/repos/acme/site/issues/comments/55", `{"id": 55}`, []string{"body"}},
+			},
+			pending: []string{
+				"POST /api/v3/repos/acme/site/statuses/" + sha,
+				"POST /api/v3/repos/acme/site/deployments",
+				"POST /api/v3/repos/acme/site/deployments/*/statuses",
+				"POST /api/v3/repos/acme/site/issues/7/comments",
+			},
+			success: []string{
+				"POST /api/v3/repos/acme/site/statuses/" + sha,
+				"POST /api/v3/repos/acme/site/deployments/*/statuses",
+				"PATCH /api/v3/repos/acme/site/issues/comments/55",
+			},
+			again: []string{
+				"POST /api/v3/repos/acme/site/statuses/" + sha,
+				"POST /api/v3/repos/acme/site/deployments",
+				"POST /api/v3/repos/acme/site/deployments/*/statuses",
+				"PATCH /api/v3/repos/acme/site/issues/comments/55",
+				"POST /api/v3/repos/acme/site/issues/7/comments",
+			},
+			deletable: "/api/v3/repos/acme/site/issues/comments/55",
 		},
-			pending:   []string{"POST /api/v3/repos/acme/site/statuses/" + sha, "POST /api/v3/repos/acme/site/deployments", "POST /api/v3/repos/acme/site/deployments/*/statuses", "POST /api/v3/repos/acme/site/issues/7/comments"},
-			success:   []string{"POST /api/v3/repos/acme/site/statuses/" + sha, "POST /api/v3/repos/acme/site/deployments/*/statuses", "PATCH /api/v3/repos/acme/site/issues/comments/55"},
-			again:     []string{"POST /api/v3/repos/acme/site/statuses/" + sha, "POST /api/v3/repos/acme/site/deployments", "POST /api/v3/repos/acme/site/deployments/*/statuses", "PATCH /api/v3/repos/acme/site/issues/comments/55", "POST /api/v3/repos/acme/site/issues/7/comments"},
-			deletable: "/api/v3/repos/acme/site/issues/comments/55"},
-		"gitea": {provider: forge.Gitea, host: "git.test", auth: func(r *http.Request) bool { return r.Header.Get("Authorization") == "token "+token }, rules: []rule{
-			{"GET", "/api/v1/user", `{"login": "anna"}`, nil},
-			{"POST", "/api/v1/repos/acme/site/statuses/" + sha, `{"id": N}`, []string{"state", "target_url", "description", "context=slipway/my-site"}},
-			{"POST", "/api/v1/repos/acme/site/issues/7/comments", `{"id": 55}`, []string{"body"}},
-			{"PATCH", "/api/v1/repos/acme/site/issues/comments/55", `{"id": 55}`, []string{"body"}},
+		"gitea": {
+			provider: forge.Gitea,
+			host:     "git.test",
+			auth:     func(r *http.Request) bool { return r.Header.Get("Authorization") == "token "+token },
+			rules: []rule{
+				{"GET", "/api/v1/user", `{"login": "anna"}`, nil},
+				{
+					"POST",
+					"/api/v1/repos/acme/site/statuses/" + sha,
+					`{"id": N}`,
+					[]string{"state", "target_url", "description", "context=slipway/my-site"},
+				},
+				{"POST", "/api/v1/repos/acme/site/issues/7/comments", `{"id": 55}`, []string{"body"}},
+				{"PATCH", "/api/v1/repos/acme/site/issues/comments/55", `{"id": 55}`, []string{"body"}},
+			},
+			pending: []string{"POST /api/v1/repos/acme/site/statuses/" + sha, "POST /api/v1/repos/acme/site/issues/7/comments"},
+			success: []string{"POST /api/v1/repos/acme/site/statuses/" + sha, "PATCH /api/v1/repos/acme/site/issues/comments/55"},
+			again: []string{
+				"POST /api/v1/repos/acme/site/statuses/" + sha,
+				"PATCH /api/v1/repos/acme/site/issues/comments/55",
+				"POST /api/v1/repos/acme/site/issues/7/comments",
+			},
+			deletable: "/api/v1/repos/acme/site/issues/comments/55",
 		},
-			pending:   []string{"POST /api/v1/repos/acme/site/statuses/" + sha, "POST /api/v1/repos/acme/site/issues/7/comments"},
-			success:   []string{"POST /api/v1/repos/acme/site/statuses/" + sha, "PATCH /api/v1/repos/acme/site/issues/comments/55"},
-			again:     []string{"POST /api/v1/repos/acme/site/statuses/" + sha, "PATCH /api/v1/repos/acme/site/issues/comments/55", "POST /api/v1/repos/acme/site/issues/7/comments"},
-			deletable: "/api/v1/repos/acme/site/issues/comments/55"},
-		"gitlab": {provider: forge.GitLab, host: "git.test", auth: bearer, rules: []rule{
-			{"GET", "/api/v4/user", `{"username": "anna"}`, nil},
-			{"POST", "/api/v4/projects/acme%2Fsite/statuses/" + sha, `{"id": N}`, []string{"state", "ref=cart", "name=slipway/my-site", "target_url", "description"}},
-			{"POST", "/api/v4/projects/acme%2Fsite/deployments", `{"id": 91}`, []string{"environment=Preview – my-site", "sha=" + sha, "ref=cart", "tag=false", "status=created"}},
-			{"PUT", "/api/v4/projects/acme%2Fsite/deployments/91", `{"id": 91}`, []string{"status"}},
-			{"POST", "/api/v4/projects/acme%2Fsite/merge_requests/7/notes", `{"id": 55}`, []string{"body"}},
-			{"PUT", "/api/v4/projects/acme%2Fsite/merge_requests/7/notes/55", `{"id": 55}`, []string{"body"}},
+		"gitlab": {
+			provider: forge.GitLab, host: "git.test", auth: bearer, rules: []rule{
+				{"GET", "/api/v4/user", `{"username": "anna"}`, nil},
+				{
+					"POST",
+					"/api/v4/projects/acme%2Fsite/statuses/" + sha,
+					`{"id": N}`,
+					[]string{"state", "ref=cart", "name=slipway/my-site", "target_url", "description"},
+				},
+				{
+					"POST",
+					"/api/v4/projects/acme%2Fsite/deployments",
+					`{"id": 91}`,
+					[]string{"environment=Preview – my-site", "sha=" + sha, "ref=cart", "tag=false", "status=created"},
+				},
+				{"PUT", "/api/v4/projects/acme%2Fsite/deployments/91", `{"id": 91}`, []string{"status"}},
+				{"POST", "/api/v4/projects/acme%2Fsite/merge_requests/7/notes", `{"id": 55}`, []string{"body"}},
+				{"PUT", "/api/v4/projects/acme%2Fsite/merge_requests/7/notes/55", `{"id": 55}`, []string{"body"}},
+			},
+			pending: []string{
+				"POST /api/v4/projects/acme%2Fsite/statuses/" + sha,
+				"POST /api/v4/projects/acme%2Fsite/deployments",
+				"POST /api/v4/projects/acme%2Fsite/merge_requests/7/notes",
+			},
+			success: []string{
+				"POST /api/v4/projects/acme%2Fsite/statuses/" + sha,
+				"PUT /api/v4/projects/acme%2Fsite/deployments/91",
+				"PUT /api/v4/projects/acme%2Fsite/merge_requests/7/notes/55",
+			},
+			again: []string{
+				"POST /api/v4/projects/acme%2Fsite/statuses/" + sha,
+				"POST /api/v4/projects/acme%2Fsite/deployments",
+				"PUT /api/v4/projects/acme%2Fsite/merge_requests/7/notes/55",
+				"POST /api/v4/projects/acme%2Fsite/merge_requests/7/notes",
+			},
+			deletable: "/api/v4/projects/acme%2Fsite/merge_requests/7/notes/55",
 		},
-			pending:   []string{"POST /api/v4/projects/acme%2Fsite/statuses/" + sha, "POST /api/v4/projects/acme%2Fsite/deployments", "POST /api/v4/projects/acme%2Fsite/merge_requests/7/notes"},
-			success:   []string{"POST /api/v4/projects/acme%2Fsite/statuses/" + sha, "PUT /api/v4/projects/acme%2Fsite/deployments/91", "PUT /api/v4/projects/acme%2Fsite/merge_requests/7/notes/55"},
-			again:     []string{"POST /api/v4/projects/acme%2Fsite/statuses/" + sha, "POST /api/v4/projects/acme%2Fsite/deployments", "PUT /api/v4/projects/acme%2Fsite/merge_requests/7/notes/55", "POST /api/v4/projects/acme%2Fsite/merge_requests/7/notes"},
-			deletable: "/api/v4/projects/acme%2Fsite/merge_requests/7/notes/55"},
-		"bitbucket": {provider: forge.Bitbucket, host: "bitbucket.org", user: "anna", auth: func(r *http.Request) bool { u, p, _ := r.BasicAuth(); return u == "anna" && p == token }, rules: []rule{
-			{"GET", "/2.0/user", `{"username": "anna"}`, nil},
-			{"POST", "/2.0/repositories/acme/site/commit/" + sha + "/statuses/build", `{}`, []string{"key", "state", "name=Slipway: my-site", "url", "description"}},
-			{"POST", "/2.0/repositories/acme/site/pullrequests/7/comments", `{"id": 55}`, []string{"content"}},
-			{"PUT", "/2.0/repositories/acme/site/pullrequests/7/comments/55", `{"id": 55}`, []string{"content"}},
+		"bitbucket": {
+			provider: forge.Bitbucket,
+			host:     "bitbucket.org",
+			user:     "anna",
+			auth:     func(r *http.Request) bool { u, p, _ := r.BasicAuth(); return u == "anna" && p == token },
+			rules: []rule{
+				{"GET", "/2.0/user", `{"username": "anna"}`, nil},
+				{
+					"POST",
+					"/2.0/repositories/acme/site/commit/" + sha + "/statuses/build",
+					`{}`,
+					[]string{"key", "state", "name=Slipway: my-site", "url", "description"},
+				},
+				{"POST", "/2.0/repositories/acme/site/pullrequests/7/comments", `{"id": 55}`, []string{"content"}},
+				{"PUT", "/2.0/repositories/acme/site/pullrequests/7/comments/55", `{"id": 55}`, []string{"content"}},
+			},
+			pending: []string{
+				"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build",
+				"POST /2.0/repositories/acme/site/pullrequests/7/comments",
+			},
+			success: []string{
+				"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build",
+				"PUT /2.0/repositories/acme/site/pullrequests/7/comments/55",
+			},
+			again: []string{
+				"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build",
+				"PUT /2.0/repositories/acme/site/pullrequests/7/comments/55",
+				"POST /2.0/repositories/acme/site/pullrequests/7/comments",
+			},
+			deletable: "/2.0/repositories/acme/site/pullrequests/7/comments/55",
 		},
-			pending:   []string{"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build", "POST /2.0/repositories/acme/site/pullrequests/7/comments"},
-			success:   []string{"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build", "PUT /2.0/repositories/acme/site/pullrequests/7/comments/55"},
-			again:     []string{"POST /2.0/repositories/acme/site/commit/" + sha + "/statuses/build", "PUT /2.0/repositories/acme/site/pullrequests/7/comments/55", "POST /2.0/repositories/acme/site/pullrequests/7/comments"},
-			deletable: "/2.0/repositories/acme/site/pullrequests/7/comments/55"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,7 +403,18 @@ func TestReports(t *testing.T) {
 				t.Errorf("connected as %+v", c)
 			}
 			s.take()
-			f := Facts{Deployment: "dep_1", Site: "site_1", SiteName: "My site", Slug: "my-site", Repository: tt.host + "/acme/site", Branch: "cart", Commit: sha, Pull: 7, URL: "https://pr-7--my-site.sites.test", LogURL: "https://slipway.test/log"}
+			f := Facts{
+				Deployment: "dep_1",
+				Site:       "site_1",
+				SiteName:   "My site",
+				Slug:       "my-site",
+				Repository: tt.host + "/acme/site",
+				Branch:     "cart",
+				Commit:     sha,
+				Pull:       7,
+				URL:        "https://pr-7--my-site.sites.test",
+				LogURL:     "https://slipway.test/log",
+			}
 			w.set(f, "pending")
 			if got := s.take(); len(got) != 0 {
 				t.Fatalf("a site without a connection is reported: %v", got)
@@ -328,11 +456,31 @@ func TestReports(t *testing.T) {
 // shows anywhere but at the connection.
 func TestForgeIsDown(t *testing.T) {
 	t.Parallel()
-	s := newStandIn(t, bearer, rule{"GET", "/api/v3/user", `{"login": "anna"}`, nil}, rule{"POST", "/api/v3/repos/acme/site/statuses/" + sha, `{}`, nil},
-		rule{"POST", "/api/v3/repos/acme/site/deployments", `{"id": 1}`, nil}, rule{"POST", "/api/v3/repos/acme/site/deployments/1/statuses", `{}`, nil})
+	s := newStandIn(t, bearer, rule{
+		"GET",
+		"/api/v3/user",
+		`{"login": "anna"}`,
+		nil,
+	}, rule{"POST", "/api/v3/repos/acme/site/statuses/" + sha, `{}`, nil},
+		rule{
+			"POST",
+			"/api/v3/repos/acme/site/deployments",
+			`{"id": 1}`,
+			nil,
+		}, rule{"POST", "/api/v3/repos/acme/site/deployments/1/statuses", `{}`, nil})
 	w := newWorld(t, "git.test", s)
 	c := w.connect(NewConnection{Provider: forge.GitHub, Host: "git.test", Token: token})
-	f := Facts{Deployment: "dep_1", Site: "site_1", Slug: "my-site", Repository: "git.test/acme/site", Branch: "main", Commit: sha, Production: true, URL: "https://my-site.sites.test", LogURL: "https://slipway.test/log"}
+	f := Facts{
+		Deployment: "dep_1",
+		Site:       "site_1",
+		Slug:       "my-site",
+		Repository: "git.test/acme/site",
+		Branch:     "main",
+		Commit:     sha,
+		Production: true,
+		URL:        "https://my-site.sites.test",
+		LogURL:     "https://slipway.test/log",
+	}
 	w.write(func(tx *db.Tx) error {
 		return w.UseTx(t.Context(), tx, anna, "site_1", f.Repository, Use{Connection: c.ID, Report: true})
 	})
@@ -370,7 +518,12 @@ func TestForgeIsDown(t *testing.T) {
 func TestConnectionsAreGuarded(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, bearer, rule{"GET", "/api/v3/user", `{"login": "anna"}`, nil},
-		rule{"GET", "/api/v3/user/repos", `[{"full_name": "acme/site", "default_branch": "main", "private": true}, {"full_name": "acme/other", "default_branch": "main"}]`, nil})
+		rule{
+			"GET",
+			"/api/v3/user/repos",
+			`[{"full_name": "acme/site", "default_branch": "main", "private": true}, {"full_name": "acme/other", "default_branch": "main"}]`,
+			nil,
+		})
 	w := newWorld(t, "git.test", s)
 	for name, bad := range map[string]NewConnection{
 		"no provider":      {Provider: "svn", Host: "git.test", Token: token},
@@ -382,7 +535,10 @@ func TestConnectionsAreGuarded(t *testing.T) {
 		"a wrong token":    {Provider: forge.GitHub, Host: "git.test", Token: "wrong"},
 		"bitbucket's kind": {Provider: forge.Bitbucket, Host: "git.test", Token: token},
 	} {
-		if _, err := w.Check(t.Context(), bad); !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), bad.Token) && bad.Token != "" {
+		if _, err := w.Check(
+			t.Context(),
+			bad,
+		); !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), bad.Token) && bad.Token != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -414,7 +570,11 @@ func TestConnectionsAreGuarded(t *testing.T) {
 		t.Errorf("used for another host: %v", err)
 	}
 	must(t, use(anna, "git.test/acme/site"))
-	if k, err := w.CredentialOf(t.Context(), "site_1", "git.test/acme/site"); err != nil || k.Token != token || k.Host != "git.test" || k.User != "x-access-token" {
+	if k, err := w.CredentialOf(
+		t.Context(),
+		"site_1",
+		"git.test/acme/site",
+	); err != nil || k.Token != token || k.Host != "git.test" || k.User != "x-access-token" {
 		t.Errorf("the credential: %v", err)
 	}
 	if k, err := w.CredentialOf(t.Context(), "site_1", "evil.test/acme/site"); err != nil || k != nil {
@@ -425,7 +585,13 @@ func TestConnectionsAreGuarded(t *testing.T) {
 // What strangers wrote in a commit's error or a site's name does nothing in a comment.
 func TestCommentIsHarmless(t *testing.T) {
 	t.Parallel()
-	text := Facts{SiteName: "a*b|c@everyone", Commit: sha, Status: "failed", Error: "no <img src=x> [x](https://evil.test) `rm` @acme/all\nsecond", LogURL: "https://slipway.test/log"}.comment()
+	text := Facts{
+		SiteName: "a*b|c@everyone",
+		Commit:   sha,
+		Status:   "failed",
+		Error:    "no <img src=x> [x](https://evil.test) `rm` @acme/all\nsecond",
+		LogURL:   "https://slipway.test/log",
+	}.comment()
 	for _, bad := range []string{"<img", "[x](", "@acme", "@everyone", "second", "c|c"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("the comment holds %q:\n%s", bad, text)

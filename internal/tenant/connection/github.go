@@ -55,8 +55,15 @@ func (g github) record(ctx context.Context, f Facts, id string) (string, error) 
 		var made struct {
 			ID int64 `json:"id"`
 		}
-		err := g.send(ctx, http.MethodPost, base, map[string]any{"ref": f.Commit, "auto_merge": false, "required_contexts": []string{}, "environment": f.environment(),
-			"transient_environment": !f.Production, "production_environment": f.Production, "description": "Deployed by Slipway"}, &made)
+		err := g.send(ctx, http.MethodPost, base, map[string]any{
+			"ref":                    f.Commit,
+			"auto_merge":             false,
+			"required_contexts":      []string{},
+			"environment":            f.environment(),
+			"transient_environment":  !f.Production,
+			"production_environment": f.Production,
+			"description":            "Deployed by Slipway",
+		}, &made)
 		if err != nil {
 			return "", err
 		}

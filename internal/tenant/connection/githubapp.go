@@ -49,9 +49,15 @@ type Manifest struct {
 
 // What a GitHub App may do: read code, and tell of deployments.
 var (
-	appPermissions = map[string]string{"metadata": "read", "contents": "read", "pull_requests": "write", "checks": "write", "deployments": "write"}
-	readOnly       = map[string]string{"contents": "read"}
-	reporting      = map[string]string{"pull_requests": "write", "checks": "write", "deployments": "write"}
+	appPermissions = map[string]string{
+		"metadata":      "read",
+		"contents":      "read",
+		"pull_requests": "write",
+		"checks":        "write",
+		"deployments":   "write",
+	}
+	readOnly  = map[string]string{"contents": "read"}
+	reporting = map[string]string{"pull_requests": "write", "checks": "write", "deployments": "write"}
 )
 
 // Creation is a GitHub App to be created: the form that GitHub takes, and where.
@@ -81,7 +87,12 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string,
 	}
 	n.Organization = strings.TrimSpace(n.Organization)
 	if n.Organization != "" && !organization.MatchString(n.Organization) {
-		return Creation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid organization", Details: "enter its name as in the address of its page at GitHub", Code: "invalid_organization"}
+		return Creation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid organization",
+			Details: "enter its name as in the address of its page at GitHub",
+			Code:    "invalid_organization",
+		}
 	}
 	apps, err := s.Apps(ctx, tx)
 	if err != nil {
@@ -89,7 +100,12 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string,
 	}
 	for _, a := range apps {
 		if a.Host == host {
-			return Creation{}, &fault.Error{Kind: fault.Conflict, Message: "There is an app for " + host, Details: "delete it first", Code: "app_exists"}
+			return Creation{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "There is an app for " + host,
+				Details: "delete it first",
+				Code:    "app_exists",
+			}
 		}
 	}
 	state, hook, err := s.signInTx(ctx, tx, session, "", host)
@@ -97,9 +113,18 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string,
 		return Creation{}, err
 	}
 	name := "Slipway " + strings.TrimPrefix(strings.TrimPrefix(s.c.Base, "https://"), "http://")
-	m, err := json.Marshal(Manifest{Name: name[:min(len(name), 34)], URL: s.c.Base, Hook: map[string]any{"url": s.c.Hooks + HookPath + hook, "active": true},
-		Redirect: s.c.Base + CreatedPath, Callbacks: []string{s.callback()}, Setup: s.c.Base + SetupPath, OnUpdate: true, Public: n.Public,
-		Permissions: appPermissions, Events: []string{"push", "delete", "pull_request"}})
+	m, err := json.Marshal(Manifest{
+		Name:        name[:min(len(name), 34)],
+		URL:         s.c.Base,
+		Hook:        map[string]any{"url": s.c.Hooks + HookPath + hook, "active": true},
+		Redirect:    s.c.Base + CreatedPath,
+		Callbacks:   []string{s.callback()},
+		Setup:       s.c.Base + SetupPath,
+		OnUpdate:    true,
+		Public:      n.Public,
+		Permissions: appPermissions,
+		Events:      []string{"push", "delete", "pull_request"},
+	})
 	to := "https://" + host + "/settings/apps/new"
 	if n.Organization != "" {
 		to = "https://" + host + "/organizations/" + url.PathEscape(n.Organization) + "/settings/apps/new"
@@ -123,7 +148,12 @@ func (s *Connections) Created(ctx context.Context, session string, q url.Values)
 	}
 	code := q.Get("code")
 	if in.app != "" || code == "" || len(code) > 200 {
-		return CreatedApp{}, &fault.Error{Kind: fault.Invalid, Message: "GitHub's answer has no code", Details: "begin again", Code: "invalid_state"}
+		return CreatedApp{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "GitHub's answer has no code",
+			Details: "begin again",
+			Code:    "invalid_state",
+		}
 	}
 	var made struct {
 		Slug     string `json:"slug"`
@@ -138,10 +168,28 @@ func (s *Connections) Created(ctx context.Context, session string, q url.Values)
 	if err := w.send(ctx, http.MethodPost, "/app-manifests/"+url.PathEscape(code)+"/conversions", nil, &made); err != nil {
 		return CreatedApp{}, tell(err, in.host)
 	}
-	if _, err := parseKey(made.Key); err != nil || !slugForm.MatchString(made.Slug) || !plain(made.ClientID, 500) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
-		return CreatedApp{}, &fault.Error{Kind: fault.Invalid, Message: in.host + "'s answer doesn't describe an app", Details: "begin again", Code: "invalid_connection"}
+	if _, err := parseKey(made.Key); err != nil || !slugForm.MatchString(made.Slug) || !plain(
+		made.ClientID,
+		500,
+	) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
+		return CreatedApp{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: in.host + "'s answer doesn't describe an app",
+			Details: "begin again",
+			Code:    "invalid_connection",
+		}
 	}
-	return CreatedApp{App{Provider: forge.GitHub, Host: in.host, Name: text.Line(made.Name, 100), ClientID: made.ClientID, Slug: made.Slug, hookDigest: digest(in.verifier)}, appSecret{made.Client, made.Key, made.Hook}}, nil
+	return CreatedApp{
+		App{
+			Provider:   forge.GitHub,
+			Host:       in.host,
+			Name:       text.Line(made.Name, 100),
+			ClientID:   made.ClientID,
+			Slug:       made.Slug,
+			hookDigest: digest(in.verifier),
+		},
+		appSecret{made.Client, made.Key, made.Hook},
+	}, nil
 }
 
 // StoreAppTx stores a GitHub App that Created returned.
@@ -174,7 +222,8 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 // UsesApp reports whether a site uses a connection that was made with an app.
 func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site string, id AppID) (bool, error) {
 	var n int
-	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).Scan(&n)
+	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).
+		Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("find app of a site: %w", err)
 	}
@@ -207,7 +256,11 @@ func appToken(a App, k appSecret, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claims, err := json.Marshal(map[string]any{"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(8 * time.Minute).Unix(), "iss": a.ClientID})
+	claims, err := json.Marshal(map[string]any{
+		"iat": now.Add(-time.Minute).Unix(),
+		"exp": now.Add(8 * time.Minute).Unix(),
+		"iss": a.ClientID,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -246,7 +299,13 @@ func (g installed) repositories(ctx context.Context, _ string) (out []Repository
 					Private bool   `json:"private"`
 				} `json:"repositories"`
 			}
-			if err := g.send(ctx, http.MethodGet, fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page), nil, &part); err != nil {
+			if err := g.send(
+				ctx,
+				http.MethodGet,
+				fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page),
+				nil,
+				&part,
+			); err != nil {
 				return nil, err
 			}
 			for _, r := range part.Repositories {
@@ -261,8 +320,10 @@ func (g installed) repositories(ctx context.Context, _ string) (out []Repository
 }
 
 func (g installed) status(ctx context.Context, f Facts, id string) (string, error) {
-	body := map[string]any{"name": "Slipway: " + f.Slug, "head_sha": f.Commit, "details_url": f.LogURL, "external_id": f.Deployment,
-		"output": map[string]string{"title": f.says(), "summary": f.comment()}}
+	body := map[string]any{
+		"name": "Slipway: " + f.Slug, "head_sha": f.Commit, "details_url": f.LogURL, "external_id": f.Deployment,
+		"output": map[string]string{"title": f.says(), "summary": f.comment()},
+	}
 	switch conclusion := map[string]string{"success": "success", "failed": "failure", "canceled": "cancelled"}[f.Status]; {
 	case conclusion != "":
 		body["status"], body["conclusion"] = "completed", conclusion

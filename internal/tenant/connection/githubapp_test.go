@@ -77,17 +77,25 @@ func newGitHub(t *testing.T) *gitHub {
 			return
 		}
 		w.WriteHeader(201)
-		fmt.Fprintf(w, `{"id": 1, "slug": "slipway-test", "node_id": "MDxOkludGVncmF0aW9uMQ==", "owner": {"login": "acme"}, "name": "Slipway test", "external_url": "https://slipway.test", "html_url": "https://git.test/apps/slipway-test",
+		fmt.Fprintf(
+			w,
+			`{"id": 1, "slug": "slipway-test", "node_id": "MDxOkludGVncmF0aW9uMQ==", "owner": {"login": "acme"}, "name": "Slipway test", "external_url": "https://slipway.test", "html_url": "https://git.test/apps/slipway-test",
 			"permissions": {"metadata": "read", "contents": "read"}, "events": ["push"], "client_id": "Iv1.8a61f9b3a7aba766", "client_secret": "1726be1638095a19edd134c77bde3aa2ece1e5d8", "webhook_secret": "e340154128314309424b7c8e90325147d99fdafa", "pem": %q}`,
-			string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+			string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+		)
 	})
 	on("POST /login/oauth/access_token", func(w http.ResponseWriter, r *http.Request, b map[string]any) {
 		sum := sha256.Sum256([]byte(fmt.Sprint(b["code_verifier"])))
-		if b["client_id"] != "Iv1.8a61f9b3a7aba766" || b["client_secret"] != "1726be1638095a19edd134c77bde3aa2ece1e5d8" || b["code"] != "code-1" || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
+		if b["client_id"] != "Iv1.8a61f9b3a7aba766" || b["client_secret"] != "1726be1638095a19edd134c77bde3aa2ece1e5d8" ||
+			b["code"] != "code-1" ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
 			fmt.Fprint(w, `{"error": "bad_verification_code", "error_description": "The code passed is incorrect or expired."}`)
 			return
 		}
-		fmt.Fprint(w, `{"access_token": "ghu_user", "expires_in": 28800, "refresh_token": "ghr_user", "refresh_token_expires_in": 15811200, "scope": "", "token_type": "bearer"}`)
+		fmt.Fprint(
+			w,
+			`{"access_token": "ghu_user", "expires_in": 28800, "refresh_token": "ghr_user", "refresh_token_expires_in": 15811200, "scope": "", "token_type": "bearer"}`,
+		)
 	})
 	as := func(want string, fn func(w http.ResponseWriter, r *http.Request, b map[string]any)) func(http.ResponseWriter, *http.Request, map[string]any) {
 		return func(w http.ResponseWriter, r *http.Request, b map[string]any) {
@@ -104,14 +112,30 @@ func newGitHub(t *testing.T) *gitHub {
 		return func(w http.ResponseWriter, _ *http.Request, _ map[string]any) { fmt.Fprint(w, text) }
 	}
 	on("GET "+api+"/user", as("user", answer(`{"login": "octo"}`)))
-	on("GET "+api+"/user/installations", as("user", answer(`{"total_count": 1, "installations": [{"id": 77, "account": {"login": "acme"}, "app_slug": "slipway-test"}]}`)))
-	on("GET "+api+"/user/installations/77/repositories", as("user", answer(`{"total_count": 2, "repositories": [{"full_name": "acme/site", "default_branch": "trunk", "private": true}, {"full_name": "acme/docs", "default_branch": "main", "private": false}]}`)))
+	on(
+		"GET "+api+"/user/installations",
+		as("user", answer(`{"total_count": 1, "installations": [{"id": 77, "account": {"login": "acme"}, "app_slug": "slipway-test"}]}`)),
+	)
+	on(
+		"GET "+api+"/user/installations/77/repositories",
+		as(
+			"user",
+			answer(
+				`{"total_count": 2, "repositories": [{"full_name": "acme/site", "default_branch": "trunk", "private": true}, {"full_name": "acme/docs", "default_branch": "main", "private": false}]}`,
+			),
+		),
+	)
 	on("GET "+api+"/repos/acme/site", as("user", func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
 		if !g.access {
 			http.Error(w, `{"message": "Not Found"}`, 404)
 			return
 		}
-		fmt.Fprintf(w, `{"full_name": "acme/site", "private": %v, "permissions": {"admin": false, "push": %v, "pull": true}}`, g.private, g.push)
+		fmt.Fprintf(
+			w,
+			`{"full_name": "acme/site", "private": %v, "permissions": {"admin": false, "push": %v, "pull": true}}`,
+			g.private,
+			g.push,
+		)
 	}))
 	on("GET "+api+"/repos/acme/site/installation", as("app", func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
 		if !g.installed {
@@ -127,9 +151,17 @@ func newGitHub(t *testing.T) *gitHub {
 		}
 		g.issued++
 		token := fmt.Sprintf("ghs_%d", g.issued)
-		g.tokens[token] = map[string]string{"map[contents:read]": "read", "map[checks:write deployments:write pull_requests:write]": "report"}[rights]
+		g.tokens[token] = map[string]string{
+			"map[contents:read]": "read",
+			"map[checks:write deployments:write pull_requests:write]": "report",
+		}[rights]
 		w.WriteHeader(201)
-		json.NewEncoder(w).Encode(map[string]any{"token": token, "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "permissions": b["permissions"], "repository_selection": "selected"})
+		json.NewEncoder(w).Encode(map[string]any{
+			"token":                token,
+			"expires_at":           time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"permissions":          b["permissions"],
+			"repository_selection": "selected",
+		})
 	}))
 	check := func(w http.ResponseWriter, r *http.Request, b map[string]any) {
 		b["method"] = r.Method
@@ -178,7 +210,12 @@ func (g *gitHub) isApp(token string) bool {
 	sig, err := base64.RawURLEncoding.DecodeString(parts[2])
 	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
 	now := time.Now().Unix()
-	return err == nil && rsa.VerifyPKCS1v15(&g.key.PublicKey, crypto.SHA256, sum[:], sig) == nil && head.Alg == "RS256" && claims.Iss == "Iv1.8a61f9b3a7aba766" &&
+	return err == nil && rsa.VerifyPKCS1v15(
+		&g.key.PublicKey,
+		crypto.SHA256,
+		sum[:],
+		sig,
+	) == nil && head.Alg == "RS256" && claims.Iss == "Iv1.8a61f9b3a7aba766" &&
 		claims.Iat <= now && claims.Exp > now && claims.Exp <= now+600
 }
 
@@ -205,7 +242,13 @@ func newAppWorld(t *testing.T) (*world, *gitHub, App, Connection) {
 	hook, _ := m.Hook["url"].(string)
 	id, found := strings.CutPrefix(hook, "https://slipway.test/hooks/github/")
 	if to.Host != "git.test" || to.Path != "/organizations/acme/settings/apps/new" || !found || len(id) != 43 || m.Redirect != "https://slipway.test/operator/git/created" || fmt.Sprint(m.Callbacks) != "[https://slipway.test/account/git/callback]" ||
-		m.URL != "https://slipway.test" || !m.Public || len(m.Name) > 34 || m.Permissions["contents"] != "read" || m.Permissions["checks"] != "write" || !slices.Equal(m.Events, []string{"push", "delete", "pull_request"}) {
+		m.URL != "https://slipway.test" || !m.Public || len(m.Name) > 34 || m.Permissions["contents"] != "read" ||
+		m.Permissions["checks"] != "write" ||
+		!slices.Equal(m.Events, []string{
+			"push",
+			"delete",
+			"pull_request",
+		}) {
 		t.Errorf("sent to %s: %s", c.To, c.Manifest)
 	}
 	q := url.Values{"code": {"made-1"}, "state": {to.Query().Get("state")}}
@@ -264,7 +307,18 @@ func TestGitHubApp(t *testing.T) {
 			t.Errorf("read with %s %s", cred.User, cred.Token)
 		}
 	}
-	f := Facts{Deployment: "dep_1", Site: "site_1", SiteName: "Shop", Slug: "shop", Repository: "git.test/acme/site", Branch: "cart", Commit: sha, Pull: 9, URL: "https://pr-9--shop.sites.test", LogURL: "https://slipway.test/log"}
+	f := Facts{
+		Deployment: "dep_1",
+		Site:       "site_1",
+		SiteName:   "Shop",
+		Slug:       "shop",
+		Repository: "git.test/acme/site",
+		Branch:     "cart",
+		Commit:     sha,
+		Pull:       9,
+		URL:        "https://pr-9--shop.sites.test",
+		LogURL:     "https://slipway.test/log",
+	}
 	for _, status := range []string{"pending", "building"} {
 		w.set(f, status)
 		w.drain()
@@ -276,14 +330,21 @@ func TestGitHubApp(t *testing.T) {
 		t.Fatalf("check runs: %v", g.checks)
 	}
 	first, last := g.checks[0], g.checks[2]
-	if first["method"] != "POST" || first["head_sha"] != sha || first["status"] != "queued" || first["name"] != "Slipway: shop" || first["external_id"] != "dep_1" || first["details_url"] != f.LogURL {
+	if first["method"] != "POST" || first["head_sha"] != sha || first["status"] != "queued" || first["name"] != "Slipway: shop" ||
+		first["external_id"] != "dep_1" ||
+		first["details_url"] != f.LogURL {
 		t.Errorf("the first: %v", first)
 	}
 	title := last["output"].(map[string]any)["title"]
 	if last["method"] != "PATCH" || last["status"] != "completed" || last["conclusion"] != "failure" || title != "Failed: "+f.Error {
 		t.Errorf("the last: %v", last)
 	}
-	for _, want := range []string{"POST /api/v3/repos/acme/site/deployments", "POST /api/v3/repos/acme/site/deployments/5/statuses", "POST /api/v3/repos/acme/site/issues/9/comments", "PATCH /api/v3/repos/acme/site/issues/comments/8"} {
+	for _, want := range []string{
+		"POST /api/v3/repos/acme/site/deployments",
+		"POST /api/v3/repos/acme/site/deployments/5/statuses",
+		"POST /api/v3/repos/acme/site/issues/9/comments",
+		"PATCH /api/v3/repos/acme/site/issues/comments/8",
+	} {
 		if !slices.Contains(g.asked, want) {
 			t.Errorf("not asked: %s, only %q", want, g.asked)
 		}

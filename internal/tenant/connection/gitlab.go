@@ -29,7 +29,13 @@ func (g gitlab) repositories(ctx context.Context, search string) (out []Reposito
 		Default    string `json:"default_branch"`
 		Visibility string `json:"visibility"`
 	}
-	err = g.send(ctx, http.MethodGet, "/projects?membership=true&per_page=100&order_by=last_activity_at&search_namespaces=true&search="+url.QueryEscape(search), nil, &list)
+	err = g.send(
+		ctx,
+		http.MethodGet,
+		"/projects?membership=true&per_page=100&order_by=last_activity_at&search_namespaces=true&search="+url.QueryEscape(search),
+		nil,
+		&list,
+	)
 	for _, r := range list {
 		out = append(out, Repository{r.Name, r.Default, r.Visibility != "public"})
 	}
@@ -49,7 +55,13 @@ func (f Facts) gitlabState() string {
 
 func (g gitlab) status(ctx context.Context, f Facts, _ string) (string, error) {
 	err := g.send(ctx, http.MethodPost, f.project()+"/statuses/"+f.Commit,
-		map[string]string{"state": f.gitlabState(), "ref": f.Branch, "name": "slipway/" + f.Slug, "target_url": f.link(), "description": f.says()}, nil)
+		map[string]string{
+			"state":       f.gitlabState(),
+			"ref":         f.Branch,
+			"name":        "slipway/" + f.Slug,
+			"target_url":  f.link(),
+			"description": f.says(),
+		}, nil)
 	var no *refusal
 	if errors.As(err, &no) && no.status == http.StatusBadRequest && strings.Contains(no.text, "Cannot transition status") {
 		return "", nil // it has that state already
@@ -76,7 +88,13 @@ func (g gitlab) record(ctx context.Context, f Facts, id string) (string, error) 
 	var made struct {
 		ID int64 `json:"id"`
 	}
-	err := g.send(ctx, http.MethodPost, f.project()+"/deployments", map[string]any{"environment": f.environment(), "sha": f.Commit, "ref": f.Branch, "tag": false, "status": state}, &made)
+	err := g.send(ctx, http.MethodPost, f.project()+"/deployments", map[string]any{
+		"environment": f.environment(),
+		"sha":         f.Commit,
+		"ref":         f.Branch,
+		"tag":         false,
+		"status":      state,
+	}, &made)
 	if err != nil {
 		return "", err
 	}

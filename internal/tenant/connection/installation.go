@@ -17,7 +17,7 @@ import (
 // is for one connection, one repository and one purpose.
 type tokens struct {
 	mu sync.Mutex // guards of
-	//share: total 10,000 tokens; owner one for each connection, repository and purpose; edge all are forgotten, and fetched again
+	// share: total 10,000 tokens; owner one for each connection, repository and purpose; edge all are forgotten, and fetched again
 	of map[tokenKey]*installationToken
 }
 
@@ -109,7 +109,12 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 	case isStatus(err, http.StatusUnauthorized): // its user took the access back
 		return "", until, errEnded(c.Host)
 	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusForbidden):
-		return "", until, &fault.Error{Kind: fault.Conflict, Message: c.Login + " has no access to " + key.repository, Details: "ask for access at " + c.Host + ", or connect another account", Code: "no_access"}
+		return "", until, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: c.Login + " has no access to " + key.repository,
+			Details: "ask for access at " + c.Host + ", or connect another account",
+			Code:    "no_access",
+		}
 	case err != nil:
 		return "", until, err
 	}
@@ -117,7 +122,12 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 		return "", time.Now().Add(time.Hour), nil
 	}
 	if key.report && !r.Permissions.Push {
-		return "", until, &fault.Error{Kind: fault.Conflict, Message: c.Login + " can't write to " + key.repository, Details: "deployments are reported for those who can", Code: "no_access"}
+		return "", until, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: c.Login + " can't write to " + key.repository,
+			Details: "deployments are reported for those who can",
+			Code:    "no_access",
+		}
 	}
 	a, err := s.App(ctx, s.c.DB, c.App)
 	if err != nil {
@@ -137,7 +147,12 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 	}
 	err = asApp.send(ctx, http.MethodGet, "/repos/"+repo(name)+"/installation", nil, &in)
 	if isStatus(err, http.StatusNotFound) {
-		return "", until, &fault.Error{Kind: fault.Conflict, Message: "The GitHub App is not installed for " + key.repository, Details: "add the repository at " + a.InstallURL(), Code: "not_installed"}
+		return "", until, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The GitHub App is not installed for " + key.repository,
+			Details: "add the repository at " + a.InstallURL(),
+			Code:    "not_installed",
+		}
 	}
 	if err != nil {
 		return "", until, err
@@ -150,7 +165,10 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 		Token     string    `json:"token"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	err = asApp.send(ctx, http.MethodPost, "/app/installations/"+strconv.FormatInt(in.ID, 10)+"/access_tokens", map[string]any{"repositories": []string{path.Base(name)}, "permissions": rights}, &made)
+	err = asApp.send(ctx, http.MethodPost, "/app/installations/"+strconv.FormatInt(
+		in.ID,
+		10,
+	)+"/access_tokens", map[string]any{"repositories": []string{path.Base(name)}, "permissions": rights}, &made)
 	if err != nil {
 		return "", until, err
 	}

@@ -77,8 +77,10 @@ func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session string, id
 	}
 	challenge := sha256.Sum256([]byte(verifier))
 	e := oauthOf[a.Provider]
-	q := url.Values{"client_id": {a.ClientID}, "redirect_uri": {s.callback()}, "response_type": {"code"}, "state": {state},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])}, "code_challenge_method": {"S256"}}
+	q := url.Values{
+		"client_id": {a.ClientID}, "redirect_uri": {s.callback()}, "response_type": {"code"}, "state": {state},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])}, "code_challenge_method": {"S256"},
+	}
 	if e.scope != nil {
 		q.Set("scope", e.scope(report))
 	}
@@ -97,12 +99,25 @@ func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session string, a
 	if _, err := tx.Exec(ctx, `DELETE FROM git_sign_ins WHERE expires_at <= $1`, now); err != nil {
 		return "", "", fmt.Errorf("forget sign-ins: %w", err)
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1 ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`, session, maxSignIns-1)
+	_, err = tx.Exec(
+		ctx,
+		`DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1 ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`,
+		session,
+		maxSignIns-1,
+	)
 	if err != nil {
 		return "", "", fmt.Errorf("forget oldest sign-in: %w", err)
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO git_sign_ins (digest, session_id, app_id, host, verifier, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		digest(state), session, app, host, s.c.Seal.Seal([]byte(verifier), "git sign-in/"+digest(state)), now.Add(signInTime))
+	_, err = tx.Exec(
+		ctx,
+		`INSERT INTO git_sign_ins (digest, session_id, app_id, host, verifier, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		digest(state),
+		session,
+		app,
+		host,
+		s.c.Seal.Seal([]byte(verifier), "git sign-in/"+digest(state)),
+		now.Add(signInTime),
+	)
 	if err != nil {
 		return "", "", fmt.Errorf("begin sign-in: %w", err)
 	}
@@ -117,14 +132,25 @@ type signIn struct {
 
 // endSignIn takes the sign-in of a state that was begun in this session. There is each once.
 func (s *Connections) endSignIn(ctx context.Context, session, state string) (in signIn, err error) {
-	refuse := &fault.Error{Kind: fault.Invalid, Message: "This sign-in has expired or was begun in another browser", Details: "begin again", Code: "invalid_state"}
+	refuse := &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "This sign-in has expired or was begun in another browser",
+		Details: "begin again",
+		Code:    "invalid_state",
+	}
 	if state == "" || len(state) > 200 || session == "" {
 		return in, refuse
 	}
 	var box string
 	found := false
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(ctx, `DELETE FROM git_sign_ins WHERE digest = $1 AND session_id = $2 AND expires_at > $3 RETURNING app_id, host, verifier`, digest(state), session, db.Now())
+		rows, err := tx.Query(
+			ctx,
+			`DELETE FROM git_sign_ins WHERE digest = $1 AND session_id = $2 AND expires_at > $3 RETURNING app_id, host, verifier`,
+			digest(state),
+			session,
+			db.Now(),
+		)
 		list, err := db.Collect(rows, err, func(r db.Scanner) (x signIn, err error) { return x, r.Scan(&x.app, &x.host, &x.verifier) })
 		if found = len(list) == 1; found {
 			in, box = list[0], list[0].verifier
@@ -153,13 +179,28 @@ func (s *Connections) Finish(ctx context.Context, session string, q url.Values) 
 		return k, app, err
 	}
 	if why := q.Get("error"); why != "" {
-		return k, app, &fault.Error{Kind: fault.Invalid, Message: app.Host + " did not connect the account", Details: text.Line(cmp.Or(q.Get("error_description"), why), 200), Code: "sign_in_refused"}
+		return k, app, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: app.Host + " did not connect the account",
+			Details: text.Line(cmp.Or(q.Get("error_description"), why), 200),
+			Code:    "sign_in_refused",
+		}
 	}
 	code := q.Get("code")
 	if code == "" || len(code) > 2000 {
-		return k, app, &fault.Error{Kind: fault.Invalid, Message: "The answer of " + app.Host + " has no code", Details: "begin again", Code: "invalid_state"}
+		return k, app, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The answer of " + app.Host + " has no code",
+			Details: "begin again",
+			Code:    "invalid_state",
+		}
 	}
-	got, err := s.token(ctx, app, url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {s.callback()}, "code_verifier": {in.verifier}})
+	got, err := s.token(ctx, app, url.Values{
+		"grant_type":    {"authorization_code"},
+		"code":          {code},
+		"redirect_uri":  {s.callback()},
+		"code_verifier": {in.verifier},
+	})
 	if err != nil {
 		return k, app, tellToken(err, app.Host)
 	}
@@ -287,7 +328,12 @@ func tellToken(err error, host string) error {
 		if no.code == "invalid_client" || no.code == "incorrect_client_credentials" {
 			details = "the operator has to check the client ID and secret of the app"
 		}
-		return &fault.Error{Kind: fault.Invalid, Message: host + " issued no access token: " + no.code, Details: details, Code: "sign_in_refused"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: host + " issued no access token: " + no.code,
+			Details: details,
+			Code:    "sign_in_refused",
+		}
 	}
 	return tell(err, host)
 }

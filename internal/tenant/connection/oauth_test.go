@@ -110,7 +110,8 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	switch r.PostFormValue("grant_type") {
 	case "authorization_code":
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-		if s.code == "" || r.PostFormValue("code") != s.code || base64.RawURLEncoding.EncodeToString(sum[:]) != s.challenge || r.PostFormValue("redirect_uri") != "https://slipway.test/account/git/callback" {
+		if s.code == "" || r.PostFormValue("code") != s.code || base64.RawURLEncoding.EncodeToString(sum[:]) != s.challenge ||
+			r.PostFormValue("redirect_uri") != "https://slipway.test/account/git/callback" {
 			refuse(400, "invalid_grant")
 			return
 		}
@@ -127,7 +128,13 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	}
 	s.n++
 	s.token, s.refresh = fmt.Sprintf("access-%d", s.n), fmt.Sprintf("refresh-%d", s.n)
-	json.NewEncoder(w).Encode(map[string]any{"access_token": s.token, "token_type": "bearer", "expires_in": s.life, "refresh_token": s.refresh, "scope": "api"})
+	json.NewEncoder(w).Encode(map[string]any{
+		"access_token":  s.token,
+		"token_type":    "bearer",
+		"expires_in":    s.life,
+		"refresh_token": s.refresh,
+		"scope":         "api",
+	})
 }
 
 // allow does what the forge does when somebody presses Allow at the address: the query that
@@ -138,7 +145,11 @@ func (s *oauthStandIn) allow(to string) url.Values {
 	must(s.t, err)
 	q := u.Query()
 	if u.Path != oauthOf[s.provider].authorize || u.Scheme != "https" || q.Get("client_id") != clientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
-		len(q.Get("state")) < 43 || q.Get("redirect_uri") != "https://slipway.test/account/git/callback" || strings.Contains(to, clientSecret) {
+		len(q.Get("state")) < 43 || q.Get("redirect_uri") != "https://slipway.test/account/git/callback" ||
+		strings.Contains(
+			to,
+			clientSecret,
+		) {
 		s.t.Errorf("sign-in at %s", to)
 	}
 	s.mu.Lock()
@@ -238,7 +249,11 @@ func TestSignInAtForges(t *testing.T) {
 			}
 			refused := w.begin("ses_1", a.ID, true)
 			u, _ := url.Parse(refused)
-			_, _, err = w.Finish(t.Context(), "ses_1", url.Values{"state": {u.Query().Get("state")}, "error": {"access_denied"}, "error_description": {"You said no"}})
+			_, _, err = w.Finish(t.Context(), "ses_1", url.Values{
+				"state":             {u.Query().Get("state")},
+				"error":             {"access_denied"},
+				"error_description": {"You said no"},
+			})
 			if f := fault.As(err); f == nil || f.Code != "sign_in_refused" || f.Details != "You said no" {
 				t.Errorf("refused at the forge: %v", err)
 			}

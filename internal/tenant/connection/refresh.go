@@ -30,7 +30,12 @@ func (c Connection) due(now db.Time) bool {
 
 // errEnded is the fault of a connection whose forge takes its tokens no more.
 func errEnded(host string) error {
-	return &fault.Error{Kind: fault.Conflict, Message: "The account at " + host + " has to be connected again", Details: "its access was revoked or has expired; connect it under Account, Git accounts", Code: "connection_ended"}
+	return &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "The account at " + host + " has to be connected again",
+		Details: "its access was revoked or has expired; connect it under Account, Git accounts",
+		Code:    "connection_ended",
+	}
 }
 
 // fresh returns what a connection authenticates with, with a token that lasts some minutes.
@@ -53,7 +58,14 @@ func (s *Connections) fresh(ctx context.Context, c Connection) (secret, error) {
 		}
 		mine := false
 		err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-			n, err := tx.Exec(ctx, `UPDATE connections SET refreshing_until = $3 WHERE id = $1 AND token = $2 AND refreshing_until <= $4`, c.ID, c.box, db.Now().Add(refreshLease), db.Now())
+			n, err := tx.Exec(
+				ctx,
+				`UPDATE connections SET refreshing_until = $3 WHERE id = $1 AND token = $2 AND refreshing_until <= $4`,
+				c.ID,
+				c.box,
+				db.Now().Add(refreshLease),
+				db.Now(),
+			)
 			mine = n == 1
 			return err
 		})
@@ -80,14 +92,21 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 	ctx = context.WithoutCancel(ctx)
 	release := func(ended bool) error {
 		return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE connections SET refreshing_until = 0, ended = $3 WHERE id = $1 AND token = $2`, c.ID, c.box, ended)
+			_, err := tx.Exec(
+				ctx, `UPDATE connections SET refreshing_until = 0, ended = $3 WHERE id = $1 AND token = $2`, c.ID,
+				c.box, ended,
+			)
 			return err
 		})
 	}
 	a, err := s.App(ctx, s.c.DB, c.App)
 	var got granted
 	if err == nil {
-		got, err = s.token(ctx, a, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}, "redirect_uri": {s.callback()}})
+		got, err = s.token(ctx, a, url.Values{
+			"grant_type":    {"refresh_token"},
+			"refresh_token": {k.Refresh},
+			"redirect_uri":  {s.callback()},
+		})
 	}
 	if err != nil {
 		var no *tokenRefusal
@@ -113,8 +132,15 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		return secret{}, err
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE connections SET token = $3, expires_at = $4, refreshed_at = $5, refreshing_until = 0 WHERE id = $1 AND token = $2`,
-			c.ID, c.box, s.c.Seal.Seal(text, purpose(c.ID)), got.expires(), db.Now())
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE connections SET token = $3, expires_at = $4, refreshed_at = $5, refreshing_until = 0 WHERE id = $1 AND token = $2`,
+			c.ID,
+			c.box,
+			s.c.Seal.Seal(text, purpose(c.ID)),
+			got.expires(),
+			db.Now(),
+		)
 		return err
 	})
 	if err != nil {
@@ -128,7 +154,11 @@ func (s *Connections) Run(ctx context.Context) error {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
 	for {
-		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM connections c WHERE c.expires_at > 0 AND NOT c.ended AND c.refreshed_at <= $1 ORDER BY c.refreshed_at LIMIT 1000`, db.Now().Add(-refreshAfter))
+		rows, err := s.c.DB.Query(
+			ctx,
+			`SELECT `+columns+` FROM connections c WHERE c.expires_at > 0 AND NOT c.ended AND c.refreshed_at <= $1 ORDER BY c.refreshed_at LIMIT 1000`,
+			db.Now().Add(-refreshAfter),
+		)
 		list, err := db.Collect(rows, err, scan)
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.WarnContext(ctx, "tokens of connected accounts not refreshed", "err", err)
@@ -166,7 +196,10 @@ func (s *Connections) revokeTx(ctx context.Context, tx *db.Tx, c Connection) err
 	if err != nil {
 		return err
 	}
-	_, err = job.Enqueue(ctx, tx, Revoke{c.App, s.c.Seal.Seal([]byte(k.Token), "revoke")}, job.Options{Queue: QueueName, Share: string(c.Owner)})
+	_, err = job.Enqueue(ctx, tx, Revoke{
+		c.App,
+		s.c.Seal.Seal([]byte(k.Token), "revoke"),
+	}, job.Options{Queue: QueueName, Share: string(c.Owner)})
 	return err
 }
 
@@ -190,7 +223,9 @@ func (s *Connections) revoke(ctx context.Context, r Revoke, _ int64) error {
 	if a.Provider == forge.GitHub {
 		w := s.api(a.Provider, a.Host, secret{}).(github).wire
 		w.user, w.password = a.ClientID, k.Client
-		err = w.send(ctx, http.MethodDelete, "/applications/"+url.PathEscape(a.ClientID)+"/token", map[string]string{"access_token": string(token)}, nil)
+		err = w.send(ctx, http.MethodDelete, "/applications/"+url.PathEscape(a.ClientID)+"/token", map[string]string{
+			"access_token": string(token),
+		}, nil)
 	} else {
 		err = postForm(ctx, client, base+oauthOf[a.Provider].revoke, a, k, url.Values{"token": {string(token)}}, nil)
 	}

@@ -82,7 +82,17 @@ func (Report) Kind() string { return "connection.report" }
 const QueueName = "report"
 
 // schedule is that of webhooks: ten attempts within 75 h 35 min.
-var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+var schedule = []time.Duration{
+	5 * time.Second,
+	5 * time.Minute,
+	30 * time.Minute,
+	2 * time.Hour,
+	5 * time.Hour,
+	10 * time.Hour,
+	14 * time.Hour,
+	20 * time.Hour,
+	24 * time.Hour,
+}
 
 // Work registers this service's jobs.
 func (s *Connections) Work(j *job.Jobs) {
@@ -105,7 +115,12 @@ func (s *Connections) ReportTx(ctx context.Context, tx *db.Tx, site, deployment,
 		state = "building"
 	}
 	r := Report{deployment, state}
-	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: QueueName, Unique: "report/" + deployment + "/" + state, Group: "report/" + deployment, Share: owner})
+	_, err = job.Enqueue(ctx, tx, r, job.Options{
+		Queue:  QueueName,
+		Unique: "report/" + deployment + "/" + state,
+		Group:  "report/" + deployment,
+		Share:  owner,
+	})
 	return err
 }
 
@@ -173,7 +188,11 @@ func (s *Connections) reporter(ctx context.Context, c Connection, repository str
 // tell sends what the forge doesn't know yet of a deployment.
 func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 	var told, record, check string
-	err := s.c.DB.QueryRow(ctx, `SELECT state, record, check_id FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(&told, &record, &check)
+	err := s.c.DB.QueryRow(ctx, `SELECT state, record, check_id FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(
+		&told,
+		&record,
+		&check,
+	)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read report: %w", err)
 	}
@@ -213,7 +232,10 @@ func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, ch
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO forge_reports (deployment_id, site_id, state, record, check_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id, updated_at = excluded.updated_at`, f.Deployment, f.Site, state, text.Line(record, 100), text.Line(check, 100), db.Now())
+			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id, updated_at = excluded.updated_at`, f.Deployment, f.Site, state, text.Line(
+			record,
+			100,
+		), text.Line(check, 100), db.Now())
 		if err != nil {
 			return fmt.Errorf("note report: %w", err)
 		}
@@ -241,7 +263,16 @@ func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 		return err
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO forge_comments (site_id, pull, comment_id) VALUES ($1, $2, $3) ON CONFLICT (site_id, pull) DO UPDATE SET comment_id = excluded.comment_id`, f.Site, f.Pull, text.Line(made, 100))
+		_, err := tx.Exec(
+			ctx,
+			`INSERT INTO forge_comments (site_id, pull, comment_id) VALUES ($1, $2, $3) ON CONFLICT (site_id, pull) DO UPDATE SET comment_id = excluded.comment_id`,
+			f.Site,
+			f.Pull,
+			text.Line(
+				made,
+				100,
+			),
+		)
 		return err
 	})
 }
@@ -250,7 +281,10 @@ func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 // escaped: nobody is mentioned and nothing is linked by it.
 func (f Facts) comment() string {
 	plain := func(s string) string {
-		return strings.NewReplacer("|", "\\|", "`", "'", "@", "@\u200b", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*", "_", "\\_").Replace(text.Line(s, 300))
+		return strings.NewReplacer(
+			"|", "\\|", "`", "'", "@", "@\u200b", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*", "_",
+			"\\_",
+		).Replace(text.Line(s, 300))
 	}
 	status := map[string]string{"pending": "Queued", "success": "Ready", "failed": "Failed", "canceled": "Canceled"}[f.Status]
 	if status == "" {
@@ -263,8 +297,15 @@ func (f Facts) comment() string {
 	if f.Status == "success" {
 		preview = "[" + f.URL + "](" + f.URL + ")"
 	}
-	return fmt.Sprintf("**%s** on Slipway\n\n| Commit | Status | Preview | Log |\n|---|---|---|---|\n| `%.12s` | %s | %s | [View log](%s) |\n\nUpdated %s\n",
-		plain(f.SiteName), f.Commit, status, preview, f.LogURL, f.UpdatedAt.Time().Format("2006-01-02 15:04:05 UTC"))
+	return fmt.Sprintf(
+		"**%s** on Slipway\n\n| Commit | Status | Preview | Log |\n|---|---|---|---|\n| `%.12s` | %s | %s | [View log](%s) |\n\nUpdated %s\n",
+		plain(f.SiteName),
+		f.Commit,
+		status,
+		preview,
+		f.LogURL,
+		f.UpdatedAt.Time().Format("2006-01-02 15:04:05 UTC"),
+	)
 }
 
 // note keeps what a forge last refused, so that the owner of the connection can read it.
@@ -283,7 +324,11 @@ func (s *Connections) note(ctx context.Context, id ID, failed error) error {
 		s.c.Log.WarnContext(ctx, "deployment not reported to its forge", "connection", id, "err", failed)
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE connections SET error = $2, error_at = $3 WHERE id = $1 AND (error <> $2 OR error_at < $4)`, id, why, at, at.Add(-time.Minute))
+		_, err := tx.Exec(
+			ctx, `UPDATE connections SET error = $2, error_at = $3 WHERE id = $1 AND (error <> $2 OR error_at < $4)`,
+			id, why, at,
+			at.Add(-time.Minute),
+		)
 		return err
 	})
 }

@@ -17,7 +17,11 @@ import (
 // asked for (RFC 4592 §2.3: it is a name like any other), and a name that it stands for
 // where there seems to be none. mute is the kind of record about which nobody answers while
 // there are others.
-func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+func (d *Domains) addresses(
+	ctx context.Context,
+	servers []netip.AddrPort,
+	name string,
+) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
 	cname, chain, addrs, mute, err = d.follow(ctx, servers, name)
 	if base, wild := strings.CutPrefix(name, "*."); wild && err == nil && cname == "" && len(addrs) == 0 {
 		return d.follow(ctx, servers, "slipway-check."+base)
@@ -25,7 +29,11 @@ func (d *Domains) addresses(ctx context.Context, servers []netip.AddrPort, name 
 	return cname, chain, addrs, mute, err
 }
 
-func (d *Domains) follow(ctx context.Context, servers []netip.AddrPort, name string) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+func (d *Domains) follow(
+	ctx context.Context,
+	servers []netip.AddrPort,
+	name string,
+) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		m, fresh, failure := d.ask(ctx, servers, name, qtype)
 		if failure != nil {

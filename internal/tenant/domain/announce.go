@@ -32,9 +32,23 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{ID: string(d.ID), Name: d.Name, Status: string(d.Status), SSLStatus: string(d.SSL), Reason: d.Reason, CreatedAt: d.CreatedAt}
+	what := webhook.Domain{
+		ID:        string(d.ID),
+		Name:      d.Name,
+		Status:    string(d.Status),
+		SSLStatus: string(d.SSL),
+		Reason:    d.Reason,
+		CreatedAt: d.CreatedAt,
+	}
 	c := d.Certificate
-	certificate := webhook.Certificate{Domain: d.Name, Issuer: c.Issuer, NotBefore: c.NotBefore, ExpiresAt: c.ExpiresAt, LastError: c.LastError, NextAttemptAt: c.NextAttemptAt}
+	certificate := webhook.Certificate{
+		Domain:        d.Name,
+		Issuer:        c.Issuer,
+		NotBefore:     c.NotBefore,
+		ExpiresAt:     c.ExpiresAt,
+		LastError:     c.LastError,
+		NextAttemptAt: c.NextAttemptAt,
+	}
 	path := "/sites/" + d.SiteID + "/domains/" + string(d.ID)
 	switch event {
 	case CertificateIssued:
@@ -42,7 +56,12 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 	case CertificateRenewed:
 		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, certificate))
 	case CertificateFailed:
-		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.CertificateFailed, Title: "The certificate of " + d.Name + " could not be issued", Text: c.LastError, Path: path}); err != nil {
+		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{
+			Event: notify.CertificateFailed,
+			Title: "The certificate of " + d.Name + " could not be issued",
+			Text:  c.LastError,
+			Path:  path,
+		}); err != nil {
 			return err
 		}
 		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, certificate))
@@ -51,7 +70,12 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 	case Verified:
 		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainVerified(of, what))
 	case GaveUp:
-		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{Event: notify.DomainFailed, Title: "Domain " + d.Name + " of " + name + " is not working", Text: d.Reason, Path: path}); err != nil {
+		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{
+			Event: notify.DomainFailed,
+			Title: "Domain " + d.Name + " of " + name + " is not working",
+			Text:  d.Reason,
+			Path:  path,
+		}); err != nil {
 			return err
 		}
 		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainFailed(of, what))

@@ -41,7 +41,8 @@ func parseBootstrap(body []byte) (bases, error) {
 		var urls []string
 		for _, raw := range s[1] {
 			u, err := url.Parse(raw)
-			if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(raw) > 500 {
+			if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+				len(raw) > 500 {
 				continue
 			}
 			urls = append(urls, strings.TrimSuffix(u.String(), "/")+"/")

@@ -58,8 +58,11 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			return Domain{}, err
 		}
 	}
-	if _, err := tx.Exec(ctx, "UPDATE domains SET site_id = $2, redirect_to = $3, is_primary = $4, updated_at = $5, redirect_lost_at = $6 WHERE id = $1",
-		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE domains SET site_id = $2, redirect_to = $3, is_primary = $4, updated_at = $5, redirect_lost_at = $6 WHERE id = $1",
+		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt,
+	); err != nil {
 		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
 	if dom.Status == Active && (dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID) {
@@ -137,7 +140,13 @@ func release(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM domains WHERE id = $1", dom.ID); err != nil {
 		return fmt.Errorf("delete domain %s: %w", dom.ID, err)
 	}
-	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2", dom.Owner, dom.Name, db.Now()); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2",
+		dom.Owner,
+		dom.Name,
+		db.Now(),
+	); err != nil {
 		return fmt.Errorf("note redirects to %s: %w", dom.Name, err)
 	}
 	if !dom.Proven() {
@@ -167,7 +176,13 @@ func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.Owner
 		return "", nil
 	}
 	invalid := func(details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid redirect", Details: details, Received: text.Clip(to, 300), Code: "invalid_redirect"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid redirect",
+			Details:  details,
+			Received: text.Clip(to, 300),
+			Code:     "invalid_redirect",
+		}
 	}
 	host, err := ascii(to)
 	if err != nil || !strings.Contains(host, ".") {
@@ -180,7 +195,11 @@ func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.Owner
 	if err := r.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM domains WHERE owner_id = $1 AND name = $2),
 		       (SELECT count(*) FROM domains WHERE owner_id = $1 AND name = $2 AND redirect_to <> ''),
-		       (SELECT count(*) FROM domains WHERE owner_id = $1 AND redirect_to = $3)`, owner, host, from).Scan(&exact, &onward, &inward); err != nil {
+		       (SELECT count(*) FROM domains WHERE owner_id = $1 AND redirect_to = $3)`, owner, host, from).Scan(
+		&exact,
+		&onward,
+		&inward,
+	); err != nil {
 		return "", fmt.Errorf("check redirect: %w", err)
 	}
 	switch {
@@ -202,12 +221,19 @@ func covers(wildcard, host string) bool {
 }
 
 func notPrimary() error {
-	return &fault.Error{Kind: fault.Invalid, Message: "A redirect or a wildcard can't be primary", Code: "invalid_primary",
-		Details: "Choose a domain that serves the site"}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "A redirect or a wildcard can't be primary", Code: "invalid_primary",
+		Details: "Choose a domain that serves the site",
+	}
 }
 
 func onlyPrimary(ctx context.Context, tx *db.Tx, siteID string, id ID) error {
-	if _, err := tx.Exec(ctx, "UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary", siteID, id); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary",
+		siteID,
+		id,
+	); err != nil {
 		return fmt.Errorf("change primary domain: %w", err)
 	}
 	return nil

@@ -71,8 +71,10 @@ func (d *Domains) Check(ctx context.Context, name string) (Availability, error) 
 		if errors.As(err, &s) {
 			retry = s.retry
 		}
-		return Availability{}, &fault.Error{Kind: fault.Unavailable, Message: "The domain registry is unavailable",
-			Details: "Try again later", Code: "registry_unavailable", RetryAfter: ceilSecond(retry)}
+		return Availability{}, &fault.Error{
+			Kind: fault.Unavailable, Message: "The domain registry is unavailable",
+			Details: "Try again later", Code: "registry_unavailable", RetryAfter: ceilSecond(retry),
+		}
 	default:
 		d.c.Log.InfoContext(ctx, "neither domain registry nor DNS responded", "domain", name, "err", err)
 		return a, nil
@@ -210,7 +212,7 @@ func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) 
 // answers keeps verdicts for a short while, at most so many.
 type answers struct {
 	mu sync.Mutex // guards kept
-	//share: total 4,096 answers to availability checks; owner what others leave; edge the check asks again
+	// share: total 4,096 answers to availability checks; owner what others leave; edge the check asks again
 	kept map[string]keptAnswer
 }
 

@@ -22,7 +22,11 @@ import (
 func object(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/rdap+json")
-		fmt.Fprintf(w, `{"objectClassName":"domain","ldhName":%q,"links":[{"rel":"related","href":"https://registrar.invalid/domain/x"}]}`, name)
+		fmt.Fprintf(
+			w,
+			`{"objectClassName":"domain","ldhName":%q,"links":[{"rel":"related","href":"https://registrar.invalid/domain/x"}]}`,
+			name,
+		)
 	}
 }
 
@@ -64,8 +68,13 @@ func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 		"400":                   {status(400), true, false, SourceDNS},
 		"garbage":               {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>") }, true, false, SourceDNS},
 		"another name":          {object("other.com"), true, false, SourceDNS},
-		"not a domain":          {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"objectClassName":"entity"}`) }, true, false, SourceDNS},
-		"huge":                  {huge, true, false, SourceDNS},
+		"not a domain": {
+			func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"objectClassName":"entity"}`) },
+			true,
+			false,
+			SourceDNS,
+		},
+		"huge": {huge, true, false, SourceDNS},
 		"redirect to clear": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://"+r.Host+"/x", http.StatusFound)
 		}, true, false, SourceDNS},
@@ -285,12 +294,40 @@ func TestNamesThatCannotBeRegistered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Registry = "local" }, nil)
 	for in, want := range map[string]string{
-		"example.com": "example.com", "EXAMPLE.CO.UK": "example.co.uk", "faß.de": "xn--fa-hia.de", "bücher.example.": "",
-		"x.test": "", "example.com.": "example.com", "github.io": "github.io", "foo.github.io": "", "www.example.com": "",
-		"com": "", "co.uk": "", "": "", "not a domain": "", "-x.com": "", "localhost": "", "a..b.com": "", "x-.com": "",
-		"*.example.com": "", "_x.com": "", "192.0.2.1": "", "[::1]": "", "2001:db8::1": "", "a.com/b": "", "http://a.com": "", "a@b.com": "",
-		"xn--zzzzzz.com": "", strings.Repeat("a", 64) + ".com": "", strings.Repeat("a.", 200) + "com": "", "\xff.com": "", "a\x00.com": "",
-		strings.Repeat("a", 63) + ".com": strings.Repeat("a", 63) + ".com", ".com": "", "a.1": "", "Ⅷ.com": "viii.com",
+		"example.com":                     "example.com",
+		"EXAMPLE.CO.UK":                   "example.co.uk",
+		"faß.de":                          "xn--fa-hia.de",
+		"bücher.example.":                 "",
+		"x.test":                          "",
+		"example.com.":                    "example.com",
+		"github.io":                       "github.io",
+		"foo.github.io":                   "",
+		"www.example.com":                 "",
+		"com":                             "",
+		"co.uk":                           "",
+		"":                                "",
+		"not a domain":                    "",
+		"-x.com":                          "",
+		"localhost":                       "",
+		"a..b.com":                        "",
+		"x-.com":                          "",
+		"*.example.com":                   "",
+		"_x.com":                          "",
+		"192.0.2.1":                       "",
+		"[::1]":                           "",
+		"2001:db8::1":                     "",
+		"a.com/b":                         "",
+		"http://a.com":                    "",
+		"a@b.com":                         "",
+		"xn--zzzzzz.com":                  "",
+		strings.Repeat("a", 64) + ".com":  "",
+		strings.Repeat("a.", 200) + "com": "",
+		"\xff.com":                        "",
+		"a\x00.com":                       "",
+		strings.Repeat("a", 63) + ".com":  strings.Repeat("a", 63) + ".com",
+		".com":                            "",
+		"a.1":                             "",
+		"Ⅷ.com":                           "viii.com",
 	} {
 		a, err := w.Check(t.Context(), in)
 		if a.Domain != want || (want == "") != fault.Is(err, fault.Invalid) {
@@ -302,7 +339,10 @@ func TestNamesThatCannotBeRegistered(t *testing.T) {
 // Whatever comes in, what is taken for a name is one: lower-case A-labels that name
 // themselves again, one label below a public suffix.
 func FuzzRegistrable(f *testing.F) {
-	for _, s := range []string{"example.com", "faß.de", "a.b.c.ck", "xn--a.com", "\u202e.com", "。com", "x。co.uk", "..", "*.ck", "www.ck", "a\u200d.com", "１.com"} {
+	for _, s := range []string{
+		"example.com", "faß.de", "a.b.c.ck", "xn--a.com", "\u202e.com", "。com", "x。co.uk", "..", "*.ck", "www.ck",
+		"a\u200d.com", "１.com",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -340,7 +380,12 @@ func TestPrices(t *testing.T) {
 	}
 	p = p.withDefaults()
 	for name, want := range map[string]Price{
-		"x.com": {99, "EUR"}, "x.co.uk": {5, "GBP"}, "x.uk": {9, "USD"}, "x.net": {14, "USD"}, "x.museum": {35, "USD"}, "x.xn--c1avg": {3, "USD"},
+		"x.com":       {99, "EUR"},
+		"x.co.uk":     {5, "GBP"},
+		"x.uk":        {9, "USD"},
+		"x.net":       {14, "USD"},
+		"x.museum":    {35, "USD"},
+		"x.xn--c1avg": {3, "USD"},
 	} {
 		if got := p.Of(name); got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
@@ -370,7 +415,11 @@ func TestBootstrapIsRefreshed(t *testing.T) {
 	})
 	w.c.BootstrapURL = w.rdapd.URL + "/dns.json"
 	ctx := t.Context()
-	for _, bad := range []string{"", "{}", "[]", `{"services":[[["com"],["http://clear/"]]]}`, `{"services":[[["net"],["https://x/"]]]}`, `{"services":[[["com"]]]}`, strings.Repeat(" ", bootstrapMax+1)} {
+	for _, bad := range []string{
+		"", "{}", "[]", `{"services":[[["com"],["http://clear/"]]]}`, `{"services":[[["net"],["https://x/"]]]}`,
+		`{"services":[[["com"]]]}`,
+		strings.Repeat(" ", bootstrapMax+1),
+	} {
 		body.Store(&bad)
 		if err := w.refreshBootstrap(ctx); err == nil {
 			t.Errorf("%.40q was taken", bad)
@@ -404,7 +453,12 @@ func TestBootstrapIsRefreshed(t *testing.T) {
 // Whatever a list of registries holds, only https addresses that end in a slash come out of it.
 func FuzzBootstrap(f *testing.F) {
 	f.Add(shippedBootstrap)
-	for _, s := range []string{`{"services":[[["com"],["https://u:p@x/"]]]}`, `{"services":[[["com"],["https://x/?q"]]]}`, `{"services":[[],[[]]]}`, `{"services":[[["a","рф"],["HTTPS://X"]]]}`} {
+	for _, s := range []string{
+		`{"services":[[["com"],["https://u:p@x/"]]]}`,
+		`{"services":[[["com"],["https://x/?q"]]]}`,
+		`{"services":[[],[[]]]}`,
+		`{"services":[[["a","рф"],["HTTPS://X"]]]}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -412,7 +466,11 @@ func FuzzBootstrap(f *testing.F) {
 		for suffix, urls := range b {
 			for _, u := range urls {
 				p, perr := url.Parse(u)
-				if perr != nil || p.Scheme != "https" || p.Host == "" || p.User != nil || p.RawQuery != "" || p.Fragment != "" || !strings.HasSuffix(u, "/") {
+				if perr != nil || p.Scheme != "https" || p.Host == "" || p.User != nil || p.RawQuery != "" || p.Fragment != "" ||
+					!strings.HasSuffix(
+						u,
+						"/",
+					) {
 					t.Errorf("%s: %q %v", suffix, u, err)
 				}
 			}
@@ -452,7 +510,12 @@ func TestSummariesOfManyDomains(t *testing.T) {
 		w.insert("usr_a", "usr_a-1", fmt.Sprintf("n%d.com", i), Active)
 	}
 	w.insert("usr_a", "usr_a-2", "other.com", Active)
-	for _, sites := range [][]string{{"usr_a-1"}, {"usr_a-1", "usr_a-3"}, {"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5"}, {"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5", "usr_a-6"}} {
+	for _, sites := range [][]string{
+		{"usr_a-1"},
+		{"usr_a-1", "usr_a-3"},
+		{"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5"},
+		{"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5", "usr_a-6"},
+	} {
 		s, err := w.Summaries(t.Context(), w.db, "usr_a", sites)
 		if err != nil || len(s["usr_a-1"]) != 4 || s["usr_a-1"][3].Name != "n3.com" || len(s["usr_a-3"]) != 0 {
 			t.Errorf("of %d sites: %+v %v", len(sites), s, err)

@@ -98,8 +98,15 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	case err != nil:
 		return Domain{}, err
 	case holder != "" && !n.shown:
-		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_claimed", Received: name,
-			Details: fmt.Sprintf("Another account uses %s. If you own it, add a TXT record %s with the value %s and try again", name, proofName(name), token)}
+		return Domain{}, &fault.Error{
+			Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_claimed", Received: name,
+			Details: fmt.Sprintf(
+				"Another account uses %s. If you own it, add a TXT record %s with the value %s and try again",
+				name,
+				proofName(name),
+				token,
+			),
+		}
 	}
 	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
 	if err != nil {
@@ -116,8 +123,10 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, fmt.Errorf("count domains: %w", err)
 	}
 	if unproven >= unprovenMax {
-		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Too many unverified domains", Code: "too_many_unproven",
-			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax)}
+		return Domain{}, &fault.Error{
+			Kind: fault.Conflict, Message: "Too many unverified domains", Code: "too_many_unproven",
+			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax),
+		}
 	}
 	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
 		return Domain{}, err
@@ -128,9 +137,11 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	}
 	now := db.Now()
 	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
-	dom := Domain{ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
+	dom := Domain{
+		ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
 		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
-		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now}
+		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now,
+	}
 	seen, err := json.Marshal(j.findings)
 	if err != nil {
 		return Domain{}, fmt.Errorf("keep findings: %w", err)
@@ -145,15 +156,25 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		  checks, tries, pending_at, next_check_at, ssl_status, cert_issuer, cert_error, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, 0, 0, $11, $11, $12, '', '', $11, $11)
 		ON CONFLICT (owner_id, name) DO NOTHING`,
-		dom.ID, owner, siteID, name, zoneOf(strings.TrimPrefix(name, "*.")), dom.Status, dom.Reason, dom.Primary, redirect, string(seen), now, dom.SSL)
+		dom.ID, owner, siteID, name, zoneOf(strings.TrimPrefix(
+			name,
+			"*.",
+		)), dom.Status, dom.Reason, dom.Primary, redirect, string(seen), now, dom.SSL)
 	if err != nil {
 		return Domain{}, fmt.Errorf("claim %s: %w", name, err)
 	}
 	if added == 0 {
-		return Domain{}, &fault.Error{Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_exists", Received: name,
-			Details: "You have added this domain already. To move it to another site, change its siteId"}
+		return Domain{}, &fault.Error{
+			Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_exists", Received: name,
+			Details: "You have added this domain already. To move it to another site, change its siteId",
+		}
 	}
-	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = 0 WHERE owner_id = $1 AND redirect_to = $2 AND redirect_lost_at <> 0", owner, name); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE domains SET redirect_lost_at = 0 WHERE owner_id = $1 AND redirect_to = $2 AND redirect_lost_at <> 0",
+		owner,
+		name,
+	); err != nil {
 		return Domain{}, fmt.Errorf("note redirects to %s: %w", name, err)
 	}
 	tx.Notify(topic)
@@ -211,7 +232,16 @@ func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c
 
 // claim returns what an observation of the name is compared with.
 func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
-	c := claim{name: name, token: token, target: target, below: d.below(), rival: rival, proven: proven, delegation: d.delegation(name), public: d.c.Certificates != nil}
+	c := claim{
+		name:       name,
+		token:      token,
+		target:     target,
+		below:      d.below(),
+		rival:      rival,
+		proven:     proven,
+		delegation: d.delegation(name),
+		public:     d.c.Certificates != nil,
+	}
 	c.uncertain = d.c.Certificates != nil && strings.HasPrefix(name, "*.") && c.delegation == ""
 	return c
 }
@@ -220,7 +250,13 @@ func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 // service's own with all that they cover.
 func (d *Domains) claimable(received string) (string, error) {
 	invalid := func(details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid domain name", Details: details, Received: text.Clip(received, 300), Code: "invalid_domain"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid domain name",
+			Details:  details,
+			Received: text.Clip(received, 300),
+			Code:     "invalid_domain",
+		}
 	}
 	name, err := claimable(received)
 	if err != nil {

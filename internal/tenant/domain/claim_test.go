@@ -80,7 +80,12 @@ func (w *world) route(host string) (string, int64) {
 	w.t.Helper()
 	var site, redirect, state string
 	var version int64
-	err := w.db.QueryRow(context.Background(), "SELECT site_id, redirect_to, state, version FROM custom_hosts WHERE host = $1", host).Scan(&site, &redirect, &state, &version)
+	err := w.db.QueryRow(context.Background(), "SELECT site_id, redirect_to, state, version FROM custom_hosts WHERE host = $1", host).Scan(
+		&site,
+		&redirect,
+		&state,
+		&version,
+	)
 	if err != nil {
 		return "none", 0
 	}
@@ -239,8 +244,13 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 func TestTwin(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"example.com": "www.example.com", "www.example.com": "example.com", "example.co.uk": "www.example.co.uk", "www.example.co.uk": "example.co.uk",
-		"blog.example.com": "", "www.blog.example.com": "", "*.example.com": "",
+		"example.com":          "www.example.com",
+		"www.example.com":      "example.com",
+		"example.co.uk":        "www.example.co.uk",
+		"www.example.co.uk":    "example.co.uk",
+		"blog.example.com":     "",
+		"www.blog.example.com": "",
+		"*.example.com":        "",
 	} {
 		if got := Twin(name); got != want {
 			t.Errorf("Twin(%q) = %q, want %q", name, got, want)
@@ -251,15 +261,26 @@ func TestTwin(t *testing.T) {
 func TestRefusedNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Reserved = []string{"panel.host.test"} }, nil)
-	for _, name := range []string{"", "com", "co.uk", "*.co.uk", "github.io", "*.com", "localhost", "x.localhost", "x.local", "printer", "192.0.2.1",
-		"sites.test", "bob-1.sites.test", "deep.bob-1.sites.test", "*.sites.test", "*.test", "panel.host.test", "PANEL.host.test.", "*.host.test",
-		"a.*.com", "**.x.com", "_dmarc.x.com", "x..com", "http://x.com", "x.com/", "x.com:80", "\x00.com", strings.Repeat("a.", 130) + "com", strings.Repeat("a.", 16) + "com", "1.2.3", "x.onion", "1.0.0.127.in-addr.arpa"} {
+	for _, name := range []string{
+		"", "com", "co.uk", "*.co.uk", "github.io", "*.com", "localhost", "x.localhost", "x.local", "printer",
+		"192.0.2.1", "sites.test", "bob-1.sites.test", "deep.bob-1.sites.test", "*.sites.test", "*.test",
+		"panel.host.test", "PANEL.host.test.", "*.host.test", "a.*.com", "**.x.com", "_dmarc.x.com", "x..com",
+		"http://x.com", "x.com/", "x.com:80", "\x00.com",
+		strings.Repeat("a.", 130) + "com",
+		strings.Repeat("a.", 16) + "com",
+		"1.2.3",
+		"x.onion",
+		"1.0.0.127.in-addr.arpa",
+	} {
 		_, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: name})
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
-	for _, name := range []string{"x.com", "*.x.com", "shop.customer.test", "host.test", "below.panel.host.test", "bücher.de", "x.github.io", "notsites.test"} {
+	for _, name := range []string{
+		"x.com", "*.x.com", "shop.customer.test", "host.test", "below.panel.host.test", "bücher.de", "x.github.io",
+		"notsites.test",
+	} {
 		if _, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: name}); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}

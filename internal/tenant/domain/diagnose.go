@@ -56,7 +56,11 @@ func (j *diagnosis) verification(c claim, s observed) {
 		txt.Status = RecordInvalid
 		txt.Reason = fmt.Sprintf("The value was found at %s. Move the TXT record to %s", s.strayAt, txt.Name)
 		if zone := zoneOf(strings.TrimPrefix(c.name, "*.")); s.strayAt == txt.Name+"."+zone {
-			txt.Reason += fmt.Sprintf(". Your DNS provider adds %s itself: enter the name as %s", zone, strings.TrimSuffix(txt.Name, "."+zone))
+			txt.Reason += fmt.Sprintf(
+				". Your DNS provider adds %s itself: enter the name as %s",
+				zone,
+				strings.TrimSuffix(txt.Name, "."+zone),
+			)
 		}
 		j.problem("wrong_name", txt.Reason)
 	case s.tokenErr != nil:
@@ -73,7 +77,10 @@ func (j *diagnosis) verification(c claim, s observed) {
 	j.Verification = []Record{txt}
 	for _, t := range s.tokens {
 		if t != c.token && strings.HasPrefix(t, tokenPrefix) && txt.Status == RecordValid {
-			j.problem("foreign_token", fmt.Sprintf("%s also holds the value of another account: remove it unless that account also uses the name", txt.Name))
+			j.problem(
+				"foreign_token",
+				fmt.Sprintf("%s also holds the value of another account: remove it unless that account also uses the name", txt.Name),
+			)
 			break
 		}
 	}
@@ -126,7 +133,14 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		return
 	}
 	if s.mute != "" {
-		j.problem("no_answer", fmt.Sprintf("The name servers of %s do not answer about %s records: some visitors and certificate authorities can't connect", c.name, s.mute))
+		j.problem(
+			"no_answer",
+			fmt.Sprintf(
+				"The name servers of %s do not answer about %s records: some visitors and certificate authorities can't connect",
+				c.name,
+				s.mute,
+			),
+		)
 	}
 	for _, host := range s.chain {
 		if host == c.target || strings.HasSuffix(host, "."+c.below) {
@@ -161,8 +175,10 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		alias.Reason = fmt.Sprintf("%s is an alias of %s, which doesn't resolve", c.name, text.Clip(s.cname, 300))
 		j.problem("wrong_target", alias.Reason)
 	case len(s.addrs) == 0 && s.hidden != "":
-		alias.Reason = fmt.Sprintf("%s has no address: the wildcard %s doesn't apply to it because a record exists below it, such as the verification TXT record. Make %s a CNAME of %s",
-			c.name, s.hidden, c.name, c.target)
+		alias.Reason = fmt.Sprintf(
+			"%s has no address: the wildcard %s doesn't apply to it because a record exists below it, such as the verification TXT record. Make %s a CNAME of %s",
+			c.name, s.hidden, c.name, c.target,
+		)
 		j.problem("hidden_wildcard", alias.Reason)
 	case len(s.addrs) == 0:
 		alias.Reason = fmt.Sprintf("%s has no address yet: make it a CNAME of %s", c.name, c.target)
@@ -175,10 +191,16 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		// What stands behind can't be seen from here; who owns the name was proven by other means.
 		alias.Status, j.points = RecordValid, true
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
-		j.problem("cdn", alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)")
+		j.problem(
+			"cdn",
+			alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)",
+		)
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid
-		alias.Reason = fmt.Sprintf("The A record is correct, but the AAAA record points to %s. IPv6 visitors and certificate authorities go there", join(foreign))
+		alias.Reason = fmt.Sprintf(
+			"The A record is correct, but the AAAA record points to %s. IPv6 visitors and certificate authorities go there",
+			join(foreign),
+		)
 		j.problem("ipv6_mismatch", alias.Reason)
 	case ours > 0:
 		alias.Status = RecordInvalid

@@ -18,13 +18,30 @@ func (j *diagnosis) certification(c claim, s observed) {
 		j.problem("caa", "The name servers are not responding to CAA queries. Certificate authorities will refuse to issue")
 	case s.caaName == "" || slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(s.cas, ca) }):
 	case len(s.cas) > 0:
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]))
+		j.problem(
+			"caa",
+			fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]),
+		)
 	case !c.public:
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this installation's local authority here", s.caaName, cmp.Or(permitted, "nobody")))
+		j.problem(
+			"caa",
+			fmt.Sprintf(
+				"The CAA records of %s permit %s, and certificates come from this installation's local authority here",
+				s.caaName,
+				cmp.Or(permitted, "nobody"),
+			),
+		)
 	case permitted == "":
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
 	default:
-		j.problem("caa", fmt.Sprintf("The CAA records of %s permit %s alone: if that is not the authority that is used here, it will refuse", s.caaName, permitted))
+		j.problem(
+			"caa",
+			fmt.Sprintf(
+				"The CAA records of %s permit %s alone: if that is not the authority that is used here, it will refuse",
+				s.caaName,
+				permitted,
+			),
+		)
 	}
 }
 
@@ -32,12 +49,21 @@ func (j *diagnosis) certification(c claim, s observed) {
 func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {
-		j.problem("no_wildcards", "This installation does not issue wildcard certificates: add the names you need one by one, or ask the operator")
+		j.problem(
+			"no_wildcards",
+			"This installation does not issue wildcard certificates: add the names you need one by one, or ask the operator",
+		)
 	}
 	if c.delegation == "" {
 		return
 	}
-	r := Record{Type: "CNAME", Name: challengeName(c.name), Required: c.delegation, Current: clips(s.challenge[:min(len(s.challenge), 1)]), Status: RecordPending}
+	r := Record{
+		Type:     "CNAME",
+		Name:     challengeName(c.name),
+		Required: c.delegation,
+		Current:  clips(s.challenge[:min(len(s.challenge), 1)]),
+		Status:   RecordPending,
+	}
 	if slices.Contains(s.challenge, c.delegation) {
 		r.Status = RecordValid
 		j.DNS = append(j.DNS, r)

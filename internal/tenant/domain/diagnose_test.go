@@ -40,30 +40,90 @@ func TestDiagnose(t *testing.T) {
 		"nothing yet, sub":  {"www.example.com", observed{}, false, false, "", "CNAME=pending", "ann-1.sites.test"},
 		"our addresses":     {"example.com", observed{addrs: ours}, true, false, "", "A=valid AAAA=valid", ""},
 		"ours, IPv4 alone":  {"example.com", observed{addrs: ours[:1]}, true, false, "", "A=valid", ""},
-		"alias to the site": {"www.example.com", observed{cname: "ann-1.sites.test", chain: []string{"ann-1.sites.test"}}, true, false, "", "CNAME=valid", ""},
-		"alias over a hop": {"www.example.com", observed{cname: "example.com", chain: []string{"example.com", "ann-1.sites.test"}, addrs: ours},
-			true, false, "", "CNAME=valid", ""},
-		"alias to nowhere": {"www.example.com", observed{cname: "gone.test", chain: []string{"gone.test"}}, false, false, "wrong_target", "CNAME=invalid", "gone.test, which doesn't resolve"},
-		"elsewhere":        {"example.com", observed{addrs: addrs("198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1, which is not this service"},
-		"IPv6 elsewhere": {"example.com", observed{addrs: addrs("203.0.113.7", "2001:db8::bad")}, false, false, "ipv6_mismatch", "A=valid AAAA=invalid",
-			"AAAA record points to 2001:db8::bad"},
-		"mixed":            {"example.com", observed{addrs: addrs("203.0.113.7", "198.51.100.1")}, false, false, "mixed_addresses", "A=invalid", "also to 198.51.100.1"},
-		"behind a CDN":     {"example.com", observed{addrs: addrs("104.16.1.1", "2606:4700::1")}, true, false, "cdn", "A=valid AAAA=valid", ""},
-		"CDN by its alias": {"www.example.com", observed{cname: "d1.cloudfront.net", chain: []string{"d1.cloudfront.net"}, addrs: addrs("198.51.100.1")}, true, false, "cdn", "CNAME=valid", ""},
-		"half a CDN":       {"example.com", observed{addrs: addrs("104.16.1.1", "198.51.100.1")}, false, false, "wrong_target", "A=invalid", "198.51.100.1"},
-		"half a silence":   {"example.com", observed{addrs: ours[:1], mute: "AAAA"}, true, false, "no_answer", "A=valid", ""},
-		"silence, apex":    {"example.com", observed{addrErr: errors.New("x")}, false, true, "no_answer", "A=pending", "are not responding"},
-		"silence, sub":     {"www.example.com", observed{addrErr: errors.New("x")}, false, true, "no_answer", "CNAME=pending", "are not responding"},
-		"CAA of others": {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{"other.example", ""}}, true, false, "caa", "A=valid AAAA=valid",
-			""},
-		"CAA forbids all": {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{""}}, true, false, "caa", "A=valid AAAA=valid", ""},
-		"CAA of ours":     {"example.com", observed{addrs: ours, caaName: "example.com", caa: []string{"ca.test"}}, true, false, "", "A=valid AAAA=valid", ""},
-		"CAA silent":      {"example.com", observed{addrs: ours, caaErr: errors.New("x")}, true, false, "caa", "A=valid AAAA=valid", ""},
+		"alias to the site": {
+			"www.example.com",
+			observed{cname: "ann-1.sites.test", chain: []string{"ann-1.sites.test"}},
+			true, false, "", "CNAME=valid", "",
+		},
+		"alias over a hop": {
+			"www.example.com",
+			observed{cname: "example.com", chain: []string{"example.com", "ann-1.sites.test"}, addrs: ours},
+			true, false, "", "CNAME=valid", "",
+		},
+		"alias to nowhere": {
+			"www.example.com",
+			observed{cname: "gone.test", chain: []string{"gone.test"}},
+			false, false, "wrong_target", "CNAME=invalid", "gone.test, which doesn't resolve",
+		},
+		"elsewhere": {
+			"example.com",
+			observed{addrs: addrs("198.51.100.1")},
+			false, false, "wrong_target", "A=invalid", "198.51.100.1, which is not this service",
+		},
+		"IPv6 elsewhere": {
+			"example.com",
+			observed{addrs: addrs("203.0.113.7", "2001:db8::bad")},
+			false, false, "ipv6_mismatch", "A=valid AAAA=invalid", "AAAA record points to 2001:db8::bad",
+		},
+		"mixed": {
+			"example.com",
+			observed{addrs: addrs("203.0.113.7", "198.51.100.1")},
+			false, false, "mixed_addresses", "A=invalid", "also to 198.51.100.1",
+		},
+		"behind a CDN": {
+			"example.com",
+			observed{addrs: addrs("104.16.1.1", "2606:4700::1")},
+			true, false, "cdn", "A=valid AAAA=valid", "",
+		},
+		"CDN by its alias": {
+			"www.example.com",
+			observed{cname: "d1.cloudfront.net", chain: []string{"d1.cloudfront.net"}, addrs: addrs("198.51.100.1")},
+			true, false, "cdn", "CNAME=valid", "",
+		},
+		"half a CDN": {
+			"example.com",
+			observed{addrs: addrs("104.16.1.1", "198.51.100.1")},
+			false, false, "wrong_target", "A=invalid", "198.51.100.1",
+		},
+		"half a silence": {"example.com", observed{addrs: ours[:1], mute: "AAAA"}, true, false, "no_answer", "A=valid", ""},
+		"silence, apex": {
+			"example.com",
+			observed{addrErr: errors.New("x")},
+			false, true, "no_answer", "A=pending", "are not responding",
+		},
+		"silence, sub": {
+			"www.example.com",
+			observed{addrErr: errors.New("x")},
+			false, true, "no_answer", "CNAME=pending", "are not responding",
+		},
+		"CAA of others": {
+			"example.com",
+			observed{addrs: ours, caaName: "example.com", caa: []string{"other.example", ""}},
+			true, false, "caa", "A=valid AAAA=valid", "",
+		},
+		"CAA forbids all": {
+			"example.com",
+			observed{addrs: ours, caaName: "example.com", caa: []string{""}},
+			true, false, "caa", "A=valid AAAA=valid", "",
+		},
+		"CAA of ours": {
+			"example.com",
+			observed{addrs: ours, caaName: "example.com", caa: []string{"ca.test"}},
+			true, false, "", "A=valid AAAA=valid", "",
+		},
+		"CAA silent": {"example.com", observed{addrs: ours, caaErr: errors.New("x")}, true, false, "caa", "A=valid AAAA=valid", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.s.ours, tt.s.cas = ours, []string{"ca.test"}
-			j := diagnose(claim{name: tt.name, token: "slipway-t", target: "ann-1.sites.test", below: "sites.test", proven: true, public: true}, tt.s)
+			j := diagnose(claim{
+				name:   tt.name,
+				token:  "slipway-t",
+				target: "ann-1.sites.test",
+				below:  "sites.test",
+				proven: true,
+				public: true,
+			}, tt.s)
 			var records []string
 			for _, r := range j.DNS {
 				records = append(records, r.Type+"="+string(r.Status))
@@ -71,7 +131,10 @@ func TestDiagnose(t *testing.T) {
 					t.Errorf("%s %s without a reason", r.Type, r.Status)
 				}
 			}
-			if j.points != tt.points || j.unknown != tt.unknown || strings.Join(records, " ") != tt.records || (j.reason == "") != (tt.reason == "") || !strings.Contains(j.reason, tt.reason) {
+			if j.points != tt.points || j.unknown != tt.unknown || strings.Join(
+				records,
+				" ",
+			) != tt.records || (j.reason == "") != (tt.reason == "") || !strings.Contains(j.reason, tt.reason) {
 				t.Errorf("points %v, unknown %v, %v, reason %q", j.points, j.unknown, records, j.reason)
 			}
 			if tt.problem == "" && len(j.Problems) != 0 || tt.problem != "" && (len(j.Problems) != 1 || !has(j.Problems, tt.problem)) {
@@ -90,7 +153,12 @@ func TestCAAIsFoundAbove(t *testing.T) {
 	for name, want := range map[string]struct {
 		permitted string
 		at        string
-	}{"a.b.example.com": {"ca.test", "example.com"}, "*.example.com": {"", "example.com"}, "mail.example.com": {"", ""}, "free.org": {"", ""}} {
+	}{
+		"a.b.example.com":  {"ca.test", "example.com"},
+		"*.example.com":    {"", "example.com"},
+		"mail.example.com": {"", ""},
+		"free.org":         {"", ""},
+	} {
 		permitted, at, err := w.authorities(t.Context(), name)
 		if err != nil || strings.Join(permitted, " ") != want.permitted || at != want.at {
 			t.Errorf("%s: %v at %q, %v", name, permitted, at, err)

@@ -106,7 +106,9 @@ const (
 
 // Problem is something in the DNS that will get in the way, in words.
 type Problem struct {
-	Code    string `json:"code"` // caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards, redirect_target, wrong_name, hidden_wildcard
+	// caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards,
+	// redirect_target, wrong_name, hidden_wildcard
+	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
@@ -221,11 +223,13 @@ func New(c Config) *Domains {
 	}
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
-	return &Domains{c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
-		//share: total 32 availability checks that ask registries; owner 8, in turn; edge waits for as long as a check may take, then says that there are too many
+	return &Domains{
+		c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
+		// share: total 32 availability checks that ask registries; owner 8, in turn; edge waits for as long as a check may take, then says that there are too many
 		asking: fair.New(fair.Config{Places: 32, Owner: 8, Waiting: 1000, OwnerWaiting: 100}),
-		//share: total 16 checks of domains' DNS; owner 4, in turn; edge waits
-		observing: fair.New(fair.Config{Places: 16, Owner: 4}), budget: checkBudget, hedge: checkHedge}
+		// share: total 16 checks of domains' DNS; owner 4, in turn; edge waits
+		observing: fair.New(fair.Config{Places: 16, Owner: 4}), budget: checkBudget, hedge: checkHedge,
+	}
 }
 
 const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,
@@ -242,10 +246,35 @@ type findings struct {
 func scan(row db.Scanner) (Domain, error) {
 	var d Domain
 	var seen string
-	err := row.Scan(&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof, &d.provenAt,
-		&d.misdirectedAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt, &d.SSL, &d.Certificate.Issuer,
-		&d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError, &d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt,
-		&d.delegated, &d.redirectLostAt)
+	err := row.Scan(
+		&d.ID,
+		&d.Owner,
+		&d.SiteID,
+		&d.Name,
+		&d.Status,
+		&d.Reason,
+		&d.Primary,
+		&d.RedirectTo,
+		&d.proof,
+		&d.provenAt,
+		&d.misdirectedAt,
+		&seen,
+		&d.checks,
+		&d.tries,
+		&d.pendingAt,
+		&d.CheckedAt,
+		&d.NextCheckAt,
+		&d.SSL,
+		&d.Certificate.Issuer,
+		&d.Certificate.NotBefore,
+		&d.Certificate.ExpiresAt,
+		&d.Certificate.LastError,
+		&d.Certificate.NextAttemptAt,
+		&d.CreatedAt,
+		&d.UpdatedAt,
+		&d.delegated,
+		&d.redirectLostAt,
+	)
 	if err != nil {
 		return Domain{}, err
 	}
@@ -259,7 +288,11 @@ func scan(row db.Scanner) (Domain, error) {
 	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems
 	if d.redirectLostAt != 0 && d.RedirectTo != "" {
 		d.Problems = append(slices.Clip(d.Problems), Problem{"redirect_target", fmt.Sprintf(
-			"%s redirects to %s, which was removed from this account: add %s again or change the redirect", d.Name, d.RedirectTo, d.RedirectTo)})
+			"%s redirects to %s, which was removed from this account: add %s again or change the redirect",
+			d.Name,
+			d.RedirectTo,
+			d.RedirectTo,
+		)})
 	}
 	return d, nil
 }
@@ -304,7 +337,12 @@ func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.Owne
 	}
 	// An owner mostly has fewer domains than a page has sites: reading them all takes less than a list of ids.
 	if few := len(siteIDs); few > 1 {
-		rows, err := r.Query(ctx, "SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0", owner, few+1)
+		rows, err := r.Query(
+			ctx,
+			"SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0",
+			owner,
+			few+1,
+		)
 		all, err := db.Collect(rows, err, collect)
 		if err != nil {
 			return nil, fmt.Errorf("list domains of an owner: %w", err)

@@ -24,7 +24,7 @@ type registries struct {
 	mu      sync.Mutex // guards shipped, fresh and quiet
 	shipped bases
 	fresh   bases // what IANA published since
-	//share: none, the registries': one for each that doesn't respond
+	// share: none, the registries': one for each that doesn't respond
 	quiet map[string]time.Time // until when a base is left alone
 }
 

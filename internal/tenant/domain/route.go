@@ -29,7 +29,12 @@ func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 // every edge hears of it.
 func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 	var n int
-	if err := tx.QueryRow(ctx, "SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'", dom.Name, dom.SiteID).Scan(&n); err != nil {
+	if err := tx.QueryRow(
+		ctx,
+		"SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'",
+		dom.Name,
+		dom.SiteID,
+	).Scan(&n); err != nil {
 		return fmt.Errorf("look up route of %s: %w", dom.Name, err)
 	}
 	if n == 0 {

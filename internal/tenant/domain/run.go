@@ -26,8 +26,9 @@ func (d *Domains) Run(ctx context.Context) error {
 
 	wake, stop := d.c.DB.Listen(topic)
 	defer stop()
-	//share: total 8 domains checked at once; owner in turn, see the pool of checks; edge checked a little later
-	job.Loop{Places: workers, Wake: wake, Poll: pollEvery,
+	// share: total 8 domains checked at once; owner in turn, see the pool of checks; edge checked a little later
+	job.Loop{
+		Places: workers, Wake: wake, Poll: pollEvery,
 		Lease: func(ctx context.Context) (func(), error) {
 			dom, found, err := d.due(ctx)
 			if !found {

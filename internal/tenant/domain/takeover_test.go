@@ -191,7 +191,10 @@ func TestProofMovesAName(t *testing.T) {
 	_, v1 := w.route("example.com")
 	_, err := w.Create(t.Context(), bob, "bob-1", NewDomain{Name: "example.com"})
 	f := fault.As(err)
-	if f == nil || f.Kind != fault.Conflict || f.Code != "domain_claimed" || !strings.Contains(f.Details, strings.TrimPrefix(w.txt(bob), "TXT ")) {
+	if f == nil || f.Kind != fault.Conflict || f.Code != "domain_claimed" || !strings.Contains(
+		f.Details,
+		strings.TrimPrefix(w.txt(bob), "TXT "),
+	) {
 		t.Fatalf("got %+v, want a conflict that names the record", f)
 	}
 	w.zone.Set("_slipway.example.com", w.txt(ann), w.txt(bob))
@@ -243,7 +246,10 @@ func TestOneHolderPerName(t *testing.T) {
 	}
 	wg.Wait()
 	var active int
-	if err := w.db.QueryRow(t.Context(), "SELECT count(*) FROM domains WHERE name = 'example.com' AND status = 'active'").Scan(&active); err != nil || active != 1 {
+	if err := w.db.QueryRow(
+		t.Context(),
+		"SELECT count(*) FROM domains WHERE name = 'example.com' AND status = 'active'",
+	).Scan(&active); err != nil || active != 1 {
 		t.Errorf("%d are active, %v", active, err)
 	}
 }

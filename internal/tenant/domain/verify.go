@@ -29,8 +29,10 @@ const (
 
 // backoff returns how long after its nth check without success a pending domain is checked
 // again; the last one repeats.
-var backoff = []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
-	10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
+var backoff = []time.Duration{
+	10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
+	10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
+}
 
 // restart holds what Verify sets: a failed claim is pending again, and checks are frequent.
 const restart = `tries = 0,
@@ -55,7 +57,12 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	if err := d.check(ctx, dom); err != nil {
 		return Domain{}, err
 	}
-	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
+	if dom, err = d.Get(
+		ctx,
+		d.c.DB,
+		owner,
+		id,
+	); err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
 		return dom, err
 	}
 	// Whoever asks has probably put right what kept the certificate away, too.
@@ -101,7 +108,11 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 		return fmt.Errorf("check domain %s: %w", dom.Name, err)
 	}
 	var token string
-	if err := d.c.DB.QueryRow(ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", dom.Owner).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := d.c.DB.QueryRow(
+		ctx,
+		"SELECT token FROM domain_tokens WHERE owner_id = $1",
+		dom.Owner,
+	).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read domain token: %w", err)
 	}
 	done, err := d.observing.Take(ctx, fair.Who{Owner: string(dom.Owner)})
@@ -125,7 +136,13 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 }
 
 func (d *Domains) later(ctx context.Context, tx *db.Tx, dom Domain, wait time.Duration) error {
-	_, err := tx.Exec(ctx, "UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2", dom.ID, dom.checks, soon(wait))
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2",
+		dom.ID,
+		dom.checks,
+		soon(wait),
+	)
 	return err
 }
 
@@ -201,7 +218,11 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			events = append(events, GaveUp)
 			break
 		}
-		dom.Reason = fmt.Sprintf("%s. Unless this is fixed, the domain stops being served at %s", j.reason, dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
+		dom.Reason = fmt.Sprintf(
+			"%s. Unless this is fixed, the domain stops being served at %s",
+			j.reason,
+			dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"),
+		)
 	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp:
 		dom.Status, dom.Reason = Failed, "Verification failed. "+j.reason
 		events = append(events, GaveUp)
@@ -233,7 +254,8 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if err != nil {
 		return err
 	}
-	if j.delegated && slices.ContainsFunc(before.Problems, func(p Problem) bool { return p.Code == "challenge" }) && d.c.Certificates != nil {
+	if j.delegated && slices.ContainsFunc(before.Problems, func(p Problem) bool { return p.Code == "challenge" }) &&
+		d.c.Certificates != nil {
 		if err := d.c.Certificates.RetryTx(ctx, tx, dom.Name); err != nil {
 			return err
 		}
@@ -244,7 +266,10 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		}
 	}
 	if dom.Status != before.Status {
-		d.c.Log.InfoContext(ctx, "domain status changed", "domain", dom.Name, "site", dom.SiteID, "status", dom.Status, "reason", dom.Reason)
+		d.c.Log.InfoContext(
+			ctx, "domain status changed", "domain", dom.Name, "site", dom.SiteID, "status", dom.Status, "reason",
+			dom.Reason,
+		)
 	}
 	return nil
 }

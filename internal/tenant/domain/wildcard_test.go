@@ -25,13 +25,23 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	}, nil)
 	dom := w.add(ann, "*.example.com")
 	last := func() Record { return dom.DNS[len(dom.DNS)-1] }
-	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" || r.Status != RecordPending || !has(dom.Problems, "challenge") {
+	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" ||
+		r.Status != RecordPending ||
+		!has(
+			dom.Problems,
+			"challenge",
+		) {
 		t.Errorf("at first: %+v", dom)
 	}
 	w.zone.Set("_slipway.example.com", w.txt(ann))
 	w.zone.Set("*.example.com", here)
 	w.zone.Set("_acme-challenge.example.com", "CNAME other.test.")
-	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid || !slices.Equal(last().Current, []string{"other.test"}) || !has(dom.Problems, "challenge") {
+	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid ||
+		!slices.Equal(last().Current, []string{"other.test"}) ||
+		!has(
+			dom.Problems,
+			"challenge",
+		) {
 		t.Errorf("with an alias of something else: %+v", dom)
 	}
 	if in := dom.NextCheckAt.Sub(db.Now()); in > backoff[1] {
@@ -105,7 +115,10 @@ func (d deaf) Ask(ctx context.Context, server netip.AddrPort, name string, kind 
 func TestGatherFollowsTheName(t *testing.T) {
 	t.Parallel()
 	m := new(dns.Msg)
-	for _, text := range []string{"other.test. A 192.0.2.1", "b.test. A 192.0.2.2", "a.test. CNAME B.test.", "c.test. CNAME d.test.", "A.test. AAAA 2001:db8::1"} {
+	for _, text := range []string{
+		"other.test. A 192.0.2.1", "b.test. A 192.0.2.2", "a.test. CNAME B.test.", "c.test. CNAME d.test.",
+		"A.test. AAAA 2001:db8::1",
+	} {
 		rr, err := dns.NewRR(text)
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +126,10 @@ func TestGatherFollowsTheName(t *testing.T) {
 		m.Answer = append(m.Answer, rr)
 	}
 	found, aliases := gather(m, "a.test")
-	if !slices.Equal(aliases, []string{"b.test"}) || !slices.Equal(found, []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.2")}) {
+	if !slices.Equal(aliases, []string{"b.test"}) || !slices.Equal(found, []netip.Addr{
+		netip.MustParseAddr("2001:db8::1"),
+		netip.MustParseAddr("192.0.2.2"),
+	}) {
 		t.Errorf("got %v over %v", found, aliases)
 	}
 	loop := new(dns.Msg)
@@ -146,7 +162,10 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 		"silence, local": {true, observed{caaErr: errors.New("x")}, ""},
 	} {
 		j := diagnose(claim{name: "example.com", proven: true, public: !tt.local}, tt.s)
-		if tt.want == "" && has(j.Problems, "caa") || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
+		if tt.want == "" && has(
+			j.Problems,
+			"caa",
+		) || tt.want != "" && (!has(j.Problems, "caa") || !strings.Contains(j.Problems[0].Message, tt.want)) {
 			t.Errorf("%s: %+v", name, j.Problems)
 		}
 	}

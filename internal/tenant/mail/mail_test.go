@@ -26,7 +26,12 @@ func mailer(t *testing.T, c mail.Config) *mail.Mailer {
 	return m
 }
 
-var hello = mail.Message{ID: "let_1", To: "ada@example.test", Subject: "Grüße, Ada", Text: "Dear Ada,\n\n.a line that begins with a dot\nFrom the start\n" + strings.Repeat("long äöü ", 40) + "\n"}
+var hello = mail.Message{
+	ID:      "let_1",
+	To:      "ada@example.test",
+	Subject: "Grüße, Ada",
+	Text:    "Dear Ada,\n\n.a line that begins with a dot\nFrom the start\n" + strings.Repeat("long äöü ", 40) + "\n",
+}
 
 // A mail arrives as it was written, over whatever line the server wants.
 func TestSend(t *testing.T) {
@@ -37,11 +42,21 @@ func TestSend(t *testing.T) {
 		user   string
 		secure bool
 	}{
-		"loopback, in clear":    {tls: mail.Auto},
-		"STARTTLS":              {server: mailtest.Config{StartTLS: true}, tls: mail.StartTLS, secure: true},
-		"implicit TLS":          {server: mailtest.Config{Implicit: true}, tls: mail.Implicit, secure: true},
-		"signed in over TLS":    {server: mailtest.Config{StartTLS: true, User: "slipway", Password: "secret"}, tls: mail.StartTLS, user: "slipway", secure: true},
-		"signed in, implicit":   {server: mailtest.Config{Implicit: true, User: "slipway", Password: "secret"}, tls: mail.Implicit, user: "slipway", secure: true},
+		"loopback, in clear": {tls: mail.Auto},
+		"STARTTLS":           {server: mailtest.Config{StartTLS: true}, tls: mail.StartTLS, secure: true},
+		"implicit TLS":       {server: mailtest.Config{Implicit: true}, tls: mail.Implicit, secure: true},
+		"signed in over TLS": {
+			server: mailtest.Config{StartTLS: true, User: "slipway", Password: "secret"},
+			tls:    mail.StartTLS,
+			user:   "slipway",
+			secure: true,
+		},
+		"signed in, implicit": {
+			server: mailtest.Config{Implicit: true, User: "slipway", Password: "secret"},
+			tls:    mail.Implicit,
+			user:   "slipway",
+			secure: true,
+		},
 		"signed in on loopback": {server: mailtest.Config{User: "slipway", Password: "secret"}, tls: mail.Auto, user: "slipway"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,10 +67,20 @@ func TestSend(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := srv.Wait(1)[0]
-			if got.From != "noreply@slipway.test" || got.To != "ada@example.test" || got.Subject != hello.Subject || got.Text != hello.Text || got.TLS != tt.secure || got.User != tt.user {
+			if got.From != "noreply@slipway.test" || got.To != "ada@example.test" || got.Subject != hello.Subject ||
+				got.Text != hello.Text ||
+				got.TLS != tt.secure ||
+				got.User != tt.user {
 				t.Errorf("got %+v", got)
 			}
-			for header, want := range map[string]string{"From": `"Slipway" <noreply@slipway.test>`, "To": "<ada@example.test>", "Message-Id": "<let_1@slipway.test>", "Auto-Submitted": "auto-generated", "User-Agent": "", "X-Mailer": ""} {
+			for header, want := range map[string]string{
+				"From":           `"Slipway" <noreply@slipway.test>`,
+				"To":             "<ada@example.test>",
+				"Message-Id":     "<let_1@slipway.test>",
+				"Auto-Submitted": "auto-generated",
+				"User-Agent":     "",
+				"X-Mailer":       "",
+			} {
 				if h := got.Header.Get(header); h != want {
 					t.Errorf("%s: %q, want %q", header, h, want)
 				}
@@ -63,7 +88,10 @@ func TestSend(t *testing.T) {
 			if _, err := got.Header.Date(); err != nil {
 				t.Error(err)
 			}
-			if says, err := m.Check(t.Context()); err != nil || !strings.Contains(says, srv.Addr) || strings.Contains(says, "TLS 1.3") != tt.secure {
+			if says, err := m.Check(t.Context()); err != nil || !strings.Contains(
+				says,
+				srv.Addr,
+			) || strings.Contains(says, "TLS 1.3") != tt.secure {
 				t.Errorf("check: %q, %v", says, err)
 			}
 			if n := len(srv.All()); n != 1 {
@@ -111,12 +139,32 @@ func TestNothingInTheClear(t *testing.T) {
 		client mail.Config
 		want   string
 	}{
-		"no STARTTLS":          {mailtest.Config{User: "u", Password: "p"}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"}, "does not offer STARTTLS"},
-		"a stranger's server":  {mailtest.Config{StartTLS: true}, mail.Config{TLS: mail.StartTLS, Roots: x509.NewCertPool()}, "certificate"},
-		"one with TLS at once": {mailtest.Config{Implicit: true}, mail.Config{TLS: mail.Implicit, Roots: x509.NewCertPool()}, "certificate"},
-		"clear, wanted TLS":    {mailtest.Config{}, mail.Config{TLS: mail.Implicit}, "start TLS"},
-		"a wrong password":     {mailtest.Config{StartTLS: true, User: "u", Password: "p"}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "wrong"}, "sign in to mail server: 535"},
-		"no sign-in to be had": {mailtest.Config{StartTLS: true}, mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"}, "no supported authentication"},
+		"no STARTTLS": {
+			mailtest.Config{User: "u", Password: "p"},
+			mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"},
+			"does not offer STARTTLS",
+		},
+		"a stranger's server": {
+			mailtest.Config{StartTLS: true},
+			mail.Config{TLS: mail.StartTLS, Roots: x509.NewCertPool()},
+			"certificate",
+		},
+		"one with TLS at once": {
+			mailtest.Config{Implicit: true},
+			mail.Config{TLS: mail.Implicit, Roots: x509.NewCertPool()},
+			"certificate",
+		},
+		"clear, wanted TLS": {mailtest.Config{}, mail.Config{TLS: mail.Implicit}, "start TLS"},
+		"a wrong password": {
+			mailtest.Config{StartTLS: true, User: "u", Password: "p"},
+			mail.Config{TLS: mail.StartTLS, User: "u", Password: "wrong"},
+			"sign in to mail server: 535",
+		},
+		"no sign-in to be had": {
+			mailtest.Config{StartTLS: true},
+			mail.Config{TLS: mail.StartTLS, User: "u", Password: "p"},
+			"no supported authentication",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,8 +192,11 @@ func TestInjection(t *testing.T) {
 	t.Parallel()
 	srv := mailtest.New(t, mailtest.Config{})
 	m := mailer(t, mail.Config{Addr: srv.Addr})
-	for _, to := range []string{"", "ada", "ada@example.test\r\nBcc: eve@example.test", "ada@example.test>\r\nRCPT TO:<eve@example.test", "ada@example.test, eve@example.test",
-		"Ada <ada@example.test>", "<ada@example.test>", "ada@example.test\x00", "ada\u2028@example.test", "ada@example.test SIZE=1"} {
+	for _, to := range []string{
+		"", "ada", "ada@example.test\r\nBcc: eve@example.test", "ada@example.test>\r\nRCPT TO:<eve@example.test",
+		"ada@example.test, eve@example.test", "Ada <ada@example.test>", "<ada@example.test>", "ada@example.test\x00",
+		"ada\u2028@example.test", "ada@example.test SIZE=1",
+	} {
 		msg := hello
 		msg.To = to
 		if err := m.Send(t.Context(), msg); err == nil {
@@ -198,7 +249,10 @@ func TestSlowServers(t *testing.T) {
 	}()
 	begun := time.Now()
 	err = mailer(t, mail.Config{Addr: l.Addr().String(), Timeout: 300 * time.Millisecond}).Send(t.Context(), hello)
-	if took := time.Since(begun); err == nil || !errors.Is(err, context.DeadlineExceeded) || took < 300*time.Millisecond || took > time.Minute {
+	if took := time.Since(begun); err == nil || !errors.Is(
+		err,
+		context.DeadlineExceeded,
+	) || took < 300*time.Millisecond || took > time.Minute {
 		t.Errorf("%v after %s", err, took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -49,7 +49,7 @@ type Relay struct {
 
 	mu    sync.Mutex // guards both
 	since time.Time
-	//share: total the sites that sent mail in this hour; owner 200 recipients of each site; edge the mail is refused, and its site's log says so
+	// share: total the sites that sent mail in this hour; owner 200 recipients of each site; edge the mail is refused, and its site's log says so
 	sent map[string]int
 }
 
@@ -70,7 +70,7 @@ type Senders interface {
 
 // NewRelay returns a relay.
 func NewRelay(c RelayConfig) *Relay {
-	//share: total 24 mails on disk, 10 MiB each; owner 6, site 4; edge the program waits 30 s, then gets 451
+	// share: total 24 mails on disk, 10 MiB each; owner 6, site 4; edge the program waits 30 s, then gets 451
 	places := fair.New(fair.Config{Places: relayPlaces, Owner: relayPlaces / 4, Site: relayConns})
 	return &Relay{c: c, places: places, sent: map[string]int{}}
 }
@@ -86,7 +86,8 @@ func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
 	srv.ErrorLog = log.New(io.Discard, "", 0)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	_ = srv.Serve(&few{Listener: l, slots: make(chan struct{}, relayConns)}) //share: total 4 connections of one program; owner its own alone; edge the program waits
+	// share: total 4 connections of one program; owner its own alone; edge the program waits
+	_ = srv.Serve(&few{Listener: l, slots: make(chan struct{}, relayConns)})
 	_ = l.Close()
 }
 

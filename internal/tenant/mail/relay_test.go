@@ -50,14 +50,21 @@ func TestRelay(t *testing.T) {
 		defer c.Close()
 		return smtp.NewClient(c).SendMail("wordpress@blog.test", to, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
 	}
-	if err := send([]string{"ada@example.test", "bob@example.test"}, "From: My blog <wordpress@blog.test>\nTo: ada@example.test\nBcc: bob@example.test\nSender: x@y.test\nSubject: New\n comment\n\nHello\n"); err != nil {
+	if err := send([]string{
+		"ada@example.test",
+		"bob@example.test",
+	}, "From: My blog <wordpress@blog.test>\nTo: ada@example.test\nBcc: bob@example.test\nSender: x@y.test\nSubject: New\n comment\n\nHello\n"); err != nil {
 		t.Fatal(err)
 	}
 	got := server.Wait(1)[0]
-	if got.From != "noreply@operator.test" || got.Header.Get("From") != `"My blog" <noreply@operator.test>` || got.Header.Get("Reply-To") != "<wordpress@blog.test>" {
+	if got.From != "noreply@operator.test" || got.Header.Get("From") != `"My blog" <noreply@operator.test>` ||
+		got.Header.Get("Reply-To") != "<wordpress@blog.test>" {
 		t.Errorf("the sender is %s, %q, replies to %q", got.From, got.Header.Get("From"), got.Header.Get("Reply-To"))
 	}
-	if got.Header.Get("Bcc") != "" || got.Header.Get("Sender") != "" || got.Header.Get("Subject") != "New comment" || !strings.Contains(got.Text, "Hello") {
+	if got.Header.Get("Bcc") != "" || got.Header.Get("Sender") != "" || got.Header.Get("Subject") != "New comment" || !strings.Contains(
+		got.Text,
+		"Hello",
+	) {
 		t.Errorf("it arrived as %v %q", got.Header, got.Text)
 	}
 	if err := send([]string{"gone@example.test"}, "Subject: x\n\nx\n"); err == nil {
@@ -81,7 +88,10 @@ func TestRelay(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	all := strings.Join(said, "\n")
-	if !strings.Contains(all, "site_1: Mail not sent: the mail server refuses it: 550") || !strings.Contains(all, "recipients within an hour") {
+	if !strings.Contains(
+		all,
+		"site_1: Mail not sent: the mail server refuses it: 550",
+	) || !strings.Contains(all, "recipients within an hour") {
 		t.Errorf("the site's log has %s", all)
 	}
 }
@@ -94,7 +104,11 @@ func TestRelayIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Senders: senders{func(string, string) {}, func(sender string) string { return sender[:4] }}})
+	r := NewRelay(RelayConfig{
+		Mailer:  m,
+		Dir:     t.TempDir(),
+		Senders: senders{func(string, string) {}, func(sender string) string { return sender[:4] }},
+	})
 	connect := map[string]func() *smtp.Client{}
 	for _, sender := range []string{"anna1", "anna2", "benn1"} {
 		path := filepath.Join(t.TempDir(), "s")

@@ -82,7 +82,12 @@ type Question struct {
 
 // Ask returns the address at the control plane that a question is sent to.
 func (m *Members) Ask(q Question) string {
-	return m.c.BaseURL + "/access?ask=" + url.QueryEscape(m.seal(questionPurpose, sealedAnswer{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: q.Nonce}, questionTime))
+	return m.c.BaseURL + "/access?ask=" + url.QueryEscape(m.seal(questionPurpose, sealedAnswer{
+		Site:  q.Site,
+		Host:  q.Host,
+		Path:  q.Path,
+		Nonce: q.Nonce,
+	}, questionTime))
 }
 
 // Granted returns what a grant answers; false for what is none any more.
@@ -107,11 +112,21 @@ func (m *Members) Passes(value, site, host string) bool {
 func (m *Members) Answer(ctx context.Context, who account.OwnerID, ask string) (string, error) {
 	q, ok := m.open(questionPurpose, ask)
 	if !ok {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "This link has expired", Details: "open the page again", Code: "invalid_question"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "This link has expired",
+			Details: "open the page again",
+			Code:    "invalid_question",
+		}
 	}
 	s, err := m.c.Sites.Get(ctx, who, site.ID(q.Site))
 	if fault.Is(err, fault.NotFound) {
-		return "", &fault.Error{Kind: fault.Forbidden, Message: "Only members of this site can see this page", Details: "sign in with another account, or ask the site's owner", Code: "no_member"}
+		return "", &fault.Error{
+			Kind:    fault.Forbidden,
+			Message: "Only members of this site can see this page",
+			Details: "sign in with another account, or ask the site's owner",
+			Code:    "no_member",
+		}
 	}
 	if err != nil {
 		return "", err

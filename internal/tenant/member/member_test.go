@@ -61,15 +61,29 @@ func TestMembersOfASite(t *testing.T) {
 		t.Error("the cookie lets nobody in")
 	}
 	for name, of := range map[string][3]string{
-		"another host": {pass, q.Site, "shop.sites.test"}, "another site": {pass, "site_other", "pr-1--shop.sites.test"}, "the grant": {grant, q.Site, "pr-1--shop.sites.test"},
-		"the question": {ask, q.Site, "pr-1--shop.sites.test"}, "nothing": {"", q.Site, "pr-1--shop.sites.test"}, "a change": {pass + "A", q.Site, "pr-1--shop.sites.test"},
-		"long": {strings.Repeat("a", 10_000), q.Site, "pr-1--shop.sites.test"}, "one that has ended": {m.seal(cookiePurpose, sealedAnswer{Site: q.Site, Host: "pr-1--shop.sites.test"}, -2*time.Second), q.Site, "pr-1--shop.sites.test"},
+		"another host": {pass, q.Site, "shop.sites.test"},
+		"another site": {pass, "site_other", "pr-1--shop.sites.test"},
+		"the grant":    {grant, q.Site, "pr-1--shop.sites.test"},
+		"the question": {ask, q.Site, "pr-1--shop.sites.test"},
+		"nothing":      {"", q.Site, "pr-1--shop.sites.test"},
+		"a change":     {pass + "A", q.Site, "pr-1--shop.sites.test"},
+		"long":         {strings.Repeat("a", 10_000), q.Site, "pr-1--shop.sites.test"},
+		"one that has ended": {
+			m.seal(cookiePurpose, sealedAnswer{Site: q.Site, Host: "pr-1--shop.sites.test"}, -2*time.Second),
+			q.Site,
+			"pr-1--shop.sites.test",
+		},
 	} {
 		if m.Passes(of[0], of[1], of[2]) {
 			t.Errorf("%s lets in", name)
 		}
 	}
-	for name, bad := range map[string]string{"nothing": "", "a grant": grant, "a cookie": pass, "one that has ended": m.seal(questionPurpose, sealedAnswer{Site: string(s.ID), Host: "evil.test"}, -2*time.Second)} {
+	for name, bad := range map[string]string{
+		"nothing":            "",
+		"a grant":            grant,
+		"a cookie":           pass,
+		"one that has ended": m.seal(questionPurpose, sealedAnswer{Site: string(s.ID), Host: "evil.test"}, -2*time.Second),
+	} {
 		if to, err := m.Answer(t.Context(), ada, bad); !fault.Is(err, fault.Invalid) || to != "" {
 			t.Errorf("%s as a question: %s, %v", name, to, err)
 		}

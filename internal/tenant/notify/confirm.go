@@ -63,9 +63,20 @@ func (n *Notifications) askTx(ctx context.Context, tx *db.Tx, c Channel, by stri
 	case err != nil:
 		return fmt.Errorf("ask recipient: %w", err)
 	case no > 0:
-		return &fault.Error{Kind: fault.Conflict, Message: "This recipient has unsubscribed", Details: "only they can change that, by the link in an email that they have", Code: "recipient_unsubscribed"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This recipient has unsubscribed",
+			Details: "only they can change that, by the link in an email that they have",
+			Code:    "recipient_unsubscribed",
+		}
 	case byOwner >= maxAskedByOwner || ofAddress >= maxAskedOfAddress:
-		return &fault.Error{Kind: fault.Limited, Message: "Too many confirmation emails", Details: fmt.Sprintf("at most %d a day, %d to one address", maxAskedByOwner, maxAskedOfAddress), Code: "too_many_confirmations", RetryAfter: time.Hour}
+		return &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many confirmation emails",
+			Details:    fmt.Sprintf("at most %d a day, %d to one address", maxAskedByOwner, maxAskedOfAddress),
+			Code:       "too_many_confirmations",
+			RetryAfter: time.Hour,
+		}
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO notify_asked (id, owner_id, digest, at) VALUES ($1, $2, $3, $4)`, db.NewID("nca"), c.Owner, sum, now)
 	if err != nil {
@@ -82,7 +93,12 @@ func (n *Notifications) AskAgainTx(ctx context.Context, tx *db.Tx, owner account
 		return c, err
 	}
 	if !c.Unconfirmed() {
-		return c, &fault.Error{Kind: fault.Conflict, Message: "There is nothing to confirm", Details: "only email to an address other than the account's is confirmed, and once", Code: "already_confirmed"}
+		return c, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "There is nothing to confirm",
+			Details: "only email to an address other than the account's is confirmed, and once",
+			Code:    "already_confirmed",
+		}
 	}
 	return c, n.askTx(ctx, tx, c, by)
 }
@@ -128,7 +144,12 @@ func (n *Notifications) mailTo(ctx context.Context, m mail.Message) (again time.
 	return 0, "The mail server couldn't be reached"
 }
 
-var errLink = &fault.Error{Kind: fault.NotFound, Message: "This link doesn't work any more", Details: "it has expired, or the channel was deleted or sends to another address now", Code: "invalid_link"}
+var errLink = &fault.Error{
+	Kind:    fault.NotFound,
+	Message: "This link doesn't work any more",
+	Details: "it has expired, or the channel was deleted or sends to another address now",
+	Code:    "invalid_link",
+}
 
 // words are the parts of a sealed link, or errLink.
 func (n *Notifications) words(token, purpose string, count int) ([]string, error) {
@@ -199,11 +220,21 @@ func (n *Notifications) StopTx(ctx context.Context, tx *db.Tx, token string) ([]
 			continue
 		}
 		theirs = append(theirs, c)
-		if _, err := tx.Exec(ctx, `UPDATE notify_channels SET confirmed_at = 0, error = 'The recipient unsubscribed' WHERE id = $1`, c.ID); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			`UPDATE notify_channels SET confirmed_at = 0, error = 'The recipient unsubscribed' WHERE id = $1`,
+			c.ID,
+		); err != nil {
 			return nil, fmt.Errorf("unsubscribe recipient: %w", err)
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, owner, sum, db.At(n.now()))
+	_, err = tx.Exec(
+		ctx,
+		`INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		owner,
+		sum,
+		db.At(n.now()),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("unsubscribe recipient: %w", err)
 	}

@@ -35,10 +35,21 @@ func TestRecipientsAreAsked(t *testing.T) {
 	w.tell("site_1", failed)
 	w.drain()
 	got := w.inbox.Wait(1)
-	if len(got) != 1 || got[0].To != "carla@example.test" || !strings.Contains(got[0].Text, "anna@example.test") || strings.Contains(got[0].Text, "Shop") {
+	if len(got) != 1 || got[0].To != "carla@example.test" || !strings.Contains(
+		got[0].Text,
+		"anna@example.test",
+	) || strings.Contains(got[0].Text, "Shop") {
 		t.Fatalf("the first mails: %+v", got)
 	}
-	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.TestTx(t.Context(), tx, anna, c.ID); return err }); fault.As(err) == nil || fault.As(err).Code != "not_confirmed" {
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.TestTx(
+			t.Context(),
+			tx,
+			anna,
+			c.ID,
+		)
+		return err
+	}); fault.As(err) == nil || fault.As(err).Code != "not_confirmed" {
 		t.Errorf("a test before the yes: %v", err)
 	}
 	yes, no := token(t, got[0], "confirm"), token(t, got[0], "stop")
@@ -55,7 +66,11 @@ func TestRecipientsAreAsked(t *testing.T) {
 	w.drain()
 	got = w.inbox.Wait(2)
 	if len(got) != 2 || got[1].Subject != failed.Title || !strings.Contains(got[1].Text, "https://slipway.test/sites/site_1") ||
-		got[1].Header.Get("List-Unsubscribe") != "<https://slipway.test/notifications/stop/"+token(t, got[1], "stop")+">" || got[1].Header.Get("List-Unsubscribe-Post") != "List-Unsubscribe=One-Click" {
+		got[1].Header.Get("List-Unsubscribe") != "<https://slipway.test/notifications/stop/"+token(
+			t,
+			got[1],
+			"stop",
+		)+">" || got[1].Header.Get("List-Unsubscribe-Post") != "List-Unsubscribe=One-Click" {
 		t.Fatalf("after the yes: %+v", got)
 	}
 	if now, err := w.Get(t.Context(), w.db, anna, c.ID); err != nil || now.SentAt == 0 || now.Error != "" {

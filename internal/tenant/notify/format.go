@@ -14,16 +14,24 @@ func body(k Kind, m Message, link string) any {
 		if m.Text != "" {
 			blocks = append(blocks, obj{"type": "section", "text": obj{"type": "plain_text", "text": m.Text, "emoji": false}})
 		}
-		blocks = append(blocks, obj{"type": "actions", "elements": []obj{{"type": "button", "text": obj{"type": "plain_text", "text": "Open in Slipway"}, "url": link}}})
+		blocks = append(blocks, obj{
+			"type":     "actions",
+			"elements": []obj{{"type": "button", "text": obj{"type": "plain_text", "text": "Open in Slipway"}, "url": link}},
+		})
 		return obj{"text": escape(m.Title), "blocks": blocks}
 	case Discord: // https://discord.com/developers/docs/resources/webhook#execute-webhook
-		escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "~", `\~`, "`", "\\`", "|", `\|`, ">", `\>`, "[", `\[`, "]", `\]`, "#", `\#`).Replace
+		escape := strings.NewReplacer(
+			`\`, `\\`, "*", `\*`, "_", `\_`, "~", `\~`, "`", "\\`", "|", `\|`, ">", `\>`, "[", `\[`, "]", `\]`, "#",
+			`\#`,
+		).Replace
 		color := 0xd93025
 		if m.Good {
 			color = 0x1e8e3e
 		}
-		return obj{"username": "Slipway", "allowed_mentions": obj{"parse": []string{}},
-			"embeds": []obj{{"title": escape(m.Title), "description": escape(m.Text), "url": link, "color": color}}}
+		return obj{
+			"username": "Slipway", "allowed_mentions": obj{"parse": []string{}},
+			"embeds": []obj{{"title": escape(m.Title), "description": escape(m.Text), "url": link, "color": color}},
+		}
 	}
 	// An adaptive card, as Teams' workflow "When a Teams webhook request is received" takes it:
 	// https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
@@ -36,7 +44,14 @@ func body(k Kind, m Message, link string) any {
 	if m.Text != "" {
 		lines = append(lines, obj{"type": "TextBlock", "text": escape(m.Text), "wrap": true})
 	}
-	return obj{"type": "message", "attachments": []obj{{"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil,
-		"content": obj{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": lines,
-			"actions": []obj{{"type": "Action.OpenUrl", "title": "Open in Slipway", "url": link}}}}}}
+	return obj{"type": "message", "attachments": []obj{{
+		"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil,
+		"content": obj{
+			"$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+			"type":    "AdaptiveCard",
+			"version": "1.4",
+			"body":    lines,
+			"actions": []obj{{"type": "Action.OpenUrl", "title": "Open in Slipway", "url": link}},
+		},
+	}}}
 }

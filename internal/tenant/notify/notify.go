@@ -112,7 +112,7 @@ type Notifications struct {
 
 	mu     sync.Mutex // guards below
 	minute int64      // that sent counts
-	//share: total the channels told of something in this minute; owner 120 messages a minute, 30 to one host; edge the message waits a minute
+	// share: total the channels told of something in this minute; owner 120 messages a minute, 30 to one host; edge the message waits a minute
 	sent map[place]int // messages queued in this minute
 }
 
@@ -126,7 +126,21 @@ const columns = `id, owner_id, site_ids, kind, name, url, events, active, error,
 
 func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
 	var events, sites string
-	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt, &c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt)
+	err = r.Scan(
+		&c.ID,
+		&c.Owner,
+		&sites,
+		&c.Kind,
+		&c.Name,
+		&c.box,
+		&events,
+		&c.Active,
+		&c.Error,
+		&c.SentAt,
+		&c.CreatedAt,
+		&c.UpdatedAt,
+		&c.ConfirmedAt,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("notification channel")
 	}
@@ -198,7 +212,10 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if !slices.Contains(Kinds, w.Kind) {
 		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
 	}
-	w.Name = cmp.Or(strings.TrimSpace(w.Name), map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind])
+	w.Name = cmp.Or(
+		strings.TrimSpace(w.Name),
+		map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind],
+	)
 	if err := checkName(w.Name); err != nil {
 		return Channel{}, err
 	}
@@ -231,7 +248,12 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 		return Channel{}, err
 	}
 	if count >= maxChannels {
-		return Channel{}, &fault.Error{Kind: fault.Conflict, Message: "Too many notification channels", Details: fmt.Sprintf("at most %d; delete some first", maxChannels), Code: "too_many_channels"}
+		return Channel{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Too many notification channels",
+			Details: fmt.Sprintf("at most %d; delete some first", maxChannels),
+			Code:    "too_many_channels",
+		}
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8, 0)`,
 		c.ID, owner, strings.Join(w.Sites, " "), w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
@@ -248,7 +270,12 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 // account's own.
 func (n *Notifications) recipient(address string) (string, error) {
 	if n.c.Owners == nil || !n.c.Owners.Mails() || address != "" && n.c.Mail == nil {
-		return "", &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "use another kind of channel, or ask the operator", Code: "no_mail"}
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Email is not configured on this installation",
+			Details: "use another kind of channel, or ask the operator",
+			Code:    "no_mail",
+		}
 	}
 	if address == "" {
 		return "", nil
@@ -268,7 +295,12 @@ func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.O
 		if has, err := n.target(other); err != nil {
 			return 0, err
 		} else if has == to && slices.Equal(other.Sites, sites) {
-			return 0, &fault.Error{Kind: fault.Conflict, Message: "Another channel already sends there", Details: "change the events of " + string(other.ID) + " instead", Code: "target_taken"}
+			return 0, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "Another channel already sends there",
+				Details: "change the events of " + string(other.ID) + " instead",
+				Code:    "target_taken",
+			}
 		}
 	}
 	return len(list), nil
@@ -342,8 +374,19 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if !elsewhere && c.Name == had.Name && c.Active == had.Active && slices.Equal(c.Events, had.Events) {
 		return had, nil
 	}
-	_, err = tx.Exec(ctx, `UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8, confirmed_at = $9 WHERE id = $1`,
-		id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box, strings.Join(c.Sites, " "), c.Error, c.ConfirmedAt)
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8, confirmed_at = $9 WHERE id = $1`,
+		id,
+		c.Name,
+		strings.Join(c.Events, " "),
+		c.Active,
+		db.Now(),
+		c.box,
+		strings.Join(c.Sites, " "),
+		c.Error,
+		c.ConfirmedAt,
+	)
 	if err != nil {
 		return c, fmt.Errorf("update notification channel: %w", err)
 	}

@@ -106,7 +106,13 @@ func (w *world) channel(n NewChannel) (c Channel) {
 // drain runs the workers until nothing is due, and returns what arrived.
 func (w *world) drain() []map[string]any {
 	w.t.Helper()
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{QueueName: 2}, Poll: 10 * time.Millisecond, Drain: time.Second})
+	jobs := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{QueueName: 2},
+		Poll:   10 * time.Millisecond,
+		Drain:  time.Second,
+	})
 	w.Work(jobs)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -114,7 +120,14 @@ func (w *world) drain() []map[string]any {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
-		must(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`, db.Now()).Scan(&n))
+		must(
+			w.t,
+			w.db.QueryRow(
+				w.t.Context(),
+				`SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`,
+				db.Now(),
+			).Scan(&n),
+		)
 		if n == 0 {
 			break
 		}
@@ -142,12 +155,28 @@ func (w *world) tell(site string, m Message) {
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := Message{Event: DeploymentFailed, Title: "Shop: <!channel> *failed* @everyone", Text: "npm [x](https://evil.test) `rm` <b>\nsecond line", Path: "/sites/site_1/deployments/dep_1"}
+	m := Message{
+		Event: DeploymentFailed,
+		Title: "Shop: <!channel> *failed* @everyone",
+		Text:  "npm [x](https://evil.test) `rm` <b>\nsecond line",
+		Path:  "/sites/site_1/deployments/dep_1",
+	}
 	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
 	for kind, want := range map[Kind][]string{
-		Slack:   {`"text":"Shop: \u0026lt;!channel\u0026gt;`, `"type":"mrkdwn"`, `"url":"https://slipway.test/sites/site_1/deployments/dep_1"`, `"type":"plain_text"`},
-		Discord: {`"allowed_mentions":{"parse":[]}`, `"embeds":[{`, `"color":14233637`, `"url":"https://slipway.test/sites/site_1/deployments/dep_1"`, `\\[x\\]`},
-		Teams:   {`"contentType":"application/vnd.microsoft.card.adaptive"`, `"type":"AdaptiveCard"`, `"version":"1.4"`, `"type":"Action.OpenUrl"`, `\\[x\\]`},
+		Slack: {
+			`"text":"Shop: \u0026lt;!channel\u0026gt;`,
+			`"type":"mrkdwn"`,
+			`"url":"https://slipway.test/sites/site_1/deployments/dep_1"`,
+			`"type":"plain_text"`,
+		},
+		Discord: {
+			`"allowed_mentions":{"parse":[]}`, `"embeds":[{`, `"color":14233637`,
+			`"url":"https://slipway.test/sites/site_1/deployments/dep_1"`, `\\[x\\]`,
+		},
+		Teams: {
+			`"contentType":"application/vnd.microsoft.card.adaptive"`, `"type":"AdaptiveCard"`, `"version":"1.4"`,
+			`"type":"Action.OpenUrl"`, `\\[x\\]`,
+		},
 	} {
 		c := w.channel(NewChannel{Kind: kind, URL: w.srv.URL + "/hook/" + string(kind)})
 		w.tell("site_1", m)
@@ -277,9 +306,18 @@ func TestChannelsAreChecked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, bad := range map[string]NewChannel{
-		"kind": {Kind: "pager", URL: "https://x.test/"}, "no url": {Kind: Slack}, "http": {Kind: Slack, URL: "http://x.test/"}, "user info": {Kind: Slack, URL: "https://a:b@x.test/"},
-		"file": {Kind: Teams, URL: "file:///etc/passwd"}, "a space": {Kind: Slack, URL: "https://x.test/ y"}, "long": {Kind: Slack, URL: "https://x.test/" + strings.Repeat("x", 3000)},
-		"event": {Kind: Slack, URL: "https://x.test/", Events: []string{"x"}}, "mail with a url": {Kind: Mail, URL: "https://x.test/"}, "two recipients": {Kind: Mail, URL: "a@x.test, b@x.test"}, "a header": {Kind: Mail, URL: "a@x.test\r\nBcc: b@x.test"}, "name": {Kind: Mail, Name: "a\x00b"},
+		"kind":            {Kind: "pager", URL: "https://x.test/"},
+		"no url":          {Kind: Slack},
+		"http":            {Kind: Slack, URL: "http://x.test/"},
+		"user info":       {Kind: Slack, URL: "https://a:b@x.test/"},
+		"file":            {Kind: Teams, URL: "file:///etc/passwd"},
+		"a space":         {Kind: Slack, URL: "https://x.test/ y"},
+		"long":            {Kind: Slack, URL: "https://x.test/" + strings.Repeat("x", 3000)},
+		"event":           {Kind: Slack, URL: "https://x.test/", Events: []string{"x"}},
+		"mail with a url": {Kind: Mail, URL: "https://x.test/"},
+		"two recipients":  {Kind: Mail, URL: "a@x.test, b@x.test"},
+		"a header":        {Kind: Mail, URL: "a@x.test\r\nBcc: b@x.test"},
+		"name":            {Kind: Mail, Name: "a\x00b"},
 	} {
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, anna, bad); return err })
 		if !fault.Is(err, fault.Invalid) {
@@ -287,7 +325,14 @@ func TestChannelsAreChecked(t *testing.T) {
 		}
 	}
 	c := w.channel(NewChannel{Kind: Mail})
-	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.DeleteTx(t.Context(), tx, bert, c.ID) }); !fault.Is(err, fault.NotFound) {
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		return w.DeleteTx(
+			t.Context(),
+			tx,
+			bert,
+			c.ID,
+		)
+	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another's channel: %v", err)
 	}
 }
@@ -301,7 +346,11 @@ func TestMessagesAreBounded(t *testing.T) {
 	w.now = func() time.Time { return now }
 	first := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/same"})
 	second := w.channel(NewChannel{Kind: Discord, URL: w.srv.URL + "/same", Sites: []string{"site_1"}})
-	for _, n := range []NewChannel{{Kind: Slack, URL: w.srv.URL + "/same"}, {Kind: Teams, URL: w.srv.URL + "/same", Name: "x"}, {Kind: Slack, URL: w.srv.URL + "/same", Sites: []string{"site_1"}}} {
+	for _, n := range []NewChannel{
+		{Kind: Slack, URL: w.srv.URL + "/same"},
+		{Kind: Teams, URL: w.srv.URL + "/same", Name: "x"},
+		{Kind: Slack, URL: w.srv.URL + "/same", Sites: []string{"site_1"}},
+	} {
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, anna, n); return err })
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("%+v: %v", n, err)

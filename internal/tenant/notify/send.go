@@ -94,7 +94,12 @@ type place struct {
 	host  string
 }
 
-var errTooMany = &fault.Error{Kind: fault.Limited, Message: "Too many messages in a minute", Code: "too_many_messages", RetryAfter: time.Minute}
+var errTooMany = &fault.Error{
+	Kind:       fault.Limited,
+	Message:    "Too many messages in a minute",
+	Code:       "too_many_messages",
+	RetryAfter: time.Minute,
+}
 
 // count counts a message, or returns errTooMany: an account can't make this service flood a
 // host, however many channels lead there and however often something fails.
@@ -120,9 +125,20 @@ func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return c, err
 	}
 	if c.Unconfirmed() {
-		return c, &fault.Error{Kind: fault.Conflict, Message: "The recipient hasn't confirmed yet", Details: "ask them to follow the link in the confirmation email", Code: "not_confirmed"}
+		return c, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The recipient hasn't confirmed yet",
+			Details: "ask them to follow the link in the confirmation email",
+			Code:    "not_confirmed",
+		}
 	}
-	return c, n.queueTx(ctx, tx, c, Message{Event: "test", Good: true, Title: "Test notification from Slipway", Text: "This channel works.", Path: "/account/notifications"})
+	return c, n.queueTx(ctx, tx, c, Message{
+		Event: "test",
+		Good:  true,
+		Title: "Test notification from Slipway",
+		Text:  "This channel works.",
+		Path:  "/account/notifications",
+	})
 }
 
 func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Message) error {
@@ -146,7 +162,13 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 // FailedTx notes that something of a site failed, and RecoveredTx that it works again; that
 // reports whether it had failed before.
 func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site, subject string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site, subject, db.Now())
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		site,
+		subject,
+		db.Now(),
+	)
 	if err != nil {
 		return fmt.Errorf("note failure: %w", err)
 	}

@@ -85,7 +85,20 @@ const columns = `id, owner_id, site_id, kind, status, progress, step, message, e
 func scan(row db.Scanner) (o Operation, err error) {
 	var progress int64
 	var result string
-	err = row.Scan(&o.ID, &o.Owner, &o.Site, &o.Kind, &o.Status, &progress, &o.Step, &o.Message, &o.Error, &result, &o.CreatedAt, &o.CompletedAt)
+	err = row.Scan(
+		&o.ID,
+		&o.Owner,
+		&o.Site,
+		&o.Kind,
+		&o.Status,
+		&progress,
+		&o.Step,
+		&o.Message,
+		&o.Error,
+		&result,
+		&o.CreatedAt,
+		&o.CompletedAt,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Operation{}, fault.Missing("operation")
 	}
@@ -113,7 +126,12 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		case err == nil && key == n.Unique:
 			return Operation{}, running(id)
 		case err == nil:
-			return Operation{}, &fault.Error{Kind: fault.Conflict, Message: "Another operation of this site is running", Details: "wait for " + string(id) + " to finish", Code: "operation_running"}
+			return Operation{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "Another operation of this site is running",
+				Details: "wait for " + string(id) + " to finish",
+				Code:    "operation_running",
+			}
 		case !errors.Is(err, sql.ErrNoRows):
 			return Operation{}, fmt.Errorf("open operation: %w", err)
 		}
@@ -132,7 +150,12 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 func running(id ID) error {
-	f := &fault.Error{Kind: fault.Conflict, Message: "An operation of this kind is already running", Details: "wait until it finishes", Code: "operation_running"}
+	f := &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "An operation of this kind is already running",
+		Details: "wait until it finishes",
+		Code:    "operation_running",
+	}
 	if id != "" {
 		f.Details = "wait for " + string(id) + " to finish"
 	}
@@ -191,7 +214,12 @@ func (o *Operations) Get(ctx context.Context, owner account.OwnerID, id ID) (Ope
 // Open returns the owner's operation that is open under a key of NewOperation.Unique, or a
 // NotFound fault.
 func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique string) (Operation, error) {
-	return scan(o.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`, unique, owner))
+	return scan(o.c.DB.QueryRow(
+		ctx,
+		`SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
+		unique,
+		owner,
+	))
 }
 
 // UnderTx reports whether an operation of a site has not ended yet.
@@ -205,9 +233,21 @@ func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site string) (bool,
 
 // List returns one page (from 1) of the operations of the owner's site, the newest first,
 // and how many there are.
-func (o *Operations) List(ctx context.Context, owner account.OwnerID, site string, page, limit int) (list []Operation, total int, err error) {
+func (o *Operations) List(
+	ctx context.Context,
+	owner account.OwnerID,
+	site string,
+	page, limit int,
+) (list []Operation, total int, err error) {
 	err = o.c.DB.Snapshot(ctx, func(r db.Reader) error {
-		rows, err := r.Query(ctx, `SELECT `+columns+` FROM operations WHERE site_id = $1 AND owner_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4`, site, owner, limit, (page-1)*limit)
+		rows, err := r.Query(
+			ctx,
+			`SELECT `+columns+` FROM operations WHERE site_id = $1 AND owner_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4`,
+			site,
+			owner,
+			limit,
+			(page-1)*limit,
+		)
 		if list, err = db.Collect(rows, err, scan); err != nil {
 			return fmt.Errorf("list operations: %w", err)
 		}

@@ -38,7 +38,11 @@ func TestLife(t *testing.T) {
 	if err := write(func(tx *db.Tx) error { return o.AdvanceTx(t.Context(), tx, op.ID, 0.25, "row 7", "a quarter") }); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := o.Get(t.Context(), anna, op.ID); err != nil || got.Status != Running || got.Progress != 0.25 || got.Step != "row 7" || got.Message != "a quarter" {
+	if got, err := o.Get(
+		t.Context(),
+		anna,
+		op.ID,
+	); err != nil || got.Status != Running || got.Progress != 0.25 || got.Step != "row 7" || got.Message != "a quarter" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := write(func(tx *db.Tx) error { return o.EndTx(t.Context(), tx, op.ID, "done", "", map[string]int{"count": 3}) }); err != nil {
@@ -53,7 +57,11 @@ func TestLife(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := o.Get(t.Context(), anna, op.ID); err != nil || got.Status != Success || got.Progress != 1 || string(got.Result) != `{"count":3}` || got.CompletedAt == 0 || got.Error != "" {
+	if got, err := o.Get(
+		t.Context(),
+		anna,
+		op.ID,
+	); err != nil || got.Status != Success || got.Progress != 1 || string(got.Result) != `{"count":3}` || got.CompletedAt == 0 || got.Error != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	second, err := open(anna, NewOperation{Kind: "test.work", Site: "site_1", Unique: "work/1"})

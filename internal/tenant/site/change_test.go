@@ -53,7 +53,10 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 	// told once.
 	for range 2 {
 		spelled, storage, ports, memory, off := "GIT.test/acme/site/", []string{}, []int{}, 256, "off"
-		patch(site.Patch{Repository: &spelled, Run: &site.Run{Storage: &storage, Ports: &ports, MemoryMiB: &memory, HealthCheck: &site.HealthCheck{}}})
+		patch(site.Patch{
+			Repository: &spelled,
+			Run:        &site.Run{Storage: &storage, Ports: &ports, MemoryMiB: &memory, HealthCheck: &site.HealthCheck{}},
+		})
 		patch(site.Patch{Credential: &fetch.Credential{Token: "tok", User: "ada"}})
 		password, none := "correct horse", "none"
 		hash, err := r.PasswordHash(t.Context(), anna, s.ID, password)
@@ -61,14 +64,21 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.write(t, func(tx *db.Tx) error {
-			_, err := r.UpdateServingTx(t.Context(), tx, anna, s.ID, site.ServingPatch{Password: &password, Protection: &none, AccessLog: &off, ProxyHosts: &[]string{}}, hash)
+			_, err := r.UpdateServingTx(t.Context(), tx, anna, s.ID, site.ServingPatch{
+				Password:   &password,
+				Protection: &none,
+				AccessLog:  &off,
+				ProxyHosts: &[]string{},
+			}, hash)
 			return err
 		})
 		vars(site.NewVar{Key: "A", Value: "1", Target: []string{"runtime"}}, site.NewVar{Key: "A", Value: "1", Target: []string{"build"}})
 	}
 	got := told()
-	want := []string{`"changed":["name","build"]`, `"changed":["env"]`, `"changed":["env"]`,
-		`"changed":["run"]`, `"changed":["credential"]`, `"changed":["serving"]`, `"changed":["env"]`}
+	want := []string{
+		`"changed":["name","build"]`, `"changed":["env"]`, `"changed":["env"]`,
+		`"changed":["run"]`, `"changed":["credential"]`, `"changed":["serving"]`, `"changed":["env"]`,
+	}
 	if len(got) != len(want) {
 		t.Fatalf("told %v", got)
 	}

@@ -81,12 +81,21 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return Site{}, err
 	}
 	site.Credential = box != ""
-	_, err = tx.Exec(ctx, `
+	_, err = tx.Exec(
+		ctx,
+		`
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
 			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15, $16)`,
-		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch, site.Framework, string(build),
-		box, version, site.CreatedAt, site.searchable(), string(run))
+		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch,
+		site.Framework,
+		string(build),
+		box,
+		version,
+		site.CreatedAt,
+		site.searchable(),
+		string(run),
+	)
 	if err != nil {
 		return Site{}, fmt.Errorf("insert site: %w", err)
 	}
@@ -94,7 +103,10 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return Site{}, err
 	}
 	if !n.Unprovisioned {
-		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{Unique: "provision/" + string(site.ID), Share: string(owner)}); err != nil {
+		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{
+			Unique: "provision/" + string(site.ID),
+			Share:  string(owner),
+		}); err != nil {
 			return Site{}, err
 		}
 	}
@@ -150,8 +162,10 @@ func check(n NewSite) (Site, error) {
 	case Static, WordPress:
 		site.Runtime = n.Type
 	default:
-		return Site{}, &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Invalid site type %q", text.Clip(n.Type, 200)),
-			Details: "type must be static or wordpress", Received: text.Clip(n.Type, 200), Code: "invalid_site_type"}
+		return Site{}, &fault.Error{
+			Kind: fault.Invalid, Message: fmt.Sprintf("Invalid site type %q", text.Clip(n.Type, 200)),
+			Details: "type must be static or wordpress", Received: text.Clip(n.Type, 200), Code: "invalid_site_type",
+		}
 	}
 	switch {
 	case n.Repository != "":
@@ -161,8 +175,10 @@ func check(n NewSite) (Site, error) {
 		}
 		site.Repository = repo.String()
 	case site.Type == Static:
-		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "A static site needs a repository",
-			Details: "repository is the location of a Git repository in host/owner/repo form", Code: "repository_required"}
+		return Site{}, &fault.Error{
+			Kind: fault.Invalid, Message: "A static site needs a repository",
+			Details: "repository is the location of a Git repository in host/owner/repo form", Code: "repository_required",
+		}
 	}
 	if n.Branch != "" {
 		if err := fetch.CheckBranch(n.Branch); err != nil {
@@ -170,7 +186,11 @@ func check(n NewSite) (Site, error) {
 		}
 	}
 	if utf8.RuneCountInString(n.Framework) > 64 {
-		return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+		return Site{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The framework's name is too long",
+			Details: "framework is the id of a preset, at most 64 characters",
+		}
 	}
 	if err := checkRun(n.Run); err != nil {
 		return Site{}, err
@@ -182,8 +202,13 @@ func check(n NewSite) (Site, error) {
 func checkName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	bad := func(why string) (string, error) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: why, Details: "name must have 1 to 100 characters, none of them control characters",
-			Received: text.Clip(name, 200), Code: "invalid_name"}
+		return "", &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  why,
+			Details:  "name must have 1 to 100 characters, none of them control characters",
+			Received: text.Clip(name, 200),
+			Code:     "invalid_name",
+		}
 	}
 	switch n := utf8.RuneCountInString(name); {
 	case n == 0:
@@ -207,7 +232,13 @@ func checkName(name string) (string, error) {
 
 // checkBuild holds settings to sane lengths, and folders to the inside of the repository.
 func checkBuild(b Build) error {
-	for name, v := range map[string]*string{"command": b.Command, "install": b.Install, "node": b.Node, "output": b.Output, "root": b.Root} {
+	for name, v := range map[string]*string{
+		"command": b.Command,
+		"install": b.Install,
+		"node":    b.Node,
+		"output":  b.Output,
+		"root":    b.Root,
+	} {
 		if v == nil {
 			continue
 		}
@@ -239,13 +270,20 @@ func (s *Sites) sealCredential(id ID, c *fetch.Credential, repository string) (s
 		return "", nil
 	}
 	if repository == "" {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "A credential needs a repository", Details: "send repository together with credential", Code: "repository_required"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "A credential needs a repository",
+			Details: "send repository together with credential",
+			Code:    "repository_required",
+		}
 	}
 	sealed := *c
 	sealed.Host = hostOf(repository)
 	if len(c.Token) > 4096 || len(c.DeployKey) > 16384 || strings.ContainsAny(c.Token+c.User, "\x00\r\n") {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid repository credential",
-			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form"}
+		return "", &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid repository credential",
+			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form",
+		}
 	}
 	plain, err := json.Marshal(sealed)
 	if err != nil {

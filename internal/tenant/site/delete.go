@@ -37,7 +37,9 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return err
 	}
 	now := db.Now()
-	if _, err := tx.Exec(ctx, `UPDATE sites SET deleted_at = $2, live_version = $3, credential = '' WHERE id = $1`, id, now, version); err != nil {
+	if _, err := tx.Exec(
+		ctx, `UPDATE sites SET deleted_at = $2, live_version = $3, credential = '' WHERE id = $1`, id, now, version,
+	); err != nil {
 		return fmt.Errorf("delete site: %w", err)
 	}
 	if _, err := tx.Exec(ctx, `UPDATE slugs SET site_id = '', released_at = $2 WHERE slug = $1`, site.Slug, now); err != nil {
@@ -56,7 +58,11 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 // PurgeTx removes what this service stores of a deleted site, except the row that tells the
 // edges; that goes an hour later.
 func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
-	for _, q := range []string{`DELETE FROM env WHERE site_id = $1`, `DELETE FROM site_serving WHERE site_id = $1`, `DELETE FROM deploy_hooks WHERE site_id = $1`} {
+	for _, q := range []string{
+		`DELETE FROM env WHERE site_id = $1`,
+		`DELETE FROM site_serving WHERE site_id = $1`,
+		`DELETE FROM deploy_hooks WHERE site_id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, q, id); err != nil {
 			return fmt.Errorf("purge site: %w", err)
 		}

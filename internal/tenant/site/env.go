@@ -91,7 +91,10 @@ func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch stri
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(v Var) bool {
-		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope || v.Branch != "" && !matchBranch(v.Branch, branch)
+		return !slices.Contains(
+			v.Target,
+			target,
+		) || v.Scope() != "" && v.Scope() != scope || v.Branch != "" && !matchBranch(v.Branch, branch)
 	})
 	best := map[string]string{} // pattern by key
 	for _, v := range all {
@@ -166,7 +169,11 @@ type sealedVar struct {
 // sealing a thousand values takes time that the database's writer need not wait for.
 func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 	if len(vars) == 0 || len(vars) > maxVars {
-		return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "Send one variable or an array of them", Details: "an array contains 1 to 1,000 variables"}
+		return SealedVars{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Send one variable or an array of them",
+			Details: "an array contains 1 to 1,000 variables",
+		}
 	}
 	out := SealedVars{site: id}
 	at := map[slot]int{}
@@ -184,8 +191,13 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		_, production := at[slot{v.Key, scopes[0]}]
 		_, preview := at[slot{v.Key, scopes[1]}]
 		if v.Branch == "" && both || place.scope == "" && (production || preview) {
-			return SealedVars{}, &fault.Error{Kind: fault.Invalid, Message: "A variable is given for both targets and again for one of them", Details: "send a key once for both, or once for production and once for preview",
-				Received: text.Clip(v.Key, 200), Code: "invalid_variable"}
+			return SealedVars{}, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "A variable is given for both targets and again for one of them",
+				Details:  "send a key once for both, or once for production and once for preview",
+				Received: text.Clip(v.Key, 200),
+				Code:     "invalid_variable",
+			}
 		}
 		at[place] = len(out.vars)
 		out.vars = append(out.vars, sealed)
@@ -227,7 +239,8 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	for i, v := range sealed.vars {
 		place := slotOf(v.Key, v.Target, v.Branch)
 		old, exists := have[place]
-		if v.Branch == "" && (!exists || place.scope == "") { // what is for both takes the place of what is for one, and the other way round
+		// what is for both takes the place of what is for one, and the other way round
+		if v.Branch == "" && (!exists || place.scope == "") {
 			for _, other := range []slot{{v.Key, ""}, {v.Key, scopes[0]}, {v.Key, scopes[1]}} {
 				x, there := have[other]
 				if !there || other == place || other.scope != "" && place.scope != "" {
@@ -244,7 +257,16 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 			out[i] = old.Var
 			out[i].Value = v.Value
 		} else {
-			out[i] = Var{ID: db.NewID("env"), Key: v.Key, Value: v.Value, Secret: v.Secret, Target: v.Target, Branch: v.Branch, CreatedAt: now, UpdatedAt: now}
+			out[i] = Var{
+				ID:        db.NewID("env"),
+				Key:       v.Key,
+				Value:     v.Value,
+				Secret:    v.Secret,
+				Target:    v.Target,
+				Branch:    v.Branch,
+				CreatedAt: now,
+				UpdatedAt: now,
+			}
 			write = append(write, i)
 			if exists {
 				out[i].ID, out[i].CreatedAt = old.ID, old.CreatedAt
@@ -257,7 +279,12 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 	}
 	if added > 0 && len(have)+added > maxVars {
-		return nil, &fault.Error{Kind: fault.Conflict, Message: "The site has too many variables", Details: "at most 1,000; delete some first", Code: "too_many_variables"}
+		return nil, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site has too many variables",
+			Details: "at most 1,000; delete some first",
+			Code:    "too_many_variables",
+		}
 	}
 	if len(write) == 0 && len(gone) == 0 {
 		return out, nil
@@ -281,7 +308,17 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		site, at := w.args.Add(id), w.args.Add(now)
 		for _, i := range batch {
 			v := sealed.vars[i]
-			w.and("(" + strings.Join([]string{w.args.Add(out[i].ID), site, w.args.Add(v.Key), w.args.Add(v.box), w.args.Add(v.Secret), w.args.Add(strings.Join(v.Target, ",")), w.args.Add(slotOf(v.Key, v.Target, v.Branch).scope), at, at}, ", ") + ")")
+			w.and("(" + strings.Join([]string{
+				w.args.Add(out[i].ID),
+				site,
+				w.args.Add(v.Key),
+				w.args.Add(v.box),
+				w.args.Add(v.Secret),
+				w.args.Add(strings.Join(v.Target, ",")),
+				w.args.Add(slotOf(v.Key, v.Target, v.Branch).scope),
+				at,
+				at,
+			}, ", ") + ")")
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO env (id, site_id, key, value, secret, target, scope, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
@@ -357,7 +394,12 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
 	case len(list) > 1:
-		return Var{}, &fault.Error{Kind: fault.Conflict, Message: "The variable exists more than once, for different targets or branches", Details: "use its id in place of the key", Code: "variable_ambiguous"}
+		return Var{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The variable exists more than once, for different targets or branches",
+			Details: "use its id in place of the key",
+			Code:    "variable_ambiguous",
+		}
 	}
 	return list[0], nil
 }
@@ -381,7 +423,12 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if p.Secret != nil {
 		if have.Secret && !*p.Secret && p.Value == nil {
-			return Var{}, &fault.Error{Kind: fault.Conflict, Message: "A secret variable can't be made readable", Details: "send a new value with it", Code: "secret_variable"}
+			return Var{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "A secret variable can't be made readable",
+				Details: "send a new value with it",
+				Code:    "secret_variable",
+			}
 		}
 		n.Secret = *p.Secret
 	}
@@ -424,7 +471,13 @@ func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 
 // envChanged marks what is live as older than its settings.
 func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
-	_, err := tx.Exec(ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID, site.LiveDeployment != "", db.Now())
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`,
+		site.ID,
+		site.LiveDeployment != "",
+		db.Now(),
+	)
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
@@ -437,7 +490,11 @@ func checkVar(v *NewVar) error {
 	}
 	switch {
 	case !keyPattern.MatchString(v.Key) || len(v.Key) > 256:
-		return bad("Invalid variable key", "a key has letters, digits and underscores, doesn't begin with a digit, and has at most 256 characters", text.Clip(v.Key, 200))
+		return bad(
+			"Invalid variable key",
+			"a key has letters, digits and underscores, doesn't begin with a digit, and has at most 256 characters",
+			text.Clip(v.Key, 200),
+		)
 	case strings.HasPrefix(strings.ToUpper(v.Key), "SLIPWAY_"):
 		return bad("Variables that begin with SLIPWAY_ are set by the service", "choose another key", text.Clip(v.Key, 200))
 	case len(v.Value) > maxValue:
@@ -460,9 +517,17 @@ func checkVar(v *NewVar) error {
 	if v.Branch != "" {
 		switch {
 		case !branchPattern.MatchString(v.Branch):
-			return bad("Invalid branch pattern", "branch is a branch's name or a pattern such as feature/*, with at most 200 characters", text.Clip(v.Branch, 200))
+			return bad(
+				"Invalid branch pattern",
+				"branch is a branch's name or a pattern such as feature/*, with at most 200 characters",
+				text.Clip(v.Branch, 200),
+			)
 		case slices.Contains(v.Target, "production"):
-			return bad("A variable for branches is for previews alone", "leave production out of target; production has one branch", text.Clip(v.Branch, 200))
+			return bad(
+				"A variable for branches is for previews alone",
+				"leave production out of target; production has one branch",
+				text.Clip(v.Branch, 200),
+			)
 		}
 		v.Target = append(slices.Clone(v.Target), "preview")
 	}

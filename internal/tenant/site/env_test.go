@@ -23,7 +23,11 @@ func TestEnvIsSealedAndSecretsStaySecret(t *testing.T) {
 	ctx := t.Context()
 	s := r.create(t, anna, "x")
 	r.activate(t, s.ID, "dep_1")
-	set := r.setEnv(t, s.ID, site.NewVar{Key: "TOKEN", Value: "hunter2", Secret: true}, site.NewVar{Key: "MODE", Value: "fast", Target: []string{"build"}})
+	set := r.setEnv(t, s.ID, site.NewVar{
+		Key:    "TOKEN",
+		Value:  "hunter2",
+		Secret: true,
+	}, site.NewVar{Key: "MODE", Value: "fast", Target: []string{"build"}})
 	if set[0].Key != "TOKEN" || set[0].Value != "" || set[1].Value != "fast" {
 		t.Fatalf("set %+v; want them in the order sent and no secret value", set)
 	}
@@ -98,7 +102,15 @@ func TestEnvRefusesAllWhenOneIsBad(t *testing.T) {
 		t.Errorf("%d variables were kept, want none", n)
 	}
 	r.setEnv(t, s.ID, site.NewVar{Key: "A", Value: strings.Repeat("x", 32<<10)})
-	if err := r.db.Write(t.Context(), func(tx *db.Tx) error { return r.DeleteEnvTx(t.Context(), tx, anna, s.ID, "B") }); !fault.Is(err, fault.NotFound) {
+	if err := r.db.Write(t.Context(), func(tx *db.Tx) error {
+		return r.DeleteEnvTx(
+			t.Context(),
+			tx,
+			anna,
+			s.ID,
+			"B",
+		)
+	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("deleting what is not there: %v, want NotFound", err)
 	}
 	r.write(t, func(tx *db.Tx) error { return r.DeleteEnvTx(t.Context(), tx, anna, s.ID, "A") })
@@ -117,7 +129,11 @@ func TestDeployHookLife(t *testing.T) {
 	if len(h.ID.Reveal()) != len("dhk_")+52 || strings.Contains(h.ID.String(), h.ID.Reveal()) {
 		t.Fatalf("id %d characters long, shown as %s; want 256 bits, redacted", len(h.ID.Reveal()), h.ID)
 	}
-	if n := r.count(t, `SELECT count(*) FROM deploy_hooks WHERE digest LIKE '%' || $1 || '%' OR sealed LIKE '%' || $1 || '%'`, h.ID.Reveal()); n != 0 {
+	if n := r.count(
+		t,
+		`SELECT count(*) FROM deploy_hooks WHERE digest LIKE '%' || $1 || '%' OR sealed LIKE '%' || $1 || '%'`,
+		h.ID.Reveal(),
+	); n != 0 {
 		t.Fatal("the secret stands in the table")
 	}
 	find := func(id site.HookID) (got site.Hook, err error) {
@@ -171,7 +187,9 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 	if got, err := update(site.Patch{Name: &name}); err != nil || got.Name != name || got.Slug != s.Slug || got.NeedsRedeploy {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if got, err := update(site.Patch{Build: &site.Build{Output: &out}}); err != nil || got.Build.Output == nil || *got.Build.Output != "dist" || !got.NeedsRedeploy {
+	if got, err := update(site.Patch{
+		Build: &site.Build{Output: &out},
+	}); err != nil || got.Build.Output == nil || *got.Build.Output != "dist" || !got.NeedsRedeploy {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if got, err := update(site.Patch{Build: &site.Build{Output: &empty}}); err != nil || got.Build.Output != nil {
@@ -251,7 +269,11 @@ func TestEnvTargets(t *testing.T) {
 	if _, err := r.SealEnv(s.ID, both); !fault.Is(err, fault.Invalid) {
 		t.Errorf("both and one at once: %v", err)
 	}
-	r.setEnv(t, s.ID, site.NewVar{Key: "X", Value: "1", Target: []string{"production"}}, site.NewVar{Key: "X", Value: "2", Target: []string{"preview"}})
+	r.setEnv(t, s.ID, site.NewVar{
+		Key:    "X",
+		Value:  "1",
+		Target: []string{"production"},
+	}, site.NewVar{Key: "X", Value: "2", Target: []string{"preview"}})
 	check("two at once", "K=live X=1 ", "K=test 2 X=2 ")
 	r.setEnv(t, s.ID, site.NewVar{Key: "X", Value: "3", Target: []string{"production", "preview"}})
 	check("both again", "K=live X=3 ", "K=test 2 X=3 ")
@@ -277,11 +299,21 @@ func TestEnvBranches(t *testing.T) {
 		}
 		return out
 	}
-	out := r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "all", Secret: true}, site.NewVar{Key: "K", Value: "feature", Branch: "feature/*"},
+	out := r.setEnv(t, s.ID, site.NewVar{
+		Key:    "K",
+		Value:  "all",
+		Secret: true,
+	}, site.NewVar{Key: "K", Value: "feature", Branch: "feature/*"},
 		site.NewVar{Key: "K", Value: "cart", Branch: "feature/cart*"}, site.NewVar{Key: "ONLY", Value: "x", Branch: "staging"})
 	for _, tt := range []struct{ scope, branch, want string }{
-		{"production", "feature/cart", "K=all "}, {"preview", "main", "K=all "}, {"preview", "feature/x/y", "K=feature "}, {"preview", "feature/cart-2", "K=cart "},
-		{"preview", "staging", "K=all ONLY=x "}, {"preview", "staging2", "K=all "}, {"preview", "xstaging", "K=all "}, {"production", "staging", "K=all "},
+		{"production", "feature/cart", "K=all "},
+		{"preview", "main", "K=all "},
+		{"preview", "feature/x/y", "K=feature "},
+		{"preview", "feature/cart-2", "K=cart "},
+		{"preview", "staging", "K=all ONLY=x "},
+		{"preview", "staging2", "K=all "},
+		{"preview", "xstaging", "K=all "},
+		{"production", "staging", "K=all "},
 	} {
 		if got := see(tt.scope, tt.branch); got != tt.want {
 			t.Errorf("%s of %s sees %q, want %q", tt.scope, tt.branch, got, tt.want)
@@ -299,7 +331,12 @@ func TestEnvBranches(t *testing.T) {
 	if a, b := see("preview", "feature/x"), see("preview", "release/1"); a != "" || b != "K=feature " {
 		t.Errorf("after the pattern changed: %q, %q", a, b)
 	}
-	for name, bad := range map[string]site.NewVar{"production": {Key: "K", Branch: "x", Target: []string{"production"}}, "a space": {Key: "K", Branch: "a b"}, "a colon": {Key: "K", Branch: "a:b"}, "a dash": {Key: "K", Branch: "-a"}} {
+	for name, bad := range map[string]site.NewVar{
+		"production": {Key: "K", Branch: "x", Target: []string{"production"}},
+		"a space":    {Key: "K", Branch: "a b"},
+		"a colon":    {Key: "K", Branch: "a:b"},
+		"a dash":     {Key: "K", Branch: "-a"},
+	} {
 		if _, err := r.SealEnv(s.ID, []site.NewVar{bad}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -34,7 +34,16 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 		if x, err = s.ByID(ctx, r, id); err != nil {
 			return err
 		}
-		e = Export{Name: x.Name, Type: x.Type, Runtime: x.Runtime, Repository: x.Repository, Branch: x.Branch, Framework: x.Framework, Build: x.Build, Run: x.Run}
+		e = Export{
+			Name:       x.Name,
+			Type:       x.Type,
+			Runtime:    x.Runtime,
+			Repository: x.Repository,
+			Branch:     x.Branch,
+			Framework:  x.Framework,
+			Build:      x.Build,
+			Run:        x.Run,
+		}
 		if e.Serving, err = s.ServingOf(ctx, r, id); err != nil {
 			return err
 		}
@@ -53,7 +62,16 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 
 // NewSite returns what creates a site like the exported one.
 func (e Export) NewSite() NewSite {
-	return NewSite{Name: e.Name, Type: string(e.Type), Repository: e.Repository, Branch: e.Branch, Framework: e.Framework, Build: e.Build, Run: e.Run, Credential: e.Credential}
+	return NewSite{
+		Name:       e.Name,
+		Type:       string(e.Type),
+		Repository: e.Repository,
+		Branch:     e.Branch,
+		Framework:  e.Framework,
+		Build:      e.Build,
+		Run:        e.Run,
+		Credential: e.Credential,
+	}
 }
 
 // ImportTx gives the owner's site the exported settings and exactly the exported variables,

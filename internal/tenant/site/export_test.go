@@ -21,8 +21,17 @@ func TestImportAgreesWithExport(t *testing.T) {
 	from, to := r.create(t, anna, "From"), r.create(t, anna, "To")
 	r.setEnv(t, from.ID,
 		site.NewVar{Key: "BOTH", Value: "1", Secret: true}, site.NewVar{Key: "BOTH", Value: "2", Branch: "feature/*"},
-		site.NewVar{Key: "BOTH", Value: "3", Branch: "feature/cart*", Target: []string{"build"}}, site.NewVar{Key: "LIVE", Value: "4", Target: []string{"runtime", "production"}},
-		site.NewVar{Key: "LIVE", Value: "5", Target: []string{"preview"}}, site.NewVar{Key: "LIVE", Value: "6", Branch: "staging"}, site.NewVar{Key: "ONLY", Value: "7", Branch: "staging"})
+		site.NewVar{
+			Key:    "BOTH",
+			Value:  "3",
+			Branch: "feature/cart*",
+			Target: []string{"build"},
+		}, site.NewVar{Key: "LIVE", Value: "4", Target: []string{"runtime", "production"}},
+		site.NewVar{
+			Key:    "LIVE",
+			Value:  "5",
+			Target: []string{"preview"},
+		}, site.NewVar{Key: "LIVE", Value: "6", Branch: "staging"}, site.NewVar{Key: "ONLY", Value: "7", Branch: "staging"})
 	r.setEnv(t, to.ID, site.NewVar{Key: "OLD", Value: "x", Branch: "main"})
 	out, err := r.Export(ctx, from.ID)
 	if err != nil {
@@ -49,7 +58,13 @@ func TestImportAgreesWithExport(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, of := range []string{"build", "runtime"} {
-		for _, where := range [][2]string{{"production", "main"}, {"preview", "main"}, {"preview", "feature/a"}, {"preview", "feature/cart-2"}, {"preview", "staging"}} {
+		for _, where := range [][2]string{
+			{"production", "main"},
+			{"preview", "main"},
+			{"preview", "feature/a"},
+			{"preview", "feature/cart-2"},
+			{"preview", "staging"},
+		} {
 			want, got := see(from.ID, of, where[0], where[1]), see(to.ID, of, where[0], where[1])
 			if !slices.Equal(got, want) {
 				t.Errorf("%s in %s of %s: imported %v, exported %v", of, where[0], where[1], got, want)
@@ -79,7 +94,12 @@ func TestExportHoldsNoConnectedToken(t *testing.T) {
 	})
 	ctx := t.Context()
 	shared := r.create(t, anna, "Connected")
-	alone, err := r.Create(ctx, anna, site.NewSite{Name: "Alone", Type: "static", Repository: "git.test/acme/other", Credential: &fetch.Credential{Token: own}})
+	alone, err := r.Create(ctx, anna, site.NewSite{
+		Name:       "Alone",
+		Type:       "static",
+		Repository: "git.test/acme/other",
+		Credential: &fetch.Credential{Token: own},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

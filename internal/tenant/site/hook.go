@@ -68,7 +68,26 @@ const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, title,
 func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	var h Hook
 	var box, secret, addresses string
-	err := row.Scan(&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Title, &h.ClearCache, &secret, &addresses, &h.Rules.ExpiresAt, &h.Rules.PerMinute, &h.Rules.PerDay, &h.Active, &h.TriggeredAt, &h.Triggered, &h.LastDeployment, &h.CreatedAt)
+	err := row.Scan(
+		&box,
+		&h.Site,
+		&h.Owner,
+		&h.Name,
+		&h.Branch,
+		&h.AnyBranch,
+		&h.Title,
+		&h.ClearCache,
+		&secret,
+		&addresses,
+		&h.Rules.ExpiresAt,
+		&h.Rules.PerMinute,
+		&h.Rules.PerDay,
+		&h.Active,
+		&h.TriggeredAt,
+		&h.Triggered,
+		&h.LastDeployment,
+		&h.CreatedAt,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Hook{}, fault.Missing("deploy hook")
 	}
@@ -95,7 +114,12 @@ func (s *Sites) Hooks(ctx context.Context, owner account.OwnerID, id ID) ([]Hook
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
-	rows, err := s.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY created_at, digest`, id, owner)
+	rows, err := s.c.DB.Query(
+		ctx,
+		`SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY created_at, digest`,
+		id,
+		owner,
+	)
 	return db.Collect(rows, err, s.scanHook)
 }
 
@@ -116,17 +140,40 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Hook{}, fmt.Errorf("count deploy hooks: %w", err)
 	}
 	if have >= maxHooks {
-		return Hook{}, &fault.Error{Kind: fault.Conflict, Message: "The site has too many deploy hooks", Details: "at most 100; delete some first", Code: "too_many_hooks"}
+		return Hook{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The site has too many deploy hooks",
+			Details: "at most 100; delete some first",
+			Code:    "too_many_hooks",
+		}
 	}
 	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitHooks, 1); err != nil {
 		return Hook{}, err
 	}
-	h := Hook{ID: newHookID(), Site: id, Owner: owner, Name: name, Branch: n.Branch, AnyBranch: n.AnyBranch, Title: n.Title, ClearCache: n.ClearCache, Rules: n.Rules, Active: true, CreatedAt: db.Now()}
+	h := Hook{
+		ID:         newHookID(),
+		Site:       id,
+		Owner:      owner,
+		Name:       name,
+		Branch:     n.Branch,
+		AnyBranch:  n.AnyBranch,
+		Title:      n.Title,
+		ClearCache: n.ClearCache,
+		Rules:      n.Rules,
+		Active:     true,
+		CreatedAt:  db.Now(),
+	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at, per_minute, per_day,
 			active, triggered_at, triggered, last_deployment, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, TRUE, 0, 0, '', $15)`,
-		h.ID.digest(), s.sealHook(h.ID, id), id, owner, h.Name, h.Branch, h.AnyBranch, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, id), joinPrefixes(h.Rules.Addresses),
+		h.ID.digest(), s.sealHook(
+			h.ID,
+			id,
+		), id, owner, h.Name, h.Branch, h.AnyBranch, h.Title, h.ClearCache, s.sealHookSecret(
+			h.Rules.Secret,
+			id,
+		), joinPrefixes(h.Rules.Addresses),
 		h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay, h.CreatedAt)
 	if err != nil {
 		return Hook{}, fmt.Errorf("insert deploy hook: %w", err)
@@ -150,8 +197,13 @@ func (s *Sites) sealHookSecret(secret string, site ID) string {
 func checkHook(name, branch string) (string, error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n == 0 || n > 100 || !account.Visible(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "The deploy hook needs a name", Details: "name must have 1 to 100 characters, none of them control characters",
-			Received: text.Clip(name, 200), Code: "invalid_name"}
+		return "", &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "The deploy hook needs a name",
+			Details:  "name must have 1 to 100 characters, none of them control characters",
+			Received: text.Clip(name, 200),
+			Code:     "invalid_name",
+		}
 	}
 	if branch == "" {
 		return name, nil
@@ -218,7 +270,10 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	_, err = tx.Exec(ctx, `
 		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7, title = $8, clear_cache = $9, secret = $10, addresses = $11,
 			expires_at = $12, per_minute = $13, per_day = $14 WHERE digest = $1`,
-		id.digest(), h.ID.digest(), s.sealHook(h.ID, h.Site), h.Name, h.Branch, h.AnyBranch, h.Active, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, h.Site),
+		id.digest(), h.ID.digest(), s.sealHook(
+			h.ID,
+			h.Site,
+		), h.Name, h.Branch, h.AnyBranch, h.Active, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, h.Site),
 		joinPrefixes(h.Rules.Addresses), h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay)
 	if err != nil {
 		return Hook{}, fmt.Errorf("update deploy hook: %w", err)
@@ -259,7 +314,12 @@ func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) 
 		SELECT `+hookColumns+` FROM deploy_hooks
 		WHERE digest = $1 AND site_id IN (SELECT id FROM open_sites)`, id.digest()))
 	if err == nil && !h.Active {
-		return Hook{}, &fault.Error{Kind: fault.Gone, Message: "This deploy hook is disabled", Details: "its owner can enable it again", Code: "deploy_hook_disabled"}
+		return Hook{}, &fault.Error{
+			Kind:    fault.Gone,
+			Message: "This deploy hook is disabled",
+			Details: "its owner can enable it again",
+			Code:    "deploy_hook_disabled",
+		}
 	}
 	return h, err
 }

@@ -81,7 +81,12 @@ func splitPrefixes(text string) (out []netip.Prefix) {
 // body, as GitHub sends it in X-Hub-Signature-256.
 func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 	if h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now() {
-		return &fault.Error{Kind: fault.Gone, Message: "This deploy hook has expired", Details: "its owner can change its expiry", Code: "deploy_hook_expired"}
+		return &fault.Error{
+			Kind:    fault.Gone,
+			Message: "This deploy hook has expired",
+			Details: "its owner can change its expiry",
+			Code:    "deploy_hook_expired",
+		}
 	}
 	if len(h.Rules.Addresses) > 0 {
 		allowed := false
@@ -89,7 +94,12 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 			allowed = allowed || p.Contains(from.Unmap())
 		}
 		if !allowed {
-			return &fault.Error{Kind: fault.Forbidden, Message: "The deploy hook can't be called from this IP address", Details: "its owner can change the allowed addresses", Code: "address_not_allowed"}
+			return &fault.Error{
+				Kind:    fault.Forbidden,
+				Message: "The deploy hook can't be called from this IP address",
+				Details: "its owner can change the allowed addresses",
+				Code:    "address_not_allowed",
+			}
 		}
 	}
 	if h.Rules.Secret == "" {
@@ -103,8 +113,12 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 		if signature == "" {
 			why = "the signature is missing"
 		}
-		return &fault.Error{Kind: fault.Unauthorized, Message: "Invalid signature",
-			Details: why + ": send X-Hub-Signature-256 with sha256= and the hex HMAC-SHA256 of the body, keyed with the hook's secret", Code: "invalid_signature"}
+		return &fault.Error{
+			Kind:    fault.Unauthorized,
+			Message: "Invalid signature",
+			Details: why + ": send X-Hub-Signature-256 with sha256= and the hex HMAC-SHA256 of the body, keyed with the hook's secret",
+			Code:    "invalid_signature",
+		}
 	}
 	return nil
 }
@@ -126,8 +140,13 @@ func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
 		return fmt.Errorf("count call of deploy hook: %w", err)
 	}
 	over := func(limit int, per string, until db.Time) error {
-		return &fault.Error{Kind: fault.Limited, Message: "Deploy hook rate limit exceeded", Details: fmt.Sprintf("the limit is %d calls per %s", limit, per),
-			Code: "deploy_hook_limit", RetryAfter: max(until.Sub(now), time.Second)}
+		return &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Deploy hook rate limit exceeded",
+			Details:    fmt.Sprintf("the limit is %d calls per %s", limit, per),
+			Code:       "deploy_hook_limit",
+			RetryAfter: max(until.Sub(now), time.Second),
+		}
 	}
 	if h.Rules.PerMinute > 0 && minuteCalls > h.Rules.PerMinute {
 		return over(h.Rules.PerMinute, "minute", minuteAt.Add(time.Minute))

@@ -114,11 +114,18 @@ func TestSearch(t *testing.T) {
 	}
 	other := r.create(t, ben, "Ben's blog")
 	r.write(t, func(tx *db.Tx) error {
-		for i, d := range [][3]string{{string(anna), string(ids["My Blog"]), "shop.example"}, {string(anna), string(ids["İstanbul"]), "xn--mnchen-3ya.example"}, {string(ben), string(other.ID), "bens-shop.example"}} {
+		for i, d := range [][3]string{
+			{string(anna), string(ids["My Blog"]), "shop.example"},
+			{string(anna), string(ids["İstanbul"]), "xn--mnchen-3ya.example"},
+			{string(ben), string(other.ID), "bens-shop.example"},
+		} {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO domains (id, owner_id, site_id, name, zone, status, reason, is_primary, redirect_to, proof, findings, checks, tries, pending_at,
 					ssl_status, cert_issuer, cert_error, created_at, updated_at)
-				VALUES ($1, $2, $3, $4, '', 'pending', '', FALSE, '', '', '{}', 0, 0, 0, 'pending', '', '', 0, 0)`, fmt.Sprint("dom_", i), d[0], d[1], d[2])
+				VALUES ($1, $2, $3, $4, '', 'pending', '', FALSE, '', '', '{}', 0, 0, 0, 'pending', '', '', 0, 0)`, fmt.Sprint(
+				"dom_",
+				i,
+			), d[0], d[1], d[2])
 			if err != nil {
 				return err
 			}
@@ -185,7 +192,11 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %d rows of %d, %v; want %d of %d", name, len(list), total, err, tt.rows, tt.total)
 		}
 	}
-	if _, _, err := r.List(ctx, anna, site.Filter{Search: strings.Repeat("é", site.MaxSearch+1), Page: 1, Limit: 3}); !fault.Is(err, fault.Invalid) {
+	if _, _, err := r.List(ctx, anna, site.Filter{
+		Search: strings.Repeat("é", site.MaxSearch+1),
+		Page:   1,
+		Limit:  3,
+	}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("too long: %v", err)
 	}
 	// A new name is found, the old one isn't any more.

@@ -53,8 +53,10 @@ func (s Site) searchable() string {
 // or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
 func (w *where) search(owner account.OwnerID, search string) error {
 	if utf8.RuneCountInString(search) > MaxSearch {
-		return &fault.Error{Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
-			Received: text.Clip(search, 200), Code: "invalid_search"}
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
+			Received: text.Clip(search, 200), Code: "invalid_search",
+		}
 	}
 	if search = clean(search); search == "" {
 		return nil

@@ -28,7 +28,8 @@ type Serving struct {
 	ProxyHosts []string `json:"proxyHosts,omitempty"` // hosts that rules may forward requests to
 	Protection string   `json:"protection,omitempty"` // none, previews or all: which addresses ask for the password
 	Hash       string   `json:"hash,omitempty"`       // of the password
-	SignIn     string   `json:"signIn,omitempty"`     // none, previews or all: which addresses a member's sign-in opens, and nothing else but the password
+	// none, previews or all: which addresses a member's sign-in opens, and nothing else but the password
+	SignIn string `json:"signIn,omitempty"`
 
 	AccessLog     string `json:"accessLog,omitempty"`     // truncated, no-addresses or off: what the access log holds
 	SinglePage    string `json:"singlePage,omitempty"`    // auto, on or off: whether index.html answers for paths without a file
@@ -67,7 +68,13 @@ func (s *Sites) Serving(ctx context.Context, r db.Reader, owner account.OwnerID,
 
 // ServingOf returns a site's settings whoever owns it.
 func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, error) {
-	v := Serving{Protection: "none", SignIn: signIns[0], AccessLog: accessLogs[0], SinglePage: singlePages[0], TrailingSlash: trailingSlashes[0]}
+	v := Serving{
+		Protection:    "none",
+		SignIn:        signIns[0],
+		AccessLog:     accessLogs[0],
+		SinglePage:    singlePages[0],
+		TrailingSlash: trailingSlashes[0],
+	}
 	var text string
 	err := r.QueryRow(ctx, `SELECT settings FROM site_serving WHERE site_id = $1`, id).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -86,7 +93,12 @@ func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, err
 // not for a transaction.
 func HashPassword(password string) (string, error) {
 	if n := len(password); n < 8 || n > 200 {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid password", Details: "password must have 8 to 200 characters", Code: "invalid_password"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid password",
+			Details: "password must have 8 to 200 characters",
+			Code:    "invalid_password",
+		}
 	}
 	salt := make([]byte, 16)
 	rand.Read(salt)
@@ -125,7 +137,14 @@ func VerifyPassword(hash, password string) bool {
 // UpdateServingTx changes the settings of the owner's site; hash stands for the patch's
 // password. A change is in force within a second, without a deployment;
 // a patch that changes nothing writes nothing and emits nothing.
-func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p ServingPatch, hash string) (Serving, error) {
+func (s *Sites) UpdateServingTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id ID,
+	p ServingPatch,
+	hash string,
+) (Serving, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
 		return Serving{}, err
@@ -145,24 +164,46 @@ func (s *Sites) UpdateServingTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	}
 	if p.Protection != nil {
 		if !slices.Contains([]string{"none", "previews", "all"}, *p.Protection) {
-			return v, &fault.Error{Kind: fault.Invalid, Message: "Invalid protection", Details: "protection must be none, previews or all", Received: *p.Protection, Code: "invalid_protection"}
+			return v, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid protection",
+				Details:  "protection must be none, previews or all",
+				Received: *p.Protection,
+				Code:     "invalid_protection",
+			}
 		}
 		v.Protection = *p.Protection
 	}
 	if v.Protection != "none" && v.Hash == "" {
-		return v, &fault.Error{Kind: fault.Invalid, Message: "Password required", Details: "protection needs a password; send password with it", Code: "invalid_password"}
+		return v, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Password required",
+			Details: "protection needs a password; send password with it",
+			Code:    "invalid_password",
+		}
 	}
 	for _, word := range []struct {
 		name    string
 		to      *string
 		given   *string
 		allowed []string
-	}{{"signIn", &v.SignIn, p.SignIn, signIns}, {"accessLog", &v.AccessLog, p.AccessLog, accessLogs}, {"singlePage", &v.SinglePage, p.SinglePage, singlePages}, {"trailingSlash", &v.TrailingSlash, p.TrailingSlash, trailingSlashes}} {
+	}{
+		{"signIn", &v.SignIn, p.SignIn, signIns},
+		{"accessLog", &v.AccessLog, p.AccessLog, accessLogs},
+		{"singlePage", &v.SinglePage, p.SinglePage, singlePages},
+		{"trailingSlash", &v.TrailingSlash, p.TrailingSlash, trailingSlashes},
+	} {
 		if word.given == nil {
 			continue
 		}
 		if !slices.Contains(word.allowed, *word.given) {
-			return v, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + word.name, Details: word.name + " must be " + strings.Join(word.allowed[:2], ", ") + " or " + word.allowed[2], Received: *word.given, Code: "invalid_" + snake(word.name)}
+			return v, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid " + word.name,
+				Details:  word.name + " must be " + strings.Join(word.allowed[:2], ", ") + " or " + word.allowed[2],
+				Received: *word.given,
+				Code:     "invalid_" + snake(word.name),
+			}
 		}
 		*word.to = *word.given
 	}
@@ -205,7 +246,12 @@ func snake(name string) string {
 
 func proxyHosts(list []string) ([]string, error) {
 	if len(list) > maxProxyHosts {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Too many proxy hosts", Details: fmt.Sprintf("proxyHosts may have at most %d", maxProxyHosts), Code: "invalid_proxy_hosts"}
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many proxy hosts",
+			Details: fmt.Sprintf("proxyHosts may have at most %d", maxProxyHosts),
+			Code:    "invalid_proxy_hosts",
+		}
 	}
 	out := []string{}
 	for _, h := range list {
@@ -217,8 +263,20 @@ func proxyHosts(list []string) ([]string, error) {
 				name = ""
 			}
 		}
-		if len(name) > 253 || !strings.Contains(name, ".") || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {
-			return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid proxy host", Details: "proxyHosts are names such as api.example.com, with a port where it isn't 443 or 80", Received: h, Code: "invalid_proxy_hosts"}
+		if len(name) > 253 || !strings.Contains(
+			name,
+			".",
+		) || strings.Trim(
+			name,
+			"abcdefghijklmnopqrstuvwxyz0123456789.-",
+		) != "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {
+			return nil, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid proxy host",
+				Details:  "proxyHosts are names such as api.example.com, with a port where it isn't 443 or 80",
+				Received: h,
+				Code:     "invalid_proxy_hosts",
+			}
 		}
 		if !slices.Contains(out, h) {
 			out = append(out, h)

@@ -34,26 +34,47 @@ func TestServing(t *testing.T) {
 		t.Errorf("protection without a password: %v", err)
 	}
 	hash, err := site.HashPassword("correct horse")
-	if err != nil || !site.VerifyPassword(hash, "correct horse") || site.VerifyPassword(hash, "wrong horse") || site.VerifyPassword("", "") || site.VerifyPassword("pbkdf2-sha256$x$y$z", "a") || strings.Contains(hash, "horse") {
+	if err != nil || !site.VerifyPassword(
+		hash,
+		"correct horse",
+	) || site.VerifyPassword(
+		hash,
+		"wrong horse",
+	) || site.VerifyPassword("", "") || site.VerifyPassword("pbkdf2-sha256$x$y$z", "a") || strings.Contains(hash, "horse") {
 		t.Errorf("%q, %v", hash, err)
 	}
 	if _, err := site.HashPassword("short"); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a short password: %v", err)
 	}
-	if v, err := update(site.ServingPatch{Protection: text("previews"), Password: text("correct horse")}, hash); err != nil || v.Protection != "previews" || v.Hash != hash {
+	if v, err := update(site.ServingPatch{
+		Protection: text("previews"),
+		Password:   text("correct horse"),
+	}, hash); err != nil || v.Protection != "previews" || v.Hash != hash {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if v, err := update(site.ServingPatch{ProxyHosts: &[]string{"API.example.com ", "api.example.com", "x.test:8443"}}, ""); err != nil || !slices.Equal(v.ProxyHosts, []string{"api.example.com", "x.test:8443"}) || v.Hash != hash || v.Protection != "previews" {
+	if v, err := update(site.ServingPatch{
+		ProxyHosts: &[]string{"API.example.com ", "api.example.com", "x.test:8443"},
+	}, ""); err != nil || !slices.Equal(v.ProxyHosts, []string{
+		"api.example.com",
+		"x.test:8443",
+	}) || v.Hash != hash || v.Protection != "previews" {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if after := r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID); after <= before {
 		t.Error("the edges are not told")
 	}
 	before = r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID)
-	if _, err := update(site.ServingPatch{Protection: text("previews"), ProxyHosts: &[]string{"api.example.com", "x.test:8443"}}, ""); err != nil || r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID) != before {
+	if _, err := update(site.ServingPatch{
+		Protection: text("previews"),
+		ProxyHosts: &[]string{"api.example.com", "x.test:8443"},
+	}, ""); err != nil || r.count(t, `SELECT version FROM live WHERE site_id = $1`, s.ID) != before {
 		t.Errorf("a change of nothing: %v", err)
 	}
-	for _, bad := range []string{"", "localhost", "https://a.test", "a.test/x", "user@a.test", "a..test", ".test", "a.test:0", "a.test:x", "[::1]:80", strings.Repeat("a.", 200) + "test"} {
+	for _, bad := range []string{
+		"", "localhost", "https://a.test", "a.test/x", "user@a.test", "a..test", ".test", "a.test:0", "a.test:x",
+		"[::1]:80",
+		strings.Repeat("a.", 200) + "test",
+	} {
 		if _, err := update(site.ServingPatch{ProxyHosts: &[]string{bad}}, ""); !fault.Is(err, fault.Invalid) {
 			t.Errorf("host %q: %v", bad, err)
 		}

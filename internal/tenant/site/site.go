@@ -37,7 +37,12 @@ const (
 )
 
 // NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
-var NoPreviews = &fault.Error{Kind: fault.Invalid, Message: "A WordPress site has no previews", Details: "clone the site to try a branch on a copy of its database", Code: "no_wordpress_previews"}
+var NoPreviews = &fault.Error{
+	Kind:    fault.Invalid,
+	Message: "A WordPress site has no previews",
+	Details: "clone the site to try a branch on a copy of its database",
+	Code:    "no_wordpress_previews",
+}
 
 // Status is where a site stands.
 type Status string
@@ -114,8 +119,14 @@ type Sites struct{ c Config }
 func New(c Config) *Sites {
 	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
 	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
-	c.Limits.CountRows(account.LimitEnv, `SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
-	c.Limits.CountRows(account.LimitHooks, `SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	c.Limits.CountRows(
+		account.LimitEnv,
+		`SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
+	)
+	c.Limits.CountRows(
+		account.LimitHooks,
+		`SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
+	)
 	return &Sites{c}
 }
 
@@ -152,8 +163,10 @@ func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 func scanner() func(db.Scanner) (Site, error) {
 	var s Site
 	var build, run string
-	into := []any{&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &run, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt}
+	into := []any{
+		&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
+		&s.Framework, &build, &run, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt,
+	}
 	return func(row db.Scanner) (Site, error) {
 		s.Build, s.Run = Build{}, Run{}
 		if err := row.Scan(into...); err != nil {
@@ -200,7 +213,11 @@ func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
 // OfRepository returns the sites of a repository, host/owner/repo in any letter case,
 // whoever owns them.
 func (s *Sites) OfRepository(ctx context.Context, r db.Reader, repository string) ([]Site, error) {
-	rows, err := r.Query(ctx, `SELECT `+columns+` FROM sites WHERE LOWER(repository) = $1 AND deleted_at = 0 ORDER BY id`, strings.ToLower(repository))
+	rows, err := r.Query(
+		ctx,
+		`SELECT `+columns+` FROM sites WHERE LOWER(repository) = $1 AND deleted_at = 0 ORDER BY id`,
+		strings.ToLower(repository),
+	)
 	list, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, fmt.Errorf("find sites of a repository: %w", err)

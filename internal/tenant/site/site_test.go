@@ -134,7 +134,10 @@ func TestCreateRefuses(t *testing.T) {
 	})
 	_, err := r.Create(t.Context(), anna, site.NewSite{Name: "x", Type: "drupal", Repository: "git.test/a/b"})
 	f := fault.As(err)
-	if f == nil || f.Received != "drupal" || !strings.Contains(f.Details, "static or wordpress") || !strings.Contains(f.Message, "site type") {
+	if f == nil || f.Received != "drupal" || !strings.Contains(
+		f.Details,
+		"static or wordpress",
+	) || !strings.Contains(f.Message, "site type") {
 		t.Fatalf("got %+v", f)
 	}
 }
@@ -179,7 +182,10 @@ func FuzzSlug(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		s := site.Slug(name)
-		if s == "" || len(s) > 48 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || s[0] == '-' || s[len(s)-1] == '-' || strings.Contains(s, "--") {
+		if s == "" || len(s) > 48 || strings.Trim(
+			s,
+			"abcdefghijklmnopqrstuvwxyz0123456789-",
+		) != "" || s[0] == '-' || s[len(s)-1] == '-' || strings.Contains(s, "--") {
 			t.Fatalf("Slug(%q) = %q", name, s)
 		}
 		if again := site.Slug(s); again != s {
@@ -333,7 +339,11 @@ func TestLiveViewFollows(t *testing.T) {
 		t.Helper()
 		var state, rel string
 		var version int64
-		if err := r.db.QueryRow(ctx, `SELECT state, release, version FROM live WHERE host_label = $1`, s.Slug).Scan(&state, &rel, &version); err != nil {
+		if err := r.db.QueryRow(ctx, `SELECT state, release, version FROM live WHERE host_label = $1`, s.Slug).Scan(
+			&state,
+			&rel,
+			&version,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if state != want || rel != release || version <= last {
@@ -370,7 +380,12 @@ func TestLiveViewFollows(t *testing.T) {
 func TestCredentialEndsWithItsHost(t *testing.T) {
 	t.Parallel()
 	r := open(t)
-	s, err := r.Create(t.Context(), anna, site.NewSite{Name: "x", Type: "static", Repository: "git.test/a/b", Credential: &fetch.Credential{Token: "tok"}})
+	s, err := r.Create(t.Context(), anna, site.NewSite{
+		Name:       "x",
+		Type:       "static",
+		Repository: "git.test/a/b",
+		Credential: &fetch.Credential{Token: "tok"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +424,9 @@ func TestCredentialEndsWithItsHost(t *testing.T) {
 		}
 		patch("git.test/a/b", &fetch.Credential{Token: "tok"})
 	}
-	if got := patch("new.test/a/b", &fetch.Credential{Token: "new"}); !got.Credential || stored() != (fetch.Credential{Token: "new", Host: "new.test"}) {
+	if got := patch("new.test/a/b", &fetch.Credential{
+		Token: "new",
+	}); !got.Credential || stored() != (fetch.Credential{Token: "new", Host: "new.test"}) {
 		t.Errorf("sent together: %+v", stored())
 	}
 }

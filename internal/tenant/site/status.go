@@ -33,7 +33,11 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 		return nil
 	}
 	if site.Status != to && !slices.Contains(moves[site.Status], to) {
-		return &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("A site that is %s can't become %s", site.Status, to), Code: "invalid_transition"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: fmt.Sprintf("A site that is %s can't become %s", site.Status, to),
+			Code:    "invalid_transition",
+		}
 	}
 	version, err := bump(ctx, tx, site.Owner)
 	if err != nil {
@@ -67,7 +71,11 @@ func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) 
 		return s.ByID(ctx, tx, id)
 	}
 	// An update that changes nothing takes the row's lock.
-	got, err := scan(tx.QueryRow(ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id))
+	got, err := scan(tx.QueryRow(
+		ctx,
+		`UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns,
+		id,
+	))
 	return got, missing(err)
 }
 
@@ -166,8 +174,12 @@ func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Site{}, err
 	}
 	if to == Active && site.Status != Stopped && site.Status != Active {
-		return Site{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
-			Details: "deploy it instead", Code: "invalid_transition"}
+		return Site{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
+			Details: "deploy it instead",
+			Code:    "invalid_transition",
+		}
 	}
 	if site.Status != to { // stopping what is stopped is no change
 		if err := s.move(ctx, tx, site, to, reason); err != nil {

@@ -57,7 +57,11 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	}
 	if p.Framework != nil {
 		if utf8.RuneCountInString(*p.Framework) > 64 {
-			return Site{}, &fault.Error{Kind: fault.Invalid, Message: "The framework's name is too long", Details: "framework is the id of a preset, at most 64 characters"}
+			return Site{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "The framework's name is too long",
+				Details: "framework is the id of a preset, at most 64 characters",
+			}
 		}
 		site.Framework = *p.Framework
 	}
@@ -108,7 +112,10 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return s.GetTx(ctx, tx, owner, id)
 	}
 	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
-		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(changed, "build"))
+		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(
+			changed,
+			"build",
+		))
 	_, err = tx.Exec(ctx, `
 		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10
 		WHERE id = $1`,

@@ -97,7 +97,13 @@ func (t *Traffic) reconsider(ctx context.Context) error {
 }
 
 // spend adds up what sites sent by their owners.
-func (t *Traffic) spend(ctx context.Context, tx *db.Tx, since time.Time, bySite map[string]Counts, owners map[string]account.OwnerID) error {
+func (t *Traffic) spend(
+	ctx context.Context,
+	tx *db.Tx,
+	since time.Time,
+	bySite map[string]Counts,
+	owners map[string]account.OwnerID,
+) error {
 	if t.c.Limits == nil {
 		return nil
 	}

@@ -37,12 +37,23 @@ func TestBandwidth(t *testing.T) {
 	}
 	paused := func() (n int) {
 		t.Helper()
-		if err := d.QueryRow(t.Context(), `SELECT count(*) FROM paused_sites WHERE month = $1`, account.Month(db.At(w.now))).Scan(&n); err != nil {
+		if err := d.QueryRow(
+			t.Context(),
+			`SELECT count(*) FROM paused_sites WHERE month = $1`,
+			account.Month(db.At(w.now)),
+		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	if err := w.Add(t.Context(), Batch{Since: w.now}, map[string]Counts{"site_a": {OK: 1, Bytes: 400}, "site_b": {OK: 1, Bytes: 500}, "site_e": {OK: 1, Bytes: 999}, "site_gone": {Bytes: 5}}); err != nil {
+	if err := w.Add(t.Context(), Batch{
+		Since: w.now,
+	}, map[string]Counts{
+		"site_a":    {OK: 1, Bytes: 400},
+		"site_b":    {OK: 1, Bytes: 500},
+		"site_e":    {OK: 1, Bytes: 999},
+		"site_gone": {Bytes: 5},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if used(ada) != 900 || used(eve) != 999 || paused() != 0 {

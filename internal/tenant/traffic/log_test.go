@@ -42,10 +42,25 @@ func TestLog(t *testing.T) {
 		}
 	}
 	for i := range 45 { // more than is read at once
-		add(Details{Site: "s1", Lines: []Line{{Time: w.now, Method: "GET", Host: "a.test", Path: fmt.Sprint("/", i), Status: 200, Bytes: 5, Agent: "\"quoted\" <b>\n", Address: "203.0.113.0"}}})
+		add(Details{
+			Site: "s1",
+			Lines: []Line{{
+				Time:    w.now,
+				Method:  "GET",
+				Host:    "a.test",
+				Path:    fmt.Sprint("/", i),
+				Status:  200,
+				Bytes:   5,
+				Agent:   "\"quoted\" <b>\n",
+				Address: "203.0.113.0",
+			}},
+		})
 		w.now = w.now.Add(time.Second)
 	}
-	add(Details{Site: "s1", Omitted: 7}, Details{Site: "s2", Lines: []Line{{Path: "/eve"}}}, Details{Site: "nobody", Lines: []Line{{Path: "/nobody"}}})
+	add(Details{
+		Site:    "s1",
+		Omitted: 7,
+	}, Details{Site: "s2", Lines: []Line{{Path: "/eve"}}}, Details{Site: "nobody", Lines: []Line{{Path: "/nobody"}}})
 	got := w.lines("s1", time.Hour)
 	if len(got) != 46 || got[45]["omitted"] != 7.0 {
 		t.Fatalf("%d lines, the last %v", len(got), got[len(got)-1])
@@ -91,14 +106,19 @@ func TestLogBounds(t *testing.T) {
 	for _, site := range []string{"s1", "s2", "s3"} {
 		w.sites(ada, site)
 		for i := range 100 {
-			if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: site, Lines: []Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
+			if err := w.Add(t.Context(), Batch{
+				Since: w.now,
+			}, nil, Details{Site: site, Lines: []Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.now = w.now.Add(time.Second)
 		}
 	}
 	sum := func(where string) (n int64) {
-		if err := w.c.DB.QueryRow(t.Context(), `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM access_log `+where).Scan(&n); err != nil {
+		if err := w.c.DB.QueryRow(
+			t.Context(),
+			`SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM access_log `+where,
+		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -114,7 +134,8 @@ func TestLogBounds(t *testing.T) {
 		t.Errorf("%d bytes of all logs", n)
 	}
 	last := w.lines("s3", time.Hour)
-	if n := sum("WHERE site_id = 's3'"); n > w.c.SiteLog || n < w.c.SiteLog-1000 || len(last) == 0 || last[len(last)-1]["path"] != "/s3/99" {
+	if n := sum("WHERE site_id = 's3'"); n > w.c.SiteLog || n < w.c.SiteLog-1000 || len(last) == 0 ||
+		last[len(last)-1]["path"] != "/s3/99" {
 		t.Errorf("%d bytes of one, the last line is %v", n, last[len(last)-1])
 	}
 }
@@ -131,7 +152,13 @@ func TestTop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(map[Name]int64{{Pages, "/"}: 3, {Pages, "/about"}: 5, {Missing, "/wp-login.php"}: 9, {Countries, "AT"}: 2, {Referrers, "news.test"}: 1})
+	add(map[Name]int64{
+		{Pages, "/"}:               3,
+		{Pages, "/about"}:          5,
+		{Missing, "/wp-login.php"}: 9,
+		{Countries, "AT"}:          2,
+		{Referrers, "news.test"}:   1,
+	})
 	w.now = w.now.Add(24 * time.Hour)
 	add(map[Name]int64{{Pages, "/"}: 4, {Pages, "/bad\xff\x00path"}: 1})
 	since := db.At(w.now.Add(-48 * time.Hour))

@@ -86,20 +86,33 @@ func (s Series) Total() (sum Counts) {
 // a fault to ask for more than is kept. For anybody else's site there is nothing.
 func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string, since db.Time, step Step) (Series, error) {
 	if !slices.Contains(Steps, step) {
-		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be " + stepNames(), Received: step.String(), Code: "invalid_step"}
+		return Series{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid step",
+			Details:  "step must be " + stepNames(),
+			Received: step.String(),
+			Code:     "invalid_step",
+		}
 	}
 	now := t.c.Now()
 	first := floor(since, time.Duration(step))
 	switch {
 	case first > now:
-		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is in the future", Code: "invalid_since"}
+		return Series{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid since",
+			Details: "since is in the future",
+			Code:    "invalid_since",
+		}
 	case first < floor(now.Add(-step.Back()), time.Duration(step)):
 		instead := "a longer step or a later moment"
 		if step == Day {
 			instead = "a later moment"
 		}
-		return Series{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since",
-			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since"}
+		return Series{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid since",
+			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since",
+		}
 	}
 	bySite, err := t.read(ctx, owner, []string{site}, first, step)
 	if err != nil {
@@ -147,8 +160,11 @@ func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []strin
 		if from >= to {
 			return
 		}
-		parts = append(parts, `SELECT site_id, at, `+columns+` FROM traffic WHERE site_id IN (`+list+`) AND span = `+args.Add(span.Milliseconds())+
-			` AND at >= `+args.Add(from)+` AND at < `+args.Add(to))
+		parts = append(
+			parts,
+			`SELECT site_id, at, `+columns+` FROM traffic WHERE site_id IN (`+list+`) AND span = `+args.Add(span.Milliseconds())+
+				` AND at >= `+args.Add(from)+` AND at < `+args.Add(to),
+		)
 	}
 	end := now.Add(day)
 	switch {

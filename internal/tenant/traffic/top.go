@@ -44,7 +44,14 @@ const (
 
 // Top returns the names of a kind that came most often to the owner's site since the
 // beginning of the day of a moment, and of all others together. Days are kept for 31 days.
-func (t *Traffic) Top(ctx context.Context, owner account.OwnerID, site string, kind Kind, since db.Time, limit int) (top []Top, rest int64, err error) {
+func (t *Traffic) Top(
+	ctx context.Context,
+	owner account.OwnerID,
+	site string,
+	kind Kind,
+	since db.Time,
+	limit int,
+) (top []Top, rest int64, err error) {
 	rows, err := t.c.DB.Query(ctx, `
 		SELECT p.name, CAST(SUM(p.hits) AS BIGINT) AS n FROM traffic_top p JOIN open_sites s ON s.id = p.site_id
 		WHERE p.site_id = $1 AND s.owner_id = $2 AND p.kind = $3 AND p.day >= $4
@@ -108,7 +115,19 @@ func addNames(ctx context.Context, tx *db.Tx, site string, at db.Time, names map
 			if i > 0 {
 				q.WriteByte(',')
 			}
-			q.WriteString("(" + args.Add(site) + "," + args.Add(at) + "," + args.Add(string(n.Kind)) + "," + args.Add(n.Name) + "," + args.Add(sum[n]) + ")")
+			q.WriteString(
+				"(" + args.Add(
+					site,
+				) + "," + args.Add(
+					at,
+				) + "," + args.Add(
+					string(n.Kind),
+				) + "," + args.Add(
+					n.Name,
+				) + "," + args.Add(
+					sum[n],
+				) + ")",
+			)
 		}
 		q.WriteString(` ON CONFLICT (site_id, day, kind, name) DO UPDATE SET hits = traffic_top.hits + excluded.hits`)
 		if _, err := tx.Exec(ctx, q.String(), args...); err != nil {

@@ -76,8 +76,10 @@ func (c Counts) Requests() int64 { return c.OK + c.Redirected + c.ClientErrors +
 
 // Plus adds two counts up.
 func (c Counts) Plus(d Counts) Counts {
-	return Counts{c.OK + d.OK, c.Redirected + d.Redirected, c.ClientErrors + d.ClientErrors, c.ServerErrors + d.ServerErrors,
-		c.Pages + d.Pages, c.Bytes + d.Bytes}
+	return Counts{
+		c.OK + d.OK, c.Redirected + d.Redirected, c.ClientErrors + d.ClientErrors, c.ServerErrors + d.ServerErrors,
+		c.Pages + d.Pages, c.Bytes + d.Bytes,
+	}
 }
 
 // columns are those of Counts, in its order.

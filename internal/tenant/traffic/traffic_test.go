@@ -98,7 +98,8 @@ func TestSeries(t *testing.T) {
 	w.add("gone", one)
 
 	s := w.series(ada, "a", 30*time.Minute, FiveMinutes)
-	if len(s.Points) != 7 || s.Points[0].At.String() != "2027-03-14T14:40:00.000Z" || s.Points[6].At.String() != "2027-03-14T15:10:00.000Z" {
+	if len(s.Points) != 7 || s.Points[0].At.String() != "2027-03-14T14:40:00.000Z" ||
+		s.Points[6].At.String() != "2027-03-14T15:10:00.000Z" {
 		t.Fatalf("%d points from %s to %s", len(s.Points), s.Points[0].At, s.Points[len(s.Points)-1].At)
 	}
 	for i, want := range []Counts{{}, {}, {}, {}, {}, one, times(one, 2)} {
@@ -114,7 +115,11 @@ func TestSeries(t *testing.T) {
 			t.Errorf("by %s: %+v", step, got)
 		}
 	}
-	for name, s := range map[string]Series{"a stranger": w.series(eve, "a", hour, FiveMinutes), "an empty site": w.series(ada, "b", hour, FiveMinutes), "a site that is not there": w.series(ada, "gone", hour, FiveMinutes)} {
+	for name, s := range map[string]Series{
+		"a stranger":               w.series(eve, "a", hour, FiveMinutes),
+		"an empty site":            w.series(ada, "b", hour, FiveMinutes),
+		"a site that is not there": w.series(ada, "gone", hour, FiveMinutes),
+	} {
 		if s.Total() != (Counts{}) || len(s.Points) != 13 {
 			t.Errorf("%s: %d points, %+v", name, len(s.Points), s.Total())
 		}
@@ -161,7 +166,17 @@ func TestSeriesRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for back, want := range map[time.Duration]string{time.Minute: "5m", 6 * hour: "5m", day: "15m", 48 * hour: "1h", 4 * day: "1h", 7 * day: "2h", 25 * day: "6h", 30 * day: "1d", 400 * day: "1d"} {
+	for back, want := range map[time.Duration]string{
+		time.Minute: "5m",
+		6 * hour:    "5m",
+		day:         "15m",
+		48 * hour:   "1h",
+		4 * day:     "1h",
+		7 * day:     "2h",
+		25 * day:    "6h",
+		30 * day:    "1d",
+		400 * day:   "1d",
+	} {
 		if got := StepFor(back).String(); got != want {
 			t.Errorf("%s is shown by %s, want %s", back, got, want)
 		}
@@ -186,7 +201,14 @@ func TestSums(t *testing.T) {
 		batch := map[string]Counts{}
 		for _, site := range []string{"a", "b"} {
 			if r.IntN(3) > 0 {
-				n := Counts{OK: r.Int64N(50), Redirected: r.Int64N(5), ClientErrors: r.Int64N(5), ServerErrors: r.Int64N(2), Pages: r.Int64N(9), Bytes: r.Int64N(1 << 40)}
+				n := Counts{
+					OK:           r.Int64N(50),
+					Redirected:   r.Int64N(5),
+					ClientErrors: r.Int64N(5),
+					ServerErrors: r.Int64N(2),
+					Pages:        r.Int64N(9),
+					Bytes:        r.Int64N(1 << 40),
+				}
 				batch[site] = n
 				k := key{site, floor(db.At(w.now), hour)}
 				truth[k] = truth[k].Plus(n)
@@ -336,7 +358,10 @@ func BenchmarkDay(b *testing.B) {
 	}
 	b.Logf("%d sites added to in %s", len(ids), time.Since(begun))
 	var pages, size int64
-	if err := w.c.DB.QueryRow(b.Context(), `SELECT page_count, page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&pages, &size); err == nil {
+	if err := w.c.DB.QueryRow(b.Context(), `SELECT page_count, page_size FROM pragma_page_count(), pragma_page_size()`).Scan(
+		&pages,
+		&size,
+	); err == nil {
 		b.Logf("%.0f bytes a row", float64(pages*size)/float64(w.rows(fine)+w.rows(hour)))
 	}
 	b.Run("24 cards", func(b *testing.B) {
@@ -362,7 +387,10 @@ func TestBatchCountsOnce(t *testing.T) {
 	w.sites(ada, "a")
 	bytes := func() (n int64) {
 		t.Helper()
-		if err := w.c.DB.QueryRow(t.Context(), "SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM traffic WHERE site_id = 'a'").Scan(&n); err != nil {
+		if err := w.c.DB.QueryRow(
+			t.Context(),
+			"SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM traffic WHERE site_id = 'a'",
+		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

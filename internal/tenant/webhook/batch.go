@@ -81,8 +81,12 @@ type settled struct {
 
 var settleText = perSize(func(n int) string {
 	return `UPDATE webhook_deliveries SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
-		FROM (VALUES ` + values(n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT") + `) AS v
-		WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND ` + stateIs("leased") + `
+		FROM (VALUES ` + values(
+		n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT",
+	) + `) AS v
+		WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND ` + stateIs(
+		"leased",
+	) + `
 		RETURNING webhook_deliveries.id`
 })
 
@@ -115,7 +119,15 @@ func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[Deli
 	return inChunks(list, func(part []settled) error {
 		args := make([]any, 0, 10*len(part))
 		for _, s := range part {
-			args = append(args, s.id, s.claims, s.started, s.took.Milliseconds(), s.status, s.err, s.request, s.response, s.answer, !mine[s.id])
+			args = append(
+				args,
+				s.id,
+				s.claims,
+				s.started,
+				s.took.Milliseconds(),
+				s.status, s.err, s.request, s.response, s.answer,
+				!mine[s.id],
+			)
 		}
 		_, err := tx.Exec(ctx, attemptText(len(part)), args...)
 		return err

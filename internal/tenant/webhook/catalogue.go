@@ -34,9 +34,21 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	at := db.Time(1767225600000) // 2026-01-01
 	s := Site{"site_abcdefghijklmnopqrstuvwxyz", "My site", "https://my-site.example.com"}
 	d := func(status, why string, ended db.Time) Deployment {
-		return Deployment{ID: "dep_abcdefghijklmnopqrstuvwxyz", URL: "https://opqrstuvwxyz--my-site.example.com", Status: status, Branch: "main",
-			CommitHash: "6dcb09b5b57875f334f61aebed695e2e4193db5e", CommitMessage: "Fix the header", CommitAuthor: "Ada Lovelace",
-			Trigger: "api", Target: "production", Error: why, CreatedAt: at, StartedAt: at + 200, CompletedAt: ended}
+		return Deployment{
+			ID:            "dep_abcdefghijklmnopqrstuvwxyz",
+			URL:           "https://opqrstuvwxyz--my-site.example.com",
+			Status:        status,
+			Branch:        "main",
+			CommitHash:    "6dcb09b5b57875f334f61aebed695e2e4193db5e",
+			CommitMessage: "Fix the header",
+			CommitAuthor:  "Ada Lovelace",
+			Trigger:       "api",
+			Target:        "production",
+			Error:         why,
+			CreatedAt:     at,
+			StartedAt:     at + 200,
+			CompletedAt:   ended,
+		}
 	}
 	dom := func(status, ssl, why string) Domain {
 		return Domain{"dom_abcdefghijklmnopqrstuvwxyz", "www.example.com", status, ssl, why, at}
@@ -60,12 +72,18 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{DomainFailed(s, dom("failed", "pending", "www.example.com points to another service")), "The verification of a domain failed."},
 		{SSLIssued(s, cert), "A first certificate was obtained."},
 		{SSLRenewed(s, cert), "A certificate was renewed."},
-		{SSLFailed(s, Certificate{Domain: "www.example.com", LastError: "the domain doesn't point here", NextAttemptAt: at}), "An attempt to obtain a certificate failed."},
+		{
+			SSLFailed(s, Certificate{Domain: "www.example.com", LastError: "the domain doesn't point here", NextAttemptAt: at}),
+			"An attempt to obtain a certificate failed.",
+		},
 		{SiteCreated(s), "A site was created."},
 		{SiteUpdated(s, "name", "branch"), "The name, branch, settings, env or status of a site changed."},
 		{SiteDeleted(s), "A site was deleted."},
 		{BackupCompleted(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "completed", 48_213_004, 0, ""}), "A backup was taken."},
-		{BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}), "A backup could not be taken."},
+		{
+			BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}),
+			"A backup could not be taken.",
+		},
 		{SubscriptionCreated(sub("active")), "A subscription began."},
 		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},

@@ -149,7 +149,9 @@ type endpoint struct {
 // waiting are the first deliveries of an endpoint, each as its fields separated by spaces: all
 // that are looked for come in one row.
 var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' ' || q.created_at, ';')
-	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id LIMIT ` + strconv.Itoa(maxInFlight+1) + `) AS q)`
+	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id LIMIT ` + strconv.Itoa(
+	maxInFlight+1,
+) + `) AS q)`
 
 // selectEndpoints begins a statement that finds endpoints that may be sent to; $1 is now.
 var selectEndpoints = `
@@ -164,7 +166,20 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 	return func(r db.Scanner) (*endpoint, error) {
 		e := &endpoint{later: never}
 		var list sql.NullString
-		if err := r.Scan(&e.hook, &e.owner, &e.url, &e.host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased, &e.turn, &e.floor, &list); err != nil || !list.Valid {
+		if err := r.Scan(
+			&e.hook,
+			&e.owner,
+			&e.url,
+			&e.host,
+			&e.secret,
+			&e.previous,
+			&e.troubled,
+			&e.most,
+			&e.leased,
+			&e.turn,
+			&e.floor,
+			&list,
+		); err != nil || !list.Valid {
 			return e, err
 		}
 		var at []db.Time // of due
@@ -211,7 +226,12 @@ func readWaiting(text string, f *flight, next *db.Time) error {
 func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, touched []ID) ([]flight, error) {
 	now := db.Now()
 	but, args := w.notFull(now)
-	rows, err := tx.Query(ctx, `SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+` ORDER BY turn_at, id LIMIT `+claimable(room)+tx.SkipLocked(), args...)
+	rows, err := tx.Query(
+		ctx,
+		`SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+` ORDER BY turn_at, id LIMIT `+claimable(
+			room,
+		)+tx.SkipLocked(),
+		args...)
 	line, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
 		return nil, fmt.Errorf("find due webhooks: %w", err)
@@ -340,7 +360,10 @@ func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error
 }
 
 var leaseText = perSize(func(n int) string {
-	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + marks(2, n) + `) AND ` + stateIs("pending")
+	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + marks(
+		2,
+		n,
+	) + `) AND ` + stateIs("pending")
 })
 
 // lease marks deliveries as under way. The locks of their endpoints keep others from them.

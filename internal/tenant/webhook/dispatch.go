@@ -29,7 +29,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	defer unlisten()
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	//share: none, one for each place of the dispatcher, see hosts
+	// share: none, one for each place of the dispatcher, see hosts
 	results := make(chan outcome, w.c.Slots)
 	senders := newSenders(w, results)
 	defer senders.end()

@@ -93,9 +93,14 @@ func TestRetryAfter(t *testing.T) {
 		value    func() string
 		min, max time.Duration
 	}{
-		"none":               {503, func() string { return "" }, 4500 * time.Millisecond, 5500 * time.Millisecond},
-		"seconds":            {503, func() string { return "120" }, 2 * time.Minute, 2*time.Minute + time.Second},
-		"date":               {429, func() string { return time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat) }, 10*time.Minute - time.Second, 10*time.Minute + time.Second},
+		"none":    {503, func() string { return "" }, 4500 * time.Millisecond, 5500 * time.Millisecond},
+		"seconds": {503, func() string { return "120" }, 2 * time.Minute, 2*time.Minute + time.Second},
+		"date": {
+			429,
+			func() string { return time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat) },
+			10*time.Minute - time.Second,
+			10*time.Minute + time.Second,
+		},
 		"sooner than we":     {429, func() string { return "1" }, 4500 * time.Millisecond, 5500 * time.Millisecond},
 		"later than a day":   {503, func() string { return "9999999" }, 24 * time.Hour, 24*time.Hour + time.Second},
 		"overflow":           {503, func() string { return "99999999999999999999" }, 4500 * time.Millisecond, 5500 * time.Millisecond},
@@ -203,7 +208,11 @@ func TestHangingEndpoints(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
-		if err := w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`, healthy.ID).Scan(&n); err != nil {
+		if err := w.c.DB.QueryRow(
+			t.Context(),
+			`SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`,
+			healthy.ID,
+		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if n == 28 {
@@ -255,7 +264,8 @@ func TestTakeover(t *testing.T) {
 	start(t, w) // on SQLite at once, on PostgreSQL when the lease ends
 	first := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 	got := r.wait(t, 2)
-	if got[0].body != got[1].body || got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") || got[1].header.Get("X-Service-Attempt") != "2" {
+	if got[0].body != got[1].body || got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") ||
+		got[1].header.Get("X-Service-Attempt") != "2" {
 		t.Errorf("the second request differs: %+v", got)
 	}
 	dead.status = 500
@@ -323,7 +333,11 @@ func TestTwoNodes(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		var n int
-		if err := a.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`, h.ID).Scan(&n); err != nil {
+		if err := a.c.DB.QueryRow(
+			t.Context(),
+			`SELECT count(*) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'succeeded'`,
+			h.ID,
+		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if n == 200 {
@@ -376,7 +390,10 @@ func BenchmarkDeliver(b *testing.B) {
 			}
 			for {
 				var n int
-				if err := w.c.DB.QueryRow(b.Context(), `SELECT count(*) FROM webhook_deliveries WHERE state <> 'succeeded'`).Scan(&n); err != nil {
+				if err := w.c.DB.QueryRow(
+					b.Context(),
+					`SELECT count(*) FROM webhook_deliveries WHERE state <> 'succeeded'`,
+				).Scan(&n); err != nil {
 					b.Fatal(err)
 				}
 				if n == 0 {

@@ -69,7 +69,9 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if !h.Active {
 		return "", errDisabled
 	}
-	if err := w.queue(ctx, tx, owner, pingName, Event{data: data{Webhook: &webhookData{string(id)}}}, recipients{active: []ID{id}}); err != nil {
+	if err := w.queue(ctx, tx, owner, pingName, Event{
+		data: data{Webhook: &webhookData{string(id)}},
+	}, recipients{active: []ID{id}}); err != nil {
 		return "", err
 	}
 	var d DeliveryID
@@ -108,8 +110,15 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		id, owner, name, e.site(), string(body), e.hops, now); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		id, owner, name,
+		e.site(),
+		string(body),
+		e.hops,
+		now,
+	); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
 	for _, x := range []struct {

@@ -166,8 +166,10 @@ func site(s Site) data { return data{Site: &siteData{s.ID, s.Name, s.URL}} }
 
 func deployment(s Site, d Deployment) data {
 	out := site(Site{ID: s.ID, Name: s.Name})
-	out.Deployment = &deploymentData{d.ID, d.URL, d.Status, word(d.Branch), word(d.CommitHash), word(d.CommitMessage), word(d.CommitAuthor),
-		d.Trigger, d.Target, word(d.Error), moment(d.CreatedAt), moment(d.StartedAt), moment(d.CompletedAt), nil}
+	out.Deployment = &deploymentData{
+		d.ID, d.URL, d.Status, word(d.Branch), word(d.CommitHash), word(d.CommitMessage), word(d.CommitAuthor),
+		d.Trigger, d.Target, word(d.Error), moment(d.CreatedAt), moment(d.StartedAt), moment(d.CompletedAt), nil,
+	}
 	if d.StartedAt != 0 && d.CompletedAt != 0 {
 		seconds := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
 		out.Deployment.Duration = &seconds

@@ -16,7 +16,11 @@ func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site string) err
 	if !siteID(site) {
 		return nil
 	}
-	rows, err := tx.Query(ctx, `SELECT id, site_ids FROM webhooks WHERE site_ids <> '' AND deleted_at = 0 AND site_ids LIKE $1`, "%"+site+"%")
+	rows, err := tx.Query(
+		ctx,
+		`SELECT id, site_ids FROM webhooks WHERE site_ids <> '' AND deleted_at = 0 AND site_ids LIKE $1`,
+		"%"+site+"%",
+	)
 	type row struct {
 		id    ID
 		sites []string

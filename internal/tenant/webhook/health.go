@@ -35,7 +35,10 @@ func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 	}
 	err := inChunks(ids, func(part []ID) error {
 		var args db.Args
-		rows, err := tx.Query(ctx, `SELECT id, failures > 0 OR succeeded_at = 0 FROM webhooks WHERE id IN (`+db.AddList(&args, part)+`) ORDER BY id FOR UPDATE`, args...)
+		rows, err := tx.Query(ctx, `SELECT id, failures > 0 OR succeeded_at = 0 FROM webhooks WHERE id IN (`+db.AddList(
+			&args,
+			part,
+		)+`) ORDER BY id FOR UPDATE`, args...)
 		_, err = db.Collect(rows, err, func(r db.Scanner) (_ struct{}, err error) {
 			var id ID
 			var troubled bool
@@ -89,7 +92,11 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 
 // disable turns a webhook off, skips what is queued for it and tells its owner.
 func (w *Webhooks) disable(ctx context.Context, tx *db.Tx, id ID, reason string, now db.Time) error {
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET active = FALSE, reason = $2, updated_at = $3 WHERE id = $1 AND active AND deleted_at = 0`, id, reason, now)
+	n, err := tx.Exec(
+		ctx,
+		`UPDATE webhooks SET active = FALSE, reason = $2, updated_at = $3 WHERE id = $1 AND active AND deleted_at = 0`,
+		id, reason, now,
+	)
 	if err == nil && n > 0 {
 		_, err = tx.Exec(ctx, skipPending, id, now)
 	}
@@ -109,7 +116,12 @@ func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Ti
 	var active bool
 	var since, warned db.Time
 	var failures int
-	err := tx.QueryRow(ctx, `SELECT active AND deleted_at = 0, failing_since, warned_at, failures FROM webhooks WHERE id = $1`, id).Scan(&active, &since, &warned, &failures)
+	err := tx.QueryRow(ctx, `SELECT active AND deleted_at = 0, failing_since, warned_at, failures FROM webhooks WHERE id = $1`, id).Scan(
+		&active,
+		&since,
+		&warned,
+		&failures,
+	)
 	if err != nil {
 		return fmt.Errorf("read health of webhook: %w", err)
 	}

@@ -37,11 +37,11 @@ const burst = 2 // seconds of a pace may come at once
 // network in which its connections end. It is safe for concurrent use.
 type hosts struct {
 	mu sync.Mutex // guards all
-	//share: total 512 requests to one host, 768 to one network, Config.Slots (1,024) in all; owner 200 and 256; edge the delivery waits
+	// share: total 512 requests to one host, 768 to one network, Config.Slots (1,024) in all; owner 200 and 256; edge the delivery waits
 	inFlight map[string]int
-	//share: total every owner's pace towards hosts of deliveries under way or failing; owner its hosts; edge forgotten after an hour without deliveries
+	// share: total every owner's pace towards hosts of deliveries under way or failing; owner its hosts; edge forgotten after an hour without deliveries
 	owners map[ownerHost]*pace
-	//share: total the hosts that were connected to lately; owner its hosts; edge forgotten after an hour without connections
+	// share: total the hosts that were connected to lately; owner its hosts; edge forgotten after an hour without connections
 	reached map[string]*reached // by host
 }
 

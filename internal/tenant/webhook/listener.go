@@ -74,18 +74,34 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	now := db.Now()
 	var open int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`, owner, now).Scan(&open); err != nil {
+	if err := tx.QueryRow(
+		ctx,
+		`SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`,
+		owner,
+		now,
+	).Scan(&open); err != nil {
 		return Listener{}, fmt.Errorf("count listeners: %w", err)
 	}
 	if open >= maxListeners {
-		return Listener{}, &fault.Error{Kind: fault.Conflict, Message: "Too many listeners",
-			Details: fmt.Sprintf("at most %d at once; stop one, or wait %d minutes after it was last used", maxListeners, int(listenFor.Minutes())), Code: "too_many_listeners"}
+		return Listener{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Too many listeners",
+			Details: fmt.Sprintf(
+				"at most %d at once; stop one, or wait %d minutes after it was last used",
+				maxListeners,
+				int(listenFor.Minutes()),
+			),
+			Code: "too_many_listeners",
+		}
 	}
 	l := Listener{ID: ID(db.NewID("hook")), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at, expires_at)
 		VALUES ($1, $2, '', '', '', $3, $4, $5, FALSE, TRUE, '', $6, $7, $7, $8)`,
-		l.ID, owner, strings.Join(events, " "), strings.Join(sites, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(l.ID)), never, now, l.ExpiresAt)
+		l.ID, owner, strings.Join(
+			events,
+			" ",
+		), strings.Join(sites, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(l.ID)), never, now, l.ExpiresAt)
 	if err != nil {
 		return Listener{}, fmt.Errorf("start listener: %w", err)
 	}
@@ -121,7 +137,11 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 	var news bool
 	err := w.c.DB.QueryRow(ctx, `
 		SELECT expires_at, secret, EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'offered')
-		FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $3`, id, owner, now).Scan(&expires, &sealed, &news)
+		FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $3`, id, owner, now).Scan(
+		&expires,
+		&sealed,
+		&news,
+	)
 	if err != nil {
 		return nil, listenerFault(err)
 	}
@@ -141,7 +161,14 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 		var hops int
 		err = r.Scan(&o.N, &o.ID, &o.EventID, &o.Event, &o.Body, &hops)
 		o.Header = map[string]string{}
-		for name, values := range header(flight{id: o.ID, event: o.EventID, name: o.Event, body: []byte(o.Body), hops: hops, claims: 1}, []string{string(key)}, now.Time()) {
+		for name, values := range header(flight{
+			id:     o.ID,
+			event:  o.EventID,
+			name:   o.Event,
+			body:   []byte(o.Body),
+			hops:   hops,
+			claims: 1,
+		}, []string{string(key)}, now.Time()) {
 			o.Header[name] = values[0]
 		}
 		return o, err
@@ -155,14 +182,26 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 // number gives what was offered its place behind what was fetched before, and moves the
 // listener's end on. The listener's row is locked first: numbers follow one another.
 func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db.Time) error {
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET expires_at = $3 WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $4`, id, owner, now.Add(listenFor), now)
+	n, err := tx.Exec(
+		ctx,
+		`UPDATE webhooks SET expires_at = $3 WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $4`,
+		id,
+		owner,
+		now.Add(listenFor),
+		now,
+	)
 	if err != nil {
 		return fmt.Errorf("extend listener: %w", err)
 	}
 	if n == 0 {
 		return fault.Missing("listener")
 	}
-	rows, err := tx.Query(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`, id, maxFetch)
+	rows, err := tx.Query(
+		ctx,
+		`SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`,
+		id,
+		maxFetch,
+	)
 	ids, err := db.Collect(rows, err, func(r db.Scanner) (d DeliveryID, err error) { return d, r.Scan(&d) })
 	if err != nil {
 		return fmt.Errorf("find offered deliveries: %w", err)
@@ -171,7 +210,11 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 		return nil
 	}
 	var last int64
-	if err := tx.QueryRow(ctx, `SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`, id).Scan(&last); err != nil {
+	if err := tx.QueryRow(
+		ctx,
+		`SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`,
+		id,
+	).Scan(&last); err != nil {
 		return fmt.Errorf("number deliveries: %w", err)
 	}
 	last = max(last, int64(now)) // also when those with the numbers before are gone
@@ -189,7 +232,11 @@ func (w *Webhooks) purgeListeners(ctx context.Context) error {
 	now := db.Now()
 	for more := true; more; {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET deleted_at = $1, active = FALSE, secret = '' WHERE expires_at > 0 AND expires_at <= $1 AND deleted_at = 0`, now)
+			_, err := tx.Exec(
+				ctx,
+				`UPDATE webhooks SET deleted_at = $1, active = FALSE, secret = '' WHERE expires_at > 0 AND expires_at <= $1 AND deleted_at = 0`,
+				now,
+			)
 			if err != nil {
 				return err
 			}

@@ -47,7 +47,10 @@ func TestListener(t *testing.T) {
 	}
 	o := got[0]
 	at, _ := strconv.ParseInt(o.Header["Webhook-Timestamp"], 10, 64)
-	if o.Header["X-Service-Signature"] != Signature(secret, []byte(o.Body)) || o.Header["Webhook-Signature"] != StandardSignature(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
+	if o.Header["X-Service-Signature"] != Signature(
+		secret,
+		[]byte(o.Body),
+	) || o.Header["Webhook-Signature"] != StandardSignature(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
 		o.Header["X-Service-Hop"] != "1" || o.Header["X-Service-Delivery"] != string(o.ID) {
 		t.Errorf("headers %v", o.Header)
 	}
@@ -107,7 +110,11 @@ func TestListener(t *testing.T) {
 func TestListenerLimits(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
-	for name, n := range map[string]NewListener{"no secret": {}, "events": {Secret: "s", Events: []string{"x"}}, "sites": {Secret: "s", Sites: []string{"x"}}} {
+	for name, n := range map[string]NewListener{
+		"no secret": {},
+		"events":    {Secret: "s", Events: []string{"x"}},
+		"sites":     {Secret: "s", Sites: []string{"x"}},
+	} {
 		if _, err := listen(t, w, anna, n); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -40,7 +40,10 @@ func TestEveryStatus(t *testing.T) {
 			fmt.Fprintf(c, "HTTP/1.1 %d Status\r\nContent-Length: %d\r\nLocation: https://elsewhere.test/\r\n\r\n%s", n, len(body), body)
 		})
 		w := timeless(t, nil)
-		w.c.Out = &http.Client{Transport: wire, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		w.c.Out = &http.Client{
+			Transport:     wire,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 		type probe struct {
 			owner account.OwnerID
 			id    ID
@@ -48,7 +51,10 @@ func TestEveryStatus(t *testing.T) {
 		hooks := map[int]probe{}
 		for n := 100; n <= 599; n++ {
 			p := probe{owner: account.OwnerID(fmt.Sprintf("usr_%d", n/50))}
-			h, err := w.Create(t.Context(), p.owner, NewWebhook{URL: fmt.Sprintf("https://h%d.test/%d", n, n), Events: []string{"site.created"}})
+			h, err := w.Create(t.Context(), p.owner, NewWebhook{
+				URL:    fmt.Sprintf("https://h%d.test/%d", n, n),
+				Events: []string{"site.created"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +64,14 @@ func TestEveryStatus(t *testing.T) {
 		stop := start(t, w)
 		for n := 100; n <= 599; n += 50 {
 			owner := hooks[n].owner
-			if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error { return w.EmitTx(t.Context(), tx, owner, SiteCreated(someSite)) }); err != nil {
+			if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+				return w.EmitTx(
+					t.Context(),
+					tx,
+					owner,
+					SiteCreated(someSite),
+				)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +125,12 @@ func TestBadReceivers(t *testing.T) {
 		status int
 		least  time.Duration // that the attempt takes
 	}{
-		"slow headers":             {func(c net.Conn) { drip(c, ok+strings.Repeat("X: y\r\n", 100), time.Second) }, errTimeout, 0, 15 * time.Second},
+		"slow headers": {
+			func(c net.Conn) { drip(c, ok+strings.Repeat("X: y\r\n", 100), time.Second) },
+			errTimeout,
+			0,
+			15 * time.Second,
+		},
 		"slow but in time":         {func(c net.Conn) { drip(c, ok+"Content-Length: 0\r\n\r\n", 200*time.Millisecond) }, "", 200, 0},
 		"headers and then silence": {func(c net.Conn) { io.WriteString(c, ok); io.Copy(io.Discard, c) }, errTimeout, 0, 15 * time.Second},
 		"silence":                  {func(c net.Conn) { io.Copy(io.Discard, c) }, errTimeout, 0, 15 * time.Second},
@@ -120,7 +138,12 @@ func TestBadReceivers(t *testing.T) {
 			io.WriteString(c, ok+"Content-Length: 100000\r\n\r\n")
 			drip(c, strings.Repeat("b", 1000), time.Second)
 		}, "", 200, 15 * time.Second},
-		"body that never comes": {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 10\r\n\r\n"); io.Copy(io.Discard, c) }, "", 200, 15 * time.Second},
+		"body that never comes": {
+			func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 10\r\n\r\n"); io.Copy(io.Discard, c) },
+			"",
+			200,
+			15 * time.Second,
+		},
 		"endless body": {func(c net.Conn) {
 			io.WriteString(c, ok+"\r\n")
 			for b := bytes.Repeat([]byte("x"), 32<<10); ; {
@@ -156,10 +179,20 @@ func TestBadReceivers(t *testing.T) {
 		"reset":               {func(net.Conn) {}, errClosedEarly, 0, 0},
 		"reset in the status": {func(c net.Conn) { io.WriteString(c, "HTTP/1.") }, errConnection, 0, 0},
 		"no HTTP":             {func(c net.Conn) { io.WriteString(c, "hello\r\n\r\n") }, errConnection, 0, 0},
-		"two lengths":         {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab") }, errConnection, 0, 0},
-		"negative length":     {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: -1\r\n\r\n") }, errConnection, 0, 0},
-		"short body":          {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 10\r\n\r\nabc") }, "", 200, 0},
-		"bytes of no text":    {func(c net.Conn) { io.WriteString(c, ok+"X-Y: \xff\xfe\r\nContent-Length: 3\r\n\r\n\x00\xff\x80") }, "", 200, 0},
+		"two lengths": {
+			func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab") },
+			errConnection,
+			0,
+			0,
+		},
+		"negative length": {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: -1\r\n\r\n") }, errConnection, 0, 0},
+		"short body":      {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 10\r\n\r\nabc") }, "", 200, 0},
+		"bytes of no text": {
+			func(c net.Conn) { io.WriteString(c, ok+"X-Y: \xff\xfe\r\nContent-Length: 3\r\n\r\n\x00\xff\x80") },
+			"",
+			200,
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -266,7 +299,10 @@ func TestLogIsBounded(t *testing.T) {
 			}
 		}
 		var orphans int
-		if err := w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM webhook_attempts WHERE delivery_id NOT IN (SELECT id FROM webhook_deliveries)`).Scan(&orphans); err != nil || orphans > 0 {
+		if err := w.c.DB.QueryRow(
+			t.Context(),
+			`SELECT count(*) FROM webhook_attempts WHERE delivery_id NOT IN (SELECT id FROM webhook_deliveries)`,
+		).Scan(&orphans); err != nil || orphans > 0 {
 			t.Errorf("%d attempts of no delivery, %v", orphans, err)
 		}
 	})
@@ -299,7 +335,14 @@ func TestRetention(t *testing.T) {
 		for range many {
 			emit(t, w, SiteCreated(someSite))
 		}
-		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error { return w.EmitTx(t.Context(), tx, bert, SiteCreated(someSite)) }); err != nil {
+		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+			return w.EmitTx(
+				t.Context(),
+				tx,
+				bert,
+				SiteCreated(someSite),
+			)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(29 * 24 * time.Hour)

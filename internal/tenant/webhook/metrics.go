@@ -19,11 +19,20 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_webhook_attempts_total", Help: "Requests made, by result: a status class or the kind of error."}, []string{"outcome"}),
-		first: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "slipway_webhook_first_attempt_seconds", Help: "From the event to the start of its first request.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60}}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_webhook_attempts_total",
+			Help: "Requests made, by result: a status class or the kind of error.",
+		}, []string{"outcome"}),
+		first: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "slipway_webhook_first_attempt_seconds",
+			Help:    "From the event to the start of its first request.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
+		}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_in_flight", Help: "Requests in flight."}),
-		oldest:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "slipway_webhook_oldest_due_seconds", Help: "Age of the oldest delivery that is due and not under way, of any endpoint."}),
+		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slipway_webhook_oldest_due_seconds",
+			Help: "Age of the oldest delivery that is due and not under way, of any endpoint.",
+		}),
 	}
 	if r != nil {
 		r.MustRegister(m.attempts, m.first, m.inFlight, m.oldest)

@@ -58,7 +58,13 @@ func TestNetworkHasABound(t *testing.T) {
 		}
 	}
 	if len(all) != networkBounds.all || h.inFlight[victim] != len(all) || h.inFlight[elsewhere] != 0 {
-		t.Errorf("%d are in flight, counted as %d there and %d elsewhere, want %d", len(all), h.inFlight[victim], h.inFlight[elsewhere], networkBounds.all)
+		t.Errorf(
+			"%d are in flight, counted as %d there and %d elsewhere, want %d",
+			len(all),
+			h.inFlight[victim],
+			h.inFlight[elsewhere],
+			networkBounds.all,
+		)
 	}
 	if len(h.full()) != 0 {
 		t.Errorf("full are %v: the names are not", h.full())
@@ -125,7 +131,12 @@ func TestNamesOfOneAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots, Resolver: table.resolver(t), Connect: time.Minute})
+	out, err := egress.New(egress.Config{
+		Allow:    []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Roots:    roots,
+		Resolver: table.resolver(t),
+		Connect:  time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,14 @@ func TestPlans(t *testing.T) {
 	settle(t, w, well.ID, tried(1))
 	failed := settle(t, w, ill.ID, tried(1))
 	now := db.Now()
-	for _, f := range []Filter{{}, {State: "failed"}, {State: "succeeded"}, {State: "pending"}, {Since: now - 1000, Events: []string{"site.created"}}, {Since: now - 1000, Until: now}} {
+	for _, f := range []Filter{
+		{},
+		{State: "failed"},
+		{State: "succeeded"},
+		{State: "pending"},
+		{Since: now - 1000, Events: []string{"site.created"}},
+		{Since: now - 1000, Until: now},
+	} {
 		for _, page := range []int{1, 2} {
 			if _, _, err := w.Search(t.Context(), anna, ill.ID, f, page, 1); err != nil {
 				t.Fatal(err)
@@ -77,10 +84,18 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"fetch": second(w.Fetch(t.Context(), anna, l.ID, 0)), "hours": second(w.Hours(t.Context(), anna, ill.ID, 0)), "delivery": second(w.Delivery(t.Context(), anna, ill.ID, failed.ID)),
-		"redelivery": second(w.Redelivery(t.Context(), anna, ill.ID, "")), "purge": w.purge(t.Context()), "listeners": w.purgeListeners(t.Context()), "turns": w.repairTurns(t.Context()),
-		"review": w.reviewFailing(t.Context()), "take over": w.takeOver(t.Context(), false), "disable": second(w.Update(t.Context(), anna, ill.ID, Change{Active: ptr(false)})),
-		"list": second(w.List(t.Context(), anna)), "delete": w.Delete(t.Context(), anna, well.ID),
+		"fetch":      second(w.Fetch(t.Context(), anna, l.ID, 0)),
+		"hours":      second(w.Hours(t.Context(), anna, ill.ID, 0)),
+		"delivery":   second(w.Delivery(t.Context(), anna, ill.ID, failed.ID)),
+		"redelivery": second(w.Redelivery(t.Context(), anna, ill.ID, "")),
+		"purge":      w.purge(t.Context()),
+		"listeners":  w.purgeListeners(t.Context()),
+		"turns":      w.repairTurns(t.Context()),
+		"review":     w.reviewFailing(t.Context()),
+		"take over":  w.takeOver(t.Context(), false),
+		"disable":    second(w.Update(t.Context(), anna, ill.ID, Change{Active: ptr(false)})),
+		"list":       second(w.List(t.Context(), anna)),
+		"delete":     w.Delete(t.Context(), anna, well.ID),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -16,7 +16,11 @@ const batch = 500
 // owner's log is over MaxLog.
 func (w *Webhooks) purge(ctx context.Context) error {
 	before := db.Now().Add(-w.c.Keep)
-	if err := w.forgetDeliveries(ctx, `SELECT id FROM webhook_deliveries WHERE finished_at > 0 AND finished_at < $2 ORDER BY finished_at LIMIT $1`, before); err != nil {
+	if err := w.forgetDeliveries(
+		ctx,
+		`SELECT id FROM webhook_deliveries WHERE finished_at > 0 AND finished_at < $2 ORDER BY finished_at LIMIT $1`,
+		before,
+	); err != nil {
 		return err
 	}
 	if err := w.forgetDeliveries(ctx, `SELECT d.id FROM webhooks h JOIN webhook_deliveries d ON d.hook_id = h.id
@@ -40,7 +44,11 @@ func (w *Webhooks) purge(ctx context.Context) error {
 		}
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM webhook_hours WHERE hour < $1 OR hook_id IN (SELECT id FROM webhooks WHERE deleted_at > 0)`, before.Time().Unix()/3600); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			`DELETE FROM webhook_hours WHERE hour < $1 OR hook_id IN (SELECT id FROM webhooks WHERE deleted_at > 0)`,
+			before.Time().Unix()/3600,
+		); err != nil {
 			return fmt.Errorf("purge counts: %w", err)
 		}
 		if _, err := tx.Exec(ctx, `
@@ -100,7 +108,12 @@ func (w *Webhooks) trim(ctx context.Context) error {
 		of[h.owner]++
 	}
 	for _, h := range hooks {
-		rows, err := w.c.DB.Query(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`, h.id, w.c.MaxLog/of[h.owner])
+		rows, err := w.c.DB.Query(
+			ctx,
+			`SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
+			h.id,
+			w.c.MaxLog/of[h.owner],
+		)
 		last, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find the end of a webhook's log: %w", err)
@@ -108,7 +121,12 @@ func (w *Webhooks) trim(ctx context.Context) error {
 		if len(last) == 0 {
 			continue
 		}
-		if err := w.forgetDeliveries(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $2 AND id <= $3 AND finished_at > 0 ORDER BY id LIMIT $1`, h.id, last[0]); err != nil {
+		if err := w.forgetDeliveries(
+			ctx,
+			`SELECT id FROM webhook_deliveries WHERE hook_id = $2 AND id <= $3 AND finished_at > 0 ORDER BY id LIMIT $1`,
+			h.id,
+			last[0],
+		); err != nil {
 			return err
 		}
 	}

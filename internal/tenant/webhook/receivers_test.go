@@ -35,13 +35,28 @@ func main() {
 		if Verify(c.Secret, h, c.Body) { fmt.Print("y") } else { fmt.Print("n") }
 	}
 }`, []string{"go", "run", "main.go"}},
-	"js": {"main.js", "", `
-for (const c of JSON.parse(require("fs").readFileSync(0))) process.stdout.write(verify(c.Secret, c.Headers, Buffer.from(c.Body, "base64")) ? "y" : "n");`, []string{"node", "main.js"}},
-	"php": {"main.php", "<?php\n", `
-foreach (json_decode(stream_get_contents(STDIN), true) as $c) echo verify($c['Secret'], $c['Headers'], base64_decode($c['Body'])) ? 'y' : 'n';`, []string{"php", "main.php"}},
-	"python": {"main.py", "", `
+	"js": {
+		"main.js",
+		"",
+		`
+for (const c of JSON.parse(require("fs").readFileSync(0))) process.stdout.write(verify(c.Secret, c.Headers, Buffer.from(c.Body, "base64")) ? "y" : "n");`,
+		[]string{"node", "main.js"},
+	},
+	"php": {
+		"main.php",
+		"<?php\n",
+		`
+foreach (json_decode(stream_get_contents(STDIN), true) as $c) echo verify($c['Secret'], $c['Headers'], base64_decode($c['Body'])) ? 'y' : 'n';`,
+		[]string{"php", "main.php"},
+	},
+	"python": {
+		"main.py",
+		"",
+		`
 import json, sys
-for c in json.load(sys.stdin): print("y" if verify(c["Secret"], c["Headers"], base64.b64decode(c["Body"])) else "n", end="")`, []string{"python3", "main.py"}},
+for c in json.load(sys.stdin): print("y" if verify(c["Secret"], c["Headers"], base64.b64decode(c["Body"])) else "n", end="")`,
+		[]string{"python3", "main.py"},
+	},
 }
 
 // testCase is a delivery, and whether a receiver with the secret must accept it.
@@ -152,7 +167,12 @@ func TestReceiversOfTheDocument(t *testing.T) {
 				t.Fatal("the document has no receiver")
 			}
 			if language == "go" {
-				code = strings.Replace(strings.Replace(code, "package receiver", "package main", 1), "import (", "import (\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"os\"", 1)
+				code = strings.Replace(
+					strings.Replace(code, "package receiver", "package main", 1),
+					"import (",
+					"import (\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"os\"",
+					1,
+				)
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, m.file), []byte(m.before+code+m.after), 0o600); err != nil {

@@ -46,13 +46,25 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 	if f.State != "" {
 		is, ok := states[f.State]
 		if !ok {
-			return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid state", Details: "state must be pending, succeeded or failed", Received: text30(f.State), Code: "invalid_state"}
+			return "", nil, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid state",
+				Details:  "state must be pending, succeeded or failed",
+				Received: text30(f.State),
+				Code:     "invalid_state",
+			}
 		}
 		text += " AND " + is
 	}
 	for _, name := range f.Events {
 		if !known(name) && name != pingName {
-			return "", nil, &fault.Error{Kind: fault.Invalid, Message: "Unknown event", Details: "GET /webhooks/events lists the names of events", Received: text30(name), Code: "invalid_event"}
+			return "", nil, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Unknown event",
+				Details:  "GET /webhooks/events lists the names of events",
+				Received: text30(name),
+				Code:     "invalid_event",
+			}
 		}
 	}
 	if f.Since != 0 {
@@ -72,13 +84,23 @@ func (f Filter) chosen(hook ID) (string, db.Args, error) {
 	if len(f.Events) == 0 {
 		return `SELECT d.id AS found FROM webhook_deliveries d WHERE ` + where, args, err
 	}
-	return `SELECT newest.id AS found FROM (SELECT d.id, d.event_id FROM webhook_deliveries d WHERE ` + where + ` ORDER BY d.id DESC LIMIT ` + strconv.Itoa(searched) + `) AS newest
-		JOIN webhook_events e ON e.id = newest.event_id WHERE e.name IN (` + db.AddList(&args, f.Events) + `)`, args, err
+	return `SELECT newest.id AS found FROM (SELECT d.id, d.event_id FROM webhook_deliveries d WHERE ` + where + ` ORDER BY d.id DESC LIMIT ` + strconv.Itoa(
+		searched,
+	) + `) AS newest
+		JOIN webhook_events e ON e.id = newest.event_id WHERE e.name IN (` + db.AddList(
+		&args,
+		f.Events,
+	) + `)`, args, err
 }
 
 func text30(s string) string { return strings.ToValidUTF8(clip(s, 30), "\uFFFD") }
 
-var errDisabled = &fault.Error{Kind: fault.Conflict, Message: "The webhook is disabled", Details: "enable it first", Code: "webhook_inactive"}
+var errDisabled = &fault.Error{
+	Kind:    fault.Conflict,
+	Message: "The webhook is disabled",
+	Details: "enable it first",
+	Code:    "webhook_inactive",
+}
 
 // RedeliverTx queues a delivery once more: a new delivery with the same webhook-id and
 // the same bytes, signed with the current secret.
@@ -147,13 +169,36 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	now := db.Now()
 	switch {
 	case f.Since == 0:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Missing since", Details: "since is the time from which events are redelivered", Code: "missing_since"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Missing since",
+			Details: "since is the time from which events are redelivered",
+			Code:    "missing_since",
+		}
 	case f.Since > now:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid since", Details: "since is in the future", Received: f.Since.String(), Code: "invalid_since"}
+		return operation.Operation{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid since",
+			Details:  "since is in the future",
+			Received: f.Since.String(),
+			Code:     "invalid_since",
+		}
 	case f.Until != 0 && f.Until <= f.Since:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid until", Details: "until must be after since", Received: f.Until.String(), Code: "invalid_until"}
+		return operation.Operation{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid until",
+			Details:  "until must be after since",
+			Received: f.Until.String(),
+			Code:     "invalid_until",
+		}
 	case f.State == "pending":
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid state", Details: "state must be failed or succeeded: pending deliveries are sent anyway", Received: f.State, Code: "invalid_state"}
+		return operation.Operation{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid state",
+			Details:  "state must be failed or succeeded: pending deliveries are sent anyway",
+			Received: f.State,
+			Code:     "invalid_state",
+		}
 	}
 	if f.State == "" {
 		f.State = "failed"
@@ -173,7 +218,12 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 AS one FROM webhook_deliveries d WHERE `+where+` LIMIT `+strconv.Itoa(counted)+`) AS n`, args...).Scan(&total); err != nil {
 		return operation.Operation{}, fmt.Errorf("count deliveries: %w", err)
 	}
-	_, err = job.Enqueue(ctx, tx, Redeliver{Operation: op.ID, Hook: hook, Filter: f, Total: total}, job.Options{Unique: "redeliver/" + string(op.ID), Share: string(owner)})
+	_, err = job.Enqueue(ctx, tx, Redeliver{
+		Operation: op.ID,
+		Hook:      hook,
+		Filter:    f,
+		Total:     total,
+	}, job.Options{Unique: "redeliver/" + string(op.ID), Share: string(owner)})
 	return op, err
 }
 
@@ -290,7 +340,8 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 	var todo []repeat
 	for _, x := range list {
 		at.After = x.id
-		if len(r.Filter.Events) > 0 && !slices.Contains(r.Filter.Events, x.name) { // else a rare name would have the statement read on and on
+		// else a rare name would have the statement read on and on
+		if len(r.Filter.Events) > 0 && !slices.Contains(r.Filter.Events, x.name) {
 			continue
 		}
 		if x.settled || slices.ContainsFunc(todo, func(r repeat) bool { return r.event == x.event }) {
@@ -334,7 +385,13 @@ func (w *Webhooks) redeliverGivenUp(ctx context.Context, args []byte, _ error) e
 
 // EnableTx enables a webhook and forgets its failures. With since, what failed or was
 // skipped from then on is redelivered by the operation that it returns.
-func (w *Webhooks) EnableTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, since db.Time) (Webhook, *operation.Operation, error) {
+func (w *Webhooks) EnableTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id ID,
+	since db.Time,
+) (Webhook, *operation.Operation, error) {
 	on := true
 	h, err := w.UpdateTx(ctx, tx, owner, id, Change{Active: &on})
 	if err != nil || since == 0 {

@@ -78,12 +78,17 @@ func TestRedeliverOne(t *testing.T) {
 	}
 	d := settle(t, w, h.ID, func(d Delivery) bool { return d.ID == again && d.State == "succeeded" })
 	got := r.wait(t, 2)
-	if d.Repeats != first.ID || d.EventID != first.EventID || got[0].body != got[1].body || got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") ||
+	if d.Repeats != first.ID || d.EventID != first.EventID || got[0].body != got[1].body ||
+		got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") ||
 		got[1].header.Get("X-Service-Delivery") != string(again) {
 		t.Errorf("%+v repeats %+v", d, first)
 	}
 	other := create(t, w, r.URL+"/other", "site.created")
-	for name, err := range map[string]error{"another webhook's": redeliver(other.ID, first.ID), "unknown": redeliver(h.ID, "dlv_x"), "unknown webhook": redeliver("hook_x", first.ID)} {
+	for name, err := range map[string]error{
+		"another webhook's": redeliver(other.ID, first.ID),
+		"unknown":           redeliver(h.ID, "dlv_x"),
+		"unknown webhook":   redeliver("hook_x", first.ID),
+	} {
 		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -151,8 +156,14 @@ func TestRedeliverAll(t *testing.T) {
 	if o := ended(t, w, only.ID); string(o.Result) != `{"count":1,"skipped":0}` {
 		t.Errorf("one event: %s", o.Result)
 	}
-	for name, f := range map[string]Filter{"no since": {}, "future": {Since: db.Now().Add(time.Hour)}, "until before": {Since: 5, Until: 4}, "pending": {Since: 1, State: "pending"}, "unknown state": {Since: 1, State: "x"},
-		"unknown event": {Since: 1, Events: []string{"x"}}} {
+	for name, f := range map[string]Filter{
+		"no since":      {},
+		"future":        {Since: db.Now().Add(time.Hour)},
+		"until before":  {Since: 5, Until: 4},
+		"pending":       {Since: 1, State: "pending"},
+		"unknown state": {Since: 1, State: "x"},
+		"unknown event": {Since: 1, Events: []string{"x"}},
+	} {
 		if _, err := all(f); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -167,7 +178,14 @@ func TestSearch(t *testing.T) {
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
 	emit(t, w, SiteCreated(someSite), SiteDeleted(someSite), SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE webhook_deliveries SET id = $1, state = 'skipped', finished_at = 1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID("dlv", 5))
+		_, err := tx.Exec(
+			t.Context(),
+			`UPDATE webhook_deliveries SET id = $1, state = 'skipped', finished_at = 1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`,
+			db.FirstID(
+				"dlv",
+				5,
+			),
+		)
 		return err
 	})
 	if err != nil {
@@ -177,8 +195,13 @@ func TestSearch(t *testing.T) {
 		f    Filter
 		want string
 	}{
-		"all": {Filter{}, "deleted created created"}, "pending": {Filter{State: "pending"}, "created created"}, "failed": {Filter{State: "failed"}, "deleted"}, "succeeded": {Filter{State: "succeeded"}, ""},
-		"event": {Filter{Events: []string{"site.created"}}, "created created"}, "since": {Filter{Since: 6}, "created created"}, "until": {Filter{Until: 6}, "deleted"},
+		"all":         {Filter{}, "deleted created created"},
+		"pending":     {Filter{State: "pending"}, "created created"},
+		"failed":      {Filter{State: "failed"}, "deleted"},
+		"succeeded":   {Filter{State: "succeeded"}, ""},
+		"event":       {Filter{Events: []string{"site.created"}}, "created created"},
+		"since":       {Filter{Since: 6}, "created created"},
+		"until":       {Filter{Until: 6}, "deleted"},
 		"all at once": {Filter{State: "failed", Events: []string{"site.deleted"}, Since: 5, Until: 6}, "deleted"},
 	} {
 		for limit := 1; limit < 5; limit++ {
@@ -212,7 +235,10 @@ func TestSearchIsBounded(t *testing.T) {
 	emit(t, w, SiteDeleted(someSite), SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 		ctx := t.Context()
-		if _, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET id = $1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID("dlv", 5)); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET id = $1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID(
+			"dlv",
+			5,
+		)); err != nil {
 			return err
 		}
 		var event string
@@ -228,8 +254,12 @@ func TestSearchIsBounded(t *testing.T) {
 		f    Filter
 		want int
 	}{
-		"all": {Filter{}, searched + 2}, "a frequent one": {Filter{Events: []string{"site.created"}}, searched}, "an old one": {Filter{Events: []string{"site.deleted"}}, 0},
-		"an old one, up to then": {Filter{Events: []string{"site.deleted"}, Until: 6}, 1}, "pending": {Filter{State: "pending"}, 2}, "an old one that is pending": {Filter{State: "pending", Events: []string{"site.deleted"}}, 1},
+		"all":                        {Filter{}, searched + 2},
+		"a frequent one":             {Filter{Events: []string{"site.created"}}, searched},
+		"an old one":                 {Filter{Events: []string{"site.deleted"}}, 0},
+		"an old one, up to then":     {Filter{Events: []string{"site.deleted"}, Until: 6}, 1},
+		"pending":                    {Filter{State: "pending"}, 2},
+		"an old one that is pending": {Filter{State: "pending", Events: []string{"site.deleted"}}, 1},
 	} {
 		if _, total, err := w.Search(t.Context(), anna, h.ID, tt.f, 1, 1); err != nil || total != tt.want {
 			t.Errorf("%s: %d deliveries, want %d; %v", name, total, tt.want, err)

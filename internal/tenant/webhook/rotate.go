@@ -22,16 +22,33 @@ const MaxOverlap = 7 * 24 * time.Hour
 // X-Service-Signature stays with the old one, X-Service-Signature-Next carries the new
 // one and webhook-signature both. Without an overlap the old secret ends at once, also
 // one that an earlier rotation left signing.
-func (w *Webhooks) RotateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, secret *string, overlap time.Duration) (Webhook, error) {
+func (w *Webhooks) RotateTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id ID,
+	secret *string,
+	overlap time.Duration,
+) (Webhook, error) {
 	fresh, err := checkSecret(secret)
 	if err != nil {
 		return Webhook{}, err
 	}
 	if overlap < 0 || overlap > MaxOverlap {
-		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid overlapSeconds", Details: fmt.Sprintf("overlapSeconds must be between 0 and %d", int(MaxOverlap.Seconds())), Code: "invalid_overlap_seconds"}
+		return Webhook{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid overlapSeconds",
+			Details: fmt.Sprintf("overlapSeconds must be between 0 and %d", int(MaxOverlap.Seconds())),
+			Code:    "invalid_overlap_seconds",
+		}
 	}
 	var sealed string
-	err = tx.QueryRow(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0 RETURNING secret`, id, owner).Scan(&sealed)
+	err = tx.QueryRow(
+		ctx,
+		`UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0 RETURNING secret`,
+		id,
+		owner,
+	).Scan(&sealed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
@@ -43,18 +60,36 @@ func (w *Webhooks) RotateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return Webhook{}, err
 	}
 	if old, err := w.c.Seal.Open(sealed, sealPurpose+string(id)); err == nil && string(old) == fresh {
-		return Webhook{}, &fault.Error{Kind: fault.Invalid, Message: "The webhook already uses this secret", Details: "send another one, or omit it to have one generated", Code: "invalid_secret"}
+		return Webhook{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The webhook already uses this secret",
+			Details: "send another one, or omit it to have one generated",
+			Code:    "invalid_secret",
+		}
 	}
 	if overlap > 0 && hook.OverlapEnds != 0 {
-		return Webhook{}, &fault.Error{Kind: fault.Conflict, Message: "The secret is being rotated", Details: "both secrets sign until " + hook.OverlapEnds.String() + "; set overlapSeconds to 0 to replace both now", Code: "rotation_in_progress"}
+		return Webhook{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The secret is being rotated",
+			Details: "both secrets sign until " + hook.OverlapEnds.String() + "; set overlapSeconds to 0 to replace both now",
+			Code:    "rotation_in_progress",
+		}
 	}
 	now := db.Now()
 	ends := now.Add(overlap)
 	if overlap == 0 {
 		sealed, ends = "", 0
 	}
-	_, err = tx.Exec(ctx, `UPDATE webhooks SET secret = $2, generated = $3, prev_secret = $4, prev_until = $5, updated_at = $6 WHERE id = $1`,
-		id, w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)), secret == nil, sealed, ends, now)
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE webhooks SET secret = $2, generated = $3, prev_secret = $4, prev_until = $5, updated_at = $6 WHERE id = $1`,
+		id,
+		w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)),
+		secret == nil,
+		sealed,
+		ends,
+		now,
+	)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("rotate secret: %w", err)
 	}

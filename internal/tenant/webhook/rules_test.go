@@ -44,14 +44,24 @@ func TestHostThatRefuses(t *testing.T) {
 			create(t, w, fmt.Sprintf("https://victim.test/anna/%d", i), "site.updated")
 		}
 		create(t, w, "https://other.test/anna", "site.updated")
-		if _, err := w.Create(t.Context(), bert, NewWebhook{URL: "https://victim.test/bert", Events: []string{"site.updated"}}); err != nil {
+		if _, err := w.Create(t.Context(), bert, NewWebhook{
+			URL:    "https://victim.test/bert",
+			Events: []string{"site.updated"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		stop := start(t, w)
 		for range 20 {
 			emit(t, w, SiteUpdated(someSite, "name"))
 		}
-		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error { return w.EmitTx(t.Context(), tx, bert, SiteUpdated(someSite, "name")) }); err != nil {
+		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
+			return w.EmitTx(
+				t.Context(),
+				tx,
+				bert,
+				SiteUpdated(someSite, "name"),
+			)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -210,7 +220,10 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) != 2 || !strings.HasPrefix(told[0], "usr_anna A webhook is failing after 2") || !strings.HasPrefix(told[1], "usr_anna A webhook was disabled after 120") {
+		if len(told) != 2 || !strings.HasPrefix(
+			told[0],
+			"usr_anna A webhook is failing after 2",
+		) || !strings.HasPrefix(told[1], "usr_anna A webhook was disabled after 120") {
 			t.Errorf("told %q", told)
 		}
 		for _, mail := range told {
@@ -239,7 +252,11 @@ func TestWords(t *testing.T) {
 	hook := Webhook{URL: "https://example.test/in", FailingSince: db.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
 	gone := hook
 	gone.Reason = "gone"
-	for want, got := range map[string]string{"have failed since 2026-01-02T03:04:05.000Z": textOf(hook, false), "all deliveries to it have failed for 5 days": textOf(hook, true), "its endpoint answered 410 Gone": textOf(gone, true)} {
+	for want, got := range map[string]string{
+		"have failed since 2026-01-02T03:04:05.000Z":  textOf(hook, false),
+		"all deliveries to it have failed for 5 days": textOf(hook, true),
+		"its endpoint answered 410 Gone":              textOf(gone, true),
+	} {
 		if !strings.Contains(got, want) || !strings.Contains(got, hook.URL) {
 			t.Errorf("%q doesn't say %q", got, want)
 		}
@@ -256,7 +273,11 @@ func TestSiteFilter(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
 	w := newWebhooks(t, dbtest.New(t), r, nil)
-	if _, err := w.Create(t.Context(), anna, NewWebhook{URL: r.URL + "/one", Events: []string{"site.created"}, Sites: []string{"site_2", "site_2"}}); err != nil {
+	if _, err := w.Create(t.Context(), anna, NewWebhook{
+		URL:    r.URL + "/one",
+		Events: []string{"site.created"},
+		Sites:  []string{"site_2", "site_2"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, w, r.URL+"/all", "site.created")
@@ -279,7 +300,11 @@ func TestForgetSite(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	var hooks []Webhook
 	for i, sites := range [][]string{{"site_1", "site_2"}, {"site_1"}, {"site_11"}, nil} {
-		h, err := w.Create(t.Context(), anna, NewWebhook{URL: fmt.Sprintf("https://example.test/%d", i), Events: []string{"site.created"}, Sites: sites})
+		h, err := w.Create(t.Context(), anna, NewWebhook{
+			URL:    fmt.Sprintf("https://example.test/%d", i),
+			Events: []string{"site.created"},
+			Sites:  sites,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +353,12 @@ func TestUpdateThatChangesNothing(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
 	time.Sleep(2 * time.Millisecond)
-	again, err := w.Update(t.Context(), anna, h.ID, Change{URL: &h.URL, Events: []string{"site.created", "site.deleted"}, Active: ptr(true), Sites: []string{}})
+	again, err := w.Update(t.Context(), anna, h.ID, Change{
+		URL:    &h.URL,
+		Events: []string{"site.created", "site.deleted"},
+		Active: ptr(true),
+		Sites:  []string{},
+	})
 	if err != nil || again.UpdatedAt != h.UpdatedAt {
 		t.Errorf("%+v, %v; was %+v", again, err, h)
 	}
@@ -379,7 +409,18 @@ func TestPortsAreOneDestination(t *testing.T) {
 
 func TestCheckHop(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]int{"": 0, "0": 0, "1": 1, "2": 2, "3": -1, "99": -1, "-1": -1, "x": -1, "1.5": -1, "99999999999999999999": -1} {
+	for in, want := range map[string]int{
+		"":                     0,
+		"0":                    0,
+		"1":                    1,
+		"2":                    2,
+		"3":                    -1,
+		"99":                   -1,
+		"-1":                   -1,
+		"x":                    -1,
+		"1.5":                  -1,
+		"99999999999999999999": -1,
+	} {
 		got, err := CheckHop(in)
 		if err != nil {
 			got = -1

@@ -21,7 +21,12 @@ func TestSignatures(t *testing.T) {
 		t.Errorf("Signature = %s, want %s", got, want)
 	}
 	at := time.Unix(1614265330, 0)
-	if got, want := StandardSignature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+	if got, want := StandardSignature(
+		secret,
+		"msg_p5jXN8AQM9LWM0D4loKWxJek",
+		at,
+		body,
+	), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
 		t.Errorf("StandardSignature = %s, want %s", got, want)
 	}
 	// Without the form of Standard Webhooks the key is the text itself.
@@ -45,7 +50,10 @@ func TestCatalogue(t *testing.T) {
 			ID, Event, Timestamp string
 			Data                 map[string]json.RawMessage
 		}
-		if err := json.Unmarshal(e.Sample, &p); err != nil || p.Event != e.Name || p.ID == "" || p.Timestamp == "" || len(p.Data) == 0 || e.Description == "" {
+		if err := json.Unmarshal(
+			e.Sample,
+			&p,
+		); err != nil || p.Event != e.Name || p.ID == "" || p.Timestamp == "" || len(p.Data) == 0 || e.Description == "" {
 			t.Errorf("%s: %s, %v", e.Name, e.Sample, err)
 		}
 		if err := validates(e.Schema, e.Sample); err != nil {
@@ -59,9 +67,11 @@ func TestCatalogue(t *testing.T) {
 		}
 	}
 	// service.md 6.1 and 6.2, and those of backups.
-	want := strings.Fields(`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
+	want := strings.Fields(
+		`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
 		site.created site.updated site.deleted subscription.created subscription.renewed subscription.canceled subscription.expired payment.completed payment.failed
-		deployment.created deployment.succeeded domain.added backup.completed backup.failed`)
+		deployment.created deployment.succeeded domain.added backup.completed backup.failed`,
+	)
 	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
@@ -109,10 +119,20 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%q isn't its own normal form: %q, %v", got, again, err)
 		}
 	}
-	for _, in := range []string{"", "x", "http://example.test/", "ftp://example.test", "https://", "https:///x", "https:example.test", "//example.test", "https://u:p@example.test/", "https://u@example.test/",
-		"https://example.test/#x", "https://example.test/#", "https://example.test./", "https://a..b/", "https://.a/", "https://exa mple.test/", "https://example.test/a b", "https://example.test/\n", "https://example.test\\@evil.test/",
-		"https://0x7f.1/", "https://0x7f000001/", "https://2130706433/", "https://127.1/", "https://0177.0.0.1/", "https://1.2.3.4.5/", "https://[fe80::1%25eth0]/", "https://example.test:0/", "https://example.test:99999/", "https://example.test:/", "https://example.test:x/",
-		"https://" + strings.Repeat("a", 64) + ".test/", "https://" + strings.Repeat("a.", 130) + "test/", "https://example.test/" + strings.Repeat("a", 2048), "javascript:alert(1)", "https://%65xample.test/"} {
+	for _, in := range []string{
+		"", "x", "http://example.test/", "ftp://example.test", "https://", "https:///x", "https:example.test",
+		"//example.test", "https://u:p@example.test/", "https://u@example.test/", "https://example.test/#x",
+		"https://example.test/#", "https://example.test./", "https://a..b/", "https://.a/", "https://exa mple.test/",
+		"https://example.test/a b", "https://example.test/\n", "https://example.test\\@evil.test/", "https://0x7f.1/",
+		"https://0x7f000001/", "https://2130706433/", "https://127.1/", "https://0177.0.0.1/", "https://1.2.3.4.5/",
+		"https://[fe80::1%25eth0]/", "https://example.test:0/", "https://example.test:99999/",
+		"https://example.test:/", "https://example.test:x/",
+		"https://" + strings.Repeat("a", 64) + ".test/",
+		"https://" + strings.Repeat("a.", 130) + "test/",
+		"https://example.test/" + strings.Repeat("a", 2048),
+		"javascript:alert(1)",
+		"https://%65xample.test/",
+	} {
 		if got, err := checkURL(in); !fault.Is(err, fault.Invalid) {
 			t.Errorf("checkURL(%q) = %q, %v; want an Invalid fault", in, got, err)
 		} else if f := fault.As(err); strings.Contains(in, "u:p@") && f.Received != nil {

@@ -114,7 +114,17 @@ func TestVectors(t *testing.T) {
 		proxy := newTrap(t)
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVectors$", "-test.v")
 		at := "http://127.0.0.1:" + proxy.port
-		cmd.Env = append(os.Environ(), "SLIPWAY_TEST_PROXY=1", "SLIPWAY_TEST_DSN=", "HTTP_PROXY="+at, "HTTPS_PROXY="+at, "ALL_PROXY="+at, "http_proxy="+at, "https_proxy="+at, "all_proxy="+at)
+		cmd.Env = append(
+			os.Environ(),
+			"SLIPWAY_TEST_PROXY=1",
+			"SLIPWAY_TEST_DSN=",
+			"HTTP_PROXY="+at,
+			"HTTPS_PROXY="+at,
+			"ALL_PROXY="+at,
+			"http_proxy="+at,
+			"https_proxy="+at,
+			"all_proxy="+at,
+		)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestVectors") {
 			t.Errorf("with a proxy in the environment: %v\n%s", err, out)
 		}
@@ -150,7 +160,12 @@ func TestVectors(t *testing.T) {
 	_, goodPort, _ := net.SplitHostPort(l.Addr().String())
 	table.set("good.test", "127.0.0.2")
 
-	out, err := egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Roots: roots, Resolver: table.resolver(t), Connect: time.Minute})
+	out, err := egress.New(egress.Config{
+		Allow:    []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
+		Roots:    roots,
+		Resolver: table.resolver(t),
+		Connect:  time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +177,8 @@ func TestVectors(t *testing.T) {
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := newWebhooks(t, d, nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute }) // a busy machine is no timeout
+	// a busy machine is no timeout
+	w := newWebhooks(t, d, nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute })
 	start(t, w)
 
 	type probe struct {
@@ -249,7 +265,12 @@ func TestVectors(t *testing.T) {
 // named issues a certificate for host names.
 func (a authority) named(t testing.TB, hosts ...string) tls.Certificate {
 	t.Helper()
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(3), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: hosts}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(3),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		DNSNames:     hosts,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, a.key.Public().(*ecdsa.PublicKey), a.key)
 	if err != nil {
 		t.Fatal(err)

@@ -57,8 +57,10 @@ type Config struct {
 }
 
 // schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
-var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
-	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+var schedule = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
 
 // Webhooks holds the subscriptions and sends to them. It is safe for concurrent use.
 type Webhooks struct {
@@ -170,7 +172,16 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return Webhook{}, err
 	}
 	now := db.Now()
-	hook := Webhook{ID: ID(db.NewID("hook")), URL: url, Events: events, SiteIDs: sites, Active: true, Generated: n.Secret == nil, CreatedAt: now, UpdatedAt: now}
+	hook := Webhook{
+		ID:        ID(db.NewID("hook")),
+		URL:       url,
+		Events:    events,
+		SiteIDs:   sites,
+		Active:    true,
+		Generated: n.Secret == nil,
+		CreatedAt: now,
+		UpdatedAt: now,
+	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE, '', $10, $11, $11)`,
@@ -188,7 +199,12 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 // freeURL refuses a URL that another webhook of the owner has: one endpoint gets an
 // event once, and one webhook can hold all names.
 func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url string) error {
-	rows, err := tx.Query(ctx, `SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`, owner, but)
+	rows, err := tx.Query(
+		ctx,
+		`SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`,
+		owner,
+		but,
+	)
 	type row struct{ id, url string }
 	taken, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) { return x, r.Scan(&x.id, &x.url) })
 	if err != nil {
@@ -203,7 +219,12 @@ func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url 
 }
 
 func urlTaken(by string) error {
-	f := &fault.Error{Kind: fault.Conflict, Message: "Another webhook already uses this URL", Details: "change its events instead", Code: "url_taken"}
+	f := &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "Another webhook already uses this URL",
+		Details: "change its events instead",
+		Code:    "url_taken",
+	}
 	if by != "" {
 		f.Details = "change the events of " + by + " instead"
 	}
@@ -216,7 +237,12 @@ func checkSecret(s *string) (string, error) {
 		return newSecret(), nil
 	}
 	if n := utf8.RuneCountInString(*s); n == 0 || n > maxSecret || !utf8.ValidString(*s) || strings.ContainsRune(*s, 0) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook secret", Details: "secret must have 1 to 256 characters; 16 or more are recommended. Leave it out to have one generated", Code: "invalid_secret"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid webhook secret",
+			Details: "secret must have 1 to 256 characters; 16 or more are recommended. Leave it out to have one generated",
+			Code:    "invalid_secret",
+		}
 	}
 	return *s, nil
 }
@@ -230,14 +256,25 @@ func checkSites(ids []string) ([]string, error) {
 	var out []string
 	for _, id := range ids {
 		if !siteID(id) {
-			return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid siteIds", Details: "siteIds holds ids of sites, site_…", Received: strings.ToValidUTF8(id[:min(len(id), 100)], "\uFFFD"), Code: "invalid_site_ids"}
+			return nil, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid siteIds",
+				Details:  "siteIds holds ids of sites, site_…",
+				Received: strings.ToValidUTF8(id[:min(len(id), 100)], "\uFFFD"),
+				Code:     "invalid_site_ids",
+			}
 		}
 		if !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
 	if len(out) > maxSites {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Too many siteIds", Details: fmt.Sprintf("at most %d; leave them out for all sites", maxSites), Code: "invalid_site_ids"}
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many siteIds",
+			Details: fmt.Sprintf("at most %d; leave them out for all sites", maxSites),
+			Code:    "invalid_site_ids",
+		}
 	}
 	return out, nil
 }
@@ -250,7 +287,13 @@ func siteID(s string) bool {
 // checkEvents wants known names and drops repeated ones.
 func checkEvents(names []string) ([]string, error) {
 	bad := func(details string, received any) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook events", Details: details, Received: received, Code: "invalid_events"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid webhook events",
+			Details:  details,
+			Received: received,
+			Code:     "invalid_events",
+		}
 	}
 	if len(names) == 0 {
 		return nil, bad("events must name at least one event", nil)
@@ -276,7 +319,11 @@ func checkEvents(names []string) ([]string, error) {
 
 // List returns all webhooks of the owner, the newest first; there are at most 100.
 func (w *Webhooks) List(ctx context.Context, owner account.OwnerID) ([]Webhook, error) {
-	rows, err := w.c.DB.Query(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 ORDER BY id DESC`, owner)
+	rows, err := w.c.DB.Query(
+		ctx,
+		`SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 ORDER BY id DESC`,
+		owner,
+	)
 	list, err := db.Collect(rows, err, scanHook)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
@@ -295,14 +342,32 @@ func (w *Webhooks) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 }
 
 func get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Webhook, error) {
-	return scanHook(r.QueryRow(ctx, `SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`, id, owner))
+	return scanHook(r.QueryRow(
+		ctx,
+		`SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`,
+		id,
+		owner,
+	))
 }
 
 func scanHook(r db.Scanner) (Webhook, error) {
 	var h Webhook
 	var events, sites string
 	var timeouts int
-	err := r.Scan(&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &timeouts, &h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt)
+	err := r.Scan(
+		&h.ID,
+		&h.URL,
+		&events,
+		&sites,
+		&h.Active,
+		&h.Reason,
+		&h.Generated,
+		&h.FailingSince,
+		&timeouts,
+		&h.OverlapEnds,
+		&h.CreatedAt,
+		&h.UpdatedAt,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
@@ -322,7 +387,15 @@ func scanHook(r db.Scanner) (Webhook, error) {
 func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (string, error) {
 	var sealed string
 	var generated bool
-	err := w.c.DB.QueryRow(ctx, `SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`, id, owner).Scan(&sealed, &generated)
+	err := w.c.DB.QueryRow(
+		ctx,
+		`SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`,
+		id,
+		owner,
+	).Scan(
+		&sealed,
+		&generated,
+	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.Missing("webhook")
 	}
@@ -330,7 +403,12 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (st
 		return "", fmt.Errorf("reveal secret: %w", err)
 	}
 	if !generated {
-		return "", &fault.Error{Kind: fault.Conflict, Message: "The secret was not generated by Slipway", Details: "a secret that you chose is never shown again", Code: "secret_not_generated"}
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The secret was not generated by Slipway",
+			Details: "a secret that you chose is never shown again",
+			Code:    "secret_not_generated",
+		}
 	}
 	secret, err := w.c.Seal.Open(sealed, sealPurpose+string(id))
 	if err != nil {
@@ -380,14 +458,22 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, err
 		}
 	}
-	if hook.URL == before.URL && slices.Equal(hook.Events, before.Events) && slices.Equal(hook.SiteIDs, before.SiteIDs) && (c.Active == nil || *c.Active == before.Active) {
+	if hook.URL == before.URL && slices.Equal(
+		hook.Events,
+		before.Events,
+	) && slices.Equal(hook.SiteIDs, before.SiteIDs) && (c.Active == nil || *c.Active == before.Active) {
 		return before, nil
 	}
 	now := db.Now()
 	hook.UpdatedAt = now
 	if c.Active != nil && *c.Active != hook.Active {
 		hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
-		_, err := tx.Exec(ctx, `UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, timeouts = 0, warned_at = 0, floor_at = 0 WHERE id = $1`, id, hook.Active)
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, timeouts = 0, warned_at = 0, floor_at = 0 WHERE id = $1`,
+			id,
+			hook.Active,
+		)
 		if err == nil && !hook.Active {
 			_, err = tx.Exec(ctx, skipPending, id, now)
 		}
@@ -398,8 +484,17 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, fmt.Errorf("update webhook: %w", err)
 		}
 	}
-	_, err = tx.Exec(ctx, `UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
-		id, hook.URL, urlKey(hook.URL), hostOf(hook.URL), strings.Join(hook.Events, " "), strings.Join(hook.SiteIDs, " "), now)
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
+		id,
+		hook.URL,
+		urlKey(hook.URL),
+		hostOf(hook.URL),
+		strings.Join(hook.Events, " "),
+		strings.Join(hook.SiteIDs, " "),
+		now,
+	)
 	if db.Duplicate(err) {
 		return Webhook{}, urlTaken("")
 	}

@@ -201,8 +201,18 @@ func TestDelivery(t *testing.T) {
 	h := create(t, w, r.URL+"/a", "deployment.completed", "site.created")
 	create(t, w, r.URL+"/other", "payment.failed")
 	began := time.Now()
-	emit(t, w, DeploymentCompleted(someSite, Deployment{ID: "dep_1", URL: "https://x.test", Status: "ready", Branch: "main",
-		CommitHash: "abc", Trigger: "api", Target: "production", CreatedAt: 1767225600000, StartedAt: 1767225601000, CompletedAt: 1767225643900}))
+	emit(t, w, DeploymentCompleted(someSite, Deployment{
+		ID:          "dep_1",
+		URL:         "https://x.test",
+		Status:      "ready",
+		Branch:      "main",
+		CommitHash:  "abc",
+		Trigger:     "api",
+		Target:      "production",
+		CreatedAt:   1767225600000,
+		StartedAt:   1767225601000,
+		CompletedAt: 1767225643900,
+	}))
 	got := r.wait(t, 1)[0]
 	d := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 	want := `{"id":"` + d.EventID + `","event":"deployment.completed","timestamp":"` + d.CreatedAt.String() + `","data":{"site":{"id":"site_1","name":"<My \"Site\"> & Söhne"},` +
@@ -212,8 +222,14 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("body\n%s\nwant\n%s", got.body, want)
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "Slipway-Webhooks/1", "X-Service-Event": "deployment.completed", "X-Service-Delivery": string(d.ID), "X-Service-Attempt": "1",
-		"X-Service-Signature": Signature(secret, []byte(want)), "Webhook-Id": d.EventID, "X-Service-Timestamp": got.header.Get("Webhook-Timestamp"),
+		"Content-Type":        "application/json",
+		"User-Agent":          "Slipway-Webhooks/1",
+		"X-Service-Event":     "deployment.completed",
+		"X-Service-Delivery":  string(d.ID),
+		"X-Service-Attempt":   "1",
+		"X-Service-Signature": Signature(secret, []byte(want)),
+		"Webhook-Id":          d.EventID,
+		"X-Service-Timestamp": got.header.Get("Webhook-Timestamp"),
 	} {
 		if got.header.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, got.header.Get(name), want)
@@ -223,10 +239,18 @@ func TestDelivery(t *testing.T) {
 	for _, c := range got.header.Get("Webhook-Timestamp") {
 		sec = sec*10 + int64(c-'0')
 	}
-	if sent := time.Unix(sec, 0); sent.Before(began.Truncate(time.Second)) || sent.After(time.Now()) || !hmac.Equal([]byte(got.header.Get("Webhook-Signature")), []byte(StandardSignature(secret, d.EventID, sent, []byte(want)))) {
+	if sent := time.Unix(
+		sec,
+		0,
+	); sent.Before(began.Truncate(time.Second)) || sent.After(time.Now()) || !hmac.Equal(
+		[]byte(got.header.Get("Webhook-Signature")),
+		[]byte(StandardSignature(secret, d.EventID, sent, []byte(want))),
+	) {
 		t.Errorf("webhook-signature %q at %s", got.header.Get("Webhook-Signature"), sent)
 	}
-	if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 || d.Attempts[0].Answer != "thank you" || d.Attempts[0].Error != "" || d.NextAt != 0 || d.FinishedAt == 0 {
+	if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 || d.Attempts[0].Answer != "thank you" || d.Attempts[0].Error != "" ||
+		d.NextAt != 0 ||
+		d.FinishedAt == 0 {
 		t.Errorf("delivery: %+v", d)
 	}
 	if all := r.requests(); len(all) != 1 {
@@ -288,23 +312,33 @@ func TestAnswers(t *testing.T) {
 		err    string
 		status int
 	}{
-		"200":      {status(200), "succeeded", "", 200},
-		"204":      {status(204), "succeeded", "", 204},
-		"299":      {status(299), "succeeded", "", 299},
-		"300":      {status(300), "pending", "redirect_not_followed", 300},
-		"304":      {status(304), "pending", "", 304},
-		"400":      {status(400), "pending", "", 400},
-		"404":      {status(404), "pending", "", 404},
-		"410":      {status(410), "failed", "", 410},
-		"500":      {status(500), "pending", "", 500},
-		"599":      {status(599), "pending", "", 599},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap.URL, http.StatusFound) }, "pending", "redirect_not_followed", 302},
+		"200": {status(200), "succeeded", "", 200},
+		"204": {status(204), "succeeded", "", 204},
+		"299": {status(299), "succeeded", "", 299},
+		"300": {status(300), "pending", "redirect_not_followed", 300},
+		"304": {status(304), "pending", "", 304},
+		"400": {status(400), "pending", "", 400},
+		"404": {status(404), "pending", "", 404},
+		"410": {status(410), "failed", "", 410},
+		"500": {status(500), "pending", "", 500},
+		"599": {status(599), "pending", "", 599},
+		"redirect": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap.URL, http.StatusFound) },
+			"pending",
+			"redirect_not_followed",
+			302,
+		},
 		"redirect 307": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, trap.URL, http.StatusTemporaryRedirect)
 		}, "pending", "redirect_not_followed", 307},
-		"no answer":     {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "pending", "timeout", 0},
-		"cut off":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "pending", "closed_early", 0},
-		"huge headers":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 200<<10)) }, "pending", "connection_error", 0},
+		"no answer": {func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "pending", "timeout", 0},
+		"cut off":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "pending", "closed_early", 0},
+		"huge headers": {
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 200<<10)) },
+			"pending",
+			"connection_error",
+			0,
+		},
 		"endless body":  {endless, "succeeded", "", 200},
 		"dripping body": {drip, "succeeded", "", 200},
 		"not UTF-8":     {func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("a\x00\xffb")) }, "succeeded", "", 200},
@@ -327,7 +361,9 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("state %s, attempt %+v; want %s, %d %q", d.State, a, tt.state, tt.status, tt.err)
 			}
 			if d.State == "pending" {
-				if delay := d.NextAt.Sub(a.StartedAt) - time.Duration(a.Duration)*time.Millisecond; delay < 4400*time.Millisecond || delay > time.Minute { // it counts from when the answer was stored
+				// it counts from when the answer was stored
+				if delay := d.NextAt.Sub(a.StartedAt) - time.Duration(a.Duration)*time.Millisecond; delay < 4400*time.Millisecond ||
+					delay > time.Minute {
 					t.Errorf("the next attempt is %s away, want about 5 s", delay)
 				}
 			}
@@ -378,7 +414,11 @@ func TestUnreachable(t *testing.T) {
 		url, err string
 		out      *http.Client
 	}{
-		"blocked":    {r.URL, "blocked_address", func() *http.Client { e, _ := egress.New(egress.Config{}); return e.Client(time.Second) }()},
+		"blocked": {
+			r.URL,
+			"blocked_address",
+			func() *http.Client { e, _ := egress.New(egress.Config{}); return e.Client(time.Second) }(),
+		},
 		"nobody":     {closed.URL, "connect_error", client(t, r, time.Second)},
 		"distrusted": {r.URL, "certificate_unknown_authority", client(t, nil, time.Second)},
 	} {
@@ -446,8 +486,12 @@ func TestStore(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	ctx := t.Context()
 	for name, n := range map[string]NewWebhook{
-		"http": {URL: "http://example.test", Events: []string{"site.created"}}, "no events": {URL: "https://example.test"}, "unknown": {URL: "https://example.test", Events: []string{"site.exploded"}},
-		"ping": {URL: "https://example.test", Events: []string{"ping"}}, "long secret": {URL: "https://example.test", Events: []string{"site.created"}, Secret: ptr(strings.Repeat("ä", 257))}, "empty secret": {URL: "https://example.test", Events: []string{"site.created"}, Secret: ptr("")},
+		"http":            {URL: "http://example.test", Events: []string{"site.created"}},
+		"no events":       {URL: "https://example.test"},
+		"unknown":         {URL: "https://example.test", Events: []string{"site.exploded"}},
+		"ping":            {URL: "https://example.test", Events: []string{"ping"}},
+		"long secret":     {URL: "https://example.test", Events: []string{"site.created"}, Secret: ptr(strings.Repeat("ä", 257))},
+		"empty secret":    {URL: "https://example.test", Events: []string{"site.created"}, Secret: ptr("")},
 		"bytes as secret": {URL: "https://example.test", Events: []string{"site.created"}, Secret: ptr("\xff")},
 	} {
 		if h, err := w.Create(ctx, anna, n); !fault.Is(err, fault.Invalid) {
@@ -469,7 +513,11 @@ func TestStore(t *testing.T) {
 		t.Errorf("Reveal of a given secret = %q, %v", s, err)
 	}
 	var stored string
-	if err := w.c.DB.QueryRow(ctx, `SELECT secret FROM webhooks WHERE id = $1`, own.ID).Scan(&stored); err != nil || strings.Contains(stored, secret) {
+	if err := w.c.DB.QueryRow(
+		ctx,
+		`SELECT secret FROM webhooks WHERE id = $1`,
+		own.ID,
+	).Scan(&stored); err != nil || strings.Contains(stored, secret) {
 		t.Errorf("the secret lies open: %q, %v", stored, err)
 	}
 	list, err := w.List(ctx, anna)
@@ -479,8 +527,12 @@ func TestStore(t *testing.T) {
 	// Somebody else's is nobody's.
 	off, url := false, "https://example.test/3"
 	for name, err := range map[string]error{
-		"get": second(w.Get(ctx, bert, own.ID)), "update": second(w.Update(ctx, bert, own.ID, Change{Active: &off})), "delete": w.Delete(ctx, bert, own.ID),
-		"reveal": second(w.Reveal(ctx, bert, made.ID)), "ping": second(w.Ping(ctx, bert, own.ID)), "log": func() error { _, _, err := w.Deliveries(ctx, bert, own.ID, 1, 25); return err }(),
+		"get":     second(w.Get(ctx, bert, own.ID)),
+		"update":  second(w.Update(ctx, bert, own.ID, Change{Active: &off})),
+		"delete":  w.Delete(ctx, bert, own.ID),
+		"reveal":  second(w.Reveal(ctx, bert, made.ID)),
+		"ping":    second(w.Ping(ctx, bert, own.ID)),
+		"log":     func() error { _, _, err := w.Deliveries(ctx, bert, own.ID, 1, 25); return err }(),
 		"unknown": second(w.Get(ctx, anna, "hook_nope")),
 	} {
 		if !fault.Is(err, fault.NotFound) {
@@ -495,7 +547,11 @@ func TestStore(t *testing.T) {
 		t.Errorf("bad update: %v", err)
 	}
 	h, err := w.Update(ctx, anna, own.ID, Change{URL: &url, Events: []string{"ssl.failed"}, Active: &off})
-	if again, _ := w.Get(ctx, anna, own.ID); err != nil || h.URL != url || h.Active || len(h.Events) != 1 || again.URL != url || again.Events[0] != "ssl.failed" || again.Active {
+	if again, _ := w.Get(
+		ctx,
+		anna,
+		own.ID,
+	); err != nil || h.URL != url || h.Active || len(h.Events) != 1 || again.URL != url || again.Events[0] != "ssl.failed" || again.Active {
 		t.Errorf("Update = %+v, %v; stored %+v", h, err, again)
 	}
 	for i := 0; err == nil && i < 200; i++ {

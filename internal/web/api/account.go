@@ -49,13 +49,33 @@ type newKeyBody struct {
 }
 
 func (a *API) accountRoutes() {
-	get(a, Route{Path: "/account", ID: "getAccount", Tag: "Account", Scope: account.AccountRead, Summary: "Read the current account"}, a.getAccount)
-	get(a, Route{Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
-		Doc: "The user's keys with at most the permissions of the calling key, newest first, without their secrets."}, a.listKeys)
-	post(a, Route{Path: "/keys", ID: "createKey", Tag: "Keys", Scope: account.KeysWrite, Status: 201, Noun: "key", Private: true, Limited: true, Summary: "Create an API key",
-		Doc: "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further scopes, sites or addresses, and no later expiry."}, a.createKey)
-	change(a, "DELETE", Route{Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
-		Doc: "The key stops working at once, and streams that it opened end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found."}, a.revokeKey)
+	get(a, Route{
+		Path:    "/account",
+		ID:      "getAccount",
+		Tag:     "Account",
+		Scope:   account.AccountRead,
+		Summary: "Read the current account",
+	}, a.getAccount)
+	get(a, Route{
+		Path: "/keys", ID: "listKeys", Tag: "Keys", Scope: account.KeysWrite, Summary: "List API keys",
+		Doc: "The user's keys with at most the permissions of the calling key, newest first, without their secrets.",
+	}, a.listKeys)
+	post(a, Route{
+		Path:    "/keys",
+		ID:      "createKey",
+		Tag:     "Keys",
+		Scope:   account.KeysWrite,
+		Status:  201,
+		Noun:    "key",
+		Private: true,
+		Limited: true,
+		Summary: "Create an API key",
+		Doc:     "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further scopes, sites or addresses, and no later expiry.",
+	}, a.createKey)
+	change(a, "DELETE", Route{
+		Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
+		Doc: "The key stops working at once, and streams that it opened end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found.",
+	}, a.revokeKey)
 }
 
 func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (accountBody, error) {
@@ -74,8 +94,11 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 			limits[string(l.Name)] = limitBody{&l.Limit, l.Used}
 		}
 	}
-	return accountBody{string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
-		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)}, limits}, nil
+	return accountBody{
+		string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
+		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)},
+		limits,
+	}, nil
 }
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
@@ -109,8 +132,13 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	if in.Body.ExpiresAt != nil {
 		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
 		if err != nil {
-			return newKeyBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid key expiresAt",
-				Details: "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z", Received: *in.Body.ExpiresAt, Code: "invalid_expires_at"}
+			return newKeyBody{}, did, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid key expiresAt",
+				Details:  "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z",
+				Received: *in.Body.ExpiresAt,
+				Code:     "invalid_expires_at",
+			}
 		}
 		n.Expires = db.At(t)
 	}
@@ -128,8 +156,18 @@ func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *By
 }
 
 func showKey(k account.Key) KeyBody {
-	b := KeyBody{ID: string(k.ID), Name: k.Name, Hint: k.Hint, Scopes: names(k.Scopes), Sites: append([]string{}, k.Sites...),
-		Addresses: []string{}, ExpiresAt: when(k.Expires), LastUsedAt: when(k.UsedAt), LastUsedFrom: some(k.UsedAddr), CreatedAt: k.CreatedAt.String()}
+	b := KeyBody{
+		ID:           string(k.ID),
+		Name:         k.Name,
+		Hint:         k.Hint,
+		Scopes:       names(k.Scopes),
+		Sites:        append([]string{}, k.Sites...),
+		Addresses:    []string{},
+		ExpiresAt:    when(k.Expires),
+		LastUsedAt:   when(k.UsedAt),
+		LastUsedFrom: some(k.UsedAddr),
+		CreatedAt:    k.CreatedAt.String(),
+	}
 	for _, p := range k.Nets {
 		b.Addresses = append(b.Addresses, p.String())
 	}

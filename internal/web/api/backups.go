@@ -65,22 +65,44 @@ func (a *API) backupRoutes() {
 		return Route{Path: path, ID: id, Tag: "Backups", Summary: summary, Doc: doc, Scope: s, Noun: "backup"}
 	}
 	get(a, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
-	create := r("/sites/{id}/backups", "createBackup", "Back a site up",
-		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a temporary location, compared and run: `verifiedAt` says when, `answer` how it answered.", account.BackupsWrite)
+	create := r(
+		"/sites/{id}/backups", "createBackup", "Back a site up",
+		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a temporary location, compared and run: `verifiedAt` says when, `answer` how it answered.",
+		account.BackupsWrite,
+	)
 	create.Status, create.Limited = 201, true
 	post(a, create, a.createBackup)
-	get(a, r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead), a.listAllBackups)
+	get(
+		a,
+		r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead),
+		a.listAllBackups,
+	)
 	get(a, r("/backups/{id}", "getBackup", "Read a backup", "", account.BackupsRead), a.getBackup)
-	change(a, "DELETE", r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite), a.deleteBackup)
-	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup", "Restores it into a temporary location, compares it and runs it there. Every backup is verified once when it is completed.", account.BackupsWrite)
+	change(
+		a,
+		"DELETE",
+		r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite),
+		a.deleteBackup,
+	)
+	verify := r(
+		"/backups/{id}/verify", "verifyBackup", "Verify a backup",
+		"Restores it into a temporary location, compares it and runs it there. Every backup is verified once when it is completed.",
+		account.BackupsWrite,
+	)
 	verify.Status = 202
 	post(a, verify, a.verifyBackup)
-	restore := r("/backups/{id}/restore", "restoreBackup", "Restore a backup",
-		"Without a body: all of it, to its own site. The site's present state is backed up first, and the operation's `result.backupId` names that backup: restoring it undoes the restore. `newSite` makes a site instead, which is how a deleted one comes back.", account.BackupsWrite)
+	restore := r(
+		"/backups/{id}/restore", "restoreBackup", "Restore a backup",
+		"Without a body: all of it, to its own site. The site's present state is backed up first, and the operation's `result.backupId` names that backup: restoring it undoes the restore. `newSite` makes a site instead, which is how a deleted one comes back.",
+		account.BackupsWrite,
+	)
 	restore.Status, restore.Limited = 202, true
 	postPrepared(a, restore, a.planRestore, a.restoreBackup)
-	a.downloadRoute(r("/backups/{id}/download", "downloadBackup", "Download a backup",
-		"An archive that opens without Slipway: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.", account.BackupsRead))
+	a.downloadRoute(r(
+		"/backups/{id}/download", "downloadBackup", "Download a backup",
+		"An archive that opens without Slipway: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.",
+		account.BackupsRead,
+	))
 }
 
 // ownBackup returns a backup that the caller may touch.
@@ -141,7 +163,12 @@ type createBackupIn struct {
 	}
 }
 
-func (a *API) createBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *createBackupIn) (_ backupBody, did account.AuditEvent, _ error) {
+func (a *API) createBackup(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createBackupIn,
+) (_ backupBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return backupBody{}, did, err
 	}
@@ -208,14 +235,25 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 				return backup.Plan{}, err
 			}
 			if to.NewName = strings.TrimSpace(b.NewSite.Name); to.NewName == "" {
-				return backup.Plan{}, &fault.Error{Kind: fault.Invalid, Message: "The site needs a name", Details: "newSite.name must have 1 to 100 characters", Code: "invalid_name"}
+				return backup.Plan{}, &fault.Error{
+					Kind:    fault.Invalid,
+					Message: "The site needs a name",
+					Details: "newSite.name must have 1 to 100 characters",
+					Code:    "invalid_name",
+				}
 			}
 		}
 	}
 	return a.Backups.PlanRestore(ctx, c.Owner, backup.ID(in.ID), to)
 }
 
-func (a *API) restoreBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *restoreBackupIn, p backup.Plan) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) restoreBackup(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *restoreBackupIn,
+	p backup.Plan,
+) (_ operationBody, did account.AuditEvent, _ error) {
 	o, err := a.Backups.RestoreTx(ctx, tx, c.Owner, p)
 	did = account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: in.ID}
 	return showOperation(o), did, err
@@ -265,7 +303,13 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 	}
 	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 	if !ok {
-		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open downloads",
+			Details:    "wait until one of them finishes",
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		}
 	}
 	archive, err := a.Backups.Open(ctx, c.Owner, b.ID, in.Secrets == "true")
 	if err != nil {
@@ -283,7 +327,10 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 			format, write, mediaType = "zip", archive.WriteZip, "application/zip"
 		}
 		w.Header().Set("Content-Type", mediaType)
-		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + "." + format}))
+		w.Header().Set(
+			"Content-Disposition",
+			mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + "." + format}),
+		)
 		w.WriteHeader(http.StatusOK)
 		if req.Method == http.MethodHead {
 			return
@@ -311,8 +358,21 @@ func (p *patient) Write(b []byte) (int, error) {
 }
 
 func showBackup(b backup.Backup) backupBody {
-	out := backupBody{ID: string(b.ID), SiteID: string(b.Site), Type: string(b.Type), Status: string(b.Status), Includes: b.Includes, Note: some(b.Note),
-		Checksum: some(b.Checksum), VerifiedAt: when(b.VerifiedAt), Answer: some(b.Answer), Error: some(b.Error), CreatedAt: b.CreatedAt.String(), CompletedAt: when(b.CompletedAt), ExpiresAt: when(b.ExpiresAt)}
+	out := backupBody{
+		ID:          string(b.ID),
+		SiteID:      string(b.Site),
+		Type:        string(b.Type),
+		Status:      string(b.Status),
+		Includes:    b.Includes,
+		Note:        some(b.Note),
+		Checksum:    some(b.Checksum),
+		VerifiedAt:  when(b.VerifiedAt),
+		Answer:      some(b.Answer),
+		Error:       some(b.Error),
+		CreatedAt:   b.CreatedAt.String(),
+		CompletedAt: when(b.CompletedAt),
+		ExpiresAt:   when(b.ExpiresAt),
+	}
 	if b.Status == backup.Running || b.Status == backup.Completed {
 		out.SizeBytes = &b.Size
 	}

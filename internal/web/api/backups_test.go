@@ -19,7 +19,13 @@ import (
 // working runs the jobs of backups.
 func (w *world) working() {
 	w.t.Helper()
-	jobs := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{backup.QueueName: 2, backup.VerifyQueue: 2}, Poll: 20 * time.Millisecond, Drain: time.Millisecond})
+	jobs := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{backup.QueueName: 2, backup.VerifyQueue: 2},
+		Poll:   20 * time.Millisecond,
+		Drain:  time.Millisecond,
+	})
 	w.c.Backups.Work(jobs)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -93,7 +99,11 @@ func TestBackups(t *testing.T) {
 		return list, env
 	}
 	list, env := names("?format=zip", key)
-	if !slices.Equal(list, []string{"site.json", "env.json", "manifest.json"}) || strings.Contains(env, "s3cr3t") || !strings.Contains(env, "TOKEN") {
+	if !slices.Equal(list, []string{
+		"site.json",
+		"env.json",
+		"manifest.json",
+	}) || strings.Contains(env, "s3cr3t") || !strings.Contains(env, "TOKEN") {
 		t.Errorf("%q, %s", list, env)
 	}
 	if _, env := names("?format=zip&secrets=true", key); !strings.Contains(env, "s3cr3t-value") {

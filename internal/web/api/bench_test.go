@@ -19,7 +19,12 @@ func BenchmarkListSites(b *testing.B) {
 	u, key := w.user("a@example.test")
 	err := w.db.Write(b.Context(), func(tx *db.Tx) error {
 		for i := range 1000 {
-			s, err := w.c.Sites.CreateTx(b.Context(), tx, w.owner(u), site.NewSite{Name: fmt.Sprintf("Site %d", i), Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+			s, err := w.c.Sites.CreateTx(b.Context(), tx, w.owner(u), site.NewSite{
+				Name:       fmt.Sprintf("Site %d", i),
+				Type:       "static",
+				Repository: "git.test/acme/site",
+				Branch:     "main",
+			})
 			if err != nil {
 				return err
 			}

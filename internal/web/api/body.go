@@ -22,8 +22,10 @@ const (
 	bodyTime = 30 * time.Second
 )
 
-var errTooLarge = &fault.Error{Kind: fault.TooLarge, Message: "The request body is too large",
-	Details: "the limit is 1 MiB", Code: "body_too_large"}
+var errTooLarge = &fault.Error{
+	Kind: fault.TooLarge, Message: "The request body is too large",
+	Details: "the limit is 1 MiB", Code: "body_too_large",
+}
 
 // readBody reads and checks a request's JSON. An empty body is nil. A missing or odd
 // Content-Type counts as JSON, except those that browsers send from forms.
@@ -33,7 +35,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer conn.SetReadDeadline(time.Time{})
 	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
 		discard(r)
-		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported Content-Encoding", Details: "send the body without Content-Encoding", Received: c, Code: "unsupported_content_encoding"}
+		return nil, &fault.Error{
+			Kind:     fault.Media,
+			Message:  "Unsupported Content-Encoding",
+			Details:  "send the body without Content-Encoding",
+			Received: c,
+			Code:     "unsupported_content_encoding",
+		}
 	}
 	if r.ContentLength > maxBody {
 		discard(r)
@@ -51,9 +59,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, nil
 	}
-	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(t, "multipart/") {
-		return nil, &fault.Error{Kind: fault.Media, Message: "Unsupported content type",
-			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type"}
+	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(
+		t,
+		"multipart/",
+	) {
+		return nil, &fault.Error{
+			Kind: fault.Media, Message: "Unsupported content type",
+			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type",
+		}
 	}
 	return body, checkJSON(body)
 }

@@ -16,16 +16,33 @@ func TestPathsAreAnsweredAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
-	for _, p := range []string{"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//", "/api/v1/sites/%2e%2e/sites", "/api/v1/sites%2f", "/api/v1/sites%2F/", "/hooks//deploy/x", "/api/", "/api/v1/",
-		"//api/v1/sites", "///api/v1/sites", "/./api/v1/sites", "/x/../api/v1/sites", "/%2e/api/v1/sites", "//hooks/deploy/x", "/api/../sites", "/api/v1/../../sites"} {
+	for _, p := range []string{
+		"/api/v1//sites", "/api//v1/sites", "/api/v1/sites/../sites", "/api/v1/./sites", "/api/v1/sites//",
+		"/api/v1/sites/%2e%2e/sites", "/api/v1/sites%2f", "/api/v1/sites%2F/", "/hooks//deploy/x", "/api/", "/api/v1/",
+		"//api/v1/sites", "///api/v1/sites", "/./api/v1/sites", "/x/../api/v1/sites", "/%2e/api/v1/sites",
+		"//hooks/deploy/x", "/api/../sites", "/api/v1/../../sites",
+	} {
 		a := w.send("GET", p, key, nil)
 		common(t, p, a)
 		if a.status != 404 || a.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %s", p, a)
 		}
 	}
-	for p, want := range map[string]bool{"/api/v1/sites": true, "//api/v1/sites": true, "/api/../sites": true, "/hooks/deploy/x": true, "/docs": true, "/docs/x": true,
-		"/": false, "": false, "*": false, "/apis": false, "//": false, "/sites/api": false, "/x/api/v1": false} {
+	for p, want := range map[string]bool{
+		"/api/v1/sites":   true,
+		"//api/v1/sites":  true,
+		"/api/../sites":   true,
+		"/hooks/deploy/x": true,
+		"/docs":           true,
+		"/docs/x":         true,
+		"/":               false,
+		"":                false,
+		"*":               false,
+		"/apis":           false,
+		"//":              false,
+		"/sites/api":      false,
+		"/x/api/v1":       false,
+	} {
 		if api.Serves(p) != want {
 			t.Errorf("%q: %v", p, !want)
 		}
@@ -70,7 +87,12 @@ func TestBodiesThatStandForNothing(t *testing.T) {
 		if a := w.api("POST", "/sites/"+id+"/deploy", key, body); a.status != 200 {
 			t.Errorf("%q: %s", body, a)
 		}
-		if a := w.api("POST", "/deployments/"+w.must(200, "POST", "/sites/"+id+"/deploy", key, nil)["deploymentId"].(string)+"/cancel", key, body); a.status != 200 {
+		if a := w.api(
+			"POST",
+			"/deployments/"+w.must(200, "POST", "/sites/"+id+"/deploy", key, nil)["deploymentId"].(string)+"/cancel",
+			key,
+			body,
+		); a.status != 200 {
 			t.Errorf("%q: %s", body, a)
 		}
 	}
@@ -83,7 +105,13 @@ func TestBodiesThatStandForNothing(t *testing.T) {
 		t.Errorf("a byte order mark: %s", a)
 	}
 	for _, c := range []string{"gzip", "br", "identity, gzip"} {
-		if a := w.api("POST", "/sites", key, "{}", "Content-Encoding: "+c); a.status != 415 || a.json(t)["code"] != "unsupported_content_encoding" {
+		if a := w.api(
+			"POST",
+			"/sites",
+			key,
+			"{}",
+			"Content-Encoding: "+c,
+		); a.status != 415 || a.json(t)["code"] != "unsupported_content_encoding" {
 			t.Errorf("%s: %s", c, a)
 		}
 	}
@@ -98,16 +126,38 @@ func TestOtherOrigins(t *testing.T) {
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
 	id := w.site(key, "x")
-	a := w.api("OPTIONS", "/sites/"+id, "", nil, "Origin: https://app.example.test", "Access-Control-Request-Method: PATCH", "Access-Control-Request-Headers: authorization, content-type, idempotency-key")
+	a := w.api(
+		"OPTIONS",
+		"/sites/"+id,
+		"", nil, "Origin: https://app.example.test", "Access-Control-Request-Method: PATCH",
+		"Access-Control-Request-Headers: authorization, content-type, idempotency-key",
+	)
 	h := a.header
 	allowed := strings.ToLower(h.Get("Access-Control-Allow-Headers"))
-	if a.status != 204 || h.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "PATCH") ||
-		!strings.Contains(allowed, "authorization") || !strings.Contains(allowed, "idempotency-key") || !strings.Contains(allowed, "content-type") || h.Get("X-RateLimit-Limit") == "" {
+	if a.status != 204 || h.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(
+		h.Get("Access-Control-Allow-Methods"),
+		"PATCH",
+	) ||
+		!strings.Contains(
+			allowed,
+			"authorization",
+		) || !strings.Contains(
+		allowed,
+		"idempotency-key",
+	) || !strings.Contains(allowed, "content-type") || h.Get("X-RateLimit-Limit") == "" {
 		t.Errorf("%s %v", a, h)
 	}
-	for status, a := range map[int]answer{200: w.api("GET", "/sites", key, nil, "Origin: https://app.example.test"), 401: w.api("GET", "/sites", "", nil, "Origin: https://app.example.test", "Cookie: slipway=x"),
-		404: w.api("GET", "/nothing", key, nil, "Origin: https://app.example.test")} {
-		if a.status != status || a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Access-Control-Allow-Credentials") != "" || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-RateLimit-Remaining") {
+	for status, a := range map[int]answer{
+		200: w.api("GET", "/sites", key, nil, "Origin: https://app.example.test"),
+		401: w.api("GET", "/sites", "", nil, "Origin: https://app.example.test", "Cookie: slipway=x"),
+		404: w.api("GET", "/nothing", key, nil, "Origin: https://app.example.test"),
+	} {
+		if a.status != status || a.header.Get("Access-Control-Allow-Origin") != "*" ||
+			a.header.Get("Access-Control-Allow-Credentials") != "" ||
+			!strings.Contains(
+				a.header.Get("Access-Control-Expose-Headers"),
+				"X-RateLimit-Remaining",
+			) {
 			t.Errorf("%d: %s %v", status, a, a.header)
 		}
 	}
@@ -155,8 +205,14 @@ func TestScopeComesBeforeValidation(t *testing.T) {
 	id := w.site(key, "x")
 	narrow := w.key(u, account.NewKey{Scopes: account.Scopes{account.AccountRead}})
 	for _, r := range []struct{ method, path, body string }{
-		{"POST", "/sites", "{"}, {"POST", "/sites", `{"type":"x"}`}, {"POST", "/sites", "null"}, {"GET", "/sites?type=x&page=0", ""}, {"GET", "/sites?%zz", ""},
-		{"POST", "/sites/" + id + "/env", "[]"}, {"PATCH", "/sites/" + id, `{"name":1}`}, {"GET", "/deployments/x/logs?after=x", ""},
+		{"POST", "/sites", "{"},
+		{"POST", "/sites", `{"type":"x"}`},
+		{"POST", "/sites", "null"},
+		{"GET", "/sites?type=x&page=0", ""},
+		{"GET", "/sites?%zz", ""},
+		{"POST", "/sites/" + id + "/env", "[]"},
+		{"PATCH", "/sites/" + id, `{"name":1}`},
+		{"GET", "/deployments/x/logs?after=x", ""},
 	} {
 		var body any
 		if r.body != "" {
@@ -174,8 +230,18 @@ func TestNothingIsEscapedForHTML(t *testing.T) {
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
 	for _, a := range []answer{
-		w.api("POST", "/sites", key, m{"name": "a & <b>", "type": "static", "repository": "git.test/acme/site", "build": m{"command": "a && b > c"}}, "Idempotency-Key: k"),
-		w.api("POST", "/sites", key, m{"name": "a & <b>", "type": "static", "repository": "git.test/acme/site", "build": m{"command": "a && b > c"}}, "Idempotency-Key: k"),
+		w.api("POST", "/sites", key, m{
+			"name":       "a & <b>",
+			"type":       "static",
+			"repository": "git.test/acme/site",
+			"build":      m{"command": "a && b > c"},
+		}, "Idempotency-Key: k"),
+		w.api("POST", "/sites", key, m{
+			"name":       "a & <b>",
+			"type":       "static",
+			"repository": "git.test/acme/site",
+			"build":      m{"command": "a && b > c"},
+		}, "Idempotency-Key: k"),
 		w.api("GET", "/sites", key, nil), w.api("POST", "/sites", key, m{"name": "x", "type": "<&>"}),
 	} {
 		if strings.Contains(a.body, `\u0026`) || strings.Contains(a.body, `\u003`) || !strings.Contains(a.body, "<") {
@@ -200,9 +266,14 @@ func TestPatchesDoWhatTheySay(t *testing.T) {
 		return n
 	}
 	for _, r := range []struct{ path, body, code string }{
-		{"/sites/" + id, `{"type":"wordpress"}`, "field_not_changeable"}, {"/sites/" + id, `{"slug":"other"}`, "field_not_changeable"},
-		{"/sites/" + id, `{"status":"stopped"}`, "field_not_changeable"}, {"/sites/" + id, `{"name":null}`, "invalid_name"}, {"/sites/" + id, `{"build":null}`, "invalid_build"},
-		{"/sites/" + id + "/env/A", `{"key":"B"}`, "field_not_changeable"}, {"/sites/" + id + "/env/A", `{"value":null}`, "invalid_value"}, {"/sites/" + id + "/env/A", `{"target":null}`, "invalid_target"},
+		{"/sites/" + id, `{"type":"wordpress"}`, "field_not_changeable"},
+		{"/sites/" + id, `{"slug":"other"}`, "field_not_changeable"},
+		{"/sites/" + id, `{"status":"stopped"}`, "field_not_changeable"},
+		{"/sites/" + id, `{"name":null}`, "invalid_name"},
+		{"/sites/" + id, `{"build":null}`, "invalid_build"},
+		{"/sites/" + id + "/env/A", `{"key":"B"}`, "field_not_changeable"},
+		{"/sites/" + id + "/env/A", `{"value":null}`, "invalid_value"},
+		{"/sites/" + id + "/env/A", `{"target":null}`, "invalid_target"},
 	} {
 		if a := w.api("PATCH", r.path, key, r.body); a.status != 400 || a.json(t)["code"] != r.code {
 			t.Errorf("%s %s: %s", r.path, r.body, a)
@@ -213,8 +284,13 @@ func TestPatchesDoWhatTheySay(t *testing.T) {
 		path string
 		body any
 	}{
-		{"/sites/" + id, m{}}, {"/sites/" + id, m{"nobody-knows": 1}}, {"/sites/" + id, m{"name": now["name"], "type": now["type"], "framework": now["framework"], "createdAt": now["createdAt"]}},
-		{"/sites/" + id, m{"build": m{}}}, {"/sites/" + id + "/env/A", m{}}, {"/sites/" + id + "/env/A", m{"value": "a", "secret": false}}, {"/sites/" + id + "/env/S", m{"value": nil, "secret": true}},
+		{"/sites/" + id, m{}},
+		{"/sites/" + id, m{"nobody-knows": 1}},
+		{"/sites/" + id, m{"name": now["name"], "type": now["type"], "framework": now["framework"], "createdAt": now["createdAt"]}},
+		{"/sites/" + id, m{"build": m{}}},
+		{"/sites/" + id + "/env/A", m{}},
+		{"/sites/" + id + "/env/A", m{"value": "a", "secret": false}},
+		{"/sites/" + id + "/env/S", m{"value": nil, "secret": true}},
 	} {
 		w.must(200, "PATCH", r.path, key, r.body)
 	}
@@ -237,7 +313,18 @@ func TestNames(t *testing.T) {
 	make := func(name string) answer {
 		return w.api("POST", "/sites", key, m{"name": name, "type": "static", "repository": "git.test/acme/site"})
 	}
-	for name, want := range map[string]string{"北京 Café": "bei-jing-cafe", "東京タワー": "dong-jing-tawa", "がんばれ": "ganbare", "مرحبا": "mrhb", "שלום": "shlvm", "서울": "seoul", "Привет мир": "privet-mir", "Größe": "groesse", "नमस्ते": "nmste", "สวัสดี": "swasdii"} {
+	for name, want := range map[string]string{
+		"北京 Café":    "bei-jing-cafe",
+		"東京タワー":      "dong-jing-tawa",
+		"がんばれ":       "ganbare",
+		"مرحبا":      "mrhb",
+		"שלום":       "shlvm",
+		"서울":         "seoul",
+		"Привет мир": "privet-mir",
+		"Größe":      "groesse",
+		"नमस्ते":     "nmste",
+		"สวัสดี":     "swasdii",
+	} {
 		a := make(name)
 		var v struct{ Data struct{ Slug string } }
 		if err := json.Unmarshal([]byte(a.body), &v); err != nil || a.status != 201 {

@@ -33,17 +33,56 @@ func (a *API) connectionRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Connected accounts", Summary: summary, Doc: doc, Scope: s, Noun: "connection", Wide: true}
 	}
-	get(a, r("/git/accounts", "listConnections", "List connected accounts", "Accounts at Git forges. Tokens are never shown.", account.SitesRead), a.listConnections)
-	create := r("/git/accounts", "createConnection", "Connect an account", "With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
-		"The forge is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.", account.SitesWrite)
+	get(
+		a,
+		r(
+			"/git/accounts", "listConnections", "List connected accounts",
+			"Accounts at Git forges. Tokens are never shown.", account.SitesRead,
+		),
+		a.listConnections,
+	)
+	create := r(
+		"/git/accounts",
+		"createConnection",
+		"Connect an account",
+		"With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
+			"The forge is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
+		account.SitesWrite,
+	)
 	create.Status = http.StatusCreated
 	postPrepared(a, create, a.checkConnection, a.createConnection)
-	change(a, http.MethodDelete, r("/git/accounts/{id}", "deleteConnection", "Disconnect an account", "Forgets its token. Sites that used it are read without a credential from then on.", account.SitesWrite), a.deleteConnection)
-	get(a, r("/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account", "At most 100 whose name holds `search`, the last used first.", account.SitesRead), a.findRepositories)
+	change(
+		a,
+		http.MethodDelete,
+		r(
+			"/git/accounts/{id}", "deleteConnection", "Disconnect an account",
+			"Forgets its token. Sites that used it are read without a credential from then on.", account.SitesWrite,
+		),
+		a.deleteConnection,
+	)
+	get(
+		a,
+		r(
+			"/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account",
+			"At most 100 whose name holds `search`, the last used first.", account.SitesRead,
+		),
+		a.findRepositories,
+	)
 }
 
 func showConnection(c connection.Connection) connectionBody {
-	return connectionBody{string(c.ID), string(c.Provider), "https://" + c.Host, c.Host, c.Login, append([]string{}, c.Scopes...), c.Sites, some(c.Error), c.CreatedAt.String(), c.UpdatedAt.String()}
+	return connectionBody{
+		string(c.ID),
+		string(c.Provider),
+		"https://" + c.Host,
+		c.Host,
+		c.Login,
+		append([]string{}, c.Scopes...),
+		c.Sites,
+		some(c.Error),
+		c.CreatedAt.String(),
+		c.UpdatedAt.String(),
+	}
 }
 
 func (a *API) listConnections(ctx context.Context, c account.Caller, in *PartIn) (data[connectionBody], error) {
@@ -61,10 +100,21 @@ type createConnectionIn struct {
 }
 
 func (a *API) checkConnection(ctx context.Context, _ account.Caller, in *createConnectionIn) (connection.Checked, error) {
-	return a.Connections.Check(ctx, connection.NewConnection{Provider: forge.Provider(in.Body.Provider), Host: in.Body.BaseURL, Token: in.Body.Token, User: in.Body.Username})
+	return a.Connections.Check(ctx, connection.NewConnection{
+		Provider: forge.Provider(in.Body.Provider),
+		Host:     in.Body.BaseURL,
+		Token:    in.Body.Token,
+		User:     in.Body.Username,
+	})
 }
 
-func (a *API) createConnection(ctx context.Context, tx *db.Tx, c account.Caller, _ *createConnectionIn, k connection.Checked) (_ connectionBody, did account.AuditEvent, _ error) {
+func (a *API) createConnection(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	_ *createConnectionIn,
+	k connection.Checked,
+) (_ connectionBody, did account.AuditEvent, _ error) {
 	made, err := a.Connections.CreateTx(ctx, tx, c.Owner, k)
 	did = account.AuditEvent{Action: "connection.created", Subject: string(made.ID), Detail: made.Login + " at " + made.Host}
 	return showConnection(made), did, err

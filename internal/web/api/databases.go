@@ -28,19 +28,53 @@ func (a *API) databaseRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Databases", Summary: summary, Doc: doc, Scope: s, Noun: "database"}
 	}
-	get(a, r("/sites/{id}/databases", "listDatabases", "List a site's databases", "The first one made is first.", account.SitesRead), a.listDatabases)
-	create := r("/sites/{id}/databases", "createDatabase", "Create a database", "A MariaDB database with a user of its own. It is `active` a moment later; a program that runs gets the variables with its next start, see `POST /sites/{id}/restart`. "+
-		"The site's production and preview programs reach it, builds do not. The first one's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of others begin with their name. A variable of the same name that you set yourself wins.", account.SitesWrite)
+	get(
+		a,
+		r("/sites/{id}/databases", "listDatabases", "List a site's databases", "The first one made is first.", account.SitesRead),
+		a.listDatabases,
+	)
+	create := r(
+		"/sites/{id}/databases",
+		"createDatabase",
+		"Create a database",
+		"A MariaDB database with a user of its own. It is `active` a moment later; a program that runs gets the variables with its next start, see `POST /sites/{id}/restart`. "+
+			"The site's production and preview programs reach it, builds do not. The first one's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of others begin with their name. A variable of the same name that you set yourself wins.",
+		account.SitesWrite,
+	)
 	create.Status, create.Limited = http.StatusCreated, true
 	post(a, create, a.createDatabase)
 	get(a, r("/databases/{id}", "getDatabase", "Read a database", "", account.SitesRead), a.getDatabase)
-	change(a, http.MethodDelete, r("/databases/{id}", "deleteDatabase", "Delete a database", "With everything in it. There is no way back.", account.SitesWrite), a.deleteDatabase)
-	post(a, r("/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password", "The old one ends within seconds. Programs that run get the new one with their next start.", account.SitesWrite), a.rotateDatabasePassword)
+	change(
+		a,
+		http.MethodDelete,
+		r("/databases/{id}", "deleteDatabase", "Delete a database", "With everything in it. There is no way back.", account.SitesWrite),
+		a.deleteDatabase,
+	)
+	post(
+		a,
+		r(
+			"/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password",
+			"The old one ends within seconds. Programs that run get the new one with their next start.",
+			account.SitesWrite,
+		),
+		a.rotateDatabasePassword,
+	)
 }
 
 func showDatabase(x database.Database) databaseBody {
-	return databaseBody{ID: string(x.ID), SiteID: string(x.Site), Engine: x.Engine, Name: x.Name, Env: x.EnvKeys(), Status: string(x.Status), Reason: some(x.Reason),
-		SizeBytes: x.Size, LimitBytes: x.Limit, Full: x.Full, CreatedAt: x.CreatedAt.String()}
+	return databaseBody{
+		ID:         string(x.ID),
+		SiteID:     string(x.Site),
+		Engine:     x.Engine,
+		Name:       x.Name,
+		Env:        x.EnvKeys(),
+		Status:     string(x.Status),
+		Reason:     some(x.Reason),
+		SizeBytes:  x.Size,
+		LimitBytes: x.Limit,
+		Full:       x.Full,
+		CreatedAt:  x.CreatedAt.String(),
+	}
 }
 
 func (a *API) listDatabases(ctx context.Context, c account.Caller, in *partOf) (data[databaseBody], error) {
@@ -59,7 +93,12 @@ type createDatabaseIn struct {
 	}
 }
 
-func (a *API) createDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *createDatabaseIn) (_ databaseBody, did account.AuditEvent, _ error) {
+func (a *API) createDatabase(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createDatabaseIn,
+) (_ databaseBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return databaseBody{}, did, err
 	}
@@ -90,7 +129,12 @@ func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, i
 	return message{"Database deleted"}, account.AuditEvent{Action: "database.deleted", Subject: string(x.Site), Detail: x.Name}, err
 }
 
-func (a *API) rotateDatabasePassword(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ databaseBody, did account.AuditEvent, _ error) {
+func (a *API) rotateDatabasePassword(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *ByID,
+) (_ databaseBody, did account.AuditEvent, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {
 		return databaseBody{}, did, err

@@ -39,19 +39,38 @@ func (a *API) deliveryRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "delivery", Wide: true}
 	}
-	get(a, r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries",
-		"Newest first, with every attempt, for 30 days; at most the newest 100,000 of an account, shared out equally over its webhooks. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
-			"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.", account.WebhooksRead), a.listDeliveries)
+	get(
+		a,
+		r(
+			"/webhooks/{id}/deliveries",
+			"listDeliveries",
+			"List a webhook's deliveries",
+			"Newest first, with every attempt, for 30 days; at most the newest 100,000 of an account, shared out equally over its webhooks. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
+				"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.",
+			account.WebhooksRead,
+		),
+		a.listDeliveries,
+	)
 	one := r("/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "Redeliver an event",
 		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the current secret.", account.WebhooksWrite)
 	one.Status = 202
 	post(a, one, a.redeliver)
-	all := r("/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
-		"Starts an operation that queues new deliveries of failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.", account.WebhooksWrite)
+	all := r(
+		"/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
+		"Starts an operation that queues new deliveries of failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.",
+		account.WebhooksWrite,
+	)
 	all.Status = 202
 	post(a, all, a.redeliverAll)
-	post(a, r("/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
-		"Resets its failures. With `redeliverSince`, events that failed or were skipped since then are redelivered by the operation in the response.", account.WebhooksWrite), a.enableWebhook)
+	post(
+		a,
+		r(
+			"/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
+			"Resets its failures. With `redeliverSince`, events that failed or were skipped since then are redelivered by the operation in the response.",
+			account.WebhooksWrite,
+		),
+		a.enableWebhook,
+	)
 }
 
 type listDeliveriesIn struct {
@@ -101,7 +120,12 @@ type redeliverAllIn struct {
 	}
 }
 
-func (a *API) redeliverAll(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverAllIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) redeliverAll(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *redeliverAllIn,
+) (_ operationBody, did account.AuditEvent, _ error) {
 	f := webhook.Filter{State: in.Body.State, Events: in.Body.Events}
 	var err error
 	if f.Since, err = moment("since", in.Body.Since); err != nil {
@@ -122,7 +146,13 @@ func moment(field, text string) (db.Time, error) {
 	}
 	at, err := since(text).parse(db.Now())
 	if f := fault.As(err); f != nil && field != "since" {
-		return 0, &fault.Error{Kind: f.Kind, Message: "Invalid " + field, Details: strings.Replace(f.Details, "since", field, 1), Received: f.Received, Code: "invalid_" + snake(field)}
+		return 0, &fault.Error{
+			Kind:     f.Kind,
+			Message:  "Invalid " + field,
+			Details:  strings.Replace(f.Details, "since", field, 1),
+			Received: f.Received,
+			Code:     "invalid_" + snake(field),
+		}
 	}
 	return at, err
 }
@@ -159,12 +189,32 @@ func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 }
 
 func showDelivery(d webhook.Delivery) deliveryBody {
-	return deliveryBody{string(d.ID), d.EventID, d.Event, d.State, some(string(d.Repeats)), d.Body, d.CreatedAt.String(), when(d.NextAt), when(d.FinishedAt),
+	return deliveryBody{
+		string(d.ID),
+		d.EventID,
+		d.Event,
+		d.State,
+		some(string(d.Repeats)),
+		d.Body,
+		d.CreatedAt.String(),
+		when(d.NextAt),
+		when(d.FinishedAt),
 		each(d.Attempts, func(t webhook.Attempt) attemptBody {
-			b := attemptBody{t.N, t.StartedAt.String(), t.Duration, nil, some(t.Error), some(webhook.Reasons[t.Error]), t.Request, some(t.Response), some(t.Answer)}
+			b := attemptBody{
+				t.N,
+				t.StartedAt.String(),
+				t.Duration,
+				nil,
+				some(t.Error),
+				some(webhook.Reasons[t.Error]),
+				t.Request,
+				some(t.Response),
+				some(t.Answer),
+			}
 			if t.Status != 0 {
 				b.StatusCode = &t.Status
 			}
 			return b
-		})}
+		}),
+	}
 }

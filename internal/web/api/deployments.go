@@ -65,15 +65,49 @@ func (a *API) deploymentRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
 	}
-	get(a, r("/sites/{id}/deployments", "listDeployments", "List a site's deployments", "Newest first. `branch`, `target`, `status`, `author` and `pullRequest` narrow the list.", account.DeploymentsRead), a.listDeployments)
-	get(a, r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead), a.getDeployment)
-	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log", "Up to 10,000 lines; pass `next` as `after` to read on. "+
-		"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
-		"Values of secret variables never appear.", account.DeploymentsRead))
-	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment", "A queued deployment is canceled at once, a running one as soon as its processes have ended.", account.DeploymentsWrite)
+	get(
+		a,
+		r(
+			"/sites/{id}/deployments", "listDeployments", "List a site's deployments",
+			"Newest first. `branch`, `target`, `status`, `author` and `pullRequest` narrow the list.",
+			account.DeploymentsRead,
+		),
+		a.listDeployments,
+	)
+	get(
+		a,
+		r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead),
+		a.getDeployment,
+	)
+	a.logRoute(r(
+		"/deployments/{id}/logs",
+		"getDeploymentLogs",
+		"Read a deployment's log",
+		"Up to 10,000 lines; pass `next` as `after` to read on. "+
+			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
+			"Values of secret variables never appear.",
+		account.DeploymentsRead,
+	))
+	cancel := r(
+		"/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
+		"A queued deployment is canceled at once, a running one as soon as its processes have ended.",
+		account.DeploymentsWrite,
+	)
 	post(a, cancel, a.cancelDeployment)
-	post(a, r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production", "Makes the release of a successful preview live at once, without building it again.", account.DeploymentsWrite), a.promoteDeployment)
-	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment", "Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch.", account.DeploymentsWrite)
+	post(
+		a,
+		r(
+			"/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production",
+			"Makes the release of a successful preview live at once, without building it again.",
+			account.DeploymentsWrite,
+		),
+		a.promoteDeployment,
+	)
+	retry := r(
+		"/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
+		"Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch.",
+		account.DeploymentsWrite,
+	)
 	retry.Limited = true
 	post(a, retry, a.retryDeployment)
 }
@@ -105,8 +139,15 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return page[deploymentBody]{}, err
 	}
-	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deployment.Filter{Branch: in.Branch, Target: deployment.Target(in.Target),
-		Status: deployment.Status(in.Status), Author: in.Author, Pull: in.Pull, Page: p.page, Limit: p.limit})
+	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deployment.Filter{
+		Branch: in.Branch,
+		Target: deployment.Target(in.Target),
+		Status: deployment.Status(in.Status),
+		Author: in.Author,
+		Pull:   in.Pull,
+		Page:   p.page,
+		Limit:  p.limit,
+	})
 	if err != nil {
 		return page[deploymentBody]{}, err
 	}
@@ -143,7 +184,12 @@ func (a *API) getDeployment(ctx context.Context, c account.Caller, in *ByID) (de
 	return b, a.namePulls(ctx, a.DB, d.Site, []deploymentBody{b})
 }
 
-func (a *API) cancelDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ deploymentBody, did account.AuditEvent, _ error) {
+func (a *API) cancelDeployment(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *ByID,
+) (_ deploymentBody, did account.AuditEvent, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return deploymentBody{}, did, err
 	}
@@ -175,10 +221,28 @@ func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller
 }
 
 func showDeployment(d deployment.Deployment) deploymentBody {
-	b := deploymentBody{ID: string(d.ID), SiteID: string(d.Site), Status: string(d.Status), Trigger: string(d.Cause), Target: string(d.Target), PreviewURL: some(d.PreviewURL), Title: some(d.Title),
-		Branch: some(d.Branch), CommitHash: some(d.CommitHash), CommitMessage: some(d.CommitMessage), CommitAuthor: some(d.CommitAuthor),
-		Framework: some(d.Framework), Runtime: some(d.Runtime), Plan: plainText(d.Plan), URL: d.URL, IsCurrent: d.Current, Error: some(d.Error),
-		CreatedAt: d.CreatedAt.String(), StartedAt: when(d.StartedAt), CompletedAt: when(d.CompletedAt)}
+	b := deploymentBody{
+		ID:            string(d.ID),
+		SiteID:        string(d.Site),
+		Status:        string(d.Status),
+		Trigger:       string(d.Cause),
+		Target:        string(d.Target),
+		PreviewURL:    some(d.PreviewURL),
+		Title:         some(d.Title),
+		Branch:        some(d.Branch),
+		CommitHash:    some(d.CommitHash),
+		CommitMessage: some(d.CommitMessage),
+		CommitAuthor:  some(d.CommitAuthor),
+		Framework:     some(d.Framework),
+		Runtime:       some(d.Runtime),
+		Plan:          plainText(d.Plan),
+		URL:           d.URL,
+		IsCurrent:     d.Current,
+		Error:         some(d.Error),
+		CreatedAt:     d.CreatedAt.String(),
+		StartedAt:     when(d.StartedAt),
+		CompletedAt:   when(d.CompletedAt),
+	}
 	b.BranchURL, b.CommitURL = some(d.BranchURL()), some(d.CommitURL())
 	if d.Pull > 0 {
 		b.PullRequest = &pullRef{d.Pull, nil, d.Fork, some(d.PullURL())}

@@ -49,9 +49,17 @@ type reference struct {
 type guideSection struct{ ID, Name string }
 
 var guide = []guideSection{
-	{"start", "First steps"}, {"authentication", "Authentication"}, {"scopes", "Scopes"}, {"formats", "Formats"}, {"errors", "Errors"},
-	{"limits", "Rate limits"}, {"paging", "Pagination"}, {"idempotency", "Idempotent requests"}, {"receiving", "Receiving webhooks"},
-	{"calling", "Calling deploy hooks"}, {"following", "Streaming logs"},
+	{"start", "First steps"},
+	{"authentication", "Authentication"},
+	{"scopes", "Scopes"},
+	{"formats", "Formats"},
+	{"errors", "Errors"},
+	{"limits", "Rate limits"},
+	{"paging", "Pagination"},
+	{"idempotency", "Idempotent requests"},
+	{"receiving", "Receiving webhooks"},
+	{"calling", "Calling deploy hooks"},
+	{"following", "Streaming logs"},
 }
 
 type group struct {
@@ -93,7 +101,15 @@ func (a *API) render(doc *huma.OpenAPI) *pages {
 	if a.FontURL != "" {
 		out.css = `@font-face{font-family:"Inter Slipway";src:url("` + a.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + docsCSS
 	}
-	ref := reference{CSS: template.CSS(out.css), BaseURL: a.BaseURL, APIURL: a.APIURL, Limit: a.RateLimit, Guide: guide, Scopes: scopes(), Events: webhook.Catalogue()}
+	ref := reference{
+		CSS:     template.CSS(out.css),
+		BaseURL: a.BaseURL,
+		APIURL:  a.APIURL,
+		Limit:   a.RateLimit,
+		Guide:   guide,
+		Scopes:  scopes(),
+		Events:  webhook.Catalogue(),
+	}
 	for _, t := range doc.Tags {
 		g := group{ID: anchor(t.Name), Name: t.Name, Text: t.Description}
 		for _, r := range a.ops {
@@ -142,7 +158,12 @@ func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256([]byte(p.css))
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	h.Set(
+		"Content-Security-Policy",
+		"default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(
+			sum[:],
+		)+"'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+	)
 	h.Set("Referrer-Policy", "no-referrer")
 	switch {
 	case body == nil:
@@ -160,13 +181,27 @@ func (a *API) servePage(w http.ResponseWriter, r *http.Request) {
 // describe turns a route and what the document says of it into what the page shows.
 func (a *API) describe(doc *huma.OpenAPI, r Route) docOperation {
 	op, registry := operationOf(doc, r), doc.Components.Schemas
-	o := docOperation{ID: r.ID, Method: r.Method, Path: op.Path, Summary: r.Summary, Scope: string(r.Scope), Doc: inline(r.Doc), Status: r.Status}
+	o := docOperation{
+		ID:      r.ID,
+		Method:  r.Method,
+		Path:    op.Path,
+		Summary: r.Summary,
+		Scope:   string(r.Scope),
+		Doc:     inline(r.Doc),
+		Status:  r.Status,
+	}
 	var query []string
 	for _, p := range op.Parameters {
 		if p.Ref != "" || p.In == "path" {
 			continue
 		}
-		o.Params = append(o.Params, field{Name: p.Name, In: p.In, Type: kind(registry, p.Schema), Required: p.Required, Doc: inline(p.Description)})
+		o.Params = append(o.Params, field{
+			Name:     p.Name,
+			In:       p.In,
+			Type:     kind(registry, p.Schema),
+			Required: p.Required,
+			Doc:      inline(p.Description),
+		})
 		if p.In == "query" && len(query) < 2 {
 			query = append(query, p.Name+"="+fmt.Sprint(sample(registry, p.Schema, p.Name, 0)))
 		}

@@ -37,8 +37,10 @@ func searchIndex(groups []group, page string) []indexed {
 					text.WriteString(" " + f.Name + " " + withoutTags(string(f.Doc)))
 				}
 			}
-			out = append(out, indexed{hit{o.Summary, o.Method, o.Path, "/docs/" + g.ID + "#" + o.ID},
-				strings.ToLower(o.Summary + " " + o.ID + " " + o.Method + " " + o.Path), strings.ToLower(text.String())})
+			out = append(out, indexed{
+				hit{o.Summary, o.Method, o.Path, "/docs/" + g.ID + "#" + o.ID},
+				strings.ToLower(o.Summary + " " + o.ID + " " + o.Method + " " + o.Path), strings.ToLower(text.String()),
+			})
 		}
 	}
 	at := headings.FindAllStringSubmatchIndex(page, -1)
@@ -49,7 +51,11 @@ func searchIndex(groups []group, page string) []indexed {
 		}
 		for _, s := range guide {
 			if s.ID == page[m[2]:m[3]] {
-				out = append(out, indexed{hit{Name: s.Name, Href: "/docs#" + s.ID}, strings.ToLower(s.Name), strings.ToLower(withoutTags(page[m[0]:end]))})
+				out = append(out, indexed{
+					hit{Name: s.Name, Href: "/docs#" + s.ID},
+					strings.ToLower(s.Name),
+					strings.ToLower(withoutTags(page[m[0]:end])),
+				})
 			}
 		}
 	}

@@ -63,21 +63,52 @@ func (a *API) domainRoutes() {
 		return Route{Path: path, ID: id, Tag: "Domains", Summary: summary, Doc: doc, Scope: s, Noun: "domain"}
 	}
 	get(a, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead), a.listDomains)
-	check := r("/domains/check", "checkDomain", "Check a domain's availability",
-		"Whether it can be registered or transferred, and for how much. Answers within a few seconds whatever the registry does.", account.DomainsRead)
+	check := r(
+		"/domains/check", "checkDomain", "Check a domain's availability",
+		"Whether it can be registered or transferred, and for how much. Answers within a few seconds whatever the registry does.",
+		account.DomainsRead,
+	)
 	check.Noun = ""
 	ask(a, check, a.checkDomain)
 	get(a, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead), a.listSiteDomains)
-	create := r("/sites/{id}/domains", "createDomain", "Add a domain to a site",
-		"Nothing is routed and no certificate is ordered until ownership is verified by one of the records in `verification`. `dns` lists the records that point the name here. Checks run automatically, and at once with `verify`.", account.DomainsWrite)
+	create := r(
+		"/sites/{id}/domains", "createDomain", "Add a domain to a site",
+		"Nothing is routed and no certificate is ordered until ownership is verified by one of the records in `verification`. `dns` lists the records that point the name here. Checks run automatically, and at once with `verify`.",
+		account.DomainsWrite,
+	)
 	create.Status = 201
 	create.Limited = true
 	postPrepared(a, create, a.prepareDomain, a.createDomain)
 	get(a, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
-	change(a, "PATCH", r("/domains/{id}", "updateDomain", "Change a domain", "Changes the fields that are sent. With `siteId` the domain moves to another site without interruption.", account.DomainsWrite), a.updateDomain)
-	change(a, "DELETE", r("/domains/{id}", "deleteDomain", "Remove a domain",
-		"The domain is no longer served when the response arrives. For 30 days, another account can add a verified name only with the TXT record.", account.DomainsWrite), a.deleteDomain)
-	ask(a, r("/domains/{id}/verify", "verifyDomain", "Check a domain now", "Checks the DNS and returns the result, in at most about 10 seconds. A failed domain is pending again.", account.DomainsWrite), a.verifyDomain)
+	change(
+		a,
+		"PATCH",
+		r(
+			"/domains/{id}", "updateDomain", "Change a domain",
+			"Changes the fields that are sent. With `siteId` the domain moves to another site without interruption.",
+			account.DomainsWrite,
+		),
+		a.updateDomain,
+	)
+	change(
+		a,
+		"DELETE",
+		r(
+			"/domains/{id}", "deleteDomain", "Remove a domain",
+			"The domain is no longer served when the response arrives. For 30 days, another account can add a verified name only with the TXT record.",
+			account.DomainsWrite,
+		),
+		a.deleteDomain,
+	)
+	ask(
+		a,
+		r(
+			"/domains/{id}/verify", "verifyDomain", "Check a domain now",
+			"Checks the DNS and returns the result, in at most about 10 seconds. A failed domain is pending again.",
+			account.DomainsWrite,
+		),
+		a.verifyDomain,
+	)
 }
 
 // domain returns a domain that the caller may touch.
@@ -114,7 +145,13 @@ func (a *API) prepareDomain(ctx context.Context, c account.Caller, in *createDom
 	return a.Domains.Prepare(ctx, c.Owner, domain.NewDomain{Name: b.Name, RedirectTo: b.RedirectTo, Primary: b.Primary})
 }
 
-func (a *API) createDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *createDomainIn, n domain.NewDomain) (_ domainBody, did account.AuditEvent, _ error) {
+func (a *API) createDomain(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createDomainIn,
+	n domain.NewDomain,
+) (_ domainBody, did account.AuditEvent, _ error) {
 	d, err := a.Domains.CreateTx(ctx, tx, c.Owner, in.ID, n)
 	did = account.AuditEvent{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
 	return showDomain(d), did, err
@@ -134,7 +171,12 @@ type updateDomainIn struct {
 	}
 }
 
-func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *updateDomainIn) (_ domainBody, did account.AuditEvent, _ error) {
+func (a *API) updateDomain(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateDomainIn,
+) (_ domainBody, did account.AuditEvent, _ error) {
 	now, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return domainBody{}, did, err
@@ -143,7 +185,9 @@ func (a *API) updateDomain(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if isNull(ctx, "redirectTo") {
 		u.RedirectTo, shown.RedirectTo, changeable = new(string), nil, changeable[:2]
 	}
-	if err := checkPatch(ctx, "domain", changeable, shown, map[string]string{"name": "add the other name as a domain of its own"}); err != nil {
+	if err := checkPatch(ctx, "domain", changeable, shown, map[string]string{
+		"name": "add the other name as a domain of its own",
+	}); err != nil {
 		return domainBody{}, did, err
 	}
 	if u.SiteID != nil {
@@ -196,9 +240,22 @@ func showDomain(d domain.Domain) domainBody {
 		return recordBody{r.Type, r.Name, r.Required, append([]string{}, r.Current...), string(r.Status), some(r.Reason)}
 	}
 	c := d.Certificate
-	return domainBody{ID: string(d.ID), Name: d.Name, Status: string(d.Status), StatusReason: some(d.Reason), SSLStatus: string(d.SSL), SiteID: d.SiteID,
-		Primary: d.Primary, RedirectTo: some(d.RedirectTo), Verification: each(d.Verification, record), DNS: each(d.DNS, record),
-		Problems:    each(d.Problems, func(p domain.Problem) dnsProblem { return dnsProblem(p) }),
-		Certificate: certificateBody{some(c.Issuer), when(c.NotBefore), when(c.ExpiresAt), some(c.LastError), when(c.NextAttemptAt)},
-		CheckedAt:   when(d.CheckedAt), NextCheckAt: when(d.NextCheckAt), CreatedAt: d.CreatedAt.String(), UpdatedAt: d.UpdatedAt.String()}
+	return domainBody{
+		ID:           string(d.ID),
+		Name:         d.Name,
+		Status:       string(d.Status),
+		StatusReason: some(d.Reason),
+		SSLStatus:    string(d.SSL),
+		SiteID:       d.SiteID,
+		Primary:      d.Primary,
+		RedirectTo:   some(d.RedirectTo),
+		Verification: each(d.Verification, record),
+		DNS:          each(d.DNS, record),
+		Problems:     each(d.Problems, func(p domain.Problem) dnsProblem { return dnsProblem(p) }),
+		Certificate:  certificateBody{some(c.Issuer), when(c.NotBefore), when(c.ExpiresAt), some(c.LastError), when(c.NextAttemptAt)},
+		CheckedAt:    when(d.CheckedAt),
+		NextCheckAt:  when(d.NextCheckAt),
+		CreatedAt:    d.CreatedAt.String(),
+		UpdatedAt:    d.UpdatedAt.String(),
+	}
 }

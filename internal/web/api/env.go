@@ -51,7 +51,12 @@ func (n *newVars) UnmarshalJSON(b []byte) error {
 
 // read checks and decodes them, and says whether they came as an array.
 func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
-	odd := &fault.Error{Kind: fault.Invalid, Message: "Invalid variables", Details: "send one variable or an array of them", Code: "invalid_body"}
+	odd := &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "Invalid variables",
+		Details: "send one variable or an array of them",
+		Code:    "invalid_body",
+	}
 	var v any
 	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
 		return nil, false, odd
@@ -100,12 +105,30 @@ func (a *API) envRoutes() {
 		return Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
 	}
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
-	set := r("/sites/{id}/env", "setEnv", "Set variables", "One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both, and besides once for each pattern of branches. All are set or none. They are encrypted at rest and take effect with the next deployment.", account.EnvWrite)
+	set := r(
+		"/sites/{id}/env", "setEnv", "Set variables",
+		"One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both, and besides once for each pattern of branches. All are set or none. They are encrypted at rest and take effect with the next deployment.",
+		account.EnvWrite,
+	)
 	set.Status, set.Loose = 201, true
 	set.Limited = true
 	postPrepared(a, set, a.sealEnv, a.setEnv)
-	change(a, "PATCH", r("/sites/{id}/env/{key}", "updateEnv", "Change a variable", "By its key, or by its id where the key exists more than once. A secret variable stays secret unless a new value comes with the change.", account.EnvWrite), a.updateEnv)
-	change(a, "DELETE", r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite), a.deleteEnv)
+	change(
+		a,
+		"PATCH",
+		r(
+			"/sites/{id}/env/{key}", "updateEnv", "Change a variable",
+			"By its key, or by its id where the key exists more than once. A secret variable stays secret unless a new value comes with the change.",
+			account.EnvWrite,
+		),
+		a.updateEnv,
+	)
+	change(
+		a,
+		"DELETE",
+		r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite),
+		a.deleteEnv,
+	)
 }
 
 func (a *API) listEnv(ctx context.Context, c account.Caller, in *partOf) (data[varBody], error) {
@@ -138,7 +161,12 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 		return p, err
 	}
 	if len(list) == 0 {
-		return p, &fault.Error{Kind: fault.Invalid, Message: "No variables were sent", Details: "send one variable or an array of at least one", Code: "variables_required"}
+		return p, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "No variables were sent",
+			Details: "send one variable or an array of at least one",
+			Code:    "variables_required",
+		}
 	}
 	p.many, p.detail = many, fmt.Sprintf("%d variables", len(list))
 	if len(list) == 1 {
@@ -148,7 +176,13 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 	return p, err
 }
 
-func (a *API) setEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *setEnvIn, p sealedEnv) (_ setVars, did account.AuditEvent, _ error) {
+func (a *API) setEnv(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *setEnvIn,
+	p sealedEnv,
+) (_ setVars, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return setVars{}, did, err
 	}
@@ -180,7 +214,12 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	if err != nil {
 		return varBody{}, did, err
 	}
-	if err := checkPatch(ctx, "variable", []string{"value", "secret", "target", "branch"}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
+	if err := checkPatch(ctx, "variable", []string{
+		"value",
+		"secret",
+		"target",
+		"branch",
+	}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
 		return varBody{}, did, err
 	}
 	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}

@@ -86,8 +86,10 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 			a.Log.ErrorContext(ctx, "request failed", "request", id, "err", err)
 			return &problem{status: 500, Message: internalError, Code: "internal_error", RequestID: id}
 		}
-		p := &problem{status: s.status, Message: f.Message, Details: f.Details, Received: scalar(f.Received),
-			Code: snake(cmp.Or(f.Code, s.code)), RequestID: id, retryAfter: f.RetryAfter}
+		p := &problem{
+			status: s.status, Message: f.Message, Details: f.Details, Received: scalar(f.Received),
+			Code: snake(cmp.Or(f.Code, s.code)), RequestID: id, retryAfter: f.RetryAfter,
+		}
 		if f.Limit != nil {
 			p.Limit, p.Current, p.Name = &f.Limit.Limit, &f.Limit.Current, f.Limit.Name
 		}
@@ -96,8 +98,10 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		}
 		return p
 	}
-	busy := &problem{status: 503, Message: "The service is overloaded", Details: "try again in a moment",
-		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second}
+	busy := &problem{
+		status: 503, Message: "The service is overloaded", Details: "try again in a moment",
+		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second,
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return busy // nobody is there to read it
@@ -192,7 +196,10 @@ func invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 		}
 		return f
 	}
-	f.Message, f.Details, f.Code = "Invalid "+spoken(op, field), sentence(field, d.Message), "invalid_"+snake(item.ReplaceAllString(field, ""))
+	f.Message, f.Details, f.Code = "Invalid "+spoken(
+		op,
+		field,
+	), sentence(field, d.Message), "invalid_"+snake(item.ReplaceAllString(field, ""))
 	if allowed := cmp.Or(enum(op, registry, field), shapes(op, registry, field)); where == "body" && allowed != "" {
 		f.Details = field + " must be " + allowed
 	}

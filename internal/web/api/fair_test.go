@@ -179,7 +179,10 @@ func TestLargeAnswersDoNotFillTheDisk(t *testing.T) {
 		t.Fatalf("%s then %s", first, again)
 	}
 	var size int
-	if err := w.db.QueryRow(t.Context(), "SELECT SUM(length(answer)) FROM idempotent_answers").Scan(&size); err != nil || size > 100_000 || size == 0 {
+	if err := w.db.QueryRow(
+		t.Context(),
+		"SELECT SUM(length(answer)) FROM idempotent_answers",
+	).Scan(&size); err != nil || size > 100_000 || size == 0 {
 		t.Errorf("an answer of %d bytes takes %d, %v", len(first.body), size, err)
 	}
 }
@@ -195,7 +198,13 @@ func TestIdempotencyKeyComparesMeaning(t *testing.T) {
 	if !strings.Contains(first.body, "é & <b>") {
 		t.Errorf("characters are escaped: %s", first)
 	}
-	again := w.api("POST", "/sites/"+id+"/env", key, " { \"secret\" : false, \"n\": 1, \"value\":\"\\u00e9 \\u0026 \\u003cb>\",\n\"key\":\"A\" } ", h)
+	again := w.api(
+		"POST",
+		"/sites/"+id+"/env",
+		key,
+		" { \"secret\" : false, \"n\": 1, \"value\":\"\\u00e9 \\u0026 \\u003cb>\",\n\"key\":\"A\" } ",
+		h,
+	)
 	if first.status != 201 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%s then %s", first, again)
 	}
@@ -212,7 +221,12 @@ func TestNamedSitesAreBounded(t *testing.T) {
 	_, key := w.user("a@example.test")
 	id := w.site(key, "x")
 	body := func(path string, sites []string) m {
-		return m{"url": "https://receiver.test" + path, "events": []string{"site.updated"}, "secret": "s3cret-value-of-16+", "siteIds": sites}
+		return m{
+			"url":     "https://receiver.test" + path,
+			"events":  []string{"site.updated"},
+			"secret":  "s3cret-value-of-16+",
+			"siteIds": sites,
+		}
 	}
 	got := w.must(201, "POST", "/webhooks", key, body("/one", slices.Repeat([]string{id}, 20_000)))
 	if named := got["siteIds"].([]any); len(named) != 1 {

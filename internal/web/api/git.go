@@ -45,28 +45,93 @@ func (a *API) gitRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
-	get(a, r("/sites/{id}/git", "getGit", "Read a site's Git settings", "With the hook's address, which holds a secret.", account.DeploymentsWrite), a.getGit)
-	changePrepared(a, http.MethodPatch, r("/sites/{id}/git", "updateGit", "Change a site's Git settings", "Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite), a.hashPreviewPassword, a.updateGit)
-	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook", "Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.", account.DeploymentsWrite)
+	get(
+		a,
+		r(
+			"/sites/{id}/git", "getGit", "Read a site's Git settings",
+			"With the hook's address, which holds a secret.", account.DeploymentsWrite,
+		),
+		a.getGit,
+	)
+	changePrepared(
+		a,
+		http.MethodPatch,
+		r(
+			"/sites/{id}/git", "updateGit", "Change a site's Git settings",
+			"Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite,
+		),
+		a.hashPreviewPassword,
+		a.updateGit,
+	)
+	create := r(
+		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
+		"Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.",
+		account.DeploymentsWrite,
+	)
 	create.Status = http.StatusCreated
 	post(a, create, a.createGitHook)
-	get(a, Route{Path: "/sites/{id}/git/events", ID: "listGitEvents", Tag: "Git", Summary: "List events of a site's repository", Noun: "event", Scope: account.DeploymentsRead,
-		Doc: "The newest 50, newest first: what the forge told of, or a poll found, and what came of it."}, a.listGitEvents)
-	get(a, Route{Path: "/sites/{id}/pulls", ID: "listPulls", Tag: "Git", Summary: "List pull requests", Noun: "pull request", Scope: account.DeploymentsRead,
-		Doc: "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit."}, a.listPulls)
-	post(a, Route{Path: "/sites/{id}/pulls/{number}/approve", ID: "approvePull", Tag: "Git", Summary: "Approve a pull request from a fork", Noun: "pull request", Scope: account.DeploymentsWrite, Limited: true,
-		Doc: "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval."}, a.approvePull)
-	a.postGitHook(Route{Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
+	get(a, Route{
+		Path:    "/sites/{id}/git/events",
+		ID:      "listGitEvents",
+		Tag:     "Git",
+		Summary: "List events of a site's repository",
+		Noun:    "event",
+		Scope:   account.DeploymentsRead,
+		Doc:     "The newest 50, newest first: what the forge told of, or a poll found, and what came of it.",
+	}, a.listGitEvents)
+	get(a, Route{
+		Path:    "/sites/{id}/pulls",
+		ID:      "listPulls",
+		Tag:     "Git",
+		Summary: "List pull requests",
+		Noun:    "pull request",
+		Scope:   account.DeploymentsRead,
+		Doc:     "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit.",
+	}, a.listPulls)
+	post(a, Route{
+		Path:    "/sites/{id}/pulls/{number}/approve",
+		ID:      "approvePull",
+		Tag:     "Git",
+		Summary: "Approve a pull request from a fork",
+		Noun:    "pull request",
+		Scope:   account.DeploymentsWrite,
+		Limited: true,
+		Doc:     "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval.",
+	}, a.approvePull)
+	a.postGitHook(Route{
+		Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
 		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
-			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once."})
-	a.postAppHook(Route{Path: "/hooks/github/{hook}", ID: "callGitHubApp", Tag: "Git", Summary: "Report an event of a GitHub App", Noun: "GitHub App", Hook: true,
-		Doc: "For GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request does for each site of the repository, which uses an account connected with the app, what its own Git hook would do."})
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once.",
+	})
+	a.postAppHook(Route{
+		Path:    "/hooks/github/{hook}",
+		ID:      "callGitHubApp",
+		Tag:     "Git",
+		Summary: "Report an event of a GitHub App",
+		Noun:    "GitHub App",
+		Hook:    true,
+		Doc:     "For GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request does for each site of the repository, which uses an account connected with the app, what its own Git hook would do.",
+	})
 }
 
 func (a *API) showGit(s pushes.Settings) gitBody {
-	b := gitBody{Provider: some(string(s.Provider)), Connected: s.LastEventAt != 0, AutoDeploy: s.AutoDeploy, Previews: string(s.Previews), Watch: append([]string{}, s.Watch...),
-		PreviewDays: s.PreviewDays, Tags: s.Tags, Deleted: s.DeletedBranches, Forks: s.Forks, Database: s.PreviewDatabase, PollMinutes: s.PollMinutes, PolledAt: when(s.PolledAt), PollError: some(s.PollError),
-		LastEventAt: when(s.LastEventAt), LastEvent: some(s.LastEvent)}
+	b := gitBody{
+		Provider:    some(string(s.Provider)),
+		Connected:   s.LastEventAt != 0,
+		AutoDeploy:  s.AutoDeploy,
+		Previews:    string(s.Previews),
+		Watch:       append([]string{}, s.Watch...),
+		PreviewDays: s.PreviewDays,
+		Tags:        s.Tags,
+		Deleted:     s.DeletedBranches,
+		Forks:       s.Forks,
+		Database:    s.PreviewDatabase,
+		PollMinutes: s.PollMinutes,
+		PolledAt:    when(s.PolledAt),
+		PollError:   some(s.PollError),
+		LastEventAt: when(s.LastEventAt),
+		LastEvent:   some(s.LastEvent),
+	}
 	if s.Hook != "" {
 		b.HookURL = some(a.gitHookURL(s.Hook))
 	}
@@ -144,7 +209,12 @@ func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, 
 	p := site.ServingPatch{Password: password}
 	if how != nil {
 		if v.Protection == "all" || v.SignIn == "all" {
-			return &fault.Error{Kind: fault.Conflict, Message: "All addresses of the site are protected", Details: "change protection and signIn in PATCH /sites/{id}/serving", Code: "all_protected"}
+			return &fault.Error{
+				Kind:    fault.Conflict,
+				Message: "All addresses of the site are protected",
+				Details: "change protection and signIn in PATCH /sites/{id}/serving",
+				Code:    "all_protected",
+			}
 		}
 		word := map[bool]string{true: "previews", false: "none"}
 		protection, signIn := word[*how == "password"], word[*how == "members"]
@@ -154,7 +224,13 @@ func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, 
 	return err
 }
 
-func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *updateGitIn, hash string) (_ gitBody, did account.AuditEvent, _ error) {
+func (a *API) updateGit(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateGitIn,
+	hash string,
+) (_ gitBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return gitBody{}, did, err
 	}
@@ -164,12 +240,24 @@ func (a *API) updateGit(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	}
 	shown, err := a.showGitWith(ctx, tx, now)
 	if err == nil {
-		err = checkPatch(ctx, "Git settings", []string{"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase", "pollMinutes", "connectionId", "report", "previewProtection", "previewPassword"}, shown, nil)
+		err = checkPatch(ctx, "Git settings", []string{
+			"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase",
+			"pollMinutes", "connectionId", "report", "previewProtection", "previewPassword",
+		}, shown, nil)
 	}
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	p := pushes.Patch{AutoDeploy: in.Body.AutoDeploy, Watch: in.Body.Watch, PreviewDays: in.Body.PreviewDays, Tags: in.Body.Tags, DeletedBranches: in.Body.Deleted, Forks: in.Body.Forks, PreviewDatabase: in.Body.Database, PollMinutes: in.Body.PollMinutes}
+	p := pushes.Patch{
+		AutoDeploy:      in.Body.AutoDeploy,
+		Watch:           in.Body.Watch,
+		PreviewDays:     in.Body.PreviewDays,
+		Tags:            in.Body.Tags,
+		DeletedBranches: in.Body.Deleted,
+		Forks:           in.Body.Forks,
+		PreviewDatabase: in.Body.Database,
+		PollMinutes:     in.Body.PollMinutes,
+	}
 	if in.Body.Previews != nil {
 		mode := pushes.Previews(*in.Body.Previews)
 		p.Previews = &mode
@@ -206,7 +294,12 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 		u.Report = *report
 	}
 	if u.Connection == "" && report != nil && *report {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid Git settings report", Details: "deployments are reported through a connected account; set connectionId", Code: "invalid_report"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid Git settings report",
+			Details: "deployments are reported through a connected account; set connectionId",
+			Code:    "invalid_report",
+		}
 	}
 	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
 }
@@ -276,7 +369,14 @@ func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*repl
 	defer cancel()
 	var k idempotency.Key
 	if keys := req.http.Header["Idempotency-Key"]; len(keys) > 0 {
-		k = idempotency.Key{Scope: "git/" + id.Digest(), Method: r.Method, Path: "/hooks/git", Key: keys[0], Owner: string(set.Owner), Request: req.body}
+		k = idempotency.Key{
+			Scope:   "git/" + id.Digest(),
+			Method:  r.Method,
+			Path:    "/hooks/git",
+			Key:     keys[0],
+			Owner:   string(set.Owner),
+			Request: req.body,
+		}
 		if len(keys) > 1 {
 			k.Key = ""
 		}
@@ -292,7 +392,11 @@ func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*repl
 		out := calledGitHook{Message: o.Message, Skipped: o.Reason != "", Reason: o.Reason}
 		for _, d := range o.Deployments {
 			out.Deployments = append(out.Deployments, string(d.ID))
-			err := a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: set.Owner, Via: "Git hook", Addr: req.addr}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+			err := a.Accounts.AuditTx(ctx, tx, account.Actor{
+				Owner: set.Owner,
+				Via:   "Git hook",
+				Addr:  req.addr,
+			}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
 			if err != nil {
 				return nil, err
 			}
@@ -380,7 +484,18 @@ func (a *API) listPulls(ctx context.Context, c account.Caller, in *partOf) (data
 	}
 	list, err := a.Git.Pulls(ctx, a.DB, c.Owner, s.ID)
 	return part(in.PartIn, each(list, func(p pushes.Pull) pullBody {
-		return pullBody{p.Number, p.Title, p.Branch, some(p.Author), some(p.Commit), p.Open, some(p.Source), p.Waits(), some(set.PullURL(s.Repository, p.Number)), p.UpdatedAt.String()}
+		return pullBody{
+			p.Number,
+			p.Title,
+			p.Branch,
+			some(p.Author),
+			some(p.Commit),
+			p.Open,
+			some(p.Source),
+			p.Waits(),
+			some(set.PullURL(s.Repository, p.Number)),
+			p.UpdatedAt.String(),
+		}
 	}), err)
 }
 
@@ -392,7 +507,12 @@ type approvePullIn struct {
 	}
 }
 
-func (a *API) approvePull(ctx context.Context, tx *db.Tx, c account.Caller, in *approvePullIn) (_ Triggered, did account.AuditEvent, _ error) {
+func (a *API) approvePull(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *approvePullIn,
+) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}

@@ -66,11 +66,22 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	defer cancel()
 	var list []pushes.AppOutcome
 	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, req.http.Header, req.body, func(s site.Site) (bool, error) { return a.usesApp(ctx, tx, s, app.ID) })
+		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, req.http.Header, req.body, func(s site.Site) (bool, error) {
+			return a.usesApp(
+				ctx,
+				tx,
+				s,
+				app.ID,
+			)
+		})
 		for _, x := range list {
 			for _, d := range x.Deployments {
 				if err == nil {
-					err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: x.Site.Owner, Via: "GitHub App", Addr: req.addr}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+					err = a.Accounts.AuditTx(ctx, tx, account.Actor{
+						Owner: x.Site.Owner,
+						Via:   "GitHub App",
+						Addr:  req.addr,
+					}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
 				}
 			}
 		}
@@ -79,7 +90,11 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	if err != nil {
 		return out, err
 	}
-	out = calledGitHubApp{Message: "Nothing to deploy", Skipped: true, Reason: "No site uses this repository with the app, or the event deploys nothing"}
+	out = calledGitHubApp{
+		Message: "Nothing to deploy",
+		Skipped: true,
+		Reason:  "No site uses this repository with the app, or the event deploys nothing",
+	}
 	for _, x := range list {
 		one := appSiteBody{SiteID: string(x.Site.ID), Message: x.Message, Skipped: x.Reason != "", Reason: x.Reason}
 		if len(x.Deployments) > 0 {

@@ -30,7 +30,10 @@ func (s appStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := 201, ""
 	switch r.URL.Host + r.URL.Path {
 	case "api.github.com/app-manifests/made/conversions":
-		body = fmt.Sprintf(`{"slug": "slipway-test", "name": "Slipway test", "client_id": "Iv1.x", "client_secret": "s", "webhook_secret": "app-hook-secret", "pem": %q}`, s.key)
+		body = fmt.Sprintf(
+			`{"slug": "slipway-test", "name": "Slipway test", "client_id": "Iv1.x", "client_secret": "s", "webhook_secret": "app-hook-secret", "pem": %q}`,
+			s.key,
+		)
 	case "github.com/login/oauth/access_token":
 		status, body = 200, `{"access_token": "good-token", "expires_in": 28800, "refresh_token": "r"}`
 	default:
@@ -48,7 +51,13 @@ func appWorld(t *testing.T) (w *world, hook string, connect func(owner account.O
 	w = newWorld(t, func(c *api.Config) {
 		k, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 		check(t, err)
-		c.Connections = connection.New(connection.Config{DB: c.DB, Seal: k, Out: &http.Client{Transport: appStandIn{bytes.TrimSpace(text)}}, Base: "http://slipway.test", Hooks: "http://slipway.test"})
+		c.Connections = connection.New(connection.Config{
+			DB:    c.DB,
+			Seal:  k,
+			Out:   &http.Client{Transport: appStandIn{bytes.TrimSpace(text)}},
+			Base:  "http://slipway.test",
+			Hooks: "http://slipway.test",
+		})
 	})
 	cs, ctx := w.c.Connections, t.Context()
 	var made connection.Creation
@@ -96,10 +105,27 @@ func TestGitHubAppEvents(t *testing.T) {
 		payload["n"] = n
 		b, err := json.Marshal(payload)
 		check(t, err)
-		return w.send("POST", hook, "", string(b), "Content-Type: application/json", "X-GitHub-Event: "+event, fmt.Sprint("X-GitHub-Delivery: a-", n), "X-Hub-Signature-256: sha256="+hexMAC(secret, string(b)))
+		return w.send(
+			"POST",
+			hook,
+			"",
+			string(b),
+			"Content-Type: application/json",
+			"X-GitHub-Event: "+event,
+			fmt.Sprint("X-GitHub-Delivery: a-", n),
+			"X-Hub-Signature-256: sha256="+hexMAC(secret, string(b)),
+		)
 	}
 	push := func(branch, sha string) m {
-		return m{"ref": "refs/heads/" + branch, "before": shaB, "after": sha, "repository": repo, "commits": []m{}, "head_commit": m{"id": sha, "message": "change"}, "installation": m{"id": 77}}
+		return m{
+			"ref":          "refs/heads/" + branch,
+			"before":       shaB,
+			"after":        sha,
+			"repository":   repo,
+			"commits":      []m{},
+			"head_commit":  m{"id": sha, "message": "change"},
+			"installation": m{"id": 77},
+		}
 	}
 	ada, key := w.user("a@example.test")
 	eve, others := w.user("e@example.test")
@@ -125,7 +151,13 @@ func TestGitHubAppEvents(t *testing.T) {
 
 	wants(t, "a ping", send("ping", "app-hook-secret", m{"zen": "x", "hook": m{}}), 200, `"skipped":true`)
 	wants(t, "a wrong signature", send("push", "wrong", push("main", shaA)), 401, "invalid_signature")
-	wants(t, "an unknown webhook", w.send("POST", "/hooks/github/"+strings.Repeat("x", 43), "", "{}", "X-GitHub-Event: push"), 404, "not found")
+	wants(
+		t,
+		"an unknown webhook",
+		w.send("POST", "/hooks/github/"+strings.Repeat("x", 43), "", "{}", "X-GitHub-Event: push"),
+		404,
+		"not found",
+	)
 	a := send("push", "app-hook-secret", push("main", shaA))
 	wants(t, "a push", a, 200, first, second, "pending")
 	if strings.Contains(a.body, stranger) || strings.Contains(a.body, without) {
@@ -144,9 +176,25 @@ func TestGitHubAppEvents(t *testing.T) {
 	wants(t, "the same delivery", send("push", "app-hook-secret", push("main", shaA)), 200, "handled before")
 
 	w.must(200, "PATCH", "/sites/"+first+"/git", key, m{"previews": "pull_requests"})
-	pull := m{"action": "opened", "number": 9, "repository": repo, "pull_request": m{"title": "Cart", "state": "open", "user": m{"login": "octo"}, "head": m{"ref": "cart", "sha": shaB, "repo": repo}}}
+	pull := m{
+		"action":     "opened",
+		"number":     9,
+		"repository": repo,
+		"pull_request": m{
+			"title": "Cart",
+			"state": "open",
+			"user":  m{"login": "octo"},
+			"head":  m{"ref": "cart", "sha": shaB, "repo": repo},
+		},
+	}
 	wants(t, "a pull request", send("pull_request", "app-hook-secret", pull), 200, "pending", "previews are set to off")
-	if d := w.must(200, "GET", "/sites/"+first+"/deployments", key, nil)["data"].([]any)[0].(m); d["target"] != "preview" || d["commitHash"] != shaB {
+	if d := w.must(
+		200,
+		"GET",
+		"/sites/"+first+"/deployments",
+		key,
+		nil,
+	)["data"].([]any)[0].(m); d["target"] != "preview" || d["commitHash"] != shaB {
 		t.Errorf("the pull request's deployment: %v", d)
 	}
 

@@ -32,7 +32,13 @@ type gitHook struct {
 func (w *world) gitHook(key, site string) *gitHook {
 	w.t.Helper()
 	made := w.must(201, "POST", "/sites/"+site+"/git/hook", key, nil)
-	return &gitHook{w: w, path: strings.TrimPrefix(made["url"].(string), "http://slipway.test"), secret: made["secret"].(string), key: key, site: site}
+	return &gitHook{
+		w:      w,
+		path:   strings.TrimPrefix(made["url"].(string), "http://slipway.test"),
+		secret: made["secret"].(string),
+		key:    key,
+		site:   site,
+	}
 }
 
 func hexMAC(secret, body string) string {
@@ -50,15 +56,26 @@ func (h *gitHook) github(event string, payload m) answer {
 	if err != nil {
 		h.w.t.Fatal(err)
 	}
-	return h.w.send("POST", h.path, "", string(b), "Content-Type: application/json", "X-GitHub-Event: "+event, fmt.Sprint("X-GitHub-Delivery: d-", h.n), "X-Hub-Signature-256: sha256="+hexMAC(h.secret, string(b)))
+	return h.w.send(
+		"POST",
+		h.path,
+		"",
+		string(b),
+		"Content-Type: application/json",
+		"X-GitHub-Event: "+event,
+		fmt.Sprint("X-GitHub-Delivery: d-", h.n),
+		"X-Hub-Signature-256: sha256="+hexMAC(h.secret, string(b)),
+	)
 }
 
 var acmeRepo = m{"full_name": "acme/site", "clone_url": "https://git.test/acme/site.git", "default_branch": "main"}
 
 func pushOf(branch, sha, message string, files ...string) m {
-	return m{"ref": "refs/heads/" + branch, "before": shaB, "after": sha, "repository": acmeRepo,
+	return m{
+		"ref": "refs/heads/" + branch, "before": shaB, "after": sha, "repository": acmeRepo,
 		"commits":     []m{{"id": sha, "message": message, "author": m{"name": "Ada"}, "modified": files}},
-		"head_commit": m{"id": sha, "message": message, "author": m{"name": "Ada"}}}
+		"head_commit": m{"id": sha, "message": message, "author": m{"name": "Ada"}},
+	}
 }
 
 // wants checks an answer: a status and what the body holds.
@@ -80,7 +97,13 @@ func TestGitHookPushes(t *testing.T) {
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
 	id := w.site(key, "One")
-	if before := w.must(200, "GET", "/sites/"+id+"/git", key, nil); before["hookUrl"] != nil || before["autoDeploy"] != true || before["previews"] != "off" || before["connected"] != false {
+	if before := w.must(
+		200,
+		"GET",
+		"/sites/"+id+"/git",
+		key,
+		nil,
+	); before["hookUrl"] != nil || before["autoDeploy"] != true || before["previews"] != "off" || before["connected"] != false {
 		t.Errorf("settings of a new site: %v", before)
 	}
 	h := w.gitHook(key, id)
@@ -91,7 +114,14 @@ func TestGitHookPushes(t *testing.T) {
 	addresses := map[string]bool{} // of long branches
 	begun := count()
 	wants(t, "ping", h.github("ping", m{"zen": "x"}), 200, `"skipped":true`, "ping")
-	wants(t, "a tag", h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}), 200, `"skipped":true`, "Tags don't trigger deployments")
+	wants(
+		t,
+		"a tag",
+		h.github("push", m{"ref": "refs/tags/v1", "before": none, "after": shaA, "repository": acmeRepo}),
+		200,
+		`"skipped":true`,
+		"Tags don't trigger deployments",
+	)
 	wants(t, "another branch, previews off", h.github("push", pushOf("next", shaA, "x")), 200, `"skipped":true`, "Previews are off")
 	wants(t, "an issue", h.github("issues", m{"repository": acmeRepo}), 200, `"skipped":true`)
 	if n := count(); n != begun {
@@ -111,19 +141,36 @@ func TestGitHookPushes(t *testing.T) {
 
 	for _, word := range []string{"[skip ci]", "[CI Skip]", "[skip deploy]"} {
 		wants(t, word, h.github("push", pushOf("main", shaA, "docs "+word)), 200, `"skipped":true`, "commit message says")
-		if x := newest(); x["status"] != "canceled" || !strings.Contains(fmt.Sprint(x["error"]), "Skipped: the commit message says") || x["commitHash"] != shaA || x["commitAuthor"] != "Ada" {
+		if x := newest(); x["status"] != "canceled" || !strings.Contains(
+			fmt.Sprint(x["error"]),
+			"Skipped: the commit message says",
+		) || x["commitHash"] != shaA || x["commitAuthor"] != "Ada" {
 			t.Errorf("%s stands in the list as %v", word, x)
 		}
 	}
 	set(m{"watch": []string{"src/**", "!**/*.md"}})
-	wants(t, "unwatched", h.github("push", pushOf("main", shaA, "x", "src/a.md", "docs/b.js")), 200, `"skipped":true`, "no watched file changed")
+	wants(
+		t,
+		"unwatched",
+		h.github("push", pushOf("main", shaA, "x", "src/a.md", "docs/b.js")),
+		200,
+		`"skipped":true`,
+		"no watched file changed",
+	)
 	wants(t, "watched", h.github("push", pushOf("main", shaA, "x", "src/a/b.js")), 200, `"status":"pending"`)
 	forced := pushOf("main", shaA, "x", "docs/b.js")
 	forced["forced"] = true
 	wants(t, "forced: more may have changed than is listed", h.github("push", forced), 200, `"status":"pending"`)
 	set(m{"watch": []string{}})
 	w.must(200, "PATCH", "/sites/"+id, key, m{"build": m{"root": "apps/web"}})
-	wants(t, "outside of the root", h.github("push", pushOf("main", shaA, "x", "apps/docs/a.js")), 200, `"skipped":true`, "nothing changed below apps/web")
+	wants(
+		t,
+		"outside of the root",
+		h.github("push", pushOf("main", shaA, "x", "apps/docs/a.js")),
+		200,
+		`"skipped":true`,
+		"nothing changed below apps/web",
+	)
 	wants(t, "the lock file", h.github("push", pushOf("main", shaA, "x", "package-lock.json")), 200, `"status":"pending"`)
 	wants(t, "below the root", h.github("push", pushOf("main", shaA, "x", "apps/web/a.js")), 200, `"status":"pending"`)
 
@@ -145,7 +192,14 @@ func TestGitHookPushes(t *testing.T) {
 	wants(t, "a branch named like an attack", h.github("push", pushOf("../../etc/passwd", shaA, "x")), 200, `"skipped":true`, "characters")
 	wants(t, "a ref of 300 characters", h.github("push", pushOf(strings.Repeat("x", 300), shaA, "x")), 200, `"skipped":true`)
 
-	wants(t, "a ref of 201 characters", h.github("push", pushOf(strings.Repeat("y", 201), shaA, "x", "apps/web/a.js")), 200, `"skipped":true`, "characters")
+	wants(
+		t,
+		"a ref of 201 characters",
+		h.github("push", pushOf(strings.Repeat("y", 201), shaA, "x", "apps/web/a.js")),
+		200,
+		`"skipped":true`,
+		"characters",
+	)
 	for _, end := range []string{"a", "b"} {
 		long := strings.Repeat("feature/", 24) + "xxxxxxx" + end // 200
 		wants(t, "a ref of 200 characters", h.github("push", pushOf(long, shaA, "x", "apps/web/a.js")), 200, `"status":"pending"`)
@@ -167,18 +221,56 @@ func TestGitHookPushes(t *testing.T) {
 		t.Errorf("a pull request deploys %v", x)
 	}
 	wants(t, "a label", h.github("pull_request", pull("labeled", "open", own)), 200, `"skipped":true`)
-	if x := newest(); !strings.Contains(fmt.Sprint(x["previewUrl"]), "https://pr-7--") || fmt.Sprint(x["pullRequest"]) != "map[fork:false number:7 title:T url:https://git.test/acme/site/pull/7]" {
+	if x := newest(); !strings.Contains(
+		fmt.Sprint(x["previewUrl"]),
+		"https://pr-7--",
+	) || fmt.Sprint(x["pullRequest"]) != "map[fork:false number:7 title:T url:https://git.test/acme/site/pull/7]" {
 		t.Errorf("a pull request deploys %v", x)
 	}
-	wants(t, "a fork", h.github("pull_request", pull("opened", "open", m{"ref": "pr", "sha": shaA, "repo": m{"full_name": "evil/site"}})), 200, `"skipped":true`, "forks")
-	wants(t, "a pull request without a number", h.github("pull_request", m{"action": "opened", "number": -1, "repository": acmeRepo, "pull_request": m{"state": "open", "head": own}}), 200, `"skipped":true`, "no number")
-	wants(t, "from the production branch", h.github("pull_request", pull("opened", "open", m{"ref": "main", "sha": shaA, "repo": m{"full_name": "acme/site"}})), 200, `"skipped":true`)
+	wants(
+		t,
+		"a fork",
+		h.github("pull_request", pull("opened", "open", m{"ref": "pr", "sha": shaA, "repo": m{"full_name": "evil/site"}})),
+		200,
+		`"skipped":true`,
+		"forks",
+	)
+	wants(
+		t,
+		"a pull request without a number",
+		h.github("pull_request", m{
+			"action":       "opened",
+			"number":       -1,
+			"repository":   acmeRepo,
+			"pull_request": m{"state": "open", "head": own},
+		}),
+		200,
+		`"skipped":true`,
+		"no number",
+	)
+	wants(
+		t,
+		"from the production branch",
+		h.github("pull_request", pull("opened", "open", m{"ref": "main", "sha": shaA, "repo": m{"full_name": "acme/site"}})),
+		200,
+		`"skipped":true`,
+	)
 	wants(t, "closed", h.github("pull_request", pull("closed", "closed", own)), 200, `"skipped":true`, "closed")
 
 	set(m{"autoDeploy": false})
-	wants(t, "automatic deployments are off", h.github("push", pushOf("main", shaA, "x", "apps/web/a.js")), 200, `"skipped":true`, "automatic deployments are off")
+	wants(
+		t,
+		"automatic deployments are off",
+		h.github("push", pushOf("main", shaA, "x", "apps/web/a.js")),
+		200,
+		`"skipped":true`,
+		"automatic deployments are off",
+	)
 	now := w.must(200, "GET", "/sites/"+id+"/git", key, nil)
-	if now["provider"] != "github" || now["connected"] != true || !strings.Contains(fmt.Sprint(now["lastEvent"]), "automatic deployments are off") {
+	if now["provider"] != "github" || now["connected"] != true || !strings.Contains(
+		fmt.Sprint(now["lastEvent"]),
+		"automatic deployments are off",
+	) {
 		t.Errorf("settings after events: %v", now)
 	}
 }
@@ -196,7 +288,13 @@ func TestGitHookRefuses(t *testing.T) {
 	sign := func(body string) string { return "X-Hub-Signature-256: sha256=" + hexMAC(h.secret, body) }
 	event := "X-GitHub-Event: push"
 	wants(t, "unsigned", send(body, event), 401, "invalid_signature")
-	wants(t, "signed with another secret", send(body, event, "X-Hub-Signature-256: sha256="+hexMAC("other", body)), 401, "invalid_signature")
+	wants(
+		t,
+		"signed with another secret",
+		send(body, event, "X-Hub-Signature-256: sha256="+hexMAC("other", body)),
+		401,
+		"invalid_signature",
+	)
 	wants(t, "signed with nothing", send(body, event, "X-Hub-Signature-256: sha256="+hexMAC("", body)), 401, "invalid_signature")
 	wants(t, "another body", send(body+" ", event, sign(body)), 401, "invalid_signature")
 	wants(t, "SHA-1 alone", send(body, event, "X-Hub-Signature: sha1=00"), 401, "invalid_signature")
@@ -234,7 +332,10 @@ func TestGitHookRefuses(t *testing.T) {
 	if strings.Contains(w.api("GET", "/sites/"+id+"/git", key, nil).body, h.secret) {
 		t.Error("the secret is shown again")
 	}
-	if logged := w.logs.String(); strings.Contains(logged, h.secret) || strings.Contains(logged, strings.TrimPrefix(h.path, "/hooks/git/")) {
+	if logged := w.logs.String(); strings.Contains(
+		logged,
+		h.secret,
+	) || strings.Contains(logged, strings.TrimPrefix(h.path, "/hooks/git/")) {
 		t.Error("the log holds the hook's address or secret")
 	}
 }
@@ -249,18 +350,37 @@ func TestGitHookForges(t *testing.T) {
 	text := func(v m) string { b, _ := json.Marshal(v); return string(b) }
 	gitea := text(pushOf("main", shaA, "gitea"))
 	gitlab := func(n int) string {
-		return text(m{"object_kind": "push", "ref": "refs/heads/main", "before": shaB, "after": shaA, "n": n, "total_commits_count": 1,
-			"project": m{"git_http_url": "https://git.test/acme/site.git"}, "commits": []m{{"id": shaA, "message": "x", "modified": []string{"a"}}}})
+		return text(m{
+			"object_kind":         "push",
+			"ref":                 "refs/heads/main",
+			"before":              shaB,
+			"after":               shaA,
+			"n":                   n,
+			"total_commits_count": 1,
+			"project":             m{"git_http_url": "https://git.test/acme/site.git"},
+			"commits":             []m{{"id": shaA, "message": "x", "modified": []string{"a"}}},
+		})
 	}
-	bitbucket := text(m{"repository": m{"full_name": "acme/site", "links": m{"html": m{"href": "https://git.test/acme/site"}}},
-		"push": m{"changes": []m{{"new": m{"type": "branch", "name": "main", "target": m{"hash": shaA, "message": "x", "author": m{"raw": "Ada <a@x>"}}}}}}})
+	bitbucket := text(m{
+		"repository": m{"full_name": "acme/site", "links": m{"html": m{"href": "https://git.test/acme/site"}}},
+		"push": m{
+			"changes": []m{{
+				"new": m{"type": "branch", "name": "main", "target": m{"hash": shaA, "message": "x", "author": m{"raw": "Ada <a@x>"}}},
+			}},
+		},
+	})
 	form := "payload=" + strings.ReplaceAll(strings.ReplaceAll(text(pushOf("main", shaA, "form")), "%", "%25"), "+", "%2B")
 	key32, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(h.secret, "whsec_"))
 	standard := func(body string, at time.Time) []string {
 		mac := hmac.New(sha256.New, key32)
 		ts := strconv.FormatInt(at.Unix(), 10)
 		mac.Write([]byte("msg-" + ts + "." + ts + "." + body))
-		return []string{"X-Gitlab-Event: Push Hook", "webhook-id: msg-" + ts, "webhook-timestamp: " + ts, "webhook-signature: v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))}
+		return []string{
+			"X-Gitlab-Event: Push Hook",
+			"webhook-id: msg-" + ts,
+			"webhook-timestamp: " + ts,
+			"webhook-signature: v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
+		}
 	}
 	for _, x := range []struct {
 		name   string
@@ -269,16 +389,62 @@ func TestGitHookForges(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"gitea", gitea, []string{"X-Gitea-Event: push", "X-GitHub-Event: push", "X-Gitea-Signature: " + hexMAC(h.secret, gitea)}, 200, "pending"},
+		{
+			"gitea",
+			gitea,
+			[]string{"X-Gitea-Event: push", "X-GitHub-Event: push", "X-Gitea-Signature: " + hexMAC(h.secret, gitea)},
+			200,
+			"pending",
+		},
 		{"gitea, badly", gitea, []string{"X-Gitea-Event: push", "X-Gitea-Signature: " + hexMAC("x", gitea)}, 401, "invalid_signature"},
-		{"gitea, with GitHub's signature", gitea, []string{"X-Gitea-Event: push", "X-Hub-Signature-256: sha256=" + hexMAC(h.secret, gitea)}, 401, "invalid_signature"},
-		{"gitlab's token", gitlab(1), []string{"X-Gitlab-Event: Push Hook", "X-Gitlab-Token: " + h.secret, "X-Gitlab-Event-UUID: u1"}, 200, "pending"},
-		{"gitlab's token again", gitlab(2), []string{"X-Gitlab-Event: Push Hook", "X-Gitlab-Token: " + h.secret, "X-Gitlab-Event-UUID: u1"}, 200, "handled before"},
+		{
+			"gitea, with GitHub's signature",
+			gitea,
+			[]string{"X-Gitea-Event: push", "X-Hub-Signature-256: sha256=" + hexMAC(h.secret, gitea)},
+			401,
+			"invalid_signature",
+		},
+		{
+			"gitlab's token",
+			gitlab(1),
+			[]string{"X-Gitlab-Event: Push Hook", "X-Gitlab-Token: " + h.secret, "X-Gitlab-Event-UUID: u1"},
+			200,
+			"pending",
+		},
+		{
+			"gitlab's token again",
+			gitlab(2),
+			[]string{"X-Gitlab-Event: Push Hook", "X-Gitlab-Token: " + h.secret, "X-Gitlab-Event-UUID: u1"},
+			200,
+			"handled before",
+		},
 		{"gitlab, signed", gitlab(3), standard(gitlab(3), time.Now()), 200, "pending"},
 		{"gitlab, signed long ago", gitlab(4), standard(gitlab(4), time.Now().Add(-time.Hour)), 401, "invalid_signature"},
-		{"gitlab, badly signed, with a token", gitlab(5), append(standard("x", time.Now()), "X-Gitlab-Token: "+h.secret), 401, "invalid_signature"},
-		{"bitbucket", bitbucket, []string{"X-Event-Key: repo:push", "X-Hub-Signature: sha256=" + hexMAC(h.secret, bitbucket)}, 200, "pending"},
-		{"github's form", form, []string{"X-GitHub-Event: push", "Content-Type: application/x-www-form-urlencoded", "X-Hub-Signature-256: sha256=" + hexMAC(h.secret, form)}, 200, "pending"},
+		{
+			"gitlab, badly signed, with a token",
+			gitlab(5),
+			append(standard("x", time.Now()), "X-Gitlab-Token: "+h.secret),
+			401,
+			"invalid_signature",
+		},
+		{
+			"bitbucket",
+			bitbucket,
+			[]string{"X-Event-Key: repo:push", "X-Hub-Signature: sha256=" + hexMAC(h.secret, bitbucket)},
+			200,
+			"pending",
+		},
+		{
+			"github's form",
+			form,
+			[]string{
+				"X-GitHub-Event: push",
+				"Content-Type: application/x-www-form-urlencoded",
+				"X-Hub-Signature-256: sha256=" + hexMAC(h.secret, form),
+			},
+			200,
+			"pending",
+		},
 	} {
 		wants(t, x.name, w.send("POST", h.path, "", x.body, x.header...), x.status, x.want)
 	}

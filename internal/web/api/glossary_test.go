@@ -69,7 +69,20 @@ func TestGlossaryHasTheNouns(t *testing.T) {
 	}
 	// Headings that are no nouns of the product, events that an installation without billing
 	// never sends, and short forms with the term that they stand for.
-	known := map[string]string{"": "", "*": "", "git": "", "reference": "", "subscription": "", "payment": "", "wordpress": "wordpress site", "env": "environment variable", "key": "api key", "keys": "api key", "variable": "environment variable", "ssl": "certificate"}
+	known := map[string]string{
+		"":             "",
+		"*":            "",
+		"git":          "",
+		"reference":    "",
+		"subscription": "",
+		"payment":      "",
+		"wordpress":    "wordpress site",
+		"env":          "environment variable",
+		"key":          "api key",
+		"keys":         "api key",
+		"variable":     "environment variable",
+		"ssl":          "certificate",
+	}
 	for noun, from := range nouns {
 		singular := strings.TrimSuffix(noun, "s")
 		full, short := known[noun]

@@ -113,7 +113,9 @@ type renaming struct {
 	count map[string]int
 }
 
-var changing = regexp.MustCompile(`\b(site|dep|dom|hook|dhk|env|key|usr|req|evt|dlv|bkp)_[a-z2-7]{20,}|slw_[0-9A-Za-z]{6,}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|[a-z2-7]{12}--|slipway-[a-z2-7]{32}`)
+var changing = regexp.MustCompile(
+	`\b(site|dep|dom|hook|dhk|env|key|usr|req|evt|dlv|bkp)_[a-z2-7]{20,}|slw_[0-9A-Za-z]{6,}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|[a-z2-7]{12}--|slipway-[a-z2-7]{32}`,
+)
 
 func (r renaming) hide(s string) string {
 	return changing.ReplaceAllStringFunc(s, func(v string) string {

@@ -49,24 +49,46 @@ func TestDeployHookRules(t *testing.T) {
 		t.Errorf("the hook shows its secret, or not that it has one: %v", signed)
 	}
 	check("no signature", w.call(signed, "{}"), 401, "invalid_signature")
-	check("another body's signature", w.call(signed, "{}", "X-Hub-Signature-256", sign("a secret of some length", "{ }")), 401, "invalid_signature")
+	check(
+		"another body's signature",
+		w.call(signed, "{}", "X-Hub-Signature-256", sign("a secret of some length", "{ }")),
+		401,
+		"invalid_signature",
+	)
 	check("signed", w.call(signed, "{}", "X-Hub-Signature-256", sign("a secret of some length", "{}")), 200, "pending")
 	check("signed, empty", w.call(signed, "", "X-Hub-Signature-256", sign("a secret of some length", "")), 200, "pending")
 	good := sign("a secret of some length", "{}")
 	check("signed, with a key", w.call(signed, "{}", "X-Hub-Signature-256", good, "Idempotency-Key", "once"), 200, "pending")
-	if again := w.call(signed, "{}", "X-Hub-Signature-256", good, "Idempotency-Key", "once"); again.status != 200 || again.header.Get("Idempotent-Replayed") != "true" {
+	if again := w.call(
+		signed, "{}", "X-Hub-Signature-256", good, "Idempotency-Key", "once",
+	); again.status != 200 || again.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("signed, replayed: %s", again)
 	}
 	check("a stored answer, without the signature", w.call(signed, "{}", "Idempotency-Key", "once"), 401, "invalid_signature")
 	big := strings.Repeat("x", 2<<20)
-	check("too large to be checked", w.call(signed, big, "X-Hub-Signature-256", sign("a secret of some length", big)), 413, "body_too_large")
+	check(
+		"too large to be checked",
+		w.call(signed, big, "X-Hub-Signature-256", sign("a secret of some length", big)),
+		413,
+		"body_too_large",
+	)
 	w.must(200, "PATCH", "/hooks/"+signed["id"].(string), key, m{"secret": ""})
 	check("the secret was removed", w.call(signed, "{}"), 200, "pending")
 
 	check("another address", w.call(hook(m{"addresses": []string{"203.0.113.0/24"}}), ""), 403, "address_not_allowed")
 	check("this address", w.call(hook(m{"addresses": []string{"127.0.0.1", "::1"}}), ""), 200, "pending")
-	check("not a range", w.api("POST", "/sites/"+id+"/hooks", key, m{"name": "x", "addresses": []string{"300.0.0.0/8"}}), 400, "invalid_addresses")
-	check("an expiry in the past", w.api("POST", "/sites/"+id+"/hooks", key, m{"name": "x", "expiresAt": "2020-01-01T00:00:00Z"}), 400, "invalid_expires_at")
+	check(
+		"not a range",
+		w.api("POST", "/sites/"+id+"/hooks", key, m{"name": "x", "addresses": []string{"300.0.0.0/8"}}),
+		400,
+		"invalid_addresses",
+	)
+	check(
+		"an expiry in the past",
+		w.api("POST", "/sites/"+id+"/hooks", key, m{"name": "x", "expiresAt": "2020-01-01T00:00:00Z"}),
+		400,
+		"invalid_expires_at",
+	)
 	expiring := hook(m{"expiresAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 	check("before its expiry", w.call(expiring, ""), 200, "pending")
 	if err := w.db.Admin(t.Context(), "UPDATE deploy_hooks SET expires_at = 1 WHERE expires_at > 0"); err != nil {
@@ -105,7 +127,15 @@ func TestDeployHookRules(t *testing.T) {
 	}
 	var box, title string
 	var clear bool
-	err := w.db.QueryRow(t.Context(), `SELECT hook_body, title, clear_cache FROM deployments WHERE id = $1`, again.json(t)["deploymentId"]).Scan(&box, &title, &clear)
+	err := w.db.QueryRow(
+		t.Context(),
+		`SELECT hook_body, title, clear_cache FROM deployments WHERE id = $1`,
+		again.json(t)["deploymentId"],
+	).Scan(
+		&box,
+		&title,
+		&clear,
+	)
 	if err != nil || strings.Contains(box, "planted") || title != "from CI" || !clear {
 		t.Errorf("stored %q, %q, %v, %v", box, title, clear, err)
 	}

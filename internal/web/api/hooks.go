@@ -48,18 +48,41 @@ func (a *API) hookRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Deploy hooks", Summary: summary, Doc: doc, Scope: s, Noun: "deploy hook", Private: true}
 	}
-	get(a, r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets.", account.DeploymentsWrite), a.listHooks)
-	create := r("/sites/{id}/hooks", "createHook", "Create a deploy hook", "A POST to its `url` deploys the site, without an API key.", account.DeploymentsWrite)
+	get(
+		a,
+		r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets.", account.DeploymentsWrite),
+		a.listHooks,
+	)
+	create := r(
+		"/sites/{id}/hooks", "createHook", "Create a deploy hook",
+		"A POST to its `url` deploys the site, without an API key.", account.DeploymentsWrite,
+	)
 	create.Limited = true
 	create.Status = 201
 	post(a, create, a.createHook)
-	change(a, "PATCH", r("/hooks/{id}", "updateHook", "Change a deploy hook", "Rename it, bind it to a branch, disable or enable it, restrict who may call it and how often, or give it a new URL with `rotate`; the old URL stops working.", account.DeploymentsWrite), a.updateHook)
+	change(
+		a,
+		"PATCH",
+		r(
+			"/hooks/{id}", "updateHook", "Change a deploy hook",
+			"Rename it, bind it to a branch, disable or enable it, restrict who may call it and how often, or give it a new URL with `rotate`; the old URL stops working.",
+			account.DeploymentsWrite,
+		),
+		a.updateHook,
+	)
 	change(a, "DELETE", r("/hooks/{id}", "deleteHook", "Delete a deploy hook", "", account.DeploymentsWrite), a.deleteHook)
 
-	call := Route{Path: "/hooks/deploy/{hook}", ID: "callHook", Tag: "Deploy hooks", Summary: "Deploy by hook", Noun: "deploy hook", Hook: true,
+	call := Route{
+		Path:    "/hooks/deploy/{hook}",
+		ID:      "callHook",
+		Tag:     "Deploy hooks",
+		Summary: "Deploy by hook",
+		Noun:    "deploy hook",
+		Hook:    true,
 		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
 			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged. " +
-			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that."}
+			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that.",
+	}
 	a.postHook(call)
 }
 
@@ -92,7 +115,14 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 		return hookBody{}, did, err
 	}
 	b := in.Body
-	n := site.NewHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, ClearCache: b.ClearCache, Rules: site.HookRules{Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay}}
+	n := site.NewHook{
+		Name:       b.Name,
+		Branch:     b.Branch,
+		AnyBranch:  b.AnyBranch,
+		Title:      b.Title,
+		ClearCache: b.ClearCache,
+		Rules:      site.HookRules{Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay},
+	}
 	var err error
 	if n.Rules.Addresses, err = networks(b.Addresses); err != nil {
 		return hookBody{}, did, err
@@ -130,12 +160,26 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return hookBody{}, did, err
 	}
 	b := in.Body
-	p := site.PatchHook{Name: b.Name, Branch: b.Branch, AnyBranch: b.AnyBranch, Title: b.Title, Clear: b.ClearCache, Secret: b.Secret, PerMinute: b.PerMinute, PerDay: b.PerDay, Active: b.Active, Rotate: b.Rotate}
+	p := site.PatchHook{
+		Name:      b.Name,
+		Branch:    b.Branch,
+		AnyBranch: b.AnyBranch,
+		Title:     b.Title,
+		Clear:     b.ClearCache,
+		Secret:    b.Secret,
+		PerMinute: b.PerMinute,
+		PerDay:    b.PerDay,
+		Active:    b.Active,
+		Rotate:    b.Rotate,
+	}
 	now, err := a.Sites.OwnHook(ctx, tx, c.Owner, site.HookID(in.ID))
 	if err != nil {
 		return hookBody{}, did, err
 	}
-	err = checkPatch(ctx, "deploy hook", []string{"name", "branch", "anyBranch", "title", "clearCache", "secret", "addresses", "perMinute", "perDay", "active", "rotate", "expiresAt"}, a.showHook(now), nil)
+	err = checkPatch(ctx, "deploy hook", []string{
+		"name", "branch", "anyBranch", "title", "clearCache", "secret", "addresses", "perMinute", "perDay", "active",
+		"rotate", "expiresAt",
+	}, a.showHook(now), nil)
 	if err == nil && b.Addresses != nil {
 		p.Addresses, err = networks(b.Addresses)
 	}
@@ -197,15 +241,37 @@ func networks(list []string) ([]netip.Prefix, error) {
 func expiry(s string) (db.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || !t.After(time.Now()) {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook expiresAt", Details: "expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z", Received: s, Code: "invalid_expires_at"}
+		return 0, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid deploy hook expiresAt",
+			Details:  "expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z",
+			Received: s,
+			Code:     "invalid_expires_at",
+		}
 	}
 	return db.At(t), nil
 }
 
 func (a *API) showHook(h site.Hook) hookBody {
-	b := hookBody{ID: h.ID.Reveal(), SiteID: string(h.Site), Name: h.Name, URL: a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()), Branch: some(h.Branch), AnyBranch: h.AnyBranch,
-		Title: some(h.Title), ClearCache: h.ClearCache, Signed: h.Rules.Secret != "", Addresses: []string{}, ExpiresAt: when(h.Rules.ExpiresAt), PerDay: h.Rules.Daily(), Active: h.Active,
-		LastTriggeredAt: when(h.TriggeredAt), TriggerCount: h.Triggered, LastDeployment: some(h.LastDeployment), CreatedAt: h.CreatedAt.String()}
+	b := hookBody{
+		ID:              h.ID.Reveal(),
+		SiteID:          string(h.Site),
+		Name:            h.Name,
+		URL:             a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()),
+		Branch:          some(h.Branch),
+		AnyBranch:       h.AnyBranch,
+		Title:           some(h.Title),
+		ClearCache:      h.ClearCache,
+		Signed:          h.Rules.Secret != "",
+		Addresses:       []string{},
+		ExpiresAt:       when(h.Rules.ExpiresAt),
+		PerDay:          h.Rules.Daily(),
+		Active:          h.Active,
+		LastTriggeredAt: when(h.TriggeredAt),
+		TriggerCount:    h.Triggered,
+		LastDeployment:  some(h.LastDeployment),
+		CreatedAt:       h.CreatedAt.String(),
+	}
 	for _, p := range h.Rules.Addresses {
 		b.Addresses = append(b.Addresses, p.String())
 	}
@@ -265,7 +331,13 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	case "true", "1", "yes":
 		call.ClearCache = true
 	default:
-		return calledHook{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid clear_cache", Details: "clear_cache must be true or false", Received: in.ClearCache, Code: "invalid_clear_cache"}
+		return calledHook{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid clear_cache",
+			Details:  "clear_cache must be true or false",
+			Received: in.ClearCache,
+			Code:     "invalid_clear_cache",
+		}
 	}
 	hook, err := a.admitHook(ctx, tx, in)
 	if err != nil {

@@ -10,9 +10,13 @@ import (
 )
 
 // hostile are values that somebody may send where something else is meant.
-var hostile = []string{`null`, `""`, `" "`, `0`, `-1`, `1e400`, `123456789012345678901234567890`, `1.5`, `true`, `[]`, `{}`, `[null]`, `[[]]`, `[""]`, `{"a":{"b":[]}}`,
-	`"\ud800"`, `"\u202e\u0007"`, `"` + strings.Repeat("ä", 40_000) + `"`, `"../../etc/passwd"`, `"'; DROP TABLE sites; --"`, `"--upload-pack=id"`, `"\t\r\n"`, `"%00%ff"`, `"xn--a"`,
-	`"https://[::1]:99999/"`, `"2999-13-45T99:99:99Z"`, `["sites:read","sites:read",null]`}
+var hostile = []string{
+	`null`, `""`, `" "`, `0`, `-1`, `1e400`, `123456789012345678901234567890`, `1.5`, `true`, `[]`, `{}`, `[null]`,
+	`[[]]`, `[""]`, `{"a":{"b":[]}}`, `"\ud800"`, `"\u202e\u0007"`,
+	`"` + strings.Repeat("ä", 40_000) + `"`,
+	`"../../etc/passwd"`, `"'; DROP TABLE sites; --"`, `"--upload-pack=id"`, `"\t\r\n"`, `"%00%ff"`, `"xn--a"`,
+	`"https://[::1]:99999/"`, `"2999-13-45T99:99:99Z"`, `["sites:read","sites:read",null]`,
+}
 
 // Whatever stands in a field, the answer is a success or says what is wrong: never an
 // error of ours.
@@ -68,10 +72,19 @@ func TestHostileBodies(t *testing.T) {
 
 // optional are fields that the matrix does not send.
 var optional = map[string][]string{
-	"createSite": {"branch", "framework", "build"}, "updateSite": {"repository", "branch", "framework", "build"},
-	"deploySite": {"branch", "commit", "target", "clearCache", "title"}, "createHook": {"branch", "anyBranch"}, "updateHook": {"name", "branch", "anyBranch", "rotate"},
-	"setEnv": {"secret", "target"}, "updateEnv": {"secret", "target"}, "createWebhook": {"secret"}, "updateWebhook": {"url", "events"},
-	"createKey": {"sites", "addresses", "expiresAt"}, "createDomain": {"redirectTo", "primary"}, "updateDomain": {"primary"}, "rollbackSite": {"deploymentId"},
+	"createSite":    {"branch", "framework", "build"},
+	"updateSite":    {"repository", "branch", "framework", "build"},
+	"deploySite":    {"branch", "commit", "target", "clearCache", "title"},
+	"createHook":    {"branch", "anyBranch"},
+	"updateHook":    {"name", "branch", "anyBranch", "rotate"},
+	"setEnv":        {"secret", "target"},
+	"updateEnv":     {"secret", "target"},
+	"createWebhook": {"secret"},
+	"updateWebhook": {"url", "events"},
+	"createKey":     {"sites", "addresses", "expiresAt"},
+	"createDomain":  {"redirectTo", "primary"},
+	"updateDomain":  {"primary"},
+	"rollbackSite":  {"deploymentId"},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
@@ -83,7 +96,12 @@ func TestHostilePaths(t *testing.T) {
 	w := newWorld(t)
 	u, key := w.user("a@example.test")
 	x := w.belongings(u, key)
-	ids := []string{"x", "site_", "'", "%", "_", "..", "a b", "é", "\u202e", strings.Repeat("a", 4000), "site_" + strings.Repeat("2", 26), "dep_", "dpl_", "dhk_", "\\", "null", "0", "*", "{id}", "a;b", "a?b", "a#b"}
+	ids := []string{
+		"x", "site_", "'", "%", "_", "..", "a b", "é", "\u202e",
+		strings.Repeat("a", 4000),
+		"site_" + strings.Repeat("2", 26),
+		"dep_", "dpl_", "dhk_", "\\", "null", "0", "*", "{id}", "a;b", "a?b", "a#b",
+	}
 	for _, r := range routesOf(w) {
 		path := "/api/v1" + r.Path
 		if r.Hook {
@@ -102,8 +120,12 @@ func TestHostilePaths(t *testing.T) {
 		if r.Method != "GET" || r.Open {
 			continue
 		}
-		for _, q := range []string{"page=99999999999999999999999", "page=+1", "page=1e3", "page=１", "limit=0x10", "limit=-0", "limit=%205", "page[]=1", "page=1&page=x", "limit=100&limit=0", "type=static;status=active",
-			"a=" + strings.Repeat("b", 8000), "page=2147483648&limit=100", "after=9223372036854775808", "&&&=&", "=", "type=STATIC", "status=active%20"} {
+		for _, q := range []string{
+			"page=99999999999999999999999", "page=+1", "page=1e3", "page=１", "limit=0x10", "limit=-0", "limit=%205",
+			"page[]=1", "page=1&page=x", "limit=100&limit=0", "type=static;status=active",
+			"a=" + strings.Repeat("b", 8000),
+			"page=2147483648&limit=100", "after=9223372036854775808", "&&&=&", "=", "type=STATIC", "status=active%20",
+		} {
 			a := w.api("GET", x.fill(matrix[r.ID].path)+"?"+q, key, nil)
 			common(t, q, a)
 			if a.status >= 500 {

@@ -41,7 +41,12 @@ func init() {
 		return &problem{status: status, Message: msg}
 	}
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
-		p := &problem{status: http.StatusInternalServerError, Message: internalError, Code: "internal_error", RequestID: from(ctx.Context()).id}
+		p := &problem{
+			status:    http.StatusInternalServerError,
+			Message:   internalError,
+			Code:      "internal_error",
+			RequestID: from(ctx.Context()).id,
+		}
 		if status >= 500 {
 			return p
 		}
@@ -50,7 +55,14 @@ func init() {
 		if msg == "request body is required" {
 			f.Message, f.Details, f.Code = "The request body is missing", "send a JSON object", "missing_body"
 		}
-		return &problem{status: http.StatusBadRequest, Message: f.Message, Details: f.Details, Received: f.Received, Code: f.Code, RequestID: p.RequestID}
+		return &problem{
+			status:    http.StatusBadRequest,
+			Message:   f.Message,
+			Details:   f.Details,
+			Received:  f.Received,
+			Code:      f.Code,
+			RequestID: p.RequestID,
+		}
 	}
 }
 

@@ -126,7 +126,9 @@ func TestEveryPOSTHonoursTheKey(t *testing.T) {
 			}
 			first := w.api("POST", x.fill(row.path), key, row.body, "Idempotency-Key: k")
 			again := w.api("POST", x.fill(row.path), key, row.body, "Idempotency-Key: k")
-			if first.status != row.status || again.status != first.status || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" || first.header.Get("Idempotent-Replayed") != "" {
+			if first.status != row.status || again.status != first.status || again.body != first.body ||
+				again.header.Get("Idempotent-Replayed") != "true" ||
+				first.header.Get("Idempotent-Replayed") != "" {
 				t.Errorf("%s then %s (replayed %q)", first, again, again.header.Get("Idempotent-Replayed"))
 			}
 		})
@@ -163,7 +165,10 @@ func TestHookHonoursTheKey(t *testing.T) {
 		}
 	}
 	var leaks int
-	if err := w.db.QueryRow(t.Context(), "SELECT count(*) FROM idempotent_answers WHERE path LIKE '%dhk_%' OR scope LIKE '%dhk_%'").Scan(&leaks); err != nil || leaks != 0 {
+	if err := w.db.QueryRow(
+		t.Context(),
+		"SELECT count(*) FROM idempotent_answers WHERE path LIKE '%dhk_%' OR scope LIKE '%dhk_%'",
+	).Scan(&leaks); err != nil || leaks != 0 {
 		t.Errorf("the hook's id is stored in the clear: %d, %v", leaks, err)
 	}
 	if strings.Contains(w.logs.String(), hook) {
@@ -191,7 +196,13 @@ func TestStoredAnswersAreTheUsers(t *testing.T) {
 	hook = hook[strings.Index(hook, "/hooks/"):]
 	rows := func() (n, bytes int) {
 		t.Helper()
-		if err := w.db.QueryRow(t.Context(), "SELECT count(*), COALESCE(SUM(length(answer) + length(path) + length(key) + length(scope)), 0) FROM idempotent_answers").Scan(&n, &bytes); err != nil {
+		if err := w.db.QueryRow(
+			t.Context(),
+			"SELECT count(*), COALESCE(SUM(length(answer) + length(path) + length(key) + length(scope)), 0) FROM idempotent_answers",
+		).Scan(
+			&n,
+			&bytes,
+		); err != nil {
 			t.Fatal(err)
 		}
 		return n, bytes
@@ -237,7 +248,11 @@ func TestStoredAnswersAreTheUsers(t *testing.T) {
 	if a := w.send("POST", hook, "", "", "Idempotency-Key: "+long+"0"); a.status != 200 || a.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("a replay: %s", a)
 	}
-	if a := w.api("POST", "/sites", other, m{"name": "y", "type": "static", "repository": "git.test/acme/site"}, "Idempotency-Key: 1"); a.status != 201 {
+	if a := w.api("POST", "/sites", other, m{
+		"name":       "y",
+		"type":       "static",
+		"repository": "git.test/acme/site",
+	}, "Idempotency-Key: 1"); a.status != 201 {
 		t.Errorf("another user: %s", a)
 	}
 }

@@ -14,7 +14,12 @@ func TestNobodySeesOrEndsAWiderKey(t *testing.T) {
 	_, all := w.user("a@example.test")
 	site, other := w.site(all, "x"), w.site(all, "y")
 	later := func(d time.Duration) string { return db.Now().Add(d).String() }
-	some := m{"scopes": []string{"keys:write", "sites:read"}, "sites": []string{site}, "addresses": []string{"127.0.0.0/8"}, "expiresAt": later(time.Hour)}
+	some := m{
+		"scopes":    []string{"keys:write", "sites:read"},
+		"sites":     []string{site},
+		"addresses": []string{"127.0.0.0/8"},
+		"expiresAt": later(time.Hour),
+	}
 	with := func(changes m) m {
 		out := m{"name": "k"}
 		for k, v := range some {

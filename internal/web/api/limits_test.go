@@ -43,7 +43,11 @@ func TestLimitsHoldExactly(t *testing.T) {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			w := newLimitedWorld(t, account.LimitSettings{
-				Users: map[string]map[account.Limit]int64{"a@example.test": {name: most}, "none@example.test": {name: 0}, "free@example.test": {name: account.Unlimited}},
+				Users: map[string]map[account.Limit]int64{
+					"a@example.test":    {name: most},
+					"none@example.test": {name: 0},
+					"free@example.test": {name: account.Unlimited},
+				},
 			})
 			_, key := w.user("a@example.test")
 			x := things{}
@@ -85,7 +89,9 @@ func TestLimitsHoldExactly(t *testing.T) {
 				t.Errorf("%v are shown as used", n)
 			}
 			v, _ := last.Load("refused")
-			if b, ok := v.(m); !ok || b["code"] != "limit_reached" || b["limit"] != float64(most) || b["current"] != float64(most) || b["name"] != string(name) || b["details"] == "" {
+			if b, ok := v.(m); !ok || b["code"] != "limit_reached" || b["limit"] != float64(most) || b["current"] != float64(most) ||
+				b["name"] != string(name) ||
+				b["details"] == "" {
 				t.Errorf("refused with %v", v)
 			}
 			_, other := w.user("free@example.test")

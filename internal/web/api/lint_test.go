@@ -23,7 +23,9 @@ func TestLinters(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(`extends: ["spectral:oas"]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.CommandContext(t.Context(), "npm", append([]string{"install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"}, linters...)...)
+	install := exec.CommandContext(t.Context(), "npm", append([]string{
+		"install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error",
+	}, linters...)...)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("npm can't install the linters: %v\n%s", err, out)
 	}

@@ -36,14 +36,31 @@ type offerBody struct {
 // listenerRoutes: like webhooks, listeners hear of all sites.
 func (a *API) listenerRoutes() {
 	r := func(path, id, summary, doc string) Route {
-		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: account.WebhooksWrite, Noun: "listener", Wide: true}
+		return Route{
+			Path:    path,
+			ID:      id,
+			Tag:     "Webhooks",
+			Summary: summary,
+			Doc:     doc,
+			Scope:   account.WebhooksWrite,
+			Noun:    "listener",
+			Wide:    true,
+		}
 	}
-	create := r("/webhook-listeners", "createListener", "Listen for events without a URL",
-		"For local development: deliveries wait until they are fetched, signed as they would be sent. A listener ends 5 minutes after the last fetch; a user may have 5. `slipway webhooks listen` uses it.")
+	create := r(
+		"/webhook-listeners",
+		"createListener",
+		"Listen for events without a URL",
+		"For local development: deliveries wait until they are fetched, signed as they would be sent. A listener ends 5 minutes after the last fetch; a user may have 5. `slipway webhooks listen` uses it.",
+	)
 	create.Status = 201
 	post(a, create, a.createListener)
-	fetch := r("/webhook-listeners/{id}/deliveries", "fetchDeliveries", "Fetch deliveries of a listener",
-		"With `Accept: text/event-stream` they are sent as they come. The same `after` brings the same deliveries again, for an hour: what was lost on the way is not lost.")
+	fetch := r(
+		"/webhook-listeners/{id}/deliveries",
+		"fetchDeliveries",
+		"Fetch deliveries of a listener",
+		"With `Accept: text/event-stream` they are sent as they come. The same `after` brings the same deliveries again, for an hour: what was lost on the way is not lost.",
+	)
 	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
 	streamRoute(a, fetch, typeOf[offersBody](), a.fetchDeliveries)
 	change(a, "DELETE", r("/webhook-listeners/{id}", "deleteListener", "Stop listening", ""), a.deleteListener)
@@ -57,13 +74,24 @@ type createListenerIn struct {
 	}
 }
 
-func (a *API) createListener(ctx context.Context, tx *db.Tx, c account.Caller, in *createListenerIn) (_ listenerBody, did account.AuditEvent, _ error) {
+func (a *API) createListener(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createListenerIn,
+) (_ listenerBody, did account.AuditEvent, _ error) {
 	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return listenerBody{}, did, err
 	}
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))
 	did = account.AuditEvent{Action: "webhook.listener_started", Subject: string(l.ID)}
-	return listenerBody{string(l.ID), append([]string{}, l.Events...), append([]string{}, l.SiteIDs...), l.CreatedAt.String(), l.ExpiresAt.String()}, did, err
+	return listenerBody{
+		string(l.ID),
+		append([]string{}, l.Events...),
+		append([]string{}, l.SiteIDs...),
+		l.CreatedAt.String(),
+		l.ExpiresAt.String(),
+	}, did, err
 }
 
 func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
@@ -111,17 +139,22 @@ func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesI
 	if _, err := a.Webhooks.Fetch(ctx, c.Owner, id, after); err != nil { // an ended listener is a 404, not an empty stream
 		return nil, err
 	}
-	return a.stream(ctx, c, func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) }, func(ctx context.Context) (list []event, end any, err error) {
-		for { // until all that is there has been asked for
-			offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
-			for _, o := range offers {
-				list, after = append(list, event{o.N, showOffer(o)}), o.N
+	return a.stream(
+		ctx,
+		c,
+		func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) },
+		func(ctx context.Context) (list []event, end any, err error) {
+			for { // until all that is there has been asked for
+				offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
+				for _, o := range offers {
+					list, after = append(list, event{o.N, showOffer(o)}), o.N
+				}
+				if err != nil || len(offers) == 0 || len(list) >= maxEvents {
+					return list, nil, err
+				}
 			}
-			if err != nil || len(offers) == 0 || len(list) >= maxEvents {
-				return list, nil, err
-			}
-		}
-	})
+		},
+	)
 }
 
 func showOffer(o webhook.Offer) offerBody {

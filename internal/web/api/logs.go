@@ -67,8 +67,10 @@ func (n count) parse(name, code string) (int64, error) {
 	}
 	v, err := strconv.ParseInt(string(n), 10, 64)
 	if err != nil || v < 0 || strings.Trim(string(n), "0123456789") != "" {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
-			Details: name + " must be a whole number of at least 0", Received: string(n), Code: code}
+		return 0, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 0", Received: string(n), Code: code,
+		}
 	}
 	return v, nil
 }
@@ -84,8 +86,10 @@ func (a *API) logRoute(r Route) {
 // streamRoute lists a route that answers with JSON, or with events where the client accepts them.
 func streamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *In) (func(huma.Context), error)) {
 	op := a.operation(r, body)
-	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
-		Description: "Server-sent events whose data are log entries as JSON."}}
+	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{
+		Type:        huma.TypeString,
+		Description: "Server-sent events whose data are log entries as JSON.",
+	}}
 	huma.Register(a.huma, op, func(ctx context.Context, in *In) (*logOut, error) {
 		out, err := do(ctx, r, in)
 		if err != nil {
@@ -124,18 +128,23 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 				return func(ctx huma.Context) { ctx.SetStatus(http.StatusNoContent) }, nil
 			}
 		}
-		return a.stream(ctx, c, func() (<-chan struct{}, func()) { return a.Deployments.Listen(d.ID) }, func(ctx context.Context) (list []event, end any, err error) {
-			lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxEvents)
-			for _, l := range lines {
-				list, after = append(list, event{l.N, showLine(l)}), l.N
-			}
-			if status.Ended() {
-				end = struct {
-					Status deployment.Status `json:"status"`
-				}{status}
-			}
-			return list, end, err
-		})
+		return a.stream(
+			ctx,
+			c,
+			func() (<-chan struct{}, func()) { return a.Deployments.Listen(d.ID) },
+			func(ctx context.Context) (list []event, end any, err error) {
+				lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxEvents)
+				for _, l := range lines {
+					list, after = append(list, event{l.N, showLine(l)}), l.N
+				}
+				if status.Ended() {
+					end = struct {
+						Status deployment.Status `json:"status"`
+					}{status}
+				}
+				return list, end, err
+			},
+		)
 	}
 	lines, _, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxLines+1)
 	if err != nil {
@@ -169,11 +178,21 @@ const maxEvents = 500
 // stream answers with events for as long as there are any. listen says when to look again;
 // next returns those that follow, at most maxEvents, and the last event's data where
 // nothing can follow them.
-func (a *API) stream(ctx context.Context, c account.Caller, listen func() (<-chan struct{}, func()), next func(context.Context) ([]event, any, error)) (func(huma.Context), error) {
+func (a *API) stream(
+	ctx context.Context,
+	c account.Caller,
+	listen func() (<-chan struct{}, func()),
+	next func(context.Context) ([]event, any, error),
+) (func(huma.Context), error) {
 	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 	if !ok {
-		return nil, &fault.Error{Kind: fault.Limited, Message: "Too many open streams",
-			Details: fmt.Sprintf("a user can follow at most %d logs at once", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open streams",
+			Details:    fmt.Sprintf("a user can follow at most %d logs at once", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		}
 	}
 	return func(ctx huma.Context) {
 		defer done()
@@ -186,7 +205,13 @@ func (a *API) stream(ctx context.Context, c account.Caller, listen func() (<-cha
 
 // follow sends events until nothing can follow, the client is gone, its key no longer
 // allows it or the service stops; then the client comes back with Last-Event-ID.
-func (a *API) follow(ctx context.Context, w http.ResponseWriter, c account.Caller, wake <-chan struct{}, next func(context.Context) ([]event, any, error)) {
+func (a *API) follow(
+	ctx context.Context,
+	w http.ResponseWriter,
+	c account.Caller,
+	wake <-chan struct{},
+	next func(context.Context) ([]event, any, error),
+) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go a.watch(ctx, cancel, c)

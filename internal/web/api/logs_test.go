@@ -20,8 +20,14 @@ func (w *world) say(dep string, n int, lines ...string) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		for i, l := range lines {
-			if _, err := tx.Exec(w.t.Context(), `INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES ($1, $2, $3, 'info', 'build', $4, '')`,
-				dep, n+i, db.Now(), l); err != nil {
+			if _, err := tx.Exec(
+				w.t.Context(),
+				`INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES ($1, $2, $3, 'info', 'build', $4, '')`,
+				dep,
+				n+i,
+				db.Now(),
+				l,
+			); err != nil {
 				return err
 			}
 		}
@@ -99,7 +105,10 @@ func TestFollowLog(t *testing.T) {
 			N                         int
 			Timestamp, Level, Message string
 		}
-		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Message != want || id != fmt.Sprint(i+1) || line.N != i+1 || line.Level != "info" {
+		if err := json.Unmarshal(
+			[]byte(text),
+			&line,
+		); err != nil || line.Message != want || id != fmt.Sprint(i+1) || line.N != i+1 || line.Level != "info" {
 			t.Fatalf("%q %q, %v; want %q", id, text, err, want)
 		}
 	}
@@ -247,7 +256,10 @@ func TestEveryStreamEnds(t *testing.T) {
 			w.must(200, "DELETE", "/keys/"+keyID, admin, nil)
 		},
 		"key expired": func(w *world, _ account.UserID, keyID string, _ things, _ string) {
-			if err := w.db.Admin(w.t.Context(), fmt.Sprintf("UPDATE api_keys SET expires_at = %d WHERE id = '%s'", db.Now(), keyID)); err != nil {
+			if err := w.db.Admin(
+				w.t.Context(),
+				fmt.Sprintf("UPDATE api_keys SET expires_at = %d WHERE id = '%s'", db.Now(), keyID),
+			); err != nil {
 				w.t.Fatal(err)
 			}
 		},
@@ -274,9 +286,16 @@ func TestEveryStreamEnds(t *testing.T) {
 			u, admin := w.user("a@example.test")
 			x := things{"site": w.site(admin, "x")}
 			x["deployment"] = w.must(200, "POST", "/sites/"+x["site"]+"/deploy", admin, nil)["deploymentId"].(string)
-			x["listener"] = w.must(201, "POST", "/webhook-listeners", admin, m{"secret": "a secret of twenty-four", "events": []string{"site.created"}})["id"].(string)
+			x["listener"] = w.must(201, "POST", "/webhook-listeners", admin, m{
+				"secret": "a secret of twenty-four",
+				"events": []string{"site.created"},
+			})["id"].(string)
 			made := w.must(201, "POST", "/keys", admin, m{"name": "short", "scopes": []string{"*"}})
-			paths := []string{"/sites/" + x["site"] + "/logs", "/deployments/" + x["deployment"] + "/logs", "/webhook-listeners/" + x["listener"] + "/deliveries"}
+			paths := []string{
+				"/sites/" + x["site"] + "/logs",
+				"/deployments/" + x["deployment"] + "/logs",
+				"/webhook-listeners/" + x["listener"] + "/deliveries",
+			}
 			if n := strings.Count(w.send("GET", "/api/v1/openapi.json", "", nil).body, `"text/event-stream"`); n != len(paths) {
 				t.Fatalf("%d operations stream, this test knows %d", n, len(paths))
 			}

@@ -28,55 +28,98 @@ type row struct {
 
 // matrix has a row for every route; a route without one fails the test.
 var matrix = map[string]row{
-	"enableWebhook":       {path: "/webhooks/{webhook}/enable", status: 200, did: "webhook.enabled"},
-	"redeliver":           {path: "/webhooks/{webhook}/deliveries/{delivery}/redeliver", status: 202, did: "webhook.redelivered"},
-	"redeliverAll":        {path: "/webhooks/{webhook}/redeliver", body: m{"since": "1h"}, status: 202, did: "webhook.redelivered"},
-	"getOperation":        {path: "/operations/{operation}", status: 200},
-	"listOperations":      {path: "/sites/{site}/operations", status: 200},
-	"rotateWebhookSecret": {path: "/webhooks/{webhook}/rotate-secret", body: m{"secret": "another secret of theirs"}, status: 200, did: "webhook.secret_rotated"},
+	"enableWebhook":  {path: "/webhooks/{webhook}/enable", status: 200, did: "webhook.enabled"},
+	"redeliver":      {path: "/webhooks/{webhook}/deliveries/{delivery}/redeliver", status: 202, did: "webhook.redelivered"},
+	"redeliverAll":   {path: "/webhooks/{webhook}/redeliver", body: m{"since": "1h"}, status: 202, did: "webhook.redelivered"},
+	"getOperation":   {path: "/operations/{operation}", status: 200},
+	"listOperations": {path: "/sites/{site}/operations", status: 200},
+	"rotateWebhookSecret": {
+		path:   "/webhooks/{webhook}/rotate-secret",
+		body:   m{"secret": "another secret of theirs"},
+		status: 200,
+		did:    "webhook.secret_rotated",
+	},
 
-	"getWordPress":            {path: "/sites/{site}/wordpress", status: 409},
-	"updateWordPress":         {path: "/sites/{site}/wordpress", body: m{"xmlrpc": true}, status: 200, prep: wordpressed, did: "site.updated"},
+	"getWordPress": {path: "/sites/{site}/wordpress", status: 409},
+	"updateWordPress": {
+		path:   "/sites/{site}/wordpress",
+		body:   m{"xmlrpc": true},
+		status: 200,
+		prep:   wordpressed,
+		did:    "site.updated",
+	},
 	"listWordPressUsers":      {path: "/sites/{site}/wordpress/users", status: 409},
 	"listWordPressCrons":      {path: "/sites/{site}/wordpress/crons", status: 409},
 	"updateWordPressVersions": {path: "/sites/{site}/wordpress/update", body: m{"plugins": "all"}, status: 409},
-	"searchReplaceWordPress":  {path: "/sites/{site}/wordpress/search-replace", body: m{"from": "a", "to": "b", "dryRun": true}, status: 409},
-	"cloneSite":               {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
-	"pushSite":                {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
-	"importWordPress":         {path: "/sites/{site}/wordpress/import", body: m{"url": "https://files.test/site.tar.gz"}, status: 409},
-	"loginWordPress":          {path: "/sites/{site}/wordpress/login", status: 409},
-	"purgeWordPressCache":     {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
+	"searchReplaceWordPress": {
+		path:   "/sites/{site}/wordpress/search-replace",
+		body:   m{"from": "a", "to": "b", "dryRun": true},
+		status: 409,
+	},
+	"cloneSite":           {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
+	"pushSite":            {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
+	"importWordPress":     {path: "/sites/{site}/wordpress/import", body: m{"url": "https://files.test/site.tar.gz"}, status: 409},
+	"loginWordPress":      {path: "/sites/{site}/wordpress/login", status: 409},
+	"purgeWordPressCache": {path: "/sites/{site}/wordpress/purge-cache", status: 202, prep: wordpressed, did: "wordpress.purged"},
 
-	"listDatabases":          {path: "/sites/{site}/databases", status: 200},
-	"createDatabase":         {path: "/sites/{site}/databases", body: m{"engine": "mariadb", "name": "shop"}, status: 201, did: "database.created"},
+	"listDatabases": {path: "/sites/{site}/databases", status: 200},
+	"createDatabase": {
+		path:   "/sites/{site}/databases",
+		body:   m{"engine": "mariadb", "name": "shop"},
+		status: 201,
+		did:    "database.created",
+	},
 	"getDatabase":            {path: "/databases/{database}", status: 200},
 	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
 	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
 
-	"createListener":  {path: "/webhook-listeners", body: m{"secret": "a secret of the listener's"}, status: 201, own: true, did: "webhook.listener_started"},
+	"createListener": {
+		path:   "/webhook-listeners",
+		body:   m{"secret": "a secret of the listener's"},
+		status: 201,
+		own:    true,
+		did:    "webhook.listener_started",
+	},
 	"fetchDeliveries": {path: "/webhook-listeners/{listener}/deliveries", status: 200},
 	"deleteListener":  {path: "/webhook-listeners/{listener}", status: 200, did: "webhook.listener_stopped"},
 
-	"listSites":         {path: "/sites", status: 200, own: true},
-	"createSite":        {path: "/sites", body: m{"name": "new", "type": "static", "repository": "git.test/acme/site"}, status: 201, own: true, did: "site.created"},
+	"listSites": {path: "/sites", status: 200, own: true},
+	"createSite": {
+		path:   "/sites",
+		body:   m{"name": "new", "type": "static", "repository": "git.test/acme/site"},
+		status: 201,
+		own:    true,
+		did:    "site.created",
+	},
 	"getSite":           {path: "/sites/{site}", status: 200},
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
 	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},
 	"getSiteAccessLog":  {path: "/sites/{site}/access-log", status: 200},
 	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
-	"updateSiteServing": {path: "/sites/{site}/serving", body: m{"proxyHosts": []string{"api.example.com"}}, status: 200, did: "site.updated"},
-	"testSiteRules":     {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
-	"updateSite":        {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
-	"deleteSite":        {path: "/sites/{site}", status: 200, did: "site.deleted"},
-	"deploySite":        {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
-	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
-	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
-	"getSiteMetrics":    {path: "/sites/{site}/metrics?since=2h", status: 200},
-	"getSiteProcesses":  {path: "/sites/{site}/processes", status: 200},
-	"listCrons":         {path: "/sites/{site}/crons", status: 200},
-	"runCron":           {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
-	"runCommand":        {path: "/sites/{site}/commands", body: m{"command": "node -v"}, status: 202, prep: programmed, did: "site.command"},
+	"updateSiteServing": {
+		path:   "/sites/{site}/serving",
+		body:   m{"proxyHosts": []string{"api.example.com"}},
+		status: 200,
+		did:    "site.updated",
+	},
+	"testSiteRules":    {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
+	"updateSite":       {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
+	"deleteSite":       {path: "/sites/{site}", status: 200, did: "site.deleted"},
+	"deploySite":       {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
+	"stopSite":         {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
+	"restartSite":      {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
+	"getSiteMetrics":   {path: "/sites/{site}/metrics?since=2h", status: 200},
+	"getSiteProcesses": {path: "/sites/{site}/processes", status: 200},
+	"listCrons":        {path: "/sites/{site}/crons", status: 200},
+	"runCron":          {path: "/sites/{site}/crons/none/run", status: 404, prep: programmed},
+	"runCommand": {
+		path:   "/sites/{site}/commands",
+		body:   m{"command": "node -v"},
+		status: 202,
+		prep:   programmed,
+		did:    "site.command",
+	},
 	"startSite":         {path: "/sites/{site}/start", status: 200, prep: stop, did: "site.started"},
 	"rollbackSite":      {path: "/sites/{site}/rollback", body: m{"deploymentId": "{deployment}"}, status: 409},
 	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
@@ -105,51 +148,87 @@ var matrix = map[string]row{
 	"updateGit":         {path: "/sites/{site}/git", body: m{"previews": "branches"}, status: 200, did: "site.updated"},
 	"createGitHook":     {path: "/sites/{site}/git/hook", status: 201, did: "git_hook.created"},
 	"listConnections":   {path: "/git/accounts", status: 200, own: true},
-	"createConnection":  {path: "/git/accounts", body: m{"provider": "github", "token": "good-token"}, status: 201, own: true, did: "connection.created"},
-	"deleteConnection":  {path: "/git/accounts/{connection}", status: 200, did: "connection.deleted"},
-	"findRepositories":  {path: "/git/accounts/{connection}/repositories?search=site", status: 200},
-	"listChannels":      {path: "/notifications", status: 200, own: true},
-	"createChannel":     {path: "/notifications", body: m{"kind": "slack", "target": "https://hooks.example.test/x"}, status: 201, own: true, did: "notification_channel.created"},
-	"updateChannel":     {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
-	"deleteChannel":     {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
-	"sendConfirmation":  {path: "/notifications/{channel}/confirmation", status: 409},
-	"testChannel":       {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
-	"listGitEvents":     {path: "/sites/{site}/git/events", status: 200},
-	"listPulls":         {path: "/sites/{site}/pulls", status: 200},
-	"approvePull":       {path: "/sites/{site}/pulls/7/approve", body: m{"commit": shaA}, status: 200, did: "pull_request.approved", prep: forkPull},
-	"listBackups":       {path: "/sites/{site}/backups", status: 200},
-	"createBackup":      {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
-	"listAllBackups":    {path: "/backups", status: 200, own: true},
-	"getBackup":         {path: "/backups/{backup}", status: 200},
-	"deleteBackup":      {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
-	"verifyBackup":      {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
-	"restoreBackup":     {path: "/backups/{backup}/restore", status: 409},
-	"downloadBackup":    {path: "/backups/{backup}/download", status: 409},
-	"listWebhooks":      {path: "/webhooks", status: 200, own: true},
-	"createWebhook":     {path: "/webhooks", body: m{"url": "https://example.test/x", "events": []string{"site.created"}}, status: 201, own: true, did: "webhook.created"},
-	"listEvents":        {path: "/webhooks/events", status: 200, own: true},
-	"getWebhook":        {path: "/webhooks/{webhook}", status: 200},
-	"updateWebhook":     {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200, did: "webhook.updated"},
-	"deleteWebhook":     {path: "/webhooks/{webhook}", status: 200, did: "webhook.deleted"},
-	"pingWebhook":       {path: "/webhooks/{webhook}/ping", status: 200, did: "webhook.pinged"},
-	"listDeliveries":    {path: "/webhooks/{webhook}/deliveries", status: 200},
-	"listKeys":          {path: "/keys", status: 200, own: true},
-	"createKey":         {path: "/keys", body: m{"name": "new", "scopes": []string{"keys:write"}}, status: 201, own: true, did: "key.created"},
-	"revokeKey":         {path: "/keys/{key}", status: 200, did: "key.revoked"},
-	"getAccount":        {path: "/account", status: 200, own: true},
+	"createConnection": {
+		path:   "/git/accounts",
+		body:   m{"provider": "github", "token": "good-token"},
+		status: 201,
+		own:    true,
+		did:    "connection.created",
+	},
+	"deleteConnection": {path: "/git/accounts/{connection}", status: 200, did: "connection.deleted"},
+	"findRepositories": {path: "/git/accounts/{connection}/repositories?search=site", status: 200},
+	"listChannels":     {path: "/notifications", status: 200, own: true},
+	"createChannel": {
+		path:   "/notifications",
+		body:   m{"kind": "slack", "target": "https://hooks.example.test/x"},
+		status: 201,
+		own:    true,
+		did:    "notification_channel.created",
+	},
+	"updateChannel":    {path: "/notifications/{channel}", body: m{"active": false}, status: 200, did: "notification_channel.updated"},
+	"deleteChannel":    {path: "/notifications/{channel}", status: 200, did: "notification_channel.deleted"},
+	"sendConfirmation": {path: "/notifications/{channel}/confirmation", status: 409},
+	"testChannel":      {path: "/notifications/{channel}/test", status: 200, did: "notification_channel.tested"},
+	"listGitEvents":    {path: "/sites/{site}/git/events", status: 200},
+	"listPulls":        {path: "/sites/{site}/pulls", status: 200},
+	"approvePull": {
+		path:   "/sites/{site}/pulls/7/approve",
+		body:   m{"commit": shaA},
+		status: 200,
+		did:    "pull_request.approved",
+		prep:   forkPull,
+	},
+	"listBackups":    {path: "/sites/{site}/backups", status: 200},
+	"createBackup":   {path: "/sites/{site}/backups", status: 201, did: "backup.created"},
+	"listAllBackups": {path: "/backups", status: 200, own: true},
+	"getBackup":      {path: "/backups/{backup}", status: 200},
+	"deleteBackup":   {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
+	"verifyBackup":   {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
+	"restoreBackup":  {path: "/backups/{backup}/restore", status: 409},
+	"downloadBackup": {path: "/backups/{backup}/download", status: 409},
+	"listWebhooks":   {path: "/webhooks", status: 200, own: true},
+	"createWebhook": {
+		path:   "/webhooks",
+		body:   m{"url": "https://example.test/x", "events": []string{"site.created"}},
+		status: 201,
+		own:    true,
+		did:    "webhook.created",
+	},
+	"listEvents":     {path: "/webhooks/events", status: 200, own: true},
+	"getWebhook":     {path: "/webhooks/{webhook}", status: 200},
+	"updateWebhook":  {path: "/webhooks/{webhook}", body: m{"active": false}, status: 200, did: "webhook.updated"},
+	"deleteWebhook":  {path: "/webhooks/{webhook}", status: 200, did: "webhook.deleted"},
+	"pingWebhook":    {path: "/webhooks/{webhook}/ping", status: 200, did: "webhook.pinged"},
+	"listDeliveries": {path: "/webhooks/{webhook}/deliveries", status: 200},
+	"listKeys":       {path: "/keys", status: 200, own: true},
+	"createKey": {
+		path:   "/keys",
+		body:   m{"name": "new", "scopes": []string{"keys:write"}},
+		status: 201,
+		own:    true,
+		did:    "key.created",
+	},
+	"revokeKey":  {path: "/keys/{key}", status: 200, did: "key.revoked"},
+	"getAccount": {path: "/account", status: 200, own: true},
 }
 
 type m = map[string]any
 
 // forkPull makes an open pull request of a fork.
 func forkPull(w *world, _ string, x things) {
-	if err := w.db.Admin(w.t.Context(), "INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)"); err != nil {
+	if err := w.db.Admin(
+		w.t.Context(),
+		"INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('"+x["site"]+"', 7, 'T', 'b', 'e/s', '', '"+shaA+"', TRUE, TRUE, '', 1)",
+	); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func activate(w *world, _ string, x things) {
-	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'"); err != nil {
+	if err := w.db.Admin(
+		w.t.Context(),
+		"UPDATE sites SET status = 'active', live_deployment = '"+x["deployment"]+"', live_release = 'r' WHERE id = '"+x["site"]+"'",
+	); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -178,7 +257,10 @@ func wordpressed(w *world, _ string, x things) {
 
 // preview makes the deployment a preview that has succeeded.
 func preview(w *world, _ string, x things) {
-	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'"); err != nil {
+	if err := w.db.Admin(
+		w.t.Context(),
+		"UPDATE deployments SET target = 'preview', status = 'success', release = 'r' WHERE id = '"+x["deployment"]+"'",
+	); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -202,13 +284,26 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["database"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/databases", key, m{"engine": "mariadb"}), "id")
 	x["key"] = text(w.must(201, "POST", "/keys", key, m{"name": "spare", "scopes": []string{"keys:write"}}), "id")
 	w.must(201, "POST", "/sites/"+x["site"]+"/env", key, m{"key": "A", "value": "a"})
-	x["domain"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}), "id")
-	x["webhook"] = text(w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/hook", "events": []string{"deployment.completed"}, "secret": "planted-webhook-secret"}), "id")
+	x["domain"] = text(
+		w.must(201, "POST", "/sites/"+x["site"]+"/domains", key, m{"name": strings.ReplaceAll(string(u), "_", "") + ".example-4711.com"}),
+		"id",
+	)
+	x["webhook"] = text(
+		w.must(201, "POST", "/webhooks", key, m{
+			"url":    "https://example.test/hook",
+			"events": []string{"deployment.completed"},
+			"secret": "planted-webhook-secret",
+		}),
+		"id",
+	)
 	x["delivery"] = text(w.must(200, "POST", "/webhooks/"+x["webhook"]+"/ping", key, nil), "deliveryId")
 	x["backup"] = text(w.must(201, "POST", "/sites/"+x["site"]+"/backups", key, nil), "id")
 	x["listener"] = text(w.must(201, "POST", "/webhook-listeners", key, m{"secret": "planted-webhook-secret"}), "id")
 	x["connection"] = text(w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"}), "id")
-	x["channel"] = text(w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}), "id")
+	x["channel"] = text(
+		w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}),
+		"id",
+	)
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)
@@ -353,7 +448,8 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 		}
 	}
 	secret := func(n account.NewKey) string { return w.key(u, n) }
-	sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}"}, // of one site
+	// of one site
+	sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}"},
 		func(thing string) bool { return strings.Contains(row.path, thing) })
 	begun := len(w.log())
 	check("nobody", "", 401)

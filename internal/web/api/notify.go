@@ -29,16 +29,61 @@ type channelBody struct {
 
 func (a *API) notifyRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) Route {
-		return Route{Path: path, ID: id, Tag: "Notifications", Summary: summary, Doc: doc, Scope: s, Noun: "notification channel", Wide: true}
+		return Route{
+			Path:    path,
+			ID:      id,
+			Tag:     "Notifications",
+			Summary: summary,
+			Doc:     doc,
+			Scope:   s,
+			Noun:    "notification channel",
+			Wide:    true,
+		}
 	}
-	get(a, r("/notifications", "listChannels", "List notification channels", "Where people are told of failed and recovered deployments, and of domains and certificates that need attention.", account.WebhooksRead), a.listChannels)
-	create := r("/notifications", "createChannel", "Create a notification channel", "For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address, or to another one whose owner is asked first and follows a link within 7 days.", account.WebhooksWrite)
+	get(
+		a,
+		r(
+			"/notifications", "listChannels", "List notification channels",
+			"Where people are told of failed and recovered deployments, and of domains and certificates that need attention.",
+			account.WebhooksRead,
+		),
+		a.listChannels,
+	)
+	create := r(
+		"/notifications", "createChannel", "Create a notification channel",
+		"For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address, or to another one whose owner is asked first and follows a link within 7 days.",
+		account.WebhooksWrite,
+	)
 	create.Status = http.StatusCreated
 	post(a, create, a.createChannel)
-	change(a, http.MethodPatch, r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite), a.updateChannel)
-	change(a, http.MethodDelete, r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite), a.deleteChannel)
-	post(a, r("/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again", "At most 3 a day to one address.", account.WebhooksWrite), a.askChannel)
-	post(a, r("/notifications/{id}/test", "testChannel", "Send a test notification", "The channel's `error` says whether the service took it.", account.WebhooksWrite), a.testChannel)
+	change(
+		a,
+		http.MethodPatch,
+		r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite),
+		a.updateChannel,
+	)
+	change(
+		a,
+		http.MethodDelete,
+		r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite),
+		a.deleteChannel,
+	)
+	post(
+		a,
+		r(
+			"/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again",
+			"At most 3 a day to one address.", account.WebhooksWrite,
+		),
+		a.askChannel,
+	)
+	post(
+		a,
+		r(
+			"/notifications/{id}/test", "testChannel", "Send a test notification",
+			"The channel's `error` says whether the service took it.", account.WebhooksWrite,
+		),
+		a.testChannel,
+	)
 }
 
 // kindWord is how a kind is called on the wire.
@@ -66,7 +111,22 @@ func showChannel(c notify.Channel) channelBody {
 	if len(c.Sites) == 1 {
 		only = &c.Sites[0]
 	}
-	return channelBody{string(c.ID), kindWord(c.Kind), c.Name, some(c.Host), some(c.Address), !c.Unconfirmed(), sites, only, c.Events, c.Active, some(c.Error), when(c.SentAt), c.CreatedAt.String(), c.UpdatedAt.String()}
+	return channelBody{
+		string(c.ID),
+		kindWord(c.Kind),
+		c.Name,
+		some(c.Host),
+		some(c.Address),
+		!c.Unconfirmed(),
+		sites,
+		only,
+		c.Events,
+		c.Active,
+		some(c.Error),
+		when(c.SentAt),
+		c.CreatedAt.String(),
+		c.UpdatedAt.String(),
+	}
 }
 
 func (a *API) listChannels(ctx context.Context, c account.Caller, in *PartIn) (data[channelBody], error) {
@@ -85,19 +145,36 @@ type createChannelIn struct {
 	}
 }
 
-func (a *API) createChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *createChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+func (a *API) createChannel(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createChannelIn,
+) (_ channelBody, did account.AuditEvent, _ error) {
 	b := in.Body
 	sites := b.SiteIDs
 	if b.SiteID != "" {
 		if sites != nil {
-			return channelBody{}, did, &fault.Error{Kind: fault.Invalid, Message: "Send either siteIds or siteId", Details: "siteId is the same as siteIds with one site", Code: "invalid_notification"}
+			return channelBody{}, did, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Send either siteIds or siteId",
+				Details: "siteId is the same as siteIds with one site",
+				Code:    "invalid_notification",
+			}
 		}
 		sites = []string{b.SiteID}
 	}
 	if err := a.sitesOf(ctx, c, sites); err != nil {
 		return channelBody{}, did, err
 	}
-	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{Kind: kindOf(b.Kind), Name: b.Name, URL: b.Target, By: c.Email, Sites: sites, Events: b.Events})
+	made, err := a.Notify.CreateTx(ctx, tx, c.Owner, notify.NewChannel{
+		Kind:   kindOf(b.Kind),
+		Name:   b.Name,
+		URL:    b.Target,
+		By:     c.Email,
+		Sites:  sites,
+		Events: b.Events,
+	})
 	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
@@ -123,10 +200,17 @@ type updateChannelIn struct {
 	}
 }
 
-func (a *API) updateChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *updateChannelIn) (_ channelBody, did account.AuditEvent, _ error) {
+func (a *API) updateChannel(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateChannelIn,
+) (_ channelBody, did account.AuditEvent, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "notification channel", []string{"name", "target", "siteIds", "events", "active"}, showChannel(now), map[string]string{"siteId": "send siteIds", "kind": "delete the channel and create another one"})
+		err = checkPatch(ctx, "notification channel", []string{
+			"name", "target", "siteIds", "events", "active",
+		}, showChannel(now), map[string]string{"siteId": "send siteIds", "kind": "delete the channel and create another one"})
 	}
 	if err == nil {
 		err = a.sitesOf(ctx, c, in.Body.SiteIDs)

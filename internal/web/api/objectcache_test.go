@@ -33,7 +33,10 @@ func TestObjectCacheWithoutRedis(t *testing.T) {
 	is := func(objects, xmlrpc bool) {
 		t.Helper()
 		var o, r bool
-		if err := w.db.QueryRow(t.Context(), `SELECT object_cache, xmlrpc FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(&o, &r); err != nil || o != objects || r != xmlrpc {
+		if err := w.db.QueryRow(t.Context(), `SELECT object_cache, xmlrpc FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(
+			&o,
+			&r,
+		); err != nil || o != objects || r != xmlrpc {
 			t.Errorf("the object cache is %v and XML-RPC %v, %v", o, r, err)
 		}
 	}
@@ -87,7 +90,10 @@ func TestWordPressPatch(t *testing.T) {
 		t.Helper()
 		var on bool
 		var at int64
-		if err := w.db.QueryRow(t.Context(), `SELECT xmlrpc, purged_at FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(&on, &at); err != nil || on != want || at > 0 != want {
+		if err := w.db.QueryRow(t.Context(), `SELECT xmlrpc, purged_at FROM wordpress_sites WHERE site_id = $1`, x["site"]).Scan(
+			&on,
+			&at,
+		); err != nil || on != want || at > 0 != want {
 			t.Errorf("XML-RPC is %v, pages were purged at %d, %v", on, at, err)
 		}
 	}

@@ -35,7 +35,14 @@ func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 	if err != nil {
 		return idempotency.Key{}, [32]byte{}, err
 	}
-	k := idempotency.Key{Scope: string(c.User), Method: h.Method, Path: h.URL.EscapedPath(), Key: keys[0], Owner: string(c.Owner), Request: body}
+	k := idempotency.Key{
+		Scope:   string(c.User),
+		Method:  h.Method,
+		Path:    h.URL.EscapedPath(),
+		Key:     keys[0],
+		Owner:   string(c.Owner),
+		Request: body,
+	}
 	if r.Private || len(c.Sites) > 0 {
 		k.Scope += "/" + string(c.Key)
 	}

@@ -103,7 +103,12 @@ func post[I, O any](a *API, r Route, fn act[I, O]) { postPrepared(a, r, nil, unp
 
 // postPrepared is post with a step before the transaction, for what may ask the network
 // but changes nothing.
-func postPrepared[I, O, P any](a *API, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
+func postPrepared[I, O, P any](
+	a *API,
+	r Route,
+	prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
+	fn prepared[I, O, P],
+) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*reply, error) {
 		k, print, err := r.once(ctx, c)
@@ -152,7 +157,13 @@ func change[I, O any](a *API, method string, r Route, fn act[I, O]) {
 }
 
 // changePrepared is change with a step before the transaction, for what takes a while.
-func changePrepared[I, O, P any](a *API, method string, r Route, prepare func(ctx context.Context, c account.Caller, in *I) (P, error), fn prepared[I, O, P]) {
+func changePrepared[I, O, P any](
+	a *API,
+	method string,
+	r Route,
+	prepare func(ctx context.Context, c account.Caller, in *I) (P, error),
+	fn prepared[I, O, P],
+) {
 	r.Method, r.Status = method, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (out *reply, err error) {
 		var p P
@@ -252,7 +263,8 @@ func (a *API) operation(r Route, body reflect.Type) huma.Operation {
 	return huma.Operation{
 		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
 		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
-		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, SkipValidateBody: r.Loose, // the body was read and checked before
+		// the body was read and checked before
+		BodyReadTimeout: -1, MaxBodyBytes: 2 * maxBody, SkipValidateParams: true, SkipValidateBody: r.Loose,
 		Middlewares: huma.Middlewares{strict},
 		Metadata:    map[string]any{"noun": r.Noun, "registry": registry, "scope": string(r.Scope)},
 		Responses: map[string]*huma.Response{strconv.Itoa(r.Status): {
@@ -274,7 +286,12 @@ func strict(ctx huma.Context, next func(huma.Context)) {
 			req.body = nil
 		}
 	} else if string(bytes.TrimSpace(req.body)) == "null" {
-		writeProblem(w, problem{status: http.StatusBadRequest, Message: "The request body is not a JSON object", Code: "invalid_body", RequestID: req.id})
+		writeProblem(w, problem{
+			status:    http.StatusBadRequest,
+			Message:   "The request body is not a JSON object",
+			Code:      "invalid_body",
+			RequestID: req.id,
+		})
 		return
 	}
 	hr.Header.Del("Content-Type")

@@ -14,8 +14,14 @@ import (
 
 // nouns is the order in which the reference shows things, and what it says of them.
 var nouns = []*huma.Tag{
-	{Name: "Sites", Description: "A site is a static site, a Node.js or PHP application built from a Git repository, or a WordPress installation."},
-	{Name: "Deployments", Description: "A deployment carries a commit to a live release. The live site is untouched until the new release is ready."},
+	{
+		Name:        "Sites",
+		Description: "A site is a static site, a Node.js or PHP application built from a Git repository, or a WordPress installation.",
+	},
+	{
+		Name:        "Deployments",
+		Description: "A deployment carries a commit to a live release. The live site is untouched until the new release is ready.",
+	},
 	{Name: "Domains", Description: "Custom domains of sites, and whether a name can be registered."},
 	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when it receives a POST request."},
@@ -38,7 +44,10 @@ const overview = "The REST interface of a Slipway installation: sites, deploymen
 // failures are the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{
 	400: {"BadRequest", "Malformed JSON, a field or parameter that is not valid, or an unknown filter value."},
-	402: {"LimitReached", "A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits."},
+	402: {
+		"LimitReached",
+		"A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits.",
+	},
 	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
 	403: {"Forbidden", "The key lacks the scope, or is not allowed for this site or from this address. `details` names what is missing."},
 	404: {"NotFound", "An unknown id, or one of another user."},
@@ -69,8 +78,10 @@ func (a *API) finish() {
 	doc.Info.Contact = &huma.Contact{Name: "The operator of this installation", URL: a.BaseURL}
 	doc.Servers = []*huma.Server{{URL: a.BaseURL}}
 	doc.Security = []map[string][]string{{"key": {}}}
-	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
-		Description: "An API key. Each operation says which scope the key needs."}}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {
+		Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
+		Description: "An API key. Each operation says which scope the key needs.",
+	}}
 	doc.Components.Headers = map[string]*huma.Header{}
 	for name, what := range limitHeaders {
 		kind := huma.TypeInteger
@@ -79,17 +90,27 @@ func (a *API) finish() {
 		}
 		doc.Components.Headers[name] = &huma.Header{Description: what, Schema: &huma.Schema{Type: kind}}
 	}
-	doc.Components.Headers["Retry-After"] = &huma.Header{Description: "Seconds to wait before trying again.", Schema: &huma.Schema{Type: huma.TypeInteger}}
+	doc.Components.Headers["Retry-After"] = &huma.Header{
+		Description: "Seconds to wait before trying again.",
+		Schema:      &huma.Schema{Type: huma.TypeInteger},
+	}
 	doc.Components.Headers["WWW-Authenticate"] = &huma.Header{Description: "Bearer", Schema: &huma.Schema{Type: huma.TypeString}}
-	doc.Components.Headers["Idempotent-Replayed"] = &huma.Header{Description: "true when this is the answer to an earlier request with the same Idempotency-Key.", Schema: &huma.Schema{Type: huma.TypeString}}
-	doc.Components.Parameters = map[string]*huma.Param{"Idempotency-Key": {Name: "Idempotency-Key", In: "header",
+	doc.Components.Headers["Idempotent-Replayed"] = &huma.Header{
+		Description: "true when this is the answer to an earlier request with the same Idempotency-Key.",
+		Schema:      &huma.Schema{Type: huma.TypeString},
+	}
+	doc.Components.Parameters = map[string]*huma.Param{"Idempotency-Key": {
+		Name: "Idempotency-Key", In: "header",
 		Description: "1 to 255 printable ASCII characters. The same request sent again with the same key within 24 hours acts once and gets the same answer.",
-		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)}}}
+		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)},
+	}}
 	errorSchema := doc.Components.Schemas.Schema(typeOf[problem](), true, "Error")
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
-		doc.Components.Responses[f.name] = &huma.Response{Description: f.when, Headers: headers(status),
-			Content: map[string]*huma.MediaType{"application/json": {Schema: errorSchema}}}
+		doc.Components.Responses[f.name] = &huma.Response{
+			Description: f.when, Headers: headers(status),
+			Content: map[string]*huma.MediaType{"application/json": {Schema: errorSchema}},
+		}
 	}
 	for _, r := range a.ops {
 		a.complete(r, operationOf(doc, r))
@@ -154,7 +175,10 @@ func (a *API) complete(r Route, op *huma.Operation) {
 		ok.Headers["Idempotent-Replayed"] = &huma.Param{Ref: "#/components/headers/Idempotent-Replayed"}
 	}
 	if r.Stream {
-		op.Responses["204"] = &huma.Response{Description: "The log has ended and all of it was sent: the stream was resumed past its end.", Headers: headers(204)}
+		op.Responses["204"] = &huma.Response{
+			Description: "The log has ended and all of it was sent: the stream was resumed past its end.",
+			Headers:     headers(204),
+		}
 	}
 	if open {
 		op.Security = []map[string][]string{}
@@ -191,10 +215,24 @@ func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
 
 // specRoute registers the document itself.
 func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
-	r := Route{Method: http.MethodGet, Path: "/openapi.json", ID: "getOpenAPI", Tag: "Reference", Status: 200, Open: true,
-		Summary: "Read this description", Doc: "OpenAPI 3.1. Needs no key."}
-	op := &huma.Operation{OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.Doc,
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}}}}
+	r := Route{
+		Method: http.MethodGet, Path: "/openapi.json", ID: "getOpenAPI", Tag: "Reference", Status: 200, Open: true,
+		Summary: "Read this description", Doc: "OpenAPI 3.1. Needs no key.",
+	}
+	op := &huma.Operation{
+		OperationID: r.ID,
+		Method:      r.Method,
+		Path:        "/api/v1" + r.Path,
+		Tags:        []string{r.Tag},
+		Summary:     r.Summary,
+		Description: r.Doc,
+		Responses: map[string]*huma.Response{
+			"200": {
+				Description: "OK",
+				Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
+			},
+		},
+	}
 	doc.AddOperation(op)
 	a.mux.HandleFunc("GET "+op.Path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -225,7 +263,11 @@ func ptr[T any](v T) *T { return &v }
 
 // scopes is every scope with what it allows, for the reference.
 func scopes() [][2]string {
-	what := map[account.Scope]string{account.All: "Everything.", account.KeysWrite: "List, create and revoke API keys.", account.AccountRead: "Read the key's own account."}
+	what := map[account.Scope]string{
+		account.All:         "Everything.",
+		account.KeysWrite:   "List, create and revoke API keys.",
+		account.AccountRead: "Read the key's own account.",
+	}
 	var out [][2]string
 	for _, s := range account.AllScopes {
 		text := what[s]

@@ -25,7 +25,16 @@ func (a *API) operationRoutes() {
 	r := func(path, id, summary, doc string) Route {
 		return Route{Path: path, ID: id, Tag: "Operations", Summary: summary, Doc: doc, Scope: account.SitesRead, Noun: "operation"}
 	}
-	get(a, r("/operations/{id}", "getOperation", "Read an operation", "Work that outlives the request which started it and is not a deployment. Ended operations are stored for 30 days."), a.getOperation)
+	get(
+		a,
+		r(
+			"/operations/{id}",
+			"getOperation",
+			"Read an operation",
+			"Work that outlives the request which started it and is not a deployment. Ended operations are stored for 30 days.",
+		),
+		a.getOperation,
+	)
 	get(a, r("/sites/{id}/operations", "listOperations", "List a site's operations", "Newest first."), a.listOperations)
 }
 
@@ -60,8 +69,17 @@ func (a *API) listOperations(ctx context.Context, c account.Caller, in *listOper
 }
 
 func showOperation(o operation.Operation) operationBody {
-	b := operationBody{ID: string(o.ID), Kind: o.Kind, SiteID: some(o.Site), Status: string(o.Status), Message: some(o.Message), Error: some(o.Error),
-		Result: o.Result, CreatedAt: o.CreatedAt.String(), CompletedAt: when(o.CompletedAt)}
+	b := operationBody{
+		ID:          string(o.ID),
+		Kind:        o.Kind,
+		SiteID:      some(o.Site),
+		Status:      string(o.Status),
+		Message:     some(o.Message),
+		Error:       some(o.Error),
+		Result:      o.Result,
+		CreatedAt:   o.CreatedAt.String(),
+		CompletedAt: when(o.CompletedAt),
+	}
 	if o.Progress >= 0 {
 		b.Progress = &o.Progress
 	}

@@ -28,9 +28,16 @@ func TestEveryListPages(t *testing.T) {
 		for i := range 30 {
 			n := fmt.Sprint("n", i)
 			for _, err := range []error{
-				second(w.c.Sites.CreateTx(t.Context(), tx, w.owner(u), site.NewSite{Name: n, Type: "static", Repository: "git.test/acme/site"})),
+				second(w.c.Sites.CreateTx(t.Context(), tx, w.owner(u), site.NewSite{
+					Name:       n,
+					Type:       "static",
+					Repository: "git.test/acme/site",
+				})),
 				second(w.c.Deployments.TriggerTx(t.Context(), tx, w.owner(u), site.ID(id), deploy.Trigger{Cause: deployment.ByAPI})),
-				second(w.c.Webhooks.CreateTx(t.Context(), tx, w.owner(u), webhook.NewWebhook{URL: "https://example.test/" + n, Events: []string{"site.updated"}})),
+				second(w.c.Webhooks.CreateTx(t.Context(), tx, w.owner(u), webhook.NewWebhook{
+					URL:    "https://example.test/" + n,
+					Events: []string{"site.updated"},
+				})),
 				second(w.c.Webhooks.PingTx(t.Context(), tx, w.owner(u), webhook.ID(x["webhook"]))),
 				second(w.c.Operations.OpenTx(t.Context(), tx, w.owner(u), operation.NewOperation{Kind: "test", Site: id})),
 				second(w.c.Sites.CreateHookTx(t.Context(), tx, w.owner(u), site.ID(id), site.NewHook{Name: n})),
@@ -68,7 +75,8 @@ func TestEveryListPages(t *testing.T) {
 	for i := range 15 {
 		w.must(201, "POST", "/sites/"+id+"/databases", key, m{"engine": "mariadb", "name": fmt.Sprintf("n%d", i)})
 	}
-	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listCrons": 0}                         // a site has 20 databases at most, and crons where it serves a program
+	// a site has 20 databases at most, and crons where it serves a program
+	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listCrons": 0}
 	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {

@@ -29,8 +29,16 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
-			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
-				return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + noun + " " + name, Details: name + " can't be null; omit it to keep the current value", Code: "invalid_" + snake(name)}
+			if have, ok := shown[name]; bytes.Equal(
+				value,
+				[]byte("null"),
+			) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
+				return &fault.Error{
+					Kind:    fault.Invalid,
+					Message: "Invalid " + noun + " " + name,
+					Details: name + " can't be null; omit it to keep the current value",
+					Code:    "invalid_" + snake(name),
+				}
 			}
 			continue
 		}
@@ -42,7 +50,12 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 		if !known {
 			instead = "it is read-only; omit it"
 		}
-		return &fault.Error{Kind: fault.Invalid, Message: "This request can't change " + name, Details: instead, Code: "field_not_changeable"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "This request can't change " + name,
+			Details: instead,
+			Code:    "field_not_changeable",
+		}
 	}
 	return nil
 }

@@ -33,19 +33,34 @@ func TestSuspendedUser(t *testing.T) {
 	w.suspend(u, "unpaid since May")
 	before := len(w.log())
 	a := w.api("GET", "/sites", key, nil)
-	if a.status != 401 || a.header.Get("WWW-Authenticate") == "" || a.json(t)["code"] != "account_suspended" || !strings.Contains(a.body, "unpaid since May") {
+	if a.status != 401 || a.header.Get("WWW-Authenticate") == "" || a.json(t)["code"] != "account_suspended" || !strings.Contains(
+		a.body,
+		"unpaid since May",
+	) {
 		t.Errorf("the key: %s", a)
 	}
 	if a := w.api("DELETE", "/sites/"+x["site"], key, nil); a.status != 401 {
 		t.Errorf("a change: %s", a)
 	}
-	if a := w.send("POST", "/hooks/deploy/"+x["hook"], "", nil); a.status != 403 || strings.Contains(a.body, "unpaid") || strings.Contains(a.body, "a@example.test") {
+	if a := w.send(
+		"POST",
+		"/hooks/deploy/"+x["hook"],
+		"",
+		nil,
+	); a.status != 403 || strings.Contains(a.body, "unpaid") || strings.Contains(a.body, "a@example.test") {
 		t.Errorf("the hook: %s", a)
 	}
 	if n := len(w.log()); n != before {
 		t.Errorf("what was refused left %d lines in the log", n-before)
 	}
-	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.c.Accounts.ResumeTx(t.Context(), tx, u); return err }); err != nil {
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.c.Accounts.ResumeTx(
+			t.Context(),
+			tx,
+			u,
+		)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.must(200, "GET", "/sites/"+x["site"], key, nil)
@@ -75,7 +90,10 @@ func TestHookCallsAreInTheLog(t *testing.T) {
 	if len(log) != before+1 {
 		t.Fatalf("three calls, of which two are folded, left %d lines", len(log)-before)
 	}
-	if e := log[0]; e.User != "" || e.Owner != w.owner(u) || e.Key != "" || e.Session != "" || e.Via != "deploy hook Nightly" || e.Action != "deployment.triggered" || e.Subject != first || e.Addr != "127.0.0.1" {
+	if e := log[0]; e.User != "" || e.Owner != w.owner(u) || e.Key != "" || e.Session != "" || e.Via != "deploy hook Nightly" ||
+		e.Action != "deployment.triggered" ||
+		e.Subject != first ||
+		e.Addr != "127.0.0.1" {
 		t.Errorf("the log says %+v", e)
 	}
 	for _, e := range log {
@@ -91,7 +109,11 @@ func TestReplaysAreNotInTheLog(t *testing.T) {
 	w := newWorld(t)
 	_, key := w.user("a@example.test")
 	for range 3 {
-		if a := w.api("POST", "/sites", key, m{"name": "once", "type": "static", "repository": "git.test/acme/site"}, "Idempotency-Key: one"); a.status != 201 {
+		if a := w.api("POST", "/sites", key, m{
+			"name":       "once",
+			"type":       "static",
+			"repository": "git.test/acme/site",
+		}, "Idempotency-Key: one"); a.status != 201 {
 			t.Fatal(a)
 		}
 	}

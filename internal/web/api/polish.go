@@ -90,7 +90,15 @@ func pathParameter(path, name string) string {
 		return "The " + name + "'s id."
 	}
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
-	what := map[string]string{"sites": "site", "deployments": "deployment", "domains": "domain", "hooks": "deploy hook", "webhooks": "webhook", "keys": "key", "operations": "operation"}[noun]
+	what := map[string]string{
+		"sites":       "site",
+		"deployments": "deployment",
+		"domains":     "domain",
+		"hooks":       "deploy hook",
+		"webhooks":    "webhook",
+		"keys":        "key",
+		"operations":  "operation",
+	}[noun]
 	return "The " + what + "'s id."
 }
 
@@ -106,7 +114,8 @@ func nameEvents(schemas map[string]any) {
 	for _, s := range schemas {
 		s, _ := s.(map[string]any)
 		properties := objectAt(s, "properties")
-		if events := objectAt(properties, "events"); events != nil && objectAt(events, "items")["enum"] == nil { // notifications have events of their own
+		// notifications have events of their own
+		if events := objectAt(properties, "events"); events != nil && objectAt(events, "items")["enum"] == nil {
 			events["items"] = ref
 		}
 		switch event := objectAt(properties, "event"); {

@@ -43,25 +43,79 @@ type programLine struct {
 }
 
 func (a *API) programRoutes() {
-	streamRoute(a, Route{Method: http.MethodGet, Status: http.StatusOK, Stream: true,
-		Path: "/sites/{id}/logs", ID: "getSiteLogs", Tag: "Sites", Summary: "Read a site's application log", Scope: account.SitesRead, Noun: "site",
+	streamRoute(a, Route{
+		Method:  http.MethodGet,
+		Status:  http.StatusOK,
+		Stream:  true,
+		Path:    "/sites/{id}/logs",
+		ID:      "getSiteLogs",
+		Tag:     "Sites",
+		Summary: "Read a site's application log",
+		Scope:   account.SitesRead,
+		Noun:    "site",
 		Doc: "The newest lines, oldest first; with `after` the lines that follow. The last 10,000 lines of a site are stored. " +
-			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes."}, typeOf[programLogs](), a.siteLogs)
-	get(a, Route{Path: "/sites/{id}/metrics", ID: "getSiteMetrics", Tag: "Sites", Summary: "Read the metrics of a site's program", Scope: account.SitesRead, Noun: "site",
+			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes.",
+	}, typeOf[programLogs](), a.siteLogs)
+	get(a, Route{
+		Path:    "/sites/{id}/metrics",
+		ID:      "getSiteMetrics",
+		Tag:     "Sites",
+		Summary: "Read the metrics of a site's program",
+		Scope:   account.SitesRead,
+		Noun:    "site",
 		Doc: "What the program answered, how fast, and what it used. A point stands for a minute where `since` is up to two hours back, for a quarter of an hour up to a day, else for an hour, for up to 31 days. " +
-			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so."}, a.siteMetrics)
-	get(a, Route{Path: "/sites/{id}/processes", ID: "getSiteProcesses", Tag: "Sites", Summary: "List what runs beside a site's program", Scope: account.SitesRead, Noun: "site",
-		Doc: "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`."}, a.siteProcesses)
-	get(a, Route{Path: "/sites/{id}/crons", ID: "listCrons", Tag: "Sites", Summary: "List a site's scheduled commands", Scope: account.SitesRead, Noun: "site",
-		Doc: "Those of the live deployment, as slipway.toml declares them, with how the last run ended. Their lines are in the site's log, as process `cron:` and the name."}, a.listCrons)
-	post(a, Route{Path: "/sites/{id}/crons/{name}/run", ID: "runCron", Tag: "Sites", Summary: "Run a scheduled command now", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
-		Doc: "Starts an operation that runs it once, beside its schedule, like a command on request."}, a.runCron)
-	post(a, Route{Path: "/sites/{id}/commands", ID: "runCommand", Tag: "Sites", Summary: "Run a command once", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so.",
+	}, a.siteMetrics)
+	get(a, Route{
+		Path:    "/sites/{id}/processes",
+		ID:      "getSiteProcesses",
+		Tag:     "Sites",
+		Summary: "List what runs beside a site's program",
+		Scope:   account.SitesRead,
+		Noun:    "site",
+		Doc:     "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`.",
+	}, a.siteProcesses)
+	get(a, Route{
+		Path:    "/sites/{id}/crons",
+		ID:      "listCrons",
+		Tag:     "Sites",
+		Summary: "List a site's scheduled commands",
+		Scope:   account.SitesRead,
+		Noun:    "site",
+		Doc:     "Those of the live deployment, as slipway.toml declares them, with how the last run ended. Their lines are in the site's log, as process `cron:` and the name.",
+	}, a.listCrons)
+	post(a, Route{
+		Path:    "/sites/{id}/crons/{name}/run",
+		ID:      "runCron",
+		Tag:     "Sites",
+		Summary: "Run a scheduled command now",
+		Scope:   account.SitesWrite,
+		Noun:    "site",
+		Status:  http.StatusAccepted,
+		Doc:     "Starts an operation that runs it once, beside its schedule, like a command on request.",
+	}, a.runCron)
+	post(a, Route{
+		Path:    "/sites/{id}/commands",
+		ID:      "runCommand",
+		Tag:     "Sites",
+		Summary: "Run a command once",
+		Scope:   account.SitesWrite,
+		Noun:    "site",
+		Status:  http.StatusAccepted,
 		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
-			"Its lines are in the site's log, as process `command`; the operation's result has the exit code and the last 64 KiB of the output. A site runs one at a time."}, a.runCommand)
-	post(a, Route{Path: "/sites/{id}/restart", ID: "restartSite", Tag: "Sites", Summary: "Restart a site's application", Scope: account.SitesWrite, Noun: "site", Status: http.StatusAccepted,
+			"Its lines are in the site's log, as process `command`; the operation's result has the exit code and the last 64 KiB of the output. A site runs one at a time.",
+	}, a.runCommand)
+	post(a, Route{
+		Path:    "/sites/{id}/restart",
+		ID:      "restartSite",
+		Tag:     "Sites",
+		Summary: "Restart a site's application",
+		Scope:   account.SitesWrite,
+		Noun:    "site",
+		Status:  http.StatusAccepted,
 		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
-			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew."}, a.restartSite)
+			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew.",
+	}, a.restartSite)
 }
 
 func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
@@ -74,9 +128,19 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 	}
 	switch {
 	case !hasProgram(s):
-		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
+		return operationBody{}, did, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no application to restart",
+			Details: "it serves static files",
+			Code:    "no_program",
+		}
 	case s.Status == site.Stopped:
-		return operationBody{}, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+		return operationBody{}, did, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site is stopped",
+			Details: "start it instead",
+			Code:    "site_stopped",
+		}
 	}
 	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
 	did = account.AuditEvent{Action: "site.restarted", Subject: in.ID}
@@ -91,7 +155,12 @@ type runCommandIn struct {
 	}
 }
 
-func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *runCommandIn) (out operationBody, did account.AuditEvent, err error) {
+func (a *API) runCommand(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *runCommandIn,
+) (out operationBody, did account.AuditEvent, err error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return out, did, err
@@ -102,18 +171,39 @@ func (a *API) runCommand(ctx context.Context, tx *db.Tx, c account.Caller, in *r
 	timeout := app.CommandTime
 	if t := in.Body.TimeoutSeconds; t != nil {
 		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
-			return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid timeoutSeconds", Details: "1 to 3600", Received: *t, Code: "invalid_timeout"}
+			return out, did, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid timeoutSeconds",
+				Details:  "1 to 3600",
+				Received: *t,
+				Code:     "invalid_timeout",
+			}
 		}
 		timeout = time.Duration(*t) * time.Second
 	}
 	command := strings.TrimSpace(in.Body.Command)
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
-		return out, did, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+		return out, did, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid command",
+			Details: "1 to 4,096 bytes of text",
+			Code:    "invalid_command",
+		}
 	case !hasProgram(s):
-		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+		return out, did, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no program",
+			Details: "commands run in the files of an application",
+			Code:    "no_program",
+		}
 	case s.Status == site.Stopped:
-		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return out, did, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site is stopped",
+			Details: "start it first",
+			Code:    "site_stopped",
+		}
 	}
 	parsed := framework.ParseCommand(command)
 	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
@@ -184,12 +274,24 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 	until := db.Now()
 	if in.Until != "" {
 		if until, err = in.Until.parse(until); err != nil {
-			return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m", Received: string(in.Until), Code: "invalid_until"}
+			return metricsBody{}, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid until",
+				Details:  "until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m",
+				Received: string(in.Until),
+				Code:     "invalid_until",
+			}
 		}
 	}
 	step, ok := metricSteps[in.Step]
 	if !ok {
-		return metricsBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid step", Details: "step must be 1m, 15m or 1h", Received: in.Step, Code: "invalid_step"}
+		return metricsBody{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid step",
+			Details:  "step must be 1m, 15m or 1h",
+			Received: in.Step,
+			Code:     "invalid_step",
+		}
 	}
 	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()), until, step)
 	if err != nil {
@@ -202,14 +304,26 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 			name = n
 		}
 	}
-	return metricsBody{Step: name, Total: showFigures(total), Data: each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
-		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: when(stored.MeasuredAt), Full: stored.Capped > 0}}, err
+	return metricsBody{
+		Step:    name,
+		Total:   showFigures(total),
+		Data:    each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
+		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: when(stored.MeasuredAt), Full: stored.Capped > 0},
+	}, err
 }
 
 func showFigures(f app.Figures) FiguresBody {
 	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
-	return FiguresBody{Requests: f.Requests(), Bytes: f.Bytes, Statuses: statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]}, Latency: latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
-		MemoryBytes: f.Memory, CPUSeconds: math.Round(f.CPU.Seconds()*100) / 100, Restarts: f.Restarts, Wakes: f.Wakes}
+	return FiguresBody{
+		Requests:    f.Requests(),
+		Bytes:       f.Bytes,
+		Statuses:    statusesBody{f.Statuses[0], f.Statuses[1], f.Statuses[2], f.Statuses[3]},
+		Latency:     latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
+		MemoryBytes: f.Memory,
+		CPUSeconds:  math.Round(f.CPU.Seconds()*100) / 100,
+		Restarts:    f.Restarts,
+		Wakes:       f.Wakes,
+	}
 }
 
 type processesBody struct {
@@ -237,8 +351,17 @@ func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *ByID) (pr
 }
 
 func showTask(t app.TaskState) taskBody {
-	return taskBody{Name: t.Name, Kind: t.Kind, Process: t.Kind + ":" + t.Name, Command: t.Command.String(), Schedule: some(t.Schedule), NextRun: when(t.Next),
-		State: some(string(t.State)), Restarts: t.Restarts, Message: some(t.Message)}
+	return taskBody{
+		Name:     t.Name,
+		Kind:     t.Kind,
+		Process:  t.Kind + ":" + t.Name,
+		Command:  t.Command.String(),
+		Schedule: some(t.Schedule),
+		NextRun:  when(t.Next),
+		State:    some(string(t.State)),
+		Restarts: t.Restarts,
+		Message:  some(t.Message),
+	}
 }
 
 type cronBody struct {
@@ -274,7 +397,12 @@ type runCronIn struct {
 	Name string `path:"name" maxLength:"64" doc:"The scheduled command's name."`
 }
 
-func (a *API) runCron(ctx context.Context, tx *db.Tx, c account.Caller, in *runCronIn) (out operationBody, did account.AuditEvent, err error) {
+func (a *API) runCron(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *runCronIn,
+) (out operationBody, did account.AuditEvent, err error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return out, did, err
@@ -283,7 +411,12 @@ func (a *API) runCron(ctx context.Context, tx *db.Tx, c account.Caller, in *runC
 		return out, did, err
 	}
 	if s.Status == site.Stopped {
-		return out, did, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return out, did, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site is stopped",
+			Details: "start it first",
+			Code:    "site_stopped",
+		}
 	}
 	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
 	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
@@ -321,7 +454,13 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 		return f, err
 	}
 	if in.Tail != "" && (in.Limit != "" || in.After != "") {
-		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid tail", Details: "tail is the newest lines alone: leave out after and limit", Received: string(in.Tail), Code: "invalid_tail"}
+		return f, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid tail",
+			Details:  "tail is the newest lines alone: leave out after and limit",
+			Received: string(in.Tail),
+			Code:     "invalid_tail",
+		}
 	}
 	limit = max(limit, tail)
 	if f.Limit = int(min(limit, 1000)); f.Limit == 0 {
@@ -330,12 +469,24 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 	switch in.Stream {
 	case "", "stdout", "stderr", "system":
 	default:
-		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid stream", Details: "stream must be stdout, stderr or system", Received: in.Stream, Code: "invalid_stream"}
+		return f, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid stream",
+			Details:  "stream must be stdout, stderr or system",
+			Received: in.Stream,
+			Code:     "invalid_stream",
+		}
 	}
 	switch in.Level {
 	case "", "debug", "info", "warn", "error":
 	default:
-		return f, &fault.Error{Kind: fault.Invalid, Message: "Invalid level", Details: "level must be debug, info, warn or error", Received: in.Level, Code: "invalid_level"}
+		return f, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid level",
+			Details:  "level must be debug, info, warn or error",
+			Received: in.Level,
+			Code:     "invalid_level",
+		}
 	}
 	if in.Since != "" {
 		f.Since, err = in.Since.parse(db.Now())
@@ -409,7 +560,14 @@ func (a *API) showProcess(s *site.Site) *processBody {
 	if s.Status == site.Stopped {
 		p.State, p.Message = app.Stopped, ""
 	}
-	b := &processBody{State: string(p.State), DeploymentID: some(s.LiveDeployment), Restarts: p.Restarts, MemoryBytes: p.Memory, Message: some(p.Message), NeedsRestart: p.NeedsRestart}
+	b := &processBody{
+		State:        string(p.State),
+		DeploymentID: some(s.LiveDeployment),
+		Restarts:     p.Restarts,
+		MemoryBytes:  p.Memory,
+		Message:      some(p.Message),
+		NeedsRestart: p.NeedsRestart,
+	}
 	if !p.Since.IsZero() {
 		at := db.Time(p.Since.UnixMilli()).String()
 		b.Since = &at

@@ -65,7 +65,10 @@ func TestFollowSiteLog(t *testing.T) {
 	if resp, _ := w.openPath("/sites/"+id+"/logs", other); resp.StatusCode != 404 {
 		t.Errorf("another user's stream: %d", resp.StatusCode)
 	}
-	for _, bad := range []string{"?after=-1", "?after=x", "?stream=stdin", "?since=yesterday", "?level=bad", "?tail=x", "?tail=-1", "?tail=1&limit=1", "?tail=1&after=1"} {
+	for _, bad := range []string{
+		"?after=-1", "?after=x", "?stream=stdin", "?since=yesterday", "?level=bad", "?tail=x", "?tail=-1",
+		"?tail=1&limit=1", "?tail=1&after=1",
+	} {
 		if resp, _ := w.openPath("/sites/"+id+"/logs"+bad, key); resp.StatusCode != 400 {
 			t.Errorf("%s: %d, want 400", bad, resp.StatusCode)
 		}
@@ -76,8 +79,14 @@ func TestFollowSiteLog(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for query, want := range map[string][2]string{"tail=2": {"line 698", "line 699"}, "since=90m&after=1&limit=1": {"line 7", "line 7"}, "since=3h&after=1&limit=1": {"two", "two"},
-		"level=error&tail=1": {"line 6", "line 6"}, "level=error&search=LINE&after=1": {"line 0", "line 6"}, "level=debug": {}} {
+	for query, want := range map[string][2]string{
+		"tail=2":                          {"line 698", "line 699"},
+		"since=90m&after=1&limit=1":       {"line 7", "line 7"},
+		"since=3h&after=1&limit=1":        {"two", "two"},
+		"level=error&tail=1":              {"line 6", "line 6"},
+		"level=error&search=LINE&after=1": {"line 0", "line 6"},
+		"level=debug":                     {},
+	} {
 		list := w.must(200, "GET", "/sites/"+id+"/logs?"+query, key, nil)["logs"].([]any)
 		var got [2]string
 		if len(list) > 0 {
@@ -113,7 +122,15 @@ func TestRunCommand(t *testing.T) {
 	path := "/sites/" + x["site"] + "/commands"
 	w.must(409, "POST", path, key, m{"command": "node -v"}) // no program
 	programmed(w, key, x)
-	for _, bad := range []m{{}, {"command": ""}, {"command": " "}, {"command": "a\x00b"}, {"command": "x", "timeoutSeconds": 0}, {"command": "x", "timeoutSeconds": 3601}, {"command": []string{"x"}}} {
+	for _, bad := range []m{
+		{},
+		{"command": ""},
+		{"command": " "},
+		{"command": "a\x00b"},
+		{"command": "x", "timeoutSeconds": 0},
+		{"command": "x", "timeoutSeconds": 3601},
+		{"command": []string{"x"}},
+	} {
 		w.must(400, "POST", path, key, bad)
 	}
 	op := w.must(202, "POST", path, key, m{"command": "node -v", "timeoutSeconds": 60})
@@ -188,7 +205,13 @@ func TestUpdateRun(t *testing.T) {
 	if run, _ := s["run"].(map[string]any); fmt.Sprint(run) != "map[cpus:2 memoryMiB:256 sleepAfterSeconds:60]" {
 		t.Errorf("run is %v", s["run"])
 	}
-	for _, bad := range []m{{"sleepAfterSeconds": -1}, {"memoryMiB": 1}, {"cpus": 0}, {"healthCheck": m{"path": "x"}}, {"release": "a\x00"}} {
+	for _, bad := range []m{
+		{"sleepAfterSeconds": -1},
+		{"memoryMiB": 1},
+		{"cpus": 0},
+		{"healthCheck": m{"path": "x"}},
+		{"release": "a\x00"},
+	} {
 		w.must(400, "PATCH", path, key, m{"run": bad})
 	}
 }

@@ -81,10 +81,24 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // the connection ends: half an answer must not look whole
 		default:
 			a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
-			writeProblem(w, problem{status: http.StatusInternalServerError, Message: internalError, Code: "internal_error", RequestID: req.id})
+			writeProblem(w, problem{
+				status:    http.StatusInternalServerError,
+				Message:   internalError,
+				Code:      "internal_error",
+				RequestID: req.id,
+			})
 		}
-		a.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request", req.id), slog.String("method", r.Method),
-			slog.String("route", r.Pattern), slog.Int("status", w.status), slog.Duration("took", time.Since(begun)), slog.String("user", string(req.caller.User)))
+		a.Log.LogAttrs(
+			ctx,
+			slog.LevelDebug,
+			"request",
+			slog.String("request", req.id),
+			slog.String("method", r.Method),
+			slog.String("route", r.Pattern),
+			slog.Int("status", w.status),
+			slog.Duration("took", time.Since(begun)),
+			slog.String("user", string(req.caller.User)),
+		)
 	}()
 	if forPrograms(r.URL.Path) {
 		r = withoutSlash(r)
@@ -147,8 +161,12 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	case err != nil:
 		a.fail(w, r, err)
 	case !win.Allowed:
-		a.fail(w, r, &fault.Error{Kind: fault.Limited, Message: "Too many requests",
-			Details: "the limit is " + strconv.Itoa(win.Limit) + " requests per minute", RetryAfter: time.Duration(win.Wait()) * time.Second})
+		a.fail(w, r, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many requests",
+			Details:    "the limit is " + strconv.Itoa(win.Limit) + " requests per minute",
+			RetryAfter: time.Duration(win.Wait()) * time.Second,
+		})
 	case authErr != nil:
 		a.fail(w, r, authErr)
 	default:
@@ -161,12 +179,18 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 // There is no Access-Control-Allow-Credentials, so cookies are never sent.
 func allowOrigins(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "Allow, Idempotent-Replayed, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id")
+	h.Set(
+		"Access-Control-Expose-Headers",
+		"Allow, Idempotent-Replayed, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id",
+	)
 }
 
 // preflight reports whether a browser asks what it may send.
 func preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" && under(r.URL.Path, "/api/v1")
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" && under(
+		r.URL.Path,
+		"/api/v1",
+	)
 }
 
 // public reports whether a path may be asked for without a key.
@@ -199,13 +223,17 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		if public(r.URL.Path) {
 			return key, nil
 		}
-		return key, &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key",
-			Details: "send it as Authorization: Bearer slw_…", Code: "missing_key"}
+		return key, &fault.Error{
+			Kind: fault.Unauthorized, Message: "Missing API key",
+			Details: "send it as Authorization: Bearer slw_…", Code: "missing_key",
+		}
 	}
 	scheme, secret, _ := strings.Cut(header[0], " ")
 	if len(header) > 1 || !strings.EqualFold(scheme, "bearer") {
-		return key, &fault.Error{Kind: fault.Unauthorized, Message: "Invalid Authorization header",
-			Details: "send one header: Authorization: Bearer slw_…", Code: "invalid_key"}
+		return key, &fault.Error{
+			Kind: fault.Unauthorized, Message: "Invalid Authorization header",
+			Details: "send one header: Authorization: Bearer slw_…", Code: "invalid_key",
+		}
 	}
 	c, err := a.Accounts.Authenticate(ctx, strings.TrimSpace(secret), req.addr)
 	if err != nil {
@@ -232,8 +260,10 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 		}
 		for _, v := range append(values, name) {
 			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-				return &fault.Error{Kind: fault.Invalid, Message: "Malformed query string",
-					Details: "a query is UTF-8 without NUL", Code: "malformed_query"}
+				return &fault.Error{
+					Kind: fault.Invalid, Message: "Malformed query string",
+					Details: "a query is UTF-8 without NUL", Code: "malformed_query",
+				}
 			}
 		}
 	}
@@ -256,8 +286,10 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	return err
 }
 
-var errNoPath = &fault.Error{Kind: fault.NotFound, Message: "Path not found",
-	Details: "see the API reference at /docs", Code: "path_not_found"}
+var errNoPath = &fault.Error{
+	Kind: fault.NotFound, Message: "Path not found",
+	Details: "see the API reference at /docs", Code: "path_not_found",
+}
 
 // dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
 // What the key lacks is said before what is wrong with the request.
@@ -306,8 +338,10 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	writeProblem(w, problem{status: http.StatusMethodNotAllowed, Message: "Method not allowed",
-		Details: "allowed methods: " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id})
+	writeProblem(w, problem{
+		status: http.StatusMethodNotAllowed, Message: "Method not allowed",
+		Details: "allowed methods: " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id,
+	})
 }
 
 // setWindow sets both families of headers. The first is assigned, not Set, because its

@@ -24,12 +24,19 @@ import (
 // common checks what every answer of the interface has.
 func common(t *testing.T, what string, a answer) {
 	t.Helper()
-	for _, h := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy", "X-Request-Id"} {
+	for _, h := range []string{
+		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy",
+		"X-Request-Id",
+	} {
 		if a.header.Get(h) == "" {
 			t.Errorf("%s: %d has no %s", what, a.status, h)
 		}
 	}
-	if reset, err := strconv.ParseInt(a.header.Get("X-RateLimit-Reset"), 10, 64); err != nil || reset < time.Now().Unix() || reset > time.Now().Unix()+61 {
+	if reset, err := strconv.ParseInt(
+		a.header.Get("X-RateLimit-Reset"),
+		10,
+		64,
+	); err != nil || reset < time.Now().Unix() || reset > time.Now().Unix()+61 {
 		t.Errorf("%s: X-RateLimit-Reset is %q", what, a.header.Get("X-RateLimit-Reset"))
 	}
 	if a.status == 204 || a.body == "" {
@@ -104,7 +111,14 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 		{400, "POST", "/api/v1/sites", key, "\xff\xfe", nil},
 		{400, "POST", "/api/v1/sites", key, `{"name":"x","NAME":"y","type":"static","repository":"git.test/a/b"}`, nil},
 		{400, "POST", "/api/v1/sites", key, `{"name":"a\u0000b","type":"static","repository":"git.test/a/b"}`, nil},
-		{400, "POST", "/api/v1/sites", key, `{"name":"x","type":"static","repository":"git.test/a/b","x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, nil},
+		{
+			400,
+			"POST",
+			"/api/v1/sites",
+			key,
+			`{"name":"x","type":"static","repository":"git.test/a/b","x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`,
+			nil,
+		},
 		{413, "POST", "/api/v1/sites", key, big, nil},
 		{413, "POST", "/api/v1/sites", key, big, []string{"Transfer-Encoding: chunked"}},
 		{415, "POST", "/api/v1/sites", key, "name=x", []string{"Content-Type: application/x-www-form-urlencoded"}},
@@ -123,7 +137,10 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 			t.Errorf("%s: Allow is %q", what, a.header.Get("Allow"))
 		}
 	}
-	if a := w.send("POST", "/api/v1/sites", key, `{"name":"x","type":"static","repository":"git.test/a/b"}`, "Content-Type: ", "Content-Type: text/plain"); a.status != 201 {
+	if a := w.send(
+		"POST", "/api/v1/sites", key, `{"name":"x","type":"static","repository":"git.test/a/b"}`, "Content-Type: ",
+		"Content-Type: text/plain",
+	); a.status != 201 {
 		t.Errorf("JSON by another name: %s", a)
 	}
 	// The documented spelling is on the wire, for clients that compare it so.
@@ -132,7 +149,11 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET http://other.test/api/v1/sites HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", key)
+	fmt.Fprintf(
+		conn,
+		"GET http://other.test/api/v1/sites HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n",
+		key,
+	)
 	var head []string
 	for s := bufio.NewScanner(conn); s.Scan() && s.Text() != ""; {
 		head = append(head, s.Text())
@@ -255,7 +276,13 @@ func TestForwardedFor(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for id, kept := range map[string]bool{"abcd-1234_X": true, "short": false, "has space in it": false, strings.Repeat("a", 65): false, "quote\"quote": false} {
+	for id, kept := range map[string]bool{
+		"abcd-1234_X":           true,
+		"short":                 false,
+		"has space in it":       false,
+		strings.Repeat("a", 65): false,
+		"quote\"quote":          false,
+	} {
 		a := w.api("GET", "/sites", "", nil, "X-Request-Id: "+id)
 		if got := a.header.Get("X-Request-Id"); (got == id) != kept || got == "" {
 			t.Errorf("%q became %q", id, got)
@@ -352,7 +379,10 @@ func TestSecretsStayInside(t *testing.T) {
 			t.Errorf("%s: %s", r.ID, a)
 		}
 	}
-	if logs := w.logs.String(); strings.Contains(logs, planted) || strings.Contains(logs, key) || strings.Contains(logs, x["hook"]) || !strings.Contains(logs, "PATCH /api/v1/sites/{id}") {
+	if logs := w.logs.String(); strings.Contains(
+		logs,
+		planted,
+	) || strings.Contains(logs, key) || strings.Contains(logs, x["hook"]) || !strings.Contains(logs, "PATCH /api/v1/sites/{id}") {
 		t.Error("a secret is in the log, or the log is empty")
 	}
 }
@@ -360,12 +390,26 @@ func TestSecretsStayInside(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for path, status := range map[string]int{"/": 200, "/docs": 200, "/docs/sites": 200, "/docs/deploy-hooks": 200, "/docs?q=rollback": 200, "/docs?q=" + strings.Repeat("x", 5000): 200, "/docs?q=%ff%3Cscript%3E": 200, "/nope": 404, "/docs/": 404, "/docs/nothing": 404} {
+	for path, status := range map[string]int{
+		"/":                                    200,
+		"/docs":                                200,
+		"/docs/sites":                          200,
+		"/docs/deploy-hooks":                   200,
+		"/docs?q=rollback":                     200,
+		"/docs?q=" + strings.Repeat("x", 5000): 200,
+		"/docs?q=%ff%3Cscript%3E":              200,
+		"/nope":                                404,
+		"/docs/":                               404,
+		"/docs/nothing":                        404,
+	} {
 		a := w.send("GET", path, "", nil)
 		if a.status != status {
 			t.Errorf("%s: %d, want %d", path, a.status, status)
 		}
-		if status == 200 && (!strings.Contains(a.header.Get("Content-Security-Policy"), styleHash(t, a.body)) || strings.Contains(a.body, "<script") || strings.Contains(a.body, "ZgotmplZ")) {
+		if status == 200 && (!strings.Contains(
+			a.header.Get("Content-Security-Policy"),
+			styleHash(t, a.body),
+		) || strings.Contains(a.body, "<script") || strings.Contains(a.body, "ZgotmplZ")) {
 			t.Errorf("%s: its policy %q does not fit its style", path, a.header.Get("Content-Security-Policy"))
 		}
 	}
@@ -381,7 +425,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("a search for %s does not find it", r.ID)
 		}
 	}
-	for query, want := range map[string]string{"rollback": "/docs/sites#rollbackSite", "Idempotency-Key": "/docs#idempotency", "zeppelin": "No results"} {
+	for query, want := range map[string]string{
+		"rollback":        "/docs/sites#rollbackSite",
+		"Idempotency-Key": "/docs#idempotency",
+		"zeppelin":        "No results",
+	} {
 		if docs := w.send("GET", "/docs?q="+url.QueryEscape(query), "", nil).body; !strings.Contains(docs, want) {
 			t.Errorf("a search for %q does not find %s", query, want)
 		}

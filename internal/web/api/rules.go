@@ -12,9 +12,16 @@ import (
 )
 
 func (a *API) ruleRoutes() {
-	ask(a, Route{Path: "/sites/{id}/rules/test", ID: "testSiteRules", Tag: "Sites", Summary: "Test redirects and headers", Scope: account.SitesRead, Noun: "rule test",
+	ask(a, Route{
+		Path:    "/sites/{id}/rules/test",
+		ID:      "testSiteRules",
+		Tag:     "Sites",
+		Summary: "Test redirects and headers",
+		Scope:   account.SitesRead,
+		Noun:    "rule test",
 		Doc: "Reports which rule would answer a request, and how, without sending it. Nothing changes. " +
-			"With `rules` the content of rule files that are not published yet is tested in the place of the published ones."}, a.testRules)
+			"With `rules` the content of rule files that are not published yet is tested in the place of the published ones.",
+	}, a.testRules)
 }
 
 type testRulesIn struct {
@@ -64,7 +71,12 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	}
 	for name, value := range in.Body.Headers {
 		if len(value) > maxTestHeader {
-			return ruleAnswerBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid headers", Details: "a header may have at most 8192 bytes", Code: "invalid_headers"}
+			return ruleAnswerBody{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Invalid headers",
+				Details: "a header may have at most 8192 bytes",
+				Code:    "invalid_headers",
+			}
 		}
 		switch strings.ToLower(name) {
 		case "host":
@@ -79,9 +91,20 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	if err != nil {
 		return ruleAnswerBody{}, err
 	}
-	b := ruleAnswerBody{Action: got.Action, Status: got.Status, Rule: some(got.Rule), Location: some(got.Location), File: some(got.File), Headers: []ruleHeader{},
-		Removed: append([]string{}, got.Unset...), HeaderRules: append([]string{}, got.HeaderRules...), Vary: append([]string{}, got.Vary...),
-		ByCountry: got.ByCountry, Problems: []ruleProblem{}, DeploymentID: string(got.Deployment)}
+	b := ruleAnswerBody{
+		Action:       got.Action,
+		Status:       got.Status,
+		Rule:         some(got.Rule),
+		Location:     some(got.Location),
+		File:         some(got.File),
+		Headers:      []ruleHeader{},
+		Removed:      append([]string{}, got.Unset...),
+		HeaderRules:  append([]string{}, got.HeaderRules...),
+		Vary:         append([]string{}, got.Vary...),
+		ByCountry:    got.ByCountry,
+		Problems:     []ruleProblem{},
+		DeploymentID: string(got.Deployment),
+	}
 	for _, f := range got.Set {
 		b.Headers = append(b.Headers, ruleHeader{f.Name, f.Value})
 	}

@@ -62,7 +62,13 @@ func fields(r huma.Registry, s *huma.Schema, depth int) (out []field) {
 	}
 	for _, name := range ordered(r, s) {
 		p := full.Properties[name]
-		out = append(out, field{Name: name, Type: kind(r, p), Required: slices.Contains(full.Required, name), Doc: inline(p.Description), Depth: depth})
+		out = append(out, field{
+			Name:     name,
+			Type:     kind(r, p),
+			Required: slices.Contains(full.Required, name),
+			Doc:      inline(p.Description),
+			Depth:    depth,
+		})
 		inner := p
 		if q := resolve(r, p); q != nil && q.Type == huma.TypeArray {
 			inner = q.Items
@@ -155,11 +161,26 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 
 // samples are examples by the name of the field.
 var samples = map[string]string{
-	"name": "My Site", "slug": "my-site", "subdomain": "my-site", "branch": "main", "email": "ada@example.com", "scope": "sites:read",
-	"message": "…", "url": "https://example.com/hook", "event": "deployment.completed", "site": "site_25o5kzh3mc7yw4tn6pqd2xlfae",
-	"deploymentId": "dep_25o5kzh3mc7yw4tn6pqd2xlfae", "siteId": "site_25o5kzh3mc7yw4tn6pqd2xlfae", "addresse": "203.0.113.0/24",
-	"framework": "astro", "runtime": "static", "commitHash": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "title": "Release 12", "value": "s3cret",
-	"key": "API_TOKEN", "secret": "a long random text",
+	"name":         "My Site",
+	"slug":         "my-site",
+	"subdomain":    "my-site",
+	"branch":       "main",
+	"email":        "ada@example.com",
+	"scope":        "sites:read",
+	"message":      "…",
+	"url":          "https://example.com/hook",
+	"event":        "deployment.completed",
+	"site":         "site_25o5kzh3mc7yw4tn6pqd2xlfae",
+	"deploymentId": "dep_25o5kzh3mc7yw4tn6pqd2xlfae",
+	"siteId":       "site_25o5kzh3mc7yw4tn6pqd2xlfae",
+	"addresse":     "203.0.113.0/24",
+	"framework":    "astro",
+	"runtime":      "static",
+	"commitHash":   "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+	"title":        "Release 12",
+	"value":        "s3cret",
+	"key":          "API_TOKEN",
+	"secret":       "a long random text",
 }
 
 // object is a JSON object that keeps its order.

@@ -124,11 +124,15 @@ func TestDocumentIsComplete(t *testing.T) {
 				if strings.HasSuffix(path, "/logs") {
 					most = 1000
 				}
-				if p.Name == "limit" && (p.Schema["maximum"] != most || p.Schema["minimum"] != 1.0) || p.Name == "page" && p.Schema["minimum"] != 1.0 {
+				if p.Name == "limit" && (p.Schema["maximum"] != most || p.Schema["minimum"] != 1.0) ||
+					p.Name == "page" && p.Schema["minimum"] != 1.0 {
 					t.Errorf("%s %s: %s has no bounds: %v", method, path, p.Name, p.Schema)
 				}
 			}
-			if (method == "post" || method == "patch") && !strings.HasPrefix(path, "/hooks") && (op.Responses["413"] == nil || op.Responses["415"] == nil) {
+			if (method == "post" || method == "patch") && !strings.HasPrefix(
+				path,
+				"/hooks",
+			) && (op.Responses["413"] == nil || op.Responses["415"] == nil) {
 				t.Errorf("%s %s: 413 and 415 are not described", method, path)
 			}
 		}

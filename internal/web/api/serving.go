@@ -10,10 +10,24 @@ import (
 )
 
 func (a *API) servingRoutes() {
-	get(a, Route{Path: "/sites/{id}/serving", ID: "getSiteServing", Tag: "Sites", Summary: "Read a site's serving settings", Scope: account.SitesRead, Noun: "serving settings",
-		Doc: "Who must give a password, to which hosts rules may forward requests, how the addresses of pages end, and what the access log holds."}, a.getServing)
-	changePrepared(a, http.MethodPatch, Route{Path: "/sites/{id}/serving", ID: "updateSiteServing", Tag: "Sites", Summary: "Change a site's serving settings", Scope: account.SitesWrite, Noun: "serving settings",
-		Doc: "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one."}, a.hashPassword, a.updateServing)
+	get(a, Route{
+		Path:    "/sites/{id}/serving",
+		ID:      "getSiteServing",
+		Tag:     "Sites",
+		Summary: "Read a site's serving settings",
+		Scope:   account.SitesRead,
+		Noun:    "serving settings",
+		Doc:     "Who must give a password, to which hosts rules may forward requests, how the addresses of pages end, and what the access log holds.",
+	}, a.getServing)
+	changePrepared(a, http.MethodPatch, Route{
+		Path:    "/sites/{id}/serving",
+		ID:      "updateSiteServing",
+		Tag:     "Sites",
+		Summary: "Change a site's serving settings",
+		Scope:   account.SitesWrite,
+		Noun:    "serving settings",
+		Doc:     "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one.",
+	}, a.hashPassword, a.updateServing)
 }
 
 type servingBody struct {
@@ -28,7 +42,15 @@ type servingBody struct {
 }
 
 func showServing(v site.Serving) servingBody {
-	return servingBody{append([]string{}, v.ProxyHosts...), v.Protection, v.SignIn, v.Hash != "", v.SinglePage, v.TrailingSlash, v.AccessLog}
+	return servingBody{
+		append([]string{}, v.ProxyHosts...),
+		v.Protection,
+		v.SignIn,
+		v.Hash != "",
+		v.SinglePage,
+		v.TrailingSlash,
+		v.AccessLog,
+	}
 }
 
 func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servingBody, error) {
@@ -60,19 +82,35 @@ func (a *API) hashPassword(ctx context.Context, c account.Caller, in *updateServ
 	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
 }
 
-func (a *API) updateServing(ctx context.Context, tx *db.Tx, c account.Caller, in *updateServingIn, hash string) (_ servingBody, did account.AuditEvent, _ error) {
+func (a *API) updateServing(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateServingIn,
+	hash string,
+) (_ servingBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return servingBody{}, did, err
 	}
 	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
-		err = checkPatch(ctx, "serving settings", []string{"proxyHosts", "protection", "password", "signIn", "singlePage", "trailingSlash", "accessLog"}, showServing(now), nil)
+		err = checkPatch(ctx, "serving settings", []string{
+			"proxyHosts", "protection", "password", "signIn", "singlePage", "trailingSlash", "accessLog",
+		}, showServing(now), nil)
 	}
 	if err != nil {
 		return servingBody{}, did, err
 	}
 	b := in.Body
-	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{ProxyHosts: b.ProxyHosts, Protection: b.Protection, SignIn: b.SignIn, Password: b.Password, SinglePage: b.SinglePage, TrailingSlash: b.TrailingSlash, AccessLog: b.AccessLog}, hash)
+	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{
+		ProxyHosts:    b.ProxyHosts,
+		Protection:    b.Protection,
+		SignIn:        b.SignIn,
+		Password:      b.Password,
+		SinglePage:    b.SinglePage,
+		TrailingSlash: b.TrailingSlash,
+		AccessLog:     b.AccessLog,
+	}, hash)
 	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
 	return showServing(v), did, err
 }

@@ -21,7 +21,9 @@ func TestServingRefusesWhatItIgnores(t *testing.T) {
 	if got := w.must(200, "GET", path, key, nil); got["hasPassword"] != true || got["protection"] != "all" {
 		t.Errorf("afterwards the settings are %v", got)
 	}
-	if got := w.must(200, "GET", path, key, nil); got["singlePage"] != "auto" || got["trailingSlash"] != "auto" || got["accessLog"] != "truncated" {
+	if got := w.must(
+		200, "GET", path, key, nil,
+	); got["singlePage"] != "auto" || got["trailingSlash"] != "auto" || got["accessLog"] != "truncated" {
 		t.Errorf("unless told the settings are %v", got)
 	}
 	got := w.must(200, "PATCH", path, key, m{"singlePage": "on", "trailingSlash": "never", "accessLog": "off"})
@@ -31,7 +33,9 @@ func TestServingRefusesWhatItIgnores(t *testing.T) {
 	for _, body := range []m{{"singlePage": "yes"}, {"trailingSlash": ""}, {"accessLog": "full"}, {"accessLog": nil}} {
 		w.must(400, "PATCH", path, key, body)
 	}
-	if now := w.must(200, "GET", path, key, nil); now["singlePage"] != "on" || now["trailingSlash"] != "never" || now["accessLog"] != "off" {
+	if now := w.must(
+		200, "GET", path, key, nil,
+	); now["singlePage"] != "on" || now["trailingSlash"] != "never" || now["accessLog"] != "off" {
 		t.Errorf("after refusals they are %v", now)
 	}
 	w.must(200, "PATCH", path, key, m{"hasPassword": true, "unknown": 1, "protection": "previews"})

@@ -109,8 +109,10 @@ func (w whole) parse(name string, def int) (int, error) {
 		return math.MaxInt32, nil
 	}
 	if err != nil || n < 1 || !digits {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
-			Details: name + " must be a whole number of at least 1", Received: string(w), Code: "invalid_" + name}
+		return 0, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 1", Received: string(w), Code: "invalid_" + name,
+		}
 	}
 	return int(n), nil
 }
@@ -136,8 +138,10 @@ func oneOf(name, value string, allowed ...string) error {
 			return nil
 		}
 	}
-	return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name,
-		Details: name + " must be " + either(allowed), Received: value, Code: "invalid_" + snake(name)}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid " + name,
+		Details: name + " must be " + either(allowed), Received: value, Code: "invalid_" + snake(name),
+	}
 }
 
 // when shows a time, or null for none.

@@ -55,7 +55,10 @@ func fill(r *rand.Rand, v reflect.Value) {
 			v.Set(reflect.Append(v, item))
 		}
 	case reflect.String:
-		v.SetString([]string{"", "plain text", `"quoted" \ <b>&amp;`, "naïve 網站 \u2028", "tab\tline\nzero\x00del\x7f", "broken \xff\xc3", "a\u00a0b"}[r.IntN(7)])
+		v.SetString([]string{
+			"", "plain text", `"quoted" \ <b>&amp;`, "naïve 網站 \u2028", "tab\tline\nzero\x00del\x7f",
+			"broken \xff\xc3", "a\u00a0b",
+		}[r.IntN(7)])
 	case reflect.Bool:
 		v.SetBool(r.IntN(2) == 0)
 	case reflect.Float64:

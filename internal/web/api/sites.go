@@ -196,12 +196,22 @@ type createSiteIn struct {
 	}
 }
 
-func (a *API) createSite(ctx context.Context, tx *db.Tx, c account.Caller, in *createSiteIn) (_ createdSite, did account.AuditEvent, _ error) {
+func (a *API) createSite(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createSiteIn,
+) (_ createdSite, did account.AuditEvent, _ error) {
 	b := in.Body
-	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{Name: b.Name, Type: b.Type, Repository: b.Repository,
-		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{
+		Name: b.Name, Type: b.Type, Repository: b.Repository,
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read(),
+	})
 	if err == nil && b.Connection != "" {
-		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(b.Connection), Report: true})
+		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{
+			Connection: connection.ID(b.Connection),
+			Report:     true,
+		})
 	}
 	if err == nil && s.Type == site.WordPress {
 		var u account.User
@@ -247,13 +257,24 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, did, err
 	}
-	err = checkPatch(ctx, "site", []string{"name", "repository", "branch", "framework", "build", "run", "credential", "backups"}, shown, map[string]string{
-		"type": "a site keeps its type: create another site"})
+	err = checkPatch(ctx, "site", []string{
+		"name", "repository", "branch", "framework", "build", "run", "credential", "backups",
+	}, shown, map[string]string{
+		"type": "a site keeps its type: create another site",
+	})
 	if err != nil {
 		return siteBody{}, did, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{Name: b.Name, Repository: b.Repository, Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read()})
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{
+		Name:       b.Name,
+		Repository: b.Repository,
+		Branch:     b.Branch,
+		Framework:  b.Framework,
+		Build:      b.Build,
+		Run:        b.Run,
+		Credential: b.Credential.read(),
+	})
 	if err != nil {
 		return siteBody{}, did, err
 	}
@@ -273,7 +294,14 @@ func (in *updateSiteIn) parts() (list []string) {
 	for _, p := range []struct {
 		name string
 		sent bool
-	}{{"name", b.Name != nil}, {"source", b.Repository != nil || b.Branch != nil}, {"credential", b.Credential != nil}, {"build", b.Framework != nil || b.Build != nil}, {"run", b.Run != nil}, {"backups", b.Backups != nil}} {
+	}{
+		{"name", b.Name != nil},
+		{"source", b.Repository != nil || b.Branch != nil},
+		{"credential", b.Credential != nil},
+		{"build", b.Framework != nil || b.Build != nil},
+		{"run", b.Run != nil},
+		{"backups", b.Backups != nil},
+	} {
 		if p.sent {
 			list = append(list, p.name)
 		}
@@ -298,7 +326,12 @@ func (d deletedSite) status() int {
 	return http.StatusOK
 }
 
-func (a *API) deleteSite(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteSiteIn) (_ deletedSite, did account.AuditEvent, _ error) {
+func (a *API) deleteSite(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *deleteSiteIn,
+) (_ deletedSite, did account.AuditEvent, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -329,7 +362,12 @@ type deploySiteIn struct {
 	}
 }
 
-func (a *API) deploySite(ctx context.Context, tx *db.Tx, c account.Caller, in *deploySiteIn) (_ Triggered, did account.AuditEvent, _ error) {
+func (a *API) deploySite(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *deploySiteIn,
+) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
@@ -353,7 +391,8 @@ func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *By
 }
 
 func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
-	do func(context.Context, *db.Tx, account.OwnerID, site.ID) (site.Site, error)) (siteBody, error) {
+	do func(context.Context, *db.Tx, account.OwnerID, site.ID) (site.Site, error),
+) (siteBody, error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
@@ -371,7 +410,12 @@ type rollbackSiteIn struct {
 	}
 }
 
-func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in *rollbackSiteIn) (_ Triggered, did account.AuditEvent, _ error) {
+func (a *API) rollbackSite(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *rollbackSiteIn,
+) (_ Triggered, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
@@ -385,9 +429,24 @@ func (a *API) rollbackSite(ctx context.Context, tx *db.Tx, c account.Caller, in 
 }
 
 func (a *API) showNewSite(s *site.Site) NewSiteBody {
-	b := NewSiteBody{ID: string(s.ID), Name: s.Name, Slug: s.Slug, Type: string(s.Type), Runtime: s.Runtime, Status: string(s.Status),
-		StatusReason: some(s.StatusReason), URL: a.Sites.URL(s.Slug), Subdomain: s.Slug, Framework: some(s.Framework), Build: s.Build, Run: s.Run,
-		HasCredential: s.Credential, NeedsRedeploy: s.NeedsRedeploy, Deployment: some(s.LiveDeployment), CreatedAt: s.CreatedAt.String()}
+	b := NewSiteBody{
+		ID:            string(s.ID),
+		Name:          s.Name,
+		Slug:          s.Slug,
+		Type:          string(s.Type),
+		Runtime:       s.Runtime,
+		Status:        string(s.Status),
+		StatusReason:  some(s.StatusReason),
+		URL:           a.Sites.URL(s.Slug),
+		Subdomain:     s.Slug,
+		Framework:     some(s.Framework),
+		Build:         s.Build,
+		Run:           s.Run,
+		HasCredential: s.Credential,
+		NeedsRedeploy: s.NeedsRedeploy,
+		Deployment:    some(s.LiveDeployment),
+		CreatedAt:     s.CreatedAt.String(),
+	}
 	if s.Repository != "" {
 		b.Repository = &repository{s.Repository, some(s.Branch)}
 	}

@@ -48,16 +48,39 @@ type statusesBody struct {
 }
 
 func (a *API) trafficRoutes() {
-	get(a, Route{Path: "/sites/{id}/traffic", ID: "getSiteTraffic", Tag: "Sites", Summary: "Read a site's traffic", Scope: account.SitesRead, Noun: "site",
+	get(a, Route{
+		Path:    "/sites/{id}/traffic",
+		ID:      "getSiteTraffic",
+		Tag:     "Sites",
+		Summary: "Read a site's traffic",
+		Scope:   account.SitesRead,
+		Noun:    "site",
 		Doc: "Requests of visitors to all addresses of the site except those of single deployments. Redirects from http to https are not counted, " +
 			"bots are counted like people, and no visitor is tracked. Counts appear within about ten seconds. " +
-			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days."}, a.siteTraffic)
-	get(a, Route{Path: "/sites/{id}/traffic/top", ID: "getSiteTopTraffic", Tag: "Sites", Summary: "Read a site's top pages, missing paths, referrers and countries", Scope: account.SitesRead, Noun: "site",
+			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days.",
+	}, a.siteTraffic)
+	get(a, Route{
+		Path:    "/sites/{id}/traffic/top",
+		ID:      "getSiteTopTraffic",
+		Tag:     "Sites",
+		Summary: "Read a site's top pages, missing paths, referrers and countries",
+		Scope:   account.SitesRead,
+		Noun:    "site",
 		Doc: "Counted by the day (UTC) and stored for 31 days; since is rounded down to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
-			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures."}, a.siteTop)
-	a.accessLogRoute(Route{Method: http.MethodGet, Status: http.StatusOK, Path: "/sites/{id}/access-log", ID: "getSiteAccessLog", Tag: "Sites", Summary: "Download a site's access log", Scope: account.SitesRead, Noun: "site",
+			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures.",
+	}, a.siteTop)
+	a.accessLogRoute(Route{
+		Method:  http.MethodGet,
+		Status:  http.StatusOK,
+		Path:    "/sites/{id}/access-log",
+		ID:      "getSiteAccessLog",
+		Tag:     "Sites",
+		Summary: "Download a site's access log",
+		Scope:   account.SitesRead,
+		Noun:    "site",
 		Doc: "One JSON object per line and request, the oldest first, without query strings; the network of a visitor instead of an address. It holds the last seven days or four megabytes, compressed, whichever is less; " +
-			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were."})
+			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were.",
+	})
 }
 
 type topBody struct {
@@ -94,13 +117,24 @@ func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out
 	}
 	limit, err := in.Names.parse("names", "invalid_names")
 	if err == nil && (limit > 200 || in.Names != "" && limit == 0) {
-		err = &fault.Error{Kind: fault.Invalid, Message: "Invalid names", Details: "names must be 1 to 200", Received: string(in.Names), Code: "invalid_names"}
+		err = &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid names",
+			Details:  "names must be 1 to 200",
+			Received: string(in.Names),
+			Code:     "invalid_names",
+		}
 	}
 	if err != nil {
 		return out, err
 	}
 	out.Since = from.String()
-	for kind, to := range map[traffic.Kind]*topNames{traffic.Pages: &out.Pages, traffic.Missing: &out.Missing, traffic.Referrers: &out.Referrers, traffic.Countries: &out.Countries} {
+	for kind, to := range map[traffic.Kind]*topNames{
+		traffic.Pages:     &out.Pages,
+		traffic.Missing:   &out.Missing,
+		traffic.Referrers: &out.Referrers,
+		traffic.Countries: &out.Countries,
+	} {
 		list, others, err := a.Traffic.Top(ctx, c.Owner, in.ID, kind, from, int(cmp.Or(limit, 20)))
 		if err != nil {
 			return out, err
@@ -117,7 +151,12 @@ type accessLogIn struct {
 
 func (a *API) accessLogRoute(r Route) {
 	op := a.operation(r, typeOf[string]())
-	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and country where they are known."}}
+	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{
+		Schema: &huma.Schema{
+			Type:        huma.TypeString,
+			Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and country where they are known.",
+		},
+	}
 	delete(op.Responses["200"].Content, "application/json")
 	huma.Register(a.huma, op, func(ctx context.Context, in *accessLogIn) (*logOut, error) {
 		out, err := a.accessLog(ctx, r, in)
@@ -197,8 +236,13 @@ func (s since) parse(now db.Time) (db.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, string(s))
 	if err != nil {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid since",
-			Details: "since must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m, 24h or 30d", Received: string(s), Code: "invalid_since"}
+		return 0, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid since",
+			Details:  "since must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m, 24h or 30d",
+			Received: string(s),
+			Code:     "invalid_since",
+		}
 	}
 	return max(db.At(at), now.Add(-longAgo)), nil
 }
@@ -249,9 +293,15 @@ func (a *API) siteTraffic(ctx context.Context, c account.Caller, in *siteTraffic
 	if err != nil {
 		return trafficBody{}, err
 	}
-	return trafficBody{s.Points[0].At.String(), now.String(), by.String(), showCounts(s.Total()), each(s.Points, func(p traffic.Point) trafficSpan {
-		return trafficSpan{p.At.String(), showCounts(p.Counts)}
-	})}, nil
+	return trafficBody{
+		s.Points[0].At.String(),
+		now.String(),
+		by.String(),
+		showCounts(s.Total()),
+		each(s.Points, func(p traffic.Point) trafficSpan {
+			return trafficSpan{p.At.String(), showCounts(p.Counts)}
+		}),
+	}, nil
 }
 
 func showCounts(c traffic.Counts) CountsBody {

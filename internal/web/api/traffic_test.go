@@ -23,8 +23,10 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for query, points := range map[string]int{"": 97, "?since=24h&step=1h": 25, "?since=1440m&step=5m": 289,
-		"?step=1h&since=" + now.Add(-24*time.Hour).Format(time.RFC3339): 25} {
+	for query, points := range map[string]int{
+		"": 97, "?since=24h&step=1h": 25, "?since=1440m&step=5m": 289,
+		"?step=1h&since=" + now.Add(-24*time.Hour).Format(time.RFC3339): 25,
+	} {
 		got := w.must(200, "GET", "/sites/"+id+"/traffic"+query, key, nil)
 		total := got["total"].(m)
 		statuses := total["statuses"].(m)
@@ -47,8 +49,18 @@ func TestTopAndAccessLog(t *testing.T) {
 	_, other := w.user("b@example.test")
 	id := w.site(key, "blog")
 	now := time.Now().UTC()
-	err := w.c.Traffic.Add(t.Context(), traffic.Batch{Since: now}, nil, traffic.Details{Site: id, Names: map[traffic.Name]int64{{Kind: traffic.Pages, Name: "/"}: 3, {Kind: traffic.Pages, Name: "/a"}: 2, {Kind: traffic.Countries, Name: "AT"}: 1},
-		Lines: []traffic.Line{{Time: now, Method: "GET", Path: "/a", Status: 200}}, Omitted: 4})
+	err := w.c.Traffic.Add(t.Context(), traffic.Batch{
+		Since: now,
+	}, nil, traffic.Details{
+		Site: id,
+		Names: map[traffic.Name]int64{
+			{Kind: traffic.Pages, Name: "/"}:      3,
+			{Kind: traffic.Pages, Name: "/a"}:     2,
+			{Kind: traffic.Countries, Name: "AT"}: 1,
+		},
+		Lines:   []traffic.Line{{Time: now, Method: "GET", Path: "/a", Status: 200}},
+		Omitted: 4,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +77,10 @@ func TestTopAndAccessLog(t *testing.T) {
 	}
 	log := w.api("GET", "/sites/"+id+"/access-log?since=1h", key, nil)
 	lines := strings.Split(strings.TrimSpace(log.body), "\n")
-	if log.status != 200 || len(lines) != 2 || !strings.Contains(lines[0], `"path":"/a"`) || !strings.Contains(lines[1], `"omitted":4`) || log.header.Get("Content-Type") != "application/jsonl" {
+	if log.status != 200 || len(lines) != 2 || !strings.Contains(
+		lines[0],
+		`"path":"/a"`,
+	) || !strings.Contains(lines[1], `"omitted":4`) || log.header.Get("Content-Type") != "application/jsonl" {
 		t.Error(log)
 	}
 	w.must(400, "GET", "/sites/"+id+"/access-log?since=never", key, nil)

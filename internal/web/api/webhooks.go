@@ -52,19 +52,60 @@ func (a *API) webhookRoutes() {
 		return Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "webhook", Wide: true}
 	}
 	get(a, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead), a.listWebhooks)
-	create := r("/webhooks", "createWebhook", "Create a webhook",
-		"The URL is HTTPS. Events may use either set of names. The secret signs deliveries; without one it is generated and shown in the dashboard. It is never returned.", account.WebhooksWrite)
+	create := r(
+		"/webhooks", "createWebhook", "Create a webhook",
+		"The URL is HTTPS. Events may use either set of names. The secret signs deliveries; without one it is generated and shown in the dashboard. It is never returned.",
+		account.WebhooksWrite,
+	)
 	create.Status = 201
 	create.Limited = true
 	post(a, create, a.createWebhook)
-	get(a, r("/webhooks/events", "listEvents", "List event names", "Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.", account.WebhooksRead), a.listEvents)
+	get(
+		a,
+		r(
+			"/webhooks/events", "listEvents", "List event names",
+			"Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.",
+			account.WebhooksRead,
+		),
+		a.listEvents,
+	)
 	get(a, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
-	change(a, "PATCH", r("/webhooks/{id}", "updateWebhook", "Change a webhook", "Disabling one (`active: false`) skips its queued deliveries; enabling it resets its failures. A field that this request can't change is refused unless it equals the current value.", account.WebhooksWrite), a.updateWebhook)
-	change(a, "DELETE", r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "Its queued deliveries are not sent.", account.WebhooksWrite), a.deleteWebhook)
-	post(a, r("/webhooks/{id}/ping", "pingWebhook", "Send a test event", "Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite), a.pingWebhook)
-	post(a, r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
-		"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
-			"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard only.", account.WebhooksWrite), a.rotateSecret)
+	change(
+		a,
+		"PATCH",
+		r(
+			"/webhooks/{id}", "updateWebhook", "Change a webhook",
+			"Disabling one (`active: false`) skips its queued deliveries; enabling it resets its failures. A field that this request can't change is refused unless it equals the current value.",
+			account.WebhooksWrite,
+		),
+		a.updateWebhook,
+	)
+	change(
+		a,
+		"DELETE",
+		r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "Its queued deliveries are not sent.", account.WebhooksWrite),
+		a.deleteWebhook,
+	)
+	post(
+		a,
+		r(
+			"/webhooks/{id}/ping", "pingWebhook", "Send a test event",
+			"Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite,
+		),
+		a.pingWebhook,
+	)
+	post(
+		a,
+		r(
+			"/webhooks/{id}/rotate-secret",
+			"rotateWebhookSecret",
+			"Rotate a webhook's secret",
+			"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
+				"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard only.",
+			account.WebhooksWrite,
+		),
+		a.rotateSecret,
+	)
 	a.deliveryRoutes()
 	a.listenerRoutes()
 }
@@ -83,7 +124,12 @@ type createWebhookIn struct {
 	}
 }
 
-func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *createWebhookIn) (_ webhookBody, did account.AuditEvent, _ error) {
+func (a *API) createWebhook(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *createWebhookIn,
+) (_ webhookBody, did account.AuditEvent, _ error) {
 	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return webhookBody{}, did, err
 	}
@@ -94,7 +140,15 @@ func (a *API) createWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 
 func (a *API) listEvents(_ context.Context, _ account.Caller, in *PartIn) (data[eventBody], error) {
 	return part(*in, each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
-		b := eventBody{Name: e.Name, Aliases: []string{}, Group: e.Group, Description: e.Description, SameAs: some(e.SameAs), Schema: e.Schema, Sample: e.Sample}
+		b := eventBody{
+			Name:        e.Name,
+			Aliases:     []string{},
+			Group:       e.Group,
+			Description: e.Description,
+			SameAs:      some(e.SameAs),
+			Schema:      e.Schema,
+			Sample:      e.Sample,
+		}
 		if e.SameAs != "" {
 			b.Aliases = append(b.Aliases, e.SameAs)
 		}
@@ -117,13 +171,19 @@ type updateWebhookIn struct {
 	}
 }
 
-func (a *API) updateWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWebhookIn) (_ webhookBody, did account.AuditEvent, _ error) {
+func (a *API) updateWebhook(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateWebhookIn,
+) (_ webhookBody, did account.AuditEvent, _ error) {
 	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 	if err != nil {
 		return webhookBody{}, did, err
 	}
 	err = checkPatch(ctx, "webhook", []string{"url", "events", "active", "siteIds"}, showWebhook(now), map[string]string{
-		"secret": "rotate it with POST /webhooks/" + in.ID + "/rotate-secret"})
+		"secret": "rotate it with POST /webhooks/" + in.ID + "/rotate-secret",
+	})
 	if err != nil {
 		return webhookBody{}, did, err
 	}
@@ -160,7 +220,12 @@ type rotated struct {
 	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null when the old secret has ended already."`
 }
 
-func (a *API) rotateSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *rotateSecretIn) (_ rotated, did account.AuditEvent, _ error) {
+func (a *API) rotateSecret(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *rotateSecretIn,
+) (_ rotated, did account.AuditEvent, _ error) {
 	var secret *string
 	overlap := webhook.Overlap
 	if b := in.Body; b != nil {
@@ -182,11 +247,22 @@ const maxNamed = 100
 func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []string) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) > maxNamed {
-		return &fault.Error{Kind: fault.Invalid, Message: "Too many sites in " + field, Details: fmt.Sprintf("at most %d; leave it out for all sites", maxNamed), Code: "invalid_" + snake(field)}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many sites in " + field,
+			Details: fmt.Sprintf("at most %d; leave it out for all sites", maxNamed),
+			Code:    "invalid_" + snake(field),
+		}
 	}
 	for _, id := range ids {
 		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
-			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site in " + field, Details: field + " holds ids of your sites", Received: id, Code: "invalid_" + snake(field)}
+			return &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Unknown site in " + field,
+				Details:  field + " holds ids of your sites",
+				Received: id,
+				Code:     "invalid_" + snake(field),
+			}
 		} else if err != nil {
 			return err
 		}
@@ -195,7 +271,18 @@ func (a *API) ownSites(ctx context.Context, tx *db.Tx, c account.Caller, field s
 }
 
 func showWebhook(w webhook.Webhook) webhookBody {
-	return webhookBody{string(w.ID), w.URL, append([]string{}, w.Events...), append([]string{}, w.SiteIDs...), w.Active, some(w.Reason), when(w.FailingSince), when(w.OverlapEnds), w.CreatedAt.String(), w.UpdatedAt.String()}
+	return webhookBody{
+		string(w.ID),
+		w.URL,
+		append([]string{}, w.Events...),
+		append([]string{}, w.SiteIDs...),
+		w.Active,
+		some(w.Reason),
+		when(w.FailingSince),
+		when(w.OverlapEnds),
+		w.CreatedAt.String(),
+		w.UpdatedAt.String(),
+	}
 }
 
 // webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
@@ -209,16 +296,30 @@ func webhooksDoc() map[string]*huma.PathItem {
 		if e.SameAs != "" {
 			doc += " The same event as `" + e.SameAs + "`."
 		}
-		out[e.Name] = &huma.PathItem{Post: &huma.Operation{OperationID: "on" + strings.ReplaceAll(e.Name, ".", "_"), Tags: []string{"Webhooks"}, Summary: e.Name, Description: doc,
-			Parameters: []*huma.Param{
-				header("X-Service-Signature", "sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret."),
-				header("webhook-id", "The event's id; use it to detect duplicates."),
-				header("webhook-timestamp", "Unix time in seconds of this attempt."),
-				header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),
+		out[e.Name] = &huma.PathItem{
+			Post: &huma.Operation{
+				OperationID: "on" + strings.ReplaceAll(e.Name, ".", "_"),
+				Tags:        []string{"Webhooks"},
+				Summary:     e.Name,
+				Description: doc,
+				Parameters: []*huma.Param{
+					header(
+						"X-Service-Signature",
+						"sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret.",
+					),
+					header("webhook-id", "The event's id; use it to detect duplicates."),
+					header("webhook-timestamp", "Unix time in seconds of this attempt."),
+					header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),
+				},
+				RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
+					Schema: eventSchema(e.Schema), Example: e.Sample,
+				}}},
+				Responses: map[string]*huma.Response{
+					"2XX": {Description: "Received."},
+					"410": {Description: "No further events are sent: the webhook is disabled."},
+				},
 			},
-			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
-				Schema: eventSchema(e.Schema), Example: e.Sample}}},
-			Responses: map[string]*huma.Response{"2XX": {Description: "Received."}, "410": {Description: "No further events are sent: the webhook is disabled."}}}}
+		}
 	}
 	return out
 }

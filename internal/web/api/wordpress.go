@@ -71,14 +71,41 @@ func (a *API) wordpressRoutes() {
 	r := func(method, path, id, summary, doc string, s account.Scope) Route {
 		return Route{Method: method, Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: s, Noun: "WordPress settings"}
 	}
-	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress", "Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
+	read := r(
+		"", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress",
+		"Asks WordPress itself, waking it where it sleeps.", account.SitesRead,
+	)
 	read.Asks = true
 	get(a, read, a.getWordPress)
-	change(a, http.MethodPatch, r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings", "Takes effect within seconds: where its PHP runs, another process takes its place and no request is dropped. The page cache is purged. In maintenance visitors who are not logged in get a page with status 503.", account.SitesWrite), a.updateWordPress)
+	change(
+		a,
+		http.MethodPatch,
+		r(
+			"", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings",
+			"Takes effect within seconds: where its PHP runs, another process takes its place and no request is dropped. The page cache is purged. In maintenance visitors who are not logged in get a page with status 503.",
+			account.SitesWrite,
+		),
+		a.updateWordPress,
+	)
 	for _, x := range []struct {
 		path, id, summary, doc string
-	}{{"users", "listWordPressUsers", "List a WordPress site's users", "Administrators first, at most 500."}, {"crons", "listWordPressCrons", "List a WordPress site's scheduled events", "What WordPress and its plugins do by themselves; Slipway runs it when it is due."}} {
-		list := r("", "/sites/{id}/wordpress/"+x.path, x.id, x.summary, x.doc+" Asks WordPress itself, waking it where it sleeps.", account.SitesRead)
+	}{
+		{"users", "listWordPressUsers", "List a WordPress site's users", "Administrators first, at most 500."},
+		{
+			"crons",
+			"listWordPressCrons",
+			"List a WordPress site's scheduled events",
+			"What WordPress and its plugins do by themselves; Slipway runs it when it is due.",
+		},
+	} {
+		list := r(
+			"",
+			"/sites/{id}/wordpress/"+x.path,
+			x.id,
+			x.summary,
+			x.doc+" Asks WordPress itself, waking it where it sleeps.",
+			account.SitesRead,
+		)
 		list.Asks = true
 		if x.path == "users" {
 			get(a, list, a.wordpressUsers)
@@ -87,10 +114,17 @@ func (a *API) wordpressRoutes() {
 		}
 	}
 	a.wordpressWork()
-	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress", "A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite)
+	login := r(
+		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
+		"A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite,
+	)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
-	purge := r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache", "All pages, and the object cache with them, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.", account.SitesWrite)
+	purge := r(
+		"", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",
+		"All pages, and the object cache with them, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.",
+		account.SitesWrite,
+	)
 	purge.Status = http.StatusAccepted
 	post(a, purge, a.purgeWordPress)
 }
@@ -153,10 +187,27 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wor
 	extension := func(x wordpress.Extension) extensionBody {
 		return extensionBody{x.Slug, x.Name, x.Version, x.Active, some(x.UpdateVersion)}
 	}
-	return wordpressBody{Version: st.Version, LatestVersion: some(st.LatestVersion), PHPVersion: st.PHPVersion, Title: st.Title, Locale: st.Locale, AdminURL: st.AdminURL,
-		Maintenance: st.Maintenance, Debug: st.Debug, XMLRPC: st.XMLRPC, PHP: wordpressPHP{st.Memory, st.Upload, st.Execution},
-		Plugins: each(st.Plugins, extension), Themes: each(st.Themes, extension), DatabaseBytes: st.DatabaseBytes, DiskBytes: st.DiskBytes, AutoUpdate: st.AutoUpdate,
-		ObjectCache: objectCacheBody{st.ObjectCache.On, st.ObjectCache.Status, st.ObjectCache.Hits, st.ObjectCache.Misses, st.ObjectCache.Keys, st.ObjectCache.Bytes}}, nil
+	return wordpressBody{
+		Version:       st.Version,
+		LatestVersion: some(st.LatestVersion),
+		PHPVersion:    st.PHPVersion,
+		Title:         st.Title,
+		Locale:        st.Locale,
+		AdminURL:      st.AdminURL,
+		Maintenance:   st.Maintenance,
+		Debug:         st.Debug,
+		XMLRPC:        st.XMLRPC,
+		PHP:           wordpressPHP{st.Memory, st.Upload, st.Execution},
+		Plugins:       each(st.Plugins, extension),
+		Themes:        each(st.Themes, extension),
+		DatabaseBytes: st.DatabaseBytes,
+		DiskBytes:     st.DiskBytes,
+		AutoUpdate:    st.AutoUpdate,
+		ObjectCache: objectCacheBody{
+			st.ObjectCache.On, st.ObjectCache.Status, st.ObjectCache.Hits, st.ObjectCache.Misses, st.ObjectCache.Keys,
+			st.ObjectCache.Bytes,
+		},
+	}, nil
 }
 
 type updateWordPressIn struct {
@@ -178,31 +229,53 @@ type updateWordPressIn struct {
 // checkWordPressPatch refuses null, and what only WordPress itself changes. How a field is now
 // is not asked, since WordPress would have to be awake for it.
 func checkWordPressPatch(ctx context.Context) error {
-	fixed := map[string]string{"version": "update WordPress to change it", "title": "change it in wp-admin", "locale": "change it in wp-admin"}
+	fixed := map[string]string{
+		"version": "update WordPress to change it",
+		"title":   "change it in wp-admin",
+		"locale":  "change it in wp-admin",
+	}
 	for _, name := range []string{"latestVersion", "phpVersion", "adminUrl", "plugins", "themes", "databaseBytes", "diskBytes"} {
 		fixed[name] = "it is read-only; omit it"
 	}
-	if err := checkPatch(ctx, "WordPress setting", []string{"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "php"}, struct{}{}, fixed); err != nil {
+	if err := checkPatch(ctx, "WordPress setting", []string{
+		"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "php",
+	}, struct{}{}, fixed); err != nil {
 		return err
 	}
 	var sent struct{ PHP map[string]any }
 	_ = json.Unmarshal(from(ctx).body, &sent) // it was decoded before
 	for _, name := range slices.Sorted(maps.Keys(sent.PHP)) {
 		if sent.PHP[name] == nil {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid WordPress setting php." + name, Details: name + " can't be null; omit it to keep the current value", Code: "invalid_wordpress"}
+			return &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Invalid WordPress setting php." + name,
+				Details: name + " can't be null; omit it to keep the current value",
+				Code:    "invalid_wordpress",
+			}
 		}
 	}
 	return nil
 }
 
-func (a *API) updateWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *updateWordPressIn) (_ message, did account.AuditEvent, _ error) {
+func (a *API) updateWordPress(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateWordPressIn,
+) (_ message, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
 	if err := checkWordPressPatch(ctx); err != nil {
 		return message{}, did, err
 	}
-	p := wordpress.Patch{Maintenance: in.Body.Maintenance, Debug: in.Body.Debug, XMLRPC: in.Body.XMLRPC, AutoUpdate: in.Body.AutoUpdate, ObjectCache: in.Body.ObjectCache}
+	p := wordpress.Patch{
+		Maintenance: in.Body.Maintenance,
+		Debug:       in.Body.Debug,
+		XMLRPC:      in.Body.XMLRPC,
+		AutoUpdate:  in.Body.AutoUpdate,
+		ObjectCache: in.Body.ObjectCache,
+	}
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
 	}
@@ -226,7 +299,13 @@ func (a *API) prepareLogin(ctx context.Context, c account.Caller, in *ByID) (wor
 	return a.WordPress.Login(ctx, c.Owner, site.ID(in.ID))
 }
 
-func (a *API) loginWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID, l wordpress.Login) (_ loginBody, did account.AuditEvent, _ error) {
+func (a *API) loginWordPress(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *ByID,
+	l wordpress.Login,
+) (_ loginBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return loginBody{}, did, err
 	}
@@ -240,7 +319,12 @@ type purgeIn struct {
 	}
 }
 
-func (a *API) purgeWordPress(ctx context.Context, tx *db.Tx, c account.Caller, in *purgeIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) purgeWordPress(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *purgeIn,
+) (_ operationBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}

@@ -23,20 +23,61 @@ import (
 // wordpressWork are the operations of a WordPress site.
 func (a *API) wordpressWork() {
 	r := func(path, id, summary, doc string) Route {
-		return Route{Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: account.SitesWrite, Noun: "WordPress", Status: http.StatusAccepted}
+		return Route{
+			Path:    path,
+			ID:      id,
+			Tag:     "WordPress",
+			Summary: summary,
+			Doc:     doc,
+			Scope:   account.SitesWrite,
+			Noun:    "WordPress",
+			Status:  http.StatusAccepted,
+		}
 	}
-	post(a, r("/sites/{id}/wordpress/update", "updateWordPressVersions", "Update WordPress",
-		"Updates the core, plugins and themes to their newest versions. The site is backed up before; afterwards a set of pages is compared with how they answered (status, title, content), and the site's log must hold no new fatal error. "+
-			"Where that fails the site is brought back from the backup, and the operation fails with what was wrong. `result` has `backupId` and `updated`."), a.updateVersions)
-	post(a, r("/sites/{id}/wordpress/search-replace", "searchReplaceWordPress", "Search and replace in the database",
-		"Replaces text in all tables, also inside values that PHP has serialized, whose lengths are corrected. With `dryRun` nothing changes: `result` says how many rows and replacements there would be, by table. Without it the site is backed up before. Post GUIDs and passwords stay."), a.searchReplace)
-	clone := r("/sites/{id}/clone", "cloneSite", "Clone a WordPress site",
-		"Makes a new site with the files, the database and the settings of this one as they are now, its addresses rewritten, and hidden from search engines. `result.siteId` is the new site. For sites of type wordpress.")
+	post(
+		a,
+		r(
+			"/sites/{id}/wordpress/update",
+			"updateWordPressVersions",
+			"Update WordPress",
+			"Updates the core, plugins and themes to their newest versions. The site is backed up before; afterwards a set of pages is compared with how they answered (status, title, content), and the site's log must hold no new fatal error. "+
+				"Where that fails the site is brought back from the backup, and the operation fails with what was wrong. `result` has `backupId` and `updated`.",
+		),
+		a.updateVersions,
+	)
+	post(
+		a,
+		r(
+			"/sites/{id}/wordpress/search-replace",
+			"searchReplaceWordPress",
+			"Search and replace in the database",
+			"Replaces text in all tables, also inside values that PHP has serialized, whose lengths are corrected. With `dryRun` nothing changes: `result` says how many rows and replacements there would be, by table. Without it the site is backed up before. Post GUIDs and passwords stay.",
+		),
+		a.searchReplace,
+	)
+	clone := r(
+		"/sites/{id}/clone",
+		"cloneSite",
+		"Clone a WordPress site",
+		"Makes a new site with the files, the database and the settings of this one as they are now, its addresses rewritten, and hidden from search engines. `result.siteId` is the new site. For sites of type wordpress.",
+	)
 	post(a, clone, a.cloneSite)
-	post(a, r("/sites/{id}/push", "pushSite", "Push a WordPress site to another one",
-		"Replaces the files, the database, or both of another WordPress site of yours by those of this one, and rewrites addresses. `result.backupId` is a backup of what was there. The operation belongs to the site that is pushed to."), a.pushSite)
-	a.importRoute(r("/sites/{id}/wordpress/import", "importWordPress", "Import a WordPress",
-		"Puts another WordPress in the place of this one: an archive (`.tar.gz` or `.zip`, as the body) with `wp-content` and one `.sql` file, up to the site's storage limit; or, as JSON, the https address where one is, and its SHA-256 where that is known. Addresses are rewritten to the site's, its users are those of the import; the state before is in a backup, and comes back where the import fails."))
+	post(
+		a,
+		r(
+			"/sites/{id}/push",
+			"pushSite",
+			"Push a WordPress site to another one",
+			"Replaces the files, the database, or both of another WordPress site of yours by those of this one, and rewrites addresses. `result.backupId` is a backup of what was there. The operation belongs to the site that is pushed to.",
+		),
+		a.pushSite,
+	)
+	a.importRoute(r(
+		"/sites/{id}/wordpress/import",
+		"importWordPress",
+		"Import a WordPress",
+		"Puts another WordPress in the place of this one: an archive (`.tar.gz` or `.zip`, as the body) with `wp-content` and one `.sql` file, up to the site's storage limit; or, as JSON, the https address where one is, and its SHA-256 where that is known. Addresses are rewritten to the site's, its users are those of the import; the state before is in a backup, and comes back where the import fails.",
+	))
 }
 
 // chosen is a list of slugs, or "all".
@@ -47,7 +88,12 @@ type chosen struct {
 
 // Schema is how the reference shows it.
 func (chosen) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString, Enum: []any{"all"}}, {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}}}
+	return &huma.Schema{
+		OneOf: []*huma.Schema{
+			{Type: huma.TypeString, Enum: []any{"all"}},
+			{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}},
+		},
+	}
 }
 
 // UnmarshalJSON reads either form.
@@ -55,7 +101,13 @@ func (c *chosen) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
 		if text != "all" {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid choice", Details: `send "all" or an array of slugs`, Received: text, Code: "invalid_update"}
+			return &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid choice",
+				Details:  `send "all" or an array of slugs`,
+				Received: text,
+				Code:     "invalid_update",
+			}
 		}
 		c.all = true
 		return nil
@@ -79,11 +131,20 @@ type updateVersionsIn struct {
 	}
 }
 
-func (a *API) updateVersions(ctx context.Context, tx *db.Tx, c account.Caller, in *updateVersionsIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) updateVersions(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *updateVersionsIn,
+) (_ operationBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
-	o, err := a.WordPress.UpdateNowTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Update{Core: in.Body.Core, Plugins: in.Body.Plugins.choice(), Themes: in.Body.Themes.choice()})
+	o, err := a.WordPress.UpdateNowTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Update{
+		Core:    in.Body.Core,
+		Plugins: in.Body.Plugins.choice(),
+		Themes:  in.Body.Themes.choice(),
+	})
 	return showOperation(o), account.AuditEvent{Action: "wordpress.update", Subject: in.ID}, err
 }
 
@@ -96,11 +157,20 @@ type searchReplaceIn struct {
 	}
 }
 
-func (a *API) searchReplace(ctx context.Context, tx *db.Tx, c account.Caller, in *searchReplaceIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) searchReplace(
+	ctx context.Context,
+	tx *db.Tx,
+	c account.Caller,
+	in *searchReplaceIn,
+) (_ operationBody, did account.AuditEvent, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
-	o, err := a.WordPress.ReplaceTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Replace{From: in.Body.From, To: in.Body.To, Dry: in.Body.DryRun})
+	o, err := a.WordPress.ReplaceTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Replace{
+		From: in.Body.From,
+		To:   in.Body.To,
+		Dry:  in.Body.DryRun,
+	})
 	return showOperation(o), account.AuditEvent{Action: "wordpress.search_replace", Subject: in.ID}, err
 }
 
@@ -152,7 +222,10 @@ func (a *API) importRoute(r Route) {
 	op := a.operation(r, typeOf[operationBody]())
 	op.Responses["409"], op.Middlewares = &huma.Response{}, nil // the body stays as it comes
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/gzip": binary, "application/zip": binary}}
+	op.RequestBody = &huma.RequestBody{
+		Required: true,
+		Content:  map[string]*huma.MediaType{"application/gzip": binary, "application/zip": binary},
+	}
 	huma.Register(a.huma, op, func(ctx context.Context, in *ByID) (*logOut, error) {
 		c := from(ctx).caller
 		err := r.permit(c)
@@ -164,7 +237,13 @@ func (a *API) importRoute(r Route) {
 		}
 		done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 		if !ok {
-			return nil, a.problem(ctx, &fault.Error{Kind: fault.Limited, Message: "Too many open uploads", Details: "wait until one of them finishes", Code: "too_many_streams", RetryAfter: 5 * time.Second})
+			return nil, a.problem(ctx, &fault.Error{
+				Kind:       fault.Limited,
+				Message:    "Too many open uploads",
+				Details:    "wait until one of them finishes",
+				Code:       "too_many_streams",
+				RetryAfter: 5 * time.Second,
+			})
 		}
 		return &logOut{func(hctx huma.Context) {
 			defer done()
@@ -185,7 +264,9 @@ func (a *API) importRoute(r Route) {
 		}}, nil
 	})
 	// After it is registered: huma would read a body that may be JSON, whatever it is.
-	op.RequestBody.Content["application/json"] = &huma.MediaType{Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[importFrom](), true, "")}
+	op.RequestBody.Content["application/json"] = &huma.MediaType{
+		Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[importFrom](), true, ""),
+	}
 	a.ops = append(a.ops, r)
 }
 
@@ -195,7 +276,13 @@ type importFrom struct {
 	SHA256 string `json:"sha256,omitempty" doc:"Of the archive, in hexadecimal. Another archive is not imported."`
 }
 
-func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w http.ResponseWriter, req *http.Request) (operationBody, error) {
+func (a *API) receiveImport(
+	ctx context.Context,
+	c account.Caller,
+	id string,
+	w http.ResponseWriter,
+	req *http.Request,
+) (operationBody, error) {
 	switch t, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); t {
 	case "application/json":
 		body, err := readBody(w, req)
@@ -204,7 +291,12 @@ func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w 
 		}
 		var in importFrom
 		if err := json.Unmarshal([]byte(cmp.Or(string(body), "{}")), &in); err != nil {
-			return operationBody{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid import", Details: "send an object with url and, where it is known, sha256, both of them strings", Code: "invalid_import"}
+			return operationBody{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Invalid import",
+				Details: "send an object with url and, where it is known, sha256, both of them strings",
+				Code:    "invalid_import",
+			}
 		}
 		return a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
 			return a.WordPress.ImportFromTx(ctx, tx, c.Owner, site.ID(id), wordpress.Download{URL: in.URL, SHA256: in.SHA256})
@@ -212,7 +304,13 @@ func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w 
 	case "application/gzip", "application/zip", "application/x-gzip", "application/octet-stream":
 	default:
 		discard(req)
-		return operationBody{}, &fault.Error{Kind: fault.Media, Message: "Unsupported content type", Details: "send the archive itself with Content-Type: application/gzip or application/zip, or its address as JSON", Received: t, Code: "unsupported_media_type"}
+		return operationBody{}, &fault.Error{
+			Kind:     fault.Media,
+			Message:  "Unsupported content type",
+			Details:  "send the archive itself with Content-Type: application/gzip or application/zip, or its address as JSON",
+			Received: t,
+			Code:     "unsupported_media_type",
+		}
 	}
 	conn := http.NewResponseController(w)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
@@ -230,7 +328,12 @@ func (a *API) receiveImport(ctx context.Context, c account.Caller, id string, w 
 	return o, err
 }
 
-func (a *API) beginImport(ctx context.Context, c account.Caller, id string, begin func(tx *db.Tx) (operation.Operation, error)) (o operationBody, err error) {
+func (a *API) beginImport(
+	ctx context.Context,
+	c account.Caller,
+	id string,
+	begin func(tx *db.Tx) (operation.Operation, error),
+) (o operationBody, err error) {
 	if err := a.Accounts.Holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
 		return o, err
 	}

@@ -34,7 +34,11 @@ func TestInvalidInWords(t *testing.T) {
 		path, want string
 		body       any
 	}{
-		{"/databases", "name must be 1 to 32 lowercase letters, digits and underscores, beginning with a letter", m{"engine": "mariadb", "name": "My data"}},
+		{
+			"/databases",
+			"name must be 1 to 32 lowercase letters, digits and underscores, beginning with a letter",
+			m{"engine": "mariadb", "name": "My data"},
+		},
 		{"/wordpress/update", `plugins must be "all" or an array of strings`, m{"plugins": "some"}},
 		{"/wordpress/update", `plugins must be "all" or an array of strings`, m{"plugins": []any{1}}},
 		{"/rules/test", "country must be a country code of two letters, such as DE", m{"path": "/", "country": "Germany"}},
@@ -79,14 +83,29 @@ func TestSchemaErrorsAreSentences(t *testing.T) {
 		body                any
 		says, details, code string
 	}{
-		"one item": {"POST", "/webhooks", map[string]any{"url": "https://example.com/in", "events": []string{}},
-			"Invalid webhook events", "events must have at least 1 item", "invalid_events"},
-		"below a field": {"PATCH", "/sites/" + id, map[string]any{"backups": map[string]any{"every": "never"}},
-			"Invalid backups.every", "backups.every must be off, hourly, daily or weekly", "invalid_backups_every"},
-		"in a list": {"POST", "/sites/" + id + "/env", map[string]any{"key": "A", "value": "x", "target": []string{"build", "nope"}},
-			"Invalid variable target", "target[1] must be build, runtime, production or preview", "invalid_target"},
-		"in a list of a list": {"POST", "/sites/" + id + "/env", []any{map[string]any{"key": "A", "value": "x", "target": []string{"nope"}}},
-			"Invalid variable target", "[0].target[0] must be build, runtime, production or preview", "invalid_target"},
+		"one item": {
+			"POST", "/webhooks",
+			map[string]any{"url": "https://example.com/in", "events": []string{}},
+			"Invalid webhook events", "events must have at least 1 item", "invalid_events",
+		},
+		"below a field": {
+			"PATCH", "/sites/" + id,
+			map[string]any{"backups": map[string]any{"every": "never"}},
+			"Invalid backups.every", "backups.every must be off, hourly, daily or weekly", "invalid_backups_every",
+		},
+		"in a list": {
+			"POST", "/sites/" + id + "/env",
+			map[string]any{"key": "A", "value": "x", "target": []string{"build", "nope"}},
+			"Invalid variable target", "target[1] must be build, runtime, production or preview", "invalid_target",
+		},
+		"in a list of a list": {
+			"POST",
+			"/sites/" + id + "/env",
+			[]any{map[string]any{"key": "A", "value": "x", "target": []string{"nope"}}},
+			"Invalid variable target",
+			"[0].target[0] must be build, runtime, production or preview",
+			"invalid_target",
+		},
 	} {
 		got := w.must(400, tt.method, tt.path, key, tt.body)
 		if got["error"] != tt.says || got["details"] != tt.details || got["code"] != tt.code {

@@ -99,18 +99,36 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	backups := backup.New(backup.Config{DB: d, Limits: limits, Sites: sites, Deployments: deployments, Hooks: hooks, Operations: operations, Blobs: blobs, Log: log,
-		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: place, Seal: s}), Scratch: t.TempDir()})
+	backups := backup.New(backup.Config{
+		DB:          d,
+		Limits:      limits,
+		Sites:       sites,
+		Deployments: deployments,
+		Hooks:       hooks,
+		Operations:  operations,
+		Blobs:       blobs,
+		Log:         log,
+		Repository:  backup.NewRepository(backup.RepositoryConfig{Backend: place, Seal: s}),
+		Scratch:     t.TempDir(),
+	})
 	c := api.Config{
 		DB: d, Log: log,
 		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
 		Sites:       sites,
 		Deployments: deployments,
 		Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
-		Domains:     domain.New(domain.Config{DB: d, Limits: limits, SiteDomain: "sites.test", Registry: "local", Log: log, Resolver: noDNS{}, Sites: sites}),
-		Traffic:     traffic.New(traffic.Config{DB: d}),
-		Apps:        app.New(app.Config{DB: d, Operations: operations}),
-		Webhooks:    hooks, Operations: operations,
+		Domains: domain.New(domain.Config{
+			DB:         d,
+			Limits:     limits,
+			SiteDomain: "sites.test",
+			Registry:   "local",
+			Log:        log,
+			Resolver:   noDNS{},
+			Sites:      sites,
+		}),
+		Traffic:  traffic.New(traffic.Config{DB: d}),
+		Apps:     app.New(app.Config{DB: d, Operations: operations}),
+		Webhooks: hooks, Operations: operations,
 		Backups:   backups,
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
@@ -122,7 +140,14 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
 	// A server elsewhere: what is asked for is noted, and nothing here makes it.
-	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Limits: limits, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+	if c.Databases, err = database.New(database.Config{
+		DB:       d,
+		Sites:    sites,
+		Limits:   limits,
+		Seal:     s,
+		Dir:      t.TempDir(),
+		External: "mysql://admin:secret@127.0.0.1:1",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
@@ -250,7 +275,10 @@ func (w *world) send(method, path, key string, body any, headers ...string) answ
 			req.Header.Del(name)
 		}
 	}
-	client := http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Timeout:       20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		w.t.Fatal(err)
@@ -280,7 +308,12 @@ func (w *world) must(status int, method, path, key string, body any, headers ...
 
 func (w *world) site(key, name string) string {
 	w.t.Helper()
-	a := w.must(201, "POST", "/sites", key, map[string]any{"name": name, "type": "static", "repository": "git.test/acme/site", "branch": "main"})
+	a := w.must(201, "POST", "/sites", key, map[string]any{
+		"name":       name,
+		"type":       "static",
+		"repository": "git.test/acme/site",
+		"branch":     "main",
+	})
 	return a["data"].(map[string]any)["id"].(string)
 }
 

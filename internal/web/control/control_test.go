@@ -88,7 +88,10 @@ func TestHalfSentFormsOverHTTP2(t *testing.T) {
 		srv.Protocols.SetUnencryptedHTTP2(true)
 		go srv.Serve(p)
 		t.Cleanup(func() { srv.Close() })
-		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+		tr := &http.Transport{
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil },
+			Protocols:   new(http.Protocols),
+		}
 		tr.Protocols.SetUnencryptedHTTP2(true)
 		defer tr.CloseIdleConnections()
 		begun := time.Now()
@@ -155,7 +158,10 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 		srv.Protocols.SetUnencryptedHTTP2(true)
 		go srv.Serve(p)
 		t.Cleanup(func() { srv.Close() })
-		tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+		tr := &http.Transport{
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil },
+			Protocols:   new(http.Protocols),
+		}
 		tr.Protocols.SetUnencryptedHTTP2(true)
 		defer tr.CloseIdleConnections()
 		begun := time.Now()
@@ -181,7 +187,9 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ head, drop string }{
-		"length": {"Content-Length: 100000", "x"}, "chunked": {"Transfer-Encoding: chunked", "1\r\nx\r\n"}, "long chunk": {"Transfer-Encoding: chunked\r\n\r\nffff", "x"},
+		"length":     {"Content-Length: 100000", "x"},
+		"chunked":    {"Transfer-Encoding: chunked", "1\r\nx\r\n"},
+		"long chunk": {"Transfer-Encoding: chunked\r\n\r\nffff", "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,22 +281,45 @@ func TestOwnHost(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Listen: "panel.internal:8080", Hosts: []string{"panel.example.com", "api.example.com"}})
 	for host, want := range map[string]bool{
-		"panel.example.com": true, "PANEL.example.com.:8443": true, "api.example.com": true, "panel.internal:8080": true,
-		"127.0.0.1:8080": true, "127.0.0.1": true, "localhost:8080": true, "127.0.0.2": false, "[::1]:8080": false,
-		"evil.test": false, "evil.test:8080": false, "": false, "panel.example.com.evil.test": false, "127.0.0.1.evil.test": false, "example.com": false,
+		"panel.example.com":           true,
+		"PANEL.example.com.:8443":     true,
+		"api.example.com":             true,
+		"panel.internal:8080":         true,
+		"127.0.0.1:8080":              true,
+		"127.0.0.1":                   true,
+		"localhost:8080":              true,
+		"127.0.0.2":                   false,
+		"[::1]:8080":                  false,
+		"evil.test":                   false,
+		"evil.test:8080":              false,
+		"":                            false,
+		"panel.example.com.evil.test": false,
+		"127.0.0.1.evil.test":         false,
+		"example.com":                 false,
 	} {
 		r := httptest.NewRequest("GET", "/api/v1/sites", nil)
 		r.Host = host
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080})))
+		r = r.WithContext(context.WithValue(
+			r.Context(),
+			http.LocalAddrContextKey,
+			net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}),
+		))
 		rec := httptest.NewRecorder()
 		d.Named(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ours") })).ServeHTTP(rec, r)
-		if got := rec.Code == 200; got != want || !got && (rec.Code != 421 || !strings.Contains(rec.Body.String(), `"code":"misdirected_request"`)) {
+		if got := rec.Code == 200; got != want || !got && (rec.Code != 421 || !strings.Contains(
+			rec.Body.String(),
+			`"code":"misdirected_request"`,
+		)) {
 			t.Errorf("Host %q: status %d, want ours %v; %s", host, rec.Code, want, rec.Body)
 		}
 	}
 	far := httptest.NewRequest("GET", "/", nil)
 	far.Host = "localhost"
-	far = far.WithContext(context.WithValue(far.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080})))
+	far = far.WithContext(context.WithValue(
+		far.Context(),
+		http.LocalAddrContextKey,
+		net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8080}),
+	))
 	if d.ownHost(far) {
 		t.Error("localhost is ours at a public address")
 	}
@@ -299,7 +330,10 @@ func TestOwnHostOnTheWire(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Listen: "127.0.0.1:8080", Hosts: []string{"panel.example.com"}})
 	p := &piped{make(chan net.Conn), make(chan struct{})}
-	srv := &http.Server{Handler: d.Named(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ours") })), Protocols: new(http.Protocols)}
+	srv := &http.Server{
+		Handler:   d.Named(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ours") })),
+		Protocols: new(http.Protocols),
+	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	go srv.Serve(p)
@@ -335,7 +369,10 @@ func TestOwnHostOnTheWire(t *testing.T) {
 		}
 		c.Close()
 	}
-	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil }, Protocols: new(http.Protocols)}
+	tr := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial(), nil },
+		Protocols:   new(http.Protocols),
+	}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	defer tr.CloseIdleConnections()
 	for authority, want := range map[string]int{"panel.example.com": 200, "127.0.0.1:1": 200, "evil.test": 421, "[::1]:8080": 421} {

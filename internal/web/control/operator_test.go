@@ -18,8 +18,13 @@ func TestOperator(t *testing.T) {
 	says := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
 	}
-	h := Operator{Door: New(Config{Hosts: []string{"slipway.test"}}), Public: says("interface"), Metrics: says("figures"), Serving: &serving,
-		Needs: map[string]Need{"the database does not answer": func(context.Context) bool { return database.Load() }}}.Handler()
+	h := Operator{
+		Door:    New(Config{Hosts: []string{"slipway.test"}}),
+		Public:  says("interface"),
+		Metrics: says("figures"),
+		Serving: &serving,
+		Needs:   map[string]Need{"the database does not answer": func(context.Context) bool { return database.Load() }},
+	}.Handler()
 	ask := func(host, path string) (int, string) {
 		r := httptest.NewRequest("GET", path, nil)
 		r.Host = host

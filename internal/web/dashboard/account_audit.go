@@ -22,7 +22,9 @@ import (
 const auditPerPage = 50
 
 // auditNouns are the resources by which the log can be filtered.
-var auditNouns = []string{"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook"}
+var auditNouns = []string{
+	"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook",
+}
 
 type auditData struct {
 	Entries []account.Entry
@@ -178,7 +180,10 @@ func (d *Dashboard) auditFile(ctx context.Context, q *request, data auditData) (
 	return answer{raw: func(w http.ResponseWriter) {
 		d.whileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
 			w.Header().Set("Content-Type", kind)
-			w.Header().Set("Content-Disposition", `attachment; filename="slipway-audit.`+map[bool]string{true: "json", false: "csv"}[format == "json"]+`"`)
+			w.Header().Set(
+				"Content-Disposition",
+				`attachment; filename="slipway-audit.`+map[bool]string{true: "json", false: "csv"}[format == "json"]+`"`,
+			)
 			out := auditWriter(w, format == "json")
 			for {
 				_ = conn.SetWriteDeadline(time.Now().Add(sendTime)) // where there is none to be set, there is none
@@ -208,7 +213,19 @@ type auditOut struct {
 var auditColumns = []string{"time", "user", "email", "action", "subject", "detail", "about", "key", "session", "with", "address"}
 
 func auditFields(e account.Entry) []string {
-	return []string{e.At.String(), string(e.User), e.Email, e.Action, e.Subject, e.Detail, string(e.About), string(e.Key), string(e.Session), e.Via, e.Addr}
+	return []string{
+		e.At.String(),
+		string(e.User),
+		e.Email,
+		e.Action,
+		e.Subject,
+		e.Detail,
+		string(e.About),
+		string(e.Key),
+		string(e.Session),
+		e.Via,
+		e.Addr,
+	}
 }
 
 func auditWriter(w io.Writer, asJSON bool) auditOut {

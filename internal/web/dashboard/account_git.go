@@ -26,10 +26,25 @@ func (d *Dashboard) connectionRoutes() []route {
 type tokenGuide struct{ Provider, Name, Link, Needs string }
 
 var tokenGuides = []tokenGuide{
-	{"github", "GitHub", "https://github.com/settings/personal-access-tokens/new", "A fine-grained token with Contents: read, Commit statuses, Deployments and Pull requests: write."},
-	{"gitlab", "GitLab", "https://gitlab.com/-/user_settings/personal_access_tokens", "A personal, group or project access token with the scope api, or read_repository and read_api without reports."},
+	{
+		"github",
+		"GitHub",
+		"https://github.com/settings/personal-access-tokens/new",
+		"A fine-grained token with Contents: read, Commit statuses, Deployments and Pull requests: write.",
+	},
+	{
+		"gitlab",
+		"GitLab",
+		"https://gitlab.com/-/user_settings/personal_access_tokens",
+		"A personal, group or project access token with the scope api, or read_repository and read_api without reports.",
+	},
 	{"gitea", "Gitea or Forgejo", "", "A token with repository: read and write, issue: write and user: read."},
-	{"bitbucket", "Bitbucket", "https://bitbucket.org/account/settings/app-passwords/", "An access token, or an app password with its username, that may read repositories and write pull requests."},
+	{
+		"bitbucket",
+		"Bitbucket",
+		"https://bitbucket.org/account/settings/app-passwords/",
+		"An access token, or an app password with its username, that may read repositories and write pull requests.",
+	},
 }
 
 type connectionsData struct {
@@ -98,7 +113,12 @@ func (d *Dashboard) appInstalled(context.Context, *request) (answer, error) {
 }
 
 func (d *Dashboard) connect(ctx context.Context, q *request) (answer, error) {
-	k, err := d.Connections.Check(ctx, connection.NewConnection{Provider: forge.Provider(q.value("provider")), Host: q.value("host"), Token: q.value("token"), User: q.value("username")})
+	k, err := d.Connections.Check(ctx, connection.NewConnection{
+		Provider: forge.Provider(q.value("provider")),
+		Host:     q.value("host"),
+		Token:    q.value("token"),
+		User:     q.value("username"),
+	})
 	if err != nil {
 		return answer{}, atConnection(err)
 	}

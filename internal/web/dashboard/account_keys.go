@@ -79,8 +79,11 @@ var lives = []struct {
 	Value, Name string
 	Life        time.Duration // 0: for ever
 }{
-	{"30d", "30 days", 30 * 24 * time.Hour}, {"90d", "90 days", 90 * 24 * time.Hour}, {"365d", "One year", 365 * 24 * time.Hour},
-	{"7d", "7 days", 7 * 24 * time.Hour}, {"never", "Never", 0},
+	{"30d", "30 days", 30 * 24 * time.Hour},
+	{"90d", "90 days", 90 * 24 * time.Hour},
+	{"365d", "One year", 365 * 24 * time.Hour},
+	{"7d", "7 days", 7 * 24 * time.Hour},
+	{"never", "Never", 0},
 }
 
 // A scopePreset ticks the scopes that a common use of a key needs.
@@ -91,7 +94,14 @@ type scopePreset struct {
 
 var scopePresets = []scopePreset{
 	{"deploy", "Deploy from CI", scopeNames(account.SitesRead, account.DeploymentsWrite)},
-	{"read", "Read only", scopeNames(account.SitesRead, account.DeploymentsRead, account.DomainsRead, account.EnvRead, account.WebhooksRead, account.BackupsRead, account.AccountRead)},
+	{
+		"read",
+		"Read only",
+		scopeNames(
+			account.SitesRead, account.DeploymentsRead, account.DomainsRead, account.EnvRead, account.WebhooksRead,
+			account.BackupsRead, account.AccountRead,
+		),
+	},
 	{"manage", "Manage sites", scopeNames(account.SitesWrite, account.DeploymentsWrite, account.DomainsWrite, account.EnvWrite)},
 }
 
@@ -125,7 +135,13 @@ func (m madeKeyData) Try() string {
 	for _, t := range []struct {
 		scope account.Scope
 		path  string
-	}{{account.AccountRead, "/account"}, {account.SitesRead, "/sites"}, {account.DomainsRead, "/domains"}, {account.WebhooksRead, "/webhooks"}, {account.KeysWrite, "/keys"}} {
+	}{
+		{account.AccountRead, "/account"},
+		{account.SitesRead, "/sites"},
+		{account.DomainsRead, "/domains"},
+		{account.WebhooksRead, "/webhooks"},
+		{account.KeysWrite, "/keys"},
+	} {
 		if m.Key.Scopes.Include(t.scope) {
 			return t.path
 		}
@@ -163,7 +179,8 @@ func (d *Dashboard) createKey(ctx context.Context, q *request) (answer, error) {
 	i := slices.IndexFunc(lives, func(l struct {
 		Value, Name string
 		Life        time.Duration
-	}) bool {
+	},
+	) bool {
 		return l.Value == q.value("expires")
 	})
 	if i < 0 {

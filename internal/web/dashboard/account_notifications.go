@@ -80,7 +80,8 @@ func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, erro
 		c, err := d.Notify.CreateTx(ctx, tx, q.caller.Owner, n)
 		return account.AuditEvent{Action: "notification_channel.created", Subject: string(c.ID), Detail: c.Name}, err
 	})
-	if f := fault.As(err); f != nil && (f.Code == "invalid_notification" || f.Code == "invalid_email" || f.Code == "recipient_unsubscribed") {
+	if f := fault.As(err); f != nil &&
+		(f.Code == "invalid_notification" || f.Code == "invalid_email" || f.Code == "recipient_unsubscribed") {
 		err = at(field, err)
 	}
 	if n.Kind == notify.Mail && n.URL != "" {
@@ -90,7 +91,12 @@ func (d *Dashboard) createChannel(ctx context.Context, q *request) (answer, erro
 }
 
 // changeChannel does something to one of the asker's channels.
-func (d *Dashboard) changeChannel(ctx context.Context, q *request, action, says string, fn func(tx *db.Tx, id notify.ID) (notify.Channel, error)) (answer, error) {
+func (d *Dashboard) changeChannel(
+	ctx context.Context,
+	q *request,
+	action, says string,
+	fn func(tx *db.Tx, id notify.ID) (notify.Channel, error),
+) (answer, error) {
 	id := notify.ID(q.PathValue("channel"))
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		c, err := fn(tx, id)
@@ -100,15 +106,27 @@ func (d *Dashboard) changeChannel(ctx context.Context, q *request, action, says 
 }
 
 func (d *Dashboard) askChannel(ctx context.Context, q *request) (answer, error) {
-	return d.changeChannel(ctx, q, "notification_channel.asked", "Confirmation email sent", func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
-		return d.Notify.AskAgainTx(ctx, tx, q.caller.Owner, id, q.caller.Email)
-	})
+	return d.changeChannel(
+		ctx,
+		q,
+		"notification_channel.asked",
+		"Confirmation email sent",
+		func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
+			return d.Notify.AskAgainTx(ctx, tx, q.caller.Owner, id, q.caller.Email)
+		},
+	)
 }
 
 func (d *Dashboard) testChannel(ctx context.Context, q *request) (answer, error) {
-	return d.changeChannel(ctx, q, "notification_channel.tested", "Test notification sent", func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
-		return d.Notify.TestTx(ctx, tx, q.caller.Owner, id)
-	})
+	return d.changeChannel(
+		ctx,
+		q,
+		"notification_channel.tested",
+		"Test notification sent",
+		func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
+			return d.Notify.TestTx(ctx, tx, q.caller.Owner, id)
+		},
+	)
 }
 
 func (d *Dashboard) switchChannel(ctx context.Context, q *request) (answer, error) {
@@ -123,7 +141,13 @@ func (d *Dashboard) switchChannel(ctx context.Context, q *request) (answer, erro
 }
 
 func (d *Dashboard) deleteChannel(ctx context.Context, q *request) (answer, error) {
-	return d.changeChannel(ctx, q, "notification_channel.deleted", "Channel deleted", func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
-		return notify.Channel{}, d.Notify.DeleteTx(ctx, tx, q.caller.Owner, id)
-	})
+	return d.changeChannel(
+		ctx,
+		q,
+		"notification_channel.deleted",
+		"Channel deleted",
+		func(tx *db.Tx, id notify.ID) (notify.Channel, error) {
+			return notify.Channel{}, d.Notify.DeleteTx(ctx, tx, q.caller.Owner, id)
+		},
+	)
 }

@@ -99,14 +99,22 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: what was typed is lost", field)
 		}
 	}
-	p := b.post("/account/keys/new", "name", "CI", "scopes", "sites:read", "scopes", "env:write", "power", "some", "reach", "some", "sites", string(s.ID),
-		"addresses", "203.0.113.0/24, 127.0.0.1", "expires", "30d")
+	p := b.post(
+		"/account/keys/new", "name", "CI", "scopes", "sites:read", "scopes", "env:write", "power", "some", "reach",
+		"some", "sites",
+		string(s.ID),
+		"addresses",
+		"203.0.113.0/24, 127.0.0.1",
+		"expires",
+		"30d",
+	)
 	secret := p.value(t)
 	if p.status != 200 || !account.LooksLikeKey(secret) || p.header.Get("Cache-Control") != "no-store" {
 		t.Fatal(p)
 	}
 	c, err := w.dash.Accounts.Authenticate(t.Context(), secret, netip.MustParseAddr("127.0.0.1"))
-	if err != nil || c.User != ada.ID || c.Scopes.String() != "sites:read env:write" || len(c.Sites) != 1 || len(c.Nets) != 2 || c.Expires < db.Now().Add(29*24*time.Hour) {
+	if err != nil || c.User != ada.ID || c.Scopes.String() != "sites:read env:write" || len(c.Sites) != 1 || len(c.Nets) != 2 ||
+		c.Expires < db.Now().Add(29*24*time.Hour) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	p = b.get("/account/keys")
@@ -114,7 +122,12 @@ func TestKeys(t *testing.T) {
 		t.Fatal(p)
 	}
 	eve := w.as("eve@example.test")
-	if p := eve.post("/account/keys/new", "name", "x", "scopes", "sites:read", "reach", "some", "sites", string(s.ID), "expires", "30d"); p.status != 404 {
+	if p := eve.post(
+		"/account/keys/new", "name", "x", "scopes", "sites:read", "reach", "some", "sites",
+		string(s.ID),
+		"expires",
+		"30d",
+	); p.status != 404 {
 		t.Error("a key for somebody else's site:", p.status)
 	}
 	if p := eve.post("/account/keys/" + string(c.Key) + "/revoke"); p.status != 404 {
@@ -203,11 +216,19 @@ func TestFactor(t *testing.T) {
 		t.Error("no QR code")
 	}
 	offer := p.hidden(t, "offer")
-	if p := b.post("/account/second-factor", "offer", offer, "code", "000000"); p.status != 422 || !p.has("wrong-code") || !strings.Contains(p.body, secret) {
+	if p := b.post(
+		"/account/second-factor", "offer", offer, "code", "000000",
+	); p.status != 422 || !p.has("wrong-code") || !strings.Contains(p.body, secret) {
 		t.Fatal(p)
 	}
 	w.stale()
-	if p := b.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0)); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, secret) {
+	if p := b.post(
+		"/account/second-factor",
+		"offer",
+		offer,
+		"code",
+		code(t, secret, 0),
+	); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, secret) {
 		t.Fatal("a stale session turns it on without the password:", p)
 	}
 	p = b.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0), "current", password)
@@ -226,7 +247,11 @@ func TestFactor(t *testing.T) {
 	if p := again.post("/sign-in/code?next=/account", "code", "123"); p.status != 401 || !p.has("wrong-code") {
 		t.Fatal(p)
 	}
-	if p := again.post("/sign-in/code?next=/account", "code", code(t, secret, 1)); p.status != 303 || p.header.Get("Location") != "/account" {
+	if p := again.post(
+		"/sign-in/code?next=/account",
+		"code",
+		code(t, secret, 1),
+	); p.status != 303 || p.header.Get("Location") != "/account" {
 		t.Fatal(p)
 	}
 	if p := again.get("/account"); p.status != 200 {
@@ -271,7 +296,13 @@ func TestOfferedFactorIsOfOneSession(t *testing.T) {
 	if secret == theirs.value(t) || secret == b.get("/account/second-factor").value(t) {
 		t.Error("two offers have one secret")
 	}
-	if p := other.post("/account/second-factor", "offer", offer, "code", code(t, secret, 0)); p.status != 409 || strings.Contains(p.body, secret) {
+	if p := other.post(
+		"/account/second-factor",
+		"offer",
+		offer,
+		"code",
+		code(t, secret, 0),
+	); p.status != 409 || strings.Contains(p.body, secret) {
 		t.Error("another session confirms it:", p.status)
 	}
 	w.stale()
@@ -306,7 +337,11 @@ func TestCredentialsNeedAFreshPassword(t *testing.T) {
 		t.Error("the form does not ask for the password")
 	}
 	for _, current := range []string{"", "wrong"} {
-		if p := b.post("/account/keys/new", append(form, "current", current)...); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, "slw_") {
+		if p := b.post("/account/keys/new", append(
+			form,
+			"current",
+			current,
+		)...); p.status != 403 || !p.has("wrong-current") || strings.Contains(p.body, "slw_") {
 			t.Errorf("password %q: %s", current, p)
 		}
 	}

@@ -44,7 +44,16 @@ func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.D
 	list, _, step, err := h.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]ProgramFigures, len(list))
 	for i, p := range list {
-		out[i] = ProgramFigures{At: p.At, Statuses: p.Statuses, P50: p.Latency(.5), P95: p.Latency(.95), Memory: p.Memory, CPU: p.CPU, Wakes: p.Wakes, Restart: p.Restarts}
+		out[i] = ProgramFigures{
+			At:       p.At,
+			Statuses: p.Statuses,
+			P50:      p.Latency(.5),
+			P95:      p.Latency(.95),
+			Memory:   p.Memory,
+			CPU:      p.CPU,
+			Wakes:    p.Wakes,
+			Restart:  p.Restarts,
+		}
 	}
 	return out, step, err
 }
@@ -54,7 +63,15 @@ func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 	list, err := h.Apps.Tasks(ctx, string(id))
 	out := make([]ProgramTask, len(list))
 	for i, t := range list {
-		out[i] = ProgramTask{Kind: t.Kind, Name: t.Name, Command: t.Command.String(), Schedule: t.Schedule, Next: t.Next, State: string(t.State), Message: t.Message}
+		out[i] = ProgramTask{
+			Kind:     t.Kind,
+			Name:     t.Name,
+			Command:  t.Command.String(),
+			Schedule: t.Schedule,
+			Next:     t.Next,
+			State:    string(t.State),
+			Message:  t.Message,
+		}
 	}
 	return out, err
 }
@@ -63,11 +80,21 @@ func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid command",
+			Details: "1 to 4,096 bytes of text",
+			Code:    "invalid_command",
+		}
 	case s.Status == site.Stopped:
 		return "", &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
-		return "", &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "commands run in the files of an application", Code: "no_program"}
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no program",
+			Details: "commands run in the files of an application",
+			Code:    "no_program",
+		}
 	}
 	_, err := h.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
 	return app.CommandProcess, err
@@ -77,7 +104,12 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command str
 func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	switch {
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
-		return &fault.Error{Kind: fault.Conflict, Message: "This site has no application to restart", Details: "it serves static files", Code: "no_program"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no application to restart",
+			Details: "it serves static files",
+			Code:    "no_program",
+		}
 	case s.Status == site.Stopped:
 		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
 	}
@@ -101,7 +133,12 @@ const shellTime = 2 * time.Hour
 // Terminal runs a shell in the sandbox of a site's live deployment.
 func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
 	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
-		return "", &fault.Error{Kind: fault.Conflict, Message: "This site has no program", Details: "a terminal opens in the files of an application", Code: "no_program"}
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no program",
+			Details: "a terminal opens in the files of an application",
+			Code:    "no_program",
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,8 +157,13 @@ func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, er
 			}
 		}
 	}()
-	exit, err := h.Execute(ctx, app.Execution{Deployment: s.LiveDeployment, Command: app.Command{Shell: terminalShell}, Process: "terminal", Timeout: shellTime,
-		Terminal: &runtime.Terminal{Input: t.Input, Output: t.Output, Size: runtime.Size{Columns: t.Columns, Rows: t.Rows}, Sizes: sizes}})
+	exit, err := h.Execute(ctx, app.Execution{
+		Deployment: s.LiveDeployment,
+		Command:    app.Command{Shell: terminalShell},
+		Process:    "terminal",
+		Timeout:    shellTime,
+		Terminal:   &runtime.Terminal{Input: t.Input, Output: t.Output, Size: runtime.Size{Columns: t.Columns, Rows: t.Rows}, Sizes: sizes},
+	})
 	if err != nil {
 		return "", err
 	}

@@ -44,9 +44,18 @@ func (p *typed) Usage() runtime.Usage                   { return runtime.Usage{}
 func TestTerminalOfSite(t *testing.T) {
 	t.Parallel()
 	e := typist{make(chan runtime.Spec, 1)}
-	h := apps{app.New(app.Config{DB: dbtest.New(t), Engine: e, Launch: wants(func(_ context.Context, deployment string) (app.Wanted, error) {
-		return app.Wanted{Site: "site", Owner: "owner", Deployment: deployment, Spec: runtime.Spec{Site: "site", Argv: []string{"node", "server.js"}, Env: []string{"SECRET=x"}, Egress: true}}, nil
-	})})}
+	h := apps{app.New(app.Config{
+		DB:     dbtest.New(t),
+		Engine: e,
+		Launch: wants(func(_ context.Context, deployment string) (app.Wanted, error) {
+			return app.Wanted{
+				Site:       "site",
+				Owner:      "owner",
+				Deployment: deployment,
+				Spec:       runtime.Spec{Site: "site", Argv: []string{"node", "server.js"}, Env: []string{"SECRET=x"}, Egress: true},
+			}, nil
+		}),
+	})}
 	s := site.Site{ID: "site", Runtime: "node", LiveDeployment: "dep_1", Status: site.Active}
 	for _, bad := range []site.Site{{}, {Runtime: "static", LiveDeployment: "dep_1"}, {Runtime: "node"}} {
 		if _, err := h.Terminal(t.Context(), bad, Terminal{}); fault.As(err) == nil || fault.As(err).Code != "no_program" {
@@ -66,7 +75,10 @@ func TestTerminalOfSite(t *testing.T) {
 		ended <- end{how, err}
 	}()
 	spec := <-e.specs
-	if len(spec.Argv) != 0 || !strings.Contains(spec.Shell, "bash") || spec.Site != "site" || spec.Env[0] != "SECRET=x" || !spec.Egress || spec.Terminal.Size != (runtime.Size{Columns: 100, Rows: 30}) {
+	if len(spec.Argv) != 0 || !strings.Contains(
+		spec.Shell,
+		"bash",
+	) || spec.Site != "site" || spec.Env[0] != "SECRET=x" || !spec.Egress || spec.Terminal.Size != (runtime.Size{Columns: 100, Rows: 30}) {
 		t.Errorf("%+v", spec)
 	}
 	if n := h.Running("owner"); n != 1 {

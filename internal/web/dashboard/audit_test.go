@@ -28,12 +28,26 @@ func TestAuditNarrows(t *testing.T) {
 	w.user("root@example.test", true)
 	ci := account.Actor{User: ada.ID, Key: "key_ci", Via: "CI <b> (slw_abcdef…)"}
 	w.did(ci, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_ci"})
-	w.did(account.Actor{User: ada.ID, Key: "key_other", Via: "Other (slw_zzzzzz…)"}, account.AuditEvent{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
-	w.did(account.Actor{User: ada.ID, Via: "deploy hook Nightly"}, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_hook"})
-	w.did(account.Actor{User: eve.ID, Key: "key_eve", Via: "Eve's (slw_eeeeee…)"}, account.AuditEvent{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
+	w.did(account.Actor{
+		User: ada.ID,
+		Key:  "key_other",
+		Via:  "Other (slw_zzzzzz…)",
+	}, account.AuditEvent{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
+	w.did(account.Actor{
+		User: ada.ID,
+		Via:  "deploy hook Nightly",
+	}, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_hook"})
+	w.did(account.Actor{
+		User: eve.ID,
+		Key:  "key_eve",
+		Via:  "Eve's (slw_eeeeee…)",
+	}, account.AuditEvent{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
 	w.did(account.Actor{Via: "the command line"}, account.AuditEvent{Action: "user.suspended", Subject: string(eve.ID), About: eve.ID})
 	b, root := w.as("ada@example.test"), w.as("root@example.test")
-	b.get("/account/audit").want(t, 200, "key <a class=\"quiet\" href=\"/account/audit?key=key_ci\">CI &lt;b&gt; (slw_abcdef…)</a>", "deploy hook Nightly", "dep_by_hook", "TOKEN", "203.0.113.9")
+	b.get("/account/audit").want(
+		t, 200, "key <a class=\"quiet\" href=\"/account/audit?key=key_ci\">CI &lt;b&gt; (slw_abcdef…)</a>",
+		"deploy hook Nightly", "dep_by_hook", "TOKEN", "203.0.113.9",
+	)
 	for path, want := range map[string][2]string{ // what is there, what is not
 		"/account/audit?key=key_ci":                                 {"dep_by_ci", "dep_by_hook"},
 		"/account/audit?key=key_ci&what=deployment":                 {"dep_by_ci", "TOKEN"},
@@ -54,7 +68,10 @@ func TestAuditNarrows(t *testing.T) {
 			t.Errorf("%s holds %q", path, want[1])
 		}
 	}
-	p := root.get("/operator/audit?key=key_ci&user="+string(ada.ID)).want(t, 200, `data-test="narrowed"`, "ada@example.test", `href="/operator/audit?key=key_ci"`, `href="/operator/audit?user=`+string(ada.ID)+`"`)
+	p := root.get("/operator/audit?key=key_ci&user="+string(ada.ID)).want(
+		t, 200, `data-test="narrowed"`, "ada@example.test", `href="/operator/audit?key=key_ci"`,
+		`href="/operator/audit?user=`+string(ada.ID)+`"`,
+	)
 	if !strings.Contains(p.body, "format=csv&amp;key=key_ci&amp;user="+string(ada.ID)) {
 		t.Error("the download is not of what is shown")
 	}
@@ -70,16 +87,26 @@ func TestAuditDownload(t *testing.T) {
 	const lines = 2*auditRead + 7
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range lines {
-			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: ada.ID, Key: "key_ci", Via: `=cmd|' /C calc'!A0`}, account.AuditEvent{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
+			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{
+				User: ada.ID,
+				Key:  "key_ci",
+				Via:  `=cmd|' /C calc'!A0`,
+			}, account.AuditEvent{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
 				return err
 			}
 		}
-		return w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{User: eve.ID, Key: "key_ci"}, account.AuditEvent{Action: "env.set", Subject: "site_eve"})
+		return w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{
+			User: eve.ID,
+			Key:  "key_ci",
+		}, account.AuditEvent{Action: "env.set", Subject: "site_eve"})
 	}))
 	p := b.get("/account/audit/download?format=csv&what=env&key=key_ci").want(t, 200)
 	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()
 	must(t, err)
-	if len(rows) != lines+1 || rows[0][0] != "time" || rows[1][4] != fmt.Sprint("site_", lines-1) || rows[lines][4] != "site_0" || rows[1][5] != "a,\"b\"\nc" {
+	if len(rows) != lines+1 || rows[0][0] != "time" || rows[1][4] != fmt.Sprint(
+		"site_",
+		lines-1,
+	) || rows[lines][4] != "site_0" || rows[1][5] != "a,\"b\"\nc" {
 		t.Fatalf("%d rows, the first %q", len(rows), rows[:2])
 	}
 	if rows[1][9] != `'=cmd|' /C calc'!A0` {

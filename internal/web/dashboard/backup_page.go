@@ -58,7 +58,11 @@ func (d *Dashboard) backupsData(ctx context.Context, q *request) (data backupsDa
 		return data, err
 	}
 	data = backupsData{siteHead: head, Why: d.Backups.Possible(), Live: head.Base() + "/backups/follow"}
-	if data.List, _, err = d.Backups.List(ctx, q.caller.Owner, backup.Filter{Site: head.Site.ID, Page: 1, Limit: listedBackups}); err != nil {
+	if data.List, _, err = d.Backups.List(ctx, q.caller.Owner, backup.Filter{
+		Site:  head.Site.ID,
+		Page:  1,
+		Limit: listedBackups,
+	}); err != nil {
 		return data, err
 	}
 	if data.Schedule, err = d.Backups.ScheduleOf(ctx, d.DB, head.Site.ID); err != nil {
@@ -132,7 +136,11 @@ func (backupsData) State(b backup.Backup) string {
 // WhatRestores says in a sentence what a restore of the backup does.
 func (d backupsData) WhatRestores(b backup.Backup) string {
 	what := "settings, environment variables, the deployment that was live, stored files and databases"
-	for _, part := range []struct{ name, word string }{{backup.Settings, "settings and environment variables"}, {backup.Files, "the deployment that was live and stored files"}, {backup.Databases, "databases"}} {
+	for _, part := range []struct{ name, word string }{
+		{backup.Settings, "settings and environment variables"},
+		{backup.Files, "the deployment that was live and stored files"},
+		{backup.Databases, "databases"},
+	} {
 		if len(b.Includes) == 1 && b.Includes[0] == part.name {
 			what = part.word
 		}
@@ -165,7 +173,10 @@ func (d *Dashboard) backupsLive(ctx context.Context, q *request) (answer, error)
 func (d *Dashboard) createBackup(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		b, err := d.Backups.CreateTx(ctx, tx, q.caller.Owner, id, backup.NewBackup{Type: backup.Manual, Note: strings.TrimSpace(q.value("note"))})
+		b, err := d.Backups.CreateTx(ctx, tx, q.caller.Owner, id, backup.NewBackup{
+			Type: backup.Manual,
+			Note: strings.TrimSpace(q.value("note")),
+		})
 		return account.AuditEvent{Action: "backup.created", Subject: string(id), Detail: string(b.ID)}, err
 	})
 	return goTo("/sites/"+string(id)+"/backups", "Backup started"), err
@@ -254,7 +265,11 @@ func (d *Dashboard) deleteBackup(ctx context.Context, q *request) (answer, error
 		return answer{}, err
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "backup.deleted", Subject: string(head.Site.ID), Detail: string(b.ID)}, d.Backups.DeleteTx(ctx, tx, q.caller.Owner, b.ID)
+		return account.AuditEvent{
+			Action:  "backup.deleted",
+			Subject: string(head.Site.ID),
+			Detail:  string(b.ID),
+		}, d.Backups.DeleteTx(ctx, tx, q.caller.Owner, b.ID)
 	})
 	return goTo(head.Base()+"/backups", "Backup deleted"), err
 }

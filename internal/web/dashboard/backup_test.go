@@ -28,14 +28,20 @@ func TestBackupsPage(t *testing.T) {
 	if p := b.post(base+"/backups", "note", "before the party"); p.status != 303 {
 		t.Fatalf("back up: %d %s", p.status, p.body)
 	}
-	if p := b.post(base+"/backups/schedule", "every", "daily", "at", "04:30", "daily", "3", "weekly", "2", "monthly", "1"); p.status != 303 {
+	if p := b.post(
+		base+"/backups/schedule",
+		"every", "daily", "at", "04:30", "daily", "3", "weekly", "2", "monthly", "1",
+	); p.status != 303 {
 		t.Fatalf("schedule: %d %s", p.status, p.body)
 	}
 	got, err := w.dash.Backups.ScheduleOf(t.Context(), w.db, s.ID)
 	if err != nil || got != (backup.Schedule{Every: "daily", At: "04:30", Keep: backup.Keep{Daily: 3, Weekly: 2, Monthly: 1}}) {
 		t.Errorf("the schedule is %+v, %v", got, err)
 	}
-	if p := b.post(base+"/backups/schedule", "every", "daily", "at", "04:30", "daily", "many", "weekly", "2", "monthly", "1"); p.status != 422 || !strings.Contains(p.body, "0 to 366") {
+	if p := b.post(
+		base+"/backups/schedule",
+		"every", "daily", "at", "04:30", "daily", "many", "weekly", "2", "monthly", "1",
+	); p.status != 422 || !strings.Contains(p.body, "0 to 366") {
 		t.Errorf("a bad schedule: %d", p.status)
 	}
 	page := b.get(base + "/backups").body
@@ -85,14 +91,37 @@ func TestDeletedSites(t *testing.T) {
 	}
 	s := w.site(ada, "Blog")
 	insert := func(id string, owner account.OwnerID, site site.ID, name string) {
-		must(t, w.db.Admin(t.Context(), fmt.Sprintf(`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
-			VALUES ('%s', '%s', '%s', '%s', 'before_delete', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', 1, 1, %d)`, id, owner, site, name, strings.Repeat("a", 64), db.Now().Add(time.Hour))))
+		must(
+			t,
+			w.db.Admin(
+				t.Context(),
+				fmt.Sprintf(
+					`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+			VALUES ('%s', '%s', '%s', '%s', 'before_delete', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', 1, 1, %d)`,
+					id,
+					owner,
+					site,
+					name,
+					strings.Repeat(
+						"a",
+						64,
+					),
+					db.Now().Add(time.Hour),
+				),
+			),
+		)
 	}
 	insert("bkp_there", ada.Owner, s.ID, "Blog")
 	insert("bkp_gone", ada.Owner, "site_gone", "Old <shop>")
 	insert("bkp_hers", eve.Owner, "site_hers", "Hers")
 	p := b.get("/deleted")
-	if !strings.Contains(p.body, "Old &lt;shop&gt;") || strings.Contains(p.body, "bkp_there") || strings.Contains(p.body, "bkp_hers") || !strings.Contains(p.body, "custom domains have to be added again") {
+	if !strings.Contains(
+		p.body,
+		"Old &lt;shop&gt;",
+	) || strings.Contains(
+		p.body,
+		"bkp_there",
+	) || strings.Contains(p.body, "bkp_hers") || !strings.Contains(p.body, "custom domains have to be added again") {
 		t.Errorf("the page: %.3000s", p.body)
 	}
 	if p := b.get("/"); !strings.Contains(p.body, "1 deleted site can be restored") {
@@ -108,10 +137,14 @@ func TestDeletedSites(t *testing.T) {
 			t.Errorf("download of %q: %d", id, p.status)
 		}
 	}
-	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", " "); p.status != 422 || !strings.Contains(p.body, "The site needs a name") {
+	if p := b.post(
+		"/deleted/restore", "backup", "bkp_gone", "name", " ",
+	); p.status != 422 || !strings.Contains(p.body, "The site needs a name") {
 		t.Errorf("without a name: %d", p.status)
 	}
-	if p := b.post("/deleted/restore", "backup", "bkp_gone", "name", "Shop"); p.status != 409 && p.status != 422 || !strings.Contains(p.body, "damaged") {
+	if p := b.post(
+		"/deleted/restore", "backup", "bkp_gone", "name", "Shop",
+	); p.status != 409 && p.status != 422 || !strings.Contains(p.body, "damaged") {
 		t.Errorf("a backup whose content is gone: %d", p.status)
 	}
 	if p := other.post("/deleted/forget", "backup", "bkp_gone"); p.status != 404 {
@@ -133,10 +166,16 @@ func TestCalendar(t *testing.T) {
 	weeks := calendar([]backup.Backup{
 		{Status: backup.Completed, VerifiedAt: at(0), CreatedAt: at(0)},
 		{Status: backup.Completed, CreatedAt: at(1)},
-		{Status: backup.Completed, VerifiedAt: at(2), CreatedAt: at(2)}, {Status: backup.Failed, CreatedAt: at(2)},
+		{Status: backup.Completed, VerifiedAt: at(2), CreatedAt: at(2)},
+		{Status: backup.Failed, CreatedAt: at(2)},
 	}, now)
 	last := weeks[len(weeks)-1]
-	for i, want := range []backupDay{{"2026-03-16", 16, "ok", "1 failed, 1 verified", false}, {"2026-03-17", 17, "wait", "1 not verified", false}, {"2026-03-18", 18, "ok", "1 verified", false}, {"2026-03-19", 19, "", "no backup", true}} {
+	for i, want := range []backupDay{
+		{"2026-03-16", 16, "ok", "1 failed, 1 verified", false},
+		{"2026-03-17", 17, "wait", "1 not verified", false},
+		{"2026-03-18", 18, "ok", "1 verified", false},
+		{"2026-03-19", 19, "", "no backup", true},
+	} {
 		if last[i] != want {
 			t.Errorf("day %d is %+v, want %+v", i, last[i], want)
 		}
@@ -166,7 +205,12 @@ func TestDatabasesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.as("ada@example.test").get("/sites/" + string(s.ID) + "/databases")
-	for _, want := range []string{"0 B of 2.0 GiB used", "main: 0 percent of its limit used", "SELECT &#39;&lt;b&gt;&#39;", "Rotate password"} {
+	for _, want := range []string{
+		"0 B of 2.0 GiB used",
+		"main: 0 percent of its limit used",
+		"SELECT &#39;&lt;b&gt;&#39;",
+		"Rotate password",
+	} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("%d: the page has no %q", p.status, want)
 		}

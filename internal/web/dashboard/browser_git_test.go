@@ -37,7 +37,11 @@ func TestBrowserGit(t *testing.T) {
 	b.Look("operator-git")
 	ctx := t.Context()
 	must(t, w.db.Write(ctx, func(tx *db.Tx) error {
-		if _, err := w.dash.Connections.CreateAppTx(ctx, tx, connection.NewApp{Provider: "gitlab", ClientID: "x", Secret: "y"}); err != nil {
+		if _, err := w.dash.Connections.CreateAppTx(ctx, tx, connection.NewApp{
+			Provider: "gitlab",
+			ClientID: "x",
+			Secret:   "y",
+		}); err != nil {
 			return err
 		}
 		k, err := w.dash.Connections.Check(ctx, connection.NewConnection{Provider: "github", Token: "good-token"})
@@ -66,8 +70,18 @@ func TestBrowserGit(t *testing.T) {
 		return err
 	}))
 	pull := func(number int, title, branch, from, by string) {
-		must(t, w.db.Admin(ctx, fmt.Sprintf("INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', %d, '%s', '%s', '%s', '%s', '%s', TRUE, %v, '', %d)",
-			s.ID, number, title, branch, from, by, commitA, from != "", db.Now())))
+		must(
+			t,
+			w.db.Admin(
+				ctx,
+				fmt.Sprintf(
+					"INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', %d, '%s', '%s', '%s', '%s', '%s', TRUE, %v, '', %d)",
+					s.ID, number, title, branch, from, by, commitA,
+					from != "",
+					db.Now(),
+				),
+			),
+		)
 	}
 	w.ready(s, deploy.Trigger{Branch: "cart", Commit: commitB, Pull: 4})
 	pull(4, "A cart that remembers", "cart", "", "ada")

@@ -20,7 +20,11 @@ func TestBrowserTerminal(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x Terminal) (string, error) {
 			// Colors, a drawing at a place, a hostile text, a title, wide characters.
-			fmt.Fprintf(x.Output, "\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ", x.Columns)
+			fmt.Fprintf(
+				x.Output,
+				"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ",
+				x.Columns,
+			)
 			buf := make([]byte, 1<<10)
 			for {
 				n, err := x.Input.Read(buf)
@@ -49,13 +53,19 @@ func TestBrowserTerminal(t *testing.T) {
 	b.Click("@start-terminal")
 	screen := func(text string) {
 		t.Helper()
-		b.Until("the terminal does not show "+text, `document.querySelector('.term-screen').innerText.includes(`+fmt.Sprintf("%q", text)+`)`)
+		b.Until(
+			"the terminal does not show "+text,
+			`document.querySelector('.term-screen').innerText.includes(`+fmt.Sprintf("%q", text)+`)`,
+		)
 	}
 	b.Sees("@terminal-state", "Connected")
 	for _, text := range []string{"green <img src=x onerror", "    placed", "日本 wide", " columns\n$"} {
 		screen(text)
 	}
-	b.Until("colors are not drawn", `document.querySelector('.term-screen .f10.bold')?.innerText === 'green' && getComputedStyle([...document.querySelectorAll('.term-screen span')].find((e) => e.innerText === 'placed')).backgroundColor === 'rgb(255, 0, 0)'`)
+	b.Until(
+		"colors are not drawn",
+		`document.querySelector('.term-screen .f10.bold')?.innerText === 'green' && getComputedStyle([...document.querySelectorAll('.term-screen span')].find((e) => e.innerText === 'placed')).backgroundColor === 'rgb(255, 0, 0)'`,
+	)
 	hear := func(want string) {
 		t.Helper()
 		if got := <-typed; got != want {
@@ -68,7 +78,8 @@ func TestBrowserTerminal(t *testing.T) {
 	b.Keys("s")
 	hear("s")
 	enter := input.DispatchKeyEvent(input.KeyDown).WithKey("Enter").WithCode("Enter").WithWindowsVirtualKeyCode(13).WithText("\r")
-	b.Run(enter, input.DispatchKeyEvent(input.KeyUp).WithKey("Enter").WithCode("Enter").WithWindowsVirtualKeyCode(13)) // as a keyboard: b.Keys sends a character of its own
+	// as a keyboard: b.Keys sends a character of its own
+	b.Run(enter, input.DispatchKeyEvent(input.KeyUp).WithKey("Enter").WithCode("Enter").WithWindowsVirtualKeyCode(13))
 	hear("\r")
 	screen("$ ls")
 	b.Keys("Tab") // is the shell's
@@ -79,7 +90,10 @@ func TestBrowserTerminal(t *testing.T) {
 	b.Until("the keyboard is trapped", `!document.activeElement.matches('.term-input')`)
 	b.Click("@terminal")
 	b.Focused(".term-input")
-	b.Eval(`void document.querySelector('.term-input').dispatchEvent(new KeyboardEvent('keydown', { key: 'd', ctrlKey: true, bubbles: true, cancelable: true }))`, nil)
+	b.Eval(
+		`void document.querySelector('.term-input').dispatchEvent(new KeyboardEvent('keydown', { key: 'd', ctrlKey: true, bubbles: true, cancelable: true }))`,
+		nil,
+	)
 	hear("\x04")
 	b.Sees("@terminal-state", "The shell ended: exit code 0")
 	b.Sees("@start-terminal")

@@ -37,17 +37,39 @@ func (w *world) fill(email string, n int) {
 	w.t.Helper()
 	u := w.users[email]
 	ctx := w.t.Context()
-	names := []string{"Harbor Journal", "Acme Docs", "Nordlicht Shop", "status page", "Tidewater Studio", "<script>alert(1)</script>", "Überseekontor", "Portfolio 2026", "changelog"}
+	names := []string{
+		"Harbor Journal", "Acme Docs", "Nordlicht Shop", "status page", "Tidewater Studio",
+		"<script>alert(1)</script>", "Überseekontor", "Portfolio 2026", "changelog",
+	}
 	for i := range n {
 		s := w.site(u, fmt.Sprintf("%s%s", names[i%len(names)], map[bool]string{true: fmt.Sprint(" ", i/len(names)+1)}[i >= len(names)]))
 		id := db.NewID("dep")
-		status := []deployment.Status{deployment.Success, deployment.Success, deployment.Building, deployment.Failed, deployment.Success, deployment.Pending}[i%6]
-		message := []string{"Rewrite the landing page and shorten the intro", "Fix typo", "Bump astro to 6.2", "Add <b>bold</b> search to every page of the handbook", "feat: dark mode", ""}[i%6]
+		status := []deployment.Status{
+			deployment.Success, deployment.Success, deployment.Building, deployment.Failed, deployment.Success,
+			deployment.Pending,
+		}[i%6]
+		message := []string{
+			"Rewrite the landing page and shorten the intro", "Fix typo", "Bump astro to 6.2",
+			"Add <b>bold</b> search to every page of the handbook", "feat: dark mode", "",
+		}[i%6]
 		err := w.db.Write(ctx, func(tx *db.Tx) error {
-			if _, err := tx.Exec(ctx, `INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
+			if _, err := tx.Exec(
+				ctx,
+				`INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
 				framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
-				VALUES ($1,$2,$3,$4,$5,'push','main','',FALSE,'a3f91c27d0e1','`+strings.ReplaceAll(message, "'", "''")+`','Ada','astro','','','static','','','[]',1,'',$6,$6,$7)`,
-				id, s.ID, u.ID, id[len(id)-12:], status, db.Now().Add(-time.Duration(i*i*37+2)*time.Minute), db.Now()); err != nil {
+				VALUES ($1,$2,$3,$4,$5,'push','main','',FALSE,'a3f91c27d0e1','`+strings.ReplaceAll(
+					message,
+					"'",
+					"''",
+				)+`','Ada','astro','','','static','','','[]',1,'',$6,$6,$7)`,
+				id,
+				s.ID,
+				u.ID,
+				id[len(id)-12:],
+				status,
+				db.Now().Add(-time.Duration(i*i*37+2)*time.Minute),
+				db.Now(),
+			); err != nil {
 				return err
 			}
 			switch status {
@@ -96,13 +118,22 @@ func TestBrowser(t *testing.T) {
 	w.activate(s)
 	b.Sees("@card-" + string(s.ID) + " @status-active")
 
-	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), u.ID, account.NewKey{Name: "CI", Scopes: account.Scopes{account.All}}); err != nil {
+	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), u.ID, account.NewKey{
+		Name:   "CI",
+		Scopes: account.Scopes{account.All},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	eve := w.user("eve@example.test", false)
 	w.site(eve, "Eve's site")
-	for _, p := range [][2]string{{"/account/keys", "keys"}, {"/account/audit?what=session.started", "audit-narrowed"}, {"/operator", "operator"},
-		{"/operator/users", "operator-users"}, {"/operator/sites", "operator-sites"}, {"/operator/audit", "operator-audit"}} {
+	for _, p := range [][2]string{
+		{"/account/keys", "keys"},
+		{"/account/audit?what=session.started", "audit-narrowed"},
+		{"/operator", "operator"},
+		{"/operator/users", "operator-users"},
+		{"/operator/sites", "operator-sites"},
+		{"/operator/audit", "operator-audit"},
+	} {
 		b.Go(p[0])
 		b.Look(p[1])
 	}
@@ -126,8 +157,14 @@ func TestBrowserPasskey(t *testing.T) {
 	w.user("ada@example.test", false)
 	b := w.window("passkey", strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)) // passkeys need a name
 	b.Run(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
-			HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true}).Do(ctx)
+		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
+			Protocol:                    webauthn.AuthenticatorProtocolCtap2,
+			Transport:                   webauthn.AuthenticatorTransportInternal,
+			HasResidentKey:              true,
+			HasUserVerification:         true,
+			IsUserVerified:              true,
+			AutomaticPresenceSimulation: true,
+		}).Do(ctx)
 		return err
 	}))
 	signIn(b, "ada@example.test")
@@ -153,8 +190,17 @@ func demo(c *Config) {
 	c.Installation = shown{func() ([]Queue, error) {
 		return []Queue{{"deploy", 4, 2, 3, 0, 0, db.Now().Add(-40 * time.Second)}, {"default", 4, 0, 0, 12, 1, 0}}, nil
 	}, func() (Disk, error) {
-		return Disk{"/var/lib/slipway", 80 << 30, 31 << 30, []DiskPart{{"Releases", 12 << 30}, {"Build caches", 9 << 30}, {"Database", 180 << 20}}}, nil
+		return Disk{
+			"/var/lib/slipway",
+			80 << 30,
+			31 << 30,
+			[]DiskPart{{"Releases", 12 << 30}, {"Build caches", 9 << 30}, {"Database", 180 << 20}},
+		}, nil
 	}, func() ([]Finding, error) {
-		return []Finding{{"data directory", true, true, "/var/lib/slipway can be written; 31744 MiB are free"}, {"git", true, true, "git version 2.47.3"}, {"builds: cgroups", false, false, "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"}}, nil
+		return []Finding{
+			{"data directory", true, true, "/var/lib/slipway can be written; 31744 MiB are free"},
+			{"git", true, true, "git version 2.47.3"},
+			{"builds: cgroups", false, false, "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"},
+		}, nil
 	}}
 }

@@ -26,7 +26,9 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	u := w.user("ada@example.test", false)
 	b := w.as("ada@example.test")
 	b.get("/new").want(t, 200, "Connect account", `name="repository"`)
-	if p := b.post("/account/git", "provider", "github", "token", "bad-token"); p.status != 422 || !p.has("wrong-token") || strings.Contains(p.body, "bad-token") {
+	if p := b.post(
+		"/account/git", "provider", "github", "token", "bad-token",
+	); p.status != 422 || !p.has("wrong-token") || strings.Contains(p.body, "bad-token") {
 		t.Errorf("a wrong token: %s", p)
 	}
 	b.post("/account/git", "provider", "github", "token", "good-token").to(t, "/account/git")
@@ -40,17 +42,30 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	if strings.Contains(p.body, "octo/other") {
 		t.Error("the search found what it should not")
 	}
-	b.post("/new", "type", "static", "step", "look", "account", id, "repository", "github.com/octo/site", "branch", "main").want(t, 200, "Connected as octo", `name="account" value="`+id+`"`)
+	b.post("/new", "type", "static", "step", "look", "account", id, "repository", "github.com/octo/site", "branch", "main").want(
+		t,
+		200,
+		"Connected as octo",
+		`name="account" value="`+id+`"`,
+	)
 	if asked == nil || asked.Token != "good-token" || asked.Host != "github.com" {
 		t.Error("the repository was not read with the account")
 	}
-	to := b.post("/new", "type", "static", "step", "create", "account", id, "repository", "github.com/octo/site", "branch", "main", "name", "Site").to(t, "/sites/")
+	to := b.post(
+		"/new", "type", "static", "step", "create", "account", id, "repository", "github.com/octo/site", "branch",
+		"main", "name", "Site",
+	).to(
+		t,
+		"/sites/",
+	)
 	made := site.ID(strings.Split(to, "/")[2])
 	use, err := w.dash.Connections.UseOf(t.Context(), w.db, string(made))
 	if err != nil || string(use.Connection) != id || !use.Report {
 		t.Errorf("the site uses %+v, %v", use, err)
 	}
-	if p := b.post("/new", "type", "static", "step", "look", "account", id, "repository", "git.test/octo/site"); p.status != 409 || !p.has("wrong-repository") {
+	if p := b.post(
+		"/new", "type", "static", "step", "look", "account", id, "repository", "git.test/octo/site",
+	); p.status != 409 || !p.has("wrong-repository") {
 		t.Errorf("another host: %s", p)
 	}
 	w.user("eve@example.test", false)
@@ -86,13 +101,25 @@ func TestNewSiteFromAPage(t *testing.T) {
 func TestNotificationsPage(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
-	if p := b.post("/account/notifications", "kind", "slack", "url", "http://x.test/", "event", "domain.failed"); p.status != 422 || !p.has("wrong-url") {
+	if p := b.post(
+		"/account/notifications", "kind", "slack", "url", "http://x.test/", "event", "domain.failed",
+	); p.status != 422 || !p.has("wrong-url") {
 		t.Errorf("plain http: %s", p)
 	}
 	if p := b.post("/account/notifications", "kind", "slack", "url", "https://x.test/"); p.status != 422 || !p.has("wrong-event") {
 		t.Errorf("no event: %s", p)
 	}
-	b.post("/account/notifications", "kind", "discord", "url", "https://discord.test/api/webhooks/planted", "site", string(s.ID), "event", "domain.failed", "event", "deployment.failed").to(t, "/account/notifications")
+	b.post(
+		"/account/notifications", "kind", "discord", "url", "https://discord.test/api/webhooks/planted", "site",
+		string(s.ID),
+		"event",
+		"domain.failed",
+		"event",
+		"deployment.failed",
+	).to(
+		t,
+		"/account/notifications",
+	)
 	p := b.get("/account/notifications").want(t, 200, "discord.test", "Domain needs attention", "Deployment failed", s.Name)
 	if strings.Contains(p.body, "planted") {
 		t.Error("the address is shown")
@@ -119,6 +146,12 @@ func (r repositories) Branches(ctx context.Context, who account.OwnerID, reposit
 	return r.branches(ctx, who, repository, c)
 }
 
-func (r repositories) Detect(ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential, o framework.Overrides) (framework.Plan, error) {
+func (r repositories) Detect(
+	ctx context.Context,
+	who account.OwnerID,
+	repository, branch string,
+	c *fetch.Credential,
+	o framework.Overrides,
+) (framework.Plan, error) {
 	return r.detect(ctx, who, repository, branch, c, o)
 }

@@ -26,8 +26,10 @@ func (d *Dashboard) cookieName(name string) string {
 }
 
 func (d *Dashboard) cookie(name, value string, life time.Duration) *http.Cookie {
-	return &http.Cookie{Name: d.cookieName(name), Value: value, Path: "/", MaxAge: int(life / time.Second),
-		Secure: d.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	return &http.Cookie{
+		Name: d.cookieName(name), Value: value, Path: "/", MaxAge: int(life / time.Second),
+		Secure: d.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
 }
 
 func (d *Dashboard) noCookie(name string) *http.Cookie {

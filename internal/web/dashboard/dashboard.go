@@ -94,9 +94,20 @@ type Config struct {
 type Repositories interface {
 	// Branches lists a repository's branches and its default one, or says in a fault why
 	// they can't be read.
-	Branches(ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential) (branches []string, byDefault string, err error)
+	Branches(
+		ctx context.Context,
+		who account.OwnerID,
+		repository string,
+		c *fetch.Credential,
+	) (branches []string, byDefault string, err error)
 	// Detect says how a branch would be built.
-	Detect(ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential, o framework.Overrides) (framework.Plan, error)
+	Detect(
+		ctx context.Context,
+		who account.OwnerID,
+		repository, branch string,
+		c *fetch.Credential,
+		o framework.Overrides,
+	) (framework.Plan, error)
 }
 
 // Programs shows the programs of sites, and changes them. ProgramsOf returns package
@@ -146,7 +157,11 @@ func New(c Config) *Dashboard {
 		c.Ready = new(atomic.Bool)
 		c.Ready.Store(true)
 	}
-	d := &Dashboard{Config: c, secure: strings.HasPrefix(c.BaseURL, "https://"), mux: http.NewServeMux(), terminals: requestinfo.NewStreams(maxTerminals, maxUserTerminals, maxNetworkTerminals),
+	d := &Dashboard{
+		Config: c, secure: strings.HasPrefix(
+			c.BaseURL,
+			"https://",
+		), mux: http.NewServeMux(), terminals: requestinfo.NewStreams(maxTerminals, maxUserTerminals, maxNetworkTerminals),
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}

@@ -58,7 +58,12 @@ func (d *Dashboard) createDatabase(ctx context.Context, q *request) (answer, err
 }
 
 // changeDatabase does something to a database of this very site.
-func (d *Dashboard) changeDatabase(ctx context.Context, q *request, action, says string, fn func(tx *db.Tx, id database.ID) (database.Database, error)) (answer, error) {
+func (d *Dashboard) changeDatabase(
+	ctx context.Context,
+	q *request,
+	action, says string,
+	fn func(tx *db.Tx, id database.ID) (database.Database, error),
+) (answer, error) {
 	head, err := d.head(ctx, q, "databases")
 	if err != nil {
 		return answer{}, err

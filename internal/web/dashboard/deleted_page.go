@@ -72,7 +72,11 @@ func (d *Dashboard) forgetDeleted(ctx context.Context, q *request) (answer, erro
 		return answer{}, err
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "backup.deleted", Subject: string(b.Site), Detail: string(b.ID)}, d.Backups.DeleteTx(ctx, tx, q.caller.Owner, b.ID)
+		return account.AuditEvent{
+			Action:  "backup.deleted",
+			Subject: string(b.Site),
+			Detail:  string(b.ID),
+		}, d.Backups.DeleteTx(ctx, tx, q.caller.Owner, b.ID)
 	})
 	return goTo("/deleted", "Backup deleted"), err
 }

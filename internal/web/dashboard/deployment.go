@@ -113,18 +113,25 @@ func (r deploymentRow) Label() string {
 
 // CanRollBack reports whether its release can be made live again.
 func (r deploymentRow) CanRollBack() bool {
-	return r.Target == deployment.Production && r.Status == deployment.Success && r.Release != "" && !r.Current && (string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") && r.head.Site.Status != site.Stopped
+	return r.Target == deployment.Production && r.Status == deployment.Success && r.Release != "" && !r.Current &&
+		(string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") &&
+		r.head.Site.Status != site.Stopped
 }
 
 // CanPromote reports whether it is a preview whose release can be made live.
 func (r deploymentRow) CanPromote() bool {
-	return r.Target == deployment.Preview && !r.Fork && r.Status == deployment.Success && r.Release != "" && r.head.Site.Status != site.Stopped
+	return r.Target == deployment.Preview && !r.Fork && r.Status == deployment.Success && r.Release != "" &&
+		r.head.Site.Status != site.Stopped
 }
 
 // PromoteTo says what promoting it will do.
 func (r deploymentRow) PromoteTo() string {
-	return fmt.Sprintf("%s will serve this preview of %s (%s) immediately, without a new build. Build-time environment variables are those of the preview.",
-		r.head.VisitHost, r.Branch, short(7, r.CommitHash))
+	return fmt.Sprintf(
+		"%s will serve this preview of %s (%s) immediately, without a new build. Build-time environment variables are those of the preview.",
+		r.head.VisitHost,
+		r.Branch,
+		short(7, r.CommitHash),
+	)
 }
 
 // PreviewHost is the stable address of its branch without the scheme; empty for production.
@@ -148,8 +155,13 @@ func (r deploymentRow) RollBackTo() string {
 	if r.CommitHash != "" {
 		what += " (" + short(7, r.CommitHash) + ")"
 	}
-	return fmt.Sprintf("%s will serve %s, deployed %s, immediately and without a new build. Build-time environment variables are those of that deployment. "+
-		"The next deployment of the production branch replaces it.", r.head.VisitHost, what, relative(time.Until(r.CreatedAt.Time())))
+	return fmt.Sprintf(
+		"%s will serve %s, deployed %s, immediately and without a new build. Build-time environment variables are those of that deployment. "+
+			"The next deployment of the production branch replaces it.",
+		r.head.VisitHost,
+		what,
+		relative(time.Until(r.CreatedAt.Time())),
+	)
 }
 
 // Waits says what a pending one waits for.
@@ -181,8 +193,10 @@ func (r deploymentRow) PlanView() *planView {
 }
 
 // stageNames are the stages in people's words.
-var stageNames = map[string]string{"queue": "Queue", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
-	"publish": "Publish", "activate": "Activate", "start": "Start"}
+var stageNames = map[string]string{
+	"queue": "Queue", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
+	"publish": "Publish", "activate": "Activate", "start": "Start",
+}
 
 // StageName is a stage in people's words.
 func (r deploymentRow) StageName(s string) string {
@@ -210,7 +224,13 @@ type deploymentsData struct {
 type deploymentFilter struct{ Branch, Target, Status, Author, Pull string }
 
 func readDeploymentFilter(q *request) deploymentFilter {
-	f := deploymentFilter{short(255, clean(strings.TrimSpace(q.query("branch")))), q.query("target"), q.query("status"), short(200, clean(strings.TrimSpace(q.query("author")))), ""}
+	f := deploymentFilter{
+		short(255, clean(strings.TrimSpace(q.query("branch")))),
+		q.query("target"),
+		q.query("status"),
+		short(200, clean(strings.TrimSpace(q.query("author")))),
+		"",
+	}
 	if n, err := strconv.Atoi(q.query("pull")); err == nil && n > 0 {
 		f.Pull = strconv.Itoa(n)
 	}
@@ -224,7 +244,10 @@ func readDeploymentFilter(q *request) deploymentFilter {
 }
 
 func (f deploymentFilter) link(path string, page int) string {
-	return link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "author", f.Author, "pull", f.Pull, "page", strconv.Itoa(page))
+	return link(
+		path, "branch", f.Branch, "target", f.Target, "status", f.Status, "author", f.Author, "pull", f.Pull, "page",
+		strconv.Itoa(page),
+	)
 }
 
 // Any reports whether the list is narrowed at all.
@@ -258,13 +281,28 @@ func (d *Dashboard) deploymentsData(ctx context.Context, q *request) (deployment
 	}
 	n, f := pageNumber(q), readDeploymentFilter(q)
 	pull, _ := strconv.Atoi(f.Pull) // empty: none
-	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{Branch: f.Branch, Target: deployment.Target(f.Target), Status: deployment.Status(f.Status), Author: f.Author, Pull: pull, Page: n, Limit: deploymentsPerPage})
+	list, total, err := d.Deployments.List(ctx, q.caller.Owner, head.Site.ID, deployment.Filter{
+		Branch: f.Branch,
+		Target: deployment.Target(f.Target),
+		Status: deployment.Status(f.Status),
+		Author: f.Author,
+		Pull:   pull,
+		Page:   n,
+		Limit:  deploymentsPerPage,
+	})
 	if err != nil {
 		return deploymentsData{}, err
 	}
 	base := head.Base() + "/deployments"
-	return deploymentsData{siteHead: head, Rows: rowsOf(head, list), Pages: turn(n, total, deploymentsPerPage, func(p int) string { return f.link(base, p) }),
-		Open: q.problem != nil, Live: f.link(base+"/follow", n), Filter: f, Statuses: deployment.Statuses}, nil
+	return deploymentsData{
+		siteHead: head,
+		Rows:     rowsOf(head, list),
+		Pages:    turn(n, total, deploymentsPerPage, func(p int) string { return f.link(base, p) }),
+		Open:     q.problem != nil,
+		Live:     f.link(base+"/follow", n),
+		Filter:   f,
+		Statuses: deployment.Statuses,
+	}, nil
 }
 
 // pageNumber is which page of a list is asked for; what is no number is the first.

@@ -52,7 +52,10 @@ var (
 // Whatever a build says becomes text and spans of ours, each closed before the next opens,
 // and none of it is lost but control sequences: what has no control comes out as it went in.
 func FuzzANSI(f *testing.F) {
-	for _, s := range []string{"", "plain", "\x1b[31mred\x1b[0m", "\x1b[38;2;1;2;3mx", "\x1b[38:2::1:2:3mx", "<b>\x1b[1m\"'&", "\x1b[\x1b[\x1b[m", "\xff\x1b[3", "\x1b[;;;m", "\x1b[38;5;\x1b[31mx"} {
+	for _, s := range []string{
+		"", "plain", "\x1b[31mred\x1b[0m", "\x1b[38;2;1;2;3mx", "\x1b[38:2::1:2:3mx", "<b>\x1b[1m\"'&",
+		"\x1b[\x1b[\x1b[m", "\xff\x1b[3", "\x1b[;;;m", "\x1b[38;5;\x1b[31mx",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {

@@ -108,7 +108,8 @@ func (x domainData) Example() string { return strings.Replace(x.Dom.Name, "*.", 
 // Single returns the one record that both proves the name and sends traffic, where there is
 // one and nothing else is set: a CNAME.
 func (x domainData) Single() []domain.Record {
-	if x.Dom.Proven() || len(x.Dom.DNS) != 1 || x.Dom.DNS[0].Status != domain.RecordPending || x.Dom.Verification[0].Status == domain.RecordValid {
+	if x.Dom.Proven() || len(x.Dom.DNS) != 1 || x.Dom.DNS[0].Status != domain.RecordPending ||
+		x.Dom.Verification[0].Status == domain.RecordValid {
 		return nil
 	}
 	for _, r := range x.Dom.Verification {
@@ -141,7 +142,8 @@ func (x domainData) Alternatives() []domain.Record {
 	}
 	shown := append(x.Proof(), x.Single()...)
 	return x.quiet(slices.DeleteFunc(slices.Clone(x.Dom.Verification), func(r domain.Record) bool {
-		return r.Status == domain.RecordValid || slices.ContainsFunc(shown, func(s domain.Record) bool { return s.Type == r.Type && s.Name == r.Name })
+		return r.Status == domain.RecordValid ||
+			slices.ContainsFunc(shown, func(s domain.Record) bool { return s.Type == r.Type && s.Name == r.Name })
 	}))
 }
 

@@ -85,10 +85,20 @@ func parseEnv(text string) ([]envPair, error) {
 		out = append(out, envPair{key, value})
 	}
 	if len(out) == 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "No variables found", Details: "enter lines such as KEY=value", Code: "invalid_env"}
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "No variables found",
+			Details: "enter lines such as KEY=value",
+			Code:    "invalid_env",
+		}
 	}
 	if len(out) > 1000 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Too many variables", Details: "at most 1,000 can be imported at once", Code: "invalid_env"}
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many variables",
+			Details: "at most 1,000 can be imported at once",
+			Code:    "invalid_env",
+		}
 	}
 	return out, nil
 }

@@ -16,12 +16,15 @@ func TestParseEnv(t *testing.T) {
 		want []envPair
 		bad  string
 	}{
-		"plain":             {in: "A=1\nB = two words \n", want: []envPair{{"A", "1"}, {"B", "two words"}}},
-		"comments":          {in: "# a\n\nA=1 # why\nB=a#b\nC= # none", want: []envPair{{"A", "1"}, {"B", "a#b"}, {"C", ""}}},
-		"export":            {in: "export A=1\nexported=2", want: []envPair{{"A", "1"}, {"exported", "2"}}},
-		"single quotes":     {in: `A='a\n$B "c"' # x`, want: []envPair{{"A", `a\n$B "c"`}}},
-		"double quotes":     {in: `A="a\n\t\"b\" \\ \$C \q"`, want: []envPair{{"A", "a\n\t\"b\" \\ $C \\q"}}},
-		"several lines":     {in: "KEY=\"-----BEGIN\nabc\n-----END\"\nB='x\ny'", want: []envPair{{"KEY", "-----BEGIN\nabc\n-----END"}, {"B", "x\ny"}}},
+		"plain":         {in: "A=1\nB = two words \n", want: []envPair{{"A", "1"}, {"B", "two words"}}},
+		"comments":      {in: "# a\n\nA=1 # why\nB=a#b\nC= # none", want: []envPair{{"A", "1"}, {"B", "a#b"}, {"C", ""}}},
+		"export":        {in: "export A=1\nexported=2", want: []envPair{{"A", "1"}, {"exported", "2"}}},
+		"single quotes": {in: `A='a\n$B "c"' # x`, want: []envPair{{"A", `a\n$B "c"`}}},
+		"double quotes": {in: `A="a\n\t\"b\" \\ \$C \q"`, want: []envPair{{"A", "a\n\t\"b\" \\ $C \\q"}}},
+		"several lines": {
+			in:   "KEY=\"-----BEGIN\nabc\n-----END\"\nB='x\ny'",
+			want: []envPair{{"KEY", "-----BEGIN\nabc\n-----END"}, {"B", "x\ny"}},
+		},
 		"an equals sign":    {in: "URL=a=b==", want: []envPair{{"URL", "a=b=="}}},
 		"the last counts":   {in: "A=1\nB=2\nA=3", want: []envPair{{"A", "3"}, {"B", "2"}}},
 		"Windows":           {in: "\ufeffA=1\r\nB=2\r\n", want: []envPair{{"A", "1"}, {"B", "2"}}},

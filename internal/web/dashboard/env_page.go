@@ -73,8 +73,10 @@ func (d *Dashboard) envPage(ctx context.Context, q *request) (answer, error) {
 	}
 	n := pageNumber(q)
 	from := min((n-1)*varsPerPage, len(all))
-	return page("site_env", "Environment of "+head.Site.Name, envData{head, all[from:min(from+varsPerPage, len(all))], len(all),
-		turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) })}), nil
+	return page("site_env", "Environment of "+head.Site.Name, envData{
+		head, all[from:min(from+varsPerPage, len(all))], len(all),
+		turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) }),
+	}), nil
 }
 
 // scopeOf reads which deployments see a variable: production, preview, or all; and the
@@ -93,7 +95,12 @@ func scopeOf(q *request) (scope []string, branch string) {
 
 // Scopes are the choices of scopeOf in people's words.
 func (h siteHead) Scopes() [][2]string {
-	return [][2]string{{"all", "Production and previews"}, {"production", "Production"}, {"preview", "Previews"}, {"branch", "Previews of branches"}}
+	return [][2]string{
+		{"all", "Production and previews"},
+		{"production", "Production"},
+		{"preview", "Previews"},
+		{"branch", "Previews of branches"},
+	}
 }
 
 // ScopeOf is which of Scopes a variable has.
@@ -153,7 +160,11 @@ func (d *Dashboard) setVar(ctx context.Context, q *request) (answer, error) {
 		same := len(scope) == 0 || v.Scope() == "" || slices.Contains(scope, v.Scope())
 		return v.Key == key && v.Branch == branch && (branch != "" || same)
 	}) {
-		return answer{}, at("key", &fault.Error{Kind: fault.Conflict, Message: "A variable with this name already exists", Details: "edit it or choose another name"})
+		return answer{}, at("key", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "A variable with this name already exists",
+			Details: "edit it or choose another name",
+		})
 	}
 	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{n})
 	if err != nil {

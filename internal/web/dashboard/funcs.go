@@ -15,12 +15,36 @@ import (
 
 func (d *Dashboard) funcs() template.FuncMap {
 	return template.FuncMap{
-		"asset": d.assets.url, "rest": d.rest, "restFile": d.restFile, "ago": ago, "day": day, "exact": exact, "bytes": bytesWord, "status": status, "word": word, "took": took,
-		"picture": picture, "dict": dict, "short": short, "lines": func(list []string) string { return strings.Join(list, "\n") }, "plural": text.Count, "list": func(s ...string) []string { return s },
-		"lower": strings.ToLower, "join": strings.Join, "hasPrefix": strings.HasPrefix, "device": deviceWords, "auditLabel": auditLabel,
-		"text": func(v any) string { return fmt.Sprint(v) }, "percent": percent, "noun": nounWords, "used": func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
-		"unicode": domain.Unicode, "relative": domain.Relative, "thousands": thousands, "rough": rough,
-		"clock": func(t db.Time) string { return t.Time().Format("15:04:05") },
+		"asset":      d.assets.url,
+		"rest":       d.rest,
+		"restFile":   d.restFile,
+		"ago":        ago,
+		"day":        day,
+		"exact":      exact,
+		"bytes":      bytesWord,
+		"status":     status,
+		"word":       word,
+		"took":       took,
+		"picture":    picture,
+		"dict":       dict,
+		"short":      short,
+		"lines":      func(list []string) string { return strings.Join(list, "\n") },
+		"plural":     text.Count,
+		"list":       func(s ...string) []string { return s },
+		"lower":      strings.ToLower,
+		"join":       strings.Join,
+		"hasPrefix":  strings.HasPrefix,
+		"device":     deviceWords,
+		"auditLabel": auditLabel,
+		"text":       func(v any) string { return fmt.Sprint(v) },
+		"percent":    percent,
+		"noun":       nounWords,
+		"used":       func(d *Disk) int { return percent(d.Size-d.Free, d.Size) },
+		"unicode":    domain.Unicode,
+		"relative":   domain.Relative,
+		"thousands":  thousands,
+		"rough":      rough,
+		"clock":      func(t db.Time) string { return t.Time().Format("15:04:05") },
 	}
 }
 
@@ -114,20 +138,44 @@ func percent(part, whole int64) int {
 // words are the statuses of nouns in people's words, each with its tone: ok, busy, wait,
 // bad or off.
 var words = map[string]map[string][2]string{
-	"site": {"pending": {"Queued", "wait"}, "provisioning": {"Deploying", "busy"}, "active": {"Live", "ok"},
-		"error": {"Failed", "bad"}, "stopped": {"Stopped", "off"}},
-	"deployment": {"pending": {"Queued", "wait"}, "building": {"Building", "busy"}, "deploying": {"Deploying", "busy"},
-		"success": {"Ready", "ok"}, "failed": {"Failed", "bad"}, "canceled": {"Canceled", "off"}},
-	"stage":       {"pending": {"Queued", "off"}, "running": {"Running", "busy"}, "success": {"Done", "ok"}, "failed": {"Failed", "bad"}, "skipped": {"Skipped", "off"}},
+	"site": {
+		"pending": {"Queued", "wait"}, "provisioning": {"Deploying", "busy"}, "active": {"Live", "ok"},
+		"error": {"Failed", "bad"}, "stopped": {"Stopped", "off"},
+	},
+	"deployment": {
+		"pending": {"Queued", "wait"}, "building": {"Building", "busy"}, "deploying": {"Deploying", "busy"},
+		"success": {"Ready", "ok"}, "failed": {"Failed", "bad"}, "canceled": {"Canceled", "off"},
+	},
+	"stage": {
+		"pending": {"Queued", "off"},
+		"running": {"Running", "busy"},
+		"success": {"Done", "ok"},
+		"failed":  {"Failed", "bad"},
+		"skipped": {"Skipped", "off"},
+	},
 	"domain":      {"pending": {"Waiting for DNS", "wait"}, "active": {"Active", "ok"}, "failed": {"Failed", "bad"}},
 	"certificate": {"pending": {"Issuing", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
 	"record":      {"pending": {"Not found", "wait"}, "valid": {"Valid", "ok"}, "invalid": {"Invalid", "bad"}},
 	"delivery":    {"pending": {"Pending", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
-	"process":     {"none": {"Not running", "off"}, "starting": {"Starting", "busy"}, "running": {"Running", "ok"}, "sleeping": {"Sleeping", "off"}, "stopped": {"Stopped", "off"}, "crashed": {"Crashed", "bad"}},
-	"database":    {"creating": {"Creating", "busy"}, "active": {"Active", "ok"}, "error": {"Failed", "bad"}},
-	"backup":      {"pending": {"Queued", "wait"}, "running": {"Running", "busy"}, "completed": {"Not verified", "wait"}, "verified": {"Verified", "ok"}, "damaged": {"Can't be restored", "bad"}, "failed": {"Failed", "bad"}},
-	"switch":      {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
+	"process": {
+		"none":     {"Not running", "off"},
+		"starting": {"Starting", "busy"},
+		"running":  {"Running", "ok"},
+		"sleeping": {"Sleeping", "off"},
+		"stopped":  {"Stopped", "off"},
+		"crashed":  {"Crashed", "bad"},
+	},
+	"database": {"creating": {"Creating", "busy"}, "active": {"Active", "ok"}, "error": {"Failed", "bad"}},
+	"backup": {
+		"pending":   {"Queued", "wait"},
+		"running":   {"Running", "busy"},
+		"completed": {"Not verified", "wait"},
+		"verified":  {"Verified", "ok"},
+		"damaged":   {"Can't be restored", "bad"},
+		"failed":    {"Failed", "bad"},
+	},
+	"switch": {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 
 // word is a status in people's words.
@@ -221,9 +269,15 @@ func deviceWords(agent string) string {
 		}
 		return ""
 	}
-	browser := find("Edg/", "Edge", "OPR/", "Opera", "SamsungBrowser/", "Samsung Internet", "Firefox/", "Firefox", "FxiOS/", "Firefox", "CriOS/", "Chrome",
-		"HeadlessChrome/", "Chrome", "Chromium/", "Chromium", "Chrome/", "Chrome", "Safari/", "Safari", "curl/", "curl")
-	system := find("iPhone", "iPhone", "iPad", "iPad", "Android", "Android", "CrOS", "ChromeOS", "Windows", "Windows", "Mac OS X", "macOS", "Linux", "Linux")
+	browser := find(
+		"Edg/", "Edge", "OPR/", "Opera", "SamsungBrowser/", "Samsung Internet", "Firefox/", "Firefox", "FxiOS/",
+		"Firefox", "CriOS/", "Chrome", "HeadlessChrome/", "Chrome", "Chromium/", "Chromium", "Chrome/", "Chrome",
+		"Safari/", "Safari", "curl/", "curl",
+	)
+	system := find(
+		"iPhone", "iPhone", "iPad", "iPad", "Android", "Android", "CrOS", "ChromeOS", "Windows", "Windows", "Mac OS X",
+		"macOS", "Linux", "Linux",
+	)
 	switch {
 	case browser == "" && system == "":
 		return "Unknown device"

@@ -43,15 +43,55 @@ func guides(repository string) []forgeGuide {
 		web = "https://" + host + "/" + path
 	}
 	return []forgeGuide{
-		{"github", "GitHub", web + "/settings/hooks/new", []string{"Open Settings, Webhooks, Add webhook.", "Paste the address as Payload URL and choose the content type application/json.", "Paste the secret as Secret.",
-			"Choose the individual events Pushes, Branch or tag deletion and Pull requests, then Add webhook."}},
-		{"gitlab", "GitLab", web + "/-/hooks", []string{"Open Settings, Webhooks, Add new webhook.", "Paste the address as URL and the secret as Secret token.", "Choose Push events, Tag push events and Merge request events, then Add webhook."}},
-		{"gitea", "Gitea or Forgejo", web + "/settings/hooks/gitea/new", []string{"Open Settings, Webhooks, Add webhook, and choose Gitea or Forgejo.", "Paste the address as Target URL and the secret as Secret.",
-			"Choose the custom events Push, Delete, Pull request and Pull request synchronized, then Add webhook."}},
-		{"bitbucket", "Bitbucket", web + "/admin/webhooks", []string{"Open Repository settings, Webhooks, Add webhook.", "Paste the address as URL and the secret as Secret.",
-			"Choose Repository push and Pull request created, updated, merged and declined, then Save."}},
-		{"bitbucket_server", "Bitbucket Server", "", []string{"Open Repository settings, Webhooks, Create webhook.", "Paste the address as URL and the secret as Secret.",
-			"Choose Repository push and Pull request opened, source branch updated, merged, declined and deleted, then Create."}},
+		{
+			"github",
+			"GitHub",
+			web + "/settings/hooks/new",
+			[]string{
+				"Open Settings, Webhooks, Add webhook.",
+				"Paste the address as Payload URL and choose the content type application/json.",
+				"Paste the secret as Secret.",
+				"Choose the individual events Pushes, Branch or tag deletion and Pull requests, then Add webhook.",
+			},
+		},
+		{
+			"gitlab",
+			"GitLab",
+			web + "/-/hooks",
+			[]string{
+				"Open Settings, Webhooks, Add new webhook.",
+				"Paste the address as URL and the secret as Secret token.",
+				"Choose Push events, Tag push events and Merge request events, then Add webhook.",
+			},
+		},
+		{
+			"gitea",
+			"Gitea or Forgejo",
+			web + "/settings/hooks/gitea/new",
+			[]string{
+				"Open Settings, Webhooks, Add webhook, and choose Gitea or Forgejo.",
+				"Paste the address as Target URL and the secret as Secret.",
+				"Choose the custom events Push, Delete, Pull request and Pull request synchronized, then Add webhook.",
+			},
+		},
+		{
+			"bitbucket",
+			"Bitbucket",
+			web + "/admin/webhooks",
+			[]string{
+				"Open Repository settings, Webhooks, Add webhook.", "Paste the address as URL and the secret as Secret.",
+				"Choose Repository push and Pull request created, updated, merged and declined, then Save.",
+			},
+		},
+		{
+			"bitbucket_server",
+			"Bitbucket Server",
+			"",
+			[]string{
+				"Open Repository settings, Webhooks, Create webhook.", "Paste the address as URL and the secret as Secret.",
+				"Choose Repository push and Pull request opened, source branch updated, merged, declined and deleted, then Create.",
+			},
+		},
 	}
 }
 

@@ -35,14 +35,22 @@ func (w *world) ready(s site.Site, t deploy.Trigger) deployment.ID {
 		if err := w.endTx(tx, x.ID, deployment.Success, "", "rel_"+string(x.ID)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(w.t.Context(), `UPDATE preview_hosts SET deployment_id = $2, release = $3 WHERE site_id = $1`, s.ID, x.ID, "rel_"+string(x.ID))
+		_, err := tx.Exec(
+			w.t.Context(),
+			`UPDATE preview_hosts SET deployment_id = $2, release = $3 WHERE site_id = $1`,
+			s.ID,
+			x.ID,
+			"rel_"+string(x.ID),
+		)
 		return err
 	}))
 	return x.ID
 }
 
-var pageForms = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"[^>]*>(.*?)</form>`)
-var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+var (
+	pageForms = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"[^>]*>(.*?)</form>`)
+	hidden    = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+)
 
 // press sends the form whose button says exactly that, as a browser would.
 func (b *browser) press(p reply, label string) reply {
@@ -94,7 +102,10 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 		t.Errorf("Retry %s asked for %+v", commit[:7], x)
 	}
 
-	b.press(b.get(base+"/deployments/"+string(preview)).want(t, 200, "this preview of cart (bbbbbbb)"), "Promote").to(t, base+"/deployments/")
+	b.press(b.get(base+"/deployments/"+string(preview)).want(t, 200, "this preview of cart (bbbbbbb)"), "Promote").to(
+		t,
+		base+"/deployments/",
+	)
 	if x := newest(); x.CommitHash != commitB || x.ReleaseOf != preview || !x.Current || x.Target != deployment.Production {
 		t.Errorf("Promote made live %+v", x)
 	}
@@ -133,18 +144,32 @@ func TestGitPage(t *testing.T) {
 	b.press(p, "Create Git hook").to(t, base+"/git")
 	set, err := w.dash.Git.Get(t.Context(), w.db, s.Owner, s.ID)
 	must(t, err)
-	p = b.get(base+"/git").want(t, 200, "/hooks/git/"+set.Hook.Reveal(), strings.ReplaceAll(set.Secret(), "+", "&#43;"), "Payload URL", "Secret token", "Not called yet")
+	p = b.get(base+"/git").want(
+		t,
+		200,
+		"/hooks/git/"+set.Hook.Reveal(),
+		strings.ReplaceAll(set.Secret(), "+", "&#43;"),
+		"Payload URL",
+		"Secret token",
+		"Not called yet",
+	)
 	b.press(p, "Replace").to(t, base+"/git")
 	again, err := w.dash.Git.Get(t.Context(), w.db, s.Owner, s.ID)
 	must(t, err)
 	if again.Hook == set.Hook || again.Secret() == set.Secret() {
 		t.Error("the address or the secret is the same")
 	}
-	form := []string{"auto_deploy", "1", "previews", "all", "tags", "preview", "deleted_branches", "keep", "forks", "approval", "preview_days", "7", "poll_minutes", "5", "watch", "src/**\n\n !**/*.md\n"}
+	form := []string{
+		"auto_deploy", "1", "previews", "all", "tags", "preview", "deleted_branches", "keep", "forks", "approval",
+		"preview_days", "7", "poll_minutes", "5", "watch", "src/**\n\n !**/*.md\n",
+	}
 	b.post(base+"/git", form...).to(t, base+"/git")
 	set, err = w.dash.Git.Get(t.Context(), w.db, s.Owner, s.ID)
 	must(t, err)
-	if set.Previews != pushes.All || set.Tags != "preview" || set.DeletedBranches != "keep" || set.PreviewDays != 7 || set.PollMinutes != 5 || fmt.Sprint(set.Watch) != "[src/** !**/*.md]" || !set.AutoDeploy {
+	if set.Previews != pushes.All || set.Tags != "preview" || set.DeletedBranches != "keep" || set.PreviewDays != 7 ||
+		set.PollMinutes != 5 ||
+		fmt.Sprint(set.Watch) != "[src/** !**/*.md]" ||
+		!set.AutoDeploy {
 		t.Errorf("saved as %+v", set)
 	}
 	for field, bad := range map[string]string{"preview_days": "x", "poll_minutes": "99", "watch": "../x"} {
@@ -160,8 +185,22 @@ func TestGitPage(t *testing.T) {
 	}
 
 	insert := func(number int, title, branch, from string) {
-		must(t, w.db.Admin(t.Context(), fmt.Sprintf("INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', %d, '%s', '%s', '%s', 'eve', '%s', TRUE, %v, '', 1)",
-			s.ID, number, strings.ReplaceAll(title, "'", "''"), branch, from, commitA, from != "")))
+		must(
+			t,
+			w.db.Admin(
+				t.Context(),
+				fmt.Sprintf(
+					"INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', %d, '%s', '%s', '%s', 'eve', '%s', TRUE, %v, '', 1)",
+					s.ID,
+					number,
+					strings.ReplaceAll(title, "'", "''"),
+					branch,
+					from,
+					commitA,
+					from != "",
+				),
+			),
+		)
 	}
 	insert(4, "Ours", "cart", "")
 	insert(12, hostile, "menu", "eve/site")
@@ -191,7 +230,10 @@ func TestGitPage(t *testing.T) {
 		t.Error("an approved commit waits for approval")
 	}
 	b.press(b.get(base+"/pulls/4"), "Promote").to(t, base+"/deployments/")
-	if list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deployment.Filter{Page: 1, Limit: 1}); err != nil || list[0].ReleaseOf != id || list[0].CommitHash != commitB || !list[0].Current {
+	if list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deployment.Filter{
+		Page:  1,
+		Limit: 1,
+	}); err != nil || list[0].ReleaseOf != id || list[0].CommitHash != commitB || !list[0].Current {
 		t.Errorf("Promote on the page of the pull request made live %+v, %v", list[0], err)
 	}
 	if p := b.post(base+"/git/approve", "pull", "12 "+commitB); p.status != 409 {
@@ -222,7 +264,13 @@ func TestLinksToTheForge(t *testing.T) {
 	must(t, err)
 	id := w.ready(s, deploy.Trigger{Branch: "feat/a#1", Commit: commitA, Pull: 9})
 	for _, path := range []string{"/deployments", "/deployments/" + string(id)} {
-		b.get("/sites/"+string(s.ID)+path).want(t, 200, `href="https://github.com/acme/site/commit/`+commitA+`"`, `href="https://github.com/acme/site/pull/9"`, `href="https://github.com/acme/site/tree/feat/a%231"`)
+		b.get("/sites/"+string(s.ID)+path).want(
+			t,
+			200,
+			`href="https://github.com/acme/site/commit/`+commitA+`"`,
+			`href="https://github.com/acme/site/pull/9"`,
+			`href="https://github.com/acme/site/tree/feat/a%231"`,
+		)
 	}
 }
 

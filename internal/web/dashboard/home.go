@@ -155,13 +155,29 @@ func (d *Dashboard) homeData(ctx context.Context, q *request) (homeData, error) 
 		if tally[s] == 0 && s != "" && string(s) != f.Status {
 			continue
 		}
-		data.Tabs = append(data.Tabs, homeTab{string(s), name, tally[s], homeFilter{Status: string(s), Text: f.Text, Sort: f.Sort, View: f.View}.link("/"), f.Status == string(s)})
+		data.Tabs = append(data.Tabs, homeTab{
+			string(s),
+			name,
+			tally[s],
+			homeFilter{Status: string(s), Text: f.Text, Sort: f.Sort, View: f.View}.link("/"),
+			f.Status == string(s),
+		})
 	}
 	for _, v := range [][2]string{{"", "Cards"}, {"list", "List"}} {
-		data.Views = append(data.Views, homeTab{Name: v[1], Link: homeFilter{Status: f.Status, Text: f.Text, Sort: f.Sort, View: v[0]}.link("/"), On: f.View == v[0]})
+		data.Views = append(data.Views, homeTab{
+			Name: v[1],
+			Link: homeFilter{Status: f.Status, Text: f.Text, Sort: f.Sort, View: v[0]}.link("/"),
+			On:   f.View == v[0],
+		})
 	}
 	data.Any = all > 0
-	list, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{Status: site.Status(f.Status), Search: f.Text, Sort: site.Sort(f.Sort), Page: f.Page, Limit: cardsPerPage})
+	list, total, err := d.Sites.List(ctx, q.caller.Owner, site.Filter{
+		Status: site.Status(f.Status),
+		Search: f.Text,
+		Sort:   site.Sort(f.Sort),
+		Page:   f.Page,
+		Limit:  cardsPerPage,
+	})
 	if err != nil {
 		return data, err
 	}

@@ -26,7 +26,10 @@ func TestHome(t *testing.T) {
 		t.Fatal(p)
 	}
 	blog, shop := w.site(ada, "My blog"), w.site(ada, "Shop")
-	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{Cause: deployment.ByDashboard, Title: "Spring sale"}); err != nil {
+	if _, err := w.dash.Deployments.Trigger(t.Context(), ada.Owner, shop.ID, deploy.Trigger{
+		Cause: deployment.ByDashboard,
+		Title: "Spring sale",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.activate(shop)
@@ -78,8 +81,11 @@ func (w *world) withThumbnail(s site.Site) string {
 		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec(w.t.Context(), `INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
-			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon)
+		_, err := tx.Exec(
+			w.t.Context(),
+			`INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
+			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon,
+		)
 		return err
 	}); err != nil {
 		w.t.Fatal(err)
@@ -166,7 +172,11 @@ func thousand(t testing.TB) (*world, *browser) {
 	u := w.user("ada@example.test", false)
 	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range 1000 {
-			s, err := w.dash.Sites.CreateTx(t.Context(), tx, u.Owner, site.NewSite{Name: fmt.Sprintf("Site %d", i), Type: "static", Repository: "git.test/acme/site"})
+			s, err := w.dash.Sites.CreateTx(t.Context(), tx, u.Owner, site.NewSite{
+				Name:       fmt.Sprintf("Site %d", i),
+				Type:       "static",
+				Repository: "git.test/acme/site",
+			})
 			if err != nil {
 				return err
 			}

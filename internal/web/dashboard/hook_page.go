@@ -57,7 +57,10 @@ func (d *Dashboard) hooksPage(ctx context.Context, q *request) (answer, error) {
 	slices.Reverse(hooks)
 	n := pageNumber(q)
 	from := min((n-1)*hooksPerPage, len(hooks))
-	data := hooksData{siteHead: head, Pages: turn(n, len(hooks), hooksPerPage, func(p int) string { return head.Base() + "/hooks?page=" + strconv.Itoa(p) })}
+	data := hooksData{
+		siteHead: head,
+		Pages:    turn(n, len(hooks), hooksPerPage, func(p int) string { return head.Base() + "/hooks?page=" + strconv.Itoa(p) }),
+	}
 	for _, h := range hooks[from:min(from+hooksPerPage, len(hooks))] {
 		r := hookRow{Hook: h, ID: h.ID.Reveal(), URL: d.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal())}
 		r.Curl = "curl -X POST " + quote(r.URL)
@@ -88,7 +91,12 @@ func (d *Dashboard) createHook(ctx context.Context, q *request) (answer, error) 
 
 // changeHook does something to a hook of this very site, and says so in the audit log
 // without its id.
-func (d *Dashboard) changeHook(ctx context.Context, q *request, action, says string, fn func(tx *db.Tx, id site.HookID) (site.Hook, error)) (answer, error) {
+func (d *Dashboard) changeHook(
+	ctx context.Context,
+	q *request,
+	action, says string,
+	fn func(tx *db.Tx, id site.HookID) (site.Hook, error),
+) (answer, error) {
 	head, err := d.head(ctx, q, "hooks")
 	if err != nil {
 		return answer{}, err
@@ -109,9 +117,15 @@ func (d *Dashboard) changeHook(ctx context.Context, q *request, action, says str
 }
 
 func (d *Dashboard) rotateHook(ctx context.Context, q *request) (answer, error) {
-	return d.changeHook(ctx, q, "hook.rotated", "URL rotated. The previous URL no longer works", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Rotate: true})
-	})
+	return d.changeHook(
+		ctx,
+		q,
+		"hook.rotated",
+		"URL rotated. The previous URL no longer works",
+		func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+			return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Rotate: true})
+		},
+	)
 }
 
 func (d *Dashboard) switchHook(ctx context.Context, q *request) (answer, error) {

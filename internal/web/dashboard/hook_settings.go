@@ -25,7 +25,16 @@ type hookForm struct {
 const dayFormat = "2006-01-02"
 
 func formOf(h site.Hook) hookForm {
-	f := hookForm{ID: h.ID.Reveal(), Name: h.Name, Branch: h.Branch, Title: h.Title, AnyBranch: h.AnyBranch, ClearCache: h.ClearCache, Signed: h.Rules.Secret != "", ExpiresOn: lastDay(h.Rules.ExpiresAt)}
+	f := hookForm{
+		ID:         h.ID.Reveal(),
+		Name:       h.Name,
+		Branch:     h.Branch,
+		Title:      h.Title,
+		AnyBranch:  h.AnyBranch,
+		ClearCache: h.ClearCache,
+		Signed:     h.Rules.Secret != "",
+		ExpiresOn:  lastDay(h.Rules.ExpiresAt),
+	}
 	var list []string
 	for _, p := range h.Rules.Addresses {
 		list = append(list, p.String())
@@ -51,7 +60,13 @@ func lastDay(expires db.Time) string {
 // readHook reads the form of a deploy hook; was is the hook before, for what the form
 // doesn't show to the minute.
 func readHook(q *request, was site.Hook) (n site.NewHook, err error) {
-	n = site.NewHook{Name: q.value("name"), Branch: strings.TrimSpace(q.value("branch")), AnyBranch: q.checked("any_branch"), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
+	n = site.NewHook{
+		Name:       q.value("name"),
+		Branch:     strings.TrimSpace(q.value("branch")),
+		AnyBranch:  q.checked("any_branch"),
+		Title:      strings.TrimSpace(q.value("title")),
+		ClearCache: q.checked("clear_cache"),
+	}
 	n.Rules.Addresses = []netip.Prefix{}
 	for _, s := range strings.FieldsFunc(q.value("addresses"), func(r rune) bool { return r == ',' || r <= ' ' }) {
 		p, err := account.ParseNet(s)
@@ -65,7 +80,13 @@ func readHook(q *request, was site.Hook) (n site.NewHook, err error) {
 	} else if text != "" {
 		t, err := time.Parse(dayFormat, text)
 		if t = t.Add(24 * time.Hour); err != nil || !t.After(time.Now()) {
-			return n, at("expires_on", &fault.Error{Kind: fault.Invalid, Message: "Invalid expiry", Details: "choose a date that is not in the past", Received: short(20, text), Code: "invalid_expires_at"})
+			return n, at("expires_on", &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid expiry",
+				Details:  "choose a date that is not in the past",
+				Received: short(20, text),
+				Code:     "invalid_expires_at",
+			})
 		}
 		n.Rules.ExpiresAt = db.At(t)
 	}
@@ -78,7 +99,13 @@ func readHook(q *request, was site.Hook) (n site.NewHook, err error) {
 			continue
 		}
 		if *x.to, err = strconv.Atoi(text); err != nil {
-			return n, at(x.name, &fault.Error{Kind: fault.Invalid, Message: "Invalid number of calls", Details: "a whole number, or empty for the default", Received: short(20, text), Code: "invalid_" + x.name})
+			return n, at(x.name, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid number of calls",
+				Details:  "a whole number, or empty for the default",
+				Received: short(20, text),
+				Code:     "invalid_" + x.name,
+			})
 		}
 	}
 	switch {
@@ -91,8 +118,15 @@ func readHook(q *request, was site.Hook) (n site.NewHook, err error) {
 }
 
 func atHook(err error) error {
-	return atCode(err, map[string]string{"invalid_name": "name", "invalid_branch": "branch", "invalid_title": "title", "invalid_secret": "secret", "invalid_addresses": "addresses",
-		"invalid_per_minute": "per_minute", "invalid_per_day": "per_day"})
+	return atCode(err, map[string]string{
+		"invalid_name":       "name",
+		"invalid_branch":     "branch",
+		"invalid_title":      "title",
+		"invalid_secret":     "secret",
+		"invalid_addresses":  "addresses",
+		"invalid_per_minute": "per_minute",
+		"invalid_per_day":    "per_day",
+	})
 }
 
 // hookOf returns the hook that a form names, of the site in the address.
@@ -133,8 +167,18 @@ func (d *Dashboard) saveHook(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	a, err := d.changeHook(ctx, q, "hook.updated", "Deploy hook saved", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{Name: &n.Name, Branch: &n.Branch, AnyBranch: &n.AnyBranch, Title: &n.Title, Clear: &n.ClearCache,
-			Secret: &n.Rules.Secret, Addresses: n.Rules.Addresses, ExpiresAt: &n.Rules.ExpiresAt, PerMinute: &n.Rules.PerMinute, PerDay: &n.Rules.PerDay})
+		return d.Sites.UpdateHookTx(ctx, tx, q.caller.Owner, id, site.PatchHook{
+			Name:      &n.Name,
+			Branch:    &n.Branch,
+			AnyBranch: &n.AnyBranch,
+			Title:     &n.Title,
+			Clear:     &n.ClearCache,
+			Secret:    &n.Rules.Secret,
+			Addresses: n.Rules.Addresses,
+			ExpiresAt: &n.Rules.ExpiresAt,
+			PerMinute: &n.Rules.PerMinute,
+			PerDay:    &n.Rules.PerDay,
+		})
 	})
 	return a, atHook(err)
 }

@@ -76,8 +76,10 @@ func (h *Host) Queues(ctx context.Context) ([]Queue, error) {
 	for _, q := range have {
 		for i := range out {
 			if out[i].Name == q.Queue {
-				out[i] = Queue{Name: q.Queue, Workers: out[i].Workers, Running: q.Running, Waiting: q.Waiting,
-					Later: q.Later, GivenUp: q.GivenUp, Oldest: q.Oldest}
+				out[i] = Queue{
+					Name: q.Queue, Workers: out[i].Workers, Running: q.Running, Waiting: q.Waiting,
+					Later: q.Later, GivenUp: q.GivenUp, Oldest: q.Oldest,
+				}
 			}
 		}
 	}
@@ -91,7 +93,11 @@ func (h *Host) Disk(ctx context.Context) (Disk, error) {
 		return Disk{}, fmt.Errorf("read disk usage: %w", err)
 	}
 	d := Disk{Path: h.Store.DataDir, Size: size, Free: free}
-	parts := map[string]string{"Files of releases": h.Store.BlobDir(), "Repositories": h.Store.Path("source"), "Builds, tools and caches": h.Store.Path("builds")}
+	parts := map[string]string{
+		"Files of releases":        h.Store.BlobDir(),
+		"Repositories":             h.Store.Path("source"),
+		"Builds, tools and caches": h.Store.Path("builds"),
+	}
 	if h.Store.Remote() {
 		delete(parts, "Files of releases")
 		parts["Copies of files of releases"] = h.Store.Path("blob-cache")

@@ -78,8 +78,13 @@ func (e *events) write(text string) error {
 func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *events) error) {
 	done, ok := d.Streams.Begin(q.user.ID, q.addr)
 	if !ok {
-		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many live pages open",
-			Details: fmt.Sprintf("close some of them: at most %d are updated at a time", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+		d.finish(w, q, route{}, answer{}, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many live pages open",
+			Details:    fmt.Sprintf("close some of them: at most %d are updated at a time", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		})
 		return
 	}
 	defer done()
@@ -105,8 +110,13 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, q *request, fn func(e *ev
 func (d *Dashboard) whileAllowed(w http.ResponseWriter, q *request, fn func(ctx context.Context, conn *http.ResponseController) error) {
 	done, ok := d.Streams.Begin(q.user.ID, q.addr)
 	if !ok {
-		d.finish(w, q, route{}, answer{}, &fault.Error{Kind: fault.Limited, Message: "Too many open downloads",
-			Details: fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", requestinfo.UserStreams), Code: "too_many_streams", RetryAfter: 5 * time.Second})
+		d.finish(w, q, route{}, answer{}, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open downloads",
+			Details:    fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		})
 		return
 	}
 	defer done()

@@ -32,7 +32,12 @@ func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
 		c.Accounts = account.New(account.Config{DB: c.DB, HashMemory: 64, Seal: s, Mail: m, Site: c.BaseURL})
 		c.Notify = notify.New(notify.Config{DB: c.DB, Seal: s, Out: http.DefaultClient, Owners: c.Accounts, Mail: m, Base: c.BaseURL})
 	})
-	j := job.New(job.Config{DB: w.db, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2, account.MailQueue: 2, notify.QueueName: 2}, Poll: 20 * time.Millisecond})
+	j := job.New(job.Config{
+		DB:     w.db,
+		Log:    slog.New(slog.DiscardHandler),
+		Queues: map[string]int{"default": 2, account.MailQueue: 2, notify.QueueName: 2},
+		Poll:   20 * time.Millisecond,
+	})
 	w.dash.Accounts.Work(j)
 	w.dash.Notify.Work(j)
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,7 +70,12 @@ func TestForgot(t *testing.T) {
 
 	// The answer is the same for an address that nobody has, but for the address.
 	ask := func(email string) reply {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", w.srv.URL+"/forgot", strings.NewReader(url.Values{"email": {email}}.Encode()))
+		r, err := http.NewRequestWithContext(
+			t.Context(),
+			"POST",
+			w.srv.URL+"/forgot",
+			strings.NewReader(url.Values{"email": {email}}.Encode()),
+		)
 		must(t, err)
 		r.Host = "evil.test" // and what the browser calls us is of no account
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -120,7 +130,11 @@ func TestForgotThrottle(t *testing.T) {
 			b.post("/forgot", "email", email).want(t, 200, `data-test="sent"`)
 			n++
 		}
-		if p := b.post("/forgot", "email", " "+strings.ToUpper(email)).want(t, 429, "Too many attempts"); p.header.Get("Retry-After") == "" {
+		if p := b.post("/forgot", "email", " "+strings.ToUpper(email)).want(
+			t,
+			429,
+			"Too many attempts",
+		); p.header.Get("Retry-After") == "" {
 			t.Error("when may one try again?")
 		}
 		n++
@@ -159,7 +173,11 @@ func TestInviteByMail(t *testing.T) {
 	w.user("root@example.test", true)
 	ada := w.user("ada@example.test", false)
 	root := w.as("root@example.test")
-	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(t, 200, "This link was emailed to bob@example.test")
+	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user").want(
+		t,
+		200,
+		"This link was emailed to bob@example.test",
+	)
 	got := srv.Wait(1)[0]
 	if got.To != "bob@example.test" || w.srv.URL+w.path(got) != p.value(t) {
 		t.Errorf("got %+v", got)
@@ -201,10 +219,15 @@ func TestRecipient(t *testing.T) {
 	w, srv := mailWorld(t, mailtest.Config{})
 	w.user("ada@example.test", false)
 	b := w.as("ada@example.test")
-	if p := b.post("/account/notifications", "kind", "mail", "address", "nonsense", "event", "domain.failed"); p.status != 422 || !p.has("wrong-address") {
+	if p := b.post(
+		"/account/notifications", "kind", "mail", "address", "nonsense", "event", "domain.failed",
+	); p.status != 422 || !p.has("wrong-address") {
 		t.Errorf("no address: %s", p)
 	}
-	b.post("/account/notifications", "kind", "mail", "address", "carla@example.test", "event", "domain.failed").to(t, "/account/notifications")
+	b.post("/account/notifications", "kind", "mail", "address", "carla@example.test", "event", "domain.failed").to(
+		t,
+		"/account/notifications",
+	)
 	b.get("/account/notifications").want(t, 200, "carla@example.test", `data-test="channel-unconfirmed"`, "Send again")
 	text := srv.Wait(1)[0].Text
 	path := func(word string) string {
@@ -224,7 +247,8 @@ func TestRecipient(t *testing.T) {
 	stranger.get(path("stop")).want(t, 200, "Unsubscribe?")
 	b.get("/account/notifications").want(t, 200, "Send test")
 	stranger.get(path("confirm")+"x").want(t, 404, "This link doesn&#39;t work any more")
-	resp, err := http.Post(w.srv.URL+path("stop"), "application/x-www-form-urlencoded", strings.NewReader("List-Unsubscribe=One-Click")) // RFC 8058 §3.1
+	// RFC 8058 §3.1
+	resp, err := http.Post(w.srv.URL+path("stop"), "application/x-www-form-urlencoded", strings.NewReader("List-Unsubscribe=One-Click"))
 	must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != 200 {

@@ -51,11 +51,17 @@ func (w *world) multiply(u account.User, id site.ID, hook webhook.ID, from, n in
 				return err
 			}
 			for _, id := range []site.ID{id, s.ID} {
-				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.Owner, id, deploy.Trigger{Cause: deployment.ByAPI, Title: name}); err != nil {
+				if _, err := w.dash.Deployments.TriggerTx(ctx, tx, u.Owner, id, deploy.Trigger{
+					Cause: deployment.ByAPI,
+					Title: name,
+				}); err != nil {
 					return err
 				}
 			}
-			if _, err := w.dash.Webhooks.CreateTx(ctx, tx, u.Owner, webhook.NewWebhook{URL: "https://example.test/" + name, Events: []string{"site.deleted"}}); err != nil {
+			if _, err := w.dash.Webhooks.CreateTx(ctx, tx, u.Owner, webhook.NewWebhook{
+				URL:    "https://example.test/" + name,
+				Events: []string{"site.deleted"},
+			}); err != nil {
 				return err
 			}
 			if _, err := w.dash.Webhooks.PingTx(ctx, tx, u.Owner, hook); err != nil {
@@ -89,7 +95,10 @@ func TestPagesAskOnce(t *testing.T) {
 	count := func() map[string][]string {
 		asked := map[string][]string{}
 		for _, rt := range w.dash.routes {
-			if rt.method != http.MethodGet || rt.access != user && rt.access != operator || strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") ||
+			if rt.method != http.MethodGet || rt.access != user && rt.access != operator || strings.HasPrefix(
+				rt.path,
+				"/live/",
+			) || strings.HasSuffix(rt.path, "/follow") ||
 				strings.HasSuffix(rt.path, "/first") || strings.Contains(rt.path, "{passkey}") {
 				continue
 			}
@@ -109,7 +118,13 @@ func TestPagesAskOnce(t *testing.T) {
 	for path, asked := range many {
 		// The total of a list is not asked for when the page is its last.
 		if len(asked) > len(few[path])+1 {
-			t.Errorf("%s asks %d times for many things and %d times for few:\n%s", path, len(asked), len(few[path]), strings.Join(asked, "\n"))
+			t.Errorf(
+				"%s asks %d times for many things and %d times for few:\n%s",
+				path,
+				len(asked),
+				len(few[path]),
+				strings.Join(asked, "\n"),
+			)
 		}
 		if len(asked) > 25 {
 			t.Errorf("%s asks %d times", path, len(asked))
@@ -135,8 +150,11 @@ func TestPagesAskOnce(t *testing.T) {
 }
 
 // growing are the tables and views that nobody may read whole to show a page.
-var growing = []string{"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env", "deploy_hooks", "webhooks",
-	"webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions", "audit", "traffic", "traffic_top", "access_log", "thumbnails"}
+var growing = []string{
+	"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env",
+	"deploy_hooks", "webhooks", "webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions",
+	"audit", "traffic", "traffic_top", "access_log", "thumbnails",
+}
 
 // A table in the order of its key is read only as far as the page; "USING INDEX" says so.
 var scans = regexp.MustCompile(`^SCAN ([a-z_]+)(?: USING COVERING INDEX .*)?$`)
@@ -179,7 +197,12 @@ func TestLongLists(t *testing.T) {
 	n := 1
 	for n < 10_000 { // each time twice as many
 		err := w.db.Write(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `INSERT INTO deployments (id, `+columns+`) SELECT id || $2, `+columns+` FROM deployments WHERE site_id = $1`, s.ID, string(rune('a'+bits.Len(uint(n)))))
+			_, err := tx.Exec(
+				ctx,
+				`INSERT INTO deployments (id, `+columns+`) SELECT id || $2, `+columns+` FROM deployments WHERE site_id = $1`,
+				s.ID,
+				string(rune('a'+bits.Len(uint(n)))),
+			)
 			return err
 		})
 		if err != nil {
@@ -200,7 +223,11 @@ func TestLongLists(t *testing.T) {
 			t.Errorf("%s: %d, %d deployments in %d bytes, want %d", path, p.status, got, len(p.body), want)
 		}
 	}
-	if p := b.get(fmt.Sprintf("%s/deployments?page=%d", base, last+1)); !strings.Contains(p.body, fmt.Sprintf("deployments?page=%d", last)) {
+	if p := b.get(fmt.Sprintf(
+		"%s/deployments?page=%d",
+		base,
+		last+1,
+	)); !strings.Contains(p.body, fmt.Sprintf("deployments?page=%d", last)) {
 		t.Error("no way back from behind the end")
 	}
 	for path, want := range map[string]int{"/": cardsPerPage, "/?page=42": 1000 - 41*cardsPerPage, "/?page=43": 0, "/?q=site+77": 11} {

@@ -51,10 +51,37 @@ func (w *world) things() things {
 		ch, err = w.dash.Notify.CreateTx(ctx, tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, URL: "https://hooks.example.test/x"})
 		return err
 	}))
-	must(w.t, w.db.Admin(ctx, fmt.Sprintf("INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', 7, 'Cart', 'cart', '', 'octo', '%s', TRUE, FALSE, '', 1)", s.ID, commitA)))
-	return things{"{number}": "7", "{connection}": string(con.ID), "{channel}": string(ch.ID), "{picture}": w.withThumbnail(s) + ".png", "{delivery}": string(delivery), "{deployment}": string(dep), "{domain}": string(dom), "{webhook}": string(hook), "{var}": "GREETING",
-		"{id}": string(s.ID), "{site}": string(s.ID), "{key}": string(k.ID), "{session}": string(list[len(list)-1].ID), "{user}": string(ada.ID),
-		"{passkey}": "psk_none", "{app}": "gap_none", "{token}": "no-such-link", "{name}": w.dash.assets.names["app.css"]}
+	must(
+		w.t,
+		w.db.Admin(
+			ctx,
+			fmt.Sprintf(
+				"INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at) VALUES ('%s', 7, 'Cart', 'cart', '', 'octo', '%s', TRUE, FALSE, '', 1)",
+				s.ID,
+				commitA,
+			),
+		),
+	)
+	return things{
+		"{number}":     "7",
+		"{connection}": string(con.ID),
+		"{channel}":    string(ch.ID),
+		"{picture}":    w.withThumbnail(s) + ".png",
+		"{delivery}":   string(delivery),
+		"{deployment}": string(dep),
+		"{domain}":     string(dom),
+		"{webhook}":    string(hook),
+		"{var}":        "GREETING",
+		"{id}":         string(s.ID),
+		"{site}":       string(s.ID),
+		"{key}":        string(k.ID),
+		"{session}":    string(list[len(list)-1].ID),
+		"{user}":       string(ada.ID),
+		"{passkey}":    "psk_none",
+		"{app}":        "gap_none",
+		"{token}":      "no-such-link",
+		"{name}":       w.dash.assets.names["app.css"],
+	}
 }
 
 func (th things) fill(path string) string {
@@ -77,7 +104,10 @@ func TestMatrix(t *testing.T) {
 	th := w.things()
 	// Paths that name something of Ada's.
 	owned := func(path string) bool {
-		for _, p := range []string{"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}", "{delivery}", "{connection}", "{channel}"} {
+		for _, p := range []string{
+			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
+			"{delivery}", "{connection}", "{channel}",
+		} {
 			if strings.Contains(path, p) {
 				return true
 			}
@@ -129,7 +159,10 @@ func TestMatrix(t *testing.T) {
 				}
 			}
 		}
-		if rt.access == user && rt.method == http.MethodGet && !strings.Contains(rt.path, "{passkey}") && rt.path != connection.CallbackPath && rt.path != "/access" {
+		if rt.access == user && rt.method == http.MethodGet && !strings.Contains(
+			rt.path,
+			"{passkey}",
+		) && rt.path != connection.CallbackPath && rt.path != "/access" {
 			if p := send(ada); p.status != 200 && p.status != 303 {
 				t.Errorf("%s %s for its owner: %d", rt.method, rt.path, p.status)
 			}
@@ -148,7 +181,8 @@ func TestMatrixRedeploy(t *testing.T) {
 	must(t, err)
 	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE deployments SET commit_hash = '%s' WHERE id = '%s'", commitA, th["{deployment}"])))
 	w.live(s, deployment.ID(th["{deployment}"]))
-	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID))) // named as real ones are
+	// named as real ones are
+	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID)))
 	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
 	said := 0
 	for _, rt := range w.dash.routes {
@@ -176,13 +210,19 @@ func TestHalfway(t *testing.T) {
 	w.as("ada@example.test")
 	th := w.things()
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, 'x', TRUE, 0, 1)`, ada.ID)
+		_, err := tx.Exec(
+			t.Context(),
+			`INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, 'x', TRUE, 0, 1)`,
+			ada.ID,
+		)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	b := w.browser()
-	if p := b.post("/sign-in?next=/account", "email", "ada@example.test", "password", password); p.header.Get("Location") != "/sign-in/code?next=%2Faccount" {
+	if p := b.post(
+		"/sign-in?next=/account", "email", "ada@example.test", "password", password,
+	); p.header.Get("Location") != "/sign-in/code?next=%2Faccount" {
 		t.Fatal(p)
 	}
 	for _, rt := range w.dash.routes {
@@ -222,7 +262,10 @@ func TestPolicy(t *testing.T) {
 		}
 		p := b.do(rt.method, th.fill(rt.path), form)
 		csp := p.header.Get("Content-Security-Policy")
-		wants := []string{"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"}
+		wants := []string{
+			"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'self'",
+		}
 		if rt.path == "/sites/{id}/pictures/{picture}" && p.status == 200 {
 			wants = []string{"default-src 'none'", "sandbox", "frame-ancestors 'none'"}
 		}
@@ -238,13 +281,21 @@ func TestPolicy(t *testing.T) {
 			if got := p.header.Get("Cache-Control"); got != "no-store" {
 				t.Errorf("%s: Cache-Control %q", rt.path, got)
 			}
-			for _, bad := range []string{" style=", "<style", " onclick=", "javascript:", "<script>", "<img src=x", "ZgotmplZ", "<no value>"} {
+			for _, bad := range []string{
+				" style=", "<style", " onclick=", "javascript:", "<script>", "<img src=x", "ZgotmplZ", "<no value>",
+			} {
 				if strings.Contains(p.body, bad) {
 					t.Errorf("%s holds %q", rt.path, bad)
 				}
 			}
 			for _, tag := range strings.Split(p.body, "<")[1:] {
-				if strings.HasPrefix(tag, "script ") && !strings.Contains(tag, `src="/assets/`) || strings.HasPrefix(tag, "link ") && !strings.Contains(tag, `href="/assets/`) {
+				if strings.HasPrefix(
+					tag,
+					"script ",
+				) && !strings.Contains(
+					tag,
+					`src="/assets/`,
+				) || strings.HasPrefix(tag, "link ") && !strings.Contains(tag, `href="/assets/`) {
 					t.Errorf("%s loads <%.80s", rt.path, tag)
 				}
 			}
@@ -266,13 +317,27 @@ func TestHostileNames(t *testing.T) {
 	const evil = `<img src=x onerror=alert(1)>"'` + "`{{.}}"
 	w.site(ada, evil)
 	b := w.as("ada@example.test")
-	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), ada.ID, account.NewKey{Name: evil, Scopes: account.Scopes{account.All}}); err != nil {
+	if _, _, err := w.dash.Accounts.CreateKey(t.Context(), ada.ID, account.NewKey{
+		Name:   evil,
+		Scopes: account.Scopes{account.All},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	b.do("GET", "/account", nil, "User-Agent: "+evil)
 	c := w.browser()
 	c.do("POST", "/sign-in", url.Values{"email": {"ada@example.test"}, "password": {password}}, "User-Agent: Firefox/1 "+evil)
-	for _, path := range []string{"/", "/?q=" + url.QueryEscape(evil), "/account/keys", "/account/keys/new", "/account/sessions", "/account/audit?what=" + url.QueryEscape(evil), "/operator/sites", "/operator/audit", "/" + url.PathEscape(evil), "/sign-in?next=" + url.QueryEscape("/"+evil)} {
+	for _, path := range []string{
+		"/",
+		"/?q=" + url.QueryEscape(evil),
+		"/account/keys",
+		"/account/keys/new",
+		"/account/sessions",
+		"/account/audit?what=" + url.QueryEscape(evil),
+		"/operator/sites",
+		"/operator/audit",
+		"/" + url.PathEscape(evil),
+		"/sign-in?next=" + url.QueryEscape("/"+evil),
+	} {
 		for _, b := range []*browser{b, w.browser()} {
 			if p := b.get(path); strings.Contains(p.body, "<img src=x") || p.status >= 500 {
 				t.Errorf("%s: %s", path, p)
@@ -282,7 +347,13 @@ func TestHostileNames(t *testing.T) {
 	if p := b.get("/"); !strings.Contains(p.body, "&lt;img src=x onerror=alert(1)&gt;") {
 		t.Error("the name is not on the page")
 	}
-	if p := b.post("/account/keys/new", "name", evil+strings.Repeat("x", 100), "expires", "never"); p.status != 422 || strings.Contains(p.body, "<img src=x") || !strings.Contains(p.body, "&lt;img src=x") {
+	if p := b.post(
+		"/account/keys/new",
+		"name",
+		evil+strings.Repeat("x", 100),
+		"expires",
+		"never",
+	); p.status != 422 || strings.Contains(p.body, "<img src=x") || !strings.Contains(p.body, "&lt;img src=x") {
 		t.Error("a failed form:", p.status)
 	}
 }
@@ -292,7 +363,10 @@ func TestUnknownPlaces(t *testing.T) {
 	w := newWorld(t)
 	w.user("ada@example.test", false)
 	for name, b := range map[string]*browser{"nobody": w.browser(), "a user": w.as("ada@example.test")} {
-		for _, path := range []string{"/nowhere", "/account/", "//account", "/account/../operator", "/assets/app.css", "/assets/../app.css", "/%00", "/%ff", "/setup/"} {
+		for _, path := range []string{
+			"/nowhere", "/account/", "//account", "/account/../operator", "/assets/app.css", "/assets/../app.css",
+			"/%00", "/%ff", "/setup/",
+		} {
 			if p := b.get(path); p.status != 404 || !p.has("error") || p.header.Get("Content-Security-Policy") == "" {
 				t.Errorf("%s for %s: %d", path, name, p.status)
 			}
@@ -310,14 +384,20 @@ func TestAssets(t *testing.T) {
 	for _, name := range []string{"app.css", "app.js", "mark.svg", "passkey.js", "inter.woff2"} {
 		path := w.dash.assets.url(name)
 		p := b.get(path)
-		if p.status != 200 || !strings.Contains(p.header.Get("Cache-Control"), "immutable") || p.header.Get("ETag") == "" || p.body != string(w.dash.assets.files[strings.TrimPrefix(path, "/assets/")].plain) {
+		if p.status != 200 || !strings.Contains(
+			p.header.Get("Cache-Control"),
+			"immutable",
+		) || p.header.Get("ETag") == "" || p.body != string(w.dash.assets.files[strings.TrimPrefix(path, "/assets/")].plain) {
 			t.Errorf("%s: %d %v", name, p.status, p.header)
 		}
 		if p := b.get(path, "If-None-Match: "+p.header.Get("ETag")); p.status != 304 || p.body != "" {
 			t.Errorf("%s again: %d", name, p.status)
 		}
 	}
-	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(css.body, "url("+w.dash.assets.url("inter.woff2")+")") || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
+	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(
+		css.body,
+		"url("+w.dash.assets.url("inter.woff2")+")",
+	) || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
 		t.Error("the style sheet does not name the font as it is served")
 	}
 }

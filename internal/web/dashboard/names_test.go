@@ -67,11 +67,31 @@ func TestButtonsNameTheirRow(t *testing.T) {
 			if _, err := w.dash.Databases.CreateTx(t.Context(), tx, ada.Owner, s.ID, database.NewDatabase{Name: name}); err != nil {
 				return err
 			}
-			_, err := w.dash.Notify.CreateTx(t.Context(), tx, ada.Owner, notify.NewChannel{Kind: notify.Slack, Name: name, URL: "https://hooks.example.test/" + name})
+			_, err := w.dash.Notify.CreateTx(t.Context(), tx, ada.Owner, notify.NewChannel{
+				Kind: notify.Slack,
+				Name: name,
+				URL:  "https://hooks.example.test/" + name,
+			})
 			return err
 		}))
-		must(t, w.db.Admin(t.Context(), fmt.Sprintf(`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
-			VALUES ('bkp_%s', '%s', '%s', 'Blog', 'manual', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', %d, 1, 0)`, name, ada.Owner, s.ID, strings.Repeat("a", 64), db.Now().Add(time.Duration(-i)*time.Hour))))
+		must(
+			t,
+			w.db.Admin(
+				t.Context(),
+				fmt.Sprintf(
+					`INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+			VALUES ('bkp_%s', '%s', '%s', 'Blog', 'manual', 'completed', 'config,files,database', '', 2048, 0, 0, '%s', '', '', '', 1, '', %d, 1, 0)`,
+					name,
+					ada.Owner,
+					s.ID,
+					strings.Repeat(
+						"a",
+						64,
+					),
+					db.Now().Add(time.Duration(-i)*time.Hour),
+				),
+			),
+		)
 	}
 	for path, actions := range map[string][]string{
 		"/account/keys":          {"Revoke"},

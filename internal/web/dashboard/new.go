@@ -140,10 +140,26 @@ func viewOf(p framework.Plan) planView {
 }
 
 func readNew(q *request) newData {
-	n := newData{Step: 1, Type: q.query("type"), Name: q.query("name"), Repository: strings.TrimSpace(q.query("repository")), Branch: q.query("branch"), Connection: q.query("account"), Search: short(100, q.query("search")), Build: map[string]string{}, Presets: framework.Presets()}
+	n := newData{
+		Step:       1,
+		Type:       q.query("type"),
+		Name:       q.query("name"),
+		Repository: strings.TrimSpace(q.query("repository")),
+		Branch:     q.query("branch"),
+		Connection: q.query("account"),
+		Search:     short(100, q.query("search")),
+		Build:      map[string]string{},
+		Presets:    framework.Presets(),
+	}
 	if q.PostForm != nil {
 		n.Type, n.Name, n.Repository = q.value("type"), strings.TrimSpace(q.value("name")), strings.TrimSpace(q.value("repository"))
-		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(q.value("token")), strings.TrimSpace(q.value("token_user")), strings.TrimSpace(q.value("deploy_key"))
+		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(
+			q.value("token"),
+		), strings.TrimSpace(
+			q.value("token_user"),
+		), strings.TrimSpace(
+			q.value("deploy_key"),
+		)
 		n.Connection = q.value("account")
 		n.Branch, n.Framework = strings.TrimSpace(q.value("branch")), q.value("framework")
 		for _, f := range buildFields {
@@ -216,10 +232,20 @@ func (d *Dashboard) newStep(ctx context.Context, q *request) (answer, error) {
 	}
 	var s site.Site
 	err := d.actOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
-		s, err = d.Sites.CreateTx(ctx, tx, q.caller.Owner, site.NewSite{Name: n.Name, Type: n.Type, Repository: n.Repository, Branch: n.Branch,
-			Framework: n.Framework, Build: n.build(), Credential: n.credential()})
+		s, err = d.Sites.CreateTx(ctx, tx, q.caller.Owner, site.NewSite{
+			Name:       n.Name,
+			Type:       n.Type,
+			Repository: n.Repository,
+			Branch:     n.Branch,
+			Framework:  n.Framework,
+			Build:      n.build(),
+			Credential: n.credential(),
+		})
 		if err == nil && n.Connection != "" && s.Repository != "" {
-			err = d.Connections.UseTx(ctx, tx, q.caller.Owner, string(s.ID), s.Repository, connection.Use{Connection: connection.ID(n.Connection), Report: true})
+			err = d.Connections.UseTx(ctx, tx, q.caller.Owner, string(s.ID), s.Repository, connection.Use{
+				Connection: connection.ID(n.Connection),
+				Report:     true,
+			})
 		}
 		if err == nil && s.Type == site.WordPress {
 			err = d.startWordPress(ctx, tx, q, s)
@@ -296,14 +322,24 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 		return atRepository(ctx, err)
 	}
 	if len(n.Branches) == 0 {
-		return at("repository", &fault.Error{Kind: fault.Invalid, Message: "The repository has no branches", Details: "push a commit first"})
+		return at("repository", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The repository has no branches",
+			Details: "push a commit first",
+		})
 	}
 	if !slices.Contains(n.Branches, n.Branch) {
 		if n.Branch = n.Default; n.Branch == "" {
 			n.Branch = n.Branches[0]
 		}
 	}
-	o := framework.Overrides{Root: n.build().Root, Install: n.build().Install, Command: n.build().Command, Output: n.build().Output, Node: n.build().Node}
+	o := framework.Overrides{
+		Root:    n.build().Root,
+		Install: n.build().Install,
+		Command: n.build().Command,
+		Output:  n.build().Output,
+		Node:    n.build().Node,
+	}
 	if n.Framework != "" {
 		o.Framework = &n.Framework
 	}
@@ -325,7 +361,12 @@ func (d *Dashboard) inspect(ctx context.Context, who account.OwnerID, n *newData
 // atRepository returns the field that a failed inspection of the repository belongs to.
 func atRepository(ctx context.Context, err error) error {
 	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
-		err = &fault.Error{Kind: fault.Unavailable, Message: "Repository timed out", Details: "try again in a moment", RetryAfter: 5 * time.Second}
+		err = &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "Repository timed out",
+			Details:    "try again in a moment",
+			RetryAfter: 5 * time.Second,
+		}
 	}
 	if f := fault.As(err); f != nil && f.Code == "credential_refused" {
 		return at("credential", err)

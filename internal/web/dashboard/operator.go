@@ -60,7 +60,10 @@ func (d *Dashboard) overviewLive(ctx context.Context, q *request) (answer, error
 	}}}, nil
 }
 
-func (d *Dashboard) overview(ctx context.Context, findings func(context.Context) ([]Finding, time.Time, error)) (data overviewData, err error) {
+func (d *Dashboard) overview(
+	ctx context.Context,
+	findings func(context.Context) ([]Finding, time.Time, error),
+) (data overviewData, err error) {
 	users, err := d.Accounts.Users(ctx)
 	if err != nil {
 		return data, err
@@ -120,7 +123,10 @@ func (d *Dashboard) usersPage(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	p := pageOf(q)
-	data := usersData{Total: len(all), Pages: turn(p, len(all), usersPerPage, func(p int) string { return link("/operator/users", "page", strconv.Itoa(p)) })}
+	data := usersData{
+		Total: len(all),
+		Pages: turn(p, len(all), usersPerPage, func(p int) string { return link("/operator/users", "page", strconv.Itoa(p)) }),
+	}
 	owned, err := d.Sites.Owned(ctx)
 	if err != nil {
 		return answer{}, err

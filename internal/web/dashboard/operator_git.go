@@ -23,9 +23,24 @@ func (d *Dashboard) operatorGitRoutes() []route {
 type appGuide struct{ Provider, Name, Where, Scopes string }
 
 var appGuides = []appGuide{
-	{"gitlab", "GitLab", "Admin area, Applications; or Group or User settings, Applications.", "Confidential, with the scopes api, read_api and read_repository."},
-	{"gitea", "Gitea or Forgejo", "Site administration, Integrations, Applications; or user settings, Applications.", "A confidential client. Scopes need no choice."},
-	{"bitbucket", "Bitbucket", "Workspace settings, OAuth consumers.", "A private consumer with Account: read, Repositories: write and Pull requests: write."},
+	{
+		"gitlab",
+		"GitLab",
+		"Admin area, Applications; or Group or User settings, Applications.",
+		"Confidential, with the scopes api, read_api and read_repository.",
+	},
+	{
+		"gitea",
+		"Gitea or Forgejo",
+		"Site administration, Integrations, Applications; or user settings, Applications.",
+		"A confidential client. Scopes need no choice.",
+	},
+	{
+		"bitbucket",
+		"Bitbucket",
+		"Workspace settings, OAuth consumers.",
+		"A private consumer with Account: read, Repositories: write and Pull requests: write.",
+	},
 }
 
 type appsData struct {
@@ -45,10 +60,23 @@ func (d *Dashboard) addApp(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		a, err := d.Connections.CreateAppTx(ctx, tx, connection.NewApp{Provider: forge.Provider(q.value("provider")), Host: q.value("host"), ClientID: q.value("client_id"), Secret: q.value("client_secret")})
+		a, err := d.Connections.CreateAppTx(ctx, tx, connection.NewApp{
+			Provider: forge.Provider(q.value("provider")),
+			Host:     q.value("host"),
+			ClientID: q.value("client_id"),
+			Secret:   q.value("client_secret"),
+		})
 		return account.AuditEvent{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
-	return goTo("/operator/git", "App added"), atCode(err, map[string]string{"invalid_connection": "host", "app_exists": "host", "invalid_client_id": "client_id", "invalid_client_secret": "client_secret"})
+	return goTo(
+			"/operator/git",
+			"App added",
+		), atCode(err, map[string]string{
+			"invalid_connection":    "host",
+			"app_exists":            "host",
+			"invalid_client_id":     "client_id",
+			"invalid_client_secret": "client_secret",
+		})
 }
 
 // onwardData is a page that leads to another host: by a form, or by an address.
@@ -71,7 +99,11 @@ func (d *Dashboard) createGitHubApp(ctx context.Context, q *request) (answer, er
 		return err
 	})
 	if err != nil {
-		return answer{}, atCode(err, map[string]string{"invalid_connection": "github_host", "app_exists": "github_host", "invalid_organization": "organization"})
+		return answer{}, atCode(err, map[string]string{
+			"invalid_connection":   "github_host",
+			"app_exists":           "github_host",
+			"invalid_organization": "organization",
+		})
 	}
 	return onward(onwardData{To: c.To, Manifest: c.Manifest}), nil
 }

@@ -30,7 +30,10 @@ func (f appForge) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := 200, ""
 	switch r.URL.Host + r.URL.Path {
 	case "api.github.com/app-manifests/made/conversions":
-		status, body = 201, fmt.Sprintf(`{"slug": "slipway-test", "name": "Slipway test", "client_id": "Iv1.x", "client_secret": "planted-secret", "webhook_secret": "h", "pem": %q}`, f.key)
+		status, body = 201, fmt.Sprintf(
+			`{"slug": "slipway-test", "name": "Slipway test", "client_id": "Iv1.x", "client_secret": "planted-secret", "webhook_secret": "h", "pem": %q}`,
+			f.key,
+		)
 	case "github.com/login/oauth/access_token":
 		body = `{"access_token": "good-token", "expires_in": 28800, "refresh_token": "r"}`
 	case "api.github.com/user/installations":
@@ -52,7 +55,13 @@ func newAppWorld(t *testing.T) *world {
 	return newWorld(t, func(c *Config) {
 		k, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 		must(t, err)
-		c.Connections = connection.New(connection.Config{DB: c.DB, Seal: k, Out: &http.Client{Transport: appForge{bytes.TrimSpace(text)}}, Base: c.BaseURL, Hooks: c.BaseURL})
+		c.Connections = connection.New(connection.Config{
+			DB:    c.DB,
+			Seal:  k,
+			Out:   &http.Client{Transport: appForge{bytes.TrimSpace(text)}},
+			Base:  c.BaseURL,
+			Hooks: c.BaseURL,
+		})
 	})
 }
 
@@ -62,7 +71,12 @@ func (w *world) siteWith(u account.User, repository string) string {
 	w.t.Helper()
 	list, err := w.dash.Connections.List(w.t.Context(), w.db, u.Owner)
 	must(w.t, err)
-	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{Name: "Connected", Type: "static", Repository: repository, Branch: "main"})
+	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{
+		Name:       "Connected",
+		Type:       "static",
+		Repository: repository,
+		Branch:     "main",
+	})
 	must(w.t, err)
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		return w.dash.Connections.UseTx(w.t.Context(), tx, u.Owner, string(s.ID), repository, connection.Use{Connection: list[0].ID})
@@ -92,7 +106,10 @@ func TestGitHubAppPages(t *testing.T) {
 		t.Errorf("a bad organization: %s", p)
 	}
 	p := root.post("/operator/git/github", "organization", "acme", "public", "1").want(t, 200, "Continue to github.com", `name="manifest"`)
-	if csp := p.header.Get("Content-Security-Policy"); !strings.Contains(csp, "form-action 'self' https://github.com;") && !strings.HasSuffix(csp, "form-action 'self' https://github.com") {
+	if csp := p.header.Get("Content-Security-Policy"); !strings.Contains(
+		csp,
+		"form-action 'self' https://github.com;",
+	) && !strings.HasSuffix(csp, "form-action 'self' https://github.com") {
 		t.Errorf("the policy is %s", csp)
 	}
 	to := regexp.MustCompile(`action="(https://github.com/organizations/acme/settings/apps/new[^"]*)"`).FindStringSubmatch(p.body)
@@ -164,7 +181,9 @@ func TestOAuthAppPages(t *testing.T) {
 	w.user("root@example.test", true)
 	root := w.as("root@example.test")
 	form := func(pairs ...string) []string {
-		return append([]string{"provider", "gitlab", "host", "gitlab.test", "client_id", "id-1", "client_secret", "planted-secret"}, pairs...)
+		return append([]string{
+			"provider", "gitlab", "host", "gitlab.test", "client_id", "id-1", "client_secret", "planted-secret",
+		}, pairs...)
 	}
 	for field, bad := range map[string]string{"host": "a b", "client_id": "", "client_secret": "x y"} {
 		f := form()

@@ -27,7 +27,12 @@ func (d *Dashboard) changeRole(ctx context.Context, q *request) (answer, error) 
 	is := map[bool]string{true: "operator", false: "user"}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
 		// The line first: whoever gives up their own role may still write it.
-		err := d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{Action: "user.role", Subject: string(u.ID), About: u.ID, Detail: u.Email + " is " + is[admin] + " now"})
+		err := d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{
+			Action:  "user.role",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  u.Email + " is " + is[admin] + " now",
+		})
 		if err == nil {
 			_, err = d.Accounts.SetRoleTx(ctx, tx, u.ID, admin)
 		}
@@ -65,7 +70,12 @@ func (d *Dashboard) suspendUser(ctx context.Context, q *request) (answer, error)
 				continue // it is not on the air, or gone
 			}
 			if err == nil {
-				err = d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{Action: "site.stopped", Subject: string(id), About: u.ID, Detail: s.Name})
+				err = d.Accounts.AuditTx(ctx, tx, q.actor(), account.AuditEvent{
+					Action:  "site.stopped",
+					Subject: string(id),
+					About:   u.ID,
+					Detail:  s.Name,
+				})
 			}
 			if err != nil {
 				return account.AuditEvent{}, err
@@ -118,10 +128,18 @@ func (d *Dashboard) deleteUser(ctx context.Context, q *request) (answer, error) 
 	detail := u.Email
 	if n := len(sites); n > 0 {
 		if q.value("sites") != strconv.Itoa(n) {
-			return answer{}, &fault.Error{Kind: fault.Conflict, Message: fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")), Details: "nothing was deleted: review the user's sites and try again"}
+			return answer{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")),
+				Details: "nothing was deleted: review the user's sites and try again",
+			}
 		}
 		if strings.TrimSpace(q.value("confirm")) != u.Email {
-			return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The email doesn't match", Details: "nothing was deleted: type " + u.Email + " to confirm"}
+			return answer{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "The email doesn't match",
+				Details: "nothing was deleted: type " + u.Email + " to confirm",
+			}
 		}
 		detail += ", with " + text.Count(n, "site")
 	}

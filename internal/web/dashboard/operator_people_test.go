@@ -47,10 +47,16 @@ func TestSuspend(t *testing.T) {
 		t.Fatal("a suspended user is still in")
 	}
 	c := w.browser()
-	if p := c.post("/sign-in", "email", "ada@example.test", "password", "wrong").want(t, 401, "Wrong email address or password"); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "unpaid") {
+	if p := c.post("/sign-in", "email", "ada@example.test", "password", "wrong").want(
+		t,
+		401,
+		"Wrong email address or password",
+	); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "unpaid") {
 		t.Error("a wrong password learns that the account is suspended")
 	}
-	c.post("/sign-in", "email", "ada@example.test", "password", password).want(t, 403, `data-test="problem"`, "This account is suspended", "unpaid &lt;since&gt; May")
+	c.post("/sign-in", "email", "ada@example.test", "password", password).want(
+		t, 403, `data-test="problem"`, "This account is suspended", "unpaid &lt;since&gt; May",
+	)
 	link, err := w.dash.Accounts.NewSetupLink(t.Context(), ada.ID, account.LinkLife)
 	must(t, err)
 	c.post("/setup/"+link, "password", "another good password").want(t, 403, "This account is suspended")
@@ -82,7 +88,11 @@ func TestSuspendStopsSites(t *testing.T) {
 	ada := w.user("ada@example.test", false)
 	live, pending := w.site(ada, "Live"), w.site(ada, "Pending")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE sites SET status = 'active', live_deployment = 'dep_1', live_release = 'r' WHERE id = $1`, live.ID)
+		_, err := tx.Exec(
+			t.Context(),
+			`UPDATE sites SET status = 'active', live_deployment = 'dep_1', live_release = 'r' WHERE id = $1`,
+			live.ID,
+		)
 		return err
 	}))
 	root := w.as("root@example.test")
@@ -166,7 +176,10 @@ func TestDeleteUser(t *testing.T) {
 	if b.get("/account").status != 303 || w.opens(secret) {
 		t.Error("a deleted user is still in")
 	}
-	if _, _, err := w.dash.Accounts.SignIn(t.Context(), "ada@example.test", password, account.Device{}); !fault.Is(err, fault.Unauthorized) {
+	if _, _, err := w.dash.Accounts.SignIn(t.Context(), "ada@example.test", password, account.Device{}); !fault.Is(
+		err,
+		fault.Unauthorized,
+	) {
 		t.Errorf("a deleted user signs in: %v", err)
 	}
 	for _, s := range sites {

@@ -22,7 +22,11 @@ func TestInvite(t *testing.T) {
 		t.Fatal(p)
 	}
 	w.stale()
-	if p := root.post("/operator/users/invite", "email", "bob@example.test"); p.status != 403 || !p.has("problem") || !strings.Contains(p.body, `value="bob@example.test"`) {
+	if p := root.post(
+		"/operator/users/invite",
+		"email",
+		"bob@example.test",
+	); p.status != 403 || !p.has("problem") || !strings.Contains(p.body, `value="bob@example.test"`) {
 		t.Fatal("a stale session invites without the password:", p)
 	}
 	p := root.post("/operator/users/invite", "email", "bob@example.test", "role", "user", "current", password)
@@ -59,7 +63,10 @@ func TestInvite(t *testing.T) {
 	if p := bob.post(path, "password", "quite another one 7"); p.status != 303 {
 		t.Fatal(p)
 	}
-	if p := bob.get("/account/audit"); !p.has("audit-password.link") || !p.has("audit-password.set") || !strings.Contains(p.body, "by the operator") {
+	if p := bob.get("/account/audit"); !p.has("audit-password.link") || !p.has("audit-password.set") || !strings.Contains(
+		p.body,
+		"by the operator",
+	) {
 		t.Error("Bob does not see what was done to him")
 	}
 	if w.logged("user.invited") != 1 {
@@ -96,12 +103,14 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	ready := make(chan struct{})
 	w := newWorld(t, func(c *Config) {
-		c.Installation = shown{func() ([]Queue, error) { return []Queue{{Name: "deploy", Waiting: 3}}, nil },
+		c.Installation = shown{
+			func() ([]Queue, error) { return []Queue{{Name: "deploy", Waiting: 3}}, nil },
 			func() (Disk, error) { return Disk{"/data", 100 << 30, 5 << 30, nil}, nil },
 			func() ([]Finding, error) {
 				<-ready
 				return []Finding{{"git", false, true, "git is <not> installed"}}, nil
-			}}
+			},
+		}
 	})
 	w.user("root@example.test", true)
 	root := w.as("root@example.test")
@@ -113,7 +122,10 @@ func TestOverview(t *testing.T) {
 	// What the doctor found comes by itself, and stands on the page from then on.
 	root.follow("/live/operator", "", func(e event) bool { return strings.Contains(e.data, "status-missing") })
 	p = root.get("/operator")
-	if !p.has("disk") || !p.has("status-missing") || !strings.Contains(p.body, "git is &lt;not&gt; installed") || !strings.Contains(p.body, `aria-valuenow="95"`) {
+	if !p.has("disk") || !p.has("status-missing") || !strings.Contains(
+		p.body,
+		"git is &lt;not&gt; installed",
+	) || !strings.Contains(p.body, `aria-valuenow="95"`) {
 		t.Fatal(p)
 	}
 	w = newWorld(t)

@@ -105,7 +105,12 @@ func (d *Dashboard) uninvite(ctx context.Context, q *request) (answer, error) {
 		return answer{}, err
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "user.uninvited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, d.Accounts.UninviteTx(ctx, tx, u.ID)
+		return account.AuditEvent{
+			Action:  "user.uninvited",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  u.Email,
+		}, d.Accounts.UninviteTx(ctx, tx, u.ID)
 	})
 	return goTo("/operator/users", "Invite revoked"), err
 }
@@ -118,7 +123,12 @@ func (d *Dashboard) signOutUser(ctx context.Context, q *request) (answer, error)
 	var n int64
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.session.ID)
-		return account.AuditEvent{Action: "sessions.ended", Subject: string(u.ID), About: u.ID, Detail: text.Count(int(n), "session") + " of " + u.Email}, err
+		return account.AuditEvent{
+			Action:  "sessions.ended",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  text.Count(int(n), "session") + " of " + u.Email,
+		}, err
 	})
 	return goTo("/operator/users/"+string(u.ID), "Ended "+text.Count(int(n), "session")), err
 }
@@ -132,7 +142,12 @@ func (d *Dashboard) dropFactor(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
+		return account.AuditEvent{
+			Action:  "second_factor.disabled",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  "of " + u.Email,
+		}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
 	})
 	return goTo("/operator/users/"+string(u.ID), "Two-factor authentication disabled"), err
 }

@@ -54,7 +54,12 @@ func TestDeploymentList(t *testing.T) {
 	for range 50 {
 		w.end(w.deployment(s), deployment.Failed, "no luck")
 	}
-	b.get(base+"/deployments?status=failed&page=2").want(t, 200, `page=1&amp;status=failed" data-test="first-page"`, `page=3&amp;status=failed" data-test="last-page"`)
+	b.get(base+"/deployments?status=failed&page=2").want(
+		t,
+		200,
+		`page=1&amp;status=failed" data-test="first-page"`,
+		`page=3&amp;status=failed" data-test="last-page"`,
+	)
 }
 
 // Without scripts a deployment's page loads itself again while it changes, and no longer.
@@ -122,9 +127,21 @@ func TestProgramPage(t *testing.T) {
 	asked, process, ran := "", "", ""
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{
-			tasks: []ProgramTask{{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"}, {Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)}},
+			tasks: []ProgramTask{
+				{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"},
+				{Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)},
+			},
 			figures: func() ([]ProgramFigures, time.Duration, error) {
-				return []ProgramFigures{{At: db.Now(), Statuses: [4]int64{10, 0, 0, 2}, P50: time.Millisecond, P95: 40 * time.Millisecond, Memory: 64 << 20, CPU: 90500 * time.Millisecond, Wakes: 3, Restart: 1}}, 15 * time.Minute, nil
+				return []ProgramFigures{{
+					At:       db.Now(),
+					Statuses: [4]int64{10, 0, 0, 2},
+					P50:      time.Millisecond,
+					P95:      40 * time.Millisecond,
+					Memory:   64 << 20,
+					CPU:      90500 * time.Millisecond,
+					Wakes:    3,
+					Restart:  1,
+				}}, 15 * time.Minute, nil
 			},
 			run: func(command string) (string, error) {
 				if command == "" {
@@ -158,11 +175,17 @@ func TestProgramPage(t *testing.T) {
 		return err
 	}))
 	b.get(at).want(t, 200, at+"/logs")
-	p := b.get(at+"/logs?q=oops&stream=stderr").want(t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", "exit &lt;b&gt;", "&lt;script&gt;alert")
+	p := b.get(at+"/logs?q=oops&stream=stderr").want(
+		t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", "exit &lt;b&gt;", "&lt;script&gt;alert",
+	)
 	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
 		t.Errorf("asked for %q", asked)
 	}
-	for _, want := range []string{"worker:mail", "node &lt;mail&gt;.js", "@daily", "Responses of the application", "12 requests, 2 5xx, 3 wakes", "p50 1ms, p95 40ms", "Memory over time: at most 64.0 MiB", "Processor time over time: 90.5 s", "3 wakes and 1 restart", "Run command"} {
+	for _, want := range []string{
+		"worker:mail", "node &lt;mail&gt;.js", "@daily", "Responses of the application", "12 requests, 2 5xx, 3 wakes",
+		"p50 1ms, p95 40ms", "Memory over time: at most 64.0 MiB", "Processor time over time: 90.5 s",
+		"3 wakes and 1 restart", "Run command",
+	} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -170,7 +193,11 @@ func TestProgramPage(t *testing.T) {
 	if b.get(at+"/logs?process=worker%3Amail").want(t, 200); process != "worker:mail" {
 		t.Errorf("asked for process %q", process)
 	}
-	if r := b.post(at+"/commands", "command", " node x.js "); r.status != 303 || ran != "node x.js" || !strings.Contains(r.header.Get("Location"), "process=op_1") {
+	if r := b.post(
+		at+"/commands",
+		"command",
+		" node x.js ",
+	); r.status != 303 || ran != "node x.js" || !strings.Contains(r.header.Get("Location"), "process=op_1") {
 		t.Errorf("a command: %d %v, %q ran", r.status, r.header, ran)
 	}
 	if r := b.post(at+"/commands", "command", ""); !strings.Contains(r.body, "Invalid command") {
@@ -187,7 +214,11 @@ func TestProgramPage(t *testing.T) {
 func TestKeyPages(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
-	p := b.post("/account/keys/new", "name", "CI", "power", "all", "reach", "all", "expires", "never").want(t, 200, "<code>export SLIPWAY_KEY=slw_")
+	p := b.post("/account/keys/new", "name", "CI", "power", "all", "reach", "all", "expires", "never").want(
+		t,
+		200,
+		"<code>export SLIPWAY_KEY=slw_",
+	)
 	if strings.Contains(p.body, "read -rs") {
 		t.Error("the snippet reads from the terminal")
 	}
@@ -234,7 +265,10 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 	w.live(s, w.deployment(s))
 	must(t, w.db.Admin(t.Context(), "UPDATE domains SET status = 'active', is_primary = TRUE"))
 	p := b.get(base).want(t, 200, `class="site-host" href="https://xn--bcher-kva.example.com`, ">bücher.example.com</a>")
-	if n := strings.Count(p.body, ` rel="noopener">Visit</a>`); n != 1 || !strings.Contains(p.body, `<a class="button" href="https://xn--bcher-kva.example.com`) {
+	if n := strings.Count(
+		p.body,
+		` rel="noopener">Visit</a>`,
+	); n != 1 || !strings.Contains(p.body, `<a class="button" href="https://xn--bcher-kva.example.com`) {
 		t.Errorf("%d Visit buttons, or one that leads elsewhere", n)
 	}
 
@@ -252,12 +286,18 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 	}
 
 	b.get(base+"/env").want(t, 200, `data-test="secret"`)
-	if css := b.get("/assets/"+w.dash.assets.names["app.css"]).body + b.get("/assets/"+w.dash.assets.names["site.css"]).body; !strings.Contains(css, "-webkit-text-security:") {
+	if css := b.get("/assets/"+w.dash.assets.names["app.css"]).body + b.get("/assets/"+w.dash.assets.names["site.css"]).body; !strings.Contains(
+		css,
+		"-webkit-text-security:",
+	) {
 		t.Error("no style covers what is typed")
 	}
 	p = b.get("/webhooks/new").want(t, 200)
 	_, unsent, found := strings.Cut(p.body, `data-test="unsent"`)
-	if !found || strings.HasPrefix(unsent, " open") || !strings.Contains(unsent, "invoice.") && !strings.Contains(unsent, "payment.") && !strings.Contains(unsent, "billing") {
+	if !found || strings.HasPrefix(
+		unsent,
+		" open",
+	) || !strings.Contains(unsent, "invoice.") && !strings.Contains(unsent, "payment.") && !strings.Contains(unsent, "billing") {
 		t.Error("events that nothing here sends are not folded away")
 	}
 }

@@ -52,8 +52,12 @@ var statuses = map[fault.Kind]int{
 func describe(err error, id string) (*problem, bool) {
 	f := fault.As(err)
 	if f == nil {
-		return &problem{Message: "Internal error", Details: "Try again in a moment. If the error persists, send the request ID to the operator.",
-			Request: id, status: http.StatusInternalServerError}, false
+		return &problem{
+			Message: "Internal error",
+			Details: "Try again in a moment. If the error persists, send the request ID to the operator.",
+			Request: id,
+			status:  http.StatusInternalServerError,
+		}, false
 	}
 	p := &problem{Message: f.Message, Details: f.Details, Field: fieldsByCode[f.Code], status: statuses[f.Kind]}
 	for e := err; e != nil; {

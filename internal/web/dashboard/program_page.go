@@ -90,7 +90,13 @@ func (d *Dashboard) programData(ctx context.Context, q *request) (programData, e
 	if err != nil {
 		return programData{}, err
 	}
-	data := programData{siteHead: head, Process: d.process(head), Search: short(maxLogSearch, clean(strings.TrimSpace(q.query("q")))), Stream: q.query("stream"), Limit: programLines}
+	data := programData{
+		siteHead: head,
+		Process:  d.process(head),
+		Search:   short(maxLogSearch, clean(strings.TrimSpace(q.query("q")))),
+		Stream:   q.query("stream"),
+		Limit:    programLines,
+	}
 	switch data.Stream {
 	case "stdout", "stderr", "system":
 	default:

@@ -61,31 +61,65 @@ func (d *Dashboard) programPlots(ctx context.Context, id site.ID) ([]plot, error
 		return thousands(n/1000) + fmt.Sprintf(".%d s", n%1000/100)
 	}
 	return []plot{
-		draw(plot{ID: "answers", Title: "Responses of the application", Sum: thousands(requests),
-			Says:   fmt.Sprintf("Answers over time by status: %s in the last 24 hours, %s, %s", pluralize(requests, "request"), pluralize(wakes, "wake"), pluralize(restarts, "restart")),
-			Series: []plotSeries{{"2xx", "s-ok"}, {"3xx", "s-moved"}, {"4xx", "s-client"}, {"5xx", "s-server"}}}, rough, roundTop,
+		draw(plot{
+			ID: "answers", Title: "Responses of the application", Sum: thousands(requests),
+			Says: fmt.Sprintf(
+				"Answers over time by status: %s in the last 24 hours, %s, %s",
+				pluralize(requests, "request"),
+				pluralize(wakes, "wake"),
+				pluralize(restarts, "restart"),
+			),
+			Series: []plotSeries{{"2xx", "s-ok"}, {"3xx", "s-moved"}, {"4xx", "s-client"}, {"5xx", "s-server"}},
+		}, rough, roundTop,
 			func(f ProgramFigures) []int64 { return f.Statuses[:] },
 			func(f ProgramFigures) string {
-				return fmt.Sprintf("%s, %s 5xx, %s, %s", pluralize(f.requests(), "request"), thousands(f.Statuses[3]), pluralize(f.Wakes, "wake"), pluralize(f.Restart, "restart"))
+				return fmt.Sprintf(
+					"%s, %s 5xx, %s, %s",
+					pluralize(f.requests(), "request"),
+					thousands(f.Statuses[3]),
+					pluralize(f.Wakes, "wake"),
+					pluralize(f.Restart, "restart"),
+				)
 			}),
-		draw(plot{ID: "latency", Title: "Time to first byte", Sum: "p95 up to " + ms(slowest), Says: "Time to the first byte over time: the 95th percentile was at most " + ms(slowest),
-			Series: []plotSeries{{"p50", "s-pages"}, {"p95", "s-bytes"}}}, ms, roundTop,
+		draw(plot{
+			ID:     "latency",
+			Title:  "Time to first byte",
+			Sum:    "p95 up to " + ms(slowest),
+			Says:   "Time to the first byte over time: the 95th percentile was at most " + ms(slowest),
+			Series: []plotSeries{{"p50", "s-pages"}, {"p95", "s-bytes"}},
+		}, ms, roundTop,
 			func(f ProgramFigures) []int64 {
 				return []int64{f.P50.Milliseconds(), f.P95.Milliseconds() - f.P50.Milliseconds()}
 			},
 			func(f ProgramFigures) string {
 				return fmt.Sprintf("p50 %s, p95 %s", f.P50.Round(100*time.Microsecond), f.P95.Round(100*time.Microsecond))
 			}),
-		draw(plot{ID: "memory", Title: "Memory", Sum: "up to " + bytesWord(memory), Says: "Memory over time: at most " + bytesWord(memory),
-			Series: []plotSeries{{"Memory", "s-bytes"}}}, bytesWord, roundBytes,
+		draw(plot{
+			ID: "memory", Title: "Memory", Sum: "up to " + bytesWord(memory), Says: "Memory over time: at most " + bytesWord(memory),
+			Series: []plotSeries{{"Memory", "s-bytes"}},
+		}, bytesWord, roundBytes,
 			func(f ProgramFigures) []int64 { return []int64{f.Memory} },
 			func(f ProgramFigures) string { return bytesWord(f.Memory) }),
-		draw(plot{ID: "cpu", Title: "Processor time", Sum: seconds(cpu), Says: "Processor time over time: " + seconds(cpu) + " in the last 24 hours",
-			Series: []plotSeries{{"Processor time", "s-pages"}}}, seconds, roundTop,
+		draw(plot{
+			ID:     "cpu",
+			Title:  "Processor time",
+			Sum:    seconds(cpu),
+			Says:   "Processor time over time: " + seconds(cpu) + " in the last 24 hours",
+			Series: []plotSeries{{"Processor time", "s-pages"}},
+		}, seconds, roundTop,
 			func(f ProgramFigures) []int64 { return []int64{f.CPU.Milliseconds()} },
 			func(f ProgramFigures) string { return seconds(f.CPU.Milliseconds()) }),
-		draw(plot{ID: "starts", Title: "Wakes and restarts", Sum: thousands(wakes + restarts), Says: fmt.Sprintf("Starts over time: %s and %s in the last 24 hours", pluralize(wakes, "wake"), pluralize(restarts, "restart")),
-			Series: []plotSeries{{"Wakes", "s-ok"}, {"Restarts", "s-server"}}}, rough, roundTop,
+		draw(plot{
+			ID:    "starts",
+			Title: "Wakes and restarts",
+			Sum:   thousands(wakes + restarts),
+			Says: fmt.Sprintf(
+				"Starts over time: %s and %s in the last 24 hours",
+				pluralize(wakes, "wake"),
+				pluralize(restarts, "restart"),
+			),
+			Series: []plotSeries{{"Wakes", "s-ok"}, {"Restarts", "s-server"}},
+		}, rough, roundTop,
 			func(f ProgramFigures) []int64 { return []int64{f.Wakes, f.Restart} },
 			func(f ProgramFigures) string {
 				return fmt.Sprintf("%s, %s", pluralize(f.Wakes, "wake"), pluralize(f.Restart, "restart"))

@@ -49,7 +49,11 @@ func (d *Dashboard) pullData(ctx context.Context, q *request) (pullData, error) 
 	if err != nil {
 		return pullData{}, err
 	}
-	data := pullData{siteHead: head, Pull: pullRow{p, set.PullURL(head.Site.Repository, number)}, Forge: set.Forge(head.Site.Repository).Name()}
+	data := pullData{
+		siteHead: head,
+		Pull:     pullRow{p, set.PullURL(head.Site.Repository, number)},
+		Forge:    set.Forge(head.Site.Repository).Name(),
+	}
 	if p.Approved == p.Commit {
 		data.Approved = p.Approved
 	}

@@ -37,7 +37,13 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	data := rulesData{siteHead: head, Path: q.query("path"), Language: q.query("language"), Country: q.query("country"), Cookie: q.query("cookie")}
+	data := rulesData{
+		siteHead: head,
+		Path:     q.query("path"),
+		Language: q.query("language"),
+		Country:  q.query("country"),
+		Cookie:   q.query("cookie"),
+	}
 	data.Call = map[string]any{"path": "/"}
 	if data.Serving, err = d.Sites.Serving(ctx, d.DB, q.caller.Owner, head.Site.ID); err != nil {
 		return answer{}, err
@@ -76,7 +82,12 @@ func (d *Dashboard) rulesPage(ctx context.Context, q *request) (answer, error) {
 	if len(headers) > 0 {
 		data.Call["headers"] = headers
 	}
-	got, err := d.Rules.Try(ctx, q.caller.Owner, head.Site.ID, ruletest.Trial{Path: data.Path, Language: data.Language, Country: data.Country, Cookie: data.Cookie})
+	got, err := d.Rules.Try(ctx, q.caller.Owner, head.Site.ID, ruletest.Trial{
+		Path:     data.Path,
+		Language: data.Language,
+		Country:  data.Country,
+		Cookie:   data.Cookie,
+	})
 	if err != nil {
 		return answer{}, err
 	}
@@ -92,7 +103,12 @@ func (d *Dashboard) saveServing(ctx context.Context, q *request) (answer, error)
 	}
 	protection, hosts := q.value("protection"), strings.Fields(q.value("proxy_hosts"))
 	p := site.ServingPatch{ProxyHosts: &hosts, Protection: &protection}
-	for name, to := range map[string]**string{"sign_in": &p.SignIn, "single_page": &p.SinglePage, "trailing_slash": &p.TrailingSlash, "access_log": &p.AccessLog} {
+	for name, to := range map[string]**string{
+		"sign_in":        &p.SignIn,
+		"single_page":    &p.SinglePage,
+		"trailing_slash": &p.TrailingSlash,
+		"access_log":     &p.AccessLog,
+	} {
 		if v := q.value(name); v != "" {
 			*to = &v
 		}

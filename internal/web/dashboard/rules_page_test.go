@@ -19,7 +19,11 @@ func TestRulesPage(t *testing.T) {
 	}
 	wr, err := w.releases.Begin(t.Context(), "")
 	must(t, err)
-	for name, text := range map[string]string{"index.html": "home", "_redirects": "/old /new?<b> 302\n", "_headers": "/*\n  X-Note: <script>alert(1)</script>\n"} {
+	for name, text := range map[string]string{
+		"index.html": "home",
+		"_redirects": "/old /new?<b> 302\n",
+		"_headers":   "/*\n  X-Note: <script>alert(1)</script>\n",
+	} {
 		must(t, wr.Add(t.Context(), name, "", strings.NewReader(text)))
 	}
 	rel, err := wr.Seal(t.Context())

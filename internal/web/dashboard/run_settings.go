@@ -22,9 +22,20 @@ type Storage struct {
 // runFields are the fields of the settings of how a program is run, by the names that
 // site.Run has for them.
 var runFields = map[string]string{
-	"command": "run_command", "release": "run_release", "healthCheck.path": "run_health_path", "healthCheck.timeoutSeconds": "run_health_timeout",
-	"sleepAfterSeconds": "run_sleep", "memoryMiB": "run_memory", "cpus": "run_cpus", "pids": "run_pids", "drainSeconds": "run_drain", "requestMiB": "run_request_mib", "responseSeconds": "run_response",
-	"storage": "run_storage", "storageMiB": "run_storage_mib", "ports": "run_ports",
+	"command":                    "run_command",
+	"release":                    "run_release",
+	"healthCheck.path":           "run_health_path",
+	"healthCheck.timeoutSeconds": "run_health_timeout",
+	"sleepAfterSeconds":          "run_sleep",
+	"memoryMiB":                  "run_memory",
+	"cpus":                       "run_cpus",
+	"pids":                       "run_pids",
+	"drainSeconds":               "run_drain",
+	"requestMiB":                 "run_request_mib",
+	"responseSeconds":            "run_response",
+	"storage":                    "run_storage",
+	"storageMiB":                 "run_storage_mib",
+	"ports":                      "run_ports",
 }
 
 // Run returns one of the owner's settings of the program as text; empty is as detected.
@@ -128,7 +139,19 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 	switch part {
 	case "run":
 		command, release, path, timeout := text("run_command"), text("run_release"), text("run_health_path"), number("run_health_timeout")
-		sleep, memory, pids, drain, request, response := number("run_sleep"), number("run_memory"), number("run_pids"), number("run_drain"), number("run_request_mib"), number("run_response")
+		sleep, memory, pids, drain, request, response := number(
+			"run_sleep",
+		), number(
+			"run_memory",
+		), number(
+			"run_pids",
+		), number(
+			"run_drain",
+		), number(
+			"run_request_mib",
+		), number(
+			"run_response",
+		)
 		var cpus *float64
 		if v := text("run_cpus"); v != nil {
 			n, err := strconv.ParseFloat(*v, 64)
@@ -156,7 +179,9 @@ func runForm(q *request, part string) (edit func(*site.Run), err error) {
 		edit = func(r *site.Run) { r.Storage, r.StorageMiB = folders, most }
 	case "ports":
 		var ports *[]int
-		if list := strings.FieldsFunc(q.value("run_ports"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }); len(list) > 0 {
+		if list := strings.FieldsFunc(q.value("run_ports"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }); len(
+			list,
+		) > 0 {
 			numbers := make([]int, len(list))
 			for i, v := range list {
 				if numbers[i], err = strconv.Atoi(v); err != nil {

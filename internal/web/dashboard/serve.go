@@ -57,8 +57,10 @@ func (d *Dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) refuseForeign(w http.ResponseWriter, r *http.Request) {
 	d.handle(route{access: open, do: func(ctx context.Context, q *request) (answer, error) {
-		return answer{}, &fault.Error{Kind: fault.Forbidden, Message: "Cross-origin request blocked",
-			Details: "open the page and submit the form again", Code: "cross_origin"}
+		return answer{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "Cross-origin request blocked",
+			Details: "open the page and submit the form again", Code: "cross_origin",
+		}
 	}}).ServeHTTP(w, r)
 }
 
@@ -87,7 +89,12 @@ func (d *Dashboard) handle(rt route) http.Handler {
 func (d *Dashboard) run(w http.ResponseWriter, rt route, q *request) (answer, error) {
 	ctx := q.Context()
 	if !d.Ready.Load() {
-		return answer{}, &fault.Error{Kind: fault.Unavailable, Message: "Slipway is starting or stopping", Details: "try again in a moment", RetryAfter: 2 * time.Second}
+		return answer{}, &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "Slipway is starting or stopping",
+			Details:    "try again in a moment",
+			RetryAfter: 2 * time.Second,
+		}
 	}
 	q.flash = d.readFlash(q.Request)
 	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.addr))
@@ -174,7 +181,11 @@ func nextOf(q *request) string {
 func readForm(r *http.Request) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if kind = strings.TrimSpace(strings.ToLower(kind)); kind != "" && kind != "application/x-www-form-urlencoded" {
-		return &fault.Error{Kind: fault.Media, Message: "Unsupported content type", Details: "forms must be sent as application/x-www-form-urlencoded"}
+		return &fault.Error{
+			Kind:    fault.Media,
+			Message: "Unsupported content type",
+			Details: "forms must be sent as application/x-www-form-urlencoded",
+		}
 	}
 	err := r.ParseForm()
 	var big *http.MaxBytesError

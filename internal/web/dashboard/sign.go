@@ -40,7 +40,13 @@ func (d *Dashboard) throttle(ctx context.Context, counts ...guesses) error {
 		}
 		if !win.Allowed {
 			wait := time.Duration(win.Wait()) * time.Second
-			return &fault.Error{Kind: fault.Limited, Message: "Too many attempts", Details: "try again " + relative(wait), Code: "too_many_attempts", RetryAfter: wait}
+			return &fault.Error{
+				Kind:       fault.Limited,
+				Message:    "Too many attempts",
+				Details:    "try again " + relative(wait),
+				Code:       "too_many_attempts",
+				RetryAfter: wait,
+			}
 		}
 	}
 	return nil
@@ -78,7 +84,12 @@ func (d *Dashboard) signInPage(ctx context.Context, q *request) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	return page("sign_in", "Sign in", signInData{Next: local(q.query("next")), Empty: empty, Passkeys: d.Accounts.Passkeys(), Mails: d.Accounts.Mails()}), nil
+	return page("sign_in", "Sign in", signInData{
+		Next:     local(q.query("next")),
+		Empty:    empty,
+		Passkeys: d.Accounts.Passkeys(),
+		Mails:    d.Accounts.Mails(),
+	}), nil
 }
 
 func (d *Dashboard) signIn(ctx context.Context, q *request) (answer, error) {

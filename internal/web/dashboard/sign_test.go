@@ -23,14 +23,26 @@ func TestFirstStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := b.post("/setup/"+token, "email", "nonsense", "password", password); p.status != 422 || !p.has("wrong-email") || !strings.Contains(p.body, `value="nonsense"`) {
+	if p := b.post(
+		"/setup/"+token,
+		"email",
+		"nonsense",
+		"password",
+		password,
+	); p.status != 422 || !p.has("wrong-email") || !strings.Contains(p.body, `value="nonsense"`) {
 		t.Fatal(p)
 	}
 	if p := b.post("/setup/"+token, "email", "root@example.test", "password", "short"); p.status != 422 || !p.has("wrong-password") ||
 		!strings.Contains(p.body, `value="root@example.test"`) || strings.Contains(p.body, `"short"`) {
 		t.Fatal(p)
 	}
-	if p := b.post("/setup/"+token, "email", "root@example.test", "password", password); p.status != 303 || p.header.Get("Location") != "/" {
+	if p := b.post(
+		"/setup/"+token,
+		"email",
+		"root@example.test",
+		"password",
+		password,
+	); p.status != 303 || p.header.Get("Location") != "/" {
 		t.Fatal(p)
 	}
 	p := b.get("/")
@@ -54,7 +66,10 @@ func TestSignIn(t *testing.T) {
 		t.Fatal(p)
 	}
 	p := b.post("/sign-in?next=/account", "email", "ada@example.test", "password", "wrong")
-	if p.status != 401 || !p.has("wrong-password") || !strings.Contains(p.body, `value="ada@example.test"`) || !strings.Contains(p.body, `action="/sign-in?next=%2faccount"`) {
+	if p.status != 401 || !p.has("wrong-password") || !strings.Contains(
+		p.body,
+		`value="ada@example.test"`,
+	) || !strings.Contains(p.body, `action="/sign-in?next=%2faccount"`) {
 		t.Fatal(p)
 	}
 	p = b.post("/sign-in?next=/account", "email", "Ada@example.test", "password", password)
@@ -62,7 +77,13 @@ func TestSignIn(t *testing.T) {
 		t.Fatal(p)
 	}
 	c := p.header.Get("Set-Cookie")
-	if !strings.HasPrefix(c, "slipway=") || !strings.Contains(c, "HttpOnly") || !strings.Contains(c, "SameSite=Lax") || strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") {
+	if !strings.HasPrefix(
+		c,
+		"slipway=",
+	) || !strings.Contains(
+		c,
+		"HttpOnly",
+	) || !strings.Contains(c, "SameSite=Lax") || strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") {
 		t.Errorf("cookie %q", c)
 	}
 	if p := b.get("/sign-in"); p.status != 303 || p.header.Get("Location") != "/" {
@@ -75,7 +96,11 @@ func TestSignIn(t *testing.T) {
 		t.Fatal("signed out, and still let in:", p)
 	}
 	for _, next := range []string{"//evil.test", "https://evil.test/", "/\\evil.test", "javascript:alert(1)", "/\t/evil.test"} {
-		p := w.browser().do("POST", "/sign-in?next="+strings.ReplaceAll(strings.ReplaceAll(next, "\t", "%09"), "\\", "%5c"), map[string][]string{"email": {"ada@example.test"}, "password": {password}})
+		p := w.browser().do("POST", "/sign-in?next="+strings.ReplaceAll(
+			strings.ReplaceAll(next, "\t", "%09"),
+			"\\",
+			"%5c",
+		), map[string][]string{"email": {"ada@example.test"}, "password": {password}})
 		if p.header.Get("Location") != "/" {
 			t.Errorf("next=%q leads to %q", next, p.header.Get("Location"))
 		}
@@ -88,7 +113,10 @@ func TestSecureCookies(t *testing.T) {
 	w.user("ada@example.test", false)
 	p := w.browser().post("/sign-in", "email", "ada@example.test", "password", password)
 	c := p.header.Get("Set-Cookie")
-	if !strings.HasPrefix(c, "__Host-slipway=") || !strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") || strings.Contains(c, "Domain") {
+	if !strings.HasPrefix(
+		c,
+		"__Host-slipway=",
+	) || !strings.Contains(c, "Secure") || !strings.Contains(c, "Path=/;") || strings.Contains(c, "Domain") {
 		t.Errorf("cookie %q", c)
 	}
 }
@@ -101,7 +129,10 @@ func TestThrottle(t *testing.T) {
 	b := w.browser()
 	refused := 0
 	for i := range perAccountHere + 3 {
-		p := b.do("POST", "/sign-in", map[string][]string{"email": {"ada@example.test"}, "password": {""}}, fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
+		p := b.do("POST", "/sign-in", map[string][]string{
+			"email":    {"ada@example.test"},
+			"password": {""},
+		}, fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
 		if p.status == http.StatusTooManyRequests && p.header.Get("Retry-After") != "" {
 			refused++
 		}
@@ -109,7 +140,9 @@ func TestThrottle(t *testing.T) {
 	if refused != 3 {
 		t.Errorf("%d of 3 too many guesses were refused", refused)
 	}
-	if p := b.post("/sign-in", "email", "ada@example.test", "password", password); p.status != http.StatusTooManyRequests || !p.has("problem") {
+	if p := b.post(
+		"/sign-in", "email", "ada@example.test", "password", password,
+	); p.status != http.StatusTooManyRequests || !p.has("problem") {
 		t.Error("the right password passes beyond the limit:", p.status)
 	}
 }
@@ -137,7 +170,10 @@ func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 	w.user("ada@example.test", false)
 	w.user("ben@example.test", false)
 	try := func(email, pass, addr string) int {
-		return w.browser().do("POST", "/sign-in", map[string][]string{"email": {email}, "password": {pass}}, "X-Forwarded-For: "+addr).status
+		return w.browser().do("POST", "/sign-in", map[string][]string{
+			"email":    {email},
+			"password": {pass},
+		}, "X-Forwarded-For: "+addr).status
 	}
 	for i := range perAccount + 10 {
 		try("ada@example.test", "", fmt.Sprintf("2001:db8:0:%x::1", i%256))

@@ -39,7 +39,19 @@ func (d *Dashboard) siteRoutes() []route {
 		post("/sites/{id}/settings", user, d.saveSettings, d.settingsPage),
 		post("/sites/{id}/delete", user, d.deleteSite, d.settingsPage),
 	}
-	for _, more := range [][]route{d.deploymentRoutes(), d.domainRoutes(), d.envRoutes(), d.databaseRoutes(), d.backupRoutes(), d.deletedRoutes(), d.wordpressRoutes(), d.terminalRoutes(), d.hookRoutes(), d.gitRoutes(), d.webhookRoutes()} {
+	for _, more := range [][]route{
+		d.deploymentRoutes(),
+		d.domainRoutes(),
+		d.envRoutes(),
+		d.databaseRoutes(),
+		d.backupRoutes(),
+		d.deletedRoutes(),
+		d.wordpressRoutes(),
+		d.terminalRoutes(),
+		d.hookRoutes(),
+		d.gitRoutes(),
+		d.webhookRoutes(),
+	} {
 		rs = append(rs, more...)
 	}
 	return rs
@@ -106,7 +118,14 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 		return siteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
-	h := siteHead{Site: s, Tab: tab, URL: url, Host: strings.TrimPrefix(url, "https://"), Live: current, Theme: themeOf(s, thumbnails[s.ID])}
+	h := siteHead{
+		Site:  s,
+		Tab:   tab,
+		URL:   url,
+		Host:  strings.TrimPrefix(url, "https://"),
+		Live:  current,
+		Theme: themeOf(s, thumbnails[s.ID]),
+	}
 	databases, err := d.Databases.List(ctx, d.DB, q.caller.Owner, s.ID)
 	if err != nil {
 		return siteHead{}, err
@@ -126,7 +145,13 @@ func (d *Dashboard) head(ctx context.Context, q *request, tab string) (siteHead,
 // deploySite asks for a deployment and goes to where it can be watched.
 func (d *Dashboard) deploySite(ctx context.Context, q *request) (answer, error) {
 	id := site.ID(q.PathValue("id"))
-	t := deploy.Trigger{Cause: deployment.ByDashboard, Branch: strings.TrimSpace(q.value("branch")), Commit: strings.TrimSpace(q.value("commit")), Title: strings.TrimSpace(q.value("title")), ClearCache: q.checked("clear_cache")}
+	t := deploy.Trigger{
+		Cause:      deployment.ByDashboard,
+		Branch:     strings.TrimSpace(q.value("branch")),
+		Commit:     strings.TrimSpace(q.value("commit")),
+		Title:      strings.TrimSpace(q.value("title")),
+		ClearCache: q.checked("clear_cache"),
+	}
 	var x deployment.Deployment
 	err := d.act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
 		x, err = d.Deployments.TriggerTx(ctx, tx, q.caller.Owner, id, t)

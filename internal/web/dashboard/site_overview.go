@@ -72,7 +72,13 @@ func (d *Dashboard) siteOverviewData(ctx context.Context, q *request) (overview,
 	slices.Reverse(data.Hooks)
 	data.Hooks = data.Hooks[:min(len(data.Hooks), 3)]
 	data.Trouble = troubles(head, list, data.Domains)
-	all, on := chosen(stretches[:3], q.query("traffic"), func(name string) string { return link(head.Base(), "traffic", name) + "#traffic" })
+	all, on := chosen(stretches[:3], q.query("traffic"), func(name string) string {
+		return link(
+			head.Base(),
+			"traffic",
+			name,
+		) + "#traffic"
+	})
 	v, s, err := d.visits(ctx, q, head, on)
 	if err != nil {
 		return data, err
@@ -92,7 +98,12 @@ func troubles(h siteHead, list []deployment.Deployment, domains []domain.Domain)
 		}
 		out = append(out, t)
 	case len(list) > 0 && list[0].Status == deployment.Failed && h.Site.Status == site.Active:
-		out = append(out, trouble{"Latest deployment failed. The previous deployment is still live", list[0].Error, deploymentPath(h.Site.ID, list[0].ID), "View log"})
+		out = append(out, trouble{
+			"Latest deployment failed. The previous deployment is still live",
+			list[0].Error,
+			deploymentPath(h.Site.ID, list[0].ID),
+			"View log",
+		})
 	}
 	for _, dom := range domains {
 		link := h.Base() + "/domains/" + string(dom.ID)
@@ -102,7 +113,12 @@ func troubles(h siteHead, list []deployment.Deployment, domains []domain.Domain)
 		case dom.Status == domain.Active && (dom.SSL == domain.SSLFailed || dom.SSL == domain.SSLExpired):
 			out = append(out, trouble{domain.Unicode(dom.Name) + ": no valid certificate", dom.Certificate.LastError, link, "View domain"})
 		case dom.Status == domain.Active && dom.Certificate.LastError != "":
-			out = append(out, trouble{domain.Unicode(dom.Name) + ": certificate renewal failed", dom.Certificate.LastError, link, "View domain"})
+			out = append(out, trouble{
+				domain.Unicode(dom.Name) + ": certificate renewal failed",
+				dom.Certificate.LastError,
+				link,
+				"View domain",
+			})
 		case dom.Status == domain.Active && len(dom.Problems) > 0:
 			out = append(out, trouble{domain.Unicode(dom.Name) + ": DNS problem", dom.Problems[0].Message, link, "View domain"})
 		}

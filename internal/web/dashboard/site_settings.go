@@ -20,8 +20,10 @@ type settingsData struct {
 
 // Build is one of the owner's build settings; empty is as detected.
 func (s settingsData) Build(name string) string {
-	v := map[string]*string{"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
-		"output": s.Site.Build.Output, "node": s.Site.Build.Node}[name]
+	v := map[string]*string{
+		"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
+		"output": s.Site.Build.Output, "node": s.Site.Build.Node,
+	}[name]
 	if v == nil {
 		return ""
 	}
@@ -70,13 +72,23 @@ func (d *Dashboard) saveSettings(ctx context.Context, q *request) (answer, error
 			p.Credential.DeployKey += "\n"
 		}
 		if p.Credential.Token == "" && p.Credential.DeployKey == "" {
-			return answer{}, at("token", &fault.Error{Kind: fault.Invalid, Message: "Enter an access token or a deploy key", Details: "to delete the stored credential, use Remove credential"})
+			return answer{}, at("token", &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Enter an access token or a deploy key",
+				Details: "to delete the stored credential, use Remove credential",
+			})
 		}
 	case "forget":
 		p.Credential = &fetch.Credential{}
 	case "build":
 		p.Framework = text("framework")
-		p.Build = &site.Build{Root: text("build_root"), Install: text("build_install"), Command: text("build_command"), Output: text("build_output"), Node: text("build_node")}
+		p.Build = &site.Build{
+			Root:    text("build_root"),
+			Install: text("build_install"),
+			Command: text("build_command"),
+			Output:  text("build_output"),
+			Node:    text("build_node"),
+		}
 	case "run", "storage", "ports":
 		if p.EditRun, err = runForm(q, part); err != nil {
 			return answer{}, err
@@ -105,7 +117,11 @@ func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) 
 		return answer{}, err
 	}
 	if strings.TrimSpace(q.value("confirm")) != head.Site.Name {
-		return answer{}, &fault.Error{Kind: fault.Invalid, Message: "The name doesn't match", Details: "nothing was deleted: type " + head.Site.Name + " to confirm"}
+		return answer{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The name doesn't match",
+			Details: "nothing was deleted: type " + head.Site.Name + " to confirm",
+		}
 	}
 	if q.checked("backup") {
 		err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
@@ -115,7 +131,11 @@ func (d *Dashboard) deleteSite(ctx context.Context, q *request) (answer, error) 
 		return goTo(head.Base()+"/backups", "Backing up "+head.Site.Name+". It is deleted once the backup is completed"), err
 	}
 	err = d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, d.Sites.DeleteTx(ctx, tx, q.caller.Owner, head.Site.ID)
+		return account.AuditEvent{
+			Action:  "site.deleted",
+			Subject: string(head.Site.ID),
+			Detail:  head.Site.Name,
+		}, d.Sites.DeleteTx(ctx, tx, q.caller.Owner, head.Site.ID)
 	})
 	return goTo("/", "Deleted "+head.Site.Name), err
 }

@@ -38,7 +38,10 @@ func (w *world) parts(u account.User, id site.ID) (dep deployment.ID, dom domain
 	must(w.t, err)
 	d, err := w.dash.Domains.Create(ctx, u.Owner, string(id), domain.NewDomain{Name: "shop.example.com"})
 	must(w.t, err)
-	h, err := w.dash.Webhooks.Create(ctx, u.Owner, webhook.NewWebhook{URL: "https://hooks.example.com/in", Events: []string{"deployment.failed"}})
+	h, err := w.dash.Webhooks.Create(ctx, u.Owner, webhook.NewWebhook{
+		URL:    "https://hooks.example.com/in",
+		Events: []string{"deployment.failed"},
+	})
 	must(w.t, err)
 	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
 		_, err := w.dash.Sites.SetEnvTx(ctx, tx, u.Owner, id, []site.NewVar{{Key: "GREETING", Value: "hello"}})
@@ -67,8 +70,17 @@ func (w *world) lines(id deployment.ID, from int64, lines ...journal.Line) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		for i, l := range lines {
-			_, err := tx.Exec(w.t.Context(), `INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-				id, from+int64(i), db.Now(), cmpOr(l.Level, "info"), cmpOr(l.Stage, "build"), l.Message, l.Raw)
+			_, err := tx.Exec(
+				w.t.Context(),
+				`INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+				id,
+				from+int64(i),
+				db.Now(),
+				cmpOr(l.Level, "info"),
+				cmpOr(l.Stage, "build"),
+				l.Message,
+				l.Raw,
+			)
 			if err != nil {
 				return err
 			}
@@ -92,7 +104,15 @@ func (w *world) end(id deployment.ID, status deployment.Status, why string) {
 }
 
 func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why, release string) error {
-	_, err := tx.Exec(w.t.Context(), `UPDATE deployments SET status = $2, error = $3, started_at = $4, completed_at = $4, release = $5 WHERE id = $1`, id, status, why, db.Now(), release)
+	_, err := tx.Exec(
+		w.t.Context(),
+		`UPDATE deployments SET status = $2, error = $3, started_at = $4, completed_at = $4, release = $5 WHERE id = $1`,
+		id,
+		status,
+		why,
+		db.Now(),
+		release,
+	)
 	tx.Notify("deployment/" + string(id))
 	return err
 }
@@ -151,22 +171,31 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	t.Parallel()
 	var asked *fetch.Credential
 	w := newWorld(t, func(c *Config) {
-		c.Repositories = repositories{func(_ context.Context, _ account.OwnerID, repo string, cr *fetch.Credential) ([]string, string, error) {
-			asked = cr
-			if repo == "git.test/acme/secret" && (cr == nil || cr.Token != "tok-123") {
-				return nil, "", &fault.Error{Kind: fault.Invalid, Message: "The repository wants a credential", Code: "credential_refused"}
-			}
-			if repo == "git.test/acme/broken" {
-				return nil, "", errors.New("disk on fire")
-			}
-			return []string{"dev", "trunk", hostile}, "trunk", nil
-		}, func(_ context.Context, _ account.OwnerID, repo, branch string, _ *fetch.Credential, o framework.Overrides) (framework.Plan, error) {
-			if branch == "dev" {
-				return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: "No site in here " + hostile}
-			}
-			return framework.Plan{Framework: "vite", Name: "Vite", Why: "package.json names vite " + hostile, Runtime: "static",
-				Build: []framework.Command{{Argv: []string{"npm", "run", "build"}}}, Output: "dist"}, nil
-		}}
+		c.Repositories = repositories{
+			func(_ context.Context, _ account.OwnerID, repo string, cr *fetch.Credential) ([]string, string, error) {
+				asked = cr
+				if repo == "git.test/acme/secret" && (cr == nil || cr.Token != "tok-123") {
+					return nil, "", &fault.Error{
+						Kind:    fault.Invalid,
+						Message: "The repository wants a credential",
+						Code:    "credential_refused",
+					}
+				}
+				if repo == "git.test/acme/broken" {
+					return nil, "", errors.New("disk on fire")
+				}
+				return []string{"dev", "trunk", hostile}, "trunk", nil
+			},
+			func(_ context.Context, _ account.OwnerID, repo, branch string, _ *fetch.Credential, o framework.Overrides) (framework.Plan, error) {
+				if branch == "dev" {
+					return framework.Plan{}, &fault.Error{Kind: fault.Invalid, Message: "No site in here " + hostile}
+				}
+				return framework.Plan{
+					Framework: "vite", Name: "Vite", Why: "package.json names vite " + hostile, Runtime: "static",
+					Build: []framework.Command{{Argv: []string{"npm", "run", "build"}}}, Output: "dist",
+				}, nil
+			},
+		}
 	})
 	u := w.user("ada@example.test", false)
 	b := w.as("ada@example.test")
@@ -176,7 +205,12 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	if !p.has("wrong-repository") {
 		t.Error("the fault is not at its field")
 	}
-	p = b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/secret", "token", "wrong-token").want(t, 422, "wants a credential", "wrong-token")
+	p = b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/secret", "token", "wrong-token").want(
+		t,
+		422,
+		"wants a credential",
+		"wrong-token",
+	)
 	if !p.has("wrong-credential") {
 		t.Error("the fault is not at the credential")
 	}
@@ -187,10 +221,19 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	if strings.Contains(p.body, "<script>alert") {
 		t.Error("a branch's name is markup")
 	}
-	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/secret", "token", "tok-123", "branch", "dev").want(t, 200, "No site in here")
-	b.post("/new", "type", "static", "step", "back", "repository", "git.test/acme/secret", "token", "tok-123", "name", "Mine").want(t, 200, "tok-123", `value="Mine"`, `value="git.test/acme/secret"`)
+	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/secret", "token", "tok-123", "branch", "dev").want(
+		t,
+		200,
+		"No site in here",
+	)
+	b.post("/new", "type", "static", "step", "back", "repository", "git.test/acme/secret", "token", "tok-123", "name", "Mine").want(
+		t, 200, "tok-123", `value="Mine"`, `value="git.test/acme/secret"`,
+	)
 
-	form := []string{"type", "static", "step", "create", "repository", "git.test/acme/secret", "token", "tok-123", "branch", "trunk", "build_output", "../out"}
+	form := []string{
+		"type", "static", "step", "create", "repository", "git.test/acme/secret", "token", "tok-123", "branch",
+		"trunk", "build_output", "../out",
+	}
 	b.post("/new", append(form, "name", "Shop")...).want(t, 422, `value="Shop"`, `data-test="wrong-build_output"`, "tok-123")
 	form[len(form)-1] = "out"
 	b.post("/new", append(form, "name", "")...).want(t, 422, `data-test="wrong-name"`)
@@ -198,7 +241,9 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	id := site.ID(strings.Split(to, "/")[2])
 	s, err := w.dash.Sites.Get(t.Context(), u.Owner, id)
 	must(t, err)
-	if s.Name != "Shop" || s.Repository != "git.test/acme/secret" || s.Branch != "trunk" || !s.Credential || s.Build.Output == nil || *s.Build.Output != "out" || s.Build.Command != nil {
+	if s.Name != "Shop" || s.Repository != "git.test/acme/secret" || s.Branch != "trunk" || !s.Credential || s.Build.Output == nil ||
+		*s.Build.Output != "out" ||
+		s.Build.Command != nil {
 		t.Errorf("the site is %+v", s)
 	}
 	if c, err := w.dash.Sites.CredentialOf(t.Context(), s); err != nil || c.Token != "tok-123" || asked.Token != "tok-123" {
@@ -237,7 +282,14 @@ func TestWordPressRepository(t *testing.T) {
 	b.get(press).want(t, 200, `data-test="deploy"`, `href="`+press+`/git"`)
 	b.get(press+"/deployments").want(t, 200, `name="commit"`).lacks(t, `name="branch" value="" placeholder`)
 	b.get(press+"/git").want(t, 200, "no previews", `data-test="save-git"`).lacks(t, `id="f-previews"`)
-	b.post(press+"/git", "auto_deploy", "1", "previews", "off", "preview_days", "30", "forks", "approval", "deleted_branches", "end", "tags", "ignore", "poll_minutes", "5").to(t, press+"/git")
+	b.post(
+		press+"/git",
+		"auto_deploy", "1", "previews", "off", "preview_days", "30", "forks", "approval", "deleted_branches", "end",
+		"tags", "ignore", "poll_minutes", "5",
+	).to(
+		t,
+		press+"/git",
+	)
 	b.get(press+"/settings").want(t, 200, `value="git.test/acme/press"`, `data-test="save-build"`).lacks(t, `id="f-framework"`)
 	b.post(press+"/deploy").to(t, press+"/deployments/")
 
@@ -245,7 +297,11 @@ func TestWordPressRepository(t *testing.T) {
 	b.get(plain).want(t, 200).lacks(t, `data-test="deploy"`)
 	b.get(plain+"/settings").want(t, 200, `data-test="save-source"`).lacks(t, `data-test="save-build"`)
 	b.post(plain+"/settings", "part", "source", "repository", "git.test/acme/themes", "branch", "").to(t, plain+"/settings")
-	if s, err := w.dash.Sites.Get(t.Context(), u.Owner, site.ID(strings.TrimPrefix(plain, "/sites/"))); err != nil || s.Repository != "git.test/acme/themes" {
+	if s, err := w.dash.Sites.Get(
+		t.Context(),
+		u.Owner,
+		site.ID(strings.TrimPrefix(plain, "/sites/")),
+	); err != nil || s.Repository != "git.test/acme/themes" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	b.get(plain).want(t, 200, `data-test="deploy"`)
@@ -257,7 +313,12 @@ func TestNewSiteUnseen(t *testing.T) {
 	w := newWorld(t)
 	w.user("ada@example.test", false)
 	b := w.as("ada@example.test")
-	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/site").want(t, 200, "Not checked until it is deployed", `name="branch"`)
+	b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/site").want(
+		t,
+		200,
+		"Not checked until it is deployed",
+		`name="branch"`,
+	)
 	b.post("/new", "type", "static", "step", "create", "repository", "git.test/acme/site", "name", "S", "branch", "").to(t, "/sites/")
 }
 
@@ -277,14 +338,34 @@ func TestHostileText(t *testing.T) {
 		if _, err := w.dash.Sites.CreateHookTx(ctx, tx, u.Owner, s.ID, site.NewHook{Name: "H " + hostile}); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE deployments SET branch = $2, title = $2, commit_message = $2, commit_author = $2, commit_hash = $2, error = $2, status = 'failed', completed_at = 1,
-			stages = '[{"name":"\"><script>alert(1)</script>","status":"\"><script>alert(1)</script>"}]', plan = '{"name":"<script>alert(1)</script>","why":"<script>alert(1)</script>"}' WHERE id = $1`, dep, hostile)
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE deployments SET branch = $2, title = $2, commit_message = $2, commit_author = $2, commit_hash = $2, error = $2, status = 'failed', completed_at = 1,
+			stages = '[{"name":"\"><script>alert(1)</script>","status":"\"><script>alert(1)</script>"}]', plan = '{"name":"<script>alert(1)</script>","why":"<script>alert(1)</script>"}' WHERE id = $1`,
+			dep,
+			hostile,
+		)
 		return err
 	}))
-	w.lines(dep, 1, journal.Line{Message: hostile, Stage: hostile}, journal.Line{Message: "x", Raw: "\x1b[31m" + hostile + "\x1b[38;5;\"><script>alert(1)</script>m"})
+	w.lines(dep, 1, journal.Line{
+		Message: hostile,
+		Stage:   hostile,
+	}, journal.Line{Message: "x", Raw: "\x1b[31m" + hostile + "\x1b[38;5;\"><script>alert(1)</script>m"})
 	base := "/sites/" + string(s.ID)
-	for _, path := range []string{base, base + "/deployments", deploymentPath(s.ID, dep), base + "/domains", base + "/domains/" + string(dom), base + "/env",
-		base + "/env/var/A", base + "/hooks", base + "/settings", "/webhooks/" + string(hook), "/", "/new?repository=" + url.QueryEscape(hostile) + "&name=" + url.QueryEscape(hostile)} {
+	for _, path := range []string{
+		base,
+		base + "/deployments",
+		deploymentPath(s.ID, dep),
+		base + "/domains",
+		base + "/domains/" + string(dom),
+		base + "/env",
+		base + "/env/var/A",
+		base + "/hooks",
+		base + "/settings",
+		"/webhooks/" + string(hook),
+		"/",
+		"/new?repository=" + url.QueryEscape(hostile) + "&name=" + url.QueryEscape(hostile),
+	} {
 		p := b.get(path).want(t, 200)
 		for _, bad := range []string{"<script>alert", "<img src=x", `onerror=alert(2)>`} {
 			if strings.Contains(strings.ReplaceAll(p.body, "&gt;", ""), bad) {
@@ -340,7 +421,11 @@ func TestDeployAndRollBack(t *testing.T) {
 	w.end(third, deployment.Failed, "npm ran out of luck")
 	b.get(deploymentPath(s.ID, third)).want(t, 200, `data-test="why"`, "npm ran out of luck", "still live")
 	var audit int
-	must(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action IN ('deployment.triggered', 'deployment.rolled_back', 'deployment.canceled', 'deployment.retried')`).Scan(&audit))
+	must(
+		t,
+		w.db.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action IN ('deployment.triggered', 'deployment.rolled_back', 'deployment.canceled', 'deployment.retried')`).
+			Scan(&audit),
+	)
 	if audit != 5 {
 		t.Errorf("%d lines in the audit log, want 5", audit)
 	}
@@ -363,10 +448,22 @@ func TestOtherSitesParts(t *testing.T) {
 		return err
 	}))
 	base := "/sites/" + string(s.ID)
-	for _, path := range []string{"/deployments/" + string(dep), "/deployments/" + string(dep) + "/log", "/deployments/" + string(dep) + "/log/follow", "/domains/" + string(dom), "/domains/" + string(dom) + "/follow", "/env/var/GREETING"} {
+	for _, path := range []string{
+		"/deployments/" + string(dep),
+		"/deployments/" + string(dep) + "/log",
+		"/deployments/" + string(dep) + "/log/follow",
+		"/domains/" + string(dom),
+		"/domains/" + string(dom) + "/follow",
+		"/env/var/GREETING",
+	} {
 		b.get(base+path).want(t, 404)
 	}
-	for _, path := range []string{"/deployments/" + string(dep) + "/cancel", "/domains/" + string(dom) + "/delete", "/domains/" + string(dom) + "/primary", "/env/var/GREETING/delete"} {
+	for _, path := range []string{
+		"/deployments/" + string(dep) + "/cancel",
+		"/domains/" + string(dom) + "/delete",
+		"/domains/" + string(dom) + "/primary",
+		"/env/var/GREETING/delete",
+	} {
 		b.post(base+path).want(t, 404)
 	}
 	b.post(base+"/rollback", "deployment", string(dep)).want(t, 404)
@@ -516,15 +613,32 @@ func TestSettings(t *testing.T) {
 		must(t, err)
 		return got
 	}
-	b.post(base+"/settings", "part", "name", "name", strings.Repeat("x", 101)).want(t, 422, `data-test="wrong-name"`, strings.Repeat("x", 101), `value="git.test/acme/site"`)
+	b.post(base+"/settings", "part", "name", "name", strings.Repeat("x", 101)).want(
+		t,
+		422,
+		`data-test="wrong-name"`,
+		strings.Repeat("x", 101),
+		`value="git.test/acme/site"`,
+	)
 	b.post(base+"/settings", "part", "name", "name", "Journal").to(t, base+"/settings")
 	b.post(base+"/settings", "part", "source", "repository", "git.test/acme/other", "branch", "next").to(t, base+"/settings")
-	b.post(base+"/settings", "part", "source", "repository", "file:///etc/passwd", "branch", "next").want(t, 422, `data-test="wrong-repository"`, "file:///etc/passwd")
-	b.post(base+"/settings", "part", "build", "framework", "vite", "build_root", "web", "build_output", "", "build_command", "make").to(t, base+"/settings")
+	b.post(base+"/settings", "part", "source", "repository", "file:///etc/passwd", "branch", "next").want(
+		t,
+		422,
+		`data-test="wrong-repository"`,
+		"file:///etc/passwd",
+	)
+	b.post(base+"/settings", "part", "build", "framework", "vite", "build_root", "web", "build_output", "", "build_command", "make").to(
+		t,
+		base+"/settings",
+	)
 	b.post(base+"/settings", "part", "build", "build_root", "/etc").want(t, 422, `data-test="wrong-build_root"`)
 	b.post(base+"/settings", "part", "credential", "token", "t0ken-of-mine").to(t, base+"/settings")
 	got := read()
-	if got.Name != "Journal" || got.Repository != "git.test/acme/other" || got.Branch != "next" || got.Framework != "vite" || *got.Build.Root != "web" || *got.Build.Command != "make" || !got.Credential {
+	if got.Name != "Journal" || got.Repository != "git.test/acme/other" || got.Branch != "next" || got.Framework != "vite" ||
+		*got.Build.Root != "web" ||
+		*got.Build.Command != "make" ||
+		!got.Credential {
 		t.Errorf("the site is %+v", got)
 	}
 	p := b.get(base+"/settings").want(t, 200, "Replace or remove the stored credential", `value="make"`)
@@ -557,7 +671,11 @@ func TestDomains(t *testing.T) {
 	base := "/sites/" + string(s.ID) + "/domains"
 	b.post(base, "domain", "not a name").want(t, 422, `data-test="wrong-domain"`, "not a name")
 	to := b.post(base, "domain", "Shop.Example.com").to(t, base+"/dom_")
-	b.get(to).want(t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy", "It verifies ownership and sends traffic", `data-test="alternatives"`, `<code>shop</code>`, "/api/v1/domains/dom_")
+	b.get(to).want(
+		t, 200, "shop.example.com", "_slipway.shop.example.com", "CNAME", "data-copy",
+		"It verifies ownership and sends traffic", `data-test="alternatives"`, `<code>shop</code>`,
+		"/api/v1/domains/dom_",
+	)
 	b.post(base, "domain", "shop.example.com").want(t, 409, `data-test="wrong-domain"`)
 	b.get(base).want(t, 200, "shop.example.com", "Waiting for DNS", "Built-in address of the site", "local certificate authority")
 	b.follow(base+"/follow", "", func(e event) bool { return strings.Contains(e.data, "shop.example.com") })
@@ -600,8 +718,11 @@ func TestDomainSaysThingsOnce(t *testing.T) {
 			return domain.Record{Type: kind, Name: name, Required: "value-of-" + kind, Status: status, Reason: why}
 		}
 		f := map[string]any{
-			"verification": []domain.Record{record("CNAME", "shop.example.com", dns, reason), record("TXT", "_slipway.shop.example.com", domain.RecordPending, "No TXT record was found")},
-			"dns":          []domain.Record{record("CNAME", "shop.example.com", dns, reason)},
+			"verification": []domain.Record{
+				record("CNAME", "shop.example.com", dns, reason),
+				record("TXT", "_slipway.shop.example.com", domain.RecordPending, "No TXT record was found"),
+			},
+			"dns": []domain.Record{record("CNAME", "shop.example.com", dns, reason)},
 		}
 		var list []domain.Problem
 		for _, p := range problems {
@@ -610,13 +731,23 @@ func TestDomainSaysThingsOnce(t *testing.T) {
 		f["problems"] = list
 		text, err := json.Marshal(f)
 		must(t, err)
-		must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE domains SET status = '%s', proven_at = %s, reason = '%s', findings = '%s'", status, provenAt, reason, text)))
+		must(
+			t,
+			w.db.Admin(
+				t.Context(),
+				fmt.Sprintf(
+					"UPDATE domains SET status = '%s', proven_at = %s, reason = '%s', findings = '%s'", status,
+					provenAt, reason, text,
+				),
+			),
+		)
 		return b.get(to).want(t, 200).body
 	}
 	const warning = "Shop.example.com points to another server"
 	for _, status := range []string{"failed", "pending"} {
 		body := found(status, "1", warning, domain.RecordInvalid, strings.ToLower(warning[:1])+warning[1:], "IPv6: "+warning)
-		if n := strings.Count(strings.ToLower(body), strings.ToLower(warning)); n < 1 || n > 2 { // beside the one, the sentence that adds something
+		// beside the one, the sentence that adds something
+		if n := strings.Count(strings.ToLower(body), strings.ToLower(warning)); n < 1 || n > 2 {
 			t.Errorf("%s: the warning is said %d times", status, n)
 		}
 		body = found(status, "1", warning, domain.RecordInvalid, warning, warning)
@@ -634,7 +765,10 @@ func TestDomainSaysThingsOnce(t *testing.T) {
 		t.Error("the record that is needed is not shown")
 	}
 	body = found("pending", "0", "", domain.RecordPending)
-	if before, _, ok := strings.Cut(body, `data-test="alternatives"`); !ok || strings.Contains(before, "value-of-TXT") || strings.Count(before, "value-of-CNAME") == 0 {
+	if before, _, ok := strings.Cut(
+		body,
+		`data-test="alternatives"`,
+	); !ok || strings.Contains(before, "value-of-TXT") || strings.Count(before, "value-of-CNAME") == 0 {
 		t.Error("before the proof one CNAME leads, and the TXT record is folded away")
 	}
 }
@@ -672,7 +806,13 @@ func TestEnv(t *testing.T) {
 	b.get(base+"/var/PLAIN").want(t, 200, ">\none\ntwo</textarea>")
 	b.post(base+"/var/TOKEN", "secret", "1", "value", "", "target", "runtime").to(t, base)
 	b.post(base+"/var/TOKEN", "value", "", "target", "runtime").want(t, 409, "readable")
-	if all, err := w.dash.Sites.Variables(t.Context(), s.ID, "runtime", "production", "main"); err != nil || len(all) != 2 || all[1].Value != "s3cret-value" {
+	if all, err := w.dash.Sites.Variables(
+		t.Context(),
+		s.ID,
+		"runtime",
+		"production",
+		"main",
+	); err != nil || len(all) != 2 || all[1].Value != "s3cret-value" {
 		t.Errorf("the secret did not stay: %v", err)
 	}
 	b.post(base+"/var/PLAIN", append(both, "value", "three")...).to(t, base)
@@ -688,7 +828,8 @@ func TestEnv(t *testing.T) {
 	}
 	b.post(base+"/import", "step", "apply", "text", "oops\n").want(t, 422, "Line 1 has no =", ">\noops")
 	b.post(base+"/import", "step", "apply", "text", text).to(t, base)
-	if v = read(); v["NEW"].Value != "a b" || v["NEW"].Secret || !v["TOKEN"].Secret || len(v) != 3 || !slices.Equal(v["TOKEN"].Target, []string{"runtime"}) {
+	if v = read(); v["NEW"].Value != "a b" || v["NEW"].Secret || !v["TOKEN"].Secret || len(v) != 3 ||
+		!slices.Equal(v["TOKEN"].Target, []string{"runtime"}) {
 		t.Errorf("variables %+v", v)
 	}
 	b.get(base+"/export").want(t, 200, "NEW='a b'\n", "# TOKEN is secret", "PLAIN=three\n")
@@ -727,7 +868,14 @@ func TestHooks(t *testing.T) {
 		return list[0]
 	}
 	h := one()
-	b.get(base).want(t, 200, w.srv.URL+"/hooks/deploy/"+h.ID.Reveal(), "curl -X POST "+w.srv.URL, "Never called", "the branch in the request")
+	b.get(base).want(
+		t,
+		200,
+		w.srv.URL+"/hooks/deploy/"+h.ID.Reveal(),
+		"curl -X POST "+w.srv.URL,
+		"Never called",
+		"the branch in the request",
+	)
 	b.post(base+"/switch", "hook", h.ID.Reveal(), "to", "off").to(t, base)
 	if one().Active {
 		t.Error("the hook is still on")
@@ -740,7 +888,10 @@ func TestHooks(t *testing.T) {
 	}
 	b.post(base+"/delete", "hook", h.ID.Reveal()).want(t, 404)
 	var told int
-	must(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE detail LIKE '%dhk\_%' ESCAPE '\' OR subject LIKE 'dhk%'`).Scan(&told))
+	must(
+		t,
+		w.db.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE detail LIKE '%dhk\_%' ESCAPE '\' OR subject LIKE 'dhk%'`).Scan(&told),
+	)
 	if told != 0 {
 		t.Error("the audit log tells a hook's id")
 	}
@@ -770,10 +921,21 @@ func TestWebhooks(t *testing.T) {
 	w, b, _ := ada(t)
 	owner := w.users["ada@example.test"].Owner
 	b.get("/webhooks").want(t, 200, "No webhooks yet")
-	b.get("/webhooks/new").want(t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names", `data-test="unsent"><summary>`, "subscription.created")
-	b.post("/webhooks/new", "form-events", "1", "url", "http://plain.example.com/x", "events", "domain.added").want(t, 422, `data-test="wrong-url"`, "http://plain.example.com/x", `value="domain.added" checked`)
+	b.get("/webhooks/new").want(
+		t, 200, "deployment.completed", "deployment.succeeded", "ssl.renewed", "Some events have two names",
+		`data-test="unsent"><summary>`, "subscription.created",
+	)
+	b.post("/webhooks/new", "form-events", "1", "url", "http://plain.example.com/x", "events", "domain.added").want(
+		t, 422, `data-test="wrong-url"`, "http://plain.example.com/x", `value="domain.added" checked`,
+	)
 	b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in").want(t, 422, `data-test="wrong-events"`)
-	to := b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in", "events", "deployment.completed", "events", "deployment.succeeded").to(t, "/webhooks/hook_")
+	to := b.post(
+		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in", "events", "deployment.completed",
+		"events", "deployment.succeeded",
+	).to(
+		t,
+		"/webhooks/hook_",
+	)
 	id := webhook.ID(strings.TrimPrefix(to, "/webhooks/"))
 	secret, err := w.dash.Webhooks.Reveal(t.Context(), owner, id)
 	must(t, err)
@@ -835,7 +997,13 @@ func TestWebhooks(t *testing.T) {
 	if got.URL != "https://hooks.example.com/other" || !slices.Equal(got.Events, []string{"site.deleted"}) || got.Active {
 		t.Errorf("webhook %+v", got)
 	}
-	own := b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/own", "events", "site.deleted", "secret", "brought by myself").to(t, "/webhooks/hook_")
+	own := b.post(
+		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/own", "events", "site.deleted",
+		"secret", "brought by myself",
+	).to(
+		t,
+		"/webhooks/hook_",
+	)
 	if p := b.get(own).want(t, 200, "You provided the secret"); strings.Contains(p.body, "brought by myself") {
 		t.Error("the page tells a secret that its owner knows")
 	}

@@ -30,7 +30,15 @@ type siteTheme struct {
 }
 
 func themeOf(s site.Site, p thumbnail.Summary) siteTheme {
-	l := siteTheme{Name: s.Name, Seed: s.Slug, Title: cmp.Or(p.Title, s.Name), Text: p.Text, Color: p.Color, Online: s.LiveRelease != "", Failed: s.Status == site.Failed}
+	l := siteTheme{
+		Name:   s.Name,
+		Seed:   s.Slug,
+		Title:  cmp.Or(p.Title, s.Name),
+		Text:   p.Text,
+		Color:  p.Color,
+		Online: s.LiveRelease != "",
+		Failed: s.Status == site.Failed,
+	}
 	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
 	if p.Icon {
 		l.Icon = at + ".png"
@@ -67,9 +75,18 @@ func (l siteTheme) ground() (back, ink string) {
 func (l siteTheme) Backdrop() template.HTML {
 	n := l.shade()
 	back, _ := l.ground()
-	return template.HTML(fmt.Sprintf(`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
-		`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".13"/><path d="M0 %d Q80 %d 170 %d T320 %d V140 H0Z" fill="#000" fill-opacity=".16"/></svg>`,
-		back, 40+n>>3%240, 10+n>>11%60, 60+n>>7%50, 90+n>>13%30, 60+n>>15%30, 100+n>>17%20, 70+n>>19%40))
+	return template.HTML(fmt.Sprintf(
+		`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
+			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".13"/><path d="M0 %d Q80 %d 170 %d T320 %d V140 H0Z" fill="#000" fill-opacity=".16"/></svg>`,
+		back,
+		40+n>>3%240,
+		10+n>>11%60,
+		60+n>>7%50,
+		90+n>>13%30,
+		60+n>>15%30,
+		100+n>>17%20,
+		70+n>>19%40,
+	))
 }
 
 // picture is a site's icon, or its initials.
@@ -79,10 +96,21 @@ func picture(l siteTheme) template.HTML {
 	}
 	n := l.shade()
 	back, ink := l.ground()
-	return template.HTML(fmt.Sprintf(`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
-		`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".14"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="#000" fill-opacity=".28"/>`+
-		`<text x="24" y="30.5" text-anchor="middle" fill="%s">%s</text></svg>`,
-		back, 8+n>>3%34, 8+n>>11%16, 15+n>>7%12, 34+n>>13%8, 26+n>>15%10, 36+n>>17%6, 30+n>>19%8, ink, template.HTMLEscapeString(initials(l.Name))))
+	return template.HTML(fmt.Sprintf(
+		`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
+			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".14"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="#000" fill-opacity=".28"/>`+
+			`<text x="24" y="30.5" text-anchor="middle" fill="%s">%s</text></svg>`,
+		back,
+		8+n>>3%34,
+		8+n>>11%16,
+		15+n>>7%12,
+		34+n>>13%8,
+		26+n>>15%10,
+		36+n>>17%6,
+		30+n>>19%8,
+		ink,
+		template.HTMLEscapeString(initials(l.Name)),
+	))
 }
 
 func initials(name string) string {

@@ -104,8 +104,12 @@ func (d *Dashboard) topLists(ctx context.Context, q *request, head siteHead, on 
 	for _, l := range []struct {
 		kind traffic.Kind
 		topList
-	}{{traffic.Pages, topList{ID: "pages", Title: "Top pages", Column: "Path"}}, {traffic.Missing, topList{ID: "missing", Title: "Not found (404)", Column: "Path"}},
-		{traffic.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}}, {traffic.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}}} {
+	}{
+		{traffic.Pages, topList{ID: "pages", Title: "Top pages", Column: "Path"}},
+		{traffic.Missing, topList{ID: "missing", Title: "Not found (404)", Column: "Path"}},
+		{traffic.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}},
+		{traffic.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}},
+	} {
 		if l.Rows, l.Others, err = d.Traffic.Top(ctx, q.caller.Owner, string(head.Site.ID), l.kind, since, 10); err != nil {
 			return nil, 0, err
 		}
@@ -125,7 +129,10 @@ func (d *Dashboard) accessLog(ctx context.Context, q *request) (answer, error) {
 	return answer{raw: func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`-access-log.jsonl"`)
-		if err := d.Traffic.Log(ctx, q.caller.Owner, string(head.Site.ID), db.Now().Add(-7*24*time.Hour), &patientWriter{w, http.NewResponseController(w)}); err != nil {
+		if err := d.Traffic.Log(ctx, q.caller.Owner, string(head.Site.ID), db.Now().Add(-7*24*time.Hour), &patientWriter{
+			w,
+			http.NewResponseController(w),
+		}); err != nil {
 			d.Log.WarnContext(ctx, "access log download failed", "request", q.id, "err", err)
 			panic(http.ErrAbortHandler) // half a file must not look whole
 		}
@@ -235,28 +242,59 @@ func barsOf(s traffic.Series, values func(traffic.Counts) []int64, says func(tra
 
 func pagesPlot(s traffic.Series, on stretch) plot {
 	sum := pluralize(s.Total().Pages, "page view")
-	p := plot{ID: "pages", Title: "Page views", Sum: thousands(s.Total().Pages), Says: "Page views over time: " + sum + " in " + on.Words,
-		Series: []plotSeries{{"Page views", "s-pages"}}}
-	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string { return pluralize(c.Pages, "page view") })
+	p := plot{
+		ID: "pages", Title: "Page views", Sum: thousands(s.Total().Pages), Says: "Page views over time: " + sum + " in " + on.Words,
+		Series: []plotSeries{{"Page views", "s-pages"}},
+	}
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string {
+		return pluralize(
+			c.Pages,
+			"page view",
+		)
+	})
 	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
 	return p
 }
 
 func requestsPlot(s traffic.Series, on stretch) plot {
 	t := s.Total()
-	p := plot{ID: "requests", Title: "Requests", Sum: thousands(t.Requests()),
-		Says:   fmt.Sprintf("Requests over time by status: %s in %s, of them %s, %s and %s", pluralize(t.Requests(), "request"), on.Words, "redirects and unchanged "+thousands(t.Redirected), "not found and refused "+thousands(t.ClientErrors), "failed "+thousands(t.ServerErrors)),
-		Series: []plotSeries{{"Answered (2xx)", "s-ok"}, {"Redirected, unchanged (3xx)", "s-moved"}, {"Not found, refused (4xx)", "s-client"}, {"Failed (5xx)", "s-server"}}}
-	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors} }, statusWords)
+	p := plot{
+		ID: "requests", Title: "Requests", Sum: thousands(t.Requests()),
+		Says: fmt.Sprintf(
+			"Requests over time by status: %s in %s, of them %s, %s and %s",
+			pluralize(t.Requests(), "request"),
+			on.Words,
+			"redirects and unchanged "+thousands(t.Redirected),
+			"not found and refused "+thousands(t.ClientErrors),
+			"failed "+thousands(t.ServerErrors),
+		),
+		Series: []plotSeries{
+			{"Answered (2xx)", "s-ok"},
+			{"Redirected, unchanged (3xx)", "s-moved"},
+			{"Not found, refused (4xx)", "s-client"},
+			{"Failed (5xx)", "s-server"},
+		},
+	}
+	bars, most := barsOf(
+		s,
+		func(c traffic.Counts) []int64 { return []int64{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors} },
+		statusWords,
+	)
 	p.draw(bars, time.Duration(s.Step), roundTop(most), rough)
 	return p
 }
 
 func bytesPlot(s traffic.Series, on stretch) plot {
 	sum := bytesWord(s.Total().Bytes)
-	p := plot{ID: "bytes", Title: "Data sent", Sum: sum, Says: "Data sent over time: " + sum + " in " + on.Words,
-		Series: []plotSeries{{"Data sent", "s-bytes"}}}
-	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Bytes} }, func(c traffic.Counts) string { return bytesWord(c.Bytes) })
+	p := plot{
+		ID: "bytes", Title: "Data sent", Sum: sum, Says: "Data sent over time: " + sum + " in " + on.Words,
+		Series: []plotSeries{{"Data sent", "s-bytes"}},
+	}
+	bars, most := barsOf(
+		s,
+		func(c traffic.Counts) []int64 { return []int64{c.Bytes} },
+		func(c traffic.Counts) string { return bytesWord(c.Bytes) },
+	)
 	p.draw(bars, time.Duration(s.Step), roundBytes(most), bytesWord)
 	return p
 }

@@ -57,7 +57,10 @@ func TestFormThatOutlivesItsSession(t *testing.T) {
 			at, err := url.Parse(w.srv.URL)
 			must(t, err)
 			send := func(path string, form url.Values, happens func()) *httptest.ResponseRecorder {
-				r := httptest.NewRequestWithContext(t.Context(), "POST", w.srv.URL+path, &meanwhile{happens, strings.NewReader(form.Encode())})
+				r := httptest.NewRequestWithContext(t.Context(), "POST", w.srv.URL+path, &meanwhile{
+					happens,
+					strings.NewReader(form.Encode()),
+				})
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				for _, c := range b.client.Jar.Cookies(at) {
 					r.AddCookie(c)

@@ -54,7 +54,10 @@ func TestLivePagesEndWithTheirSession(t *testing.T) {
 			client.Timeout = 0
 			var open []*http.Response
 			for _, rt := range w.dash.routes {
-				if !strings.HasPrefix(rt.path, "/live/") && !strings.HasSuffix(rt.path, "/follow") || name == "no operator any more" && rt.access != operator {
+				if !strings.HasPrefix(
+					rt.path,
+					"/live/",
+				) && !strings.HasSuffix(rt.path, "/follow") || name == "no operator any more" && rt.access != operator {
 					continue
 				}
 				path := th.fill(rt.path)

@@ -68,7 +68,11 @@ func allowsTerminal(s site.Site) bool { return s.Run.Terminal != nil && *s.Run.T
 
 func (d *Dashboard) terminalPage(ctx context.Context, q *request) (answer, error) {
 	head, err := d.head(ctx, q, "terminal")
-	return page("site_terminal", "Terminal of "+head.Site.Name, terminalData{head, allowsTerminal(head.Site), head.Base() + "/terminal/connect"}), err
+	return page("site_terminal", "Terminal of "+head.Site.Name, terminalData{
+		head,
+		allowsTerminal(head.Site),
+		head.Base() + "/terminal/connect",
+	}), err
 }
 
 // allowTerminal allows terminals for a site, or no longer.
@@ -95,7 +99,12 @@ func (d *Dashboard) connectTerminal(ctx context.Context, q *request) (answer, er
 		return goTo(head.Base()+"/terminal", ""), nil
 	}
 	if !d.ownOrigin(q.Request) {
-		return answer{}, &fault.Error{Kind: fault.Forbidden, Message: "Cross-origin request blocked", Details: "open the terminal from the site's page", Code: "cross_origin"}
+		return answer{}, &fault.Error{
+			Kind:    fault.Forbidden,
+			Message: "Cross-origin request blocked",
+			Details: "open the terminal from the site's page",
+			Code:    "cross_origin",
+		}
 	}
 	return answer{raw: func(w http.ResponseWriter) { d.serveTerminal(w, q, head.Site.ID) }}, nil
 }
@@ -109,7 +118,16 @@ func (d *Dashboard) serveTerminal(w http.ResponseWriter, q *request, id site.ID)
 	}
 	done, ok := d.terminals.Begin(q.user.ID, q.addr)
 	if !ok {
-		closeSocket(c, closeRefused, fmt.Sprintf("At most %d terminals of a user, %d of a network, and %d in all, are open at a time", maxUserTerminals, maxNetworkTerminals, maxTerminals))
+		closeSocket(
+			c,
+			closeRefused,
+			fmt.Sprintf(
+				"At most %d terminals of a user, %d of a network, and %d in all, are open at a time",
+				maxUserTerminals,
+				maxNetworkTerminals,
+				maxTerminals,
+			),
+		)
 		return
 	}
 	done = sync.OnceFunc(done)
@@ -203,7 +221,13 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		typed.Close()
 	})
 	go t.keep(ctx)
-	how, err := t.d.Programs.Terminal(ctx, s, Terminal{Input: in, Output: t, Columns: side(t.q.query("columns")), Rows: side(t.q.query("rows")), Sizes: sizes})
+	how, err := t.d.Programs.Terminal(ctx, s, Terminal{
+		Input:   in,
+		Output:  t,
+		Columns: side(t.q.query("columns")),
+		Rows:    side(t.q.query("rows")),
+		Sizes:   sizes,
+	})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -57,7 +57,13 @@ func (b *browser) connect(t *testing.T, path string, header map[string]string) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Connection": "keep-alive, Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Origin": b.w.srv.URL} {
+	for name, value := range map[string]string{
+		"Connection":            "keep-alive, Upgrade",
+		"Upgrade":               "websocket",
+		"Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key":     "dGhlIHNhbXBsZSBub25jZQ==",
+		"Origin":                b.w.srv.URL,
+	} {
 		req.Header.Set(name, value)
 	}
 	for _, c := range b.client.Jar.Cookies(at) {
@@ -303,8 +309,14 @@ func TestTerminal(t *testing.T) {
 		"an unknown kind":        {func(x *wire) { x.send(0x83, "x") }, websocket.StatusProtocolError},
 		"text that is no text":   {func(x *wire) { x.send(0x80|opText, "\xff") }, websocket.StatusInvalidFramePayloadData},
 		"text that says nothing": {func(x *wire) { x.send(0x80|opText, "{}") }, websocket.StatusInvalidFramePayloadData},
-		"too long":               {func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", maxMessage+1)) }, websocket.StatusMessageTooBig},
-		"too long in parts":      {func(x *wire) { x.send(opBinary, strings.Repeat("x", maxMessage)); x.send(0x80|opContinue, "x") }, websocket.StatusMessageTooBig},
+		"too long": {
+			func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", maxMessage+1)) },
+			websocket.StatusMessageTooBig,
+		},
+		"too long in parts": {
+			func(x *wire) { x.send(opBinary, strings.Repeat("x", maxMessage)); x.send(0x80|opContinue, "x") },
+			websocket.StatusMessageTooBig,
+		},
 		"a huge length": {func(x *wire) {
 			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, maxMessage+1)...))
 		}, websocket.StatusMessageTooBig},
@@ -385,19 +397,38 @@ func TestRunSettings(t *testing.T) {
 			t.Fatal(p)
 		}
 	}
-	set("part", "run", "run_command", "node server.js", "run_health_path", "/ready", "run_health_timeout", "90", "run_sleep", "0", "run_memory", "1024", "run_cpus", "0.5", "run_pids", "100", "run_drain", "10", "run_request_mib", "50", "run_response", "20")
+	set(
+		"part", "run", "run_command", "node server.js", "run_health_path", "/ready", "run_health_timeout", "90",
+		"run_sleep", "0", "run_memory", "1024", "run_cpus", "0.5", "run_pids", "100", "run_drain", "10",
+		"run_request_mib", "50", "run_response", "20",
+	)
 	set("part", "storage", "run_storage", "public/uploads\n\n /data/ \n", "run_storage_mib", "2048")
 	set("part", "ports", "run_ports", "5432, 6379")
-	b.get(at).want(t, 200, `value="node server.js"`, `value="/ready"`, `value="90"`, `value="1024"`, `value="0.5"`, "public/uploads\ndata", `value="5432, 6379"`, "300 MiB of 2.0 GiB used")
+	b.get(at).want(
+		t, 200, `value="node server.js"`, `value="/ready"`, `value="90"`, `value="1024"`, `value="0.5"`,
+		"public/uploads\ndata", `value="5432, 6379"`, "300 MiB of 2.0 GiB used",
+	)
 	r := now()
 	if *r.Command != "node server.js" || *r.HealthCheck.Path != "/ready" || *r.HealthCheck.TimeoutSeconds != 90 || *r.SleepAfterSeconds != 0 || *r.MemoryMiB != 1024 || *r.CPUs != 0.5 || *r.Pids != 100 ||
-		*r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil || fmt.Sprint(*r.Storage) != "[public/uploads data]" || *r.StorageMiB != 2048 || fmt.Sprint(*r.Ports) != "[5432 6379]" {
+		*r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil ||
+		fmt.Sprint(*r.Storage) != "[public/uploads data]" ||
+		*r.StorageMiB != 2048 ||
+		fmt.Sprint(*r.Ports) != "[5432 6379]" {
 		t.Errorf("%+v", r)
 	}
 	for field, form := range map[string][]string{
-		"run_memory": {"part", "run", "run_memory", "63"}, "run_sleep": {"part", "run", "run_sleep", "soon"}, "run_cpus": {"part", "run", "run_cpus", "NaN"}, "run_health_path": {"part", "run", "run_health_path", "ready"},
-		"run_health_timeout": {"part", "run", "run_health_timeout", "601"}, "run_drain": {"part", "run", "run_drain", "-1"}, "run_pids": {"part", "run", "run_pids", "31"}, "run_request_mib": {"part", "run", "run_request_mib", "0"}, "run_response": {"part", "run", "run_response", "3601"}, "run_storage": {"part", "storage", "run_storage", "../x"},
-		"run_storage_mib": {"part", "storage", "run_storage_mib", "15"}, "run_ports": {"part", "ports", "run_ports", "5432, 25"},
+		"run_memory":         {"part", "run", "run_memory", "63"},
+		"run_sleep":          {"part", "run", "run_sleep", "soon"},
+		"run_cpus":           {"part", "run", "run_cpus", "NaN"},
+		"run_health_path":    {"part", "run", "run_health_path", "ready"},
+		"run_health_timeout": {"part", "run", "run_health_timeout", "601"},
+		"run_drain":          {"part", "run", "run_drain", "-1"},
+		"run_pids":           {"part", "run", "run_pids", "31"},
+		"run_request_mib":    {"part", "run", "run_request_mib", "0"},
+		"run_response":       {"part", "run", "run_response", "3601"},
+		"run_storage":        {"part", "storage", "run_storage", "../x"},
+		"run_storage_mib":    {"part", "storage", "run_storage_mib", "15"},
+		"run_ports":          {"part", "ports", "run_ports", "5432, 25"},
 	} {
 		if p := b.post(at, form...); p.status != 422 || !p.has("wrong-"+field) {
 			t.Errorf("%v: %s", form, p)

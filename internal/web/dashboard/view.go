@@ -87,8 +87,25 @@ type field struct {
 }
 
 // fieldAttrs are the attributes that a template may give an input.
-var fieldAttrs = map[string]bool{"type": true, "autocomplete": true, "placeholder": true, "inputmode": true, "minlength": true, "maxlength": true,
-	"pattern": true, "required": true, "autofocus": true, "spellcheck": true, "autocapitalize": true, "rows": true, "min": true, "max": true, "readonly": true, "list": true, "title": true}
+var fieldAttrs = map[string]bool{
+	"type":           true,
+	"autocomplete":   true,
+	"placeholder":    true,
+	"inputmode":      true,
+	"minlength":      true,
+	"maxlength":      true,
+	"pattern":        true,
+	"required":       true,
+	"autofocus":      true,
+	"spellcheck":     true,
+	"autocapitalize": true,
+	"rows":           true,
+	"min":            true,
+	"max":            true,
+	"readonly":       true,
+	"list":           true,
+	"title":          true,
+}
 
 // Field makes an input that keeps what was typed. pairs are attributes by name; besides,
 // value, hint, and area (a text area). Passwords and codes are never given back.
@@ -143,15 +160,25 @@ func (v *view) Prove(id string) *field {
 	if v.Session.Fresh() {
 		return nil
 	}
-	f := v.Field("current", "Current password", "id", "f-current-"+id, "type", "password", "autocomplete", "current-password", "required", "",
-		"hint", "Confirm your password to continue.")
+	f := v.Field(
+		"current",
+		"Current password",
+		"id",
+		"f-current-"+id,
+		"type", "password", "autocomplete", "current-password", "required", "", "hint",
+		"Confirm your password to continue.",
+	)
 	return &f
 }
 
 // loadPages returns every page, each parsed with the layout, the parts and the frame of its noun when
 // it is first asked for: parsed all together they would take a tenth of an idle program's memory.
 func (d *Dashboard) loadPages() map[string]func() *template.Template {
-	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(
+		templateFiles,
+		"templates/layout.html",
+		"templates/parts.html",
+	))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err)
@@ -180,8 +207,10 @@ func exists(name string) bool {
 }
 
 func (d *Dashboard) view(q *request, title string, data any) *view {
-	return &view{Title: title, Data: data, User: q.user, Session: q.session, Path: q.URL.Path, Flash: q.flash, Problem: q.problem,
-		Theme: d.theme(q.Request), Version: d.Version, q: q}
+	return &view{
+		Title: title, Data: data, User: q.user, Session: q.session, Path: q.URL.Path, Flash: q.flash, Problem: q.problem,
+		Theme: d.theme(q.Request), Version: d.Version, q: q,
+	}
 }
 
 // render writes a page. It is made whole first: half a page never goes out.

@@ -137,8 +137,12 @@ func (d *Dashboard) deliveryData(ctx context.Context, q *request) (deliveryData,
 		}
 	}
 	left = requestPerPage
-	data := deliveryData{deliveryView: deliveryView{x}, Hook: w, Live: "/webhooks/" + string(w.ID) + "/deliveries/" + string(x.ID) + "/follow",
-		Request: fitting(pretty(x.Body), &left)}
+	data := deliveryData{
+		deliveryView: deliveryView{x},
+		Hook:         w,
+		Live:         "/webhooks/" + string(w.ID) + "/deliveries/" + string(x.ID) + "/follow",
+		Request:      fitting(pretty(x.Body), &left),
+	}
 	if left = requestPerPage; fitting(x.Body, &left) == x.Body {
 		data.Copy = x.Body
 	}

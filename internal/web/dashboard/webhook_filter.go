@@ -17,7 +17,13 @@ type deliveryFilter struct {
 
 // readDeliveryFilter reads the page's address; what it can't be asked for is left out.
 func readDeliveryFilter(q *request, w webhook.Webhook) deliveryFilter {
-	f := deliveryFilter{State: q.query("state"), Event: q.query("event"), Since: q.query("since"), Span: q.query("span"), Redelivery: q.query("redelivery")}
+	f := deliveryFilter{
+		State:      q.query("state"),
+		Event:      q.query("event"),
+		Since:      q.query("since"),
+		Span:       q.query("span"),
+		Redelivery: q.query("redelivery"),
+	}
 	if !slices.Contains([]string{"pending", "succeeded", "failed"}, f.State) {
 		f.State = ""
 	}

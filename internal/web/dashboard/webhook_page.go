@@ -54,7 +54,15 @@ type eventChoice struct {
 	Sample      string
 }
 
-var groupNames = map[string]string{"deployment": "Deployments", "domain": "Domains", "ssl": "Certificates", "site": "Sites", "backup": "Backups", "subscription": "Subscriptions", "payment": "Payments"}
+var groupNames = map[string]string{
+	"deployment":   "Deployments",
+	"domain":       "Domains",
+	"ssl":          "Certificates",
+	"site":         "Sites",
+	"backup":       "Backups",
+	"subscription": "Subscriptions",
+	"payment":      "Payments",
+}
 
 // eventGroups is the vocabulary with what is chosen.
 func eventGroups(chosen []string) []eventGroup {
@@ -70,7 +78,14 @@ func eventGroups(chosen []string) []eventGroup {
 			out = append(out, eventGroup{Name: groupNames[noun], Unsent: noun == "subscription" || noun == "payment"})
 		}
 		g := &out[len(out)-1]
-		g.Events = append(g.Events, eventChoice{e.Name, e.SameAs, e.Description, slices.Contains(chosen, e.Name), slices.Contains(chosen, e.SameAs), pretty(string(e.Sample))})
+		g.Events = append(g.Events, eventChoice{
+			e.Name,
+			e.SameAs,
+			e.Description,
+			slices.Contains(chosen, e.Name),
+			slices.Contains(chosen, e.SameAs),
+			pretty(string(e.Sample)),
+		})
 	}
 	return out
 }
@@ -107,7 +122,10 @@ type newWebhook struct {
 
 func (d *Dashboard) newWebhookPage(ctx context.Context, q *request) (answer, error) {
 	sites, err := d.siteChoices(ctx, q, nil)
-	return page("webhook_new", "Create webhook", newWebhook{eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"})), sites}), err
+	return page("webhook_new", "Create webhook", newWebhook{
+		eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"})),
+		sites,
+	}), err
 }
 
 // webhookMade is the message of the page that follows the creation of a webhook, which recognizes it by that.
@@ -119,7 +137,12 @@ func (d *Dashboard) createWebhook(ctx context.Context, q *request) (answer, erro
 		if err := d.ownSites(ctx, tx, q, q.PostForm["sites"], nil); err != nil {
 			return account.AuditEvent{}, err
 		}
-		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{URL: strings.TrimSpace(q.value("url")), Events: q.PostForm["events"], Secret: given(q.value("secret")), Sites: q.PostForm["sites"]})
+		w, err = d.Webhooks.CreateTx(ctx, tx, q.caller.Owner, webhook.NewWebhook{
+			URL:    strings.TrimSpace(q.value("url")),
+			Events: q.PostForm["events"],
+			Secret: given(q.value("secret")),
+			Sites:  q.PostForm["sites"],
+		})
 		return account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
 	return goTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
@@ -134,7 +157,13 @@ func given(s string) *string {
 }
 
 func atWebhook(err error) error {
-	return atCode(err, map[string]string{"invalid_url": "url", "url_taken": "url", "invalid_events": "events", "invalid_secret": "secret", "invalid_site_ids": "sites"})
+	return atCode(err, map[string]string{
+		"invalid_url":      "url",
+		"url_taken":        "url",
+		"invalid_events":   "events",
+		"invalid_secret":   "secret",
+		"invalid_site_ids": "sites",
+	})
 }
 
 type webhookData struct {
@@ -179,9 +208,18 @@ func (d *Dashboard) webhookData(ctx context.Context, q *request) (webhookData, e
 		return data, err
 	}
 	if op != nil {
-		data.Redelivery = &redelivery{Status: string(op.Status), Percent: max(0, int(100*op.Progress)), Message: op.Message, Error: op.Error}
+		data.Redelivery = &redelivery{
+			Status:  string(op.Status),
+			Percent: max(0, int(100*op.Progress)),
+			Message: op.Message,
+			Error:   op.Error,
+		}
 	}
-	list, total, err := d.Webhooks.Search(ctx, q.caller.Owner, w.ID, webhook.Filter{State: f.State, Events: f.events(), Since: since(f.Since)}, n, deliveriesPerPage)
+	list, total, err := d.Webhooks.Search(ctx, q.caller.Owner, w.ID, webhook.Filter{
+		State:  f.State,
+		Events: f.events(),
+		Since:  since(f.Since),
+	}, n, deliveriesPerPage)
 	if err != nil {
 		return data, err
 	}
@@ -258,7 +296,10 @@ func (d *Dashboard) switchWebhook(ctx context.Context, q *request) (answer, erro
 	if on {
 		return d.enableWebhook(ctx, q, id)
 	}
-	return goTo("/webhooks/"+string(id), "Webhook disabled. Queued deliveries are not sent"), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
+	return goTo(
+		"/webhooks/"+string(id),
+		"Webhook disabled. Queued deliveries are not sent",
+	), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
 }
 
 func (d *Dashboard) pingWebhook(ctx context.Context, q *request) (answer, error) {

@@ -41,8 +41,13 @@ func attemptsPlot(hours []webhook.Hour, on stretch, now time.Time) plot {
 	for i, b := range bars {
 		bars[i].Says = whenWords(b.At, on.Step) + ": " + attemptsWords(b.Values[0], b.Values[1])
 	}
-	p := plot{ID: "attempts", Title: "Attempts", Sum: thousands(ok + bad), Says: "Attempts over time in " + on.Words + ": " + attemptsWords(ok, bad),
-		Series: []plotSeries{{"Succeeded", "s-ok"}, {"Failed", "s-server"}}}
+	p := plot{
+		ID:     "attempts",
+		Title:  "Attempts",
+		Sum:    thousands(ok + bad),
+		Says:   "Attempts over time in " + on.Words + ": " + attemptsWords(ok, bad),
+		Series: []plotSeries{{"Succeeded", "s-ok"}, {"Failed", "s-server"}},
+	}
 	p.draw(bars, step, roundTop(most), rough)
 	return p
 }

@@ -66,7 +66,12 @@ func (d *Dashboard) ownSites(ctx context.Context, tx *db.Tx, q *request, ids, ha
 		}
 		_, err := d.Sites.GetTx(ctx, tx, q.caller.Owner, site.ID(id))
 		if fault.Is(err, fault.NotFound) {
-			return &fault.Error{Kind: fault.Invalid, Message: "Unknown site", Details: "a webhook is limited to sites of yours", Code: "invalid_site_ids"}
+			return &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Unknown site",
+				Details: "a webhook is limited to sites of yours",
+				Code:    "invalid_site_ids",
+			}
 		}
 		if err != nil {
 			return err
@@ -96,7 +101,12 @@ func (d *Dashboard) rotateSecret(ctx context.Context, q *request) (answer, error
 var pasts = []struct {
 	Name, Label string
 	Long        time.Duration
-}{{"1h", "Last hour", time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"5d", "Last 5 days", 5 * 24 * time.Hour}, {"30d", "Last 30 days", 30 * 24 * time.Hour}}
+}{
+	{"1h", "Last hour", time.Hour},
+	{"24h", "Last 24 hours", 24 * time.Hour},
+	{"5d", "Last 5 days", 5 * 24 * time.Hour},
+	{"30d", "Last 30 days", 30 * 24 * time.Hour},
+}
 
 // since reads one of pasts; 0 for any other text.
 func since(name string) db.Time {

@@ -14,7 +14,10 @@ import (
 func hooked(t *testing.T, w *world, events ...webhook.Event) (hook webhook.Webhook, path string) {
 	t.Helper()
 	ada := w.users["ada@example.test"]
-	hook, err := w.dash.Webhooks.Create(t.Context(), ada.Owner, webhook.NewWebhook{URL: "https://hooks.example.com/in", Events: []string{"site.created", "site.deleted"}})
+	hook, err := w.dash.Webhooks.Create(t.Context(), ada.Owner, webhook.NewWebhook{
+		URL:    "https://hooks.example.com/in",
+		Events: []string{"site.created", "site.deleted"},
+	})
 	must(t, err)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for _, e := range events {
@@ -36,7 +39,14 @@ func TestWebhookAttempts(t *testing.T) {
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		now := time.Now().Unix() / 3600
 		for ago, n := range map[int64][2]int{0: {90, 6}, 30: {3, 1}, 20 * 24: {100, 0}, 40 * 24: {7, 7}} {
-			if _, err := tx.Exec(t.Context(), `INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ($1, $2, $3, $4)`, hook.ID, now-ago, n[0], n[1]); err != nil {
+			if _, err := tx.Exec(
+				t.Context(),
+				`INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ($1, $2, $3, $4)`,
+				hook.ID,
+				now-ago,
+				n[0],
+				n[1],
+			); err != nil {
 				return err
 			}
 		}
@@ -51,11 +61,26 @@ func TestWebhookAttempts(t *testing.T) {
 func TestWebhookFilter(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
-	_, path := hooked(t, w, webhook.SiteCreated(webhook.Site{ID: "site_1", Name: "one"}), webhook.SiteDeleted(webhook.Site{ID: "site_1", Name: "one"}))
-	for query, want := range map[string][2]int{"": {1, 1}, "?state=failed": {1, 1}, "?state=succeeded": {0, 0}, "?event=site.created": {1, 0}, "?event=ping": {0, 0},
-		"?since=1h&state=failed&event=site.deleted": {0, 1}, "?state=x&event=x&since=x&page=x&redelivery=x": {1, 1}} {
+	_, path := hooked(
+		t,
+		w,
+		webhook.SiteCreated(webhook.Site{ID: "site_1", Name: "one"}),
+		webhook.SiteDeleted(webhook.Site{ID: "site_1", Name: "one"}),
+	)
+	for query, want := range map[string][2]int{
+		"":                    {1, 1},
+		"?state=failed":       {1, 1},
+		"?state=succeeded":    {0, 0},
+		"?event=site.created": {1, 0},
+		"?event=ping":         {0, 0},
+		"?since=1h&state=failed&event=site.deleted":    {0, 1},
+		"?state=x&event=x&since=x&page=x&redelivery=x": {1, 1},
+	} {
 		p := b.get(path+query).want(t, 200)
-		if got := [2]int{strings.Count(p.body, "</span><code>site.created</code>"), strings.Count(p.body, "</span><code>site.deleted</code>")}; got != want {
+		if got := [2]int{
+			strings.Count(p.body, "</span><code>site.created</code>"),
+			strings.Count(p.body, "</span><code>site.deleted</code>"),
+		}; got != want {
 			t.Errorf("%q lists %v, want %v", query, got, want)
 		}
 	}
@@ -123,7 +148,11 @@ func TestWebhookRotation(t *testing.T) {
 	}
 	b.post(path+"/rotate", "overlap", "3600").want(t, 409, "The secret is being rotated")
 	b.post(path+"/rotate", "overlap", "0", "secret", "one of their own").to(t, path)
-	if p := b.get(path).want(t, 200, "You provided the secret"); strings.Contains(p.body, "rotating") || strings.Contains(p.body, "one of their own") {
+	if p := b.get(path).want(
+		t,
+		200,
+		"You provided the secret",
+	); strings.Contains(p.body, "rotating") || strings.Contains(p.body, "one of their own") {
 		t.Error("a rotation at once still has an overlap, or shows the secret")
 	}
 	b.post(path+"/rotate", "secret", strings.Repeat("x", 300)).want(t, 422, "Invalid webhook secret")
@@ -139,7 +168,14 @@ func TestWebhookSitesAndWarnings(t *testing.T) {
 	owner := w.users["ada@example.test"].Owner
 	eve := w.user("eve@example.test", false)
 	theirs := w.site(eve, "Eve's own")
-	path := b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/some", "events", "site.deleted", "sites", string(s.ID)).to(t, "/webhooks/hook_")
+	path := b.post(
+		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/some", "events", "site.deleted",
+		"sites",
+		string(s.ID),
+	).to(
+		t,
+		"/webhooks/hook_",
+	)
 	id := webhook.ID(strings.TrimPrefix(path, "/webhooks/"))
 	got, err := w.dash.Webhooks.Get(t.Context(), owner, id)
 	must(t, err)
@@ -148,7 +184,15 @@ func TestWebhookSitesAndWarnings(t *testing.T) {
 	}
 	b.get(path).want(t, 200, `value="`+string(s.ID)+`" checked`)
 	b.post(path, "form-events", "1", "url", got.URL, "events", "site.deleted", "sites", string(theirs.ID)).want(t, 422, "Unknown site")
-	b.post("/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/theirs", "events", "site.deleted", "sites", string(theirs.ID)).want(t, 422, "Unknown site")
+	b.post(
+		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/theirs", "events", "site.deleted",
+		"sites",
+		string(theirs.ID),
+	).want(
+		t,
+		422,
+		"Unknown site",
+	)
 	if p := b.get(path); strings.Contains(p.body, "s own<") {
 		t.Error("another's site is listed")
 	}

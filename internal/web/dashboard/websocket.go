@@ -41,7 +41,8 @@ func (d *Dashboard) ownOrigin(r *http.Request) bool {
 
 // acceptSocket answers a request of ownOrigin with a WebSocket, or with what is wrong with it.
 func acceptSocket(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
-	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // its check allows requests without Origin, ownOrigin does not
+	// its check allows requests without Origin, ownOrigin does not
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,10 @@ func (d wordpressData) ObjectCacheState() string {
 // Updates reports whether something has a newer version.
 func (d wordpressData) Updates() bool {
 	newer := func(x wordpress.Extension) bool { return x.UpdateVersion != "" }
-	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(d.State.Plugins, newer) || slices.ContainsFunc(d.State.Themes, newer)
+	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(
+		d.State.Plugins,
+		newer,
+	) || slices.ContainsFunc(d.State.Themes, newer)
 }
 
 // wordpressWork is an operation as the page shows it.
@@ -82,7 +85,14 @@ type wordpressWork struct {
 }
 
 // workNames are the kinds of operations in people's words.
-var workNames = map[string]string{"wordpress.update": "Update", "wordpress.search_replace": "Search and replace", "wordpress.purge": "Purge of the page cache", "site.clone": "Clone", "site.push": "Push", "wordpress.import": "Import"}
+var workNames = map[string]string{
+	"wordpress.update":         "Update",
+	"wordpress.search_replace": "Search and replace",
+	"wordpress.purge":          "Purge of the page cache",
+	"site.clone":               "Clone",
+	"site.push":                "Push",
+	"wordpress.import":         "Import",
+}
 
 // startWordPress notes the settings of a WordPress site that was made in tx.
 func (d *Dashboard) startWordPress(ctx context.Context, tx *db.Tx, q *request, s site.Site) error {
@@ -125,7 +135,15 @@ func (d *Dashboard) wordpressWork(ctx context.Context, q *request, id site.ID) (
 	var out []wordpressWork
 	for _, o := range list {
 		if name := workNames[o.Kind]; name != "" {
-			out = append(out, wordpressWork{name, o.Message, o.Error, int(max(0, o.Progress) * 100), o.CompletedAt != 0, o.Error != "", o.CreatedAt})
+			out = append(out, wordpressWork{
+				name,
+				o.Message,
+				o.Error,
+				int(max(0, o.Progress) * 100),
+				o.CompletedAt != 0,
+				o.Error != "",
+				o.CreatedAt,
+			})
 		}
 	}
 	return out, nil
@@ -172,7 +190,12 @@ func (d *Dashboard) purgeWordPress(ctx context.Context, q *request) (answer, err
 }
 
 // actOnWordPress does something to the site and returns to its page.
-func (d *Dashboard) actOnWordPress(ctx context.Context, q *request, action, toast string, fn func(tx *db.Tx, id site.ID) error) (answer, error) {
+func (d *Dashboard) actOnWordPress(
+	ctx context.Context,
+	q *request,
+	action, toast string,
+	fn func(tx *db.Tx, id site.ID) error,
+) (answer, error) {
 	id := site.ID(q.PathValue("id"))
 	err := d.actOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{Action: action, Subject: string(id)}, fn(tx, id)
@@ -194,7 +217,13 @@ func (d *Dashboard) saveWordPress(ctx context.Context, q *request) (answer, erro
 		if text := strings.TrimSpace(q.value(name)); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid number", Details: "write it in digits", Received: short(40, text), Code: "invalid_wordpress"}
+				return answer{}, &fault.Error{
+					Kind:     fault.Invalid,
+					Message:  "Invalid number",
+					Details:  "write it in digits",
+					Received: short(40, text),
+					Code:     "invalid_wordpress",
+				}
 			}
 			*to = &n
 		}
@@ -235,15 +264,25 @@ func (d *Dashboard) cloneWordPress(ctx context.Context, q *request) (answer, err
 }
 
 func (d *Dashboard) pushWordPress(ctx context.Context, q *request) (answer, error) {
-	return d.actOnWordPress(ctx, q, "site.pushed", "Push started. Its progress is on the page of the other site", func(tx *db.Tx, id site.ID) error {
-		_, err := d.WordPress.PushTx(ctx, tx, q.caller.Owner, id, site.ID(q.value("to")), q.checked("files"), q.checked("database"))
-		return err
-	})
+	return d.actOnWordPress(
+		ctx,
+		q,
+		"site.pushed",
+		"Push started. Its progress is on the page of the other site",
+		func(tx *db.Tx, id site.ID) error {
+			_, err := d.WordPress.PushTx(ctx, tx, q.caller.Owner, id, site.ID(q.value("to")), q.checked("files"), q.checked("database"))
+			return err
+		},
+	)
 }
 
 func (d *Dashboard) replaceWordPress(ctx context.Context, q *request) (answer, error) {
 	return d.actOnWordPress(ctx, q, "wordpress.search_replace", "Search and replace started", func(tx *db.Tx, id site.ID) error {
-		_, err := d.WordPress.ReplaceTx(ctx, tx, q.caller.Owner, id, wordpress.Replace{From: q.value("from"), To: q.value("to"), Dry: q.checked("dry")})
+		_, err := d.WordPress.ReplaceTx(ctx, tx, q.caller.Owner, id, wordpress.Replace{
+			From: q.value("from"),
+			To:   q.value("to"),
+			Dry:  q.checked("dry"),
+		})
 		return err
 	})
 }
@@ -252,7 +291,10 @@ func (d *Dashboard) replaceWordPress(ctx context.Context, q *request) (answer, e
 // the REST interface.
 func (d *Dashboard) importWordPress(ctx context.Context, q *request) (answer, error) {
 	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
-		_, err := d.WordPress.ImportFromTx(ctx, tx, q.caller.Owner, id, wordpress.Download{URL: strings.TrimSpace(q.value("url")), SHA256: strings.TrimSpace(q.value("sha256"))})
+		_, err := d.WordPress.ImportFromTx(ctx, tx, q.caller.Owner, id, wordpress.Download{
+			URL:    strings.TrimSpace(q.value("url")),
+			SHA256: strings.TrimSpace(q.value("sha256")),
+		})
 		return err
 	})
 }

@@ -72,7 +72,13 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
-		Accounts:    account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Log: log, Site: strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)}),
+		Accounts: account.New(account.Config{
+			DB:         d,
+			HashMemory: 64,
+			Seal:       s,
+			Log:        log,
+			Site:       strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1),
+		}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
@@ -82,15 +88,29 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
-	if c.Databases, err = database.New(database.Config{DB: d, Sites: sites, Seal: s, Dir: t.TempDir(), External: "mysql://admin:secret@127.0.0.1:1"}); err != nil {
+	if c.Databases, err = database.New(database.Config{
+		DB:       d,
+		Sites:    sites,
+		Seal:     s,
+		Dir:      t.TempDir(),
+		External: "mysql://admin:secret@127.0.0.1:1",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	at, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Backups = backup.New(backup.Config{DB: d, Sites: sites, Deployments: c.Deployments, Hooks: hooks, Operations: operation.New(operation.Config{DB: d}), Blobs: blobs,
-		Repository: backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: s}), Scratch: t.TempDir()})
+	c.Backups = backup.New(backup.Config{
+		DB:          d,
+		Sites:       sites,
+		Deployments: c.Deployments,
+		Hooks:       hooks,
+		Operations:  operation.New(operation.Config{DB: d}),
+		Blobs:       blobs,
+		Repository:  backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: s}),
+		Scratch:     t.TempDir(),
+	})
 	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})
 	for _, f := range with {
 		f(&c)
@@ -113,7 +133,12 @@ func (w *world) user(email string, admin bool) account.User {
 
 func (w *world) site(u account.User, name string) site.Site {
 	w.t.Helper()
-	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{Name: name, Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+	s, err := w.dash.Sites.Create(w.t.Context(), u.Owner, site.NewSite{
+		Name:       name,
+		Type:       "static",
+		Repository: "git.test/acme/site",
+		Branch:     "main",
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -125,7 +150,12 @@ func (w *world) sites(u account.User, n int, name string) (made []site.Site) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		for i := range n {
-			s, err := w.dash.Sites.CreateTx(w.t.Context(), tx, u.Owner, site.NewSite{Name: fmt.Sprintf("%s %d", name, i), Type: "static", Repository: "git.test/acme/site", Branch: "main"})
+			s, err := w.dash.Sites.CreateTx(w.t.Context(), tx, u.Owner, site.NewSite{
+				Name:       fmt.Sprintf("%s %d", name, i),
+				Type:       "static",
+				Repository: "git.test/acme/site",
+				Branch:     "main",
+			})
 			if err != nil {
 				return err
 			}
@@ -150,8 +180,10 @@ func (w *world) browser() *browser {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &browser{w, &http.Client{Jar: jar, Timeout: 20 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{w, &http.Client{
+		Jar: jar, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // as returns a browser that is signed in.

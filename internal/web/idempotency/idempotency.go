@@ -49,8 +49,10 @@ type Answers struct {
 
 // New returns the answers stored in the database.
 func New(c Config) *Answers {
-	return &Answers{c.DB, c.Seal, cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Keep, 24*time.Hour),
-		cmp.Or(c.Rows, 150_000), cmp.Or(c.Bytes, 64<<20)}
+	return &Answers{
+		c.DB, c.Seal, cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Keep, 24*time.Hour),
+		cmp.Or(c.Rows, 150_000), cmp.Or(c.Bytes, 64<<20),
+	}
 }
 
 // Key says which request this is. The same Key in another Scope is another request.
@@ -72,21 +74,30 @@ func (k Key) purpose() string {
 func Check(key string) error {
 	odd := strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e })
 	if odd || len(key) < 1 || len(key) > 255 {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid Idempotency-Key",
-			Details: "a key is 1 to 255 printable ASCII characters, such as a UUID", Code: "invalid_idempotency_key"}
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid Idempotency-Key",
+			Details: "a key is 1 to 255 printable ASCII characters, such as a UUID", Code: "invalid_idempotency_key",
+		}
 	}
 	return nil
 }
 
 // errReused is a Conflict: the draft's 422 is not among the statuses of our contract.
-var errReused = &fault.Error{Kind: fault.Conflict, Message: "Idempotency-Key was already used with a different request",
-	Details: "send the same request again, or a new key", Code: "idempotency_key_reused"}
+var errReused = &fault.Error{
+	Kind: fault.Conflict, Message: "Idempotency-Key was already used with a different request",
+	Details: "send the same request again, or a new key", Code: "idempotency_key_reused",
+}
 
 // Once runs fn in a transaction and stores its answer in the same one, or returns the
 // answer that was stored, with replayed true. The fingerprint is a digest of all that
 // makes the request what it is; a stored answer to another one is a Conflict fault. When
 // fn fails nothing is stored. fn may run again after a conflict (see db.Write).
-func (a *Answers) Once(ctx context.Context, k Key, fingerprint [32]byte, fn func(tx *db.Tx) ([]byte, error)) (answer []byte, replayed bool, err error) {
+func (a *Answers) Once(
+	ctx context.Context,
+	k Key,
+	fingerprint [32]byte,
+	fn func(tx *db.Tx) ([]byte, error),
+) (answer []byte, replayed bool, err error) {
 	if k.Key == "" {
 		err = a.db.Write(ctx, func(tx *db.Tx) error {
 			answer, err = fn(tx)
@@ -124,7 +135,12 @@ func (a *Answers) Once(ctx context.Context, k Key, fingerprint [32]byte, fn func
 // Remember is Once for requests that go to the network and change nothing here: it looks
 // for a stored answer, else runs fn outside any transaction and stores what it returns. Of two
 // that come at once both may run fn, and the first answer stored is the one both get.
-func (a *Answers) Remember(ctx context.Context, k Key, fingerprint [32]byte, fn func(context.Context) ([]byte, error)) (answer []byte, replayed bool, err error) {
+func (a *Answers) Remember(
+	ctx context.Context,
+	k Key,
+	fingerprint [32]byte,
+	fn func(context.Context) ([]byte, error),
+) (answer []byte, replayed bool, err error) {
 	if k.Key == "" {
 		answer, err = fn(ctx)
 		return answer, false, err

@@ -60,7 +60,10 @@ func TestOnce(t *testing.T) {
 	if err != nil || !replayed || string(got) != "secret-in-the-answer" {
 		t.Fatalf("again: %q, %v, %v", got, replayed, err)
 	}
-	if _, _, err = a.Once(ctx, key, [32]byte{2}, effect(ctx, "another")); !fault.Is(err, fault.Conflict) || fault.As(err).Code != "idempotency_key_reused" {
+	if _, _, err = a.Once(ctx, key, [32]byte{2}, effect(
+		ctx,
+		"another",
+	)); !fault.Is(err, fault.Conflict) || fault.As(err).Code != "idempotency_key_reused" {
 		t.Fatalf("another request: %v", err)
 	}
 	if n := effects(t, d); n != 1 {
@@ -77,7 +80,10 @@ func TestOnce(t *testing.T) {
 		}
 	}
 	var plain int
-	if err := d.QueryRow(ctx, "SELECT count(*) FROM idempotent_answers WHERE answer LIKE '%secret%'").Scan(&plain); err != nil || plain != 0 {
+	if err := d.QueryRow(
+		ctx,
+		"SELECT count(*) FROM idempotent_answers WHERE answer LIKE '%secret%'",
+	).Scan(&plain); err != nil || plain != 0 {
 		t.Fatalf("answers are stored in the clear: %d, %v", plain, err)
 	}
 }
@@ -161,7 +167,10 @@ func TestRemember(t *testing.T) {
 	ctx := t.Context()
 	calls := 0
 	ask := func(context.Context) ([]byte, error) { calls++; return fmt.Append(nil, "answer ", calls), nil }
-	if _, _, err := a.Remember(ctx, key, [32]byte{1}, func(context.Context) ([]byte, error) { return nil, context.DeadlineExceeded }); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := a.Remember(ctx, key, [32]byte{1}, func(context.Context) ([]byte, error) { return nil, context.DeadlineExceeded }); !errors.Is(
+		err,
+		context.DeadlineExceeded,
+	) {
 		t.Fatal(err)
 	}
 	for i := range 3 {

@@ -26,8 +26,9 @@ func pack(answer, request []byte) ([]byte, error) {
 	if len(answer) < minPack {
 		return append([]byte{packedPlain}, answer...), nil
 	}
-	o := []zstd.EOption{zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression)} // weaker ones lose sight of a large dictionary
-	if len(request) >= 8 {                                                                                  // fewer bytes are no dictionary
+	// weaker ones lose sight of a large dictionary
+	o := []zstd.EOption{zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression)}
+	if len(request) >= 8 { // fewer bytes are no dictionary
 		o = append(o, zstd.WithEncoderDictRaw(dictionary, request))
 	}
 	e, err := zstd.NewWriter(nil, o...)

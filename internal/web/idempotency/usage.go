@@ -11,8 +11,10 @@ import (
 )
 
 // errDropped is a Conflict: the request was carried out, and is not carried out again.
-var errDropped = &fault.Error{Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
-	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped"}
+var errDropped = &fault.Error{
+	Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
+	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped",
+}
 
 // row returns the size of an answer as counted against its owner's limits.
 type row struct {
@@ -63,9 +65,11 @@ func (a *Answers) tooMany(ctx context.Context, tx *db.Tx, owner string) error {
 	if err := tx.QueryRow(ctx, `SELECT min(created_at) FROM idempotent_answers WHERE owner_id = $1`, owner).Scan(&oldest); err != nil {
 		return fmt.Errorf("find oldest answer: %w", err)
 	}
-	return &fault.Error{Kind: fault.Limited, Message: "Too many Idempotency-Keys are in use",
+	return &fault.Error{
+		Kind: fault.Limited, Message: "Too many Idempotency-Keys are in use",
 		Details: fmt.Sprintf("at most %d are remembered per user, each for %s; send the request without one or wait", a.maxRows, a.keep),
-		Code:    "too_many_idempotency_keys", RetryAfter: max(time.Second, oldest.Add(a.keep).Sub(db.Now()))}
+		Code:    "too_many_idempotency_keys", RetryAfter: max(time.Second, oldest.Add(a.keep).Sub(db.Now())),
+	}
 }
 
 // drop empties the owner's oldest answers until that many bytes are free, and a few more
@@ -120,7 +124,10 @@ func forget(ctx context.Context, tx *db.Tx, gone []row) error {
 		}
 	}
 	for owner, u := range by {
-		if _, err := tx.Exec(ctx, `UPDATE idempotency_usage SET answers = answers - $2, bytes = bytes - $3 WHERE owner_id = $1`, owner, u.rows, u.bytes); err != nil {
+		if _, err := tx.Exec(
+			ctx, `UPDATE idempotency_usage SET answers = answers - $2, bytes = bytes - $3 WHERE owner_id = $1`, owner,
+			u.rows, u.bytes,
+		); err != nil {
 			return wrap("count answers", err)
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM idempotency_usage WHERE owner_id = $1 AND answers <= 0`, owner); err != nil {

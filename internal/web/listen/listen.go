@@ -100,8 +100,16 @@ func New(c Config) (*Listener, error) {
 		c.Secret = "whsec_" + base64.StdEncoding.EncodeToString(b[:])
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Listener{c: c, base: base, target: target,
-		api:   &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots}, ResponseHeaderTimeout: answerTime}, CheckRedirect: stay},
+	return &Listener{
+		c: c, base: base, target: target,
+		api: &http.Client{
+			Transport: &http.Transport{
+				Proxy:                 http.ProxyFromEnvironment,
+				TLSClientConfig:       &tls.Config{RootCAs: roots},
+				ResponseHeaderTimeout: answerTime,
+			},
+			CheckRedirect: stay,
+		},
 		local: &http.Client{Transport: &http.Transport{}, CheckRedirect: stay, Timeout: forwardTime},
 	}, nil
 }
@@ -260,7 +268,13 @@ func (l *Listener) start(ctx context.Context) (string, error) {
 	if l.target != "" {
 		to = ", forwarding to " + l.target
 	}
-	fmt.Fprintf(l.c.Err, "Listening for %s%s. Press Ctrl-C to stop.\nSigning secret: %s\n", printable(strings.Join(made.Events, ", ")), to, l.c.Secret)
+	fmt.Fprintf(
+		l.c.Err,
+		"Listening for %s%s. Press Ctrl-C to stop.\nSigning secret: %s\n",
+		printable(strings.Join(made.Events, ", ")),
+		to,
+		l.c.Secret,
+	)
 	return made.ID, nil
 }
 

@@ -56,7 +56,7 @@ type Limiter struct {
 	seed   maphash.Seed
 
 	mu sync.Mutex // guards classes and what is in them
-	//share: total 200,000 keys of each class; owner one window for each key, credential or network; edge newcomers share 1,024 windows
+	// share: total 200,000 keys of each class; owner one window for each key, credential or network; edge newcomers share 1,024 windows
 	classes map[string]map[string]*window
 }
 

@@ -49,7 +49,13 @@ func TestNetworkCountsAnIPv6Prefix(t *testing.T) {
 
 func TestRequestIDIsHarmless(t *testing.T) {
 	t.Parallel()
-	for id, kept := range map[string]bool{"abcd-1234": true, "short": false, strings.Repeat("a", 65): false, "a b c d e f": false, "abcdefgh\x00": false} {
+	for id, kept := range map[string]bool{
+		"abcd-1234":             true,
+		"short":                 false,
+		strings.Repeat("a", 65): false,
+		"a b c d e f":           false,
+		"abcdefgh\x00":          false,
+	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header["X-Request-Id"] = []string{id}
 		if got := RequestID(r); (got == id) != kept || !kept && !strings.HasPrefix(got, "req_") {

@@ -23,8 +23,10 @@ type Streams struct{ users, networks *fair.Pool }
 // NewStreams returns places for so many streams: in all, of one user, and of one network.
 func NewStreams(all, user, network int) *Streams {
 	return &Streams{
-		users:    fair.New(fair.Config{Places: all, Owner: user}),    //share: total AllStreams; owner UserStreams; edge 429 with Retry-After
-		networks: fair.New(fair.Config{Places: all, Owner: network}), //share: total AllStreams; owner a network has NetworkStreams; edge 429 with Retry-After
+		// share: total AllStreams; owner UserStreams; edge 429 with Retry-After
+		users: fair.New(fair.Config{Places: all, Owner: user}),
+		// share: total AllStreams; owner a network has NetworkStreams; edge 429 with Retry-After
+		networks: fair.New(fair.Config{Places: all, Owner: network}),
 	}
 }
 

@@ -48,7 +48,13 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 	now := db.Now()
 	taken := false
 	err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_update = $2 WHERE site_id = $1 AND next_update <= $3`, id, now.Add(updateEvery+time.Duration(rand.Int64N(int64(time.Hour)))), now)
+		n, err := tx.Exec(
+			ctx,
+			`UPDATE wordpress_sites SET next_update = $2 WHERE site_id = $1 AND next_update <= $3`,
+			id,
+			now.Add(updateEvery+time.Duration(rand.Int64N(int64(time.Hour)))),
+			now,
+		)
 		taken = n == 1
 		return err
 	})
@@ -66,7 +72,11 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var out struct{ Updated []Changed }
-	if err := w.task(ctx, s, s.LiveDeployment, "update", map[string]any{"look": true, "plugins": "minor", "themes": "minor"}, &out); err != nil {
+	if err := w.task(ctx, s, s.LiveDeployment, "update", map[string]any{
+		"look":    true,
+		"plugins": "minor",
+		"themes":  "minor",
+	}, &out); err != nil {
 		return err
 	}
 	var state State
@@ -82,7 +92,12 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 		return nil
 	}
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := w.UpdateNowTx(ctx, tx, owner, id, Update{Core: core, Plugins: Choice{Minor: true}, Themes: Choice{Minor: true}, Auto: true})
+		_, err := w.UpdateNowTx(ctx, tx, owner, id, Update{
+			Core:    core,
+			Plugins: Choice{Minor: true},
+			Themes:  Choice{Minor: true},
+			Auto:    true,
+		})
 		return err
 	})
 	if fault.Is(err, fault.Conflict) { // something else is at work there

@@ -27,14 +27,14 @@ type cache struct {
 	port string // of all addresses: ":8443", or "" for 443
 
 	mu sync.Mutex // guards what follows
-	//share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
+	// share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
 	pages map[string]*cached
-	//share: total the sites with pages in it; owner its sites; edge gone with the last page
+	// share: total the sites with pages in it; owner its sites; edge gone with the last page
 	sites map[string]*shelf
-	//share: total the owners with pages in it; owner one entry; edge gone with the last page
+	// share: total the owners with pages in it; owner one entry; edge gone with the last page
 	owners map[string]int // bytes of their sites' pages
 	bytes  int
-	//share: total the sites that were purged since the start; owner its sites; edge gone with the site
+	// share: total the sites that were purged since the start; owner its sites; edge gone with the site
 	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
 }
 
@@ -74,15 +74,24 @@ func newCache() *cache {
 }
 
 // sessionCookies are the beginnings of cookies that make a visitor somebody.
-var sessionCookies = []string{"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_", "wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway"}
+var sessionCookies = []string{
+	"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_",
+	"wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway",
+}
 
 // keyOf names the page of a request to a deployment; empty where it is none that may be cached.
 // Another deployment has other themes and plugins, and so other pages.
 func (c *cache) keyOf(deployment string, r *http.Request) string {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Range") != "" || len(r.URL.Path) > 1024 {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" ||
+		r.Header.Get("Authorization") != "" ||
+		r.Header.Get("Range") != "" ||
+		len(r.URL.Path) > 1024 {
 		return ""
 	}
-	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
+	if strings.HasPrefix(
+		r.URL.Path,
+		"/wp-admin",
+	) || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
 		return ""
 	}
 	if hasSession(r.Header["Cookie"]) {
@@ -181,8 +190,14 @@ func (c *cache) filling(deployment string, r *http.Request) func() {
 func (c *cache) store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
 	key := c.keyOf(deployment, r)
 	h := resp.Header
-	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
-		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") || forbids(h.Get("Cache-Control")) {
+	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(
+		h.Get("Content-Type"),
+		"text/html",
+	) ||
+		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(
+		h.Get("Vary"),
+		"Accept-Encoding",
+	) || forbids(h.Get("Cache-Control")) {
 		return
 	}
 	if n := fieldBytes(h); n > maxFields {
@@ -242,7 +257,7 @@ func (c *cache) put(owner string, p *cached) {
 	}
 	of := c.sites[p.site]
 	if of == nil {
-		//share: none, one site's: 5,000 pages and 64 MiB
+		// share: none, one site's: 5,000 pages and 64 MiB
 		of = &shelf{owner: owner, ages: list.New()}
 		c.sites[p.site] = of
 	}
@@ -405,7 +420,13 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	for _, p := range paths {
 		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
-			return &fault.Error{Kind: fault.Invalid, Message: "Invalid path", Details: "paths hold paths of pages without address or query, such as /shop/", Received: text.Clip(p, 100), Code: "invalid_paths"}
+			return &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid path",
+				Details:  "paths hold paths of pages without address or query, such as /shop/",
+				Received: text.Clip(p, 100),
+				Code:     "invalid_paths",
+			}
 		}
 	}
 	if len(paths) == 0 {

@@ -94,7 +94,14 @@ func TestCachePassesBy(t *testing.T) {
 			t.Errorf("%s is answered from the cache", what)
 		}
 	}
-	for i, header := range [][]string{{"Set-Cookie", "a=b"}, {"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Content-Type", "application/json"}, {"Vary", "Cookie"}, {"Content-Encoding", "gzip"}} {
+	for i, header := range [][]string{
+		{"Set-Cookie", "a=b"},
+		{"Cache-Control", "private"},
+		{"Cache-Control", "no-store"},
+		{"Content-Type", "application/json"},
+		{"Vary", "Cookie"},
+		{"Content-Encoding", "gzip"},
+	} {
 		r := request("/own" + string(rune('a'+i)))
 		fill(c, r, "mine", header...)
 		if p, _ := c.lookup("site", r); p != nil {
@@ -106,11 +113,35 @@ func TestCachePassesBy(t *testing.T) {
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
-		"/": false, "/wp-login.php": false, "/wp-admin/": false, "/wp-admin/admin-ajax.php": false, "/wp-json/wp/v2/posts": false, "/wp-content/uploads/a.png": false, "/.well-known/acme-challenge/x": false,
-		"/wp-includes/css/x.css": false, "/wp-admin/load-scripts.php": false, "/hello-world/": false,
-		"/wp-config.php": true, "/wp-admin/install.php": true, "/wp-admin/install.php/x": true, "//wp-admin/./install.php": true, "/x/../wp-config.php": true, "/WP-CONFIG.PHP": true, "/xmlrpc.php": true, "/xmlrpc.php/x": true,
-		"/wp-content/uploads/x.php": true, "/wp-content/uploads/x.PHP7": true, "/wp-content/uploads/x.phtml/y.png": true, "/wp-content/plugins/a/b.php": true, "/wp-includes/version.php": true, "/wp-includes/version.php/x": true,
-		"/.env": true, "/wp-content/.git/config": true, "/wp-content/debug.log": true, "/dump.sql": true, "/wp-content/updraft/x": true,
+		"/":                                 false,
+		"/wp-login.php":                     false,
+		"/wp-admin/":                        false,
+		"/wp-admin/admin-ajax.php":          false,
+		"/wp-json/wp/v2/posts":              false,
+		"/wp-content/uploads/a.png":         false,
+		"/.well-known/acme-challenge/x":     false,
+		"/wp-includes/css/x.css":            false,
+		"/wp-admin/load-scripts.php":        false,
+		"/hello-world/":                     false,
+		"/wp-config.php":                    true,
+		"/wp-admin/install.php":             true,
+		"/wp-admin/install.php/x":           true,
+		"//wp-admin/./install.php":          true,
+		"/x/../wp-config.php":               true,
+		"/WP-CONFIG.PHP":                    true,
+		"/xmlrpc.php":                       true,
+		"/xmlrpc.php/x":                     true,
+		"/wp-content/uploads/x.php":         true,
+		"/wp-content/uploads/x.PHP7":        true,
+		"/wp-content/uploads/x.phtml/y.png": true,
+		"/wp-content/plugins/a/b.php":       true,
+		"/wp-includes/version.php":          true,
+		"/wp-includes/version.php/x":        true,
+		"/.env":                             true,
+		"/wp-content/.git/config":           true,
+		"/wp-content/debug.log":             true,
+		"/dump.sql":                         true,
+		"/wp-content/updraft/x":             true,
 	} {
 		r := request("/")
 		r.URL.Path = path
@@ -147,7 +178,11 @@ func TestThrottle(t *testing.T) {
 			}
 		}
 	}
-	if !post("site", "/wp-login.php", "198.51.100.1:1") || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
+	if !post(
+		"site",
+		"/wp-login.php",
+		"198.51.100.1:1",
+	) || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
 		t.Error("others are refused with it")
 	}
 	for i := range 2 * remoteMore * loginsOfVisitor {
@@ -163,7 +198,13 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 	c := newCache()
 	page := "<html>" + strings.Repeat("<p>some words of a post</p>", 100)
 	fill(c, request("/"), page)
-	for accept, want := range map[string]string{"": "", "gzip, deflate, br, zstd": "br", "gzip": "gzip", "zstd;q=1, br;q=0.5": "zstd", "identity, br;q=0": ""} {
+	for accept, want := range map[string]string{
+		"":                        "",
+		"gzip, deflate, br, zstd": "br",
+		"gzip":                    "gzip",
+		"zstd;q=1, br;q=0.5":      "zstd",
+		"identity, br;q=0":        "",
+	} {
 		r := request("/", "Accept-Encoding", accept)
 		p, how := c.lookup("site", r)
 		if p == nil || how != "HIT" {
@@ -189,7 +230,9 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 		if _, err := io.Copy(text, body); err != nil || text.String() != page {
 			t.Errorf("%q: %v, %.100q", accept, err, text)
 		}
-		if got.Header.Get("Content-Encoding") != want || got.Header.Get("Vary") != "Accept-Encoding" || got.Header.Get("Content-Length") != strconv.Itoa(length) || want != "" && length > len(page)/2 {
+		if got.Header.Get("Content-Encoding") != want || got.Header.Get("Vary") != "Accept-Encoding" ||
+			got.Header.Get("Content-Length") != strconv.Itoa(length) ||
+			want != "" && length > len(page)/2 {
 			t.Errorf("%q: %d bytes, %v", accept, length, got.Header)
 		}
 	}
@@ -218,7 +261,8 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
 		t.Errorf("the other site's page is %q", how)
 	}
-	if of := c.sites["greedy"]; of.bytes > maxSiteBytes || of.bytes < maxSiteBytes-2<<20 || c.pages["greedy 399"] == nil || c.pages["greedy 0"] != nil {
+	if of := c.sites["greedy"]; of.bytes > maxSiteBytes || of.bytes < maxSiteBytes-2<<20 || c.pages["greedy 399"] == nil ||
+		c.pages["greedy 0"] != nil {
 		t.Errorf("the site has %d MiB", of.bytes>>20)
 	}
 	for n := range maxOfSite + 100 {
@@ -283,7 +327,15 @@ func TestCacheKeys(t *testing.T) {
 	t.Parallel()
 	c := newCache()
 	c.port = ":8443"
-	for host, want := range map[string]bool{"blog.test": true, "blog.test:8443": true, "Blog.test": false, "blog.test.": false, "blog.test:9999": false, "blog.test:": true, "": false} {
+	for host, want := range map[string]bool{
+		"blog.test":      true,
+		"blog.test:8443": true,
+		"Blog.test":      false,
+		"blog.test.":     false,
+		"blog.test:9999": false,
+		"blog.test:":     true,
+		"":               false,
+	} {
 		r := request("/")
 		if r.Host = host; (c.keyOf("site", r) != "") != want {
 			t.Errorf("%q is a page's host: %v", host, !want)
@@ -310,10 +362,18 @@ func TestCachedPage(t *testing.T) {
 	rec := httptest.NewRecorder()
 	p.write(rec, r, how)
 	header, body := answer("gzip")
-	if of != any(p) || !bytes.Equal(body, rec.Body.Bytes()) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
+	if of != any(p) || !bytes.Equal(
+		body,
+		rec.Body.Bytes(),
+	) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("%v and %v", header, rec.Header())
 	}
-	for _, no := range [][3]string{{"other", r.Host, "/post/"}, {"unknown", r.Host, "/post/"}, {"site", "elsewhere.test", "/post/"}, {"site", r.Host, "/post"}} {
+	for _, no := range [][3]string{
+		{"other", r.Host, "/post/"},
+		{"unknown", r.Host, "/post/"},
+		{"site", "elsewhere.test", "/post/"},
+		{"site", r.Host, "/post"},
+	} {
 		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
 			t.Errorf("%v has a page", no)
 		}
@@ -377,8 +437,12 @@ func TestFilesOfPrograms(t *testing.T) {
 // Whatever PHP reads as a session's cookie keeps a visitor's page from being stored for others.
 func TestSessionsOfPHP(t *testing.T) {
 	t.Parallel()
-	for _, cookie := range []string{"wordpress_logged_in_x=a", "a=b; comment_author_email_x=c", "a=b;comment_author_x=c", "comment.author_email_x=c", "comment[author_email_x=c", "comment author_x=c", "a=b;  wp-postpass.x=c",
-		"comment_author_x=a\\b", `comment_author_x="a`, "comment_author_x=é", "woocommerce.items_in_cart=1", "comment_author_x", "comment%5fauthor_x=c", "\twordpress.sec_x=1"} {
+	for _, cookie := range []string{
+		"wordpress_logged_in_x=a", "a=b; comment_author_email_x=c", "a=b;comment_author_x=c",
+		"comment.author_email_x=c", "comment[author_email_x=c", "comment author_x=c", "a=b;  wp-postpass.x=c",
+		"comment_author_x=a\\b", `comment_author_x="a`, "comment_author_x=é", "woocommerce.items_in_cart=1",
+		"comment_author_x", "comment%5fauthor_x=c", "\twordpress.sec_x=1",
+	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Cookie", cookie)
 		if newCache().keyOf("site_1", r) != "" {

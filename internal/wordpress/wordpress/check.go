@@ -92,7 +92,13 @@ func (w *WordPress) pagesOf(ctx context.Context, s site.Site) ([]string, error) 
 	}
 	var list []string
 	for _, p := range out.Pages {
-		if strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "//") && len(p) < 2000 && len(list) < 12 && !strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		if strings.HasPrefix(
+			p,
+			"/",
+		) && !strings.HasPrefix(
+			p,
+			"//",
+		) && len(p) < 2000 && len(list) < 12 && !strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			list = append(list, p)
 		}
 	}

@@ -34,22 +34,43 @@ func (w *WordPress) CloneTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return operation.Operation{}, err
 	}
 	if name = strings.TrimSpace(name); name == "" {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "The new site needs a name", Details: "name must have 1 to 100 characters", Code: "invalid_name"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The new site needs a name",
+			Details: "name must have 1 to 100 characters",
+			Code:    "invalid_name",
+		}
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindClone, Copy: &Copy{From: id, NewName: name, Files: true, Database: true}})
 }
 
 // PushTx begins to bring files, the database, or both of the owner's WordPress to another
 // one of the same owner.
-func (w *WordPress) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id, to site.ID, files, database bool) (operation.Operation, error) {
+func (w *WordPress) PushTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id, to site.ID,
+	files, database bool,
+) (operation.Operation, error) {
 	if _, err := w.c.Sites.GetTx(ctx, tx, owner, id); err != nil {
 		return operation.Operation{}, err
 	}
 	switch {
 	case id == to:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "A site can't be pushed to itself", Details: "to names another site", Code: "invalid_push"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "A site can't be pushed to itself",
+			Details: "to names another site",
+			Code:    "invalid_push",
+		}
 	case !files && !database:
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to push", Details: "send files, database or both as true", Code: "invalid_push"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "There is nothing to push",
+			Details: "send files, database or both as true",
+			Code:    "invalid_push",
+		}
 	}
 	for _, one := range []site.ID{min(id, to), max(id, to)} { // always in this order: two pushes never wait for each other
 		s, err := w.c.Sites.LockTx(ctx, tx, owner, one)
@@ -218,7 +239,14 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 // AdoptTx begins to rewrite the addresses of a WordPress whose database was restored from a
 // backup of another site, as the rest of the restore's operation. It returns false for sites
 // that are no WordPress, or serve nothing.
-func (w *WordPress) AdoptTx(ctx context.Context, tx *db.Tx, s site.Site, from site.ID, o operation.ID, result map[string]any) (begun bool, err error) {
+func (w *WordPress) AdoptTx(
+	ctx context.Context,
+	tx *db.Tx,
+	s site.Site,
+	from site.ID,
+	o operation.ID,
+	result map[string]any,
+) (begun bool, err error) {
 	if s.Type != site.WordPress || s.LiveDeployment == "" {
 		return false, nil
 	}

@@ -87,7 +87,8 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 		// What was fetched last is current for a day.
 		var c core
 		err := w.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id LIKE 'current/%' AND id LIKE $1 AND created_at > $2 ORDER BY created_at DESC LIMIT 1`,
-			"%/"+oursDigest(), db.Now()-24*60*60*1000).Scan(&c.Version, &c.Bundle)
+			"%/"+oursDigest(), db.Now()-24*60*60*1000).
+			Scan(&c.Version, &c.Bundle)
 		if err == nil {
 			return c, nil
 		}
@@ -96,8 +97,13 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 			return w.stored(ctx, "current/"+sum, func(dir string) error { return w.unpack(ctx, currentArchive, sha1.New(), sum, dir) }, say)
 		}
 		if _, e := os.Stat(filepath.Join(debianCore, "wp-includes/version.php")); e != nil {
-			return core{}, &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
-				Details: fmt.Sprintf("wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a copy with --wordpress-source", err)}
+			return core{}, &fault.Error{
+				Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
+				Details: fmt.Sprintf(
+					"wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a copy with --wordpress-source",
+					err,
+				),
+			}
 		}
 		w.c.Log.WarnContext(ctx, "wordpress.org is unreachable; using Debian's package", "err", err)
 		source = debianCore
@@ -107,8 +113,12 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 	}
 	version, err := os.ReadFile(filepath.Join(source, "wp-includes/version.php"))
 	if err != nil {
-		return core{}, &fault.Error{Kind: fault.Unavailable, Message: "WordPress is not available on this server", Code: "wordpress_unavailable",
-			Details: fmt.Sprintf("the operator's source %s contains none", source)}
+		return core{}, &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "WordPress is not available on this server",
+			Code:    "wordpress_unavailable",
+			Details: fmt.Sprintf("the operator's source %s contains none", source),
+		}
 	}
 	sum := sha256.Sum256(append([]byte(source+"\x00"), version...))
 	return w.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
@@ -134,7 +144,13 @@ func offers(ctx context.Context, r db.Reader, version string) error {
 		if have == "" {
 			details = "no WordPress was made here yet: leave the version out"
 		}
-		return &fault.Error{Kind: fault.Invalid, Message: "This version of WordPress is not available", Details: details, Received: version, Code: "invalid_version"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "This version of WordPress is not available",
+			Details:  details,
+			Received: version,
+			Code:     "invalid_version",
+		}
 	}
 	return nil
 }
@@ -174,7 +190,12 @@ func (w *WordPress) fetch(ctx context.Context, address string) (io.ReadCloser, e
 func (w *WordPress) unpack(ctx context.Context, address string, digest hash.Hash, sum, dir string) error {
 	body, err := w.fetch(ctx, address)
 	if err != nil {
-		return &fault.Error{Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Details: err.Error(), Code: "wordpress_unavailable"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "WordPress can't be downloaded",
+			Details: err.Error(),
+			Code:    "wordpress_unavailable",
+		}
 	}
 	defer body.Close()
 	f, err := os.CreateTemp(w.c.Dir, "archive-")
@@ -190,7 +211,12 @@ func (w *WordPress) unpack(ctx context.Context, address string, digest hash.Hash
 	case n > maxArchive:
 		return errors.New("the archive of WordPress is too large")
 	case hex.EncodeToString(digest.Sum(nil)) != sum:
-		return &fault.Error{Kind: fault.Unavailable, Message: "The checksum of the downloaded WordPress is wrong", Details: "the download was discarded", Code: "wordpress_unavailable"}
+		return &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "The checksum of the downloaded WordPress is wrong",
+			Details: "the download was discarded",
+			Code:    "wordpress_unavailable",
+		}
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -334,7 +360,12 @@ func oursDigest() string {
 var versionForm = regexp.MustCompile(`(?m)^\$wp_version\s*=\s*'([0-9A-Za-z.+-]{1,30})';`)
 
 // stored returns the core of that name, making it where there is none.
-func (w *WordPress) stored(ctx context.Context, name string, fill func(dir string) error, say func(format string, args ...any)) (c core, err error) {
+func (w *WordPress) stored(
+	ctx context.Context,
+	name string,
+	fill func(dir string) error,
+	say func(format string, args ...any),
+) (c core, err error) {
 	id := name + "/" + oursDigest()
 	err = w.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id = $1`, id).Scan(&c.Version, &c.Bundle)
 	if err == nil {
@@ -395,7 +426,10 @@ func (w *WordPress) stored(ctx context.Context, name string, fill func(dir strin
 
 // addOurs puts our files into a core.
 func addOurs(dir string) error {
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, contentDir, "uploads"), 0o755), os.MkdirAll(filepath.Join(dir, slipwayDir), 0o755)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(dir, contentDir, "uploads"), 0o755),
+		os.MkdirAll(filepath.Join(dir, slipwayDir), 0o755),
+	); err != nil {
 		return err
 	}
 	// Languages are many: a site gets those that it uses.

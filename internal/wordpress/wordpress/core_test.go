@@ -77,11 +77,23 @@ func TestDownloadedCore(t *testing.T) {
 		origin origin
 		want   string // of the error; empty: it works
 	}{
-		"current":         {"", origin{currentSum: []byte(right), currentArchive: archive}, ""},
-		"another archive": {"", origin{currentSum: []byte(right), currentArchive: append([]byte{}, archive[:len(archive)-9]...)}, "checksum of the downloaded WordPress is wrong"},
-		"named":           {"https://mirror.test/wp.tar.gz#sha256=" + hex.EncodeToString(sum256[:]), origin{"https://mirror.test/wp.tar.gz": archive}, ""},
-		"named, wrong":    {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{"https://mirror.test/wp.tar.gz": archive}, "checksum of the downloaded WordPress is wrong"},
-		"named, gone":     {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{}, "can't be downloaded"},
+		"current": {"", origin{currentSum: []byte(right), currentArchive: archive}, ""},
+		"another archive": {
+			"",
+			origin{currentSum: []byte(right), currentArchive: append([]byte{}, archive[:len(archive)-9]...)},
+			"checksum of the downloaded WordPress is wrong",
+		},
+		"named": {
+			"https://mirror.test/wp.tar.gz#sha256=" + hex.EncodeToString(sum256[:]),
+			origin{"https://mirror.test/wp.tar.gz": archive},
+			"",
+		},
+		"named, wrong": {
+			"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64),
+			origin{"https://mirror.test/wp.tar.gz": archive},
+			"checksum of the downloaded WordPress is wrong",
+		},
+		"named, gone": {"https://mirror.test/wp.tar.gz#sha256=" + strings.Repeat("0", 64), origin{}, "can't be downloaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +106,13 @@ func TestDownloadedCore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := New(Config{DB: dbtest.New(t), Bundles: bundles, Out: &http.Client{Transport: tt.origin}, Dir: filepath.Join(dir, "wordpress"), Source: tt.source})
+			w := New(Config{
+				DB:      dbtest.New(t),
+				Bundles: bundles,
+				Out:     &http.Client{Transport: tt.origin},
+				Dir:     filepath.Join(dir, "wordpress"),
+				Source:  tt.source,
+			})
 			c, err := w.core(t.Context(), func(string, ...any) {})
 			if tt.want != "" {
 				if f := fault.As(err); f == nil || !strings.Contains(f.Message, tt.want) {
@@ -112,14 +130,25 @@ func TestDownloadedCore(t *testing.T) {
 				}
 				got[f.Path] = true
 			}
-			for path, want := range map[string]bool{"public/index.php": true, "public/wp-config.php": true, "public/wp-config-sample.php": false, "slipway/languages/de_DE.mo": true,
-				"public/wp-content/languages/de_DE.mo": false, "public/wp-content/themes/one/style.css": true, "slipway/tasks/install.php": true, "escaped.php": false} {
+			for path, want := range map[string]bool{
+				"public/index.php":                       true,
+				"public/wp-config.php":                   true,
+				"public/wp-config-sample.php":            false,
+				"slipway/languages/de_DE.mo":             true,
+				"public/wp-content/languages/de_DE.mo":   false,
+				"public/wp-content/themes/one/style.css": true,
+				"slipway/tasks/install.php":              true,
+				"escaped.php":                            false,
+			} {
 				if got[path] != want {
 					t.Errorf("%s is there: %v", path, got[path])
 				}
 			}
 			_ = filepath.WalkDir(filepath.Dir(dir), func(path string, _ fs.DirEntry, _ error) error {
-				if filepath.Base(path) == "escaped.php" && !strings.Contains(path, "bundles") && !strings.Contains(path, "wordpress/core-") {
+				if filepath.Base(path) == "escaped.php" && !strings.Contains(
+					path,
+					"bundles",
+				) && !strings.Contains(path, "wordpress/core-") {
 					t.Errorf("it escaped to %s", path)
 				}
 				return nil

@@ -50,13 +50,13 @@ type crons struct {
 	places *fair.Pool
 
 	mu sync.Mutex // guards noted
-	//share: total 50,000 sites; owner those of its sites; edge all are forgotten, and a site's next one costs a write
+	// share: total 50,000 sites; owner those of its sites; edge all are forgotten, and a site's next one costs a write
 	noted map[site.ID]db.Time // the next event that a site has told of
 }
 
 func newCrons() *crons {
 	return &crons{
-		//share: total 8 sites whose scheduled events run; owner 1; edge runs at a later tick, 10 s apart
+		// share: total 8 sites whose scheduled events run; owner 1; edge runs at a later tick, 10 s apart
 		places: fair.New(fair.Config{Places: cronAtOnce, Owner: 1}),
 		noted:  map[site.ID]db.Time{},
 	}
@@ -163,7 +163,10 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	next := min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost))
 	_ = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		// What the site has told of meanwhile is not in the answer.
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND (next_cron = $3 OR next_cron > $2)`, id, next, mark)
+		_, err := tx.Exec(
+			ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND (next_cron = $3 OR next_cron > $2)`,
+			id, next, mark,
+		)
 		return err
 	})
 }

@@ -17,8 +17,11 @@ import (
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
-	err := d.Admin(t.Context(), `INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
-		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`)
+	err := d.Admin(
+		t.Context(),
+		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,10 @@ func TestScheduledEvent(t *testing.T) {
 		"being done": {10 * time.Minute, in(time.Minute), time.Minute - time.Second, time.Minute},
 	} {
 		w := New(Config{DB: d})
-		if err := d.Admin(t.Context(), `UPDATE wordpress_sites SET next_cron = `+strconv.FormatInt(int64(begun.Add(tt.before)), 10)); err != nil {
+		if err := d.Admin(
+			t.Context(),
+			`UPDATE wordpress_sites SET next_cron = `+strconv.FormatInt(int64(begun.Add(tt.before)), 10),
+		); err != nil {
 			t.Fatal(err)
 		}
 		g := w.guard(served{site: "site", owner: "owner"}, "site")
@@ -64,7 +70,15 @@ func TestScheduledEvent(t *testing.T) {
 
 	c := newCrons()
 	now := db.Now()
-	if !c.note("site", now.Add(time.Minute), now) || c.note("site", now.Add(time.Minute), now) || c.note("site", now.Add(time.Hour), now) || !c.note("site", now.Add(time.Second), now) {
+	if !c.note(
+		"site",
+		now.Add(time.Minute),
+		now,
+	) || c.note(
+		"site",
+		now.Add(time.Minute),
+		now,
+	) || c.note("site", now.Add(time.Hour), now) || !c.note("site", now.Add(time.Second), now) {
 		t.Error("what is known already is news")
 	}
 	if !c.note("site", now.Add(time.Hour), now.Add(2*time.Second)) {

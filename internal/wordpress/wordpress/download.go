@@ -46,17 +46,34 @@ const (
 
 // ImportFromTx begins to put another WordPress in the place of the owner's, whose archive the
 // job fetches.
-func (w *WordPress) ImportFromTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, d Download) (operation.Operation, error) {
+func (w *WordPress) ImportFromTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	d Download,
+) (operation.Operation, error) {
 	if _, err := w.c.Sites.GetTx(ctx, tx, owner, id); err != nil {
 		return operation.Operation{}, err
 	}
 	u, err := url.Parse(d.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || len(d.URL) > maxAddress {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid url", Details: fmt.Sprintf("url is the https address of an archive without a user name, at most %d characters", maxAddress), Code: "invalid_import"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid url",
+			Details: fmt.Sprintf("url is the https address of an archive without a user name, at most %d characters", maxAddress),
+			Code:    "invalid_import",
+		}
 	}
 	d.SHA256 = strings.ToLower(d.SHA256)
 	if sum, err := hex.DecodeString(d.SHA256); err != nil || len(sum) != sha256.Size && len(sum) != 0 {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid sha256", Details: "sha256 is the archive's SHA-256, 64 hexadecimal digits", Received: text.Clip(d.SHA256, 100), Code: "invalid_import"}
+		return operation.Operation{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid sha256",
+			Details:  "sha256 is the archive's SHA-256, 64 hexadecimal digits",
+			Received: text.Clip(d.SHA256, 100),
+			Code:     "invalid_import",
+		}
 	}
 	return w.ImportArchiveTx(ctx, tx, owner, id, Import{From: w.c.Seal.Seal([]byte(d.URL), downloadPurpose(id)), SHA256: d.SHA256})
 }
@@ -87,7 +104,12 @@ func (r *run) download(ctx context.Context) error {
 		return fmt.Errorf("read address of import: %w", err)
 	}
 	if r.step.Tries++; r.step.Tries > maxImportTries {
-		return &fault.Error{Kind: fault.Conflict, Message: "The archive can't be imported", Details: "the server stopped each time while it was downloaded; nothing of the site was changed", Code: "import_interrupted"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The archive can't be imported",
+			Details: "the server stopped each time while it was downloaded; nothing of the site was changed",
+			Code:    "import_interrupted",
+		}
 	}
 	if err := r.to(ctx, r.step.At, -1, "Downloading the archive"); err != nil {
 		return err
@@ -128,7 +150,12 @@ func (r *run) download(ctx context.Context) error {
 }
 
 func notDownloaded(why string) error {
-	return &fault.Error{Kind: fault.Conflict, Message: "The archive could not be downloaded", Details: why + "; nothing of the site was changed", Code: "import_not_downloaded"}
+	return &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "The archive could not be downloaded",
+		Details: why + "; nothing of the site was changed",
+		Code:    "import_not_downloaded",
+	}
 }
 
 var errSlowDownload = errors.New("the download is too slow")
@@ -163,7 +190,12 @@ func (w *WordPress) fetchTo(ctx context.Context, f io.Writer, address, sum strin
 	if resp.StatusCode != http.StatusOK {
 		return notDownloaded(fmt.Sprintf("its server answered with status %d", resp.StatusCode))
 	}
-	large := &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
+	large := &fault.Error{
+		Kind:    fault.TooLarge,
+		Message: "The archive is too large",
+		Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
+		Code:    "import_too_large",
+	}
 	if resp.ContentLength > most {
 		return large
 	}

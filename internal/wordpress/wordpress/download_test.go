@@ -97,9 +97,13 @@ func TestDownload(t *testing.T) {
 		sum  string
 		want string // part of the error; empty: "an archive" comes
 	}{
-		"plain":               {from: sends(strings.NewReader("an archive"), 10)},
-		"checksum":            {from: sends(strings.NewReader("an archive"), -1), sum: hex.EncodeToString(right[:])},
-		"other archive":       {from: sends(strings.NewReader("another"), -1), sum: hex.EncodeToString(right[:]), want: "its SHA-256 is ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5"},
+		"plain":    {from: sends(strings.NewReader("an archive"), 10)},
+		"checksum": {from: sends(strings.NewReader("an archive"), -1), sum: hex.EncodeToString(right[:])},
+		"other archive": {
+			from: sends(strings.NewReader("another"), -1),
+			sum:  hex.EncodeToString(right[:]),
+			want: "its SHA-256 is ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5",
+		},
 		"redirected":          {from: redirects("https://files.test/there")},
 		"redirected to http":  {from: redirects("http://files.test/there"), want: "not https"},
 		"redirected for ever": {from: redirects("https://files.test/again"), want: "redirected too often"},
@@ -148,7 +152,10 @@ func TestDownload(t *testing.T) {
 		w := New(Config{Out: &http.Client{Transport: sends(drip(2<<20), -1)}})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := w.fetchTo(ctx, io.Discard, "https://files.test/", "", most, func(int64, int64) {}); !errors.Is(err, context.DeadlineExceeded) || fault.As(err) != nil {
+		if err := w.fetchTo(ctx, io.Discard, "https://files.test/", "", most, func(int64, int64) {}); !errors.Is(
+			err,
+			context.DeadlineExceeded,
+		) || fault.As(err) != nil {
 			t.Errorf("%v", err)
 		}
 	})

@@ -40,7 +40,10 @@ func (w *WordPress) Export(ctx context.Context, id site.ID) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(Export{x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory, x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache})
+	return json.Marshal(Export{
+		x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory,
+		x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache,
+	})
 }
 
 // ImportTx gives a site what of an export belongs to what is restored with it. Once its files and
@@ -56,12 +59,20 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 	}
 	_, err := w.get(ctx, tx, s.ID)
 	if fault.Is(err, fault.Conflict) {
-		err = w.CreateTx(ctx, tx, s, Settings{Title: e.Title, AdminEmail: e.AdminEmail, AdminUser: e.AdminUser, Locale: e.Locale}, e.AdminEmail)
+		err = w.CreateTx(ctx, tx, s, Settings{
+			Title:      e.Title,
+			AdminEmail: e.AdminEmail,
+			AdminUser:  e.AdminUser,
+			Locale:     e.Locale,
+		}, e.AdminEmail)
 	}
 	if err == nil && of.Settings {
 		_, err = tx.Exec(ctx, `
 			UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11, auto_update = $12, object_cache = $13
-			WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(e.AutoUpdate, AutoOff), e.ObjectCache)
+			WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(
+			e.AutoUpdate,
+			AutoOff,
+		), e.ObjectCache)
 	}
 	if err == nil && of.Databases { // the tables are those of the export, whoever's settings there are
 		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"))
@@ -79,7 +90,11 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 	}
 	for _, x := range list {
 		if x.Name == DatabaseName {
-			_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET database_id = $2, installed = $3, next_cron = $4 WHERE site_id = $1`, s.ID, x.ID, e.Installed, db.Now()+60_000)
+			_, err = tx.Exec(
+				ctx, `UPDATE wordpress_sites SET database_id = $2, installed = $3, next_cron = $4 WHERE site_id = $1`,
+				s.ID, x.ID, e.Installed,
+				db.Now()+60_000,
+			)
 		}
 	}
 	if err != nil {

@@ -22,7 +22,18 @@ func TestImportInPart(t *testing.T) {
 	}
 	w := New(Config{DB: dbtest.New(t), Seal: key})
 	s := site.Site{ID: "site", Owner: "own", Name: "Blog", Type: site.WordPress}
-	then := Export{Title: "Then", AdminEmail: "ada@example.test", AdminUser: "ada", Locale: "en_US", Memory: 64, Upload: 2, Execution: 30, Prefix: "then_", AutoUpdate: AutoMinor, ObjectCache: true}
+	then := Export{
+		Title:       "Then",
+		AdminEmail:  "ada@example.test",
+		AdminUser:   "ada",
+		Locale:      "en_US",
+		Memory:      64,
+		Upload:      2,
+		Execution:   30,
+		Prefix:      "then_",
+		AutoUpdate:  AutoMinor,
+		ObjectCache: true,
+	}
 	held, err := json.Marshal(then)
 	if err != nil {
 		t.Fatal(err)

@@ -83,10 +83,17 @@ func TestReplaceEmptiesCaches(t *testing.T) {
 	t.Parallel()
 	answer := `{"done": true, "place": {"rows": 1, "replacements": 2, "tables": {}, "skipped": []}, "progress": 1}`
 	w, cleared := flushed(t, Config{Programs: tasks(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Purge": {"*"}}, Body: io.NopCloser(strings.NewReader(answer))}, nil
+		return &http.Response{
+			StatusCode: 200,
+			Header:     http.Header{"X-Slipway-Purge": {"*"}},
+			Body:       io.NopCloser(strings.NewReader(answer)),
+		}, nil
 	})})
 	r := &run{WordPress: w}
-	if _, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, true, 0); err != nil || len(*cleared) != 0 {
+	if _, err := r.replaceAll(t.Context(), site.Site{
+		ID:   "site",
+		Slug: "blog",
+	}, [][2]string{{"a", "b"}}, true, 0); err != nil || len(*cleared) != 0 {
 		t.Fatalf("a dry run: %v, %d cleared", err, len(*cleared))
 	}
 	found, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, false, 0)
@@ -124,7 +131,10 @@ func TestFailuresEmptyCaches(t *testing.T) {
 			w, cleared := flushed(t, Config{})
 			x := Work{Owner: "own", Site: "site", What: tt.what}
 			err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-				o, err := w.c.Operations.OpenTx(t.Context(), tx, account.OwnerID("own"), operation.NewOperation{Kind: tt.what, Site: "site"})
+				o, err := w.c.Operations.OpenTx(t.Context(), tx, account.OwnerID("own"), operation.NewOperation{
+					Kind: tt.what,
+					Site: "site",
+				})
 				x.Operation = o.ID
 				return err
 			})

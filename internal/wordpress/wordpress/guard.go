@@ -86,7 +86,13 @@ func (w *WordPress) served(ctx context.Context, deployment string) (served, erro
 	}
 	var s served
 	var sealed string
-	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).Scan(&s.site, &s.owner, &s.xmlrpc, &sealed)
+	err := w.c.DB.QueryRow(ctx, `SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`, deployment).
+		Scan(
+			&s.site,
+			&s.owner,
+			&s.xmlrpc,
+			&sealed,
+		)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
@@ -97,7 +103,7 @@ func (w *WordPress) served(ctx context.Context, deployment string) (served, erro
 		}
 		s.own = ownMark(key)
 	}
-	//share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
+	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	if w.count.Add(1) > maxKnown {
 		w.known.Clear()
 		w.count.Store(0)
@@ -165,12 +171,32 @@ func (g *guard) program(ctx context.Context) (_ *endpoint.Endpoint, err error) {
 // versions or users, and what plugins leave behind.
 var (
 	closedPaths = map[string]bool{
-		"/wp-config.php": true, "/wp-admin/install.php": true, "/wp-admin/setup-config.php": true, "/wp-admin/upgrade.php": true, "/wp-admin/maint/repair.php": true,
-		"/wp-admin/install-helper.php": true, "/wp-cron.php": true, "/wp-mail.php": true, "/wp-links-opml.php": true, "/wp-trackback.php": true, "/wp-settings.php": true, "/wp-load.php": true,
-		"/readme.html": true, "/license.txt": true, "/wp-signup.php": true, "/wp-activate.php": true, "/wp-admin/load-scripts.php": false,
+		"/wp-config.php":               true,
+		"/wp-admin/install.php":        true,
+		"/wp-admin/setup-config.php":   true,
+		"/wp-admin/upgrade.php":        true,
+		"/wp-admin/maint/repair.php":   true,
+		"/wp-admin/install-helper.php": true,
+		"/wp-cron.php":                 true,
+		"/wp-mail.php":                 true,
+		"/wp-links-opml.php":           true,
+		"/wp-trackback.php":            true,
+		"/wp-settings.php":             true,
+		"/wp-load.php":                 true,
+		"/readme.html":                 true,
+		"/license.txt":                 true,
+		"/wp-signup.php":               true,
+		"/wp-activate.php":             true,
+		"/wp-admin/load-scripts.php":   false,
 	}
-	closedTrees = []string{"/wp-content/database/", "/wp-content/backup", "/wp-content/updraft", "/wp-content/ai1wm-backups", "/wp-content/upgrade/", "/wp-content/debug.log", "/wp-admin/includes/", "/wp-includes/theme-compat/", "/wp-sitemap-users"}
-	closedNames = regexp.MustCompile(`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`)
+	closedTrees = []string{
+		"/wp-content/database/", "/wp-content/backup", "/wp-content/updraft", "/wp-content/ai1wm-backups",
+		"/wp-content/upgrade/", "/wp-content/debug.log", "/wp-admin/includes/", "/wp-includes/theme-compat/",
+		"/wp-sitemap-users",
+	}
+	closedNames = regexp.MustCompile(
+		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`,
+	)
 )
 
 // closed reports whether nobody may see a path.
@@ -293,9 +319,22 @@ func answer(w http.ResponseWriter, status int, text string) {
 }
 
 func plain(r *http.Request, status int, text string) *http.Response {
-	return &http.Response{Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header:        http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"5"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}},
-		ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}
+	return &http.Response{
+		Status:     fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		StatusCode: status,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Request:    r,
+		Header: http.Header{
+			"Content-Type":           {"text/plain; charset=utf-8"},
+			"Retry-After":            {"5"},
+			"Cache-Control":          {"no-store"},
+			"X-Content-Type-Options": {"nosniff"},
+		},
+		ContentLength: int64(len(text)),
+		Body:          io.NopCloser(strings.NewReader(text)),
+	}
 }
 
 // Attempts to log in, or to be sent a new password, within five minutes; and requests of
@@ -313,8 +352,13 @@ type throttle struct{ logins, remote *fair.Attempts }
 
 func newThrottle() throttle {
 	times := func(n int) *fair.Attempts {
-		//share: total every site with sign-ins in the last window; owner of each site 200 tries, one network 50, one visitor 10; five times as many of XML-RPC; edge 429 with Retry-After
-		return fair.NewAttempts(fair.Limit{Window: loginWindow, Visitor: n * loginsOfVisitor, Network: n * loginsOfNetwork, Site: n * loginsOfSite})
+		// share: total every site with sign-ins in the last window; owner of each site 200 tries, one network 50, one visitor 10; five times as many of XML-RPC; edge 429 with Retry-After
+		return fair.NewAttempts(fair.Limit{
+			Window:  loginWindow,
+			Visitor: n * loginsOfVisitor,
+			Network: n * loginsOfNetwork,
+			Site:    n * loginsOfSite,
+		})
 	}
 	return throttle{times(1), times(remoteMore)}
 }

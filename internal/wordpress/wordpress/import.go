@@ -81,9 +81,19 @@ func receive(f *os.File, body io.Reader, most int64) error {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(synced, syscall.ENOSPC):
 		return diskFull()
 	case err != nil:
-		return &fault.Error{Kind: fault.Invalid, Message: "The archive could not be received", Details: "the connection ended before the upload was complete", Code: "invalid_import"}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The archive could not be received",
+			Details: "the connection ended before the upload was complete",
+			Code:    "invalid_import",
+		}
 	case n > most:
-		return &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20), Code: "import_too_large"}
+		return &fault.Error{
+			Kind:    fault.TooLarge,
+			Message: "The archive is too large",
+			Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
+			Code:    "import_too_large",
+		}
 	case n == 0:
 		return badArchive("it is empty")
 	case synced != nil:
@@ -128,7 +138,13 @@ func besides(dir string) (next, old string) {
 }
 
 // ImportArchiveTx begins to put another WordPress in the place of the owner's.
-func (w *WordPress) ImportArchiveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, i Import) (operation.Operation, error) {
+func (w *WordPress) ImportArchiveTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	id site.ID,
+	i Import,
+) (operation.Operation, error) {
 	s, err := w.c.Sites.LockTx(ctx, tx, owner, id)
 	if err == nil {
 		err = w.live(s)
@@ -143,7 +159,12 @@ func (w *WordPress) ImportArchiveTx(ctx context.Context, tx *db.Tx, owner accoun
 }
 
 func badArchive(why string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "The archive can't be imported", Details: why + "; it must be a .tar.gz or a .zip with wp-content and one .sql file", Code: "invalid_import"}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "The archive can't be imported",
+		Details: why + "; it must be a .tar.gz or a .zip with wp-content and one .sql file",
+		Code:    "invalid_import",
+	}
 }
 
 // importSite is one call of an import's job.
@@ -193,7 +214,12 @@ func (r *run) fill(ctx context.Context) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	if r.step.Tries++; r.step.Tries > maxImportTries { // what ends the process is not tried for ever
-		return &fault.Error{Kind: fault.Conflict, Message: "The archive can't be imported", Details: "the server stopped each time while it was unpacked or loaded; nothing of the site was changed", Code: "import_interrupted"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "The archive can't be imported",
+			Details: "the server stopped each time while it was unpacked or loaded; nothing of the site was changed",
+			Code:    "import_interrupted",
+		}
 	}
 	if err := r.to(ctx, atBackup, 0.2, "Unpacking"); err != nil {
 		return err

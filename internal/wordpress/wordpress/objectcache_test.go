@@ -44,7 +44,10 @@ func newObjects(t *testing.T) *objects {
 func (o *objects) redis() (stop func()) {
 	o.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "redis-server", "--port", "0", "--unixsocket", o.socket, "--save", "", "--dir", o.dir, "--logfile", filepath.Join(o.dir, "log"))
+	cmd := exec.CommandContext(
+		ctx, "redis-server", "--port", "0", "--unixsocket", o.socket, "--save", "", "--dir", o.dir, "--logfile",
+		filepath.Join(o.dir, "log"),
+	)
 	if err := cmd.Start(); err != nil {
 		o.t.Fatalf("Redis is needed: apt-get install redis-server: %v", err)
 	}
@@ -145,7 +148,11 @@ func TestObjectCacheEpochs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.dir, "object-cache.php"), []byte("<?php"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said := o.php("get", "options", "title"); !strings.Contains(said, "object-cache.php of its own") || !strings.HasSuffix(said, "none") {
+	if said := o.php(
+		"get",
+		"options",
+		"title",
+	); !strings.Contains(said, "object-cache.php of its own") || !strings.HasSuffix(said, "none") {
 		t.Errorf("a drop-in of its own: %q", said)
 	}
 	is("the second request", "none", "get", "options", "title")

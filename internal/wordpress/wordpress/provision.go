@@ -51,7 +51,13 @@ const DatabaseName = "wordpress"
 
 // Install installs the WordPress of a deployment that runs, where it isn't yet, with the
 // first of the themes that works, and else sees that the database is what its core needs.
-func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string, themes []string, say func(format string, args ...any)) error {
+func (w *WordPress) Install(
+	ctx context.Context,
+	s site.Site,
+	deployment string,
+	themes []string,
+	say func(format string, args ...any),
+) error {
 	x, err := w.get(ctx, w.c.DB, s.ID)
 	if err != nil {
 		return err
@@ -66,7 +72,14 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 		Version, Warning string
 		Upgraded         bool
 	}
-	err = w.task(ctx, s, deployment, "install", map[string]any{"title": x.Title, "user": x.AdminUser, "email": x.AdminEmail, "locale": x.Locale, "themes": themes, "installed": x.Installed != ""}, &out)
+	err = w.task(ctx, s, deployment, "install", map[string]any{
+		"title":     x.Title,
+		"user":      x.AdminUser,
+		"email":     x.AdminEmail,
+		"locale":    x.Locale,
+		"themes":    themes,
+		"installed": x.Installed != "",
+	}, &out)
 	if err != nil {
 		return err
 	}
@@ -80,7 +93,13 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 		say("%s", out.Warning)
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET installed = $2, next_cron = $3 WHERE site_id = $1`, s.ID, out.Version, db.Now()+60_000)
+		_, err := tx.Exec(
+			ctx,
+			`UPDATE wordpress_sites SET installed = $2, next_cron = $3 WHERE site_id = $1`,
+			s.ID,
+			out.Version,
+			db.Now()+60_000,
+		)
 		return err
 	})
 }
@@ -88,7 +107,11 @@ func (w *WordPress) Install(ctx context.Context, s site.Site, deployment string,
 // Environment returns the variables of a site's WordPress beside what every program gets,
 // the secrets among their values, and which revision of its settings they are of. address is
 // where visitors find it.
-func (w *WordPress) Environment(ctx context.Context, id site.ID, address string) (env map[string]string, secrets []string, revision int64, err error) {
+func (w *WordPress) Environment(
+	ctx context.Context,
+	id site.ID,
+	address string,
+) (env map[string]string, secrets []string, revision int64, err error) {
 	x, err := w.get(ctx, w.c.DB, id)
 	if err != nil {
 		return nil, nil, 0, err
@@ -114,16 +137,39 @@ const ObjectCacheOn = "SLIPWAY_WP_OBJECT_CACHE"
 // EnvironmentOf returns the variables of a WordPress that a backup holds, which runs to be
 // looked at: with salts that nothing else has.
 func (e Export) EnvironmentOf(a database.Access, address string) map[string]string {
-	return row{Upload: e.Upload, Memory: e.Memory, Execution: e.Execution, Prefix: cmp.Or(e.Prefix, "wp_"), XMLRPC: e.XMLRPC, Debug: e.Debug}.environment(db.Random(40), a, address)
+	return row{
+		Upload:    e.Upload,
+		Memory:    e.Memory,
+		Execution: e.Execution,
+		Prefix:    cmp.Or(e.Prefix, "wp_"),
+		XMLRPC:    e.XMLRPC,
+		Debug:     e.Debug,
+	}.environment(
+		db.Random(40),
+		a,
+		address,
+	)
 }
 
 func (x row) environment(key string, a database.Access, address string) map[string]string {
 	env := map[string]string{
-		"SLIPWAY_WP_DATABASE": a.Schema, "SLIPWAY_WP_DATABASE_USER": a.User, "SLIPWAY_WP_DATABASE_PASSWORD": a.Password, "SLIPWAY_WP_DATABASE_SOCKET": database.Socket,
-		"SLIPWAY_WP_KEY": key, "SLIPWAY_WP_URL": address, "SLIPWAY_WP_UPLOAD": strconv.FormatInt(x.Upload, 10), "SLIPWAY_WP_MEMORY": strconv.FormatInt(x.Memory, 10),
-		"SLIPWAY_WP_PREFIX": x.Prefix, "SLIPWAY_WP_SECONDS": strconv.FormatInt(x.Execution, 10),
+		"SLIPWAY_WP_DATABASE":          a.Schema,
+		"SLIPWAY_WP_DATABASE_USER":     a.User,
+		"SLIPWAY_WP_DATABASE_PASSWORD": a.Password,
+		"SLIPWAY_WP_DATABASE_SOCKET":   database.Socket,
+		"SLIPWAY_WP_KEY":               key,
+		"SLIPWAY_WP_URL":               address,
+		"SLIPWAY_WP_UPLOAD":            strconv.FormatInt(x.Upload, 10),
+		"SLIPWAY_WP_MEMORY":            strconv.FormatInt(x.Memory, 10),
+		"SLIPWAY_WP_PREFIX":            x.Prefix,
+		"SLIPWAY_WP_SECONDS":           strconv.FormatInt(x.Execution, 10),
 	}
-	for name, on := range map[string]bool{"SLIPWAY_WP_XMLRPC": x.XMLRPC, "SLIPWAY_WP_DEBUG": x.Debug, "SLIPWAY_WP_MAINTENANCE": x.Maintenance, ObjectCacheOn: x.ObjectCache} {
+	for name, on := range map[string]bool{
+		"SLIPWAY_WP_XMLRPC":      x.XMLRPC,
+		"SLIPWAY_WP_DEBUG":       x.Debug,
+		"SLIPWAY_WP_MAINTENANCE": x.Maintenance,
+		ObjectCacheOn:            x.ObjectCache,
+	} {
 		if on {
 			env[name] = "1"
 		}
@@ -161,7 +207,12 @@ func (w *WordPress) live(s site.Site) error {
 	case s.Status == site.Stopped:
 		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
 	case s.LiveDeployment == "":
-		return &fault.Error{Kind: fault.Conflict, Message: "WordPress is not installed yet", Details: "it is installed by the site's first successful deployment", Code: "not_installed"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "WordPress is not installed yet",
+			Details: "it is installed by the site's first successful deployment",
+			Code:    "not_installed",
+		}
 	}
 	return nil
 }

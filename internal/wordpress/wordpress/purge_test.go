@@ -24,8 +24,11 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	}
 	there := dbtest.Open(t, url)
 	a, b := New(Config{DB: here}), New(Config{DB: there})
-	err := here.Admin(t.Context(), `INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
-		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`)
+	err := here.Admin(
+		t.Context(),
+		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +58,11 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 func TestChangedByCommands(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
-	err := w.c.DB.Admin(t.Context(), `INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
-		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`)
+	err := w.c.DB.Admin(
+		t.Context(),
+		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +114,12 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 	fill(w.cache, request("/"), "mine") // of "site"
 	g := w.guard(served{site: "hostile", owner: "owner"}, "hostile")
 	g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
-		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Purge": {"* / site site*"}, "X-Slipway-Cache": {"page"}, "X-Slipway-Cron": {"1"}}
+		h := http.Header{
+			"Content-Type":    {"text/html"},
+			"X-Slipway-Purge": {"* / site site*"},
+			"X-Slipway-Cache": {"page"},
+			"X-Slipway-Cron":  {"1"},
+		}
 		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("theirs"))}, nil
 	})}
 	resp, err := g.RoundTrip(request("/"))

@@ -90,7 +90,12 @@ func (w *WordPress) Operations(ctx context.Context, owner account.OwnerID, id si
 
 // Others returns the owner's other WordPress sites that are live, which one can be pushed to.
 func (w *WordPress) Others(ctx context.Context, owner account.OwnerID, id site.ID) ([]site.Site, error) {
-	rows, err := w.c.DB.Query(ctx, `SELECT site_id FROM wordpress_sites WHERE owner_id = $1 AND site_id <> $2 ORDER BY created_at DESC LIMIT 100`, owner, id)
+	rows, err := w.c.DB.Query(
+		ctx,
+		`SELECT site_id FROM wordpress_sites WHERE owner_id = $1 AND site_id <> $2 ORDER BY created_at DESC LIMIT 100`,
+		owner,
+		id,
+	)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return nil, fmt.Errorf("list WordPress sites: %w", err)

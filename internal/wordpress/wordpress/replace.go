@@ -39,11 +39,22 @@ func (w *WordPress) ReplaceTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	}
 	for name, text := range map[string]string{"from": p.From, "to": p.To} {
 		if len(text) > maxReplace || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: fmt.Sprintf("%s is text of at most %d bytes", name, maxReplace), Code: "invalid_search_replace"}
+			return operation.Operation{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Invalid " + name,
+				Details: fmt.Sprintf("%s is text of at most %d bytes", name, maxReplace),
+				Code:    "invalid_search_replace",
+			}
 		}
 	}
 	if strings.TrimSpace(p.From) == "" || p.From == p.To {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid from", Details: "from must not be empty, and differ from to", Received: p.From, Code: "invalid_search_replace"}
+		return operation.Operation{}, &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid from",
+			Details:  "from must not be empty, and differ from to",
+			Received: p.From,
+			Code:     "invalid_search_replace",
+		}
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindReplace, Replace: &p})
 }
@@ -106,13 +117,23 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			Place    json.RawMessage
 			Progress float64
 		}
-		err := r.task(ctx, s, s.LiveDeployment, "replace", map[string]any{"run": r.x.Operation, "pairs": pairs, "dry": dry, "place": r.step.Place}, &out)
+		err := r.task(ctx, s, s.LiveDeployment, "replace", map[string]any{
+			"run":   r.x.Operation,
+			"pairs": pairs,
+			"dry":   dry,
+			"place": r.step.Place,
+		}, &out)
 		if err != nil {
 			return found, err
 		}
 		if out.Done {
 			if err := json.Unmarshal(out.Place, &found); err != nil {
-				return found, &fault.Error{Kind: fault.Conflict, Message: "WordPress did not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+				return found, &fault.Error{
+					Kind:    fault.Conflict,
+					Message: "WordPress did not respond",
+					Details: "a plugin may have ended the request",
+					Code:    "wordpress_failed",
+				}
 			}
 			if !dry {
 				r.purgeAll(ctx, s.ID)
@@ -127,7 +148,12 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			return found, err
 		}
 	}
-	return found, &fault.Error{Kind: fault.Conflict, Message: "The replacement can't be completed", Details: "a plugin may have changed its answers", Code: "wordpress_failed"}
+	return found, &fault.Error{
+		Kind:    fault.Conflict,
+		Message: "The replacement can't be completed",
+		Details: "a plugin may have changed its answers",
+		Code:    "wordpress_failed",
+	}
 }
 
 // What a replacement may take: rounds of some seconds, and the place between two of them.

@@ -103,10 +103,20 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 			why = string(b)
 		}
 		why = strings.TrimSpace(strings.ToValidUTF8(why[:min(len(why), 500)], "\uFFFD")) // it is stored
-		return &fault.Error{Kind: fault.Conflict, Message: "WordPress reports an error", Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode), Code: "wordpress_failed"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "WordPress reports an error",
+			Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode),
+			Code:    "wordpress_failed",
+		}
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &fault.Error{Kind: fault.Conflict, Message: "WordPress does not respond", Details: "a plugin may have ended the request", Code: "wordpress_failed"}
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "WordPress does not respond",
+			Details: "a plugin may have ended the request",
+			Code:    "wordpress_failed",
+		}
 	}
 	return nil
 }
@@ -136,7 +146,11 @@ func (w *WordPress) Login(ctx context.Context, owner account.OwnerID, id site.ID
 	token := rand.Text() + rand.Text()
 	digest := sha256.Sum256([]byte(token))
 	until := time.Now().Add(loginLife)
-	err = w.task(ctx, s, s.LiveDeployment, "login", map[string]any{"user": x.AdminUser, "digest": hex.EncodeToString(digest[:]), "seconds": int(loginLife.Seconds())}, &struct{}{})
+	err = w.task(ctx, s, s.LiveDeployment, "login", map[string]any{
+		"user":    x.AdminUser,
+		"digest":  hex.EncodeToString(digest[:]),
+		"seconds": int(loginLife.Seconds()),
+	}, &struct{}{})
 	if err != nil {
 		return Login{}, err
 	}

@@ -24,7 +24,9 @@ import (
 
 // tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
 // What they begin with all tables begin with.
-var tableForm = regexp.MustCompile("(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(")
+var tableForm = regexp.MustCompile(
+	"(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(",
+)
 
 // Bounds of the search for a prefix: how long a match may be, how many names are remembered,
 // and how many places are looked at.
@@ -309,7 +311,14 @@ func (u *unpacking) entry() error {
 }
 
 // dropIns belong to the server that the site comes from.
-var dropIns = map[string]bool{"object-cache.php": true, "advanced-cache.php": true, "db.php": true, "wp-cache-config.php": true, "maintenance.php": true, "debug.log": true}
+var dropIns = map[string]bool{
+	"object-cache.php":    true,
+	"advanced-cache.php":  true,
+	"db.php":              true,
+	"wp-cache-config.php": true,
+	"maintenance.php":     true,
+	"debug.log":           true,
+}
 
 // file takes one file of the archive.
 func (u *unpacking) file(name string, in io.Reader) error {
@@ -329,7 +338,11 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	top, rel, ok := strings.Cut("/"+name, "/wp-content/")
 	if ok && rel != "" {
 		if u.seen && top != u.top { // one over the other would be neither
-			return badArchive(fmt.Sprintf("it holds several WordPress, %q and %q", text.Clip((u.top + "/wp-content")[1:], 100), text.Clip((top + "/wp-content")[1:], 100)))
+			return badArchive(fmt.Sprintf(
+				"it holds several WordPress, %q and %q",
+				text.Clip((u.top + "/wp-content")[1:], 100),
+				text.Clip((top + "/wp-content")[1:], 100),
+			))
 		}
 		u.seen, u.top = true, top
 		if dropIns[rel] {
@@ -361,7 +374,12 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	return nil // such as the core, which is ours
 }
 
-var tooLarge = &fault.Error{Kind: fault.TooLarge, Message: "The archive is too large", Details: "the unpacked archive exceeds the site's storage limit; increase run.storageMiB", Code: "import_too_large"}
+var tooLarge = &fault.Error{
+	Kind:    fault.TooLarge,
+	Message: "The archive is too large",
+	Details: "the unpacked archive exceeds the site's storage limit; increase run.storageMiB",
+	Code:    "import_too_large",
+}
 
 // dump reads the SQL of an archive, and says in words what is wrong with it.
 type dump struct {

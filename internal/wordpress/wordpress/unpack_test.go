@@ -121,7 +121,10 @@ func TestUnpackStaysInside(t *testing.T) {
 		p := newPacked(t, kind)
 		p.text("site/wp-content/themes/ours/style.css", "ours")
 		p.text("site/dump.sql", "CREATE TABLE `x_options` (a int);")
-		for _, name := range []string{"/wp-content/../../../escaped", "site/wp-content/../../../../../../escaped", "/etc/escaped", `..\..\wp-content\..\..\escaped`, "site/wp-content/x/../../../escaped"} {
+		for _, name := range []string{
+			"/wp-content/../../../escaped", "site/wp-content/../../../../../../escaped", "/etc/escaped",
+			`..\..\wp-content\..\..\escaped`, "site/wp-content/x/../../../escaped",
+		} {
 			p.text(name, "escaped")
 		}
 		p.link("site/wp-content/up", "../../..")
@@ -177,11 +180,21 @@ func TestUnpackIsBounded(t *testing.T) {
 		p := begin(kind)
 		for i := range n {
 			b := binary.BigEndian.AppendUint32(nil, uint32(i))
-			add(p, prefix+strings.NewReplacer("\x00", "a", "/", "b", "\\", "c", ".", "d").Replace(string([]byte{'A' + b[3]&15, 'A' + b[3]>>4, 'A' + b[2]&15, 'A' + b[2]>>4, 'A' + b[1]&15, 'A' + b[1]>>4})))
+			add(
+				p,
+				prefix+strings.NewReplacer(
+					"\x00", "a", "/", "b", "\\", "c", ".", "d",
+				).Replace(string([]byte{'A' + b[3]&15, 'A' + b[3]>>4, 'A' + b[2]&15, 'A' + b[2]>>4, 'A' + b[1]&15, 'A' + b[1]>>4})),
+			)
 		}
 		return p.end()
 	}
-	crowd := many("zip", "", maxImportEntries+1, func(p *packed, name string) { _, err := p.zip.CreateHeader(&zip.FileHeader{Name: name}); p.ok(err) })
+	crowd := many("zip", "", maxImportEntries+1, func(p *packed, name string) {
+		_, err := p.zip.CreateHeader(&zip.FileHeader{
+			Name: name,
+		})
+		p.ok(err)
+	})
 	for name, tt := range map[string]struct {
 		archive []byte
 		want    string
@@ -207,10 +220,13 @@ func TestUnpackIsBounded(t *testing.T) {
 			binary.LittleEndian.PutUint64(quiet[at+32:], n&0xffff) // archive/zip compares no more than these
 			return quiet
 		}(), "more than"},
-		"cut off":            {begin("tar").end()[:60], "damaged"},
-		"half a zip":         {begin("zip").end()[:60], "damaged"},
-		"text":               {[]byte("hello, this is no archive"), "neither gzip nor zip"},
-		"without a dump":     {func() []byte { p := newPacked(t, "zip"); p.text("wp-content/index.php", "x"); return p.end() }(), "no .sql file"},
+		"cut off":    {begin("tar").end()[:60], "damaged"},
+		"half a zip": {begin("zip").end()[:60], "damaged"},
+		"text":       {[]byte("hello, this is no archive"), "neither gzip nor zip"},
+		"without a dump": {
+			func() []byte { p := newPacked(t, "zip"); p.text("wp-content/index.php", "x"); return p.end() }(),
+			"no .sql file",
+		},
 		"without wp-content": {func() []byte { p := newPacked(t, "tar"); p.text("a.sql", "x"); return p.end() }(), "no wp-content"},
 		"a long path": {func() []byte {
 			p := begin("zip")
@@ -282,14 +298,20 @@ func TestPrefixOf(t *testing.T) {
 	t.Parallel()
 	table := func(name string) string { return "CREATE TABLE `" + name + "` (\n  `a` int\n);\n" }
 	for name, tt := range map[string]struct{ sql, want string }{
-		"WordPress":               {table("wp_options") + table("wp_usermeta"), "wp_"},
-		"plugins before":          {table("wp_aaa_options") + table("wp_mailing_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
-		"a plugin's is shorter":   {table("x_options") + table("site_options") + table("site_usermeta"), "site_"},
-		"several blogs":           {table("wp_2_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
-		"users are elsewhere":     {table("wp_form_options") + table("wp_options") + table("wp_posts"), "wp_"},
-		"small letters":           {"create table if not exists wp_options (a int);\ncreate table wp_usermeta(a int);", "wp_"},
-		"a name in it":            {table("wp_options_options") + table("wp_options_usermeta"), "wp_options_"},
-		"between two parts":       {strings.Repeat("-", 1<<20-20) + "\n" + table("wp_options") + strings.Repeat("-", 1<<20-30) + "\n" + table("wp_usermeta"), "wp_"},
+		"WordPress": {table("wp_options") + table("wp_usermeta"), "wp_"},
+		"plugins before": {
+			table("wp_aaa_options") + table("wp_mailing_options") + table("wp_options") + table("wp_usermeta"),
+			"wp_",
+		},
+		"a plugin's is shorter": {table("x_options") + table("site_options") + table("site_usermeta"), "site_"},
+		"several blogs":         {table("wp_2_options") + table("wp_options") + table("wp_usermeta"), "wp_"},
+		"users are elsewhere":   {table("wp_form_options") + table("wp_options") + table("wp_posts"), "wp_"},
+		"small letters":         {"create table if not exists wp_options (a int);\ncreate table wp_usermeta(a int);", "wp_"},
+		"a name in it":          {table("wp_options_options") + table("wp_options_usermeta"), "wp_options_"},
+		"between two parts": {
+			strings.Repeat("-", 1<<20-20) + "\n" + table("wp_options") + strings.Repeat("-", 1<<20-30) + "\n" + table("wp_usermeta"),
+			"wp_",
+		},
 		"a plugin's alone":        {table("wp_options_log") + table("wp_posts"), ""},
 		"no prefix":               {table("options") + table("usermeta"), ""},
 		"nothing":                 {"", ""},
@@ -369,7 +391,13 @@ func TestUnpackOfOthers(t *testing.T) {
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		dir := t.TempDir()
 		var tables prefixes
-		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}, load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err }}
+		u := &unpacking{
+			ctx:  t.Context(),
+			dir:  dir,
+			left: 1 << 20,
+			told: func(float64) {},
+			load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err },
+		}
 		defer u.close()
 		p.ok(u.open(file))
 		if prefix, err := tables.found(); prefix != "x_" {
@@ -382,7 +410,14 @@ func TestUnpackOfOthers(t *testing.T) {
 		p.text("public_html/wp-content/themes/a/style.css", "a")
 		p.text("public_html/shop/wp-content/themes/a/style.css", "b")
 		p.text("dump.sql", "CREATE TABLE `x_options` (a int);")
-		if _, err := unpackThere(t, p.end(), 1<<20); fault.As(err) == nil || !strings.Contains(fault.As(err).Details, `several WordPress, "public_html/wp-content" and "public_html/shop/wp-content"`) {
+		if _, err := unpackThere(
+			t,
+			p.end(),
+			1<<20,
+		); fault.As(err) == nil || !strings.Contains(
+			fault.As(err).Details,
+			`several WordPress, "public_html/wp-content" and "public_html/shop/wp-content"`,
+		) {
 			t.Errorf("%s with two WordPress: %v", kind, err)
 		}
 	}

@@ -71,15 +71,31 @@ func (w *WordPress) UpdateNowTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return operation.Operation{}, err
 	}
 	if !u.Core && u.Plugins.none() && u.Themes.none() {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "There is nothing to update", Details: "send core, plugins or themes", Code: "invalid_update"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "There is nothing to update",
+			Details: "send core, plugins or themes",
+			Code:    "invalid_update",
+		}
 	}
 	for _, slug := range append(append([]string{}, u.Plugins.Slugs...), u.Themes.Slugs...) {
 		if !slugForm.MatchString(slug) {
-			return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid plugin or theme", Details: "a slug is the name of its folder", Received: text.Clip(slug, 100), Code: "invalid_update"}
+			return operation.Operation{}, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid plugin or theme",
+				Details:  "a slug is the name of its folder",
+				Received: text.Clip(slug, 100),
+				Code:     "invalid_update",
+			}
 		}
 	}
 	if len(u.Plugins.Slugs) > maxSlugs || len(u.Themes.Slugs) > maxSlugs {
-		return operation.Operation{}, &fault.Error{Kind: fault.Invalid, Message: "Too many plugins or themes", Details: fmt.Sprintf("at most %d; \"all\" takes all of them", maxSlugs), Code: "invalid_update"}
+		return operation.Operation{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many plugins or themes",
+			Details: fmt.Sprintf("at most %d; \"all\" takes all of them", maxSlugs),
+			Code:    "invalid_update",
+		}
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindUpdate, Update: &u})
 }
@@ -126,20 +142,42 @@ func (r *run) change(ctx context.Context) error {
 	}
 	var out struct{ Updated, Failed, Missing []Changed }
 	if !u.Plugins.none() || !u.Themes.none() {
-		if err := r.task(ctx, s, s.LiveDeployment, "update", map[string]any{"plugins": u.Plugins.wire(), "themes": u.Themes.wire()}, &out); err != nil {
+		if err := r.task(ctx, s, s.LiveDeployment, "update", map[string]any{
+			"plugins": u.Plugins.wire(),
+			"themes":  u.Themes.wire(),
+		}, &out); err != nil {
 			return err
 		}
 	}
 	if len(out.Missing) > 0 {
 		x := out.Missing[0]
-		return r.end(ctx, "", fmt.Sprintf("There is no %s %s on this site; nothing was updated", text.Clip(x.Kind, 20), text.Clip(x.Slug, 100)), r.result())
+		return r.end(
+			ctx,
+			"",
+			fmt.Sprintf("There is no %s %s on this site; nothing was updated", text.Clip(x.Kind, 20), text.Clip(x.Slug, 100)),
+			r.result(),
+		)
 	}
 	for _, c := range out.Updated[:min(len(out.Updated), 2*maxSlugs)] { // plugins have a say in it
-		r.step.Updated = append(r.step.Updated, Changed{Kind: text.Clip(c.Kind, 20), Slug: text.Clip(c.Slug, 200), From: text.Clip(c.From, 50), To: text.Clip(c.To, 50)})
+		r.step.Updated = append(r.step.Updated, Changed{
+			Kind: text.Clip(c.Kind, 20),
+			Slug: text.Clip(c.Slug, 200),
+			From: text.Clip(c.From, 50),
+			To:   text.Clip(c.To, 50),
+		})
 	}
 	if len(out.Failed) > 0 {
 		f := out.Failed[0]
-		return r.goBack(ctx, fmt.Sprintf("The %s %s could not be updated to %s: %s", f.Kind, text.Clip(f.Slug, 100), text.Clip(f.To, 30), text.Clip(f.Error, 300)))
+		return r.goBack(
+			ctx,
+			fmt.Sprintf(
+				"The %s %s could not be updated to %s: %s",
+				f.Kind,
+				text.Clip(f.Slug, 100),
+				text.Clip(f.To, 30),
+				text.Clip(f.Error, 300),
+			),
+		)
 	}
 	if u.Core {
 		c, err := r.core(ctx, func(string, ...any) {})

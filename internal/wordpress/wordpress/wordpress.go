@@ -94,7 +94,7 @@ type WordPress struct {
 	cache  *cache
 	logins throttle
 	crons  *crons
-	//share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
+	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	known sync.Map     // of string to served: deployments whose guard was asked for
 	count atomic.Int64 // of them
 }
@@ -147,7 +147,27 @@ type row struct {
 const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision`
 
 func scan(s db.Scanner) (x row, err error) {
-	return x, s.Scan(&x.Site, &x.Owner, &x.sealed, &x.Title, &x.AdminEmail, &x.AdminUser, &x.Locale, &x.Database, &x.Installed, &x.XMLRPC, &x.Debug, &x.Maintenance, &x.Memory, &x.Upload, &x.Execution, &x.Prefix, &x.Auto, &x.ObjectCache, &x.Revision)
+	return x, s.Scan(
+		&x.Site,
+		&x.Owner,
+		&x.sealed,
+		&x.Title,
+		&x.AdminEmail,
+		&x.AdminUser,
+		&x.Locale,
+		&x.Database,
+		&x.Installed,
+		&x.XMLRPC,
+		&x.Debug,
+		&x.Maintenance,
+		&x.Memory,
+		&x.Upload,
+		&x.Execution,
+		&x.Prefix,
+		&x.Auto,
+		&x.ObjectCache,
+		&x.Revision,
+	)
 }
 
 func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, error) {
@@ -179,7 +199,13 @@ const (
 // owner's.
 func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Settings, email string) error {
 	invalid := func(what, details, received string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid WordPress " + what, Details: details, Received: received, Code: "invalid_wordpress"}
+		return &fault.Error{
+			Kind:     fault.Invalid,
+			Message:  "Invalid WordPress " + what,
+			Details:  details,
+			Received: received,
+			Code:     "invalid_wordpress",
+		}
 	}
 	n.Title = cmp.Or(strings.TrimSpace(n.Title), s.Name)
 	if utf8.RuneCountInString(n.Title) > 200 || strings.ContainsFunc(n.Title, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -211,7 +237,10 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 	_, err := tx.Exec(ctx, `
 		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
-		s.ID, s.Owner, w.c.Seal.Seal([]byte(db.Random(40)), purpose(s.ID)), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
+		s.ID, s.Owner, w.c.Seal.Seal(
+			[]byte(db.Random(40)),
+			purpose(s.ID),
+		), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
 	if err != nil {
 		return fmt.Errorf("note WordPress settings: %w", err)
 	}
@@ -268,25 +297,46 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	set(&x.Debug, p.Debug)
 	set(&x.XMLRPC, p.XMLRPC)
 	if why := w.NoObjectCache(); p.ObjectCache != nil && *p.ObjectCache && !x.ObjectCache && why != "" {
-		return false, &fault.Error{Kind: fault.Unavailable, Message: "Object caches are not available on this server", Details: why, Code: "no_object_cache"}
+		return false, &fault.Error{
+			Kind:    fault.Unavailable,
+			Message: "Object caches are not available on this server",
+			Details: why,
+			Code:    "no_object_cache",
+		}
 	}
 	set(&x.ObjectCache, p.ObjectCache)
 	for _, n := range []struct {
 		name     string
 		to, from *int64
 		min, max int64
-	}{{"memoryMiB", &x.Memory, p.Memory, 64, 2048}, {"uploadMiB", &x.Upload, p.Upload, 1, maxUpload}, {"maxExecutionSeconds", &x.Execution, p.Execution, 5, 600}} {
+	}{
+		{"memoryMiB", &x.Memory, p.Memory, 64, 2048},
+		{"uploadMiB", &x.Upload, p.Upload, 1, maxUpload},
+		{"maxExecutionSeconds", &x.Execution, p.Execution, 5, 600},
+	} {
 		if n.from == nil {
 			continue
 		}
 		if *n.from < n.min || *n.from > n.max {
-			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid " + n.name, Details: fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max), Received: *n.from, Code: "invalid_wordpress"}
+			return false, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid " + n.name,
+				Details:  fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max),
+				Received: *n.from,
+				Code:     "invalid_wordpress",
+			}
 		}
 		*n.to = *n.from
 	}
 	if p.AutoUpdate != nil {
 		if *p.AutoUpdate != AutoOff && *p.AutoUpdate != AutoMinor {
-			return false, &fault.Error{Kind: fault.Invalid, Message: "Invalid autoUpdate", Details: "autoUpdate must be off or minor", Received: *p.AutoUpdate, Code: "invalid_wordpress"}
+			return false, &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid autoUpdate",
+				Details:  "autoUpdate must be off or minor",
+				Received: *p.AutoUpdate,
+				Code:     "invalid_wordpress",
+			}
 		}
 		x.Auto = *p.AutoUpdate
 	}
@@ -297,8 +347,11 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		x.Revision++
 		tx.Notify("live")
 	}
-	_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
-		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision)
+	_, err = tx.Exec(
+		ctx,
+		`UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision,
+	)
 	if err != nil {
 		return false, fmt.Errorf("change WordPress settings: %w", err)
 	}

@@ -49,7 +49,12 @@ const (
 
 // Work registers this service's jobs.
 func (w *WordPress) Work(j *job.Jobs) {
-	job.Handle(j, job.Policy{Timeout: 2 * time.Hour, Attempts: 6, Backoff: func(n int) time.Duration { return time.Duration(n) * 2 * time.Second }, GivenUp: w.givenUp}, w.work)
+	job.Handle(j, job.Policy{
+		Timeout:  2 * time.Hour,
+		Attempts: 6,
+		Backoff:  func(n int) time.Duration { return time.Duration(n) * 2 * time.Second },
+		GivenUp:  w.givenUp,
+	}, w.work)
 }
 
 func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
@@ -99,7 +104,12 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 // beginTx opens an operation of the owner's site and enqueues its job. A site has one at a
 // time, and none while it is being restored.
 func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, x Work) (operation.Operation, error) {
-	o, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{Kind: x.What, Site: string(id), Unique: backup.ChangeKey(id), Apart: backup.RestoreKey(id)})
+	o, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
+		Kind:   x.What,
+		Site:   string(id),
+		Unique: backup.ChangeKey(id),
+		Apart:  backup.RestoreKey(id),
+	})
 	if err != nil {
 		return o, err
 	}
@@ -108,7 +118,12 @@ func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 func (x Work) enqueueTx(ctx context.Context, tx *db.Tx) error {
-	options := job.Options{Queue: QueueName, Unique: "wordpress/" + string(x.Operation), Group: "wordpress/" + string(x.Site), Share: string(x.Owner)}
+	options := job.Options{
+		Queue:  QueueName,
+		Unique: "wordpress/" + string(x.Operation),
+		Group:  "wordpress/" + string(x.Site),
+		Share:  string(x.Owner),
+	}
 	if x.Import != nil && x.Import.From != "" {
 		options.Queue, options.Group = DownloadQueue, "wordpress-import/"+string(x.Owner)
 	}
@@ -257,7 +272,12 @@ func (r *run) backUp(ctx context.Context, id site.ID, into *backup.ID, note stri
 	case err != nil:
 		return false, err
 	case b.Status == backup.Failed:
-		return false, &fault.Error{Kind: fault.Conflict, Message: "Nothing was changed, because the site could not be backed up first", Details: b.Error, Code: "backup_failed"}
+		return false, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "Nothing was changed, because the site could not be backed up first",
+			Details: b.Error,
+			Code:    "backup_failed",
+		}
 	}
 	return b.Status == backup.Completed, nil
 }
@@ -297,7 +317,12 @@ func (r *run) goBack(ctx context.Context, why string) error {
 			})
 		}
 		if f := fault.As(err); f != nil {
-			return r.end(ctx, "", fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, f.Message, r.step.Backup), r.result())
+			return r.end(
+				ctx,
+				"",
+				fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, f.Message, r.step.Backup),
+				r.result(),
+			)
 		}
 		if err != nil {
 			return err
@@ -310,7 +335,12 @@ func (r *run) goBack(ctx context.Context, why string) error {
 	switch o.Status {
 	case operation.Success:
 	case operation.Failed, operation.Canceled:
-		return r.end(ctx, "", fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, o.Error, r.step.Backup), r.result())
+		return r.end(
+			ctx,
+			"",
+			fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, o.Error, r.step.Backup),
+			r.result(),
+		)
 	default:
 		return job.Later(waitFor)
 	}

@@ -18,7 +18,11 @@ func TestWorkKeepsApartFromRestores(t *testing.T) {
 	w := New(Config{DB: d, Operations: o})
 	var restore operation.Operation
 	err := d.Write(t.Context(), func(tx *db.Tx) (err error) {
-		restore, err = o.OpenTx(t.Context(), tx, "own_anna", operation.NewOperation{Kind: "backup.restore", Site: "site_1", Unique: backup.RestoreKey("site_1")})
+		restore, err = o.OpenTx(t.Context(), tx, "own_anna", operation.NewOperation{
+			Kind:   "backup.restore",
+			Site:   "site_1",
+			Unique: backup.RestoreKey("site_1"),
+		})
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // A program counts where it usually is and anywhere in PATH.
@@ -32,7 +33,10 @@ func TestMissing(t *testing.T) {
 		t.Errorf("nothing is missing: %v", err)
 	}
 	err := Install("in-path", "absent")
-	if err == nil || !strings.Contains(err.Error(), "absent") || strings.Contains(err.Error(), "in-path") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(
+		err.Error(),
+		"absent",
+	) || strings.Contains(err.Error(), "in-path") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("without apt: %v", err)
 	}
 }
@@ -89,7 +93,7 @@ func TestInstalledIsKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range names.FindAllStringSubmatch(string(text), -1) {
-			for _, name := range strings.FieldsFunc(m[1]+m[2], func(r rune) bool { return r == ' ' || r == ',' || r == '"' }) {
+			for _, name := range strings.FieldsFunc(m[1]+m[2], func(r rune) bool { return r == ',' || r == '"' || unicode.IsSpace(r) }) {
 				if found++; programs[name] == "" {
 					t.Errorf("%s installs %s, and nobody knows where it is then", file, name)
 				}

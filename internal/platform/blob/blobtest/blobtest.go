@@ -218,7 +218,15 @@ func list(t *testing.T, b blob.Backend) {
 }
 
 func hostile(t *testing.T, b blob.Backend) {
-	for _, name := range []string{"", "..", "../../etc/passwd", "ab", strings.Repeat("A", 64), strings.Repeat("../", 21) + "x", strings.Repeat("a", 63) + "\x00"} {
+	for _, name := range []string{
+		"",
+		"..",
+		"../../etc/passwd",
+		"ab",
+		strings.Repeat("A", 64),
+		strings.Repeat("../", 21) + "x",
+		strings.Repeat("a", 63) + "\x00",
+	} {
 		if err := b.Put(t.Context(), name, strings.NewReader("x"), 1); err == nil {
 			t.Errorf("Put took the name %q", name)
 		}

@@ -57,7 +57,10 @@ func Start(dir string) (*Server, error) {
 		if s.Addr, err = free(); err != nil {
 			return nil, err
 		}
-		s.args = []string{program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--quiet", "--keep-alive", "posix", s.dir}
+		s.args = []string{
+			program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--quiet", "--keep-alive",
+			"posix", s.dir,
+		}
 		if err = s.Start(); err == nil {
 			return s, nil
 		}

@@ -101,13 +101,20 @@ process.on('SIGTERM', () => { console.log('stopping'); if (!process.env.STUBBORN
 `
 
 func (w *world) spec(id string, env ...string) runtime.Spec {
-	return runtime.Spec{ID: "run_" + id, Site: "site_" + id, Owner: "usr_engine", Bundle: w.Bundle(map[string]string{"server.js": script, "data/file": "from the bundle"}),
-		Argv: []string{"node", "server.js"}, Env: env, Limits: runtime.Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20, Storage: 64 << 20},
+	return runtime.Spec{
+		ID:     "run_" + id,
+		Site:   "site_" + id,
+		Owner:  "usr_engine",
+		Bundle: w.Bundle(map[string]string{"server.js": script, "data/file": "from the bundle"}),
+		Argv:   []string{"node", "server.js"},
+		Env:    env,
+		Limits: runtime.Limits{Memory: 256 << 20, Pids: 64, Disk: 64 << 20, Storage: 64 << 20},
 		Output: func(stream, line string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.out = append(w.out, stream+" "+line)
-		}}
+		},
+	}
 }
 
 func (w *world) said() string {
@@ -129,8 +136,10 @@ func (w *world) start(s runtime.Spec) runtime.Program {
 // ask asks a program, waiting until it listens.
 func (w *world) ask(p runtime.Program, what string, arg ...string) string {
 	w.t.Helper()
-	c := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}}
+	c := &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
+	}}
 	for deadline := time.Now().Add(patience); ; {
 		path := "/!" + what
 		for _, a := range arg {
@@ -170,7 +179,12 @@ func answers(w *world) {
 		w.t.Errorf("it answers %q", got)
 	}
 	env := w.ask(p, "env")
-	for _, want := range []string{fmt.Sprintf(`"PORT":"%d"`, runtime.Port), `"HOST":"127.0.0.1"`, `"NODE_ENV":"production"`, `"SLIPWAY_SITE_ID":"site_one"`} {
+	for _, want := range []string{
+		fmt.Sprintf(`"PORT":"%d"`, runtime.Port),
+		`"HOST":"127.0.0.1"`,
+		`"NODE_ENV":"production"`,
+		`"SLIPWAY_SITE_ID":"site_one"`,
+	} {
 		if !strings.Contains(env, want) {
 			w.t.Errorf("no %s in %s", want, env)
 		}
@@ -252,7 +266,9 @@ func ends(w *world) {
 func outOfMemory(w *world) {
 	p := w.start(w.spec("eats"))
 	w.ask(p, "hello")
-	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }}}
+	c := &http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) }},
+	}
 	if resp, err := c.Get("http://program/!eat"); err == nil {
 		resp.Body.Close()
 	}

@@ -29,7 +29,13 @@ type Zone struct {
 // New starts a server that ends with the test.
 func New(t testing.TB) *Zone {
 	t.Helper()
-	z := &Zone{records: map[string][]dns.RR{}, rcode: map[string]int{}, silent: map[string]bool{}, asked: map[string]int{}, delegated: map[string]string{}}
+	z := &Zone{
+		records:   map[string][]dns.RR{},
+		rcode:     map[string]int{},
+		silent:    map[string]bool{},
+		asked:     map[string]int{},
+		delegated: map[string]string{},
+	}
 	pc, l := BothPorts(t)
 	z.Addr = pc.LocalAddr().String()
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: z}, {Listener: l, Handler: z}} {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log"
 	"mime"
+	"mime/quotedprintable"
 	"net"
 	"net/http/httptest"
 	"net/mail"
@@ -18,8 +19,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"mime/quotedprintable"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
