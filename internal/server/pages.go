@@ -4,6 +4,8 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/operator/doctor"
 	"slipway/internal/web/dashboard"
+	"slipway/internal/web/dashboard/operator"
+	"slipway/internal/web/dashboard/sites"
 )
 
 func (h *node) dashboardConfig() dashboard.Config {
@@ -32,10 +34,10 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Version:        h.s.Version,
 		Repositories:   pushes.Look{Source: h.source, Sites: h.sites},
 		Members:        h.members,
-		Installation: &dashboard.Host{
+		Installation: &operator.Host{
 			DB: h.db, Accounts: h.accounts, Store: h.s.Store, SMTP: h.s.SMTP, Workers: workers,
 			Certificates: doctor.Certificates{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, DNS: h.s.ACMEDNS != ""},
 		},
-		Programs: dashboard.ProgramsOf(h.apps),
+		Programs: sites.ProgramsOf(h.apps),
 	}
 }

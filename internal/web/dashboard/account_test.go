@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
 )
 
 // value returns what a page shows to be copied.
@@ -265,7 +266,7 @@ func TestFactor(t *testing.T) {
 	guess := w.browser()
 	guess.post("/sign-in", "email", "ada@example.test", "password", password)
 	limited := false
-	for range perFactor {
+	for range shell.PerFactor {
 		limited = limited || guess.post("/sign-in/code", "code", "111111").status == 429
 	}
 	if !limited {

@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	accountpages "slipway/internal/web/dashboard/account"
 )
 
 // did writes a line into the log, as the REST interface would.
@@ -84,7 +85,7 @@ func TestAuditDownload(t *testing.T) {
 	w := newWorld(t)
 	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
 	b := w.as("ada@example.test")
-	const lines = 2*auditRead + 7
+	const lines = 2*accountpages.AuditRead + 7
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range lines {
 			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{

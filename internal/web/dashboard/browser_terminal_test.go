@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // A terminal in a browser: it shows what a program draws, sends what is typed, follows the
@@ -18,7 +19,7 @@ func TestBrowserTerminal(t *testing.T) {
 	t.Parallel()
 	typed := make(chan string, 100)
 	w := newWorld(t, func(c *Config) {
-		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
 			// Colors, a drawing at a place, a hostile text, a title, wide characters.
 			fmt.Fprintf(
 				x.Output,

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/operator"
 )
 
 // window is a window of a real Chromium on the dashboard. The story of a user is told to
@@ -187,20 +188,27 @@ func TestBrowserPasskey(t *testing.T) {
 
 // demo shows everything that the operator's pages can.
 func demo(c *Config) {
-	c.Installation = shown{func() ([]Queue, error) {
-		return []Queue{{"deploy", 4, 2, 3, 0, 0, db.Now().Add(-40 * time.Second)}, {"default", 4, 0, 0, 12, 1, 0}}, nil
-	}, func() (Disk, error) {
-		return Disk{
-			"/var/lib/slipway",
-			80 << 30,
-			31 << 30,
-			[]DiskPart{{"Releases", 12 << 30}, {"Build caches", 9 << 30}, {"Database", 180 << 20}},
+	c.Installation = shown{func() ([]operator.Queue, error) {
+		return []operator.Queue{
+			{Name: "deploy", Workers: 4, Running: 2, Waiting: 3, Oldest: db.Now().Add(-40 * time.Second)},
+			{Name: "default", Workers: 4, Later: 12, GivenUp: 1},
 		}, nil
-	}, func() ([]Finding, error) {
-		return []Finding{
-			{"data directory", true, true, "/var/lib/slipway can be written; 31744 MiB are free"},
-			{"git", true, true, "git version 2.47.3"},
-			{"builds: cgroups", false, false, "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"},
+	}, func() (operator.Disk, error) {
+		return operator.Disk{
+			Path: "/var/lib/slipway",
+			Size: 80 << 30,
+			Free: 31 << 30,
+			Parts: []operator.DiskPart{
+				{Name: "Releases", Size: 12 << 30},
+				{Name: "Build caches", Size: 9 << 30},
+				{Name: "Database", Size: 180 << 20},
+			},
+		}, nil
+	}, func() ([]operator.Finding, error) {
+		return []operator.Finding{
+			{Name: "data directory", OK: true, Required: true, Text: "/var/lib/slipway can be written; 31744 MiB are free"},
+			{Name: "git", OK: true, Required: true, Text: "git version 2.47.3"},
+			{Name: "builds: cgroups", OK: false, Required: false, Text: "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"},
 		}, nil
 	}}
 }

@@ -42,7 +42,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	if n, err := io.Copy(io.Discard, open().Body); err != nil || n < 32_000_000 {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
-	w.dash.Streams = requestinfo.NewStreams(1, 1, 1)
+	w.dash.shell.Streams = requestinfo.NewStreams(1, 1, 1)
 	a := open()
 	if _, err := io.ReadFull(a.Body, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	}))
 	// The client reads nothing until the server has given up, as whoever hoards would do.
 	w.eventually("the server gives the download up", func() bool {
-		done, ok := w.dash.Streams.Begin("usr_other", netip.Addr{})
+		done, ok := w.dash.shell.Streams.Begin("usr_other", netip.Addr{})
 		if ok {
 			done()
 		}

@@ -191,13 +191,3 @@ func thousand(t testing.TB) (*world, *browser) {
 	}
 	return w, w.as("ada@example.test")
 }
-
-// Every trigger of a deployment has words of its own.
-func TestTriggersHaveWords(t *testing.T) {
-	t.Parallel()
-	for _, c := range deployment.Causes {
-		if by := (deploymentRow{Deployment: deployment.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
-			t.Errorf("%s is shown as %q", c, by)
-		}
-	}
-}

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/mail/mailtest"
 	"slipway/internal/tenant/notify"
+	accountpages "slipway/internal/web/dashboard/account"
 )
 
 // mailWorld is a world with a mail server, and a worker for what concerns users.
@@ -126,7 +127,7 @@ func TestForgotThrottle(t *testing.T) {
 	b := w.browser()
 	n := 0
 	for _, email := range []string{"ada@example.test", "nobody@example.test"} {
-		for range perForgotten {
+		for range accountpages.PerForgotten {
 			b.post("/forgot", "email", email).want(t, 200, `data-test="sent"`)
 			n++
 		}
@@ -139,7 +140,7 @@ func TestForgotThrottle(t *testing.T) {
 		}
 		n++
 	}
-	for ; n < forgotNetwork; n++ {
+	for ; n < accountpages.ForgotNetwork; n++ {
 		b.post("/forgot", "email", strings.Repeat("x", n)+"@example.test").want(t, 200)
 	}
 	b.post("/forgot", "email", "somebody@example.test").want(t, 429)

@@ -16,6 +16,8 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // statements holds what the database was asked.
@@ -95,16 +97,16 @@ func TestPagesAskOnce(t *testing.T) {
 	count := func() map[string][]string {
 		asked := map[string][]string{}
 		for _, rt := range w.dash.routes {
-			if rt.method != http.MethodGet || rt.access != user && rt.access != operator || strings.HasPrefix(
-				rt.path,
+			if rt.Method != http.MethodGet || rt.Access != shell.User && rt.Access != shell.Operator || strings.HasPrefix(
+				rt.Path,
 				"/live/",
-			) || strings.HasSuffix(rt.path, "/follow") ||
-				strings.HasSuffix(rt.path, "/first") || strings.Contains(rt.path, "{passkey}") {
+			) || strings.HasSuffix(rt.Path, "/follow") ||
+				strings.HasSuffix(rt.Path, "/first") || strings.Contains(rt.Path, "{passkey}") {
 				continue
 			}
 			w.statements.take()
-			b.get(th.fill(rt.path))
-			asked[rt.path] = slices.DeleteFunc(w.statements.take(), func(q string) bool {
+			b.get(th.fill(rt.Path))
+			asked[rt.Path] = slices.DeleteFunc(w.statements.take(), func(q string) bool {
 				return strings.HasPrefix(q, "UPDATE sessions SET seen_at") // once a minute, whatever page it is
 			})
 		}
@@ -210,11 +212,11 @@ func TestLongLists(t *testing.T) {
 		}
 		n *= 2
 	}
-	last := (n + deploymentsPerPage - 1) / deploymentsPerPage
+	last := (n + sites.DeploymentsPerPage - 1) / sites.DeploymentsPerPage
 	base := "/sites/" + string(s.ID)
 	for path, want := range map[string]int{
-		base + "/deployments":                               deploymentsPerPage,
-		fmt.Sprintf("%s/deployments?page=%d", base, last):   n - (last-1)*deploymentsPerPage,
+		base + "/deployments":                               sites.DeploymentsPerPage,
+		fmt.Sprintf("%s/deployments?page=%d", base, last):   n - (last-1)*sites.DeploymentsPerPage,
 		fmt.Sprintf("%s/deployments?page=%d", base, last+1): 0,
 		base: 5,
 	} {
@@ -230,7 +232,7 @@ func TestLongLists(t *testing.T) {
 	)); !strings.Contains(p.body, fmt.Sprintf("deployments?page=%d", last)) {
 		t.Error("no way back from behind the end")
 	}
-	for path, want := range map[string]int{"/": cardsPerPage, "/?page=42": 1000 - 41*cardsPerPage, "/?page=43": 0, "/?q=site+77": 11} {
+	for path, want := range map[string]int{"/": sites.CardsPerPage, "/?page=42": 1000 - 41*sites.CardsPerPage, "/?page=43": 0, "/?q=site+77": 11} {
 		p := b.get(path)
 		if got := strings.Count(p.body, `data-test="card-site_`); p.status != 200 || got != want || len(p.body) > 100_000 {
 			t.Errorf("%s: %d, %d sites in %d bytes, want %d", path, p.status, got, len(p.body), want)

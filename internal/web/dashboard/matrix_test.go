@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/shell"
 )
 
 // things is one of everything that a path of ours can name, all Ada's.
@@ -80,7 +81,7 @@ func (w *world) things() things {
 		"{passkey}":    "psk_none",
 		"{app}":        "gap_none",
 		"{token}":      "no-such-link",
-		"{name}":       w.dash.assets.names["app.css"],
+		"{name}":       w.dash.shell.Assets.Names["app.css"],
 	}
 }
 
@@ -115,56 +116,56 @@ func TestMatrix(t *testing.T) {
 		return false
 	}
 	for _, rt := range w.dash.routes {
-		path := th.fill(rt.path)
-		if strings.Contains(path, "{") && !owned(rt.path) {
-			t.Errorf("%s %s: the matrix does not know what to put into the path", rt.method, rt.path)
+		path := th.fill(rt.Path)
+		if strings.Contains(path, "{") && !owned(rt.Path) {
+			t.Errorf("%s %s: the matrix does not know what to put into the path", rt.Method, rt.Path)
 			continue
 		}
-		form := map[string]url.Values{http.MethodPost: {}}[rt.method]
-		send := func(b *browser) reply { return b.do(rt.method, path, form, "Accept: text/html") }
+		form := map[string]url.Values{http.MethodPost: {}}[rt.Method]
+		send := func(b *browser) reply { return b.do(rt.Method, path, form, "Accept: text/html") }
 		anon := send(w.browser())
-		switch rt.access {
-		case user, operator, halfway:
+		switch rt.Access {
+		case shell.User, shell.Operator, shell.Halfway:
 			if anon.status != 303 || !strings.HasPrefix(anon.header.Get("Location"), "/sign-in") {
-				t.Errorf("%s %s for nobody: %d to %q, want the sign-in page", rt.method, rt.path, anon.status, anon.header.Get("Location"))
+				t.Errorf("%s %s for nobody: %d to %q, want the sign-in page", rt.Method, rt.Path, anon.status, anon.header.Get("Location"))
 			}
 			for _, kind := range []string{"text/event-stream", "application/json"} {
-				if p := w.browser().do(rt.method, path, form, "Accept: "+kind); p.status != 401 {
-					t.Errorf("%s %s for nobody, as %s: %d, want 401", rt.method, rt.path, kind, p.status)
+				if p := w.browser().do(rt.Method, path, form, "Accept: "+kind); p.status != 401 {
+					t.Errorf("%s %s for nobody, as %s: %d, want 401", rt.Method, rt.Path, kind, p.status)
 				}
 			}
-		case open, signedOut:
-			if anon.status == 303 && strings.HasPrefix(anon.header.Get("Location"), "/sign-in") && rt.path != "/sign-out" {
-				t.Errorf("%s %s wants a user", rt.method, rt.path)
+		case shell.Open, shell.SignedOut:
+			if anon.status == 303 && strings.HasPrefix(anon.header.Get("Location"), "/sign-in") && rt.Path != "/sign-out" {
+				t.Errorf("%s %s wants a user", rt.Method, rt.Path)
 			}
 		}
-		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
+		if strings.HasPrefix(rt.Path, "/live/") || strings.HasSuffix(rt.Path, "/follow") {
 			continue // streams end when the browser goes; TestLive covers them
 		}
-		if rt.access == user && owned(rt.path) {
+		if rt.Access == shell.User && owned(rt.Path) {
 			if p := send(eve); p.status != 404 {
-				t.Errorf("%s %s for a stranger: %d, want 404", rt.method, rt.path, p.status)
+				t.Errorf("%s %s for a stranger: %d, want 404", rt.Method, rt.Path, p.status)
 			}
 			if p := send(root); p.status != 404 {
-				t.Errorf("%s %s for the operator, whose it is not: %d, want 404", rt.method, rt.path, p.status)
+				t.Errorf("%s %s for the operator, whose it is not: %d, want 404", rt.Method, rt.Path, p.status)
 			}
 		}
-		if rt.access == operator {
+		if rt.Access == shell.Operator {
 			if p := send(eve); p.status != 404 {
-				t.Errorf("%s %s for a user: %d, want 404", rt.method, rt.path, p.status)
+				t.Errorf("%s %s for a user: %d, want 404", rt.Method, rt.Path, p.status)
 			}
-			if rt.method == http.MethodGet && rt.path != connection.CreatedPath { // it wants what GitHub sends
+			if rt.Method == http.MethodGet && rt.Path != connection.CreatedPath { // it wants what GitHub sends
 				if p := send(root); p.status != 200 {
-					t.Errorf("%s %s for the operator: %d, want 200", rt.method, rt.path, p.status)
+					t.Errorf("%s %s for the operator: %d, want 200", rt.Method, rt.Path, p.status)
 				}
 			}
 		}
-		if rt.access == user && rt.method == http.MethodGet && !strings.Contains(
-			rt.path,
+		if rt.Access == shell.User && rt.Method == http.MethodGet && !strings.Contains(
+			rt.Path,
 			"{passkey}",
-		) && rt.path != connection.CallbackPath && rt.path != "/access" {
+		) && rt.Path != connection.CallbackPath && rt.Path != "/access" {
 			if p := send(ada); p.status != 200 && p.status != 303 {
-				t.Errorf("%s %s for its owner: %d", rt.method, rt.path, p.status)
+				t.Errorf("%s %s for its owner: %d", rt.Method, rt.Path, p.status)
 			}
 		}
 	}
@@ -186,12 +187,12 @@ func TestMatrixRedeploy(t *testing.T) {
 	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
 	said := 0
 	for _, rt := range w.dash.routes {
-		if rt.method != http.MethodGet || !strings.HasPrefix(rt.path, "/sites/{id}") || strings.HasSuffix(rt.path, "/follow") {
+		if rt.Method != http.MethodGet || !strings.HasPrefix(rt.Path, "/sites/{id}") || strings.HasSuffix(rt.Path, "/follow") {
 			continue
 		}
-		p := ada.get(th.fill(rt.path))
+		p := ada.get(th.fill(rt.Path))
 		if p.status >= 500 {
-			t.Errorf("%s: %d", rt.path, p.status)
+			t.Errorf("%s: %d", rt.Path, p.status)
 		}
 		if p.has("redeploy-live") {
 			said++
@@ -226,12 +227,12 @@ func TestHalfway(t *testing.T) {
 		t.Fatal(p)
 	}
 	for _, rt := range w.dash.routes {
-		if rt.access != user && rt.access != operator {
+		if rt.Access != shell.User && rt.Access != shell.Operator {
 			continue
 		}
-		p := b.do(rt.method, th.fill(rt.path), map[string]url.Values{http.MethodPost: {}}[rt.method])
+		p := b.do(rt.Method, th.fill(rt.Path), map[string]url.Values{http.MethodPost: {}}[rt.Method])
 		if p.status != 303 || !strings.HasPrefix(p.header.Get("Location"), "/sign-in/code") {
-			t.Errorf("%s %s with half a sign-in: %d to %q", rt.method, rt.path, p.status, p.header.Get("Location"))
+			t.Errorf("%s %s with half a sign-in: %d to %q", rt.Method, rt.Path, p.status, p.header.Get("Location"))
 		}
 	}
 	if p := b.get("/sign-in/code"); p.status != 200 || !p.has("submit") {
@@ -249,43 +250,43 @@ func TestPolicy(t *testing.T) {
 	th := w.things()
 	w.sites(u, 30, `<img src=x onerror=alert(1)> "' </script>`)
 	for _, rt := range w.dash.routes {
-		if strings.HasPrefix(rt.path, "/live/") || strings.HasSuffix(rt.path, "/follow") {
+		if strings.HasPrefix(rt.Path, "/live/") || strings.HasSuffix(rt.Path, "/follow") {
 			continue
 		}
 		var form url.Values
 		b := ada
-		if rt.access == signedOut || rt.access == open || rt.method == http.MethodPost { // Ada stays signed in
+		if rt.Access == shell.SignedOut || rt.Access == shell.Open || rt.Method == http.MethodPost { // Ada stays signed in
 			b = w.browser()
 		}
-		if rt.method == http.MethodPost {
+		if rt.Method == http.MethodPost {
 			form = url.Values{}
 		}
-		p := b.do(rt.method, th.fill(rt.path), form)
+		p := b.do(rt.Method, th.fill(rt.Path), form)
 		csp := p.header.Get("Content-Security-Policy")
 		wants := []string{
 			"default-src 'self'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
 			"form-action 'self'",
 		}
-		if rt.path == "/sites/{id}/pictures/{picture}" && p.status == 200 {
+		if rt.Path == "/sites/{id}/pictures/{picture}" && p.status == 200 {
 			wants = []string{"default-src 'none'", "sandbox", "frame-ancestors 'none'"}
 		}
 		for _, want := range wants {
 			if !strings.Contains(csp, want) {
-				t.Errorf("%s %s: policy %q lacks %s", rt.method, rt.path, csp, want)
+				t.Errorf("%s %s: policy %q lacks %s", rt.Method, rt.Path, csp, want)
 			}
 		}
 		if strings.Contains(csp, "unsafe") {
-			t.Errorf("%s %s: policy %q", rt.method, rt.path, csp)
+			t.Errorf("%s %s: policy %q", rt.Method, rt.Path, csp)
 		}
 		if strings.HasPrefix(p.header.Get("Content-Type"), "text/html") {
 			if got := p.header.Get("Cache-Control"); got != "no-store" {
-				t.Errorf("%s: Cache-Control %q", rt.path, got)
+				t.Errorf("%s: Cache-Control %q", rt.Path, got)
 			}
 			for _, bad := range []string{
 				" style=", "<style", " onclick=", "javascript:", "<script>", "<img src=x", "ZgotmplZ", "<no value>",
 			} {
 				if strings.Contains(p.body, bad) {
-					t.Errorf("%s holds %q", rt.path, bad)
+					t.Errorf("%s holds %q", rt.Path, bad)
 				}
 			}
 			for _, tag := range strings.Split(p.body, "<")[1:] {
@@ -296,14 +297,14 @@ func TestPolicy(t *testing.T) {
 					tag,
 					`src="/assets/`,
 				) || strings.HasPrefix(tag, "link ") && !strings.Contains(tag, `href="/assets/`) {
-					t.Errorf("%s loads <%.80s", rt.path, tag)
+					t.Errorf("%s loads <%.80s", rt.Path, tag)
 				}
 			}
 			if len(p.body) > 100_000 {
-				t.Errorf("%s weighs %d bytes", rt.path, len(p.body))
+				t.Errorf("%s weighs %d bytes", rt.Path, len(p.body))
 			}
 			if !strings.Contains(p.body, `id="main"`) || !strings.Contains(p.body, `<html lang="en"`) || !strings.Contains(p.body, "<h1") {
-				t.Errorf("%s lacks what every page has", rt.path)
+				t.Errorf("%s lacks what every page has", rt.Path)
 			}
 		}
 	}
@@ -382,21 +383,21 @@ func TestAssets(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	for _, name := range []string{"app.css", "app.js", "mark.svg", "passkey.js", "inter.woff2"} {
-		path := w.dash.assets.url(name)
+		path := w.dash.shell.Assets.URL(name)
 		p := b.get(path)
 		if p.status != 200 || !strings.Contains(
 			p.header.Get("Cache-Control"),
 			"immutable",
-		) || p.header.Get("ETag") == "" || p.body != string(w.dash.assets.files[strings.TrimPrefix(path, "/assets/")].plain) {
+		) || p.header.Get("ETag") == "" || p.body != string(w.dash.shell.Assets.Files[strings.TrimPrefix(path, "/assets/")].Plain) {
 			t.Errorf("%s: %d %v", name, p.status, p.header)
 		}
 		if p := b.get(path, "If-None-Match: "+p.header.Get("ETag")); p.status != 304 || p.body != "" {
 			t.Errorf("%s again: %d", name, p.status)
 		}
 	}
-	if css := b.get(w.dash.assets.url("app.css")); !strings.Contains(
+	if css := b.get(w.dash.shell.Assets.URL("app.css")); !strings.Contains(
 		css.body,
-		"url("+w.dash.assets.url("inter.woff2")+")",
+		"url("+w.dash.shell.Assets.URL("inter.woff2")+")",
 	) || css.header.Get("Content-Type") != "text/css; charset=utf-8" {
 		t.Error("the style sheet does not name the font as it is served")
 	}
@@ -406,10 +407,10 @@ func TestAssets(t *testing.T) {
 func TestPagesParse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if len(w.dash.pages) < 50 {
-		t.Errorf("%d pages", len(w.dash.pages))
+	if len(w.dash.shell.Pages) < 50 {
+		t.Errorf("%d pages", len(w.dash.shell.Pages))
 	}
-	for name, page := range w.dash.pages {
+	for name, page := range w.dash.shell.Pages {
 		if page().Lookup("layout.html") == nil {
 			t.Errorf("%s has no layout", name)
 		}

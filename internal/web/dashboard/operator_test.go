@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/operator"
 )
 
 func TestInvite(t *testing.T) {
@@ -104,11 +105,13 @@ func TestOverview(t *testing.T) {
 	ready := make(chan struct{})
 	w := newWorld(t, func(c *Config) {
 		c.Installation = shown{
-			func() ([]Queue, error) { return []Queue{{Name: "deploy", Waiting: 3}}, nil },
-			func() (Disk, error) { return Disk{"/data", 100 << 30, 5 << 30, nil}, nil },
-			func() ([]Finding, error) {
+			func() ([]operator.Queue, error) { return []operator.Queue{{Name: "deploy", Waiting: 3}}, nil },
+			func() (operator.Disk, error) {
+				return operator.Disk{Path: "/data", Size: 100 << 30, Free: 5 << 30}, nil
+			},
+			func() ([]operator.Finding, error) {
 				<-ready
-				return []Finding{{"git", false, true, "git is <not> installed"}}, nil
+				return []operator.Finding{{Name: "git", OK: false, Required: true, Text: "git is <not> installed"}}, nil
 			},
 		}
 	})
@@ -137,11 +140,11 @@ func TestOverview(t *testing.T) {
 
 // shown is an installation that answers with functions.
 type shown struct {
-	queues func() ([]Queue, error)
-	disk   func() (Disk, error)
-	doctor func() ([]Finding, error)
+	queues func() ([]operator.Queue, error)
+	disk   func() (operator.Disk, error)
+	doctor func() ([]operator.Finding, error)
 }
 
-func (s shown) Queues(context.Context) ([]Queue, error)   { return s.queues() }
-func (s shown) Disk(context.Context) (Disk, error)        { return s.disk() }
-func (s shown) Doctor(context.Context) ([]Finding, error) { return s.doctor() }
+func (s shown) Queues(context.Context) ([]operator.Queue, error)   { return s.queues() }
+func (s shown) Disk(context.Context) (operator.Disk, error)        { return s.disk() }
+func (s shown) Doctor(context.Context) ([]operator.Finding, error) { return s.doctor() }

@@ -10,6 +10,8 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
+	accountpages "slipway/internal/web/dashboard/account"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // The list of deployments is narrowed by branch, target and status, tells equal buttons apart
@@ -68,9 +70,9 @@ func TestDeploymentRefreshes(t *testing.T) {
 	w, b, s := ada(t)
 	id := w.deployment(s)
 	const refresh = `<noscript><meta http-equiv="refresh" content="5"></noscript>`
-	b.get(deploymentPath(s.ID, id)).want(t, 200, refresh)
+	b.get(sites.DeploymentPath(s.ID, id)).want(t, 200, refresh)
 	w.end(id, deployment.Failed, "no luck")
-	if p := b.get(deploymentPath(s.ID, id)).want(t, 200); strings.Contains(p.body, "http-equiv") {
+	if p := b.get(sites.DeploymentPath(s.ID, id)).want(t, 200); strings.Contains(p.body, "http-equiv") {
 		t.Error("a deployment that has ended refreshes")
 	}
 }
@@ -127,12 +129,12 @@ func TestProgramPage(t *testing.T) {
 	asked, process, ran := "", "", ""
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{
-			tasks: []ProgramTask{
+			tasks: []sites.ProgramTask{
 				{Kind: "worker", Name: "mail", Command: "node <mail>.js", State: "running"},
 				{Kind: "cron", Name: "tidy", Command: "node tidy.js", Schedule: "@daily", Next: db.Now().Add(time.Hour)},
 			},
-			figures: func() ([]ProgramFigures, time.Duration, error) {
-				return []ProgramFigures{{
+			figures: func() ([]sites.ProgramFigures, time.Duration, error) {
+				return []sites.ProgramFigures{{
 					At:       db.Now(),
 					Statuses: [4]int64{10, 0, 0, 2},
 					P50:      time.Millisecond,
@@ -150,12 +152,12 @@ func TestProgramPage(t *testing.T) {
 				ran = command
 				return "op_1", nil
 			},
-			process: func(s site.Site) Process {
-				return Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
+			process: func(s site.Site) sites.Process {
+				return sites.Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
 			},
-			log: func(id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+			log: func(id site.ID, f sites.ProgramFilter) ([]sites.ProgramLine, error) {
 				asked, process = f.Stream+"|"+f.Search, f.Process
-				return []ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
+				return []sites.ProgramLine{{N: 1, At: db.Now(), Level: "error", Stream: "stderr", Message: "<script>alert(1)</script>"}}, nil
 			},
 		}
 	})
@@ -204,7 +206,7 @@ func TestProgramPage(t *testing.T) {
 		t.Errorf("an empty command: %d", r.status)
 	}
 	b.get(at + "/logs?stream=nonsense&q=" + strings.Repeat("x", 1000))
-	if asked != "|"+strings.Repeat("x", maxLogSearch) {
+	if asked != "|"+strings.Repeat("x", sites.MaxLogSearch) {
 		t.Errorf("asked for %d bytes", len(asked))
 	}
 	w.as("eve@example.test").get(at+"/logs").want(t, 404)
@@ -223,7 +225,7 @@ func TestKeyPages(t *testing.T) {
 		t.Error("the snippet reads from the terminal")
 	}
 	p = b.get("/account/keys/new").want(t, 200)
-	for _, x := range scopePresets {
+	for _, x := range accountpages.ScopePresets {
 		if _, err := account.ParseScopes(x.Scopes); err != nil || !p.has("preset-"+x.ID) {
 			t.Error(x, err)
 		}
@@ -274,19 +276,19 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 
 	dep := w.deployment(s)
 	w.end(dep, deployment.Failed, "no luck")
-	for _, path := range []string{deploymentPath(s.ID, dep), base + "/domains", base + "/env", base + "/git"} {
+	for _, path := range []string{sites.DeploymentPath(s.ID, dep), base + "/domains", base + "/env", base + "/git"} {
 		p := b.get(path).want(t, 200)
 		_, main, _ := strings.Cut(p.body, "<main")
 		if n := strings.Count(main, `class="button primary"`); n > 2 {
 			t.Errorf("%s has %d primary buttons", path, n)
 		}
 	}
-	if p := b.get(deploymentPath(s.ID, dep)).want(t, 200); strings.Count(p.body, "no luck") > 2 {
+	if p := b.get(sites.DeploymentPath(s.ID, dep)).want(t, 200); strings.Count(p.body, "no luck") > 2 {
 		t.Errorf("the reason is said %d times", strings.Count(p.body, "no luck"))
 	}
 
 	b.get(base+"/env").want(t, 200, `data-test="secret"`)
-	if css := b.get("/assets/"+w.dash.assets.names["app.css"]).body + b.get("/assets/"+w.dash.assets.names["site.css"]).body; !strings.Contains(
+	if css := b.get("/assets/"+w.dash.shell.Assets.Names["app.css"]).body + b.get("/assets/"+w.dash.shell.Assets.Names["site.css"]).body; !strings.Contains(
 		css,
 		"-webkit-text-security:",
 	) {

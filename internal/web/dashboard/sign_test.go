@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/web/dashboard/shell"
 )
 
 func TestFirstStart(t *testing.T) {
@@ -128,7 +130,7 @@ func TestThrottle(t *testing.T) {
 	w.user("ada@example.test", false)
 	b := w.browser()
 	refused := 0
-	for i := range perAccountHere + 3 {
+	for i := range shell.PerAccountHere + 3 {
 		p := b.do("POST", "/sign-in", map[string][]string{
 			"email":    {"ada@example.test"},
 			"password": {""},
@@ -175,11 +177,11 @@ func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 			"password": {pass},
 		}, "X-Forwarded-For: "+addr).status
 	}
-	for i := range perAccount + 10 {
+	for i := range shell.PerAccount + 10 {
 		try("ada@example.test", "", fmt.Sprintf("2001:db8:0:%x::1", i%256))
 	}
 	if s := try("ada@example.test", password, "198.51.100.7"); s != http.StatusSeeOther {
-		t.Errorf("after %d guesses from one /56 the owner is answered %d", perAccount+10, s)
+		t.Errorf("after %d guesses from one /56 the owner is answered %d", shell.PerAccount+10, s)
 	}
 	if s := try("ada@example.test", "", "2001:db8:0:fe00::1"); s != http.StatusTooManyRequests {
 		t.Errorf("another /56 of the same /48 is answered %d", s)
@@ -187,7 +189,7 @@ func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 	if s := try("ben@example.test", password, "203.0.113.1"); s != http.StatusSeeOther {
 		t.Fatal(s)
 	}
-	for i := range perAccount + 10 { // a swarm
+	for i := range shell.PerAccount + 10 { // a swarm
 		try("ben@example.test", "", fmt.Sprintf("192.0.2.%d", i))
 	}
 	if s := try("ben@example.test", password, "198.51.100.9"); s != http.StatusTooManyRequests {

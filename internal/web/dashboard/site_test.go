@@ -25,6 +25,8 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // hostile is a text for names, branches and log lines that breaks out of unescaped HTML.
@@ -154,7 +156,7 @@ func main(body string) string {
 	if i := strings.Index(body, "<main"); i >= 0 {
 		body = body[i:]
 	}
-	return short(4000, body)
+	return shell.Short(4000, body)
 }
 
 // to is where a form that went well leads.
@@ -251,7 +253,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	}
 	b.get(to).want(t, 200, "Setting up your site") // no worker runs
 	dep := w.deployment(s)
-	b.get(to).to(t, deploymentPath(id, dep))
+	b.get(to).to(t, sites.DeploymentPath(id, dep))
 
 	b.get("/new?type=wordpress").want(t, 200, "A WordPress site with its own database")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
@@ -355,7 +357,7 @@ func TestHostileText(t *testing.T) {
 	for _, path := range []string{
 		base,
 		base + "/deployments",
-		deploymentPath(s.ID, dep),
+		sites.DeploymentPath(s.ID, dep),
 		base + "/domains",
 		base + "/domains/" + string(dom),
 		base + "/env",
@@ -412,14 +414,14 @@ func TestDeployAndRollBack(t *testing.T) {
 	}
 
 	third := w.deployment(s)
-	b.post(deploymentPath(s.ID, third)+"/cancel").to(t, deploymentPath(s.ID, third))
-	b.get(deploymentPath(s.ID, third)).want(t, 200, "Canceled", "Retry")
-	b.post(deploymentPath(s.ID, third)+"/retry").to(t, base+"/deployments/dep_")
+	b.post(sites.DeploymentPath(s.ID, third)+"/cancel").to(t, sites.DeploymentPath(s.ID, third))
+	b.get(sites.DeploymentPath(s.ID, third)).want(t, 200, "Canceled", "Retry")
+	b.post(sites.DeploymentPath(s.ID, third)+"/retry").to(t, base+"/deployments/dep_")
 	b.post(base+"/rollback", "deployment", string(third)).want(t, 409, "no release")
-	b.post(deploymentPath(s.ID, first)+"/cancel").want(t, 409)
+	b.post(sites.DeploymentPath(s.ID, first)+"/cancel").want(t, 409)
 
 	w.end(third, deployment.Failed, "npm ran out of luck")
-	b.get(deploymentPath(s.ID, third)).want(t, 200, `data-test="why"`, "npm ran out of luck", "still live")
+	b.get(sites.DeploymentPath(s.ID, third)).want(t, 200, `data-test="why"`, "npm ran out of luck", "still live")
 	var audit int
 	must(
 		t,
@@ -516,7 +518,7 @@ func TestLogStream(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
 	dep := w.deployment(s)
-	path := deploymentPath(s.ID, dep)
+	path := sites.DeploymentPath(s.ID, dep)
 	w.lines(dep, 1, journal.Line{Message: "one"}, journal.Line{Message: "green", Raw: "\x1b[32mgreen\x1b[0m"})
 	b.get(path).want(t, 200, `id="L1"`, `<span class="f2">green</span>`, `data-after="2"`)
 
@@ -565,14 +567,14 @@ func TestLogStream(t *testing.T) {
 	}
 	long := w.deployment(s)
 	w.lines(long, 1, many...)
-	p := b.get(deploymentPath(s.ID, long)).want(t, 200, "Show lines after")
+	p := b.get(sites.DeploymentPath(s.ID, long)).want(t, 200, "Show lines after")
 	if len(p.body) > 100<<10 {
 		t.Errorf("the page weighs %d bytes", len(p.body))
 	}
-	b.get(deploymentPath(s.ID, long)+"?after=440").want(t, 200, `id="L441"`, `id="L450"`, "Show from the beginning")
+	b.get(sites.DeploymentPath(s.ID, long)+"?after=440").want(t, 200, `id="L441"`, `id="L450"`, "Show from the beginning")
 	n := 0
 	w.live(s, long)
-	b.follow(deploymentPath(s.ID, long)+"/log/follow", "", func(e event) bool {
+	b.follow(sites.DeploymentPath(s.ID, long)+"/log/follow", "", func(e event) bool {
 		n += len(ids.FindAllString(e.data, -1))
 		return e.name == "end"
 	})
@@ -587,7 +589,7 @@ func TestLiveSiteParts(t *testing.T) {
 	w, b, s := ada(t)
 	dep := w.deployment(s)
 	seen := ""
-	b.follow(deploymentPath(s.ID, dep)+"/follow", "", func(e event) bool {
+	b.follow(sites.DeploymentPath(s.ID, dep)+"/follow", "", func(e event) bool {
 		if e.name == "html" {
 			if seen == "" {
 				w.live(s, dep)

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/web/dashboard/shell"
 )
 
 func (w *world) visit(s site.Site, ago time.Duration, c traffic.Counts) {
@@ -166,37 +167,11 @@ func TestTrafficPageWeight(t *testing.T) {
 		return nil
 	}))
 	b := w.as("ada@example.test")
-	for _, on := range stretches {
+	for _, on := range shell.Stretches {
 		p := b.get("/sites/" + string(s.ID) + "/traffic?span=" + on.Name)
 		if bars := strings.Count(p.body, "<g><title>"); p.status != 200 || len(p.body) > 100_000 || bars < 3*30 || bars > 3*96 {
 			t.Errorf("%s: %d, %d bytes, %d bars", on.Name, p.status, len(p.body), bars)
 		}
-	}
-}
-
-// A week holds what its days do, and begins on a Monday unless it is the first.
-func TestWeekly(t *testing.T) {
-	t.Parallel()
-	begin := db.At(time.Date(2027, 3, 12, 0, 0, 0, 0, time.UTC)) // a Friday
-	s := traffic.Series{Step: traffic.Day}
-	for i := range 17 {
-		s.Points = append(s.Points, traffic.Point{
-			At:     begin.Add(time.Duration(i) * 24 * time.Hour),
-			Counts: traffic.Counts{OK: 1, Bytes: int64(i)},
-		})
-	}
-	var got []string
-	for _, p := range weekly(s).Points {
-		got = append(got, fmt.Sprintf("%s: %d", whenWords(p.At, week), p.OK))
-	}
-	if want := "Week from 12 March 2027: 3, Week from 15 March 2027: 7, Week from 22 March 2027: 7"; strings.Join(
-		got,
-		", ",
-	) != want || weekly(s).Total() != s.Total() {
-		t.Errorf("%q, %+v", got, weekly(s).Total())
-	}
-	if n := len(weekly(traffic.Series{}).Points); n != 0 {
-		t.Errorf("%d weeks of no days", n)
 	}
 }
 
@@ -264,72 +239,5 @@ func TestCards(t *testing.T) {
 	}
 	if p := w.as("eve@example.test").get(at + ".png"); p.status != 404 {
 		t.Error("a stranger gets the icon")
-	}
-}
-
-func TestNumbers(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64][2]string{
-		0:              {"0", "0"},
-		999:            {"999", "999"},
-		1000:           {"1,000", "1k"},
-		1204:           {"1,204", "1.2k"},
-		99_949:         {"99,949", "99.9k"},
-		100_000:        {"100,000", "100k"},
-		999_999:        {"999,999", "1M"},
-		5_600_000:      {"5,600,000", "5.6M"},
-		12_345_678_901: {"12,345,678,901", "12.3G"},
-	} {
-		if got := [2]string{thousands(n), rough(n)}; got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-	for n, want := range map[int64]int64{0: 1, 1: 1, 3: 3, 7: 8, 10: 10, 11: 12, 96: 100, 101: 120, 3_570: 4_000, 81_000: 100_000} {
-		if got := roundTop(n); got != want {
-			t.Errorf("the axis above %d ends at %d, want %d", n, got, want)
-		}
-	}
-	if got := roundBytes(170 << 20); got != 200<<20 {
-		t.Errorf("the axis above 170 MiB ends at %s", bytesWord(got))
-	}
-	for n := int64(1); n < 1<<60; n = n*3 + 1 {
-		if roundTop(n) < n || roundBytes(n) < n {
-			t.Errorf("%d is above its axis", n)
-		}
-	}
-}
-
-// Whatever was counted, no bar leaves the plot and every number is one.
-func TestPlot(t *testing.T) {
-	t.Parallel()
-	now := db.At(time.Date(2027, 3, 14, 0, 0, 0, 0, time.UTC))
-	for _, n := range []int{1, 30, 400} {
-		s := traffic.Series{Step: traffic.Day}
-		for i := range n {
-			s.Points = append(s.Points, traffic.Point{
-				At:     now.Add(time.Duration(i-n) * 24 * time.Hour),
-				Counts: traffic.Counts{OK: int64(i) << 40, ServerErrors: 1, Bytes: 1<<62 + int64(i)},
-			})
-		}
-		for _, p := range []plot{requestsPlot(s, stretches[4]), pagesPlot(s, stretches[4]), bytesPlot(s, stretches[4])} {
-			for _, bad := range []string{"NaN", "Inf", `"-`, " -", "e+", "e-"} {
-				if strings.Contains(string(p.Bars+p.Days), bad) {
-					t.Errorf("%s of %d holds %s", p.ID, n, bad)
-				}
-			}
-		}
-	}
-	p := requestsPlot(traffic.Series{
-		Step:   traffic.Day,
-		Points: []traffic.Point{{At: now, Counts: traffic.Counts{OK: 50, ClientErrors: 50}}},
-	}, stretches[2])
-	for _, want := range []string{
-		`<path class="s-ok" d="M0.08 500h.84v500h-.84z"/>`,
-		`<path class="s-client" d="M0.08 0h.84v500h-.84z"/>`,
-		"<title>Sun 14 March 2027: 100 requests, 50 4xx</title>",
-	} {
-		if !strings.Contains(string(p.Bars), want) {
-			t.Errorf("%s lacks %s", p.Bars, want)
-		}
 	}
 }

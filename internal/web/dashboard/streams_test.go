@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
 )
 
 // A page that updates itself ends with what let it be opened, whatever ends that: the
@@ -55,12 +56,12 @@ func TestLivePagesEndWithTheirSession(t *testing.T) {
 			var open []*http.Response
 			for _, rt := range w.dash.routes {
 				if !strings.HasPrefix(
-					rt.path,
+					rt.Path,
 					"/live/",
-				) && !strings.HasSuffix(rt.path, "/follow") || name == "no operator any more" && rt.access != operator {
+				) && !strings.HasSuffix(rt.Path, "/follow") || name == "no operator any more" && rt.Access != shell.Operator {
 					continue
 				}
-				path := th.fill(rt.path)
+				path := th.fill(rt.Path)
 				r, err := http.NewRequestWithContext(t.Context(), "GET", w.srv.URL+path, nil)
 				must(t, err)
 				r.Header.Set("Accept", "text/event-stream")

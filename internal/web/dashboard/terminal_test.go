@@ -20,6 +20,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // The opcodes of frames (RFC 6455, section 11.8).
@@ -186,7 +187,7 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	var opened, closed atomic.Int64
 	w := newWorld(t, func(c *Config) {
-		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
 			opened.Add(1)
 			defer closed.Add(1)
 			fmt.Fprintf(x.Output, "%s has %d by %d\r\n", s.Name, x.Columns, x.Rows)
@@ -242,7 +243,7 @@ func TestTerminal(t *testing.T) {
 	w.program(s, w.deployment(s))
 	b.get(page).want(t, 200, "Enable terminal")
 
-	b.connect(t, at, nil).closes(closeRefused, "not enabled for this site")
+	b.connect(t, at, nil).closes(sites.CloseRefused, "not enabled for this site")
 	if opened.Load() != 0 || w.logged("site.terminal") != 0 {
 		t.Error("a terminal opened that nobody allows")
 	}
@@ -304,27 +305,27 @@ func TestTerminal(t *testing.T) {
 		send func(x *wire)
 		code websocket.StatusCode
 	}{
-		"without a mask":         {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, closeRefused},
+		"without a mask":         {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, sites.CloseRefused},
 		"reserved bits":          {func(x *wire) { x.send(0xC0|opBinary, "x") }, websocket.StatusProtocolError},
 		"an unknown kind":        {func(x *wire) { x.send(0x83, "x") }, websocket.StatusProtocolError},
 		"text that is no text":   {func(x *wire) { x.send(0x80|opText, "\xff") }, websocket.StatusInvalidFramePayloadData},
 		"text that says nothing": {func(x *wire) { x.send(0x80|opText, "{}") }, websocket.StatusInvalidFramePayloadData},
 		"too long": {
-			func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", maxMessage+1)) },
+			func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", sites.MaxMessage+1)) },
 			websocket.StatusMessageTooBig,
 		},
 		"too long in parts": {
-			func(x *wire) { x.send(opBinary, strings.Repeat("x", maxMessage)); x.send(0x80|opContinue, "x") },
+			func(x *wire) { x.send(opBinary, strings.Repeat("x", sites.MaxMessage)); x.send(0x80|opContinue, "x") },
 			websocket.StatusMessageTooBig,
 		},
 		"a huge length": {func(x *wire) {
-			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, maxMessage+1)...))
+			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, sites.MaxMessage+1)...))
 		}, websocket.StatusMessageTooBig},
 		"a part of nothing":        {func(x *wire) { x.send(0x80|opContinue, "x") }, websocket.StatusProtocolError},
 		"a message in a message":   {func(x *wire) { x.send(opBinary, "x"); x.send(0x80|opBinary, "x") }, websocket.StatusProtocolError},
 		"a ping in parts":          {func(x *wire) { x.send(opPing, "x") }, websocket.StatusProtocolError},
 		"a long ping":              {func(x *wire) { x.send(0x80|opPing, strings.Repeat("x", 126)) }, websocket.StatusProtocolError},
-		"more output than allowed": {func(x *wire) { x.send(0x80|opBinary, "flood") }, closeRefused},
+		"more output than allowed": {func(x *wire) { x.send(0x80|opBinary, "flood") }, sites.CloseRefused},
 	} {
 		x := b.connect(t, at, nil)
 		x.shows("Shop has")
@@ -336,35 +337,35 @@ func TestTerminal(t *testing.T) {
 
 	// So many at once, of one user.
 	var all []*wire
-	for range maxUserTerminals {
+	for range sites.MaxUserTerminals {
 		x := b.connect(t, at, nil)
 		x.shows("Shop has")
 		all = append(all, x)
 	}
-	b.connect(t, at, nil).closes(closeRefused, "At most 3 terminals")
+	b.connect(t, at, nil).closes(sites.CloseRefused, "At most 3 terminals")
 	all[0].conn.Close() // gone without a word
-	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+maxUserTerminals-1 })
+	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-1 })
 	all[1].send(0x80|opClose, "\x03\xe8")
-	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+maxUserTerminals-2 })
+	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-2 })
 
 	// No longer allowed, an open one ends; so it does with the session and with the site.
 	if p := b.post(page, "allow", "0"); p.status != 303 {
 		t.Fatal(p)
 	}
-	all[2].closes(closeRefused, "not enabled")
+	all[2].closes(sites.CloseRefused, "not enabled")
 	b.post(page, "allow", "1")
 	x = b.connect(t, at, nil)
 	x.shows("Shop has")
 	b.post("/sites/" + string(s.ID) + "/stop")
-	x.closes(closeRefused, "This site is stopped")
-	b.connect(t, at, nil).closes(closeRefused, "This site is stopped")
+	x.closes(sites.CloseRefused, "This site is stopped")
+	b.connect(t, at, nil).closes(sites.CloseRefused, "This site is stopped")
 	b.post("/sites/" + string(s.ID) + "/start")
 	x = b.connect(t, at, nil)
 	x.shows("Shop has")
 	if p := b.post("/sign-out"); p.status != 303 {
 		t.Fatal(p)
 	}
-	x.closes(closeRefused, "session has ended")
+	x.closes(sites.CloseRefused, "session has ended")
 	w.eventually("all have ended", func() bool { return opened.Load() == closed.Load() })
 	w.eventually("each end is recorded", func() bool { return w.logged("site.terminal") == w.logged("site.terminal_closed") })
 }
@@ -375,7 +376,7 @@ func TestRunSettings(t *testing.T) {
 	t.Parallel()
 	restarted := 0
 	w := newWorld(t, func(c *Config) {
-		c.Programs = programs{stored: Storage{Bytes: 300 << 20, MeasuredAt: db.Now(), Full: true}, restart: func() { restarted++ }}
+		c.Programs = programs{stored: sites.Storage{Bytes: 300 << 20, MeasuredAt: db.Now(), Full: true}, restart: func() { restarted++ }}
 	})
 	ada := w.user("ada@example.test", false)
 	b := w.as("ada@example.test")

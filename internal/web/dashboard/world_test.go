@@ -32,6 +32,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -203,7 +204,7 @@ type reply struct {
 }
 
 func (p reply) String() string {
-	return http.StatusText(p.status) + " to " + p.header.Get("Location") + "\n" + short(3000, p.body)
+	return http.StatusText(p.status) + " to " + p.header.Get("Location") + "\n" + shell.Short(3000, p.body)
 }
 
 // has reports whether an element carries this data-test hook.

@@ -1,0 +1,101 @@
+package account
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// accountRoutes is every route of signing in, and of what a user has for themselves.
+func (d *Pages) Routes() []shell.Route {
+	return slices.Concat(d.signRoutes(), d.connectionRoutes(), d.notifyRoutes(), d.webhookRoutes(), []shell.Route{
+		shell.Get("/account", shell.User, d.profilePage),
+		shell.Get("/account/security", shell.User, d.securityPage),
+		shell.Post("/account/password", shell.User, d.changePassword, d.securityPage),
+		shell.Get("/account/second-factor", shell.User, d.factorPage),
+		shell.Post("/account/second-factor", shell.User, d.turnFactorOn, d.factorPage),
+		shell.Post("/account/second-factor/begin", shell.User, d.beginFactor, d.factorPage),
+		shell.Post("/account/second-factor/off", shell.User, d.turnFactorOff, d.securityPage),
+		shell.Post("/account/second-factor/codes", shell.User, d.renewCodes, d.securityPage),
+		shell.Post("/account/passkeys/begin", shell.User, d.offerPasskey, nil),
+		shell.Post("/account/passkeys", shell.User, d.addPasskey, d.securityPage),
+		shell.Post("/account/passkeys/{passkey}/remove", shell.User, d.removePasskey, d.securityPage),
+		shell.Get("/account/sessions", shell.User, d.sessionsPage),
+		shell.Post("/account/sessions/end", shell.User, d.endOtherSessions, d.sessionsPage),
+		shell.Post("/account/sessions/{session}/end", shell.User, d.endOneSession, d.sessionsPage),
+		shell.Get("/account/keys", shell.User, d.keysPage),
+		shell.Get("/account/keys/new", shell.User, d.newKeyPage),
+		shell.Post("/account/keys/new", shell.User, d.createKey, d.newKeyPage),
+		shell.Post("/account/keys/{key}/revoke", shell.User, d.revokeKey, d.keysPage),
+		shell.Get("/account/audit", shell.User, d.auditPage),
+		shell.Get("/account/audit/download", shell.User, d.auditDownload),
+		shell.Get("/operator/audit", shell.Operator, d.allAuditPage),
+		shell.Get("/operator/audit/download", shell.Operator, d.allAuditDownload),
+	})
+}
+
+func (d *Pages) profilePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	_, sites, err := d.Sites.List(ctx, q.Caller.Owner, shell.OneSite)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	keys, err := d.Accounts.ListKeys(ctx, q.Caller)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	factor, err := d.Accounts.SecondFactor(ctx, q.User.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	limits, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Page("account_profile", "Profile", struct {
+		Sites, Keys int
+		Factor      account.Factor
+		Limits      []account.LimitUse
+	}{sites, len(keys), factor, limits}), nil
+}
+
+type sessionsData struct{ Sessions []account.Session }
+
+func (d *Pages) sessionsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	list, err := d.Accounts.Sessions(ctx, q.User.ID)
+	return shell.Page("account_sessions", "Sessions", sessionsData{list}), err
+}
+
+func (d *Pages) endOneSession(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := account.SessionID(q.PathValue("session"))
+	if err := d.endSession(ctx, q, id); err != nil {
+		return shell.Answer{}, err
+	}
+	if id == q.Session.ID {
+		a := shell.GoTo("/sign-in", "Signed out")
+		a.Cookies = []*http.Cookie{d.NoCookie(shell.SessionCookie)}
+		return a, nil
+	}
+	return shell.GoTo("/account/sessions", "Session signed out"), nil
+}
+
+func (d *Pages) endOtherSessions(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var n int64
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		var err error
+		n, err = d.Accounts.EndSessionsTx(ctx, tx, q.User.ID, q.Session.ID)
+		return account.AuditEvent{Action: "sessions.ended", Detail: text.Count(int(n), "session")}, err
+	})
+	return shell.GoTo("/account/sessions", "Signed out of "+text.Count(int(n), "other session")), err
+}
+
+// endSession signs the user out on one device.
+func (d *Pages) endSession(ctx context.Context, q *shell.Request, id account.SessionID) error {
+	return d.Act(ctx, q, "session.ended", func(tx *db.Tx) (string, error) {
+		return string(id), d.Accounts.EndSessionTx(ctx, tx, q.User.ID, id)
+	})
+}

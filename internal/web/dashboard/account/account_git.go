@@ -1,0 +1,153 @@
+package account
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/web/dashboard/shell"
+)
+
+func (d *Pages) connectionRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/account/git", shell.User, d.connectionsPage),
+		shell.Post("/account/git", shell.User, d.connect, d.connectionsPage),
+		shell.Post("/account/git/{connection}/disconnect", shell.User, d.disconnect, d.connectionsPage),
+		shell.Post("/account/git/sign-in", shell.User, d.signInAtForge, d.connectionsPage),
+		shell.Get(connection.CallbackPath, shell.User, d.signedInAtForge),
+		shell.Get(connection.SetupPath, shell.User, d.appInstalled),
+	}
+}
+
+// tokenGuide says where a forge's access token is made.
+type tokenGuide struct{ Provider, Name, Link, Needs string }
+
+var tokenGuides = []tokenGuide{
+	{
+		"github",
+		"GitHub",
+		"https://github.com/settings/personal-access-tokens/new",
+		"A fine-grained token with Contents: read, Commit statuses, Deployments and Pull requests: write.",
+	},
+	{
+		"gitlab",
+		"GitLab",
+		"https://gitlab.com/-/user_settings/personal_access_tokens",
+		"A personal, group or project access token with the scope api, or read_repository and read_api without reports.",
+	},
+	{"gitea", "Gitea or Forgejo", "", "A token with repository: read and write, issue: write and user: read."},
+	{
+		"bitbucket",
+		"Bitbucket",
+		"https://bitbucket.org/account/settings/app-passwords/",
+		"An access token, or an app password with its username, that may read repositories and write pull requests.",
+	},
+}
+
+type connectionsData struct {
+	List   []connection.Connection
+	Apps   []connection.App
+	Guides []tokenGuide
+}
+
+// Install is where a connection's GitHub App is given repositories; empty for others.
+func (c connectionsData) Install(id connection.AppID) string {
+	for _, a := range c.Apps {
+		if a.ID == id {
+			return a.InstallURL()
+		}
+	}
+	return ""
+}
+
+func (d *Pages) connectionsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	list, err := d.Connections.List(ctx, d.DB, q.Caller.Owner)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	apps, err := d.Connections.Apps(ctx, d.DB)
+	return shell.Page("account_git", "Git accounts", connectionsData{list, apps, tokenGuides}), err
+}
+
+// signInAtForge leads to the sign-in of a forge, from where the browser comes back.
+func (d *Pages) signInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var to string
+	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		to, err = d.Connections.BeginTx(ctx, tx, string(q.Session.ID), connection.AppID(q.Value("app")), !q.Checked("read_only"))
+		return err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Onward(shell.OnwardData{To: to}), nil
+}
+
+// signedInAtForge takes the forge's answer to a sign-in that was begun in this session, and
+// connects the account. Who signed in with a GitHub App that has no repository of theirs
+// goes on to where it gets some.
+func (d *Pages) signedInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	k, app, err := d.Connections.Finish(ctx, string(q.Session.ID), q.URL.Query())
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		c, err := d.Connections.CreateTx(ctx, tx, q.Caller.Owner, k)
+		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if has, err := d.Connections.HasRepositories(ctx, k); err == nil && !has {
+		return shell.Onward(shell.OnwardData{To: app.InstallURL()}), nil
+	}
+	return shell.GoTo("/account/git", "Account connected"), nil
+}
+
+// appInstalled is where GitHub leads back to after an app was given repositories. What the
+// address says is not trusted: it is only a page to come back to.
+func (d *Pages) appInstalled(context.Context, *shell.Request) (shell.Answer, error) {
+	return shell.GoTo("/new", "Repositories updated"), nil
+}
+
+func (d *Pages) connect(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	k, err := d.Connections.Check(ctx, connection.NewConnection{
+		Provider: forge.Provider(q.Value("provider")),
+		Host:     q.Value("host"),
+		Token:    q.Value("token"),
+		User:     q.Value("username"),
+	})
+	if err != nil {
+		return shell.Answer{}, atConnection(err)
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		c, err := d.Connections.CreateTx(ctx, tx, q.Caller.Owner, k)
+		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+	})
+	return shell.GoTo("/account/git", "Account connected"), err
+}
+
+// atConnection says at which field of the form a fault belongs.
+func atConnection(err error) error {
+	f := fault.As(err)
+	switch {
+	case f == nil:
+		return err
+	case f.Code == "token_refused" || strings.Contains(f.Message, "token"):
+		return shell.At("token", err)
+	case f.Code == "forge_unavailable" || strings.Contains(f.Message, "host") || strings.Contains(f.Message, "forge"):
+		return shell.At("host", err)
+	}
+	return err
+}
+
+func (d *Pages) disconnect(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := connection.ID(q.PathValue("connection"))
+	err := d.Act(ctx, q, "connection.deleted", func(tx *db.Tx) (string, error) {
+		return string(id), d.Connections.DeleteTx(ctx, tx, q.Caller.Owner, id)
+	})
+	return shell.GoTo("/account/git", "Account disconnected"), err
+}

@@ -1,0 +1,126 @@
+package account
+
+import (
+	"context"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+
+	"rsc.io/qr"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
+)
+
+type securityData struct {
+	Factor   account.Factor
+	Passkeys []account.Passkey
+	Allowed  bool // there can be passkeys
+}
+
+func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	f, err := d.Accounts.SecondFactor(ctx, q.User.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	keys, err := d.Accounts.ListPasskeys(ctx, q.User.ID)
+	return shell.Page("account_security", "Sign-in and security", securityData{f, keys, d.Accounts.Passkeys()}), err
+}
+
+func (d *Pages) changePassword(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.ThrottlePassword(ctx, q, q.User.Email); err != nil {
+		return shell.Answer{}, err
+	}
+	_, token, err := d.Accounts.ChangePassword(ctx, q.Session, q.Value("old"), q.Value("password"), q.Device())
+	if err != nil {
+		if fault.Is(err, fault.Unauthorized) {
+			return shell.Answer{}, shell.At("old", shell.Rightly(err))
+		}
+		return shell.Answer{}, err
+	}
+	a := shell.GoTo("/account/security", "Password changed. All your other sessions are signed out")
+	a.Cookies = []*http.Cookie{d.SignedIn(token)}
+	return a, nil
+}
+
+type factorData struct {
+	Offer account.Offer // zero: the password is asked for first
+	Image template.URL  // a QR code as a data: URL
+	Codes []string      // shown once
+}
+
+// factorPage offers a second factor: a new one for every visit, and again the one that
+// the form was about when its code was wrong.
+func (d *Pages) factorPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	f, err := d.Accounts.SecondFactor(ctx, q.User.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if f.On {
+		return shell.GoTo("/account/security", "Two-factor authentication is already enabled"), nil
+	}
+	if !q.Session.Fresh() {
+		return shell.Page("account_factor", "Two-factor authentication", factorData{}), nil
+	}
+	var offer account.Offer
+	if token := q.Value("offer"); token != "" {
+		offer, err = d.Accounts.OfferedTOTP(ctx, q.Session, token)
+	}
+	if offer.Token == "" && (err == nil || fault.Is(err, fault.Conflict)) {
+		offer, err = d.Accounts.OfferTOTP(ctx, q.Session)
+	}
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	code, err := qr.Encode(offer.URI, qr.M)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	code.Scale = 5
+	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // our own bytes
+	return shell.Page("account_factor", "Two-factor authentication", factorData{Offer: offer, Image: image}), nil
+}
+
+// beginFactor takes the password that the page asks for before it shows a secret.
+func (d *Pages) beginFactor(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.GoTo("/account/second-factor", ""), nil
+}
+
+func (d *Pages) turnFactorOn(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Throttle(ctx, shell.Guesses{Key: "login-code:" + string(q.User.ID), Limit: shell.PerFactor}); err != nil {
+		return shell.Answer{}, err
+	}
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	codes, err := d.Accounts.ConfirmTOTP(ctx, q.Actor(), q.Value("offer"), q.Value("code"))
+	if fault.Is(err, fault.Unauthorized) {
+		f := *fault.As(err)
+		f.Kind = fault.Invalid
+		return shell.Answer{}, shell.At("code", &f)
+	}
+	return shell.Page("account_codes", "Recovery codes", factorData{Codes: codes}), err
+}
+
+func (d *Pages) turnFactorOff(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	err := d.Act(ctx, q, "second_factor.disabled", func(tx *db.Tx) (string, error) {
+		return string(q.User.ID), d.Accounts.DropTOTPTx(ctx, tx, q.User.ID)
+	})
+	return shell.GoTo("/account/security", "Two-factor authentication disabled"), err
+}
+
+func (d *Pages) renewCodes(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	codes, err := d.Accounts.RenewCodes(ctx, q.Actor())
+	return shell.Page("account_codes", "Recovery codes", factorData{Codes: codes}), err
+}

@@ -1,0 +1,78 @@
+package account
+
+import "strings"
+
+// AuditLabels are the audit log's actions in people's words.
+var auditLabels = map[string]string{
+	"session.started":             "Signed in",
+	"session.refused":             "Sign-in refused",
+	"session.ended":               "Session ended",
+	"sessions.ended":              "Other sessions ended",
+	"password.set":                "Password set",
+	"password.changed":            "Password changed",
+	"password.link":               "Password reset link created",
+	"password.reset_mailed":       "Password reset email sent",
+	"mail.undelivered":            "Email delivery failed",
+	"second_factor.enabled":       "Two-factor authentication enabled",
+	"second_factor.disabled":      "Two-factor authentication disabled",
+	"second_factor.codes_renewed": "Recovery codes regenerated",
+	"site.command":                "Command run",
+	"site.terminal":               "Terminal opened",
+	"site.terminal_closed":        "Terminal closed",
+	"site.terminal_enabled":       "Terminal enabled",
+	"site.terminal_disabled":      "Terminal disabled",
+	"passkey.added":               "Passkey added",
+	"passkey.removed":             "Passkey removed",
+	"wordpress.login":             "WordPress login link created",
+	"wordpress.purged":            "Page cache purged",
+	"wordpress.update":            "WordPress update started",
+	"wordpress.search_replace":    "Search and replace started",
+	"wordpress.import":            "WordPress import started",
+	"site.cloned":                 "Site cloned",
+	"site.pushed":                 "Site pushed",
+	"database.created":            "Database created",
+	"database.deleted":            "Database deleted",
+	"database.rotated":            "Database password rotated",
+	"webhook.pinged":              "Test event sent",
+	"webhook.redelivered":         "Events redelivered",
+	"webhook.secret_rotated":      "Webhook secret rotated",
+	"webhook.secret_shown":        "Webhook secret revealed",
+	"webhook.listener_started":    "Webhook listener started",
+	"webhook.listener_stopped":    "Webhook listener stopped",
+	"key.created":                 "API key created",
+	"key.revoked":                 "API key revoked",
+	"user.invited":                "User invited",
+	"user.uninvited":              "Invite revoked",
+	"user.suspended":              "User suspended",
+	"user.resumed":                "User unsuspended",
+	"user.role":                   "Role changed",
+	"user.deleted":                "User deleted",
+}
+
+// AuditLabel is an action in words; one that has none is shown as it stands.
+func AuditLabel(action string) string {
+	if w, ok := auditLabels[action]; ok {
+		return w
+	}
+	noun, verb, _ := strings.Cut(action, ".")
+	text := strings.ReplaceAll(verb+" "+noun, "_", " ")
+	if text == " " || text == "" {
+		return action
+	}
+	return upperFirst(text)
+}
+
+// NounWords names what the log can be narrowed to.
+func NounWords(noun string) string {
+	switch noun {
+	case "key":
+		return "API keys"
+	case "env":
+		return "Environment"
+	case "mail":
+		return "Mail"
+	}
+	return upperFirst(strings.ReplaceAll(noun, "_", " ")) + "s"
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

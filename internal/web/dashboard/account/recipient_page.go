@@ -1,0 +1,72 @@
+package account
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/requestinfo"
+)
+
+// recipientData is for the pages of people without an account, who get notifications by mail.
+type recipientData struct {
+	Stop    bool   // whether the page is about unsubscribing
+	Done    bool   // whether they have said so
+	Address string // theirs
+}
+
+// perRecipient is how many links of mails a network can follow in a window.
+const perRecipient = 60
+
+func (d *Pages) throttleRecipient(ctx context.Context, q *shell.Request) error {
+	return d.Throttle(ctx, shell.Guesses{Key: "recipient-net:" + requestinfo.Network(q.Addr), Limit: perRecipient})
+}
+
+// confirmPage asks once more: mail programs follow links by themselves, to see where they lead.
+func (d *Pages) confirmPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	c, err := d.Notify.Confirmation(ctx, d.DB, q.PathValue("token"))
+	return shell.Page("recipient", "Confirm notifications", recipientData{Address: c.Address, Done: c.ConfirmedAt != 0}), err
+}
+
+func (d *Pages) confirm(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.throttleRecipient(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	var c notify.Channel
+	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if c, err = d.Notify.ConfirmTx(ctx, tx, q.PathValue("token")); err != nil {
+			return err
+		}
+		return d.Accounts.AuditTx(ctx, tx, account.Actor{Owner: c.Owner, Via: "the confirmation email", Addr: q.Addr},
+			account.AuditEvent{Action: "notification_channel.confirmed", Subject: string(c.ID), Detail: c.Name})
+	})
+	return shell.Page("recipient", "Notifications confirmed", recipientData{Address: c.Address, Done: true}), err
+}
+
+func (d *Pages) stopPage(_ context.Context, q *shell.Request) (shell.Answer, error) {
+	return shell.Page("recipient", "Unsubscribe", recipientData{Stop: true}), d.Notify.StopLink(q.PathValue("token"))
+}
+
+// stop takes the page's form, and the request of a mail program (RFC 8058 §3.1).
+func (d *Pages) stop(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.throttleRecipient(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	err := d.DB.Write(ctx, func(tx *db.Tx) error {
+		theirs, err := d.Notify.StopTx(ctx, tx, q.PathValue("token"))
+		if err != nil {
+			return err
+		}
+		for _, c := range theirs {
+			err := d.Accounts.AuditTx(ctx, tx, account.Actor{Owner: c.Owner, Via: "the link in an email", Addr: q.Addr},
+				account.AuditEvent{Action: "notification_channel.unsubscribed", Subject: string(c.ID), Detail: c.Name})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return shell.Page("recipient", "Unsubscribed", recipientData{Stop: true, Done: true}), err
+}

@@ -1,0 +1,157 @@
+package account
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// siteChoice is a site that a webhook can be restricted to.
+type siteChoice struct {
+	ID, Name string
+	On       bool
+}
+
+// mostChoices is how many sites a form lists, beside those that are chosen.
+const mostChoices = 100
+
+// siteChoices lists the user's sites, those first that are chosen.
+func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []string) (out []siteChoice, err error) {
+	if q.Problem != nil && q.PostForm.Has("form-events") {
+		chosen = q.PostForm["sites"]
+	}
+	chosen = chosen[:min(len(chosen), mostChoices)]
+	if len(chosen) > 0 {
+		ids, names := make([]site.ID, len(chosen)), map[string]string{}
+		for i, id := range chosen {
+			ids[i] = site.ID(id)
+		}
+		list, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Only: ids, Page: 1, Limit: mostChoices})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			names[string(s.ID)] = s.Name
+		}
+		for _, id := range chosen {
+			name := names[id]
+			if name == "" {
+				name = "Deleted site " + shell.Short(40, id)
+			}
+			out = append(out, siteChoice{id, name, true})
+		}
+	}
+	list, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: mostChoices})
+	for _, s := range list {
+		if !slices.Contains(chosen, string(s.ID)) {
+			out = append(out, siteChoice{string(s.ID), s.Name, false})
+		}
+	}
+	return out, err
+}
+
+// ownSites refuses sites that are not the user's own. One that a webhook has already may
+// have been deleted.
+func (d *Pages) ownSites(ctx context.Context, tx *db.Tx, q *shell.Request, ids, had []string) error {
+	for _, id := range ids {
+		if slices.Contains(had, id) {
+			continue
+		}
+		_, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, site.ID(id))
+		if fault.Is(err, fault.NotFound) {
+			return &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Unknown site",
+				Details: "a webhook is limited to sites of yours",
+				Code:    "invalid_site_ids",
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Pages) rotateSecret(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := webhook.ID(q.PathValue("webhook"))
+	seconds, err := strconv.Atoi(q.Value("overlap"))
+	if err != nil {
+		seconds = int(webhook.Overlap / time.Second)
+	}
+	says := "Secret rotated. The old secret no longer signs"
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		w, err := d.Webhooks.RotateTx(ctx, tx, q.Caller.Owner, id, given(q.Value("secret")), time.Duration(seconds)*time.Second)
+		if w.OverlapEnds != 0 {
+			says = "Secret rotated. Both secrets sign until the overlap ends"
+		}
+		return account.AuditEvent{Action: "webhook.secret_rotated", Subject: string(id), Detail: w.URL}, err
+	})
+	return shell.GoTo("/webhooks/"+string(id)+"#signature", says), atWebhook(err)
+}
+
+// pasts are how far back deliveries are listed and redelivered.
+var pasts = []struct {
+	Name, Label string
+	Long        time.Duration
+}{
+	{"1h", "Last hour", time.Hour},
+	{"24h", "Last 24 hours", 24 * time.Hour},
+	{"5d", "Last 5 days", 5 * 24 * time.Hour},
+	{"30d", "Last 30 days", 30 * 24 * time.Hour},
+}
+
+// since reads one of pasts; 0 for any other text.
+func since(name string) db.Time {
+	for _, p := range pasts {
+		if p.Name == name {
+			return db.Now().Add(-p.Long)
+		}
+	}
+	return 0
+}
+
+func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := webhook.ID(q.PathValue("webhook"))
+	var made webhook.DeliveryID
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		of := webhook.DeliveryID(q.PathValue("delivery"))
+		made, err = d.Webhooks.RedeliverTx(ctx, tx, q.Caller.Owner, id, of)
+		return account.AuditEvent{Action: "webhook.redelivered", Subject: string(id), Detail: string(of)}, err
+	})
+	return shell.GoTo("/webhooks/"+string(id)+"/deliveries/"+string(made), "Redelivery queued"), err
+}
+
+// redeliverAll starts to redeliver what failed, and leads to the page that shows how far it is.
+func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := webhook.ID(q.PathValue("webhook"))
+	var at string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		f := webhook.Filter{Since: since(q.Value("since"))}
+		op, err := d.Webhooks.RedeliverAllTx(ctx, tx, q.Caller.Owner, id, f)
+		at = string(op.ID)
+		return account.AuditEvent{Action: "webhook.redelivered", Subject: string(id), Detail: "since " + f.Since.String()}, err
+	})
+	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at)+"#deliveries", "Redelivery started"), err
+}
+
+// enableWebhook enables a webhook, and redelivers what it missed where that is asked for.
+func (d *Pages) enableWebhook(ctx context.Context, q *shell.Request, id webhook.ID) (shell.Answer, error) {
+	var at string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		w, op, err := d.Webhooks.EnableTx(ctx, tx, q.Caller.Owner, id, since(q.Value("redeliver")))
+		if op != nil {
+			at = string(op.ID)
+		}
+		return account.AuditEvent{Action: "webhook.enabled", Subject: string(id), Detail: w.URL}, err
+	})
+	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at), "Webhook enabled"), err
+}

@@ -1,0 +1,28 @@
+// Package configure owns the pages on which the owner of a site sets it up: domains,
+// environment, redirects and access, Git and deploy hooks, databases, backups, WordPress and
+// settings, and brings deleted sites back.
+package configure
+
+import (
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/deploy/ruletest"
+	"slipway/internal/edge/certs"
+	"slipway/internal/web/dashboard/sites"
+)
+
+// Config names the services that these pages show besides those of package sites.
+type Config struct {
+	Certificates certs.Addresses // of sites' own addresses
+	Rules        *ruletest.Rules
+	Git          *pushes.Pushes
+	APIURL       string // where deploy hooks are reached
+}
+
+// Pages serves these pages, with the header of those of sites.
+type Pages struct {
+	*sites.Pages
+	Config
+}
+
+// New returns the pages.
+func New(s *sites.Pages, c Config) *Pages { return &Pages{s, c} }

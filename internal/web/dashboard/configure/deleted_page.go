@@ -1,0 +1,98 @@
+package configure
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
+)
+
+func (d *Pages) deletedRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/deleted", shell.User, d.deletedPage),
+		shell.Get("/deleted/download", shell.User, d.downloadDeleted),
+		shell.Post("/deleted/restore", shell.User, d.restoreDeleted, d.deletedPage),
+		shell.Post("/deleted/forget", shell.User, d.forgetDeleted, d.deletedPage),
+	}
+}
+
+type deletedData struct {
+	List []backup.Backup // of sites that are gone, the newest first
+}
+
+// deletedPage lists the deleted sites that can be brought back.
+func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
+	return shell.Page("deleted", "Deleted sites", deletedData{list}), err
+}
+
+// deletedBackup returns the backup of a deleted site that the form or the link names.
+func (d *Pages) deletedBackup(ctx context.Context, q *shell.Request, id string) (backup.Backup, error) {
+	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
+	for _, b := range list {
+		if string(b.ID) == id {
+			return b, nil
+		}
+	}
+	if err == nil {
+		err = fault.Missing("backup")
+	}
+	return backup.Backup{}, err
+}
+
+func (d *Pages) restoreDeleted(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	b, err := d.deletedBackup(ctx, q, q.Value("backup"))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	name := strings.TrimSpace(q.Value("name"))
+	if name == "" {
+		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "The site needs a name", Details: "nothing was restored"}
+	}
+	plan, err := d.Backups.PlanRestore(ctx, q.Caller.Owner, b.ID, backup.RestoreTo{NewName: name})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	at := ""
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		o, err := d.Backups.RestoreTx(ctx, tx, q.Caller.Owner, plan)
+		at = o.Site
+		return account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
+	})
+	return shell.GoTo("/sites/"+at+"/backups", "Restore started"), err
+}
+
+func (d *Pages) forgetDeleted(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	b, err := d.deletedBackup(ctx, q, q.Value("backup"))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{
+			Action:  "backup.deleted",
+			Subject: string(b.Site),
+			Detail:  string(b.ID),
+		}, d.Backups.DeleteTx(ctx, tx, q.Caller.Owner, b.ID)
+	})
+	return shell.GoTo("/deleted", "Backup deleted"), err
+}
+
+func (d *Pages) downloadDeleted(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if q.Query("backup") == "" {
+		return shell.GoTo("/deleted", ""), nil
+	}
+	b, err := d.deletedBackup(ctx, q, q.Query("backup"))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	archive, err := d.Backups.Open(ctx, q.Caller.Owner, b.ID, false)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Raw(func(w http.ResponseWriter) { d.sendArchive(w, q, archive) }), nil
+}

@@ -1,0 +1,164 @@
+package configure
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+type envPair struct{ key, value string }
+
+var (
+	envKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	envBare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]*$`) // needs no quotes
+)
+
+// parseEnv reads a .env text as the usual libraries do: KEY=value lines, an export in
+// front, # comments, 'as it is' and "with \n, \" and \\", both over several lines. Nothing
+// is expanded: a $ is a $. Of a key that comes twice the last one counts. Its fault names
+// the line.
+func parseEnv(text string) ([]envPair, error) {
+	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
+	var out []envPair
+	at := map[string]int{}
+	for line := 1; text != ""; {
+		var head string
+		head, text, _ = strings.Cut(text, "\n")
+		begun := line
+		line++
+		head = strings.TrimSpace(head)
+		if head == "" || head[0] == '#' {
+			continue
+		}
+		bad := func(why, how string) error {
+			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Line %d %s", begun, why), Details: how, Code: "invalid_env"}
+		}
+		key, rest, ok := strings.Cut(head, "=")
+		if after, is := strings.CutPrefix(key, "export"); is && strings.TrimLeft(after, " \t") != after {
+			key = after
+		}
+		key, rest = strings.TrimSpace(key), strings.TrimSpace(rest)
+		if !ok {
+			return nil, bad("has no =", "enter lines such as KEY=value")
+		}
+		if !envKey.MatchString(key) {
+			return nil, bad("has an invalid name", "names contain letters, digits and underscores and don't begin with a digit")
+		}
+		value := rest
+		if rest != "" && (rest[0] == '"' || rest[0] == '\'') {
+			quote := rest[0]
+			body := rest[1:]
+			end := closing(body, quote)
+			for end < 0 && text != "" { // goes on in the next line
+				var next string
+				next, text, _ = strings.Cut(text, "\n")
+				line++
+				body += "\n" + next
+				if len(body) > 1<<20 {
+					break
+				}
+				if strings.IndexByte(next, quote) >= 0 {
+					end = closing(body, quote)
+				}
+			}
+			if end < 0 {
+				return nil, bad("has an unclosed quote", "close it or use the other kind of quotes")
+			}
+			if tail := strings.TrimSpace(body[end+1:]); tail != "" && tail[0] != '#' {
+				return nil, bad("has text after the closing quote", "escape quotes inside the value with \\")
+			}
+			value = body[:end]
+			if quote == '"' {
+				value = unescape(value)
+			}
+		} else if i := strings.Index(" "+rest, " #"); i >= 0 {
+			value = strings.TrimSpace(rest[:max(0, i-1)])
+		}
+		if i, seen := at[key]; seen {
+			out[i].value = value
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, envPair{key, value})
+	}
+	if len(out) == 0 {
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "No variables found",
+			Details: "enter lines such as KEY=value",
+			Code:    "invalid_env",
+		}
+	}
+	if len(out) > 1000 {
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many variables",
+			Details: "at most 1,000 can be imported at once",
+			Code:    "invalid_env",
+		}
+	}
+	return out, nil
+}
+
+// closing finds the quote that ends a value, or -1.
+func closing(s string, quote byte) int {
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && quote == '"':
+			i++
+		case s[i] == quote:
+			return i
+		}
+	}
+	return -1
+}
+
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		switch s[i] {
+		case 'n':
+			b.WriteByte('\n')
+		case 'r':
+			b.WriteByte('\r')
+		case 't':
+			b.WriteByte('\t')
+		case '"', '\\', '$', '\'', '`':
+			b.WriteByte(s[i])
+		default: // no escape of ours: both stay
+			b.WriteString(`\` + string(s[i]))
+		}
+	}
+	return b.String()
+}
+
+var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
+
+// formatEnv writes variables so that parseEnv reads the same. Secrets are only named.
+func formatEnv(vars []site.Var) string {
+	var b strings.Builder
+	for _, v := range vars {
+		switch {
+		case v.Secret:
+			b.WriteString("# " + v.Key + " is secret\n")
+		case envBare.MatchString(v.Value):
+			b.WriteString(v.Key + "=" + v.Value + "\n")
+		case !strings.ContainsAny(v.Value, "'\n\r"):
+			b.WriteString(v.Key + "='" + v.Value + "'\n")
+		default:
+			b.WriteString(v.Key + `="` + envEscapes.Replace(v.Value) + "\"\n")
+		}
+	}
+	return b.String()
+}

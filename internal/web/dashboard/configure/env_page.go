@@ -1,0 +1,332 @@
+package configure
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+const varsPerPage = 100
+
+func (d *Pages) envRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/sites/{id}/env", shell.User, d.envPage),
+		shell.Post("/sites/{id}/env", shell.User, d.setVar, d.envPage),
+		shell.Get("/sites/{id}/env/import", shell.User, d.importPage),
+		shell.Post("/sites/{id}/env/import", shell.User, d.importEnv, d.importPage),
+		shell.Get("/sites/{id}/env/export", shell.User, d.exportEnv),
+		shell.Get("/sites/{id}/env/var/{var}", shell.User, d.varPage),
+		shell.Post("/sites/{id}/env/var/{var}", shell.User, d.changeVar, d.varPage),
+		shell.Post("/sites/{id}/env/var/{var}/delete", shell.User, d.deleteVar, d.varPage),
+	}
+}
+
+type envData struct {
+	sites.SiteHead
+	Vars  []site.Var // of this page
+	Total int
+	Pages shell.Pages
+}
+
+// Both reports whether a variable is for builds and for the running site.
+func (e envData) Both(v site.Var) bool { return e.Only(v) == "" }
+
+// Only names the one of builds and the running site that sees a variable; empty for both.
+func (envData) Only(v site.Var) string {
+	build, runtime := slices.Contains(v.Target, "build"), slices.Contains(v.Target, "runtime")
+	switch {
+	case build && !runtime:
+		return "build"
+	case runtime && !build:
+		return "runtime"
+	}
+	return ""
+}
+
+func (d *Pages) envPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	n := shell.PageNumber(q)
+	from := min((n-1)*varsPerPage, len(all))
+	return shell.Page("site_env", "Environment of "+head.Site.Name, envData{
+		head, all[from:min(from+varsPerPage, len(all))], len(all),
+		shell.Turn(n, len(all), varsPerPage, func(p int) string { return head.Base() + "/env?page=" + strconv.Itoa(p) }),
+	}), nil
+}
+
+// scopeOf reads which deployments see a variable: production, preview, or all; and the
+// pattern of branches, which the form asks for only with previews.
+func scopeOf(q *shell.Request) (scope []string, branch string) {
+	switch q.Value("scope") {
+	case "production":
+		return []string{"production"}, ""
+	case "preview":
+		return []string{"preview"}, ""
+	case "branch":
+		return []string{"preview"}, strings.TrimSpace(q.Value("env_branch"))
+	}
+	return nil, ""
+}
+
+// targetsOf reads the boxes that say who sees a variable; none is an error of the service.
+func targetsOf(q *shell.Request) []string {
+	out := []string{}
+	for _, t := range []string{"build", "runtime"} {
+		if slices.Contains(q.PostForm["target"], t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (d *Pages) setVar(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	vars, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	key := q.Value("key")
+	n := site.NewVar{Key: key, Value: q.Value("value"), Secret: q.Checked("secret"), Target: targetsOf(q)}
+	scope, branch := scopeOf(q)
+	if n.Branch = branch; branch == "" && q.Value("scope") == "branch" {
+		return shell.Answer{}, shell.At("env_branch", &fault.Error{Kind: fault.Invalid, Message: "Enter a branch or a pattern such as feature/*"})
+	}
+	if len(n.Target) > 0 {
+		n.Target = append(n.Target, scope...)
+	}
+	if slices.ContainsFunc(vars, func(v site.Var) bool {
+		same := len(scope) == 0 || v.Scope() == "" || slices.Contains(scope, v.Scope())
+		return v.Key == key && v.Branch == branch && (branch != "" || same)
+	}) {
+		return shell.Answer{}, shell.At("key", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "A variable with this name already exists",
+			Details: "edit it or choose another name",
+		})
+	}
+	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{n})
+	if err != nil {
+		return shell.Answer{}, shell.At(varField(err), err)
+	}
+	return d.thenDeploy(ctx, q, shell.GoTo(head.Base()+"/env", "Added "+key))
+}
+
+// thenDeploy puts a change in force where the button that made it says so. The change
+// stays when no deployment can be asked for; the page it leads to then says why.
+func (d *Pages) thenDeploy(ctx context.Context, q *shell.Request, done shell.Answer) (shell.Answer, error) {
+	if q.Value("then") != "deploy" {
+		return done, nil
+	}
+	watch, err := d.DeploySite(ctx, q)
+	if f := fault.As(err); f != nil {
+		return shell.GoTo(done.To, done.Flash+". Not deployed: "+f.Message), nil
+	}
+	return watch, err
+}
+
+// varField says at which field a fault about a variable belongs.
+func varField(err error) string {
+	f := fault.As(err)
+	switch {
+	case f == nil:
+		return ""
+	case f.Message == "The variable has no target":
+		return "target"
+	case f.Message == "Invalid branch pattern":
+		return "env_branch"
+	case f.Received == nil:
+		return "value"
+	}
+	return "key"
+}
+
+func (d *Pages) setVars(ctx context.Context, q *shell.Request, id site.ID, vars []site.NewVar) error {
+	sealed, err := d.Sites.SealEnv(id, vars)
+	if err != nil {
+		return err
+	}
+	return d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.SetSealedEnvTx(ctx, tx, q.Caller.Owner, id, sealed)
+		detail := text.Count(len(vars), "variable")
+		if len(vars) == 1 {
+			detail = vars[0].Key
+		}
+		return account.AuditEvent{Action: "env.set", Subject: string(id), Detail: detail}, err
+	})
+}
+
+type varData struct {
+	sites.SiteHead
+	Var site.Var
+}
+
+// Sees reports whether the variable has a target.
+func (v varData) Sees(target string) bool { return slices.Contains(v.Var.Target, target) }
+
+// variable loads one variable of the asker's own site.
+func (d *Pages) variable(ctx context.Context, q *shell.Request) (varData, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return varData{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return varData{}, err
+	}
+	for _, v := range all {
+		if v.ID == q.PathValue("var") || v.Key == q.PathValue("var") {
+			return varData{head, v}, nil
+		}
+	}
+	return varData{}, fault.Missing("variable")
+}
+
+func (d *Pages) varPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.variable(ctx, q)
+	return shell.Page("site_var", data.Var.Key, data), err
+}
+
+// changeVar changes one variable. The value of a secret one that is left empty stays.
+func (d *Pages) changeVar(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.variable(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	secret := q.Checked("secret")
+	scope, branch := scopeOf(q)
+	p := site.PatchVar{Secret: &secret, Target: targetsOf(q), Branch: &branch}
+	if len(p.Target) > 0 {
+		p.Target = append(p.Target, scope...)
+	}
+	if branch == "" && q.Value("scope") == "branch" {
+		return shell.Answer{}, shell.At("env_branch", &fault.Error{Kind: fault.Invalid, Message: "Enter a branch or a pattern such as feature/*"})
+	}
+	if value := q.Value("value"); !data.Var.Secret || value != "" {
+		p.Value = &value
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.Caller.Owner, data.Site.ID, data.Var.ID, p)
+		return account.AuditEvent{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
+	})
+	if err != nil {
+		return shell.Answer{}, shell.At(varField(err), err)
+	}
+	return d.thenDeploy(ctx, q, shell.GoTo(data.Base()+"/env", "Updated "+data.Var.Key))
+}
+
+func (d *Pages) deleteVar(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.variable(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
+			d.Sites.DeleteEnvTx(ctx, tx, q.Caller.Owner, data.Site.ID, data.Var.ID)
+	})
+	return shell.GoTo(data.Base()+"/env", "Deleted "+data.Var.Key), err
+}
+
+// exportEnv is every readable variable as a .env file. Secrets are named, not told.
+func (d *Pages) exportEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	all, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	text := "# Environment of " + shell.Clean(head.Site.Name) + "\n" + formatEnv(all)
+	return shell.Raw(func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`.env"`)
+		fmt.Fprint(w, text)
+	}), nil
+}
+
+// varChange describes the effect of an import on one variable.
+type varChange struct {
+	Key, Kind      string // new, changed, same
+	Before, After  string // empty where secret
+	Secret, Hidden bool   // will be secret; is secret now
+}
+
+type importData struct {
+	sites.SiteHead
+	Text    string
+	Secret  bool
+	Changes []varChange // nil before the preview
+	Writes  int         // how many of them change something
+}
+
+func (d *Pages) importPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	return shell.Page("site_import", "Import variables", importData{SiteHead: head, Text: q.Value("text"), Secret: q.Checked("secret")}), err
+}
+
+// importEnv shows what a .env text would change; sent again with "apply" it does so.
+func (d *Pages) importEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	pairs, err := parseEnv(q.Value("text"))
+	if err != nil {
+		return shell.Answer{}, shell.At("text", err)
+	}
+	have, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := importData{SiteHead: head, Text: q.Value("text"), Secret: q.Checked("secret"), Changes: []varChange{}}
+	var write []site.NewVar
+	for _, p := range pairs {
+		c := varChange{Key: p.key, Kind: "new", After: p.value, Secret: data.Secret}
+		n := site.NewVar{Key: p.key, Value: p.value, Secret: data.Secret}
+		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.key && v.Branch == "" }); i >= 0 {
+			v := have[i]
+			c.Kind, c.Before, c.Hidden = "changed", v.Value, v.Secret
+			c.Secret = data.Secret || v.Secret // what is secret stays so
+			n.Secret, n.Target = c.Secret, v.Target
+			if !v.Secret && v.Value == p.value && !c.Secret {
+				c.Kind = "same"
+			}
+		}
+		if c.Secret {
+			c.After = ""
+		}
+		if c.Kind != "same" {
+			write = append(write, n)
+		}
+		data.Changes = append(data.Changes, c)
+	}
+	data.Writes = len(write)
+	if q.Value("step") != "apply" {
+		return shell.Page("site_import", "Import variables", data), nil
+	}
+	if len(write) == 0 {
+		return shell.GoTo(head.Base()+"/env", "No changes to import"), nil
+	}
+	err = d.setVars(ctx, q, head.Site.ID, write)
+	return shell.GoTo(head.Base()+"/env", "Imported "+text.Count(len(write), "variable")), shell.At("text", err)
+}

@@ -1,0 +1,147 @@
+package configure
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+func (d *Pages) hookRoutes() []shell.Route {
+	// A hook's id is a secret: it goes in forms' bodies, never in addresses.
+	return []shell.Route{
+		shell.Get("/sites/{id}/hooks", shell.User, d.hooksPage),
+		shell.Post("/sites/{id}/hooks", shell.User, d.createHook, d.hooksPage),
+		shell.Post("/sites/{id}/hooks/edit", shell.User, d.editHookPage, d.hooksPage),
+		shell.Post("/sites/{id}/hooks/save", shell.User, d.saveHook, d.editHookPage),
+		shell.Post("/sites/{id}/hooks/rotate", shell.User, d.rotateHook, d.hooksPage),
+		shell.Post("/sites/{id}/hooks/switch", shell.User, d.switchHook, d.hooksPage),
+		shell.Post("/sites/{id}/hooks/delete", shell.User, d.deleteHook, d.hooksPage),
+	}
+}
+
+// hookRow is a deploy hook with what calls it.
+type hookRow struct {
+	site.Hook
+	ID   string // the secret
+	URL  string
+	Curl string
+	Last string // the page of the last deployment it caused, or empty
+	Over bool   // it has expired
+}
+
+// hooksPerPage keeps a page of hooks under 100 KB.
+const hooksPerPage = 20
+
+type hooksData struct {
+	sites.SiteHead
+	Hooks []hookRow // the newest first
+	Form  hookForm  // of a new one
+	Pages shell.Pages
+}
+
+func (d *Pages) hooksPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "hooks")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	hooks, err := d.Sites.Hooks(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	slices.Reverse(hooks)
+	n := shell.PageNumber(q)
+	from := min((n-1)*hooksPerPage, len(hooks))
+	data := hooksData{
+		SiteHead: head,
+		Pages:    shell.Turn(n, len(hooks), hooksPerPage, func(p int) string { return head.Base() + "/hooks?page=" + strconv.Itoa(p) }),
+	}
+	for _, h := range hooks[from:min(from+hooksPerPage, len(hooks))] {
+		r := hookRow{Hook: h, ID: h.ID.Reveal(), URL: d.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal())}
+		r.Curl = "curl -X POST " + shell.Quote(r.URL)
+		r.Over = h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now()
+		if h.LastDeployment != "" {
+			r.Last = head.Base() + "/deployments/" + h.LastDeployment
+		}
+		data.Hooks = append(data.Hooks, r)
+	}
+	return shell.Page("site_hooks", "Deploy hooks of "+head.Site.Name, data), nil
+}
+
+func (d *Pages) createHook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "hooks")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	n, err := readHook(q, site.Hook{})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		h, err := d.Sites.CreateHookTx(ctx, tx, q.Caller.Owner, head.Site.ID, n)
+		return account.AuditEvent{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
+	})
+	return shell.GoTo(head.Base()+"/hooks", "Deploy hook created"), atHook(err)
+}
+
+// changeHook does something to a hook of this very site, and says so in the audit log
+// without its id.
+func (d *Pages) changeHook(
+	ctx context.Context,
+	q *shell.Request, action, says string,
+	fn func(tx *db.Tx, id site.HookID) (site.Hook, error),
+) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "hooks")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	id := site.HookID(q.Value("hook"))
+	of, err := d.Sites.HookSite(ctx, q.Caller.Owner, id)
+	if err == nil && of != head.Site.ID {
+		err = fault.Missing("deploy hook")
+	}
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		h, err := fn(tx, id)
+		return account.AuditEvent{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
+	})
+	return shell.GoTo(head.Base()+"/hooks", says), err
+}
+
+func (d *Pages) rotateHook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.changeHook(
+		ctx,
+		q,
+		"hook.rotated",
+		"URL rotated. The previous URL no longer works",
+		func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+			return d.Sites.UpdateHookTx(ctx, tx, q.Caller.Owner, id, site.PatchHook{Rotate: true})
+		},
+	)
+}
+
+func (d *Pages) switchHook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	on := q.Value("to") == "on"
+	says := "Deploy hook disabled"
+	if on {
+		says = "Deploy hook enabled"
+	}
+	return d.changeHook(ctx, q, "hook.updated", says, func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+		return d.Sites.UpdateHookTx(ctx, tx, q.Caller.Owner, id, site.PatchHook{Active: &on})
+	})
+}
+
+func (d *Pages) deleteHook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.changeHook(ctx, q, "hook.deleted", "Deploy hook deleted", func(tx *db.Tx, id site.HookID) (site.Hook, error) {
+		return site.Hook{}, d.Sites.DeleteHookTx(ctx, tx, q.Caller.Owner, id)
+	})
+}

@@ -1,0 +1,138 @@
+package configure
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/ruletest"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+// rulesShown keeps the page of a site with thousands of rules under 100 KB.
+const rulesShown = 100
+
+type rulesData struct {
+	sites.SiteHead
+	Serving       site.Serving
+	Redirects     []release.Redirect
+	Headers       []release.HeaderRule
+	MoreRedirects int
+	MoreHeaders   int
+	Path          string
+	Language      string
+	Country       string
+	Cookie        string
+	Tested        *ruletest.Answer
+	Call          map[string]any // the REST call of the test
+}
+
+// rulesPage shows a site's redirects and headers, and what a request would be answered
+// with. A test changes nothing, so it is a GET that can be sent to a colleague.
+func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "rules")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := rulesData{
+		SiteHead: head,
+		Path:     q.Query("path"),
+		Language: q.Query("language"),
+		Country:  q.Query("country"),
+		Cookie:   q.Query("cookie"),
+	}
+	data.Call = map[string]any{"path": "/"}
+	if data.Serving, err = d.Sites.Serving(ctx, d.DB, q.Caller.Owner, head.Site.ID); err != nil {
+		return shell.Answer{}, err
+	}
+	rules, err := d.Rules.Live(ctx, q.Caller.Owner, head.Site.ID)
+	switch {
+	case fault.Is(err, fault.Conflict): // nothing is published yet
+		return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
+	case err != nil:
+		return shell.Answer{}, err
+	}
+	data.Redirects, data.Headers = rules.Redirects, rules.Headers
+	if n := len(data.Redirects) - rulesShown; n > 0 {
+		data.Redirects, data.MoreRedirects = data.Redirects[:rulesShown], n
+	}
+	if n := len(data.Headers) - rulesShown; n > 0 {
+		data.Headers, data.MoreHeaders = data.Headers[:rulesShown], n
+	}
+	if data.Path == "" {
+		return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
+	}
+	if !strings.HasPrefix(data.Path, "/") && !strings.Contains(data.Path, "://") {
+		data.Path = "/" + data.Path
+	}
+	headers := map[string]string{}
+	if data.Language != "" {
+		headers["Accept-Language"] = data.Language
+	}
+	if data.Cookie != "" {
+		headers["Cookie"] = data.Cookie
+	}
+	data.Call["path"] = data.Path
+	if data.Country != "" {
+		data.Call["country"] = data.Country
+	}
+	if len(headers) > 0 {
+		data.Call["headers"] = headers
+	}
+	got, err := d.Rules.Try(ctx, q.Caller.Owner, head.Site.ID, ruletest.Trial{
+		Path:     data.Path,
+		Language: data.Language,
+		Country:  data.Country,
+		Cookie:   data.Cookie,
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data.Tested = &got
+	return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
+}
+
+// saveServing changes who must give a password, and to which hosts rules may forward.
+func (d *Pages) saveServing(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "rules")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	protection, hosts := q.Value("protection"), strings.Fields(q.Value("proxy_hosts"))
+	p := site.ServingPatch{ProxyHosts: &hosts, Protection: &protection}
+	for name, to := range map[string]**string{
+		"sign_in":        &p.SignIn,
+		"single_page":    &p.SinglePage,
+		"trailing_slash": &p.TrailingSlash,
+		"access_log":     &p.AccessLog,
+	} {
+		if v := q.Value(name); v != "" {
+			*to = &v
+		}
+	}
+	hash := ""
+	if password := q.Value("password"); password != "" {
+		if hash, err = d.Sites.PasswordHash(ctx, q.Caller.Owner, head.Site.ID, password); err != nil {
+			return shell.Answer{}, shell.At("password", err)
+		}
+		p.Password = &password
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Sites.UpdateServingTx(ctx, tx, q.Caller.Owner, head.Site.ID, p, hash)
+		return account.AuditEvent{Action: "site.updated", Subject: string(head.Site.ID), Detail: "serving"}, err
+	})
+	if f := fault.As(err); f != nil {
+		switch f.Code {
+		case "invalid_password":
+			err = shell.At("password", err)
+		case "invalid_proxy_hosts":
+			err = shell.At("proxy_hosts", err)
+		}
+	}
+	return shell.GoTo(head.Base()+"/rules", "Saved"), err
+}

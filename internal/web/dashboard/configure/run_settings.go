@@ -1,0 +1,222 @@
+package configure
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// runFields are the fields of the settings of how a program is run, by the names that
+// site.Run has for them.
+var runFields = map[string]string{
+	"command":                    "run_command",
+	"release":                    "run_release",
+	"healthCheck.path":           "run_health_path",
+	"healthCheck.timeoutSeconds": "run_health_timeout",
+	"sleepAfterSeconds":          "run_sleep",
+	"memoryMiB":                  "run_memory",
+	"cpus":                       "run_cpus",
+	"pids":                       "run_pids",
+	"drainSeconds":               "run_drain",
+	"requestMiB":                 "run_request_mib",
+	"responseSeconds":            "run_response",
+	"storage":                    "run_storage",
+	"storageMiB":                 "run_storage_mib",
+	"ports":                      "run_ports",
+}
+
+// Run returns one of the owner's settings of the program as text; empty is as detected.
+func (s settingsData) Run(name string) string {
+	number := func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.Itoa(*n)
+	}
+	text := func(v *string) string {
+		if v == nil {
+			return ""
+		}
+		return *v
+	}
+	r, health := s.Site.Run, site.HealthCheck{}
+	if r.HealthCheck != nil {
+		health = *r.HealthCheck
+	}
+	switch name {
+	case "command":
+		return text(r.Command)
+	case "release":
+		return text(r.Release)
+	case "health_path":
+		return text(health.Path)
+	case "health_timeout":
+		return number(health.TimeoutSeconds)
+	case "sleep":
+		return number(r.SleepAfterSeconds)
+	case "memory":
+		return number(r.MemoryMiB)
+	case "pids":
+		return number(r.Pids)
+	case "drain":
+		return number(r.DrainSeconds)
+	case "storage_mib":
+		return number(r.StorageMiB)
+	case "response":
+		return number(r.ResponseSeconds)
+	case "request_mib":
+		return number(r.RequestMiB)
+	case "cpus":
+		if r.CPUs != nil {
+			return strconv.FormatFloat(*r.CPUs, 'f', -1, 64)
+		}
+	case "storage":
+		if r.Storage != nil {
+			return strings.Join(*r.Storage, "\n")
+		}
+	case "ports":
+		if r.Ports != nil {
+			var list []string
+			for _, port := range *r.Ports {
+				list = append(list, strconv.Itoa(port))
+			}
+			return strings.Join(list, ", ")
+		}
+	}
+	return ""
+}
+
+// ExamplePorts are in the example of a call.
+func (settingsData) ExamplePorts() []int { return []int{5432} }
+
+// StorageLimit returns how much the site's storage may hold, in bytes.
+func (s settingsData) StorageLimit() int64 {
+	if n := s.Site.Run.StorageMiB; n != nil {
+		return int64(*n) << 20
+	}
+	return 1 << 30
+}
+
+// runForm reads one of the forms of how the program is run. An empty field returns a setting
+// to what slipway.toml, detection or the default says.
+func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
+	var wrong error
+	bad := func(name, details string) {
+		if wrong == nil {
+			wrong = shell.At(name, &fault.Error{Kind: fault.Invalid, Message: "Invalid value", Details: details, Code: "invalid_run"})
+		}
+	}
+	text := func(name string) *string {
+		if v := strings.TrimSpace(q.Value(name)); v != "" {
+			return &v
+		}
+		return nil
+	}
+	number := func(name string) *int {
+		v := text(name)
+		if v == nil {
+			return nil
+		}
+		n, err := strconv.Atoi(*v)
+		if err != nil {
+			bad(name, "a whole number")
+		}
+		return &n
+	}
+	switch part {
+	case "run":
+		command, release, path, timeout := text("run_command"), text("run_release"), text("run_health_path"), number("run_health_timeout")
+		sleep, memory, pids, drain, request, response := number(
+			"run_sleep",
+		), number(
+			"run_memory",
+		), number(
+			"run_pids",
+		), number(
+			"run_drain",
+		), number(
+			"run_request_mib",
+		), number(
+			"run_response",
+		)
+		var cpus *float64
+		if v := text("run_cpus"); v != nil {
+			n, err := strconv.ParseFloat(*v, 64)
+			if err != nil {
+				bad("run_cpus", "a number, such as 0.5")
+			}
+			cpus = &n
+		}
+		edit = func(r *site.Run) {
+			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids, r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = command, release, sleep, memory, pids, drain, cpus, request, response
+			if r.HealthCheck = nil; path != nil || timeout != nil {
+				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
+			}
+		}
+	case "storage":
+		var folders *[]string
+		if list := strings.FieldsFunc(q.Value("run_storage"), func(r rune) bool { return r == '\n' || r == '\r' }); len(list) > 0 {
+			for i := range list {
+				list[i] = strings.Trim(strings.TrimSpace(list[i]), "/")
+			}
+			list = slices.DeleteFunc(list, func(dir string) bool { return dir == "" })
+			folders = &list
+		}
+		most := number("run_storage_mib")
+		edit = func(r *site.Run) { r.Storage, r.StorageMiB = folders, most }
+	case "ports":
+		var ports *[]int
+		if list := strings.FieldsFunc(q.Value("run_ports"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }); len(
+			list,
+		) > 0 {
+			numbers := make([]int, len(list))
+			for i, v := range list {
+				if numbers[i], err = strconv.Atoi(v); err != nil {
+					bad("run_ports", "numbers with commas between them, such as 5432, 6379")
+				}
+			}
+			ports = &numbers
+		}
+		edit = func(r *site.Run) { r.Ports = ports }
+	}
+	return edit, wrong
+}
+
+// atRun says at which field of those forms a fault belongs.
+func atRun(err error) error {
+	f := fault.As(err)
+	if f == nil || f.Code != "invalid_run" {
+		return err
+	}
+	name, ok := strings.CutPrefix(f.Message, "Invalid run.")
+	if !ok || runFields[name] == "" {
+		return err
+	}
+	shown := *f
+	shown.Message = "Invalid value"
+	return shell.At(runFields[name], &shown)
+}
+
+// restartSite restarts a site's program without a dropped request.
+func (d *Pages) restartSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		did := account.AuditEvent{Action: "site.restarted", Subject: string(id)}
+		s, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id)
+		if err != nil {
+			return did, err
+		}
+		if d.Programs == nil {
+			return did, &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
+		}
+		return did, d.Programs.RestartSiteTx(ctx, tx, s)
+	})
+	return shell.GoTo("/sites/"+string(id)+"/logs", "Restarting: the new instance takes over once it is healthy"), err
+}

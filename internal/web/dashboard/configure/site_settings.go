@@ -1,0 +1,168 @@
+package configure
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+// configureRoutes is every route of what a site's owner sets up for it.
+func (d *Pages) Routes() []shell.Route {
+	rs := []shell.Route{
+		shell.Get("/sites/{id}/rules", shell.User, d.rulesPage),
+		shell.Post("/sites/{id}/rules", shell.User, d.saveServing, d.rulesPage),
+		shell.Post("/sites/{id}/restart", shell.User, d.restartSite, nil),
+		shell.Get("/sites/{id}/settings", shell.User, d.settingsPage),
+		shell.Post("/sites/{id}/settings", shell.User, d.saveSettings, d.settingsPage),
+		shell.Post("/sites/{id}/delete", shell.User, d.deleteSite, d.settingsPage),
+	}
+	for _, more := range [][]shell.Route{
+		d.domainRoutes(),
+		d.envRoutes(),
+		d.databaseRoutes(),
+		d.backupRoutes(),
+		d.deletedRoutes(),
+		d.wordpressRoutes(),
+		d.hookRoutes(),
+		d.gitRoutes(),
+	} {
+		rs = append(rs, more...)
+	}
+	return rs
+}
+
+type settingsData struct {
+	sites.SiteHead
+	Presets []framework.Preset
+	Storage sites.Storage
+}
+
+// Build is one of the owner's build settings; empty is as detected.
+func (s settingsData) Build(name string) string {
+	v := map[string]*string{
+		"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
+		"output": s.Site.Build.Output, "node": s.Site.Build.Node,
+	}[name]
+	if v == nil {
+		return ""
+	}
+	return *v
+}
+
+// Known reports whether the framework is one of the list.
+func (s settingsData) Known() bool {
+	for _, p := range s.Presets {
+		if p.ID == s.Site.Framework {
+			return true
+		}
+	}
+	return s.Site.Framework == ""
+}
+
+func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "settings")
+	data := settingsData{SiteHead: head, Presets: framework.Presets()}
+	if err == nil && head.HasProgram() && d.Programs != nil {
+		data.Storage, err = d.Programs.Storage(ctx, head.Site.ID)
+	}
+	return shell.Page("site_settings", "Settings of "+head.Site.Name, data), err
+}
+
+// saveSettings changes one part of the settings: each has a form of its own.
+func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "settings")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	text := func(name string) *string {
+		v := strings.TrimSpace(q.Value(name))
+		return &v
+	}
+	var p site.Patch
+	part := q.Value("part")
+	switch part {
+	case "name":
+		p.Name = text("name")
+	case "source":
+		p.Repository, p.Branch = text("repository"), text("branch")
+	case "credential":
+		p.Credential = &fetch.Credential{Token: *text("token"), User: *text("token_user"), DeployKey: *text("deploy_key")}
+		if p.Credential.DeployKey != "" {
+			p.Credential.DeployKey += "\n"
+		}
+		if p.Credential.Token == "" && p.Credential.DeployKey == "" {
+			return shell.Answer{}, shell.At("token", &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "Enter an access token or a deploy key",
+				Details: "to delete the stored credential, use Remove credential",
+			})
+		}
+	case "forget":
+		p.Credential = &fetch.Credential{}
+	case "build":
+		p.Framework = text("framework")
+		p.Build = &site.Build{
+			Root:    text("build_root"),
+			Install: text("build_install"),
+			Command: text("build_command"),
+			Output:  text("build_output"),
+			Node:    text("build_node"),
+		}
+	case "run", "storage", "ports":
+		if p.EditRun, err = runForm(q, part); err != nil {
+			return shell.Answer{}, err
+		}
+	default:
+		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Unknown settings form"}
+	}
+	said := "Saved"
+	if p.EditRun != nil {
+		said = "Saved. Takes effect the next time the application starts"
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		s, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
+		if head.Site.Credential && !s.Credential && part == "source" {
+			said = "Saved. The stored credential was for the old host and has been removed"
+		}
+		return account.AuditEvent{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
+	})
+	return shell.GoTo(head.Base()+"/settings", said), atRun(sites.AtBuild(err))
+}
+
+// deleteSite ends a site, once its name was typed.
+func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "settings")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if strings.TrimSpace(q.Value("confirm")) != head.Site.Name {
+		return shell.Answer{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The name doesn't match",
+			Details: "nothing was deleted: type " + head.Site.Name + " to confirm",
+		}
+	}
+	if q.Checked("backup") {
+		err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+			_, err := d.Backups.DeleteSiteTx(ctx, tx, q.Caller.Owner, head.Site.ID)
+			return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, err
+		})
+		return shell.GoTo(head.Base()+"/backups", "Backing up "+head.Site.Name+". It is deleted once the backup is completed"), err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{
+			Action:  "site.deleted",
+			Subject: string(head.Site.ID),
+			Detail:  head.Site.Name,
+		}, d.Sites.DeleteTx(ctx, tx, q.Caller.Owner, head.Site.ID)
+	})
+	return shell.GoTo("/", "Deleted "+head.Site.Name), err
+}

@@ -1,0 +1,288 @@
+package configure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+	"slipway/internal/wordpress/wordpress"
+)
+
+func (d *Pages) wordpressRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage),
+		shell.Get("/sites/{id}/wordpress/follow", shell.User, d.wordpressLive),
+		shell.Post("/sites/{id}/wordpress/login", shell.User, d.loginWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/purge", shell.User, d.purgeWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/settings", shell.User, d.saveWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/update", shell.User, d.updateWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/clone", shell.User, d.cloneWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/replace", shell.User, d.replaceWordPress, d.wordpressPage),
+		shell.Post("/sites/{id}/wordpress/import", shell.User, d.importWordPress, d.wordpressPage),
+	}
+}
+
+type wordpressData struct {
+	sites.SiteHead
+	State  wordpress.State
+	Error  string // why WordPress does not answer
+	Work   []wordpressWork
+	Others []site.Site // that this one can be pushed to
+	// NoObjectCache says why the server offers no object cache; empty: it does.
+	NoObjectCache string
+}
+
+// ObjectCacheState says in words what the site's object cache is doing; empty where it is off.
+func (d wordpressData) ObjectCacheState() string {
+	c := d.State.ObjectCache
+	switch c.Status {
+	case wordpress.ObjectsActive:
+		share := 0
+		if all := c.Hits + c.Misses; all > 0 {
+			share = int(100 * c.Hits / all)
+		}
+		return fmt.Sprintf("Active: %d objects, %d MiB, %d %% hits", c.Keys, c.Bytes>>20, share)
+	case wordpress.ObjectsPending:
+		return "Starts when the site is restarted; redeploy a site whose last deployment is older than this setting"
+	case wordpress.ObjectsPaused:
+		return "Paused while a command, a terminal, a worker or another deployment of the site runs"
+	case wordpress.ObjectsReplaced:
+		return "Not used: wp-content has an object-cache.php of its own"
+	case wordpress.ObjectsDown:
+		return "Redis does not respond. WordPress works without it"
+	case wordpress.ObjectsUnavailable:
+		return "Not available: " + d.NoObjectCache
+	}
+	return ""
+}
+
+// Updates reports whether something has a newer version.
+func (d wordpressData) Updates() bool {
+	newer := func(x wordpress.Extension) bool { return x.UpdateVersion != "" }
+	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(
+		d.State.Plugins,
+		newer,
+	) || slices.ContainsFunc(d.State.Themes, newer)
+}
+
+// wordpressWork is an operation as the page shows it.
+type wordpressWork struct {
+	Name, Message, Error string
+	Percent              int
+	Over, Failed         bool
+	At                   db.Time
+}
+
+// workNames are the kinds of operations in people's words.
+var workNames = map[string]string{
+	"wordpress.update":         "Update",
+	"wordpress.search_replace": "Search and replace",
+	"wordpress.purge":          "Purge of the page cache",
+	"site.clone":               "Clone",
+	"site.push":                "Push",
+	"wordpress.import":         "Import",
+}
+
+func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "wordpress")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := wordpressData{SiteHead: head, NoObjectCache: d.WordPress.NoObjectCache()}
+	if data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err != nil {
+		f := fault.As(err)
+		if f == nil {
+			return shell.Answer{}, err
+		}
+		data.Error = f.Message + ": " + f.Details
+	}
+	if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
+		return shell.Answer{}, err
+	}
+	if data.Error == "" {
+		if data.Others, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	return shell.Page("site_wordpress", "WordPress of "+head.Site.Name, data), nil
+}
+
+func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID) ([]wordpressWork, error) {
+	list, err := d.WordPress.Operations(ctx, q.Caller.Owner, id)
+	if err != nil {
+		return nil, err
+	}
+	var out []wordpressWork
+	for _, o := range list {
+		if name := workNames[o.Kind]; name != "" {
+			out = append(out, wordpressWork{
+				name,
+				o.Message,
+				o.Error,
+				int(max(0, o.Progress) * 100),
+				o.CompletedAt != 0,
+				o.Error != "",
+				o.CreatedAt,
+			})
+		}
+	}
+	return out, nil
+}
+
+// wordpressLive sends the operations again whenever they have come further.
+func (d *Pages) wordpressLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "wordpress")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.LivePart(time.Second, func(ctx context.Context) ([]byte, bool, error) {
+		data := wordpressData{SiteHead: head}
+		var err error
+		if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
+			return nil, false, err
+		}
+		html, err := d.Part(ctx, q, "site_wordpress", "wordpress-operations", data)
+		return html, false, err
+	}), nil
+}
+
+// loginWordPress sends the owner into wp-admin by a link that works once.
+func (d *Pages) loginWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "wordpress")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	l, err := d.WordPress.Login(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(*db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: "wordpress.login", Subject: string(head.Site.ID)}, nil
+	})
+	return shell.Onward(shell.OnwardData{To: l.URL}), err
+}
+
+func (d *Pages) purgeWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actOnWordPress(ctx, q, "wordpress.purged", "Page cache purged", func(tx *db.Tx, id site.ID) error {
+		return d.WordPress.PurgeTx(ctx, tx, q.Caller.Owner, id, nil)
+	})
+}
+
+// actOnWordPress does something to the site and returns to its page.
+func (d *Pages) actOnWordPress(
+	ctx context.Context,
+	q *shell.Request, action, toast string,
+	fn func(tx *db.Tx, id site.ID) error,
+) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: action, Subject: string(id)}, fn(tx, id)
+	})
+	return shell.GoTo("/sites/"+string(id)+"/wordpress", toast), err
+}
+
+func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	maintenance, xmlrpc, debug, auto := q.Checked("maintenance"), q.Checked("xmlrpc"), q.Checked("debug"), wordpress.AutoOff
+	if q.Checked("auto_update") {
+		auto = wordpress.AutoMinor
+	}
+	p := wordpress.Patch{Maintenance: &maintenance, XMLRPC: &xmlrpc, Debug: &debug, AutoUpdate: &auto}
+	if q.PostForm.Has("object_cache_shown") { // the page offers it
+		objects := q.Checked("object_cache")
+		p.ObjectCache = &objects
+	}
+	for name, to := range map[string]**int64{"memory": &p.Memory, "upload": &p.Upload, "execution": &p.Execution} {
+		if text := strings.TrimSpace(q.Value(name)); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return shell.Answer{}, &fault.Error{
+					Kind:     fault.Invalid,
+					Message:  "Invalid number",
+					Details:  "write it in digits",
+					Received: shell.Short(40, text),
+					Code:     "invalid_wordpress",
+				}
+			}
+			*to = &n
+		}
+	}
+	id, toast := site.ID(q.PathValue("id")), "Saved. The site applies it within seconds"
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		changed, err := d.WordPress.UpdateTx(ctx, tx, q.Caller.Owner, id, p)
+		if !changed {
+			toast = "Nothing has changed"
+			return account.Unchanged, err
+		}
+		return account.AuditEvent{Action: "site.updated", Subject: string(id)}, err
+	})
+	return shell.GoTo("/sites/"+string(id)+"/wordpress", toast), err
+}
+
+func (d *Pages) updateWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	u := wordpress.Update{Core: q.Checked("core")}
+	for name := range q.PostForm {
+		if slug, ok := strings.CutPrefix(name, "plugin-"); ok {
+			u.Plugins.Slugs = append(u.Plugins.Slugs, slug)
+		}
+		if slug, ok := strings.CutPrefix(name, "theme-"); ok {
+			u.Themes.Slugs = append(u.Themes.Slugs, slug)
+		}
+	}
+	return d.actOnWordPress(ctx, q, "wordpress.update", "Update started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.UpdateNowTx(ctx, tx, q.Caller.Owner, id, u)
+		return err
+	})
+}
+
+func (d *Pages) cloneWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actOnWordPress(ctx, q, "site.cloned", "Clone started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.CloneTx(ctx, tx, q.Caller.Owner, id, q.Value("clone"))
+		return err
+	})
+}
+
+func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actOnWordPress(
+		ctx,
+		q,
+		"site.pushed",
+		"Push started. Its progress is on the page of the other site",
+		func(tx *db.Tx, id site.ID) error {
+			_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, id, site.ID(q.Value("to")), q.Checked("files"), q.Checked("database"))
+			return err
+		},
+	)
+}
+
+func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actOnWordPress(ctx, q, "wordpress.search_replace", "Search and replace started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.ReplaceTx(ctx, tx, q.Caller.Owner, id, wordpress.Replace{
+			From: q.Value("from"),
+			To:   q.Value("to"),
+			Dry:  q.Checked("dry"),
+		})
+		return err
+	})
+}
+
+// importWordPress begins an import whose archive is at an address; one that is sent goes to
+// the REST interface.
+func (d *Pages) importWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.ImportFromTx(ctx, tx, q.Caller.Owner, id, wordpress.Download{
+			URL:    strings.TrimSpace(q.Value("url")),
+			SHA256: strings.TrimSpace(q.Value("sha256")),
+		})
+		return err
+	})
+}

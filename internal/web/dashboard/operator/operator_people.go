@@ -1,0 +1,176 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// changeRole makes a user an operator, or an operator a user.
+func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	admin := q.Value("role") == "operator"
+	is := map[bool]string{true: "operator", false: "user"}
+	err = d.DB.Write(ctx, func(tx *db.Tx) error {
+		// The line first: whoever gives up their own role may still write it.
+		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), account.AuditEvent{
+			Action:  "user.role",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  u.Email + " is " + is[admin] + " now",
+		})
+		if err == nil {
+			_, err = d.Accounts.SetRoleTx(ctx, tx, u.ID, admin)
+		}
+		return err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if !admin && u.ID == q.User.ID {
+		a := shell.GoTo("/sign-in", "You are no longer an operator. Sign in again")
+		a.Cookies = []*http.Cookie{d.NoCookie(shell.SessionCookie)}
+		return a, nil
+	}
+	return shell.GoTo("/operator/users/"+string(u.ID), u.Email+" is "+is[admin]+" now"), nil
+}
+
+// suspendUser keeps a user out. Their sites go on, unless the operator wants them stopped.
+func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var sites []site.ID
+	if q.Checked("stop") {
+		if sites, err = d.sitesOf(ctx, u.Owner); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	stopped := 0
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		stopped = 0
+		for _, id := range sites {
+			s, err := d.Sites.StopTx(ctx, tx, u.Owner, id)
+			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+				continue // it is not on the air, or gone
+			}
+			if err == nil {
+				err = d.Accounts.AuditTx(ctx, tx, q.Actor(), account.AuditEvent{
+					Action:  "site.stopped",
+					Subject: string(id),
+					About:   u.ID,
+					Detail:  s.Name,
+				})
+			}
+			if err != nil {
+				return account.AuditEvent{}, err
+			}
+			stopped++
+		}
+		x, err := d.Accounts.SuspendTx(ctx, tx, q.Actor(), u.ID, q.Value("why"))
+		detail := u.Email
+		if x.Why != "" {
+			detail += ": " + x.Why
+		}
+		return account.AuditEvent{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+	})
+	says := "Suspended " + u.Email
+	if stopped > 0 {
+		says += ", and " + text.Count(stopped, "site") + " stopped"
+	}
+	return shell.GoTo("/operator/users/"+string(u.ID), says), err
+}
+
+func (d *Pages) resumeUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		_, err := d.Accounts.ResumeTx(ctx, tx, u.ID)
+		return account.AuditEvent{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+	})
+	return shell.GoTo("/operator/users/"+string(u.ID), "Unsuspended "+u.Email), err
+}
+
+// deleteUser ends a user with all that is theirs. Where that includes sites, the address
+// is typed, and the number of sites must be the one that the dialog told.
+func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	sites, err := d.sitesOf(ctx, u.Owner)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	detail := u.Email
+	if n := len(sites); n > 0 {
+		if q.Value("sites") != strconv.Itoa(n) {
+			return shell.Answer{}, &fault.Error{
+				Kind:    fault.Conflict,
+				Message: fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")),
+				Details: "nothing was deleted: review the user's sites and try again",
+			}
+		}
+		if strings.TrimSpace(q.Value("confirm")) != u.Email {
+			return shell.Answer{}, &fault.Error{
+				Kind:    fault.Invalid,
+				Message: "The email doesn't match",
+				Details: "nothing was deleted: type " + u.Email + " to confirm",
+			}
+		}
+		detail += ", with " + text.Count(n, "site")
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		for _, id := range sites {
+			if err := d.Sites.DeleteTx(ctx, tx, u.Owner, id); err != nil && !fault.Is(err, fault.NotFound) {
+				return account.AuditEvent{}, err
+			}
+		}
+		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
+			return account.AuditEvent{}, err
+		}
+		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.Actor(), u.ID)
+		return account.AuditEvent{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+	})
+	return shell.GoTo("/operator/users", "Deleted "+u.Email), err
+}
+
+// sitesOf returns every site of an owner.
+func (d *Pages) sitesOf(ctx context.Context, owner account.OwnerID) (ids []site.ID, err error) {
+	for page := 1; ; page++ {
+		list, total, err := d.Sites.List(ctx, owner, site.Filter{Page: page, Limit: shell.MaxChoices})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			ids = append(ids, s.ID)
+		}
+		if len(list) == 0 || len(ids) >= total {
+			return ids, nil
+		}
+	}
+}

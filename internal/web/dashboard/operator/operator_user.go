@@ -1,0 +1,154 @@
+package operator
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/dashboard/shell"
+)
+
+type userData struct {
+	Who      account.User
+	Sites    int
+	Keys     int
+	Sessions int
+	Factor   account.Factor
+	Link     string // a one-time link, shown once
+	Invited  bool   // the link is an invitation
+	Mailed   bool   // and goes to them by mail as well
+}
+
+// whose returns the user that the page is about.
+func (d *Pages) whose(ctx context.Context, q *shell.Request) (account.User, error) {
+	return d.Accounts.User(ctx, account.UserID(q.PathValue("user")))
+}
+
+func (d *Pages) userPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data, err := d.userData(ctx, u)
+	return shell.Page("operator_user", u.Email, data), err
+}
+
+func (d *Pages) userData(ctx context.Context, u account.User) (data userData, err error) {
+	data.Who = u
+	if _, data.Sites, err = d.Sites.List(ctx, u.Owner, shell.OneSite); err != nil {
+		return data, err
+	}
+	keys, err := d.Accounts.ListKeys(ctx, u.Caller())
+	if err != nil {
+		return data, err
+	}
+	sessions, err := d.Accounts.Sessions(ctx, u.ID)
+	if err != nil {
+		return data, err
+	}
+	data.Keys, data.Sessions = len(keys), len(sessions)
+	data.Factor, err = d.Accounts.SecondFactor(ctx, u.ID)
+	return data, err
+}
+
+// showLink shows a one-time link, which is kept nowhere.
+func (d *Pages) showLink(ctx context.Context, u account.User, token string) (shell.Answer, error) {
+	data, err := d.userData(ctx, u)
+	data.Link, data.Invited = d.BaseURL+"/setup/"+token, !u.Password
+	data.Mailed = data.Invited && d.Accounts.Mails()
+	return shell.Page("operator_user", u.Email, data), err
+}
+
+func (d *Pages) invite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	var u account.User
+	var token string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
+		if u, token, err = d.Accounts.InviteTx(ctx, tx, q.Value("email"), q.Value("role") == "operator"); err == nil {
+			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
+		}
+		return account.AuditEvent{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return d.showLink(ctx, u, token)
+}
+
+func (d *Pages) makeLink(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var token string
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
+		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
+		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && !u.Password {
+			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
+		}
+		return account.AuditEvent{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return d.showLink(ctx, u, token)
+}
+
+func (d *Pages) uninvite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{
+			Action:  "user.uninvited",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  u.Email,
+		}, d.Accounts.UninviteTx(ctx, tx, u.ID)
+	})
+	return shell.GoTo("/operator/users", "Invite revoked"), err
+}
+
+func (d *Pages) signOutUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var n int64
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.Session.ID)
+		return account.AuditEvent{
+			Action:  "sessions.ended",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  text.Count(int(n), "session") + " of " + u.Email,
+		}, err
+	})
+	return shell.GoTo("/operator/users/"+string(u.ID), "Ended "+text.Count(int(n), "session")), err
+}
+
+func (d *Pages) dropFactor(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{
+			Action:  "second_factor.disabled",
+			Subject: string(u.ID),
+			About:   u.ID,
+			Detail:  "of " + u.Email,
+		}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
+	})
+	return shell.GoTo("/operator/users/"+string(u.ID), "Two-factor authentication disabled"), err
+}

@@ -1,0 +1,28 @@
+package shell
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// Act changes something and writes the line of the audit log that says so, in one
+// transaction. fn returns the id of what it was done to.
+func (d *Shell) Act(ctx context.Context, q *Request, action string, fn func(tx *db.Tx) (subject string, err error)) error {
+	return d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		subject, err := fn(tx)
+		return account.AuditEvent{Action: action, Subject: subject}, err
+	})
+}
+
+// ActOn is act where there is more to say than an id.
+func (d *Shell) ActOn(ctx context.Context, q *Request, fn func(tx *db.Tx) (account.AuditEvent, error)) error {
+	return d.DB.Write(ctx, func(tx *db.Tx) error {
+		deed, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		return d.Accounts.AuditTx(ctx, tx, q.Actor(), deed)
+	})
+}

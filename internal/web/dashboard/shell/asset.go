@@ -1,0 +1,117 @@
+package shell
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/fault"
+)
+
+// asset is one file that pages load. Its public name changes with its content, so it may
+// be cached for ever.
+type asset struct {
+	kind  string
+	Plain []byte
+	gzip  []byte // empty when that is no smaller
+}
+
+type Assets struct {
+	Files map[string]asset  // by public name
+	Names map[string]string // public names by plain ones
+}
+
+// loadAssets reads what is built into the program: what is wrong with that is wrong at
+// the first start, hence the panics.
+func loadAssets(from fs.FS) Assets {
+	out := Assets{map[string]asset{}, map[string]string{}}
+	list, err := fs.ReadDir(from, "assets")
+	if err != nil {
+		panic(err)
+	}
+	// Style sheets last: they name the others, as url(file).
+	slices.SortStableFunc(list, func(a, b fs.DirEntry) int { return rank(a) - rank(b) })
+	for _, f := range list {
+		body, err := fs.ReadFile(from, "assets/"+f.Name())
+		if err != nil {
+			panic(err)
+		}
+		ext := path.Ext(f.Name())
+		if ext == ".css" {
+			for plain, public := range out.Names {
+				body = bytes.ReplaceAll(body, []byte("url("+plain+")"), []byte("url(/assets/"+public+")"))
+			}
+		}
+		sum := sha256.Sum256(body)
+		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		a := asset{kind: mime.TypeByExtension(ext), Plain: body}
+		switch ext { // the host's table may say something else, or nothing
+		case ".js":
+			a.kind = "text/javascript; charset=utf-8"
+		case ".css":
+			a.kind = "text/css; charset=utf-8"
+		case ".svg":
+			a.kind = "image/svg+xml"
+		case ".woff2":
+			a.kind = "font/woff2"
+		}
+		var buf bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is a valid one
+		z.Write(body)
+		z.Close()
+		if buf.Len() < len(body) {
+			a.gzip = buf.Bytes()
+		}
+		out.Files[name], out.Names[f.Name()] = a, name
+	}
+	return out
+}
+
+func rank(f fs.DirEntry) int {
+	if path.Ext(f.Name()) == ".css" {
+		return 1
+	}
+	return 0
+}
+
+// Url is the public address of an asset.
+func (a Assets) URL(name string) string {
+	public, ok := a.Names[name]
+	if !ok {
+		panic("no asset " + name)
+	}
+	return "/assets/" + public
+}
+
+func (d *Shell) asset(ctx context.Context, q *Request) (Answer, error) {
+	name := q.PathValue("name")
+	f, ok := d.Assets.Files[name]
+	if !ok {
+		return Answer{}, fault.Missing("page")
+	}
+	return Raw(func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", f.kind)
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		h.Set("ETag", `"`+name+`"`)
+		h.Set("Vary", "Accept-Encoding")
+		if q.Header.Get("If-None-Match") == `"`+name+`"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		body := f.Plain
+		if f.gzip != nil && strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			body = f.gzip
+		}
+		w.Write(body)
+	}), nil
+}

@@ -1,0 +1,36 @@
+package shell
+
+import (
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/account"
+)
+
+// An open page wakes for its owner's changes alone.
+func TestPagesFollowTheirOwner(t *testing.T) {
+	t.Parallel()
+	d := &Shell{}
+	d.DB = dbtest.New(t)
+	wake, stop := d.Follow(&Request{Caller: account.Caller{Owner: "own_anna"}})
+	defer stop()
+	notify := func(topic string) {
+		if err := d.DB.Write(t.Context(), func(tx *db.Tx) error { tx.Notify(topic); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notify(account.OwnerID("own_ben").Topic())
+	notify("live")
+	last, end := d.DB.Listen("last")
+	defer end()
+	notify("last")
+	<-last // PostgreSQL passes on what is said in the order in which it was said
+	select {
+	case <-wake:
+		t.Error("woken by what is not the owner's")
+	default:
+	}
+	notify(account.OwnerID("own_anna").Topic())
+	<-wake
+}

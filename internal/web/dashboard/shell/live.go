@@ -1,0 +1,209 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/web/requestinfo"
+)
+
+// How a stream is kept alive, and how long one event may take to be sent.
+const (
+	Heartbeat = 15 * time.Second
+	SendTime  = 15 * time.Second
+)
+
+// live is a part of a page that is sent again whenever it looks different: at once, when
+// something of its owner's changes, and at the latest after poll.
+type live struct {
+	render func(ctx context.Context) (html []byte, done bool, err error)
+	poll   time.Duration
+}
+
+// LivePart returns the answer that keeps a part of a page fresh until render is done.
+func LivePart(poll time.Duration, render func(ctx context.Context) (html []byte, done bool, err error)) Answer {
+	return Answer{live: live{render, poll}}
+}
+
+// Follow wakes a page when something of its owner's changes, and never when something of
+// others' does.
+func (d *Shell) Follow(q *Request) (wake <-chan struct{}, stop func()) {
+	return d.DB.Listen(q.Caller.Owner.Topic())
+}
+
+// Events sends server-sent events (WHATWG HTML §9.2) to one browser.
+type Events struct {
+	Ctx  context.Context
+	w    http.ResponseWriter
+	conn *http.ResponseController
+}
+
+// Send sends one event. An empty name is "message"; an empty id is none. An error means
+// that the browser is gone.
+func (e *Events) Send(name, id, data string) error {
+	var b strings.Builder
+	if name != "" {
+		b.WriteString("event: " + name + "\n")
+	}
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	for line := range strings.SplitSeq(strings.ReplaceAll(data, "\r", ""), "\n") {
+		b.WriteString("data: " + line + "\n")
+	}
+	b.WriteString("\n")
+	return e.write(b.String())
+}
+
+// Alive sends a comment, so that proxies don't hang up.
+func (e *Events) Alive() error { return e.write(": still here\n\n") }
+
+func (e *Events) write(text string) error {
+	if err := e.conn.SetWriteDeadline(time.Now().Add(SendTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return e.conn.Flush()
+}
+
+// serveStream opens a stream and lets fn fill it until it returns, the browser is gone,
+// the session has ended or the service stops.
+func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events) error) {
+	done, ok := d.Streams.Begin(q.User.ID, q.Addr)
+	if !ok {
+		d.finish(w, q, Route{}, Answer{}, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many live pages open",
+			Details:    fmt.Sprintf("close some of them: at most %d are updated at a time", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		})
+		return
+	}
+	defer done()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	ctx, cancel := context.WithCancel(q.Context())
+	defer cancel()
+	go d.Watch(ctx, cancel, q, d.Ready)
+	e := &Events{ctx, w, http.NewResponseController(w)}
+	if e.write("retry: 2000\n\n") != nil {
+		return
+	}
+	if err := fn(e); err != nil && ctx.Err() == nil {
+		d.Log.DebugContext(ctx, "stream ended", "request", q.Id, "err", err)
+	}
+}
+
+// WhileAllowed sends a download: fn gets a context that ends with the session, and so does
+// a write that is under way then. A connection that fn gives up ends without its last
+// bytes: half a file must not look whole.
+func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx context.Context, conn *http.ResponseController) error) {
+	done, ok := d.Streams.Begin(q.User.ID, q.Addr)
+	if !ok {
+		d.finish(w, q, Route{}, Answer{}, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open downloads",
+			Details:    fmt.Sprintf("at most %d downloads and live pages of a user are open at a time", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		})
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(q.Context())
+	defer cancel()
+	conn := http.NewResponseController(w)
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.SetWriteDeadline(time.Now())
+	})
+	settle := sync.OnceFunc(func() {
+		if !stop() { // the connection isn't ours any more when the handler has returned
+			<-ended
+		}
+	})
+	defer settle()
+	go d.Watch(ctx, cancel, q, nil) // while the service drains, what is under way may end
+	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
+		d.Log.DebugContext(ctx, "download ended early", "request", q.Id, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	settle()
+	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be used again
+}
+
+// Watch ends what was begun in a session that was ended, or when ready is false.
+func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request, ready *atomic.Bool) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	token := d.readCookie(q.Request, SessionCookie)
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if ready != nil && !ready.Load() {
+			cancel()
+			return
+		}
+		if n%3 == 0 {
+			if _, _, err := d.Accounts.Session(ctx, token, q.Device()); fault.Is(err, fault.Unauthorized) {
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+func (d *Shell) serveLive(w http.ResponseWriter, q *Request, l live) {
+	wake, stop := d.Follow(q)
+	defer stop()
+	d.serveStream(w, q, func(e *Events) error {
+		var last []byte
+		said := time.Now()
+		poll := time.NewTicker(l.poll)
+		defer poll.Stop()
+		for {
+			html, done, err := l.render(e.Ctx)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(html, last) {
+				if err := e.Send("html", "", string(html)); err != nil {
+					return err
+				}
+				last, said = html, time.Now()
+			}
+			if done {
+				return e.Send("end", "", "done")
+			}
+			if time.Since(said) > Heartbeat {
+				if err := e.Alive(); err != nil {
+					return err
+				}
+				said = time.Now()
+			}
+			select {
+			case <-e.Ctx.Done():
+				return nil
+			case <-wake:
+			case <-poll.C:
+			}
+		}
+	})
+}

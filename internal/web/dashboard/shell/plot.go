@@ -1,0 +1,198 @@
+package shell
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/traffic"
+)
+
+// Plot is bars over time, drawn on the server. Widths are parts of whatever space there
+// is and texts stand outside of what is stretched, so one drawing serves every screen.
+type Plot struct {
+	ID     string // unique in the page
+	Title  string
+	Sum    string // the whole in words
+	Series []PlotSeries
+	Says   string // what it shows, for those who don't see it
+	Tops   []string
+	Bars   template.HTML
+	Days   template.HTML // what stands below
+}
+
+// PlotSeries is one of the values that are stacked, with the class that colors it.
+type PlotSeries struct{ Name, Class string }
+
+// Bar holds the values of one time step, one for each series, from the bottom up.
+type Bar struct {
+	At     db.Time
+	Values []int64
+	Says   string
+}
+
+// Draw makes the plot of bars that are step long each. unit writes a value of the axis.
+func (p *Plot) Draw(bars []Bar, step time.Duration, top int64, unit func(int64) string) {
+	p.Tops = []string{unit(top), unit(top / 2), "0"}
+	if top < 2 {
+		p.Tops = []string{unit(top), "", "0"}
+	}
+	// One path for each series, a bar wide 1 and the plot tall 1000, and over them what
+	// answers to the pointer: with an element for each value a page weighed twice as much.
+	paths := make([]strings.Builder, len(p.Series))
+	var hits strings.Builder
+	for i, x := range bars {
+		fmt.Fprintf(&hits, `<g><title>%s</title><path d="M%d 0h1v1000h-1z"/></g>`, template.HTMLEscapeString(x.Says), i)
+		from := 1000
+		for s, v := range x.Values {
+			if v <= 0 {
+				continue
+			}
+			tall := max(int(math.Round(1000*float64(v)/float64(top))), 7) // what is there can be seen
+			from = max(0, from-tall)
+			fmt.Fprintf(&paths[s], "M%s %dh.84v%dh-.84z", number(float64(i)+.08), from, tall)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d 1000" preserveAspectRatio="none">`, max(1, len(bars)))
+	for s := range paths {
+		if d := paths[s].String(); d != "" {
+			fmt.Fprintf(&b, `<path class="%s" d="%s"/>`, p.Series[s].Class, d)
+		}
+	}
+	b.WriteString(hits.String() + `</svg>`)
+	p.Bars = template.HTML(b.String()) // numbers of ours, classes of ours, texts escaped
+	p.Days = ticks(bars, step)
+}
+
+// number writes a part of a hundred without more digits than can be seen.
+func number(f float64) string { return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) }
+
+// ticks names round moments below the bars.
+func ticks(bars []Bar, step time.Duration) template.HTML {
+	span := step * time.Duration(len(bars))
+	each, format := 4*time.Hour, "15:04"
+	switch {
+	case span > 200*24*time.Hour:
+		each, format = 0, "Jan" // months are not all as long
+	case span > 45*24*time.Hour:
+		each, format = 14*24*time.Hour, "2 Jan"
+	case span > 10*24*time.Hour:
+		each, format = 5*24*time.Hour, "2 Jan"
+	case span > 2*24*time.Hour:
+		each, format = 24*time.Hour, "Mon 2"
+	}
+	var b strings.Builder
+	class := "" // of every second one, which narrow screens leave out
+	for i, x := range bars {
+		at := x.At.Time()
+		round := each > 0 && at.Unix()%int64(each/time.Second) == 0
+		if each == 0 {
+			round = i > 0 && at.Month() != bars[i-1].At.Time().Month()
+		}
+		left := 100 * float64(i) / float64(len(bars))
+		if round && left < 93 {
+			fmt.Fprintf(&b, `<text%s x="%s%%" y="13">%s</text>`, class, number(left), at.Format(format))
+			if class == "" {
+				class = ` class="second"`
+			} else {
+				class = ""
+			}
+		}
+	}
+	return template.HTML(b.String())
+}
+
+// RoundTop is the least round number that is not below n: the top of an axis.
+func RoundTop(n int64) int64 {
+	if n <= 4 {
+		return max(n, 1)
+	}
+	size := int64(math.Pow(10, math.Floor(math.Log10(float64(n)))))
+	for _, f := range []int64{10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100} {
+		if top := size * f / 10; top >= n {
+			return top
+		}
+	}
+	return n
+}
+
+// RoundBytes is roundTop in the unit in which bytes are shown.
+func RoundBytes(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 1024 && unit < 1<<40 {
+		unit <<= 10
+	}
+	return RoundTop((n+unit-1)/unit) * unit
+}
+
+// Thousands writes a number as people read it: 1,204.
+func Thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Rough writes a number in few characters: 999, 1.2k, 34k, 5.6M.
+func Rough(n int64) string {
+	f, unit := float64(n), ""
+	for _, u := range []string{"k", "M", "G"} {
+		if f < 999.5 {
+			break
+		}
+		f, unit = f/1000, u
+	}
+	if unit == "" || f >= 99.95 {
+		return fmt.Sprintf("%.0f%s", f, unit)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") + unit
+}
+
+// many is a number and its noun.
+func Pluralize(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Thousands(n) + " " + noun + "s"
+}
+
+// Spark is a day of requests as a line, for a card.
+type Spark struct {
+	Requests int64
+	Line     template.HTMLAttr // of the line and of the area below it
+	Area     template.HTMLAttr
+	Says     string
+}
+
+// SparkOf draws a day. Without visits there is no line.
+func SparkOf(s traffic.Series) Spark {
+	out := Spark{Requests: s.Total().Requests()}
+	out.Says = Pluralize(out.Requests, "request") + " in the last 24 hours"
+	if out.Requests == 0 || len(s.Points) < 2 {
+		return out
+	}
+	points := s.Points
+	if n := len(points); n > 2 && points[n-1].Requests() < points[n-2].Requests() {
+		points = points[:n-1] // the hour is not over: every line would end in a fall
+	}
+	var top int64 = 1
+	for _, p := range points {
+		top = max(top, p.Requests())
+	}
+	var line strings.Builder
+	for i, p := range points {
+		if i > 0 {
+			line.WriteByte('L')
+		}
+		fmt.Fprintf(&line, "%s %s", number(100*float64(i)/float64(len(points)-1)), number(22-20*float64(p.Requests())/float64(top)))
+	}
+	out.Line = template.HTMLAttr(`d="M` + line.String() + `"`)
+	out.Area = template.HTMLAttr(`d="M0 24L` + line.String() + `L100 24Z"`)
+	return out
+}

@@ -1,0 +1,88 @@
+package shell
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"slipway/internal/tenant/account"
+)
+
+// Request holds the HTTP request that a handler serves, and its user.
+type Request struct {
+	*http.Request
+	Id      string
+	Addr    netip.Addr // of the client; invalid when it has none
+	Session account.Session
+	User    account.User   // zero for somebody who is not signed in
+	Caller  account.Caller // the user as the services know them
+	Flash   string         // said by the page before
+	Problem *Problem       // why the form on this page failed; nil when it didn't
+
+	clear []string // cookies that the answer removes
+}
+
+// signedIn reports whether a user is there who owes nothing.
+func (q *Request) signedIn() bool { return q.User.ID != "" && !q.Session.Pending }
+
+// Value returns the submitted value of a field.
+func (q *Request) Value(name string) string { return q.PostForm.Get(name) }
+
+// Checked reports whether a box was ticked.
+func (q *Request) Checked(name string) bool { return q.PostForm.Get(name) != "" }
+
+// Query is a value of the address.
+func (q *Request) Query(name string) string { return q.URL.Query().Get(name) }
+
+// Device is where the request comes from.
+func (q *Request) Device() account.Device {
+	return account.Device{Agent: q.UserAgent(), Addr: q.Addr}
+}
+
+// Actor is who is asking, for the audit log.
+func (q *Request) Actor() account.Actor {
+	return account.Actor{User: q.User.ID, Owner: q.Caller.Owner, Session: q.Session.ID, Addr: q.Addr}
+}
+
+// Answer holds the response of a handler: a page, a redirect, or something else.
+type Answer struct {
+	page   string // templates/<page>.html
+	title  string
+	data   any
+	status int // Optional: 0 means 200, or 422 for a form that failed
+
+	To    string // go there instead
+	Flash string // and say this there
+
+	onward string // an address at another host that the page leads to
+	formTo string // another origin that a form of the page is for
+
+	live    live                        // a part that is sent again whenever it changes
+	stream  func(e *Events) error       // server-sent events of any kind
+	raw     func(w http.ResponseWriter) // anything else
+	Json    any                         // for scripts
+	Cookies []*http.Cookie
+}
+
+func Page(name, title string, data any) Answer { return Answer{page: name, title: title, data: data} }
+
+// Raw is an answer that writes itself.
+func Raw(write func(w http.ResponseWriter)) Answer { return Answer{raw: write} }
+
+// Stream is an answer of server-sent events of any kind.
+func Stream(send func(e *Events) error) Answer { return Answer{stream: send} }
+
+// GoTo sends the browser to a page, which says the sentence once. It may be empty.
+func GoTo(path, flash string) Answer { return Answer{To: path, Flash: flash} }
+
+// Local returns next when it is a path of this dashboard, else "/": an address that
+// leads elsewhere would make our sign-in page somebody else's bait.
+func Local(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") ||
+		strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t\x00") || len(next) > 2000 {
+		return "/"
+	}
+	return next
+}

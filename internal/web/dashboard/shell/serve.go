@@ -1,0 +1,257 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/requestinfo"
+)
+
+// policy is the Content Security Policy of every answer: nothing from another host,
+// nothing inline.
+const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// maxForm is the most bytes of a form: a large .env file fits.
+const maxForm = 4 << 20
+
+// headers sets what every answer carries.
+func (d *Shell) headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin") // not no-referrer: forms would then carry Origin: null
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// dispatch finds the route; where there is none it answers with a page.
+func (d *Shell) dispatch(w http.ResponseWriter, r *http.Request) {
+	if path.Clean(r.URL.Path) == r.URL.Path { // else the mux would redirect
+		if _, pattern := d.mux.Handler(r); pattern != "" {
+			d.mux.ServeHTTP(w, r)
+			return
+		}
+	}
+	d.handle(Route{Access: Open, do: func(ctx context.Context, q *Request) (Answer, error) {
+		return Answer{}, fault.Missing("page")
+	}}).ServeHTTP(w, r)
+}
+
+func (d *Shell) refuseForeign(w http.ResponseWriter, r *http.Request) {
+	d.handle(Route{Access: Open, do: func(ctx context.Context, q *Request) (Answer, error) {
+		return Answer{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "Cross-origin request blocked",
+			Details: "open the page and submit the form again", Code: "cross_origin",
+		}
+	}}).ServeHTTP(w, r)
+}
+
+// Handle is the way every request goes: who is it, may they, what was typed, do it, and
+// answer.
+func (d *Shell) handle(rt Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := &Request{Request: r, Id: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, d.TrustedProxies)}
+		w.Header().Set("X-Request-Id", q.Id)
+		begun := time.Now()
+		defer func() {
+			if v := recover(); v != nil && v != http.ErrAbortHandler {
+				d.Log.ErrorContext(r.Context(), "handler panicked", "request", q.Id, "panic", v, "stack", string(debug.Stack()))
+				d.finish(w, q, rt, Answer{}, errors.New("panic"))
+			} else if v != nil {
+				panic(v)
+			}
+		}()
+		a, err := d.run(w, rt, q)
+		d.finish(w, q, rt, a, err)
+		d.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request", q.Id), slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Duration("took", time.Since(begun)), slog.String("user", string(q.User.ID)))
+	})
+}
+
+func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error) {
+	ctx := q.Context()
+	if !d.Ready.Load() {
+		return Answer{}, &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "Slipway is starting or stopping",
+			Details:    "try again in a moment",
+			RetryAfter: 2 * time.Second,
+		}
+	}
+	q.Flash = d.readFlash(q.Request)
+	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.Addr))
+	if err := d.identify(ctx, q); err != nil {
+		return Answer{}, err
+	}
+	if q.User.ID != "" {
+		ctx = db.WithShare(ctx, string(q.Caller.Owner))
+	}
+	if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
+		return Answer{To: to}, err
+	}
+	if q.Method == http.MethodPost {
+		q.Body = http.MaxBytesReader(w, q.Body, maxForm)
+		if err := readForm(q.Request); err != nil {
+			return Answer{}, err
+		}
+		if q.User.ID != "" { // a form may take a minute to come: whoever is signed out by then does nothing
+			if err := d.identify(ctx, q); err != nil {
+				return Answer{}, err
+			}
+			if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
+				return Answer{To: to}, err
+			}
+		}
+	}
+	return rt.do(ctx, q)
+}
+
+// identify finds out who is asking.
+func (d *Shell) identify(ctx context.Context, q *Request) (err error) {
+	token := d.readCookie(q.Request, SessionCookie)
+	if token == "" {
+		return nil
+	}
+	q.Session, q.User, err = d.Accounts.Session(ctx, token, q.Device())
+	if fault.Is(err, fault.Unauthorized) {
+		q.clear, q.Caller = append(q.clear, SessionCookie), account.Caller{}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q.Caller = q.User.Caller()
+	return nil
+}
+
+// admit says where to go instead when the route does not let the asker in. The last line
+// is a refusal.
+func (d *Shell) admit(ctx context.Context, rt Route, q *Request) (to string, err error) {
+	pending := q.User.ID != "" && q.Session.Pending
+	switch {
+	case rt.Access == Open:
+		return "", nil
+	case rt.Access == SignedOut && !q.signedIn():
+		return "", nil
+	case rt.Access == SignedOut:
+		return Local(q.Query("next")), nil
+	case rt.Access == Halfway && pending, rt.Access == User && q.signedIn(), rt.Access == Operator && q.signedIn() && q.User.Admin:
+		return "", nil
+	case rt.Access == Operator && q.signedIn():
+		return "", fault.Missing("page")
+	case rt.Access == Halfway && q.signedIn():
+		return "/", nil
+	case wantsEvents(q.Request) || wantsJSON(q.Request):
+		return "", &fault.Error{Kind: fault.Unauthorized, Message: "Signed out", Details: "sign in again", Code: "signed_out"}
+	case pending && rt.Access != Halfway:
+		return "/sign-in/code" + NextOf(q), nil
+	}
+	return "/sign-in" + NextOf(q), nil
+}
+
+// NextOf is the query by which the sign-in page comes back here.
+func NextOf(q *Request) string {
+	if q.Method != http.MethodGet || q.URL.Path == "/" || strings.HasPrefix(q.URL.Path, "/sign-in") {
+		if n := q.Query("next"); n != "" && Local(n) != "/" {
+			return "?next=" + url.QueryEscape(n)
+		}
+		return ""
+	}
+	return "?next=" + url.QueryEscape(q.URL.RequestURI())
+}
+
+func readForm(r *http.Request) error {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if kind = strings.TrimSpace(strings.ToLower(kind)); kind != "" && kind != "application/x-www-form-urlencoded" {
+		return &fault.Error{
+			Kind:    fault.Media,
+			Message: "Unsupported content type",
+			Details: "forms must be sent as application/x-www-form-urlencoded",
+		}
+	}
+	err := r.ParseForm()
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		return &fault.Error{Kind: fault.TooLarge, Message: "The form is too large", Details: "the limit is 4 MiB"}
+	}
+	if err != nil {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid form data"}
+	}
+	for name, values := range r.PostForm {
+		for i, v := range values {
+			values[i] = strings.ReplaceAll(v, "\r\n", "\n") // as browsers send line breaks
+		}
+		r.PostForm[name] = values
+	}
+	return nil
+}
+
+func wantsEvents(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+func wantsJSON(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
+}
+
+// finish answers: it is the one place where errors become pages.
+func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, err error) {
+	for _, name := range q.clear {
+		http.SetCookie(w, d.NoCookie(name))
+	}
+	if err != nil {
+		a = d.failed(q, rt, err)
+		if f := fault.As(err); f != nil && f.RetryAfter > 0 {
+			setRetry(w.Header(), f.RetryAfter)
+		}
+	}
+	for _, c := range a.Cookies {
+		http.SetCookie(w, c)
+	}
+	switch {
+	case a.To != "":
+		if a.Flash != "" {
+			http.SetCookie(w, d.flashCookie(a.Flash))
+		}
+		w.Header().Set("Location", a.To)
+		w.WriteHeader(http.StatusSeeOther)
+	case a.raw != nil:
+		a.raw(w)
+	case a.Json != nil:
+		w.Header().Set("Content-Type", "application/json")
+		if a.status != 0 {
+			w.WriteHeader(a.status)
+		}
+		json.NewEncoder(w).Encode(a.Json) // a client that is gone is no error of ours
+	case a.live.render != nil:
+		d.serveLive(w, q, a.live)
+	case a.stream != nil:
+		d.serveStream(w, q, a.stream)
+	default:
+		if a.onward != "" {
+			w.Header().Set("Refresh", "0; url="+a.onward)
+		}
+		if a.formTo != "" {
+			w.Header().Set("Content-Security-Policy", policyFor(a.formTo))
+		}
+		d.render(w, q, a)
+	}
+}

@@ -1,0 +1,240 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"slipway/internal/tenant/account"
+)
+
+// view holds the data of a template.
+type view struct {
+	Title   string
+	Data    any // what the handler returned
+	User    account.User
+	Session account.Session
+	Path    string // of the page
+	Flash   string
+	Problem *Problem
+	Theme   string // light, dark or system
+	Version string
+
+	q *Request
+}
+
+// Refresh returns after how many seconds a browser without scripts loads the page again; 0
+// never. Pages whose data has a method Refreshing decide.
+func (v *view) Refresh() int {
+	if r, ok := v.Data.(interface{ Refreshing() bool }); ok && r.Refreshing() {
+		return 5
+	}
+	return 0
+}
+
+// SignedIn reports whether there is somebody to show the navigation to.
+func (v *view) SignedIn() bool { return v.q.signedIn() }
+
+// In reports whether the page lies at or below a path, for the navigation.
+func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
+
+// Value returns the submitted value of a field when its form has failed, else def: also for
+// fields of other forms on the page.
+func (v *view) Value(name, def string) string {
+	if v.q.Problem == nil || !v.q.PostForm.Has(name) {
+		return def
+	}
+	return v.q.PostForm.Get(name)
+}
+
+// Checked is Value for a box or a radio button with this value.
+func (v *view) Checked(name, value string, def bool) bool {
+	if v.q.Problem == nil || v.q.PostForm == nil {
+		return def
+	}
+	for _, x := range v.q.PostForm[name] {
+		if x == value {
+			return true
+		}
+	}
+	return false
+}
+
+// Wrong returns what is wrong with a field, or nil.
+func (v *view) Wrong(name string) *Problem {
+	if v.Problem == nil || v.Problem.Field != name {
+		return nil
+	}
+	return v.Problem
+}
+
+// field is a labelled input.
+type field struct {
+	ID, Name, Label, Value, Hint string
+	Area                         bool // a text area
+	Attrs                        template.HTMLAttr
+	Wrong                        *Problem
+}
+
+// fieldAttrs are the attributes that a template may give an input.
+var fieldAttrs = map[string]bool{
+	"type":           true,
+	"autocomplete":   true,
+	"placeholder":    true,
+	"inputmode":      true,
+	"minlength":      true,
+	"maxlength":      true,
+	"pattern":        true,
+	"required":       true,
+	"autofocus":      true,
+	"spellcheck":     true,
+	"autocapitalize": true,
+	"rows":           true,
+	"min":            true,
+	"max":            true,
+	"readonly":       true,
+	"list":           true,
+	"title":          true,
+}
+
+// Field makes an input that keeps what was typed. pairs are attributes by name; besides,
+// value, hint, and area (a text area). Passwords and codes are never given back.
+func (v *view) Field(name, label string, pairs ...string) field {
+	f := field{ID: "f-" + name, Name: name, Label: label, Wrong: v.Wrong(name)}
+	var attrs strings.Builder
+	kind, def := "text", ""
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch key, val := pairs[i], pairs[i+1]; {
+		case key == "value":
+			def = val
+		case key == "hint":
+			f.Hint = val
+		case key == "id":
+			f.ID = val
+		case key == "area":
+			f.Area = true
+		case key == "type":
+			kind = val
+		case fieldAttrs[key]:
+			attrs.WriteString(" " + key + `="` + template.HTMLEscapeString(val) + `"`)
+		default:
+			panic("no attribute " + key + " for field " + name)
+		}
+	}
+	if !f.Area {
+		attrs.WriteString(` type="` + template.HTMLEscapeString(kind) + `"`)
+	}
+	switch {
+	case kind == "password", name == "code":
+	default:
+		f.Value = v.Value(name, def)
+	}
+	var says []string
+	if f.Hint != "" {
+		says = append(says, f.ID+"-hint")
+	}
+	if f.Wrong != nil {
+		attrs.WriteString(` aria-invalid="true"`)
+		says = append(says, f.ID+"-wrong")
+	}
+	if len(says) > 0 {
+		attrs.WriteString(` aria-describedby="` + strings.Join(says, " ") + `"`)
+	}
+	f.Attrs = template.HTMLAttr(attrs.String()) // names from the list above, values escaped
+	return f
+}
+
+// Prove is the field for the password of somebody who signed in a while ago, or nil: forms
+// that change what lets somebody in show it, and their handlers call Dashboard.prove.
+func (v *view) Prove(id string) *field {
+	if v.Session.Fresh() {
+		return nil
+	}
+	f := v.Field(
+		"current",
+		"Current password",
+		"id",
+		"f-current-"+id,
+		"type", "password", "autocomplete", "current-password", "required", "", "hint",
+		"Confirm your password to continue.",
+	)
+	return &f
+}
+
+// loadPages returns every page, each parsed with the layout, the parts and the frame of its noun when
+// it is first asked for: parsed all together they would take a tenth of an idle program's memory.
+func (d *Shell) loadPages() map[string]func() *template.Template {
+	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(
+		d.Templates,
+		"templates/layout.html",
+		"templates/parts.html",
+	))
+	files, err := fs.Glob(d.Templates, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]func() *template.Template{}
+	for _, f := range files {
+		name := strings.TrimSuffix(path.Base(f), ".html")
+		if name == "layout" || name == "parts" || strings.HasPrefix(name, "frame_") {
+			continue
+		}
+		out[name] = sync.OnceValue(func() *template.Template {
+			t := template.Must(base.Clone())
+			noun, _, _ := strings.Cut(name, "_")
+			if frame := "templates/frame_" + noun + ".html"; exists(d.Templates, frame) {
+				template.Must(t.ParseFS(d.Templates, frame))
+			}
+			return template.Must(t.ParseFS(d.Templates, f))
+		})
+	}
+	return out
+}
+
+func exists(files fs.FS, name string) bool {
+	_, err := fs.Stat(files, name)
+	return err == nil
+}
+
+func (d *Shell) view(q *Request, title string, data any) *view {
+	return &view{
+		Title: title, Data: data, User: q.User, Session: q.Session, Path: q.URL.Path, Flash: q.Flash, Problem: q.Problem,
+		Theme: d.theme(q.Request), Version: d.Version, q: q,
+	}
+}
+
+// render writes a page. It is made whole first: half a page never goes out.
+func (d *Shell) render(w http.ResponseWriter, q *Request, a Answer) {
+	var buf bytes.Buffer
+	page := d.Pages[a.page]
+	if page == nil {
+		panic("no page " + a.page)
+	}
+	if err := page().ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
+		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.Id, "err", err)
+		http.Error(w, "Internal error ("+q.Id+")", http.StatusInternalServerError)
+		return
+	}
+	if q.Flash != "" {
+		http.SetCookie(w, d.NoCookie(flashCookie))
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	w.Write(buf.Bytes()) // a client that is gone is no error of ours
+}
+
+// Part renders one named template of a page, for live parts.
+func (d *Shell) Part(_ context.Context, q *Request, pageName, part string, data any) ([]byte, error) {
+	var buf bytes.Buffer
+	err := d.Pages[pageName]().ExecuteTemplate(&buf, part, d.view(q, "", data))
+	return buf.Bytes(), err
+}

@@ -1,0 +1,171 @@
+package sites
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/app"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/site"
+)
+
+// apps are the Programs of package app.
+type apps struct{ *app.Apps }
+
+// ProgramsOf returns the programs of a.
+func ProgramsOf(a *app.Apps) Programs { return apps{a} }
+
+// Process is the state of the program of a site's live deployment.
+func (h apps) Process(s site.Site) Process {
+	p := h.Status(s.LiveDeployment)
+	out := Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart}
+	if !p.Since.IsZero() {
+		out.Since = db.At(p.Since)
+	}
+	return out
+}
+
+// ProgramLog is the latest lines that a site's programs printed.
+func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
+	lines, err := h.Logs(ctx, string(id), app.LogFilter{Stream: f.Stream, Process: f.Process, Search: f.Search, Limit: f.Limit})
+	out := make([]ProgramLine, len(lines))
+	for i, l := range lines {
+		out[i] = ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Message: l.Message}
+	}
+	return out, err
+}
+
+// Figures are those of a site's program over the last 24 hours.
+func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error) {
+	list, _, step, err := h.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
+	out := make([]ProgramFigures, len(list))
+	for i, p := range list {
+		out[i] = ProgramFigures{
+			At:       p.At,
+			Statuses: p.Statuses,
+			P50:      p.Latency(.5),
+			P95:      p.Latency(.95),
+			Memory:   p.Memory,
+			CPU:      p.CPU,
+			Wakes:    p.Wakes,
+			Restart:  p.Restarts,
+		}
+	}
+	return out, step, err
+}
+
+// ProgramTasks lists what runs beside a site's program.
+func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error) {
+	list, err := h.Apps.Tasks(ctx, string(id))
+	out := make([]ProgramTask, len(list))
+	for i, t := range list {
+		out[i] = ProgramTask{
+			Kind:     t.Kind,
+			Name:     t.Name,
+			Command:  t.Command.String(),
+			Schedule: t.Schedule,
+			Next:     t.Next,
+			State:    string(t.State),
+			Message:  t.Message,
+		}
+	}
+	return out, err
+}
+
+// RunOnceTx opens the operation that runs a command of a site once.
+func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
+	switch {
+	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
+		return "", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Invalid command",
+			Details: "1 to 4,096 bytes of text",
+			Code:    "invalid_command",
+		}
+	case s.Status == site.Stopped:
+		return "", &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no program",
+			Details: "commands run in the files of an application",
+			Code:    "no_program",
+		}
+	}
+	_, err := h.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
+	return app.CommandProcess, err
+}
+
+// RestartSiteTx opens the operation that restarts a site's program.
+func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
+	switch {
+	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no application to restart",
+			Details: "it serves static files",
+			Code:    "no_program",
+		}
+	case s.Status == site.Stopped:
+		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+	}
+	_, err := h.RestartTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment)
+	return err
+}
+
+// Storage returns how much a site's programs store.
+func (h apps) Storage(ctx context.Context, id site.ID) (Storage, error) {
+	u, err := h.StorageUse(ctx, string(id))
+	return Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
+}
+
+// terminalShell is the command that runs in a terminal: the best shell that the sandbox has, with a prompt
+// that says where it is.
+const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \$ '; exec bash --norc --noprofile; fi; export PS1='$ '; exec sh -i`
+
+// shellTime is longer than a page keeps a terminal open.
+const shellTime = 2 * time.Hour
+
+// Terminal runs a shell in the sandbox of a site's live deployment.
+func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
+	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
+		return "", &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site has no program",
+			Details: "a terminal opens in the files of an application",
+			Code:    "no_program",
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sizes := make(chan runtime.Size)
+	go func() {
+		for {
+			select {
+			case size := <-t.Sizes:
+				select {
+				case sizes <- runtime.Size{Columns: size[0], Rows: size[1]}:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	exit, err := h.Execute(ctx, app.Execution{
+		Deployment: s.LiveDeployment,
+		Command:    app.Command{Shell: terminalShell},
+		Process:    "terminal",
+		Timeout:    shellTime,
+		Terminal:   &runtime.Terminal{Input: t.Input, Output: t.Output, Size: runtime.Size{Columns: t.Columns, Rows: t.Rows}, Sizes: sizes},
+	})
+	if err != nil {
+		return "", err
+	}
+	return "The shell ended: " + exit.Reason, nil
+}

@@ -1,0 +1,191 @@
+package sites
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/journal"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// How much of a log a page carries (the rest is streamed, or turned to), how many lines
+// one event holds, and how many are read at a time for a download.
+const (
+	logPageLines = 200
+	logPageBytes = 48 << 10
+	logBatch     = 200
+	logRead      = 5000
+)
+
+// logView is the log as a page shows it before the stream goes on.
+type logView struct {
+	HTML  template.HTML // lines, each an element of its own
+	After int64         // the number of the line before the first
+	Last  int64         // the number of the last line shown
+	More  bool          // there are more lines already
+}
+
+// logView renders the first lines after the one the address names.
+func (d *Pages) logView(ctx context.Context, q *shell.Request, x DeploymentRow) (logView, error) {
+	v := logView{After: lineNumber(q.Query("after"))}
+	v.Last = v.After
+	lines, _, err := d.Deployments.Logs(ctx, q.Caller.Owner, x.ID, v.After, logPageLines+1)
+	if err != nil {
+		return v, err
+	}
+	var b strings.Builder
+	for i, l := range lines {
+		if i == logPageLines || i > 0 && b.Len() > logPageBytes {
+			v.More = true
+			break
+		}
+		writeLine(&b, l)
+		v.Last = l.N
+	}
+	v.HTML = template.HTML(b.String()) // writeLine escapes
+	return v, nil
+}
+
+func lineNumber(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// writeLine renders one line of a log.
+func writeLine(b *strings.Builder, l journal.Line) {
+	class := ""
+	switch l.Level {
+	case "warn", "error", "debug":
+		class = " " + l.Level
+	}
+	fmt.Fprintf(b, `<div class="ln%s" id="L%d"><a href="#L%d" title="%s · %s">%d</a><span>`, class, l.N, l.N,
+		l.At.Time().Format("15:04:05.000"), template.HTMLEscapeString(l.Stage), l.N)
+	if l.Raw != "" {
+		writeANSI(b, l.Raw)
+	} else {
+		writePlain(b, l.Message)
+	}
+	b.WriteString("</span></div>")
+}
+
+// logLive streams lines as they come, several per event. The event's id is the number of
+// its last line: a browser that lost the connection goes on from there.
+func (d *Pages) logLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	after := lineNumber(q.Query("after"))
+	if last := q.Header.Get("Last-Event-ID"); last != "" {
+		after = lineNumber(last)
+	}
+	return shell.Stream(func(e *shell.Events) error { return d.followLog(e, q, x.ID, after) }), nil
+}
+
+func (d *Pages) followLog(e *shell.Events, q *shell.Request, id deployment.ID, after int64) error {
+	wake, stop := d.Deployments.Listen(id) // before the first look: nothing falls between
+	defer stop()
+	poll := time.NewTicker(2 * time.Second)
+	defer poll.Stop()
+	said := time.Now()
+	for {
+		lines, status, err := d.Deployments.Logs(e.Ctx, q.Caller.Owner, id, after, logBatch)
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			var b strings.Builder
+			for _, l := range lines {
+				writeLine(&b, l)
+				after = l.N
+			}
+			if err := e.Send("lines", strconv.FormatInt(after, 10), b.String()); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		if len(lines) == logBatch {
+			continue // there is more
+		}
+		if status.Ended() {
+			return e.Send("end", "", string(status))
+		}
+		if time.Since(said) > shell.Heartbeat {
+			if err := e.Alive(); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		select {
+		case <-e.Ctx.Done():
+			return nil
+		case <-wake:
+		case <-poll.C:
+		}
+	}
+}
+
+// logDownload is the whole log as text.
+func (d *Pages) logDownload(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	lines, _, err := d.Deployments.Logs(ctx, q.Caller.Owner, x.ID, 0, logRead)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Raw(func(w http.ResponseWriter) {
+		d.WhileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Content-Disposition", `attachment; filename="`+string(x.ID)+`.log"`)
+			out := bufio.NewWriter(w)
+			for len(lines) > 0 {
+				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+				for _, l := range lines {
+					fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
+				}
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				if lines, _, err = d.Deployments.Logs(ctx, q.Caller.Owner, x.ID, lines[len(lines)-1].N, logRead); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}), nil
+}
+
+// logError goes to the first error of a log: the way there for those without scripts.
+func (d *Pages) logError(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	_, x, err := d.deployment(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	for after := int64(0); ; {
+		lines, _, err := d.Deployments.Logs(ctx, q.Caller.Owner, x.ID, after, logRead)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		if len(lines) == 0 {
+			return shell.GoTo(x.Path(), "No errors in this log"), nil
+		}
+		for _, l := range lines {
+			if l.Level == "error" {
+				return shell.GoTo(fmt.Sprintf("%s?after=%d#L%d", x.Path(), max(0, l.N-20), l.N), ""), nil
+			}
+			after = l.N
+		}
+	}
+}

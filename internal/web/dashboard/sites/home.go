@@ -1,0 +1,194 @@
+package sites
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// CardsPerPage keeps a page of cards well under 100 KB.
+const CardsPerPage = 24
+
+// card is one site on the home page.
+type card struct {
+	Site   site.Site
+	URL    string
+	Host   string
+	Last   *deployment.Deployment // nil: none yet
+	Domain string                 // the first active domain of its own, or empty
+	Theme  siteTheme
+	Spark  shell.Spark
+}
+
+type homeFilter struct {
+	Status string // of the list below, or empty
+	Text   string // part of a name, address or repository
+	Sort   string // of the list below, or empty: the newest first
+	View   string // list, or empty: cards
+	Page   int
+}
+
+type homeTab struct {
+	Status, Name string
+	Count        int
+	Link         string
+	On           bool
+}
+
+type homeData struct {
+	Cards  []card
+	Tabs   []homeTab
+	Filter homeFilter
+	Views  []homeTab // cards and list
+	Any    bool      // the user has sites at all
+	Total  int       // that match
+	Pages  shell.Pages
+	Live   string // where the live part comes from
+
+	Deleted int // sites that can be brought back
+}
+
+func readHomeFilter(q *shell.Request) homeFilter {
+	f := homeFilter{Status: q.Query("status"), Text: strings.TrimSpace(q.Query("q"))}
+	if s := site.Sort(q.Query("sort")); s == site.ByName || s == site.ByUpdated {
+		f.Sort = string(s)
+	}
+	if q.Query("view") == "list" {
+		f.View = "list"
+	}
+	if !slices.Contains(site.Statuses, site.Status(f.Status)) {
+		f.Status = ""
+	}
+	if r := []rune(f.Text); len(r) > site.MaxSearch {
+		f.Text = string(r[:site.MaxSearch])
+	}
+	f.Page, _ = strconv.Atoi(q.Query("page")) // what is no number is the first page
+	f.Page = max(1, min(f.Page, 100_000))
+	return f
+}
+
+func (d *Pages) homeAlias(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return shell.GoTo(readHomeFilter(q).link("/"), ""), nil
+}
+
+func (d *Pages) home(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.homeData(ctx, q)
+	if err == nil {
+		err = d.addCardDetails(ctx, q, data.Cards, &days{})
+	}
+	if err == nil {
+		var gone []backup.Backup
+		gone, err = d.Backups.Deleted(ctx, q.Caller.Owner)
+		data.Deleted = len(gone)
+	}
+	return shell.Page("home", "Sites", data), err
+}
+
+// homeLive sends the cards again whenever a site or its last deployment changes.
+func (d *Pages) homeLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var kept days
+	return shell.LivePart(5*time.Second, func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.homeData(ctx, q)
+		if err == nil {
+			err = d.addCardDetails(ctx, q, data.Cards, &kept)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.Part(ctx, q, "home", "cards", data)
+		return html, false, err
+	}), nil
+}
+
+func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error) {
+	f := readHomeFilter(q)
+	data := homeData{Filter: f, Live: f.link("/live/home")}
+	tally, err := d.Sites.Tally(ctx, q.Caller.Owner)
+	if err != nil {
+		return data, err
+	}
+	all := 0
+	for _, n := range tally {
+		all += n
+	}
+	tally[""] = all
+	for _, s := range append([]site.Status{""}, site.Statuses...) {
+		name := "All"
+		if s != "" {
+			name = shell.Word("site", s)
+		}
+		if tally[s] == 0 && s != "" && string(s) != f.Status {
+			continue
+		}
+		data.Tabs = append(data.Tabs, homeTab{
+			string(s),
+			name,
+			tally[s],
+			homeFilter{Status: string(s), Text: f.Text, Sort: f.Sort, View: f.View}.link("/"),
+			f.Status == string(s),
+		})
+	}
+	for _, v := range [][2]string{{"", "Cards"}, {"list", "List"}} {
+		data.Views = append(data.Views, homeTab{
+			Name: v[1],
+			Link: homeFilter{Status: f.Status, Text: f.Text, Sort: f.Sort, View: v[0]}.link("/"),
+			On:   f.View == v[0],
+		})
+	}
+	data.Any = all > 0
+	list, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{
+		Status: site.Status(f.Status),
+		Search: f.Text,
+		Sort:   site.Sort(f.Sort),
+		Page:   f.Page,
+		Limit:  CardsPerPage,
+	})
+	if err != nil {
+		return data, err
+	}
+	data.Total = total
+	data.Pages = shell.Turn(f.Page, total, CardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Sort, f.View, p}.link("/") })
+	ids, names := make([]site.ID, len(list)), make([]string, len(list))
+	for i, s := range list {
+		ids[i], names[i] = s.ID, string(s.ID)
+	}
+	domains, err := d.Domains.Summaries(ctx, d.DB, q.Caller.Owner, names)
+	if err != nil {
+		return data, err
+	}
+	latest, err := d.Deployments.Latest(ctx, d.DB, ids)
+	if err != nil {
+		return data, err
+	}
+	for _, s := range list {
+		c := card{Site: s, URL: d.Sites.URL(s.Slug)}
+		c.Host = strings.TrimPrefix(c.URL, "https://")
+		if last, ok := latest[s.ID]; ok {
+			c.Last = &last
+		}
+		for _, dom := range domains[string(s.ID)] {
+			if dom.Status == domain.Active {
+				c.Domain = dom.Name
+				break
+			}
+		}
+		data.Cards = append(data.Cards, c)
+	}
+	return data, nil
+}
+
+func (f homeFilter) link(dir string) string {
+	page := ""
+	if f.Page > 1 {
+		page = strconv.Itoa(f.Page)
+	}
+	return shell.Link(dir, "status", f.Status, "q", f.Text, "sort", f.Sort, "view", f.View, "page", page)
+}

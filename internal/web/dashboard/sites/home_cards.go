@@ -1,0 +1,49 @@
+package sites
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/traffic"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// days is the last day of the sites of one page. It is asked for once a minute: cards are
+// sent again whenever they look different, and traffic always does.
+type days struct {
+	at     time.Time
+	ids    []string
+	bySite map[string]traffic.Series
+}
+
+func (y *days) fill(ctx context.Context, d *Pages, q *shell.Request, ids []string) (err error) {
+	if slices.Equal(ids, y.ids) && time.Since(y.at) < time.Minute {
+		return nil
+	}
+	y.bySite, err = d.Traffic.Day(ctx, q.Caller.Owner, ids)
+	y.at, y.ids = time.Now(), ids
+	return err
+}
+
+// addCardDetails puts pictures and traffic on cards.
+func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []card, kept *days) error {
+	var ids []site.ID
+	var names []string
+	for _, c := range cards {
+		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
+	}
+	thumbnails, err := d.Thumbnails.OfSites(ctx, q.Caller.Owner, ids)
+	if err == nil {
+		err = kept.fill(ctx, d, q, names)
+	}
+	if err != nil {
+		return err
+	}
+	for i, c := range cards {
+		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID])
+		cards[i].Spark = shell.SparkOf(kept.bySite[string(c.Site.ID)])
+	}
+	return nil
+}

@@ -1,0 +1,420 @@
+package sites
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/git/fetch"
+	"slipway/internal/git/forge"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// lookTime is how long a new site's repository may keep its owner waiting.
+const lookTime = 45 * time.Second
+
+// pickTime is how long an account's repositories may.
+const pickTime = 10 * time.Second
+
+// newData is the form of a new site. One page carries all of it: what was typed comes
+// back in every step, the credential too, since it is stored only with the site.
+type newData struct {
+	Step       int    // 1: where from, 2: what was found
+	Type       string // static or wordpress
+	Name       string
+	Repository string
+	Token      string
+	TokenUser  string
+	DeployKey  string
+	Branch     string
+	Connection string                  // the connected account that it is read with; empty: none
+	Accounts   []connection.Connection // that can be picked
+	Search     string
+	Found      []connection.Repository // of the picked account; nil: not looked for
+	Branches   []string                // nil: not looked at
+	Default    string
+	Framework  string
+	Build      map[string]string // root, install, command, output, node; empty: as detected
+	Changed    bool              // a build setting was typed
+	Plan       *planView         // nil: nothing was detected
+	PlanWhy    *shell.Problem    // why not
+	Presets    []framework.Preset
+}
+
+// Account is the picked connected account; nil: none.
+func (n newData) Account() *connection.Connection {
+	for i, c := range n.Accounts {
+		if string(c.ID) == n.Connection {
+			return &n.Accounts[i]
+		}
+	}
+	return nil
+}
+
+// Private reports whether a credential was typed.
+func (n newData) Private() bool { return n.Token != "" || n.DeployKey != "" }
+
+// Rest is the body of the call that makes this site.
+func (n newData) Rest() map[string]any {
+	body := map[string]any{"name": n.Name, "type": n.Type}
+	for key, v := range map[string]string{"repository": n.Repository, "branch": n.Branch, "framework": n.Framework} {
+		if v != "" {
+			body[key] = v
+		}
+	}
+	build := map[string]string{}
+	for key, v := range n.Build {
+		if v != "" {
+			build[key] = v
+		}
+	}
+	if len(build) > 0 {
+		body["build"] = build
+	}
+	if n.Connection != "" {
+		body["connectionId"] = n.Connection
+	}
+	switch {
+	case n.DeployKey != "":
+		body["credential"] = map[string]string{"deployKey": "…"}
+	case n.Token != "":
+		body["credential"] = map[string]string{"token": "…"}
+	}
+	return body
+}
+
+var buildFields = []string{"root", "install", "command", "output", "node"}
+
+// planView is a plan in words.
+type planView struct {
+	framework.Plan
+	InstallText, CommandText string // one line each; empty: nothing is run
+}
+
+// Static reports whether the result is published as files.
+func (p planView) Static() bool { return p.Runtime == framework.Static }
+
+// StartText returns the command that starts the program; empty for static sites.
+func (p planView) StartText() string {
+	if p.Start == nil || len(p.Start.Command.Argv) == 0 && p.Start.Command.Shell == "" {
+		return ""
+	}
+	return p.Start.Command.String()
+}
+
+// Unsupported says why the result could not be served; empty when it can.
+func (p planView) Unsupported() string {
+	switch {
+	case p.Runtime == framework.PHP:
+		return "PHP applications are not supported yet. The deployment will fail."
+	case p.Runtime == framework.Node && p.Start == nil:
+		return "No start command found. Add a start script to package.json, or set run.command with the API."
+	}
+	return ""
+}
+
+// OutputText is the folder that is published.
+func (p planView) OutputText() string {
+	if o := path.Join(p.Root, p.Output); o != "" && o != "." {
+		return o
+	}
+	return "Repository root"
+}
+
+func viewOf(p framework.Plan) planView {
+	line := func(list []framework.Command) string {
+		var out []string
+		for _, c := range list {
+			out = append(out, c.String())
+		}
+		return strings.Join(out, " && ")
+	}
+	return planView{p, line(p.Install), line(p.Build)}
+}
+
+func readNew(q *shell.Request) newData {
+	n := newData{
+		Step:       1,
+		Type:       q.Query("type"),
+		Name:       q.Query("name"),
+		Repository: strings.TrimSpace(q.Query("repository")),
+		Branch:     q.Query("branch"),
+		Connection: q.Query("account"),
+		Search:     shell.Short(100, q.Query("search")),
+		Build:      map[string]string{},
+		Presets:    framework.Presets(),
+	}
+	if q.PostForm != nil {
+		n.Type, n.Name, n.Repository = q.Value("type"), strings.TrimSpace(q.Value("name")), strings.TrimSpace(q.Value("repository"))
+		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(
+			q.Value("token"),
+		), strings.TrimSpace(
+			q.Value("token_user"),
+		), strings.TrimSpace(
+			q.Value("deploy_key"),
+		)
+		n.Connection = q.Value("account")
+		n.Branch, n.Framework = strings.TrimSpace(q.Value("branch")), q.Value("framework")
+		for _, f := range buildFields {
+			n.Build[f] = strings.TrimSpace(q.Value("build_" + f))
+			n.Changed = n.Changed || n.Build[f] != ""
+		}
+		n.Changed = n.Changed || n.Framework != ""
+		if n.DeployKey != "" {
+			n.DeployKey += "\n" // OpenSSH wants the line to end
+		}
+	}
+	if n.Type != string(site.WordPress) {
+		n.Type = string(site.Static)
+	}
+	return n
+}
+
+func (n newData) credential() *fetch.Credential {
+	if !n.Private() {
+		return nil
+	}
+	return &fetch.Credential{Token: n.Token, User: n.TokenUser, DeployKey: n.DeployKey}
+}
+
+func (n newData) build() site.Build {
+	some := func(f string) *string {
+		if v := n.Build[f]; v != "" {
+			return &v
+		}
+		return nil
+	}
+	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
+}
+
+// newPage shows the form; after a failure with the values submitted, at the step that failed.
+func (d *Pages) newPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	n := readNew(q)
+	if err := d.pick(ctx, q, &n); err != nil {
+		return shell.Answer{}, err
+	}
+	if q.Problem != nil && q.Value("step") == "create" && n.Type == string(site.Static) {
+		n.Step = 2
+		if err := d.inspect(ctx, q.Caller.Owner, &n); err != nil {
+			n.Step = 1 // the problem at hand is shown, there
+		}
+	}
+	return shell.Page("new_site", "New site", n), nil
+}
+
+// newStep goes on from a step: "look" reads the repository, "back" lets another be named,
+// "create" makes the site.
+func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	n := readNew(q)
+	if err := d.pick(ctx, q, &n); err != nil {
+		return shell.Answer{}, err
+	}
+	switch step := q.Value("step"); {
+	case n.Type != string(site.Static), step == "create":
+	case step == "back":
+		if repo, err := fetch.ParseRepository(n.Repository); err == nil && n.Name == path.Base(repo.Path()) {
+			n.Name = "" // it was ours, from the repository that is about to change
+		}
+		return shell.Page("new_site", "New site", n), nil
+	default:
+		n.Step = 2
+		if err := d.inspect(ctx, q.Caller.Owner, &n); err != nil {
+			return shell.Answer{}, err
+		}
+		return shell.Page("new_site", "New site", n), nil
+	}
+	var s site.Site
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		s, err = d.Sites.CreateTx(ctx, tx, q.Caller.Owner, site.NewSite{
+			Name:       n.Name,
+			Type:       n.Type,
+			Repository: n.Repository,
+			Branch:     n.Branch,
+			Framework:  n.Framework,
+			Build:      n.build(),
+			Credential: n.credential(),
+		})
+		if err == nil && n.Connection != "" && s.Repository != "" {
+			err = d.Connections.UseTx(ctx, tx, q.Caller.Owner, string(s.ID), s.Repository, connection.Use{
+				Connection: connection.ID(n.Connection),
+				Report:     true,
+			})
+		}
+		if err == nil && s.Type == site.WordPress {
+			err = d.startWordPress(ctx, tx, q, s)
+		}
+		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
+	})
+	if err != nil {
+		return shell.Answer{}, AtBuild(err)
+	}
+	return shell.GoTo("/sites/"+string(s.ID)+"/first", ""), nil
+}
+
+// pick fills in what connected accounts offer: the accounts, and the repositories of the
+// picked one. A forge that doesn't answer leaves the list empty, with the reason.
+func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
+	if d.Connections == nil || n.Type != string(site.Static) {
+		return nil
+	}
+	var err error
+	if n.Accounts, err = d.Connections.List(ctx, d.DB, q.Caller.Owner); err != nil {
+		return err
+	}
+	if len(n.Accounts) == 1 && n.Connection == "" && n.Repository == "" && q.PostForm == nil { // there is nothing to choose
+		n.Connection = string(n.Accounts[0].ID)
+	}
+	if n.Account() == nil {
+		n.Connection = ""
+		return nil
+	}
+	if q.PostForm != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pickTime)
+	defer cancel()
+	n.Found, err = d.Connections.Repositories(ctx, q.Caller.Owner, connection.ID(n.Connection), n.Search)
+	if fault.As(err) != nil && q.Problem == nil {
+		q.Problem, _ = shell.Describe(err, "")
+		return nil
+	}
+	return err
+}
+
+// inspect checks that the repository can be read, and says what it is.
+func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) error {
+	if web, ok := forge.ParseWebAddress(n.Repository); ok { // a page of it, as the browser's address bar has it
+		n.Repository = web.Repository
+		if n.Branch == "" {
+			n.Branch = web.Branch
+		}
+		if n.Build["root"] == "" {
+			n.Build["root"] = web.Dir
+		}
+	}
+	repo, err := fetch.ParseRepository(n.Repository)
+	if err != nil {
+		return shell.At("repository", err)
+	}
+	credential := n.credential()
+	if credential == nil && n.Connection != "" {
+		if credential, err = d.Connections.CredentialFor(ctx, who, connection.ID(n.Connection), repo.String()); err != nil {
+			return shell.At("repository", err)
+		}
+	}
+	n.Repository = repo.String()
+	if n.Name == "" {
+		n.Name = path.Base(repo.Path())
+	}
+	if d.Repositories == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if n.Branches, n.Default, err = d.Repositories.Branches(ctx, who, n.Repository, credential); err != nil {
+		return atRepository(ctx, err)
+	}
+	if len(n.Branches) == 0 {
+		return shell.At("repository", &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "The repository has no branches",
+			Details: "push a commit first",
+		})
+	}
+	if !slices.Contains(n.Branches, n.Branch) {
+		if n.Branch = n.Default; n.Branch == "" {
+			n.Branch = n.Branches[0]
+		}
+	}
+	o := framework.Overrides{
+		Root:    n.build().Root,
+		Install: n.build().Install,
+		Command: n.build().Command,
+		Output:  n.build().Output,
+		Node:    n.build().Node,
+	}
+	if n.Framework != "" {
+		o.Framework = &n.Framework
+	}
+	plan, err := d.Repositories.Detect(ctx, who, n.Repository, n.Branch, credential, o)
+	switch {
+	case err == nil:
+		v := viewOf(plan)
+		n.Plan = &v
+	case fault.As(err) != nil: // the owner may know better: it does not stand in the way
+		n.PlanWhy, _ = shell.Describe(err, "")
+	case ctx.Err() != nil:
+		n.PlanWhy = &shell.Problem{Message: "Detection timed out", Details: "deploy the site to see the detected settings in the log"}
+	default:
+		return err
+	}
+	return nil
+}
+
+// atRepository returns the field that a failed inspection of the repository belongs to.
+func atRepository(ctx context.Context, err error) error {
+	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
+		err = &fault.Error{
+			Kind:       fault.Unavailable,
+			Message:    "Repository timed out",
+			Details:    "try again in a moment",
+			RetryAfter: 5 * time.Second,
+		}
+	}
+	if f := fault.As(err); f != nil && f.Code == "credential_refused" {
+		return shell.At("credential", err)
+	}
+	return shell.At("repository", err)
+}
+
+// AtBuild says at which build setting a fault belongs.
+func AtBuild(err error) error {
+	if f := fault.As(err); f != nil && f.Code == "invalid_build" {
+		for _, name := range buildFields {
+			if strings.HasPrefix(f.Message, "build."+name+" ") {
+				shown := *f
+				shown.Message = "This" + strings.TrimPrefix(f.Message, "build."+name)
+				return shell.At("build_"+name, &shown)
+			}
+		}
+	}
+	return err
+}
+
+// startWordPress notes the settings of a WordPress site that was made in tx.
+func (d *Pages) startWordPress(ctx context.Context, tx *db.Tx, q *shell.Request, s site.Site) error {
+	u, err := d.Accounts.User(ctx, q.Caller.User)
+	if err != nil {
+		return err
+	}
+	return d.WordPress.CreateTx(ctx, tx, s, wordpress.Settings{Locale: strings.TrimSpace(q.Value("locale"))}, u.Email)
+}
+
+// Repositories say what is in a repository before a site is made of it. A git.Look does.
+type Repositories interface {
+	// Branches lists a repository's branches and its default one, or says in a fault why
+	// they can't be read.
+	Branches(
+		ctx context.Context,
+		who account.OwnerID,
+		repository string,
+		c *fetch.Credential,
+	) (branches []string, byDefault string, err error)
+	// Detect says how a branch would be built.
+	Detect(
+		ctx context.Context,
+		who account.OwnerID,
+		repository, branch string,
+		c *fetch.Credential,
+		o framework.Overrides,
+	) (framework.Plan, error)
+}

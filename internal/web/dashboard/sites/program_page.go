@@ -1,0 +1,186 @@
+package sites
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// maxLogSearch is how many bytes of a search text are used, and programLines how many lines
+// of a program's log a page shows.
+const (
+	MaxLogSearch = 200
+	programLines = 300
+)
+
+// Process is the state of a site's program.
+type Process struct {
+	State    string // starting, running, sleeping, stopped or crashed
+	Since    db.Time
+	Restarts int
+	Memory   int64  // bytes
+	Message  string // why it crashed
+
+	NeedsRestart bool // it runs with other settings than the site has by now
+}
+
+// ProgramLine is one line that a program printed.
+type ProgramLine struct {
+	N       int64
+	At      db.Time
+	Level   string // debug, info, warn, error
+	Stream  string // stdout, stderr, system
+	Message string
+}
+
+// ProgramFilter narrows a program's log. Empty fields don't.
+type ProgramFilter struct {
+	Stream, Process, Search string
+	Limit                   int
+}
+
+// ProgramTask is a worker or a scheduled command.
+type ProgramTask struct {
+	Kind, Name, Command string
+	Schedule            string  // of a scheduled command
+	Next                db.Time // likewise
+	State               string  // of a worker
+	Message             string
+}
+
+// Process is its name in the log.
+func (t ProgramTask) Process() string { return t.Kind + ":" + t.Name }
+
+// HasProgram reports whether the site's live deployment is a program.
+func (h SiteHead) HasProgram() bool {
+	return h.Site.Runtime != "" && h.Site.Runtime != "static" && h.Site.LiveDeployment != ""
+}
+
+type programData struct {
+	SiteHead
+	Process *Process // nil: the site has no program
+	Lines   []ProgramLine
+	Search  string
+	Stream  string
+	Only    string // one process alone
+	Tasks   []ProgramTask
+	Plots   []shell.Plot
+	Live    string
+	Limit   int
+}
+
+// process returns the state of the site's program, or nil where it has none.
+func (d *Pages) process(h SiteHead) *Process {
+	if !h.HasProgram() || d.Programs == nil {
+		return nil
+	}
+	p := d.Programs.Process(h.Site)
+	if h.Site.Status == site.Stopped {
+		p.State, p.Message = "stopped", ""
+	}
+	return &p
+}
+
+func (d *Pages) programData(ctx context.Context, q *shell.Request) (programData, error) {
+	head, err := d.Head(ctx, q, "logs")
+	if err != nil {
+		return programData{}, err
+	}
+	data := programData{
+		SiteHead: head,
+		Process:  d.process(head),
+		Search:   shell.Short(MaxLogSearch, shell.Clean(strings.TrimSpace(q.Query("q")))),
+		Stream:   q.Query("stream"),
+		Limit:    programLines,
+	}
+	switch data.Stream {
+	case "stdout", "stderr", "system":
+	default:
+		data.Stream = ""
+	}
+	if data.Only = q.Query("process"); len(data.Only) > 64 || data.Only != shell.Clean(data.Only) {
+		data.Only = ""
+	}
+	data.Live = shell.Link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream, "process", data.Only)
+	if d.Programs != nil {
+		data.Lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
+	}
+	return data, err
+}
+
+func (d *Pages) programPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.programData(ctx, q)
+	if err == nil && data.HasProgram() && d.Programs != nil {
+		if data.Tasks, err = d.Programs.ProgramTasks(ctx, data.Site.ID); err == nil {
+			data.Plots, err = d.programPlots(ctx, data.Site.ID)
+		}
+	}
+	return shell.Page("site_logs", "Logs of "+data.Site.Name, data), err
+}
+
+// runCommand starts a command and shows its lines.
+func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	process := ""
+	err := d.Act(ctx, q, "site.command", func(tx *db.Tx) (string, error) {
+		s, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id)
+		if err != nil {
+			return "", err
+		}
+		if d.Programs == nil {
+			return "", &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
+		}
+		process, err = d.Programs.RunOnceTx(ctx, tx, s, strings.TrimSpace(q.Value("command")))
+		return string(id), err
+	})
+	return shell.GoTo(shell.Link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err
+}
+
+// programLive sends the state and the lines again whenever they change.
+func (d *Pages) programLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if _, err := d.Head(ctx, q, "logs"); err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.LivePart(2*time.Second, func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.programData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.Part(ctx, q, "site_logs", "program", data)
+		return html, false, err
+	}), nil
+}
+
+// Storage says how much a site's programs store.
+type Storage struct {
+	Bytes      int64
+	MeasuredAt db.Time // zero: never
+	Full       bool    // the account can store no more
+}
+
+// Programs shows the programs of sites, and changes them. ProgramsOf returns package
+// app's.
+type Programs interface {
+	// Process returns the state of the program of a site's live deployment.
+	Process(s site.Site) Process
+	// ProgramLog returns the latest lines that a site's programs printed, the oldest first.
+	ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error)
+	// Figures returns those of a site's program over the last 24 hours, with the step between points.
+	Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
+	// ProgramTasks lists what runs beside a site's program.
+	ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error)
+	// RunOnceTx opens the operation that runs a command once, and returns its name in the log.
+	RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
+	// RestartSiteTx opens the operation that restarts a site's program.
+	RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error
+	// Storage returns what a site's programs store.
+	Storage(ctx context.Context, id site.ID) (Storage, error)
+	// Terminal runs a shell in the sandbox of a site's live deployment until it ends, or ctx does, and
+	// returns how it ended, in words.
+	Terminal(ctx context.Context, s site.Site, t Terminal) (how string, err error)
+}

@@ -1,0 +1,157 @@
+package sites
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// siteTheme is how a site is shown: by the metadata of its pages or, while there is none, by
+// its name before colors derived from its subdomain.
+type siteTheme struct {
+	Name, Seed  string
+	Title, Text string
+	Color       string // #rrggbb, or empty
+	Icon, Image string // addresses of pictures of our own making, or empty
+	Online      bool   // there is something to show
+	Failed      bool   // the site is not live because its deployment failed
+}
+
+func themeOf(s site.Site, p thumbnail.Summary) siteTheme {
+	l := siteTheme{
+		Name:   s.Name,
+		Seed:   s.Slug,
+		Title:  cmp.Or(p.Title, s.Name),
+		Text:   p.Text,
+		Color:  p.Color,
+		Online: s.LiveRelease != "",
+		Failed: s.Status == site.Failed,
+	}
+	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
+	if p.Icon {
+		l.Icon = at + ".png"
+	}
+	if p.Image {
+		l.Image = at + ".jpg"
+	}
+	return l
+}
+
+// shade are numbers that belong to a site's address.
+func (l siteTheme) shade() uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(l.Seed))
+	return h.Sum32()
+}
+
+// ground is the site's color as an SVG attribute takes it, and a color that can be read
+// on it.
+func (l siteTheme) ground() (back, ink string) {
+	if c := l.Color; len(c) == 7 && c[0] == '#' {
+		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
+			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
+				return c, "#191c20"
+			}
+			return c, "#fff"
+		}
+	}
+	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
+}
+
+// Backdrop returns the background of a site's preview: its color, and shapes derived from its
+// address.
+func (l siteTheme) Backdrop() template.HTML {
+	n := l.shade()
+	back, _ := l.ground()
+	return template.HTML(fmt.Sprintf(
+		`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
+			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".13"/><path d="M0 %d Q80 %d 170 %d T320 %d V140 H0Z" fill="#000" fill-opacity=".16"/></svg>`,
+		back,
+		40+n>>3%240,
+		10+n>>11%60,
+		60+n>>7%50,
+		90+n>>13%30,
+		60+n>>15%30,
+		100+n>>17%20,
+		70+n>>19%40,
+	))
+}
+
+// Picture is a site's icon, or its initials.
+func Picture(l siteTheme) template.HTML {
+	if l.Icon != "" {
+		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
+	}
+	n := l.shade()
+	back, ink := l.ground()
+	return template.HTML(fmt.Sprintf(
+		`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
+			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".14"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="#000" fill-opacity=".28"/>`+
+			`<text x="24" y="30.5" text-anchor="middle" fill="%s">%s</text></svg>`,
+		back,
+		8+n>>3%34,
+		8+n>>11%16,
+		15+n>>7%12,
+		34+n>>13%8,
+		26+n>>15%10,
+		36+n>>17%6,
+		30+n>>19%8,
+		ink,
+		template.HTMLEscapeString(initials(l.Name)),
+	))
+}
+
+func initials(name string) string {
+	out := ""
+	for _, w := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		r, _ := utf8.DecodeRuneInString(w)
+		if out += string(unicode.ToUpper(r)); utf8.RuneCountInString(out) == 2 {
+			break
+		}
+	}
+	return out
+}
+
+// pictureFile serves an image of a site's release: its icon (.png, whatever its type) or
+// its preview (.jpg). The address names the release, so it never changes. An SVG icon is
+// the tenant's own file: wherever it is opened it runs nothing and loads nothing.
+func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	of, part, _ := strings.Cut(q.PathValue("picture"), ".")
+	var b []byte
+	var err error
+	kind := "image/jpeg"
+	switch part {
+	case "png":
+		b, kind, err = d.Thumbnails.IconOf(ctx, q.Caller.Owner, id, release.ID(of))
+	case "jpg":
+		b, err = d.Thumbnails.ImageOf(ctx, q.Caller.Owner, id, release.ID(of))
+	default:
+		return shell.Answer{}, fault.Missing("page")
+	}
+	return shell.Raw(func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", kind)
+		h.Set("Content-Length", strconv.Itoa(len(b)))
+		policy := "default-src 'none'; sandbox; frame-ancestors 'none'"
+		if kind == "image/svg+xml" {
+			policy += "; style-src 'unsafe-inline'"
+		}
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+		w.Write(b) // a client that is gone is no error of ours
+	}), err
+}

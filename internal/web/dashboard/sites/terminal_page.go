@@ -1,0 +1,325 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// Terminal is the browser's end of a terminal.
+type Terminal struct {
+	Input         io.Reader // what is typed
+	Output        io.Writer // what is shown
+	Columns, Rows int
+	Sizes         <-chan [2]int // columns and rows, when they change
+}
+
+// The most terminals of one user, of one client's network, and of all; how long one may be open, with and without
+// anything happening in it; and how much it may show.
+const (
+	MaxUserTerminals    = 3
+	maxNetworkTerminals = 10
+	maxTerminals        = 50
+	terminalTime        = time.Hour
+	terminalIdle        = 15 * time.Minute
+	terminalOutput      = 64 << 20 // bytes
+)
+
+// How often a terminal's connection is tried, and how often it is checked that the site still
+// allows it.
+const (
+	pingEvery  = 15 * time.Second
+	checkEvery = 3 * time.Second
+)
+
+func (d *Pages) terminalRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/sites/{id}/terminal", shell.User, d.terminalPage),
+		shell.Post("/sites/{id}/terminal", shell.User, d.allowTerminal, d.terminalPage),
+		shell.Get("/sites/{id}/terminal/connect", shell.User, d.connectTerminal),
+	}
+}
+
+type terminalData struct {
+	SiteHead
+	Allowed bool
+	Connect string
+}
+
+// Running reports whether there is something to open a terminal in.
+func (t terminalData) Running() bool { return t.HasProgram() && t.Site.Status != site.Stopped }
+
+// allowsTerminal reports whether the owner allows terminals in the site's sandbox.
+func allowsTerminal(s site.Site) bool { return s.Run.Terminal != nil && *s.Run.Terminal }
+
+func (d *Pages) terminalPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "terminal")
+	return shell.Page("site_terminal", "Terminal of "+head.Site.Name, terminalData{
+		head,
+		allowsTerminal(head.Site),
+		head.Base() + "/terminal/connect",
+	}), err
+}
+
+// allowTerminal allows terminals for a site, or no longer.
+func (d *Pages) allowTerminal(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	allow, id := q.Value("allow") == "1", site.ID(q.PathValue("id"))
+	action, said := "site.terminal_disabled", "Terminal disabled"
+	if allow {
+		action, said = "site.terminal_enabled", "Terminal enabled"
+	}
+	err := d.Act(ctx, q, action, func(tx *db.Tx) (string, error) {
+		_, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, id, site.Patch{Run: &site.Run{Terminal: &allow}})
+		return string(id), err
+	})
+	return shell.GoTo("/sites/"+string(id)+"/terminal", said), err
+}
+
+// connectTerminal opens a terminal over a WebSocket.
+func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "terminal")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if !wantsSocket(q.Request) {
+		return shell.GoTo(head.Base()+"/terminal", ""), nil
+	}
+	if !d.ownOrigin(q.Request) {
+		return shell.Answer{}, &fault.Error{
+			Kind:    fault.Forbidden,
+			Message: "Cross-origin request blocked",
+			Details: "open the terminal from the site's page",
+			Code:    "cross_origin",
+		}
+	}
+	return shell.Raw(func(w http.ResponseWriter) { d.serveTerminal(w, q, head.Site.ID) }), nil
+}
+
+// serveTerminal holds one terminal until it ends, for whatever reason, and says why.
+func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.ID) {
+	c, err := acceptSocket(w, q.Request)
+	if err != nil {
+		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.Id, "err", err)
+		return
+	}
+	done, ok := d.terminals.Begin(q.User.ID, q.Addr)
+	if !ok {
+		closeSocket(
+			c,
+			CloseRefused,
+			fmt.Sprintf(
+				"At most %d terminals of a user, %d of a network, and %d in all, are open at a time",
+				MaxUserTerminals,
+				maxNetworkTerminals,
+				maxTerminals,
+			),
+		)
+		return
+	}
+	done = sync.OnceFunc(done)
+	defer done()
+	ctx, cancel := context.WithTimeoutCause(q.Context(), terminalTime, &fault.Error{Kind: fault.Invalid, Message: "Closed after an hour"})
+	defer cancel()
+	begun := time.Now()
+	t := &terminal{d: d, q: q, c: c, id: id}
+	code, reason := t.run(ctx)
+	done() // who hears of the end may open the next
+	closeSocket(c, code, reason)
+	t.receiving.Wait()
+	if t.audited {
+		t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())
+	}
+}
+
+// terminal is one that is open.
+type terminal struct {
+	d  *Pages
+	q  *shell.Request
+	c  *websocket.Conn
+	id site.ID
+
+	audited bool
+	sent    int64        // bytes; the output's alone
+	active  atomic.Int64 // when something was typed or shown, in nanoseconds
+	end     context.CancelCauseFunc
+
+	receiving sync.WaitGroup
+}
+
+var (
+	errTerminalLeft   = &fault.Error{Kind: fault.Invalid, Message: "Closed"}
+	errTerminalOutput = &fault.Error{Kind: fault.Invalid, Message: "Closed: more than 64 MiB of output"}
+	errTerminalIdle   = &fault.Error{Kind: fault.Invalid, Message: "Closed after 15 minutes without activity"}
+	errTerminalEnded  = &fault.Error{Kind: fault.Invalid, Message: "Closed: the session has ended or the server is restarting"}
+	errTerminalOff    = &fault.Error{Kind: fault.Conflict, Message: "The terminal is not enabled for this site", Code: "terminal_disabled"}
+)
+
+// allowed returns the site, where it allows a terminal.
+func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
+	s, err := t.d.Sites.Get(ctx, t.q.Caller.Owner, t.id)
+	switch {
+	case err != nil:
+		return s, err
+	case !allowsTerminal(s):
+		return s, errTerminalOff
+	case s.Status == site.Stopped:
+		return s, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+	}
+	return s, nil
+}
+
+// run opens the terminal and returns with which code and words its connection ends.
+func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason string) {
+	ctx, t.end = context.WithCancelCause(ctx)
+	defer t.end(nil)
+	refused := func(err error) (websocket.StatusCode, string) {
+		if f := fault.As(err); f != nil {
+			if f.Details != "" {
+				return CloseRefused, f.Message + ": " + f.Details
+			}
+			return CloseRefused, f.Message
+		}
+		if errors.Is(err, context.Canceled) {
+			return CloseRefused, errTerminalEnded.Message
+		}
+		t.d.Log.ErrorContext(ctx, "terminal not run", "request", t.q.Id, "site", t.id, "err", err)
+		return CloseRefused, "Internal error (request " + t.q.Id + ")"
+	}
+	s, err := t.allowed(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	if t.d.Programs == nil {
+		return refused(&fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"})
+	}
+	if !t.audit("site.terminal", "") { // what can't be recorded does not happen
+		return CloseRefused, "Internal error (request " + t.q.Id + ")"
+	}
+	t.audited = true
+	go t.d.Watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready)
+	in, typed := io.Pipe()
+	defer in.Close()
+	sizes := make(chan [2]int, 1)
+	t.active.Store(time.Now().UnixNano())
+	t.receiving.Go(func() {
+		t.receive(context.WithoutCancel(ctx), typed, sizes)
+		t.end(errTerminalLeft) // before the program hears of it: this is why it ends
+		typed.Close()
+	})
+	go t.keep(ctx)
+	how, err := t.d.Programs.Terminal(ctx, s, Terminal{
+		Input:   in,
+		Output:  t,
+		Columns: side(t.q.Query("columns")),
+		Rows:    side(t.q.Query("rows")),
+		Sizes:   sizes,
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return refused(err)
+	}
+	return websocket.StatusNormalClosure, how
+}
+
+// receive takes what the browser sends, until it sends no more: bytes that were typed, and sizes
+// as JSON.
+func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]int) {
+	for {
+		kind, data, err := t.c.Read(ctx)
+		if err != nil {
+			return
+		}
+		if kind == websocket.MessageBinary {
+			t.active.Store(time.Now().UnixNano())
+			if _, err := typed.Write(data); err != nil {
+				return // the program has ended
+			}
+			continue
+		}
+		var size struct{ Columns, Rows int }
+		if json.Unmarshal(data, &size) != nil || size.Columns < 1 || size.Rows < 1 {
+			closeSocket(t.c, websocket.StatusInvalidFramePayloadData, "Unknown message")
+			return
+		}
+		select { // the newest counts
+		case <-sizes:
+		default:
+		}
+		sizes <- [2]int{size.Columns, size.Rows}
+	}
+}
+
+// Write shows what the program wrote.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.active.Store(time.Now().UnixNano())
+	if t.sent += int64(len(p)); t.sent > terminalOutput {
+		t.end(errTerminalOutput)
+		return 0, errTerminalOutput
+	}
+	if err := sendSocket(t.q.Context(), t.c, p); err != nil {
+		t.end(errTerminalLeft)
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// keep ends the terminal when nobody is there, nothing happens, or the owner no longer allows
+// it.
+func (t *terminal) keep(ctx context.Context) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if time.Since(time.Unix(0, t.active.Load())) > terminalIdle {
+			t.end(errTerminalIdle)
+			return
+		}
+		if _, err := t.allowed(ctx); fault.As(err) != nil { // a database that does not answer ends nothing
+			t.end(err)
+			return
+		}
+		if n%int(pingEvery/checkEvery) == 0 && pingSocket(ctx, t.c, checkEvery) != nil {
+			t.end(errTerminalLeft)
+			return
+		}
+	}
+}
+
+// audit writes a line of the audit log, and reports whether it is there.
+func (t *terminal) audit(action, detail string) bool {
+	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
+	defer done()
+	err := t.d.ActOn(ctx, t.q, func(*db.Tx) (account.AuditEvent, error) {
+		return account.AuditEvent{Action: action, Subject: string(t.id), Detail: detail}, nil
+	})
+	if err != nil {
+		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.Id, "site", t.id, "err", err)
+	}
+	return err == nil
+}
+
+func side(text string) int {
+	n, _ := strconv.Atoi(text)
+	return max(0, min(n, 1000))
+}

@@ -1,0 +1,18 @@
+package sites
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/deploy/deployment"
+)
+
+// Every trigger of a deployment has words of its own.
+func TestTriggersHaveWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range deployment.Causes {
+		if by := (DeploymentRow{Deployment: deployment.Deployment{Cause: c}}).By(); by == string(c) || !strings.Contains(by, " ") {
+			t.Errorf("%s is shown as %q", c, by)
+		}
+	}
+}
