@@ -28,7 +28,8 @@ need:
 	@go run ./scripts/need bubblewrap git mariadb-server
 
 bin/slipway:
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway
+	go generate ./internal/platform/sandbox
+	go build -trimpath -tags slipway_init -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway
 
 bin/try:
 	@go build -o bin/try ./scripts/try

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Built is the variable that names a folder where the program and the scripts are built
@@ -44,12 +46,26 @@ func Build(dir string) (string, error) {
 		}
 		return filepath.Join(dir, "slipway"), nil
 	}
-	for _, name := range []string{"./cmd/slipway", "./scripts/try"} {
-		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), name)
+	// One at a time: the helper is written to where the program is built from.
+	helper := filepath.Join(Root(), "internal", "platform", "sandbox")
+	lock, err := os.Open(helper)
+	if err == nil {
+		defer lock.Close()
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"generate", helper},
+		{"build", "-tags=slipway_init", "-o", dir + string(filepath.Separator), "./cmd/slipway"},
+		{"build", "-o", dir + string(filepath.Separator), "./scripts/try"},
+	} {
+		cmd := exec.Command("go", args...)
 		cmd.Dir = Root()
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("go build %s: %w\n%s", name, err, out)
+			return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	return filepath.Join(dir, "slipway"), nil

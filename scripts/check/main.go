@@ -125,8 +125,11 @@ func install() {
 	}
 }
 
-// tags are of tests that need more than Go: a browser, and linters from the npm registry.
-const tags = "-tags=browser,lint"
+// plainTags are of tests that need more than Go: a browser, and linters from the npm registry.
+const plainTags = "-tags=browser,lint"
+
+// tags are these and that of the sandbox's helper, which is built into the program.
+const tags = plainTags + ",slipway_init"
 
 func steps(root string) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
@@ -141,11 +144,12 @@ func steps(root string) []step {
 	return []step{
 		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
+		{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}},
 		// go run would hide its exit status
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}},
 		// what S3 is tested against is fetched and built here, not while a test waits
 		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},
-		{name: "program", argv: []string{"go", "build", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
+		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
@@ -182,7 +186,7 @@ func quickSteps(string) []step {
 	})
 	return []step{
 		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
-		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}},
+		{name: "go vet", argv: []string{"go", "vet", plainTags, "./..."}},
 		{
 			name:  "tests",
 			argv:  append([]string{"go", "test", "-count=1", "-vet=off"}, packages...),
@@ -211,9 +215,9 @@ func longestFirst(packages []string) []string {
 	return packages
 }
 
-// list asks go about packages.
+// list asks go about packages. The helper need not be there.
 func list(format string, packages string) string {
-	out, err := exec.Command("go", "list", tags, "-f", format, packages).Output()
+	out, err := exec.Command("go", "list", plainTags, "-f", format, packages).Output()
 	if err != nil {
 		fmt.Println("go list:", err)
 		os.Exit(1)

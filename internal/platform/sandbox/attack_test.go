@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/inside"
 )
 
 // hidden holds what the attack "hide" keeps open.
@@ -24,6 +26,9 @@ var hidden []*os.File
 // The test binary is also the attacker inside the sandbox and, once, a
 // control plane that gets killed.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == inside.Name { // where the helper is a program of its own
+		os.Exit(inside.Main(os.Args[2:]))
+	}
 	if len(os.Args) > 2 && os.Args[1] == "attack" {
 		os.Exit(attack(os.Args[2], os.Args[3:]))
 	}
@@ -34,10 +39,10 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// helper is the path of the program that is re-executed inside; "" means the test binary itself. The race
+// helper is the path of the program that is re-executed inside; by default the test binary itself. The race
 // detector wants more memory than an attacker is given, so a raced test binary
 // attacks with one that is not.
-var helper string
+var helper, plainHelper string
 
 const helperVar = "SANDBOX_TEST_HELPER"
 
@@ -57,12 +62,22 @@ func runTests(m *testing.M) int {
 			return 1
 		}
 	}
+	if helper == "" {
+		self, err := os.Executable()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		helper, plainHelper = self, "/proc/self/exe" // through the link, a site's uid need not be able to walk there
+	} else {
+		plainHelper = helper
+	}
 	return m.Run()
 }
 
 // attackArgv runs an attack inside.
 func attackArgv(name string, args ...string) []string {
-	return append([]string{shimInside, "attack", name}, args...)
+	return append([]string{inside.Self, "attack", name}, args...)
 }
 
 func attack(name string, args []string) int {

@@ -71,7 +71,7 @@ func TestBesideMissing(t *testing.T) {
 	if err != nil || !res.OK() || !strings.HasSuffix(out.String(), "here\n") || strings.Count(out.String(), "\n") != 3 {
 		t.Errorf("%v, %v: %s", res, err, out.String())
 	}
-	p, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
+	p, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
+	"slipway/internal/platform/sandbox/network"
+	"slipway/internal/platform/sandbox/seccomp"
 )
 
 // Config says how to sandbox.
@@ -31,8 +35,8 @@ type Config struct {
 	Cgroup string
 	// Bwrap is the path of bubblewrap, 0.8 or newer. Optional: empty means from PATH.
 	Bwrap string
-	// Self is the path of our own binary, which acts as the shim when called ShimName. Optional: empty
-	// means the running one.
+	// Self is the path of the helper inside, which calls inside.Main. Optional: empty means the
+	// one that is built in, and where there is none the running program.
 	Self string
 	Log  *slog.Logger // Optional.
 }
@@ -53,8 +57,8 @@ func New(c Config) (*Bubblewrap, error) {
 		return nil, err
 	}
 	b := &Bubblewrap{Config: c, engine: e}
-	if b.filter, err = filter(false); err == nil {
-		b.uncounted, err = filter(true)
+	if b.filter, err = seccomp.Filter(false); err == nil {
+		b.uncounted, err = seccomp.Filter(true)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare sandbox: %w", err)
@@ -75,14 +79,14 @@ func newEngine(c *Config) (engine, error) {
 	}
 	c.Dir = dir
 	if c.Self == "" {
-		if c.Self, err = os.Executable(); err != nil {
+		if c.Self, err = ownHelper(dir); err != nil {
 			return engine{}, fmt.Errorf("prepare sandbox: %w", err)
 		}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	hs, err := hierarchies()
+	hs, err := cgroup.Hierarchies()
 	if err != nil {
 		return engine{}, fmt.Errorf("prepare sandbox: %w", err)
 	}
@@ -91,13 +95,10 @@ func newEngine(c *Config) (engine, error) {
 	return engine{name: name, parent: cmp.Or(c.Cgroup, place(name)), hs: hs, log: c.Log}, nil
 }
 
-// ownCgroup holds the cgroups of all installations on a host.
-const ownCgroup = "/slipway"
-
 // place is where our cgroups go when the operator did not say.
 func place(name string) string {
 	if unix.Geteuid() == 0 {
-		return ownCgroup + "/" + name
+		return cgroup.Root + "/" + name
 	}
 	// A plain user may only write where systemd delegated: the parent of our own
 	// cgroup, if DelegateSubgroup= put us one below. Elsewhere mkdir is refused.
@@ -107,7 +108,7 @@ func place(name string) string {
 			return filepath.Join(filepath.Dir(p), "slipway-"+name)
 		}
 	}
-	return ownCgroup + "/" + name
+	return cgroup.Root + "/" + name
 }
 
 // etc is all that a build sees of users, groups and names. It is copied into the
@@ -227,7 +228,7 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 		}
 	}()
 	rules := b.filter
-	if r.group == nil || r.group.memory == "" {
+	if r.group == nil || r.group.Memory == "" {
 		rules = b.uncounted
 	}
 	program2, err := memfile("seccomp", rules)
@@ -241,19 +242,19 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	}
 	wish.Sockets = sockets
 	if r.c.Linked != nil {
-		var h *handover
-		if mayEnter() {
+		var h *network.Handover
+		if network.MayEnter() {
 			if h, err = handoverOf(&r.c); err != nil {
 				return nil, err
 			}
 			wish.HandOut = true
 		}
-		link, inside, err := newLink(h)
+		link, end, err := network.NewLink(h)
 		if err != nil {
 			return nil, err
 		}
-		wish.Link = r.launch.inherit(inside)
-		r.link = link
+		wish.Link = r.launch.inherit(end)
+		r.link = &Link{Link: link}
 	}
 	if r.c.Terminal != nil {
 		own, err := dup(r.c.Terminal)
@@ -289,8 +290,8 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 			"--args",
 			strconv.Itoa(gateFD),
 			"--",
-			shimInside,
-			ShimName,
+			inside.Self,
+			inside.Name,
 			b.name,
 			strconv.Itoa(specFD),
 			strconv.Itoa(statusFD),
@@ -351,10 +352,10 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",
 		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
-		"--dir", "/run/slipway", "--ro-bind", self, shimInside)
+		"--dir", "/run/slipway", "--ro-bind", self, inside.Self)
 	if c.Network.Proxy != "" {
 		args = append(args, "--share-net") // the stage's, not the host's
-		args = append(args, "--ro-bind", l.show(c.Network.Proxy), proxyInside)
+		args = append(args, "--ro-bind", l.show(c.Network.Proxy), inside.Proxy)
 	}
 	args = append(args, "--bind", l.show(c.Work), Root)
 	for _, bind := range c.Binds {
@@ -369,27 +370,27 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 }
 
 // spec returns what the shim is to do.
-func (r *run) spec(inside bool) spec {
+func (r *run) spec(walled bool) inside.Spec {
 	c := r.c
-	s := spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []rlimit{
+	s := inside.Spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []inside.Rlimit{
 		// 1, not 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
-		{unix.RLIMIT_CORE, 1},
-		{unix.RLIMIT_NOFILE, uint64(c.Limits.NoFile)},
-		{unix.RLIMIT_FSIZE, uint64(max(c.Limits.Disk, c.Limits.Stored))},
-		{unix.RLIMIT_MEMLOCK, 64 << 10},
-		{unix.RLIMIT_MSGQUEUE, 0},
+		{Resource: unix.RLIMIT_CORE, Max: 1},
+		{Resource: unix.RLIMIT_NOFILE, Max: uint64(c.Limits.NoFile)},
+		{Resource: unix.RLIMIT_FSIZE, Max: uint64(max(c.Limits.Disk, c.Limits.Stored))},
+		{Resource: unix.RLIMIT_MEMLOCK, Max: 64 << 10},
+		{Resource: unix.RLIMIT_MSGQUEUE, Max: 0},
 	}}
-	if inside {
+	if walled {
 		// Counted in the sandbox's own user namespace. Plain runs share the host's count.
-		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_NPROC, uint64(c.Limits.Pids)})
+		s.Rlimits = append(s.Rlimits, inside.Rlimit{Resource: unix.RLIMIT_NPROC, Max: uint64(c.Limits.Pids)})
 		if c.Network.Proxy != "" {
-			s.Proxy, s.Ports = proxyInside, c.Network.carried()
+			s.Proxy, s.Ports = inside.Proxy, c.Network.carried()
 		}
 		s.Forwards, s.Beside = c.Forwards, c.Beside
 	}
-	if r.group == nil || r.group.memory == "" {
+	if r.group == nil || r.group.Memory == "" {
 		// Per process, and address space more than memory: only there to be quicker than the watch.
-		s.Rlimits = append(s.Rlimits, rlimit{unix.RLIMIT_DATA, 2 * uint64(c.Limits.Memory)})
+		s.Rlimits = append(s.Rlimits, inside.Rlimit{Resource: unix.RLIMIT_DATA, Max: 2 * uint64(c.Limits.Memory)})
 	}
 	s.Env = environment(c)
 	return s

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
 )
 
 // Helpers starts programs of ours that read what strangers sent, such as git. They are
@@ -52,13 +55,13 @@ func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, er
 		return nil, err
 	}
 	// A tree without controllers limits nothing, and moving a process into it takes long.
-	e.hs = slices.DeleteFunc(e.hs, func(h hierarchy) bool { return h.v2 && !h.controllers["memory"] && !h.controllers["pids"] })
-	for _, g := range e.leftGroups() {
-		if err := errors.Join(g.kill(time.Now().Add(killPatience)), g.remove(time.Second)); err != nil {
+	e.hs = slices.DeleteFunc(e.hs, func(h cgroup.Hierarchy) bool { return h.V2 && !h.Controllers["memory"] && !h.Controllers["pids"] })
+	for _, g := range cgroup.Left(e.hs, e.parent) {
+		if err := errors.Join(g.Kill(time.Now().Add(killPatience)), g.Remove(time.Second)); err != nil {
 			e.log.WarnContext(ctx, "helper of an earlier process left behind", "err", err)
 		}
 	}
-	e.removeEmpty()
+	cgroup.RemoveEmpty(e.hs, e.parent)
 	h := &Helpers{engine: e, used: map[int]bool{}}
 	if !mayLimitOthers() {
 		// Without it they keep our uid: the limits are worth more.
@@ -104,7 +107,7 @@ type Helper struct {
 	uid    int
 	limits Limits
 	launch launch
-	group  *group
+	group  *cgroup.Group
 }
 
 // New prepares a helper that runs under uid, or under ours where that is 0. Of limits,
@@ -115,8 +118,8 @@ func (h *Helpers) New(uid int, l Limits, grouped bool) (*Helper, error) {
 	x := &Helper{h: h, uid: uid, limits: l.withDefaults()}
 	x.launch.id = newID()
 	if grouped {
-		g, err := newGroup(h.hs, h.parent, x.launch.id, x.limits)
-		if err != nil && !errors.Is(err, errNoCgroup) {
+		g, err := cgroup.New(h.hs, h.parent, x.launch.id, x.limits.group())
+		if err != nil && !errors.Is(err, cgroup.ErrNone) {
 			return nil, fmt.Errorf("prepare helper: %w", err)
 		}
 		x.group = g
@@ -149,11 +152,11 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 		cmd.Path, cmd.Args = x.h.prlimit, append(append(argv, cmd.Path), cmd.Args[1:]...)
 		limits = nil
 	}
-	v := &visit{unified: -1}
+	v := &cgroup.Visit{Unified: -1}
 	if x.group != nil {
-		v = x.group.enter()
+		v = x.group.Enter()
 	}
-	defer v.close()
+	defer v.Close()
 	t := launcher()
 	var err, stuck error
 	held := false
@@ -163,7 +166,7 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 				return
 			}
 		}
-		stuck = v.around(t.homes, func() { err = cmd.Start() })
+		stuck = v.Around(t.homes, func() { err = cmd.Start() })
 		if err != nil {
 			return
 		}
@@ -199,23 +202,23 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 }
 
 type namedLimit struct {
-	rlimit
+	inside.Rlimit
 	name string // as prlimit(1) calls it
 }
 
 func (x *Helper) rlimits() []namedLimit {
 	l := x.limits
 	limits := []namedLimit{
-		{rlimit{unix.RLIMIT_CORE, 0}, "core"},
-		{rlimit{unix.RLIMIT_DATA, uint64(l.Memory)}, "data"},
-		{rlimit{unix.RLIMIT_CPU, uint64(l.Wall/time.Second) + 1}, "cpu"},
-		{rlimit{unix.RLIMIT_FSIZE, uint64(l.Disk)}, "fsize"},
-		{rlimit{unix.RLIMIT_NOFILE, uint64(l.NoFile)}, "nofile"},
+		{inside.Rlimit{Resource: unix.RLIMIT_CORE, Max: 0}, "core"},
+		{inside.Rlimit{Resource: unix.RLIMIT_DATA, Max: uint64(l.Memory)}, "data"},
+		{inside.Rlimit{Resource: unix.RLIMIT_CPU, Max: uint64(l.Wall/time.Second) + 1}, "cpu"},
+		{inside.Rlimit{Resource: unix.RLIMIT_FSIZE, Max: uint64(l.Disk)}, "fsize"},
+		{inside.Rlimit{Resource: unix.RLIMIT_NOFILE, Max: uint64(l.NoFile)}, "nofile"},
 	}
 	// The cgroup counts this helper's processes. RLIMIT_NPROC counts the uid's on the whole
 	// host, other installations' too: it only stops a runaway where there is no cgroup.
-	if x.uid != 0 && (x.group == nil || x.group.pids == "") {
-		limits = append(limits, namedLimit{rlimit{unix.RLIMIT_NPROC, uint64(l.Pids) + runaway}, "nproc"})
+	if x.uid != 0 && (x.group == nil || x.group.Pids == "") {
+		limits = append(limits, namedLimit{inside.Rlimit{Resource: unix.RLIMIT_NPROC, Max: uint64(l.Pids) + runaway}, "nproc"})
 	}
 	for i, r := range limits { // never above the hard one we have: raising needs a capability
 		var now syscall.Rlimit
@@ -228,8 +231,8 @@ func (x *Helper) rlimits() []namedLimit {
 
 // confine sets the limits of a process that has not run yet.
 func (x *Helper) confine(pid int, limits []namedLimit) error {
-	if x.group != nil && !x.group.holds(pid) {
-		if err := x.group.attach(pid); err != nil {
+	if x.group != nil && !x.group.Holds(pid) {
+		if err := x.group.Attach(pid); err != nil {
 			return err
 		}
 	}
@@ -245,14 +248,14 @@ func (x *Helper) confine(pid int, limits []namedLimit) error {
 }
 
 // OutOfMemory reports whether the memory of all processes together came to its limit.
-func (x *Helper) OutOfMemory() bool { return x.group != nil && x.group.oom() > 0 }
+func (x *Helper) OutOfMemory() bool { return x.group != nil && x.group.OOM() > 0 }
 
 // Close ends what the helper may have left running and takes back what it was shown.
 func (x *Helper) Close() error {
 	var err error
 	if x.group != nil {
-		if err = x.group.kill(time.Now().Add(killPatience)); err == nil {
-			err = x.group.remove(time.Second)
+		if err = x.group.Kill(time.Now().Add(killPatience)); err == nil {
+			err = x.group.Remove(time.Second)
 		}
 	}
 	x.launch.unstage()

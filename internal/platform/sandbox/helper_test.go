@@ -76,7 +76,7 @@ func TestHelperProcessesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	if x.group == nil || x.group.pids == "" {
+	if x.group == nil || x.group.Pids == "" {
 		var nproc uint64
 		for _, l := range x.rlimits() {
 			if l.name == "nproc" {

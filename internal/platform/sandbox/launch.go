@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
 )
 
 // Everything is started from one thread that never ends, for two reasons.
@@ -55,7 +57,7 @@ func (t *thread) run(ready chan struct{}) {
 		return
 	}
 	t.id = unix.Gettid() // never unlocked: this thread must outlive every sandbox
-	t.homes = homes()
+	t.homes = cgroup.Homes()
 	t.stage = ownMounts()
 	close(ready)
 	for f := range t.work {
@@ -63,45 +65,11 @@ func (t *thread) run(ready chan struct{}) {
 	}
 }
 
-// homes opens the way back into our own version 1 cgroups. What does not open (in a
-// container, our cgroup may be beyond what is mounted) is left out.
-func homes() map[string]*os.File {
-	m := map[string]*os.File{}
-	hs, _ := hierarchies()
-	mine := membership("self")
-	for _, h := range hs {
-		for c := range h.controllers {
-			home, ok := mine[c]
-			if !ok || h.v2 {
-				continue
-			}
-			if f, err := os.OpenFile(filepath.Join(h.point, home, "tasks"), os.O_WRONLY, 0); err == nil {
-				m[c] = f
-			}
-		}
-	}
-	return m
-}
-
 // rescue moves the thread out of a cgroup that it could not leave by itself, which
 // happens when somebody moved the whole service since it began.
 func (t *thread) rescue() error {
 	t.do(func() { t.homes = nil }) // from now on processes are moved by number
-	hs, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	mine := membership("self")
-	for _, h := range hs {
-		for c := range h.controllers {
-			if home, ok := mine[c]; ok && !h.v2 {
-				if err := os.WriteFile(filepath.Join(h.point, home, "tasks"), []byte(strconv.Itoa(t.id)), 0); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+	return cgroup.Rescue(t.id)
 }
 
 func ownMounts() error {
@@ -172,18 +140,18 @@ func (l *launch) inherit(f *os.File) int {
 
 // start stages and starts inside g, which may be nil; our copies of the child's ends
 // are closed whatever happens. That the child is in all of g is not promised.
-func (l *launch) start(g *group) (err error) {
+func (l *launch) start(g *cgroup.Group) (err error) {
 	defer func() {
 		for _, f := range l.child {
 			_ = f.Close()
 		}
 	}()
 	l.cmd.ExtraFiles = l.child
-	v := &visit{unified: -1}
+	v := &cgroup.Visit{Unified: -1}
 	if g != nil {
-		v = g.enter()
+		v = g.Enter()
 	}
-	defer v.close()
+	defer v.Close()
 	t := launcher()
 	var stuck error
 	t.do(func() {
@@ -195,7 +163,7 @@ func (l *launch) start(g *group) (err error) {
 				return
 			}
 		}
-		stuck = v.around(t.homes, func() { err = l.fork(v) })
+		stuck = v.Around(t.homes, func() { err = l.fork(v) })
 	})
 	if stuck != nil {
 		if e := t.rescue(); e != nil {
@@ -210,10 +178,10 @@ func (l *launch) start(g *group) (err error) {
 }
 
 // fork starts the child, born in the version 2 leaf where clone3 is to be had.
-func (l *launch) fork(v *visit) error {
-	if v.unified >= 0 {
+func (l *launch) fork(v *cgroup.Visit) error {
+	if v.Unified >= 0 {
 		into, attr := *l.cmd, *l.cmd.SysProcAttr
-		attr.UseCgroupFD, attr.CgroupFD = true, v.unified
+		attr.UseCgroupFD, attr.CgroupFD = true, v.Unified
 		into.SysProcAttr = &attr
 		if err := into.Start(); err == nil {
 			*l.cmd = into

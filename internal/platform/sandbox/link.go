@@ -1,140 +1,28 @@
 package sandbox
 
 import (
-	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"sync"
-	"syscall"
-	"time"
+	"slices"
 
-	"golang.org/x/sys/unix"
-)
-
-// Link reaches into a running sandbox from the host: it connects to ports that the
-// command listens on, and sends the command signals.
-//
-// The sandbox's loopback is not the host's. Where we may, we make a socket there (handout.go).
-// Elsewhere the shim inside stays, connects and hands the connected socket out (unix(7),
-// SCM_RIGHTS): bytes then flow without anybody between. What comes out is taken only when
-// it is a TCP connection to a loopback address. A Link is safe for concurrent use and
-// useless once the command has ended.
-type Link struct {
-	conn  *net.UnixConn
-	usage func() Usage // what the sandbox uses; nil where nobody counts
-	procs func() []int // what runs in it
-
-	// Where the shim hands out what leads inside (handout.go), ready is closed once reach is
-	// there; else ready is nil.
-	ready chan struct{}
-	reach *reach
-	over  chan struct{} // closed at the end
-
-	mu   sync.Mutex // guards what follows
-	next uint32
-	// share: none, one sandbox's: 256 dials
-	waiting map[uint32]chan dialed
-	ended   error
-}
-
-type dialed struct {
-	conn net.Conn
-	err  error
-}
-
-// What the host asks for: an operation, its number, and a port or a signal.
-const (
-	linkDial   = 1
-	linkSignal = 2
-	linkSize   = 7 // op, uint32, uint16
-)
-
-// Answers: an operation's number and how it went; a zero result carries the socket.
-const (
-	answerSize  = 5
-	answerOK    = 0
-	answerNoOne = 1 // nobody listens on that port
-	answerOther = 2
+	"slipway/internal/platform/sandbox/network"
 )
 
 // ErrNobodyListens is the error of a failed Dial while the command does not listen yet.
-var ErrNobodyListens = errors.New("nothing listens on the port")
+var ErrNobodyListens = network.ErrNobodyListens
 
-// newLink makes a link and the end of it that goes inside. h says what the shim hands out; nil
-// is a shim that stays.
-func newLink(h *handover) (*Link, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make link: %w", err)
-	}
-	inside := os.NewFile(uintptr(fds[1]), "link")
-	if h != nil {
-		if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-			_, _ = unix.Close(fds[0]), inside.Close()
-			return nil, nil, fmt.Errorf("make link: %w", err)
-		}
-	}
-	ours := os.NewFile(uintptr(fds[0]), "link")
-	c, err := net.FileConn(ours)
-	_ = ours.Close()
-	if err != nil {
-		_ = inside.Close()
-		return nil, nil, fmt.Errorf("make link: %w", err)
-	}
-	l := &Link{conn: c.(*net.UnixConn), waiting: map[uint32]chan dialed{}, over: make(chan struct{})}
-	if h == nil {
-		go l.read()
-		return l, inside, nil
-	}
-	l.ready = make(chan struct{})
-	go func() {
-		if err := l.take(h); err != nil {
-			l.end(err)
-		}
-	}()
-	return l, inside, nil
-}
-
-// Dial connects to a port that the command listens on, at 127.0.0.1 or ::1.
-func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
-	if l.ready != nil {
-		return l.dialInside(ctx, port)
-	}
-	got := make(chan dialed, 1)
-	l.mu.Lock()
-	if l.ended != nil {
-		l.mu.Unlock()
-		return nil, l.ended
-	}
-	l.next++
-	id := l.next
-	l.waiting[id] = got
-	l.mu.Unlock()
-	if err := l.ask(linkDial, id, uint16(port)); err != nil {
-		l.forget(id)
-		return nil, err
-	}
-	select {
-	case d := <-got:
-		return d.conn, d.err
-	case <-ctx.Done():
-		if d := l.forget(id); d.conn != nil {
-			_ = d.conn.Close()
-		}
-		return nil, ctx.Err()
-	}
+// Link reaches into a running sandbox from the host: it connects to ports that the
+// command listens on, sends the command signals, and says what the sandbox uses. A Link is
+// safe for concurrent use and useless once the command has ended.
+type Link struct {
+	*network.Link
+	usage func() Usage // what the sandbox uses; nil where nobody counts
+	procs func() []int // what runs in it
 }
 
 // Usage returns what the sandbox uses now; zero once it has ended, and where there is no
 // cgroup.
 func (l *Link) Usage() Usage {
-	l.mu.Lock()
-	ended := l.ended != nil
-	l.mu.Unlock()
-	if ended || l.usage == nil {
+	if l.Ended() != nil || l.usage == nil {
 		return Usage{}
 	}
 	return l.usage()
@@ -143,262 +31,24 @@ func (l *Link) Usage() Usage {
 // Unlinked returns the bytes on disk of files beside dir that have no name any more, and that
 // the sandbox holds open; zero once it has ended.
 func (l *Link) Unlinked(dir string) int64 {
-	l.mu.Lock()
-	ended := l.ended != nil
-	l.mu.Unlock()
-	if ended || l.procs == nil {
+	if l.Ended() != nil || l.procs == nil {
 		return 0
 	}
 	return unlinked(l.procs(), dir)
 }
 
-// Signal sends a signal to the command.
-func (l *Link) Signal(s unix.Signal) error {
-	if l.ready == nil {
-		return l.ask(linkSignal, 0, uint16(s))
+// handoverOf returns what the shim of a command hands out.
+func handoverOf(c *Command) (*network.Handover, error) {
+	h := &network.Handover{Proxy: c.Network.Proxy, Forwards: map[int]string{}}
+	if h.Proxy != "" {
+		h.Ports = c.Network.carried()
 	}
-	late := time.NewTimer(5 * time.Second)
-	defer late.Stop()
-	select {
-	case <-l.ready:
-	case <-l.over:
-		return l.why()
-	case <-late.C:
-		return errors.New("reach into sandbox: it has not started")
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended != nil {
-		return l.ended
-	}
-	return l.reach.signal(s)
-}
-
-// dialTime is how long a command may take to accept a connection.
-const dialTime = 2 * time.Second
-
-func (l *Link) dialInside(ctx context.Context, port int) (net.Conn, error) {
-	select {
-	case <-l.ready:
-	case <-l.over:
-		return nil, l.why()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	by := time.Now().Add(dialTime)
-	if at, ok := ctx.Deadline(); ok && at.Before(by) {
-		by = at
-	}
-	c, err := l.reach.dial(by, port)
-	if err != nil {
-		if why := l.why(); why != nil {
-			return nil, why
+	for port, inside := range c.Forwards {
+		i := slices.IndexFunc(c.Binds, func(b Bind) bool { return b.Target == inside })
+		if i < 0 {
+			return nil, fmt.Errorf("forward port %d: no socket is bound at %s", port, inside)
 		}
+		h.Forwards[port] = c.Binds[i].Source
 	}
-	return c, err
-}
-
-func (l *Link) why() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
-func (l *Link) ask(op byte, id uint32, arg uint16) error {
-	var m [linkSize]byte
-	m[0] = op
-	binary.LittleEndian.PutUint32(m[1:], id)
-	binary.LittleEndian.PutUint16(m[5:], arg)
-	_ = l.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
-	if _, err := l.conn.Write(m[:]); err != nil {
-		return fmt.Errorf("reach into sandbox: %w", err)
-	}
-	return nil
-}
-
-// forget takes a question back; an answer that came at the same moment is returned.
-func (l *Link) forget(id uint32) dialed {
-	l.mu.Lock()
-	got := l.waiting[id]
-	delete(l.waiting, id)
-	l.mu.Unlock()
-	select {
-	case d := <-got:
-		return d
-	default:
-		return dialed{}
-	}
-}
-
-// read hands answers out until the link ends.
-func (l *Link) read() {
-	var m [answerSize + 1]byte
-	oob := make([]byte, unix.CmsgSpace(4*4)) // space for more than one descriptor, to see and close the surplus
-	for {
-		n, on, _, _, err := l.conn.ReadMsgUnix(m[:], oob)
-		if err != nil || n == 0 {
-			l.end(errors.New("the program has ended"))
-			return
-		}
-		fds := received(oob[:on])
-		if n != answerSize {
-			closeAll(fds)
-			continue
-		}
-		d := dialed{err: errors.New("the sandbox could not connect")}
-		switch {
-		case m[4] == answerNoOne:
-			d.err = ErrNobodyListens
-		case m[4] == answerOK && len(fds) == 1:
-			d.conn, d.err = adopt(fds[0])
-			fds = nil
-		}
-		closeAll(fds)
-		id := binary.LittleEndian.Uint32(m[:])
-		l.mu.Lock()
-		got := l.waiting[id]
-		delete(l.waiting, id)
-		if got != nil {
-			got <- d // its buffer holds one, and one is sent
-		}
-		l.mu.Unlock()
-		if got == nil && d.conn != nil {
-			_ = d.conn.Close()
-		}
-	}
-}
-
-func (l *Link) end(why error) {
-	_ = l.conn.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended != nil {
-		return
-	}
-	l.ended = why
-	close(l.over)
-	if l.reach != nil {
-		l.reach.close()
-	}
-	for id, got := range l.waiting {
-		delete(l.waiting, id)
-		got <- dialed{err: why}
-	}
-}
-
-func received(oob []byte) (fds []int) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for _, m := range messages {
-		if rights, err := unix.ParseUnixRights(&m); err == nil {
-			fds = append(fds, rights...)
-		}
-	}
-	return fds
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
-}
-
-// adopt makes a connection of a socket that came out of a sandbox. Nothing but a TCP
-// connection to a loopback address is taken: a tenant may have sent anything.
-func adopt(fd int) (net.Conn, error) {
-	f := os.NewFile(uintptr(fd), "program")
-	defer f.Close() // net.FileConn makes a copy
-	refuse := func(why string) (net.Conn, error) {
-		return nil, fmt.Errorf("the sandbox sent %s instead of a connection", why)
-	}
-	unix.CloseOnExec(fd)
-	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM {
-		return refuse("something else")
-	}
-	if proto, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || proto != unix.IPPROTO_TCP {
-		return refuse("another socket")
-	}
-	peer, err := unix.Getpeername(fd)
-	if err != nil {
-		return refuse("an unconnected socket")
-	}
-	switch p := peer.(type) {
-	case *unix.SockaddrInet4:
-		if p.Addr[0] != 127 {
-			return refuse("a connection to elsewhere")
-		}
-	case *unix.SockaddrInet6:
-		if !net.IP(p.Addr[:]).IsLoopback() {
-			return refuse("a connection to elsewhere")
-		}
-	default:
-		return refuse("another socket")
-	}
-	return net.FileConn(f)
-}
-
-// serveLink answers the host's questions from inside; signal passes one on to the command.
-func serveLink(f *os.File, signal func(syscall.Signal)) {
-	c, err := net.FileConn(f)
-	_ = f.Close()
-	if err != nil {
-		return
-	}
-	conn := c.(*net.UnixConn)
-	defer conn.Close()
-	// share: total 256 per sandbox; owner its own sandboxes' alone; edge dials of the host wait, inside the sandbox
-	slots := make(chan struct{}, 256)
-	var m [linkSize]byte
-	for {
-		n, err := conn.Read(m[:])
-		if err != nil || n != linkSize {
-			return
-		}
-		id, arg := binary.LittleEndian.Uint32(m[1:]), binary.LittleEndian.Uint16(m[5:])
-		switch m[0] {
-		case linkSignal:
-			signal(syscall.Signal(arg))
-		case linkDial:
-			slots <- struct{}{}
-			go func() {
-				defer func() { <-slots }()
-				answerDial(conn, id, int(arg))
-			}()
-		}
-	}
-}
-
-// answerDial connects and sends the socket. A connection attempt is short: a program that
-// does not listen is asked again.
-func answerDial(conn *net.UnixConn, id uint32, port int) {
-	var m [answerSize]byte
-	binary.LittleEndian.PutUint32(m[:], id)
-	m[4] = answerOther
-	d := net.Dialer{Timeout: 2 * time.Second}
-	var c net.Conn
-	var err error
-	for _, host := range []string{"127.0.0.1", "::1"} {
-		if c, err = d.Dial("tcp", net.JoinHostPort(host, fmt.Sprint(port))); err == nil {
-			break
-		}
-		if errors.Is(err, unix.ECONNREFUSED) {
-			m[4] = answerNoOne
-		}
-	}
-	if err != nil {
-		_, _ = conn.Write(m[:])
-		return
-	}
-	defer c.Close()
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		_, _ = conn.Write(m[:])
-		return
-	}
-	m[4] = answerOK
-	_ = raw.Control(func(fd uintptr) {
-		_, _, _ = conn.WriteMsgUnix(m[:], unix.UnixRights(int(fd)), nil)
-	})
+	return h, nil
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/inside"
 )
 
 // markVar is the variable by which processes of a plain run are found again.
@@ -32,7 +34,7 @@ type Plain struct {
 
 // NewPlain prepares a plain runner. Config.Bwrap is not used.
 func NewPlain(c Config) (*Plain, error) {
-	if c.Self == "" {
+	if c.Self == "" && len(helperProgram) == 0 {
 		// Through the link, the site's uid need not be able to walk to our binary.
 		c.Self = "/proc/self/exe"
 	}
@@ -85,6 +87,10 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if unix.Geteuid() == 0 && launcher().stage == nil {
 		work = r.launch.show(c.Work)
 	}
+	self := p.Self
+	if len(r.launch.binds) > 0 && within(self, p.Dir) {
+		self = r.launch.show(self)
+	}
 	s.Dir = outside(s.Dir, work)
 	for i, kv := range s.Env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -95,8 +101,8 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 		return Result{}, fmt.Errorf("run plain: %w", err)
 	}
 	r.launch.cmd = &exec.Cmd{
-		Path: p.Self, Env: []string{markVar + "=" + mark}, Dir: "/", SysProcAttr: drop(c),
-		Args: []string{filepath.Base(p.Self), ShimName, p.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)},
+		Path: self, Env: []string{markVar + "=" + mark}, Dir: "/", SysProcAttr: drop(c),
+		Args: []string{filepath.Base(self), inside.Name, p.name, strconv.Itoa(specFD), strconv.Itoa(statusFD)},
 	}
 	r.sweep = func(deadline time.Time) error { return sweep(markVar+"="+mark, false, deadline) }
 	return r.finish(ctx, status)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/seccomp"
 )
 
 // Check is one ability of the host.
@@ -70,7 +74,7 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	add(
 		"seccomp",
 		true,
-		auditArch != 0,
+		seccomp.Supported(),
 		"A seccomp filter for this processor architecture is built in.",
 		"There is no seccomp filter for this processor architecture.",
 	)
@@ -84,6 +88,8 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 			fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err),
 		)
 	}
+	add("helper", true, mayExecute(filepath.Dir(b.Self)), "The program that starts commands inside a sandbox can be executed.",
+		fmt.Sprintf("Nothing in %s can be executed: mount its file system without noexec, or move the data.", filepath.Dir(b.Self)))
 	r = append(r, b.probeCgroup()...)
 	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	add(
@@ -155,26 +161,26 @@ func userNamespaces() bool {
 
 // probeCgroup makes a group the way a run would and checks the result.
 func (b *Bubblewrap) probeCgroup() Report {
-	version := func(dir string, g *group) string {
-		if dir == g.unified {
+	version := func(dir string, g *cgroup.Group) string {
+		if dir == g.Unified {
 			return "2"
 		}
 		return "1"
 	}
-	g, err := newGroup(b.hs, b.parent, "probe-"+newID(), Defaults)
+	g, err := cgroup.New(b.hs, b.parent, "probe-"+newID(), Defaults.group())
 	if err != nil {
 		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, memfd_create is refused, and cpu is not limited at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
-		if !errors.Is(err, errNoCgroup) {
+		if !errors.Is(err, cgroup.ErrNone) {
 			detail = "Creating a cgroup fails: " + err.Error() + "."
 		}
 		return Report{{"cgroup", false, false, detail}}
 	}
-	defer g.remove(time.Second)
+	defer g.Remove(time.Second)
 	r := Report{{"cgroup", true, false, fmt.Sprintf("Cgroups can be created at %s.", b.parent)}}
 	for _, c := range []struct{ name, dir, otherwise string }{
-		{"memory", g.memory, "memory is limited by polling, and memfd_create is refused"},
-		{"pids", g.pids, "processes are limited by RLIMIT_NPROC"},
-		{"cpu", g.cpu, "cpu is not limited"},
+		{"memory", g.Memory, "memory is limited by polling, and memfd_create is refused"},
+		{"pids", g.Pids, "processes are limited by RLIMIT_NPROC"},
+		{"cpu", g.CPU, "cpu is not limited"},
 	} {
 		if c.dir != "" {
 			r = append(r, Check{

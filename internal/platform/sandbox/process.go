@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
 )
 
 const (
@@ -29,7 +32,7 @@ const (
 type engine struct {
 	name   string // of this installation: the marker in argv and the cgroup
 	parent string // cgroup path below each hierarchy's root
-	hs     []hierarchy
+	hs     []cgroup.Hierarchy
 	log    *slog.Logger
 }
 
@@ -39,7 +42,7 @@ type run struct {
 	c       Command
 	id      string
 	launch  launch
-	group   *group // nil where there are no cgroups
+	group   *cgroup.Group // nil where there are no cgroups
 	gate    *os.File
 	hold    *os.File // see handshake; nil for plain
 	info    *os.File
@@ -61,8 +64,8 @@ func (e *engine) begin(c Command) (*run, error) {
 	// share: none, one sandbox's
 	r := &run{engine: e, c: c, id: newID(), init: -1, exited: make(chan struct{}), reasons: make(chan Reason, 8)}
 	r.launch.id = r.id
-	g, err := newGroup(e.hs, e.parent, r.id, c.Limits)
-	if err != nil && !errors.Is(err, errNoCgroup) {
+	g, err := cgroup.New(e.hs, e.parent, r.id, c.Limits.group())
+	if err != nil && !errors.Is(err, cgroup.ErrNone) {
 		return nil, err
 	}
 	r.group = g
@@ -147,11 +150,11 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	word := <-said
 
 	if r.group != nil {
-		u := r.group.usage()
+		u := r.group.Usage()
 		res.Usage.CPU, res.Usage.MaxMemory = max(res.Usage.CPU, u.CPU), max(res.Usage.MaxMemory, u.MaxMemory)
 		// A process manager may stop us because the kernel killed one of our processes, before
 		// we have seen that ourselves: canceled after that, the command died of its memory.
-		if r.group.oom() > 0 && killed != Timeout {
+		if r.group.OOM() > 0 && killed != Timeout {
 			killed = OutOfMemory
 		}
 	}
@@ -166,7 +169,7 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	if res.ExitCode > 128 && res.ExitCode <= 128+64 {
 		res.Signal = unix.Signal(res.ExitCode - 128)
 	}
-	if killed == NotKilled && (failure != nil || word == "" || word[0] != started) {
+	if killed == NotKilled && (failure != nil || word == "" || word[0] != inside.Started) {
 		detail := strings.TrimSpace(word + " " + strings.TrimSpace(string(complaint.text)))
 		return res, fmt.Errorf("start sandbox: %w", errors.Join(failure, errors.New(detail)))
 	}
@@ -198,8 +201,8 @@ func (r *run) report(why Reason) {
 // opens it has read nothing, forked nothing and run nothing of the tenant.
 func (r *run) release(ctx context.Context) error {
 	pid := r.launch.cmd.Process.Pid
-	if r.group != nil && !r.group.holds(pid) {
-		if err := r.group.attach(pid); err != nil {
+	if r.group != nil && !r.group.Holds(pid) {
+		if err := r.group.Attach(pid); err != nil {
 			return err
 		}
 	}
@@ -217,7 +220,7 @@ func (r *run) release(ctx context.Context) error {
 	if r.link != nil {
 		r.link.procs = r.procs
 		if r.group != nil {
-			r.link.usage = r.group.usage
+			r.link.usage = r.usage
 		}
 		r.c.Linked(r.link)
 	}
@@ -293,7 +296,7 @@ func (r *run) kill() error {
 		}
 	}
 	if r.group != nil {
-		if err := r.group.kill(deadline); err != nil {
+		if err := r.group.Kill(deadline); err != nil {
 			return err
 		}
 	}
@@ -359,6 +362,12 @@ func gone(fd int, deadline time.Time) error {
 	}
 }
 
+// usage returns what the run's group used so far.
+func (r *run) usage() Usage {
+	u := r.group.Usage()
+	return Usage{CPU: u.CPU, Memory: u.Memory, MaxMemory: u.MaxMemory}
+}
+
 // close gives back what the run holds on the host.
 func (r *run) close() {
 	for _, f := range []*os.File{r.gate, r.hold, r.info} {
@@ -373,11 +382,11 @@ func (r *run) close() {
 		_ = unix.Close(r.init)
 	}
 	if r.link != nil {
-		r.link.end(errors.New("the program has ended"))
+		r.link.End(errors.New("the program has ended"))
 	}
 	r.launch.unstage()
 	if r.group != nil {
-		if err := r.group.remove(2 * time.Second); err != nil {
+		if err := r.group.Remove(2 * time.Second); err != nil {
 			r.log.Warn("cgroup not removed", "run", r.id, "err", err)
 		}
 	}
@@ -386,7 +395,7 @@ func (r *run) close() {
 // procs lists the processes of a run as far as they can be known.
 func (r *run) procs() []int {
 	if r.group != nil {
-		if pids, err := r.group.procs(); err == nil {
+		if pids, err := r.group.Procs(); err == nil {
 			return pids
 		}
 	}

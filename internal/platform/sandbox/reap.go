@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
 )
 
 // Reap kills what an earlier process of this installation left behind, and proves that
@@ -28,45 +30,16 @@ func (e *engine) Reap(ctx context.Context) error {
 	if err := sweep(markVar+"="+e.name+"/", true, deadline); err != nil {
 		return fmt.Errorf("reap: %w", err)
 	}
-	for _, g := range e.leftGroups() {
-		if err := g.kill(deadline); err != nil {
+	for _, g := range cgroup.Left(e.hs, e.parent) {
+		if err := g.Kill(deadline); err != nil {
 			return fmt.Errorf("reap: %w", err)
 		}
-		if err := g.remove(time.Until(deadline)); err != nil {
+		if err := g.Remove(time.Until(deadline)); err != nil {
 			return fmt.Errorf("reap: %w", err)
 		}
 	}
-	e.removeEmpty()
+	cgroup.RemoveEmpty(e.hs, e.parent)
 	return ctx.Err()
-}
-
-// leftGroups finds the groups of earlier runs, one per run over all hierarchies.
-func (e *engine) leftGroups() map[string]*group {
-	left := map[string]*group{}
-	for _, h := range e.hs {
-		entries, err := os.ReadDir(filepath.Join(h.point, e.parent))
-		if err != nil {
-			continue
-		}
-		for _, d := range entries {
-			if !d.IsDir() {
-				continue
-			}
-			g := left[d.Name()]
-			if g == nil {
-				g = &group{}
-				left[d.Name()] = g
-			}
-			dir := filepath.Join(h.point, e.parent, d.Name())
-			g.dirs = append(g.dirs, dir)
-			if h.v2 {
-				g.unified = dir
-			} else if h.controllers["freezer"] {
-				g.freezer = dir
-			}
-		}
-	}
-	return left
 }
 
 // reapMarked kills the processes whose argv carries our marker: bwrap and its pid 1,
@@ -74,7 +47,7 @@ func (e *engine) leftGroups() map[string]*group {
 // killed himself. A pid 1 that is dying already, of its parent's death, has no argv left
 // but is not gone before its namespace is, so whatever is dying is waited for.
 func (e *engine) reapMarked(deadline time.Time) error {
-	mark := []byte("\x00" + ShimName + "\x00" + e.name + "\x00")
+	mark := []byte("\x00" + inside.Name + "\x00" + e.name + "\x00")
 	for pid := range processes() {
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if err == nil && len(line) == 0 {

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
 )
 
 // serve is a control plane in a process of its own: it runs one sandbox until killed.
@@ -62,7 +65,7 @@ func TestKilledControlPlaneLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingLeft(t, b, token)
-	if left := b.leftGroups(); len(left) > 0 {
+	if left := cgroup.Left(b.hs, b.parent); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }
@@ -81,14 +84,14 @@ func TestReapKillsStrays(t *testing.T) {
 		return c
 	}
 	strays := []*exec.Cmd{
-		stray([]string{ShimName, b.name, "5", "6"}),
+		stray([]string{inside.Name, b.name, "5", "6"}),
 		stray(nil, markVar+"="+b.name+"/"+newID()),
 	}
-	innocent := stray([]string{ShimName, b.name + "0", "5", "6"}, markVar+"="+b.name+"0/x")
+	innocent := stray([]string{inside.Name, b.name + "0", "5", "6"}, markVar+"="+b.name+"0/x")
 	defer func() { _ = innocent.Process.Kill(); _ = innocent.Wait() }()
-	if g, err := newGroup(b.hs, b.parent, newID(), small().withDefaults()); err == nil {
+	if g, err := cgroup.New(b.hs, b.parent, newID(), small().withDefaults().group()); err == nil {
 		c := stray(nil)
-		if err := g.attach(c.Process.Pid); err != nil {
+		if err := g.Attach(c.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
 		strays = append(strays, c)
@@ -115,7 +118,7 @@ func TestReapKillsStrays(t *testing.T) {
 	if err := unix.Kill(innocent.Process.Pid, 0); err != nil {
 		t.Errorf("somebody else's process is gone: %v", err)
 	}
-	if left := b.leftGroups(); len(left) > 0 {
+	if left := cgroup.Left(b.hs, b.parent); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }

@@ -26,7 +26,11 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/sandbox/inside"
+
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/cgroup"
 )
 
 // Runner runs one command to its end. *Bubblewrap and *Plain are the two there are.
@@ -37,7 +41,7 @@ type Runner interface {
 }
 
 // Root is where Command.Work appears inside the sandbox.
-const Root = "/build"
+const Root = inside.Root
 
 // Command holds what to run, where and within what limits.
 type Command struct {
@@ -190,6 +194,11 @@ func (r Result) String() string {
 	default:
 		return fmt.Sprintf("exit code %d", r.ExitCode)
 	}
+}
+
+// group returns what of the limits a cgroup holds.
+func (l Limits) group() cgroup.Limits {
+	return cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPU: l.CPU, Foreground: l.Foreground}
 }
 
 func (l Limits) withDefaults() Limits {

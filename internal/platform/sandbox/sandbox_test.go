@@ -25,6 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox/cgroup"
+	"slipway/internal/platform/sandbox/inside"
 	"slipway/internal/platform/text"
 )
 
@@ -53,7 +55,7 @@ func newSandbox(t testing.TB) *Bubblewrap {
 // removeParents leaves no cgroup of the test behind; a leaf still there is a failure of its own.
 func removeParents(e engine) {
 	for _, h := range e.hs {
-		_ = os.Remove(filepath.Join(h.point, e.parent))
+		_ = os.Remove(filepath.Join(h.Point, e.parent))
 	}
 }
 
@@ -101,7 +103,10 @@ func TestAsPlainUser(t *testing.T) {
 	// that one reads the sources, which are not there
 	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s")
 	c.Dir = dir
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir, helperVar + "=" + helper}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
+	if raced {
+		c.Env = append(c.Env, helperVar+"="+helper)
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: plainUID, Gid: plainUID, Groups: []uint32{}}}
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("as a plain user: %v\n%s", err, out)
@@ -365,7 +370,7 @@ func TestForkBombIsBounded(t *testing.T) {
 	if _, err := fmt.Sscanf(line, "refused after %d", &n); err != nil && res.Killed != OutOfMemory && res.ExitCode == 0 || n > 64 {
 		t.Errorf("fork bomb said %q, Run = %+v", line, res)
 	}
-	if left := b.leftGroups(); len(left) > 0 {
+	if left := cgroup.Left(b.hs, b.parent); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }
@@ -373,15 +378,15 @@ func TestForkBombIsBounded(t *testing.T) {
 func TestCPUQuota(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
-	g, err := newGroup(b.hs, b.parent, "look", Limits{}.withDefaults())
-	if errors.Is(err, errNoCgroup) {
+	g, err := cgroup.New(b.hs, b.parent, "look", Limits{}.withDefaults().group())
+	if errors.Is(err, cgroup.ErrNone) {
 		return // Probe says so; there is nothing else that could limit cpu
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := g.cpu != ""
-	if err := g.remove(time.Second); err != nil {
+	has := g.CPU != ""
+	if err := g.Remove(time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if !has {
@@ -404,18 +409,18 @@ func TestCancelEndsEverything(t *testing.T) {
 	v1 := newSandbox(t) // freezer, kill, thaw
 	v1.hs = nil
 	for _, h := range all.hs {
-		if !h.v2 {
+		if !h.V2 {
 			v1.hs = append(v1.hs, h)
 		}
 	}
 	none := newSandbox(t) // the pid namespace alone
 	none.hs = nil
-	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
+	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeParents(plain.engine) })
-	bare, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
+	bare, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,8 +499,8 @@ func nothingLeft(t *testing.T, b *Bubblewrap, token string) {
 			t.Errorf("process %d is still running: %q", pid, line)
 		}
 	}
-	if b != nil && len(b.leftGroups()) > 0 {
-		t.Errorf("cgroups are left: %v", b.leftGroups())
+	if b != nil && len(cgroup.Left(b.hs, b.parent)) > 0 {
+		t.Errorf("cgroups are left: %v", cgroup.Left(b.hs, b.parent))
 	}
 }
 
@@ -516,34 +521,6 @@ func TestTwelveForbiddenActions(t *testing.T) {
 	for _, a := range got {
 		if !a.Refused {
 			t.Errorf("could %s: %s", a.Action, a.Detail)
-		}
-	}
-}
-
-// The canary is worth something only if its actions succeed where nothing forbids them.
-func TestCanarySingsWithoutASandbox(t *testing.T) {
-	t.Parallel()
-	lis, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lis.Close()
-	name := "@slipway-test-" + newID()
-	abstract, err := net.Listen("unix", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer abstract.Close()
-	other := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for what, err := range map[string]error{
-		"loopback": connects("tcp", lis.Addr().String()), "abstract": connects("unix", name), "other": opens(other),
-		"capable": capable(bait{}), "shares": shares(bait{Spaces: spaces()}), "PATH": environs("PATH="),
-	} {
-		if err != nil {
-			t.Errorf("%s: refused on the host: %v", what, err)
 		}
 	}
 }
@@ -674,9 +651,9 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
 	var out bytes.Buffer
-	told, err := json.Marshal(bait{
+	told, err := json.Marshal(inside.Bait{
 		Pid:      os.Getpid(),
-		Spaces:   spaces(),
+		Spaces:   inside.Spaces(),
 		Port:     1,
 		Other:    "/etc/hostname",
 		Env:      "none-" + newID(),
@@ -686,7 +663,7 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := b.Run(t.Context(), Command{
-		Argv: []string{shimInside, ShimName, canaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
+		Argv: []string{inside.Self, inside.Name, inside.CanaryArg, string(told)}, Work: newWork(t), UID: siteUID(),
 		Limits: small(), Network: Network{Proxy: fakeProxy(t, nil)}, Stdout: &out,
 	})
 	if err != nil || !res.OK() {
@@ -871,7 +848,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	for _, n := range []string{
-		"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "terminals", "disk limit",
+		"bubblewrap", "identity", "user namespaces", "seccomp", "cgroup", "landlock", "helper", "terminals", "disk limit",
 		"canary",
 	} {
 		if !names[n] {
@@ -934,7 +911,7 @@ func BenchmarkStart(b *testing.B) {
 // What goes to one writer arrives in the order in which it was written.
 func TestOneWriterKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: helper})
+	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func (w *watch) start() {
 	if w.r.c.Limits.Disk < Unlimited {
 		w.wg.Go(w.disk)
 	}
-	if w.r.group != nil && w.r.group.memory != "" {
+	if w.r.group != nil && w.r.group.Memory != "" {
 		w.wg.Go(w.oom)
 	} else {
 		w.wg.Go(w.tree)
@@ -72,7 +72,7 @@ func (w *watch) every(f func() bool) {
 // that part would end in a riddle.
 func (w *watch) oom() {
 	w.every(func() bool {
-		if w.r.group.oom() > 0 {
+		if w.r.group.OOM() > 0 {
 			w.r.report(OutOfMemory)
 			return false
 		}

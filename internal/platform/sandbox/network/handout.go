@@ -1,4 +1,4 @@
-package sandbox
+package network
 
 import (
 	"cmp"
@@ -23,22 +23,22 @@ import (
 // which belong to that namespace whoever holds them. All of it is made before anything of
 // the tenant runs, and nothing can be said over the Link after that.
 
-// mayEnter reports whether we may make sockets in other network namespaces.
-func mayEnter() bool { return networks().err == nil }
+// MayEnter reports whether we may make sockets in other network namespaces.
+func MayEnter() bool { return networks().err == nil }
 
 const handedOut = 'H'
 
-// handOut is the shim's part: it sends our network namespace, the sockets that the stage
+// HandOut is the shim's part: it sends our network namespace, the sockets that the stage
 // made and those of the ports that are forwarded, in this order, and waits until they have
 // been taken.
-func handOut(link *os.File, s *spec) error {
+func HandOut(link *os.File, sockets []int, forwards map[int]string) error {
 	space, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		return fmt.Errorf("hand out the network: %w", err)
 	}
 	defer space.Close()
-	fds := append([]int{int(space.Fd())}, s.Sockets...)
-	for _, port := range slices.Sorted(maps.Keys(s.Forwards)) {
+	fds := append([]int{int(space.Fd())}, sockets...)
+	for _, port := range slices.Sorted(maps.Keys(forwards)) {
 		fd, err := bound(unix.SOCK_STREAM, [4]byte{127, 0, 0, 1}, uint16(port))
 		if err != nil {
 			return fmt.Errorf("offer port %d: %w", port, err)
@@ -80,40 +80,24 @@ func (r *reach) close() {
 	}
 }
 
-// handover says what a Link is to be handed.
-type handover struct {
-	proxy    string // of the host; "" for none
-	ports    []uint16
-	forwards map[int]string // to sockets of the host
+// Handover says what a Link is to be handed.
+type Handover struct {
+	Proxy    string // of the host; "" for none
+	Ports    []uint16
+	Forwards map[int]string // to sockets of the host
 }
 
 // sockets is how many descriptors come.
-func (h *handover) sockets() int {
-	n := 1 + len(h.forwards)
-	if h.proxy != "" {
-		n += 1 + len(h.ports)
+func (h *Handover) sockets() int {
+	n := 1 + len(h.Forwards)
+	if h.Proxy != "" {
+		n += 1 + len(h.Ports)
 	}
 	return n
 }
 
-// handoverOf returns what the shim of a command hands out.
-func handoverOf(c *Command) (*handover, error) {
-	h := &handover{proxy: c.Network.Proxy, forwards: map[int]string{}}
-	if h.proxy != "" {
-		h.ports = c.Network.carried()
-	}
-	for port, inside := range c.Forwards {
-		i := slices.IndexFunc(c.Binds, func(b Bind) bool { return b.Target == inside })
-		if i < 0 {
-			return nil, fmt.Errorf("forward port %d: no socket is bound at %s", port, inside)
-		}
-		h.forwards[port] = c.Binds[i].Source
-	}
-	return h, nil
-}
-
 // take is the service's part.
-func (l *Link) take(h *handover) error {
+func (l *Link) take(h *Handover) error {
 	if err := l.receive(h); err != nil {
 		return fmt.Errorf("take the network of a sandbox: %w", err)
 	}
@@ -124,7 +108,7 @@ func (l *Link) take(h *handover) error {
 	return nil
 }
 
-func (l *Link) receive(h *handover) (err error) {
+func (l *Link) receive(h *Handover) (err error) {
 	want := h.sockets()
 	var m [2]byte
 	oob := make([]byte, unix.CmsgSpace(4*want)+unix.CmsgSpace(unix.SizeofUcred))
@@ -169,8 +153,8 @@ func (l *Link) receive(h *handover) (err error) {
 		return f
 	}
 	pace := newPace()
-	if h.proxy != "" {
-		names := newNames(h.proxy)
+	if h.Proxy != "" {
+		names := newNames(h.Proxy)
 		f := next()
 		c, err := net.FilePacketConn(f)
 		_ = f.Close()
@@ -180,7 +164,7 @@ func (l *Link) receive(h *handover) (err error) {
 		r.sockets = append(r.sockets, c)
 		names.pace = pace
 		go names.serve(c)
-		for _, port := range h.ports {
+		for _, port := range h.Ports {
 			f := next()
 			s, err := net.FileListener(f)
 			_ = f.Close()
@@ -191,7 +175,7 @@ func (l *Link) receive(h *handover) (err error) {
 			go names.accept(s, port)
 		}
 	}
-	for _, port := range slices.Sorted(maps.Keys(h.forwards)) {
+	for _, port := range slices.Sorted(maps.Keys(h.Forwards)) {
 		f := next()
 		s, err := net.FileListener(f)
 		_ = f.Close()
@@ -199,7 +183,7 @@ func (l *Link) receive(h *handover) (err error) {
 			return fmt.Errorf("take port %d: %w", port, err)
 		}
 		r.sockets = append(r.sockets, s)
-		go forwardTo(s, h.forwards[port], pace)
+		go forwardTo(s, h.Forwards[port], pace)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

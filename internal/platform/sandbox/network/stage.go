@@ -1,13 +1,17 @@
-package sandbox
+// Package network owns how a sandbox reaches the outside, and how the service reaches into
+// it: the network without routes that a command sees, its resolver, what carries its
+// connections to the proxy, and the link by which the service connects to its ports.
+//
+// Both ends are here, the service's and the one inside, because they talk to each other.
+// Nothing here imports net/http: the end inside starts as quickly as it can.
+package network
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,56 +34,9 @@ import (
 // fakeNet is set aside for benchmarks (RFC 2544): no host of the internet has it.
 var fakeNet = netip.MustParsePrefix("198.18.0.0/15")
 
-// netStageArg is the argument by which the shim is the stage.
-const netStageArg = "--network"
-
-// stageNetwork puts the stage before bwrap. It returns the descriptors that the shim
-// inside will find the sockets at: the resolver's, then those of carried.
-func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
-	if r.c.Network.Proxy == "" {
-		return nil, nil
-	}
-	var sockets []int
-	for range 1 + len(r.c.Network.carried()) {
-		place, err := os.Open(os.DevNull) // holds the number until the stage puts a socket there
-		if err != nil {
-			return nil, err
-		}
-		sockets = append(sockets, r.launch.inherit(place))
-	}
-	return sockets, nil
-}
-
-// throughStage rewrites a launch of bwrap into one of the stage.
-func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
-	cmd := r.launch.cmd
-	args := []string{"slipway", ShimName, b.name, netStageArg}
-	var places []string
-	for i, fd := range sockets {
-		port := uint16(53)
-		if i > 0 {
-			port = r.c.Network.carried()[i-1]
-		}
-		places = append(places, fmt.Sprintf("%d:%d", fd, port))
-	}
-	args = append(args, strings.Join(places, ","))
-	cmd.Args = append(append(args, cmd.Path), cmd.Args...)
-	cmd.Path = self
-	a := cmd.SysProcAttr
-	uid, gid, root := os.Geteuid(), os.Getegid(), os.Geteuid() == 0
-	if root {
-		uid, gid = r.c.UID, r.c.GID
-	}
-	a.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNET
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	a.GidMappingsEnableSetgroups = root // to give up ours; a plain user may not, and has none to give up
-	a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
-}
-
-// networkStage is the stage's main: args are the descriptors with their ports, the resolver's
+// Stage is the stage's main: args are the descriptors with their ports, the resolver's
 // first, then bwrap's path and argv. It returns only when something failed.
-func networkStage(args []string) error {
+func Stage(args []string) error {
 	runtime.LockOSThread() // capabilities are a thread's
 	if len(args) < 3 {
 		return errors.New("network stage: too few arguments")

@@ -1,4 +1,6 @@
-package sandbox
+// Package seccomp owns the list of system calls that a sandbox may make, as the program that
+// the kernel runs before each.
+package seccomp
 
 import (
 	"bytes"
@@ -68,10 +70,13 @@ const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID 
 // back to TCP.
 var protocols = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}
 
-// filter returns the program as struct sock_filter records, ready for bwrap --seccomp.
+// Supported reports whether a filter is written for this processor architecture.
+func Supported() bool { return auditArch != 0 }
+
+// Filter returns the program as struct sock_filter records, ready for bwrap --seccomp.
 // uncounted says that no cgroup counts the command's memory.
-func filter(uncounted bool) ([]byte, error) {
-	if auditArch == 0 {
+func Filter(uncounted bool) ([]byte, error) {
+	if !Supported() {
 		return nil, errors.New("no seccomp filter is written for this processor architecture")
 	}
 	raw, err := bpf.Assemble(program(uncounted))

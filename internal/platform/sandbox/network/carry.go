@@ -1,4 +1,4 @@
-package sandbox
+package network
 
 import (
 	"bufio"
@@ -16,9 +16,9 @@ import (
 // carriedConns is how many connections are carried at once; more wait to be accepted.
 const carriedConns = 256
 
-// offer serves the sandbox's network on the sockets that the stage made, from inside. It
+// Offer serves the sandbox's network on the sockets that the stage made, from inside. It
 // holds no right that the command does not have itself.
-func offer(proxy string, sockets []int, ports []uint16) error {
+func Offer(proxy string, sockets []int, ports []uint16) error {
 	if len(sockets) != 1+len(ports) {
 		return errors.New("offer the network: sockets are missing")
 	}
@@ -125,8 +125,8 @@ func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
 // maxHeadLines is how many lines the head of the proxy's answer may have.
 const maxHeadLines = 100
 
-// readHead reads the head of the proxy's answer and returns its status. Not by net/http: see
-// init of the shim.
+// readHead reads the head of the proxy's answer and returns its status. Not by net/http: a program with
+// net/http in it takes longer to start (ADR 0025).
 func readHead(r *bufio.Reader) (status int, err error) {
 	for i := range maxHeadLines {
 		line, err := r.ReadSlice('\n') // refuses one that is longer than r's buffer

@@ -1,9 +1,9 @@
 //go:build !amd64 && !arm64
 
-package sandbox
+package seccomp
 
 const (
-	auditArch = 0 // no filter: New refuses
+	auditArch = 0 // no filter: Filter refuses
 	x32       = false
 )
 

@@ -1,4 +1,4 @@
-package sandbox
+package cgroup
 
 import (
 	"os"
@@ -12,15 +12,15 @@ import (
 func TestShareOfAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ v2, foreground bool }{{false, true}, {false, false}, {true, true}} {
-		h := hierarchy{point: t.TempDir(), v2: tt.v2, controllers: map[string]bool{"cpu": true}}
-		at := filepath.Join(h.point, "slipway", "cpu.shares")
+		h := Hierarchy{Point: t.TempDir(), V2: tt.v2, Controllers: map[string]bool{"cpu": true}}
+		at := filepath.Join(h.Point, "slipway", "cpu.shares")
 		if err := os.Mkdir(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(at, []byte("1024"), 0o644); err != nil { // as the kernel does
 			t.Fatal(err)
 		}
-		if _, err := newGroup([]hierarchy{h}, "/slipway/installation", "run", Limits{Foreground: tt.foreground}); err != nil {
+		if _, err := New([]Hierarchy{h}, "/slipway/installation", "run", Limits{Foreground: tt.foreground}); err != nil {
 			t.Fatal(err)
 		}
 		want := strconv.FormatInt(shareOfAll(), 10)

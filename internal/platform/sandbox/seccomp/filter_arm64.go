@@ -1,4 +1,4 @@
-package sandbox
+package seccomp
 
 const (
 	auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64

@@ -1,4 +1,4 @@
-package sandbox
+package network
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// forward offers ports of the loopback and carries what connects to them to the sockets, from
+// Forward offers ports of the loopback and carries what connects to them to the sockets, from
 // inside.
-func forward(ports map[int]string) error {
+func Forward(ports map[int]string) error {
 	for port, socket := range ports {
 		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {

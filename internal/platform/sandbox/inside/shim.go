@@ -1,4 +1,10 @@
-package sandbox
+// Package inside owns what runs inside a sandbox before the command: a helper that the
+// service starts there sets the limits that are left to set, and becomes the command.
+//
+// cmd/slipway-init is that helper: a program of its own, because the service's binary takes
+// four times as long to start (ADR 0025). This package imports nothing that is slow to
+// initialize: no net/http, no regular expressions.
+package inside
 
 import (
 	"encoding/json"
@@ -15,31 +21,22 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/sandbox/network"
 )
 
-// ShimName is the hidden first argument under which our own binary is re-executed
-// around the command.
-const ShimName = "sandbox-shim"
+// Name is the first argument of the helper, by which its processes are recognized.
+const Name = "sandbox-shim"
 
-// init is the shim's main, in every program that imports this package. Each start of a
-// sandbox passes here twice while a visitor may wait for it, and the packages that are
-// initialized before main take longer than the shim itself. Packages are initialized in the
-// order of their paths as soon as what they import is (Go's specification, "Package
-// initialization"): net/http, for its imports in vendor/, comes after this one, and with it
-// most of the program. So this package imports nothing that imports net/http.
-func init() {
-	if len(os.Args) > 1 && os.Args[1] == ShimName {
-		os.Exit(shimMain(os.Args[2:])) // we are inside a sandbox, as its first process
-	}
-}
-
+// Paths inside.
 const (
-	proxyInside = "/run/slipway/proxy.sock"
-	shimInside  = "/run/slipway/shim"
+	Root  = "/build"                  // the work directory
+	Proxy = "/run/slipway/proxy.sock" // where the socket of Spec.Proxy appears
+	Self  = "/run/slipway/shim"       // where the helper itself appears
 )
 
-// spec holds what the shim is told through a file descriptor.
-type spec struct {
+// Spec holds what the shim is told through a file descriptor.
+type Spec struct {
 	Argv     []string
 	Env      []string
 	Dir      string
@@ -52,29 +49,33 @@ type spec struct {
 	Beside   [][]string     // commands that run beside Argv
 	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
 	Terminal int            // descriptor of the command's terminal; 0 for none
-	Rlimits  []rlimit
+	Rlimits  []Rlimit
 }
 
-type rlimit struct {
+// Rlimit is one resource limit (setrlimit(2)), soft and hard.
+type Rlimit struct {
 	Resource int
 	Max      uint64
 }
 
-// shimMain is the last step before an untrusted command and runs inside the sandbox:
-// shimMain([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
+// StageArg is the argument by which the helper makes a network.
+const StageArg = "--network"
+
+// Main is the last step before an untrusted command and runs inside the sandbox:
+// Main([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
 // the network and becomes the command. Where it has to serve the network itself it stays as
 // the command's parent and returns its exit code. It also holds the stage that
 // makes the network, and the canary. The return value is the exit code for the process.
-func shimMain(args []string) int {
-	if len(args) == 2 && args[0] == canaryArg {
-		return canaryMain(args[1], os.Stdout)
+func Main(args []string) int {
+	if len(args) == 2 && args[0] == CanaryArg {
+		return canary(args[1], os.Stdout)
 	}
 	if len(args) == 1 && args[0] == "hold" { // the canary's bait: lives until its input ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
 	}
-	if len(args) > 1 && args[1] == netStageArg {
-		fmt.Fprintln(os.Stderr, "slipway:", networkStage(args[2:]))
+	if len(args) > 1 && args[1] == StageArg {
+		fmt.Fprintln(os.Stderr, "slipway:", network.Stage(args[2:]))
 		return 125
 	}
 	if len(args) != 3 {
@@ -103,8 +104,8 @@ func shimMain(args []string) int {
 // usualTimerSlack is the kernel's own, in nanoseconds (prctl(2)).
 const usualTimerSlack = 50_000
 
-// started is the first byte on the status pipe once the command is about to run.
-const started = '+'
+// Started is the first byte on the status pipe once the command is about to run.
+const Started = '+'
 
 func shim(in, status *os.File) (int, error) {
 	// What whoever started the service wanted ignored, such as SIGHUP under nohup, a shell could
@@ -114,7 +115,7 @@ func shim(in, status *os.File) (int, error) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	var s spec
+	var s Spec
 	err := json.NewDecoder(in).Decode(&s)
 	_ = in.Close()
 	if err != nil {
@@ -136,17 +137,17 @@ func shim(in, status *os.File) (int, error) {
 	}
 	if s.HandOut {
 		// After this nobody stays: what follows is the command itself.
-		if err := handOut(os.NewFile(uintptr(s.Link), "link"), &s); err != nil {
+		if err := network.HandOut(os.NewFile(uintptr(s.Link), "link"), s.Sockets, s.Forwards); err != nil {
 			return 0, err
 		}
 		s.Proxy, s.Sockets, s.Forwards, s.Link = "", nil, nil, 0
 	}
 	if s.Proxy != "" {
-		if err := offer(s.Proxy, s.Sockets, s.Ports); err != nil {
+		if err := network.Offer(s.Proxy, s.Sockets, s.Ports); err != nil {
 			return 0, err
 		}
 	}
-	if err := forward(s.Forwards); err != nil {
+	if err := network.Forward(s.Forwards); err != nil {
 		return 0, err
 	}
 	for _, r := range s.Rlimits {
@@ -154,7 +155,7 @@ func shim(in, status *os.File) (int, error) {
 			return 0, fmt.Errorf("set resource limit %d: %w", r.Resource, err)
 		}
 	}
-	if _, err := status.Write([]byte{started}); err != nil {
+	if _, err := status.Write([]byte{Started}); err != nil {
 		return 0, err
 	}
 	// From here on a failure is the command's, told the way a shell would.
@@ -211,7 +212,7 @@ func shim(in, status *os.File) (int, error) {
 		_ = listener.Close() // who connects once the command has ended is to hear it
 	}
 	if s.Link != 0 {
-		go serveLink(os.NewFile(uintptr(s.Link), "link"), func(sig syscall.Signal) { _ = cmd.Process.Signal(sig) })
+		go network.Serve(os.NewFile(uintptr(s.Link), "link"), func(sig syscall.Signal) { _ = cmd.Process.Signal(sig) })
 	}
 	_ = cmd.Wait()
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -239,7 +240,7 @@ func takeTerminal(fd int) error {
 
 // restrict sets the soft and the hard limit, never above the hard one we have:
 // raising needs a capability that nobody here holds.
-func restrict(r rlimit) error {
+func restrict(r Rlimit) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(r.Resource, &now); err != nil {
 		return err

@@ -1,0 +1,151 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hierarchy is one mounted cgroup tree. A hybrid host has several of version 1 and
+// one of version 2 without controllers, which is still the best way to kill.
+type Hierarchy struct {
+	Point       string // where it is mounted
+	V2          bool
+	Controllers map[string]bool
+}
+
+// Hierarchies reads which cgroup trees this process sees mounted.
+func Hierarchies() ([]Hierarchy, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list cgroup mounts: %w", err)
+	}
+	var hs []Hierarchy
+	for line := range strings.Lines(string(text)) {
+		left, right, ok := strings.Cut(strings.TrimSpace(line), " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if !ok || len(l) < 5 || len(r) < 3 {
+			continue
+		}
+		h := Hierarchy{Point: unescape(l[4]), Controllers: map[string]bool{}}
+		switch r[0] {
+		case "cgroup":
+			for _, o := range strings.Split(r[2], ",") {
+				h.Controllers[o] = true
+			}
+		case "cgroup2":
+			h.V2 = true
+			have, _ := os.ReadFile(filepath.Join(h.Point, "cgroup.controllers"))
+			for _, c := range strings.Fields(string(have)) {
+				h.Controllers[c] = true
+			}
+		default:
+			continue
+		}
+		hs = append(hs, h)
+	}
+	return hs, nil
+}
+
+// unescape undoes mountinfo's octal escapes (proc_pid_mountinfo(5)).
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// Root holds the groups of all installations on a host.
+const Root = "/slipway"
+
+// Membership reads a process's cgroup per controller, "" for version 2 (cgroups(7)).
+func Membership(pid string) map[string]string {
+	text, _ := os.ReadFile("/proc/" + pid + "/cgroup")
+	m := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) == 3 {
+			for _, c := range strings.Split(f[1], ",") {
+				m[c] = f[2]
+			}
+		}
+	}
+	return m
+}
+
+// Homes opens the way back into our own groups of version 1: by controller, the tasks file.
+// What does not open (in a container, our group may be beyond what is mounted) is left out.
+func Homes() map[string]*os.File {
+	m := map[string]*os.File{}
+	hs, _ := Hierarchies()
+	mine := Membership("self")
+	for _, h := range hs {
+		for c := range h.Controllers {
+			home, ok := mine[c]
+			if !ok || h.V2 {
+				continue
+			}
+			if f, err := os.OpenFile(filepath.Join(h.Point, home, "tasks"), os.O_WRONLY, 0); err == nil {
+				m[c] = f
+			}
+		}
+	}
+	return m
+}
+
+// Rescue moves a thread of ours into the groups of version 1 that the process is in.
+func Rescue(thread int) error {
+	hs, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	mine := Membership("self")
+	for _, h := range hs {
+		for c := range h.Controllers {
+			if home, ok := mine[c]; ok && !h.V2 {
+				if err := os.WriteFile(filepath.Join(h.Point, home, "tasks"), []byte(strconv.Itoa(thread)), 0); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Left finds the groups of earlier runs below parent by name, one per run over all hierarchies.
+func Left(hs []Hierarchy, parent string) map[string]*Group {
+	left := map[string]*Group{}
+	for _, h := range hs {
+		entries, err := os.ReadDir(filepath.Join(h.Point, parent))
+		if err != nil {
+			continue
+		}
+		for _, d := range entries {
+			if !d.IsDir() {
+				continue
+			}
+			g := left[d.Name()]
+			if g == nil {
+				g = &Group{}
+				left[d.Name()] = g
+			}
+			dir := filepath.Join(h.Point, parent, d.Name())
+			g.dirs = append(g.dirs, dir)
+			if h.V2 {
+				g.Unified = dir
+			} else if h.Controllers["freezer"] {
+				g.freezer = dir
+			}
+		}
+	}
+	return left
+}
+
+// RemoveEmpty removes an installation's own groups where a process that was killed left
+// them, without leaves.
+func RemoveEmpty(hs []Hierarchy, parent string) {
+	for _, h := range hs {
+		_ = unix.Rmdir(filepath.Join(h.Point, parent))
+	}
+}
