@@ -18,6 +18,9 @@ const (
 	memoryCalm  = 4 << 20
 )
 
+// startedAfter is after how many looks the start is over.
+const startedAfter = 2
+
 // heapRoom says how far the heap may grow before it is collected, however little is live: a
 // small one would be collected thirty times a second while requests come in.
 const heapRoom = 32 << 20
@@ -49,7 +52,7 @@ func GiveBack(ctx context.Context) error {
 		}
 	}
 	adjust(before.live)
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -59,6 +62,9 @@ func GiveBack(ctx context.Context) error {
 		if worthwhile(before, now) {
 			debug.FreeOSMemory()
 			now = readUsage()
+		}
+		if looks == startedAfter {
+			_ = ForgetStart() // what could not be unmapped stays
 		}
 		adjust(now.live)
 		before = now
