@@ -18,6 +18,7 @@ func (h *node) forget(ctx context.Context, id site.ID) error {
 		in(func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) }),
 		in(func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, string(id)) }),
 		in(func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.teams.ForgetSiteTx(ctx, tx, string(id)) }),
 		in(func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) }),
 		in(func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) }),
 		func() error { return h.traffic.Forget(ctx, string(id)) },

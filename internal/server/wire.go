@@ -50,6 +50,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/api"
@@ -69,6 +70,7 @@ type node struct {
 	metrics *prometheus.Registry
 
 	accounts    *account.Accounts
+	teams       *team.Teams
 	webhooks    *webhook.Webhooks
 	operations  *operation.Operations
 	sites       *site.Sites
@@ -208,6 +210,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Connections: h.connections,
 	})
 	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
+	h.teams = team.New(team.Config{
+		DB: h.db, Accounts: h.accounts, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Operations: h.operations, Log: s.Log,
+	})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
 	if err := h.openDatabases(limits, apps.Why); err != nil {
 		return nil, err
@@ -285,6 +290,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Queues: workers,
 	})
 	h.accounts.Work(h.jobs)
+	h.teams.Work(h.jobs)
 	h.connections.Work(h.jobs)
 	h.notify.Work(h.jobs)
 	h.sites.Work(h.jobs)
@@ -307,6 +313,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			DB:             h.db,
 			Limits:         limits,
 			Accounts:       h.accounts,
+			Teams:          h.teams,
 			Sites:          h.sites,
 			Deployments:    h.deployments,
 			Rules:          h.rules,

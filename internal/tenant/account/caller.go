@@ -20,6 +20,14 @@ type Caller struct {
 	Nets    []netip.Prefix // empty: from anywhere
 	Expires db.Time        // 0: never
 	Admin   bool           // runs the installation, and the scopes are not restricted
+
+	Team      string          // the team that Owner is; empty for a personal account
+	Slug      string          // of the team
+	Role      Role            // in the team; empty for guests
+	SiteRoles map[string]Role // roles on single sites of the team
+	Service   bool            // a service key: it acts for the team, not with the role of who made it
+	granted   Scopes          // of the credential, before the role narrowed them: read where Team is set
+	snapshot  string          // of the membership: a change made with an older one is refused
 }
 
 // Caller returns a caller with the user's whole authority over their personal account.
@@ -29,7 +37,10 @@ func (u User) Caller() Caller {
 
 // Actor is the caller as the audit log names one.
 func (c Caller) Actor(addr netip.Addr) Actor {
-	return Actor{User: c.User, Owner: c.Owner, Key: c.Key, Via: c.Via, Addr: addr}
+	return Actor{
+		User: c.User, Owner: c.Owner, Key: c.Key, Via: c.Via, Addr: addr,
+		rights: c.snapshot, service: c.Service,
+	}
 }
 
 // Require returns nil when the caller may do what the scope names, else a Forbidden fault
@@ -38,6 +49,13 @@ func (c Caller) Require(s Scope) error {
 	if c.User != "" && c.Scopes.Include(s) {
 		return nil
 	}
+	if c.Team != "" && c.User != "" && c.granted.Include(s) {
+		return errRole(s, "")
+	}
+	return c.requireGranted(s)
+}
+
+func (c Caller) requireGranted(s Scope) error {
 	return &fault.Error{
 		Kind: fault.Forbidden, Message: "The API key lacks the required scope",
 		Details: "the scope " + string(s) + " is required", Code: "scope_required",
@@ -75,6 +93,9 @@ func (c Caller) RequireAllSites() error {
 
 // covers reports whether a key like k can do nothing that c cannot.
 func (c Caller) covers(k Key) bool {
+	if c.Team != "" && k.By != c.User && !c.Role.AtLeast(RoleAdmin) {
+		return false // members see their own keys of a team, admins everybody's
+	}
 	return k.ID != "" && k.ID == c.Key || c.requireNoWider(NewKey{
 		Scopes:  k.Scopes,
 		Sites:   k.Sites,
@@ -92,8 +113,12 @@ func (c Caller) requireNoWider(n NewKey) error {
 		}
 	}
 	for _, s := range n.Scopes {
-		if !c.Scopes.Include(s) {
+		as, err := c.For(s, "")
+		if err != nil {
 			return refuse("this key does not have the scope " + string(s))
+		}
+		if len(as.Sites) > 0 {
+			c.Sites = as.Sites // a role on some sites: the key can be for those alone
 		}
 	}
 	if len(c.Sites) > 0 {

@@ -30,6 +30,9 @@ type Key struct {
 	CreatedAt db.Time
 	UsedAt    db.Time // 0: never
 	UsedAddr  string
+	Service   bool   // outlives who made it
+	By        UserID // who made it
+	ByEmail   string
 }
 
 // NewKey holds the settings of a key to create.
@@ -39,6 +42,7 @@ type NewKey struct {
 	Sites   []string       // Optional: empty means all of the owner's sites, also later ones.
 	Nets    []netip.Prefix // Optional: empty means from anywhere.
 	Expires db.Time        // Optional: 0 means never.
+	Service bool           // Optional: of a team, by its admins: it stays when they leave.
 }
 
 // The most a key can name.
@@ -47,11 +51,12 @@ const (
 	maxNets  = 50
 )
 
-const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at, used_at, used_addr`
+const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at, used_at, used_addr, kind = 'service', user_id,
+	(SELECT email FROM users WHERE users.id = api_keys.user_id)`
 
 func scanKey(row db.Scanner) (k Key, err error) {
 	var scopes, sites, nets string
-	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr)
+	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr, &k.Service, &k.By, &k.ByEmail)
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.Missing("key")
 	}
@@ -82,6 +87,15 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	if err := by.requireNoWider(n); err != nil {
 		return Key{}, "", err
 	}
+	kind := "user"
+	if n.Service {
+		if kind = "service"; by.Team == "" || !by.Role.AtLeast(RoleAdmin) {
+			return Key{}, "", &fault.Error{
+				Kind: fault.Forbidden, Message: "Only admins of a team can create service keys",
+				Details: "leave service out, or ask an admin", Code: "role_required",
+			}
+		}
+	}
 	if err := a.limits.RequireTx(ctx, tx, by.Owner, LimitKeys, 1); err != nil {
 		return Key{}, "", err
 	}
@@ -91,11 +105,11 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	}
 	secret := newSecret()
 	k, err := scanKey(tx.QueryRow(ctx, `
-		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '')
+		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr, kind)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', $12)
 		RETURNING `+keyColumns,
 		db.NewID("key"), by.Owner, by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
-		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now()))
+		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now(), kind))
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
 	}
@@ -256,8 +270,10 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	var c Caller
 	var name, hint, scopes, sites, nets, why string
 	var suspended db.Time
+	var personal bool
 	err := a.db.QueryRow(ctx, `
-		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why
+		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why,
+			k.kind = 'service', k.owner_id = u.owner_id
 		FROM api_keys k JOIN users u ON u.id = k.user_id
 		WHERE k.hash = $1`, digest(secret)).Scan(
 		&c.Key,
@@ -273,6 +289,8 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 		&c.Admin,
 		&suspended,
 		&why,
+		&c.Service,
+		&personal,
 	)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
 		return Caller{}, errKey
@@ -280,12 +298,21 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	if err != nil {
 		return Caller{}, fmt.Errorf("authenticate: %w", err)
 	}
-	if suspended != 0 {
+	if suspended != 0 && !c.Service {
 		return Caller{}, errSuspended(fault.Unauthorized, why)
 	}
 	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
 	c.Admin = c.Admin && c.Scopes.Include(All)
 	c.Via = name + " (" + hint + "…)"
+	switch {
+	case c.Service:
+		err = c.serve(ctx, a.db)
+	case !personal:
+		err = c.cap(ctx, a.db)
+	}
+	if err != nil {
+		return Caller{}, err
+	}
 	addr = addr.Unmap().WithZone("")
 	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return c, &fault.Error{
@@ -298,20 +325,125 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 }
 
 // Holds is nil while what the caller came with still lets them in: their key is there and
-// has not expired, and they are not suspended. It is for answers that stay open, and requests that take long to come.
+// has not expired, they are not suspended, and still belong to the team, with the role they had. It is for answers
+// that stay open, and requests that take long to come.
 func (a *Accounts) Holds(ctx context.Context, c Caller) error {
-	if c.Key == "" {
-		return stands(ctx, a.db, c.User, fault.Unauthorized)
+	return holds(ctx, a.db, c.Actor(netip.Addr{}))
+}
+
+// holds is nil while an actor may go on.
+func holds(ctx context.Context, r db.Reader, by Actor) error {
+	personal, service := true, false
+	if by.Key != "" {
+		var ok bool
+		err := r.QueryRow(ctx, `
+			SELECT (u.suspended_at = 0 OR k.kind = 'service') AND (k.expires_at = 0 OR k.expires_at > $2), k.owner_id = u.owner_id, k.kind = 'service'
+			FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.id = $1`, by.Key, db.Now()).Scan(&ok, &personal, &service)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && !ok {
+			return errKey
+		}
+		if err != nil {
+			return fmt.Errorf("check key again: %w", err)
+		}
+		if service {
+			return owned(ctx, r, by.Owner)
+		}
+	} else {
+		var own OwnerID
+		var at db.Time
+		var why string
+		err := r.QueryRow(ctx, `SELECT owner_id, suspended_at, suspended_why FROM users WHERE id = $1`, by.User).Scan(&own, &at, &why)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errSession
+		}
+		if err != nil {
+			return fmt.Errorf("read user: %w", err)
+		}
+		if at != 0 {
+			return errSuspended(fault.Unauthorized, why)
+		}
+		personal = by.rights == "" || by.Owner == own
 	}
-	var ok bool
-	err := a.db.QueryRow(ctx, `
-		SELECT u.suspended_at = 0 AND (k.expires_at = 0 OR k.expires_at > $2)
-		FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.id = $1`, c.Key, db.Now()).Scan(&ok)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !ok {
+	if personal {
+		return nil
+	}
+	m, err := MembershipOf(ctx, r, by.User, by.Owner)
+	if err == nil {
+		err = m.admits()
+	}
+	if err == nil && m.snapshot != by.rights && by.rights != "" {
+		err = &fault.Error{
+			Kind: fault.Unauthorized, Message: "Your role in this team has changed",
+			Details: "send the request again", Code: "role_changed",
+		}
+	}
+	return err
+}
+
+// serve makes the caller a service key's: it acts for the team with its own scopes, but never for more than an admin.
+func (c *Caller) serve(ctx context.Context, r db.Reader) error {
+	if err := owned(ctx, r, c.Owner); err != nil {
+		return err
+	}
+	if err := r.QueryRow(ctx, `SELECT id, name FROM owner_standing WHERE owner_id = $1`, c.Owner).Scan(&c.Team, &c.Slug); err != nil {
+		return fmt.Errorf("find team of key: %w", err)
+	}
+	c.Admin, c.Role = false, RoleAdmin
+	c.granted, c.Scopes = c.Scopes, c.Scopes.within(scopesInTeam[RoleAdmin])
+	return nil
+}
+
+// owned is nil while there is such an owner and it is not suspended.
+func owned(ctx context.Context, r db.Reader, owner OwnerID) error {
+	var at db.Time
+	err := r.QueryRow(ctx, `SELECT suspended_at FROM owner_standing WHERE owner_id = $1`, owner).Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && at != 0 {
 		return errKey
 	}
 	if err != nil {
-		return fmt.Errorf("check key again: %w", err)
+		return fmt.Errorf("find owner: %w", err)
+	}
+	return nil
+}
+
+// EndMemberTx ends what a user who is no member any more came in with: their keys for that owner. Service keys stay, and
+// are another member's from then on. It returns the names of those.
+func (a *Accounts) EndMemberTx(ctx context.Context, tx *db.Tx, owner OwnerID, user, heir UserID) (services []string, err error) {
+	rows, err := tx.Query(ctx, `UPDATE api_keys SET user_id = $3 WHERE owner_id = $1 AND user_id = $2 AND kind = 'service' RETURNING name`,
+		owner, user, heir)
+	services, err = db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
+	if err != nil {
+		return nil, fmt.Errorf("keep service keys: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND user_id = $2`, owner, user); err != nil {
+		return nil, fmt.Errorf("end keys of member: %w", err)
+	}
+	return services, nil
+}
+
+// OpenOwnerTx makes an owner of a kind that is not a personal account.
+func (a *Accounts) OpenOwnerTx(ctx context.Context, tx *db.Tx, kind string) (OwnerID, error) {
+	id := OwnerID(db.NewID("own"))
+	if _, err := tx.Exec(ctx, `INSERT INTO owners (id, kind, created_at) VALUES ($1, $2, $3)`, id, kind, db.Now()); err != nil {
+		return "", fmt.Errorf("create owner: %w", err)
+	}
+	return id, nil
+}
+
+// CloseOwnerTx removes an owner who has nothing any more, with the keys that act for it.
+func (a *Accounts) CloseOwnerTx(ctx context.Context, tx *db.Tx, id OwnerID) error {
+	for _, q := range []string{`DELETE FROM api_keys WHERE owner_id = $1`, `DELETE FROM owners WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return fmt.Errorf("remove owner: %w", err)
+		}
+	}
+	return nil
+}
+
+// LockOwnerTx makes others who lock this owner wait until the transaction ends.
+func LockOwnerTx(ctx context.Context, tx *db.Tx, id OwnerID) error {
+	if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("lock owner: %w", err)
 	}
 	return nil
 }

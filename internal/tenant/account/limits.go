@@ -3,6 +3,8 @@ package account
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -34,6 +36,8 @@ const (
 	LimitBandwidth    Limit = "bandwidth.bytes" // in a calendar month, UTC
 	LimitCaches       Limit = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first
 	LimitBackups      Limit = "backups.bytes"   // that backups added to where they are stored
+	LimitTeams        Limit = "teams"           // that a person made and owns
+	LimitMembers      Limit = "members"         // of a team, invitations and guests included
 )
 
 // Unlimited is the limit of those who have none.
@@ -66,6 +70,8 @@ var limitKinds = map[Limit]limitKind{
 	LimitBandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use", advice: nextMonth},
 	LimitCaches:       {byDefault: 100 << 30, name: "build caches", verb: "store"},
 	LimitBackups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
+	LimitTeams:        {byDefault: 20, name: "teams"},
+	LimitMembers:      {byDefault: 1000, name: "members", advice: "remove members and invitations that are not needed"},
 }
 
 // Bytes reports whether the limit counts bytes.
@@ -96,6 +102,7 @@ func (n Limit) amount(v int64) string {
 type LimitSettings struct {
 	Defaults map[Limit]int64            // Optional: those that are absent are the service's own.
 	Users    map[string]map[Limit]int64 // exceptions by e-mail address. Optional.
+	Teams    map[string]map[Limit]int64 // exceptions by slug. Optional.
 }
 
 // Limits hold owners to how much they may have. Packages say how to count what is
@@ -178,19 +185,20 @@ func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner OwnerID, name L
 	return l.of(ctx, r, owner, name)
 }
 
-// of is the owner's limit: the largest exception of their users, else the default.
+// of is the owner's limit: the exception of their user or team, else the default.
 func (l *Limits) of(ctx context.Context, r db.Reader, owner OwnerID, name Limit) (int64, error) {
-	if len(l.settings.Users) > 0 {
-		var email string
-		rows, err := r.Query(ctx, `SELECT email FROM users WHERE owner_id = $1`, owner)
-		found, err := db.Collect(rows, err, func(s db.Scanner) (string, error) { return email, s.Scan(&email) })
-		if err != nil {
+	if len(l.settings.Users)+len(l.settings.Teams) > 0 {
+		var kind, known string
+		err := r.QueryRow(ctx, `SELECT kind, name FROM owner_standing WHERE owner_id = $1`, owner).Scan(&kind, &known)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, fmt.Errorf("find limits of owner: %w", err)
 		}
-		if len(found) > 0 {
-			if n, ok := l.settings.Users[email][name]; ok {
-				return n, nil
-			}
+		exceptions := l.settings.Users
+		if kind == "team" {
+			exceptions = l.settings.Teams
+		}
+		if n, ok := exceptions[known][name]; ok {
+			return n, nil
 		}
 	}
 	if n, ok := l.settings.Defaults[name]; ok {

@@ -20,6 +20,9 @@ import (
 //	[users."ada@example.com"]
 //	sites = "unlimited"
 //
+//	[teams.acme]
+//	members = 50
+//
 // A name that is no limit, a value that is neither a whole number of at least 0 nor
 // "unlimited" (nor a size, where bytes are counted), and an entry that is neither is an
 // error in words.
@@ -28,16 +31,30 @@ func ParseLimits(text string) (LimitSettings, error) {
 	if _, err := toml.Decode(text, &file); err != nil {
 		return LimitSettings{}, err
 	}
-	out := LimitSettings{Users: map[string]map[Limit]int64{}}
+	out := LimitSettings{Users: map[string]map[Limit]int64{}, Teams: map[string]map[Limit]int64{}}
 	for name, v := range file {
 		table, ok := v.(map[string]any)
-		if !ok || name != "defaults" && name != "users" {
-			return out, fmt.Errorf("unknown entry %q: there are [defaults] and [users.\"ADDRESS\"]", name)
+		if !ok || name != "defaults" && name != "users" && name != "teams" {
+			return out, fmt.Errorf("unknown entry %q: there are [defaults], [users.\"ADDRESS\"] and [teams.SLUG]", name)
 		}
 		if name == "defaults" {
 			var err error
 			if out.Defaults, err = readLimits("defaults", table); err != nil {
 				return out, err
+			}
+			continue
+		}
+		if name == "teams" {
+			for slug, v := range table {
+				table, ok := v.(map[string]any)
+				if !ok {
+					return out, fmt.Errorf("unknown entry teams.%s: exceptions stand in [teams.SLUG]", slug)
+				}
+				limits, err := readLimits("teams."+slug, table)
+				if err != nil {
+					return out, err
+				}
+				out.Teams[strings.ToLower(slug)] = limits
 			}
 			continue
 		}

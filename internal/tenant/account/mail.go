@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -62,6 +63,12 @@ func (a *Accounts) writeTo(ctx context.Context, tx *db.Tx, u User, subject, text
 	return err
 }
 
+// MailAddressTx queues a mail to an address that need not be a user's, until it is of no use any more. path is the page
+// of the dashboard that it leads to. Where there is no mail it does nothing.
+func (a *Accounts) MailAddressTx(ctx context.Context, tx *db.Tx, email, subject, text, path string, until db.Time) error {
+	return a.writeTo(ctx, tx, User{Email: email}, subject, strings.ReplaceAll(text, "{page}", a.site+path), until)
+}
+
 // deliver hands a mail to the mail server. One that is too late, or whose user is gone,
 // is dropped; one that the server refuses for good is noted where operators look.
 func (a *Accounts) deliver(ctx context.Context, queued Mail, _ int64) error {
@@ -69,10 +76,12 @@ func (a *Accounts) deliver(ctx context.Context, queued Mail, _ int64) error {
 		a.log.WarnContext(ctx, "mail dropped: expired", "user", queued.User)
 		return nil
 	}
-	if _, err := a.User(ctx, queued.User); fault.Is(err, fault.NotFound) {
-		return nil
-	} else if err != nil {
-		return err
+	if queued.User != "" {
+		if _, err := a.User(ctx, queued.User); fault.Is(err, fault.NotFound) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 	if !a.Mails() {
 		return errors.New("mail is not set up on this node")

@@ -15,13 +15,15 @@ type Mailer interface {
 	Mails() bool
 }
 
-// TellOwnerTx queues a mail to the people of an owner, in the caller's transaction. path
+// TellOwnerTx queues a mail to the people of an owner (of a team, its owners and admins), in the caller's transaction. path
 // is a page of the dashboard that the text ends with. Where there is no mail it does nothing.
 func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, subject, text, path string) error {
 	if !a.Mails() {
 		return nil
 	}
-	rows, err := tx.Query(ctx, `SELECT `+userColumns+` FROM users WHERE owner_id = $1 AND suspended_at = 0 ORDER BY id`, owner)
+	rows, err := tx.Query(ctx, `
+		SELECT `+userColumns+` FROM users
+		WHERE id IN (SELECT user_id FROM memberships WHERE owner_id = $1 AND role IN ('owner', 'admin')) AND suspended_at = 0 ORDER BY id`, owner)
 	people, err := db.Collect(rows, err, func(r db.Scanner) (User, error) { return scanUser(r) })
 	if err != nil {
 		return fmt.Errorf("find people of owner: %w", err)

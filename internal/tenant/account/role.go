@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -59,6 +60,15 @@ func removeUser(ctx context.Context, tx *db.Tx, u User) error {
 			Code:    "user_has_sites",
 		}
 	}
+	if err := lastOwnerOf(ctx, tx, u.ID); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE api_keys SET user_id = (
+			SELECT m.user_id FROM memberships m WHERE m.owner_id = api_keys.owner_id AND m.role = 'owner' AND m.user_id <> $1 ORDER BY m.joined_at LIMIT 1)
+		WHERE user_id = $1 AND kind = 'service'`, u.ID); err != nil {
+		return fmt.Errorf("keep service keys: %w", err)
+	}
 	for _, table := range []string{
 		"setup_links", "sessions", "ceremonies", "passkeys", "recovery_codes", "second_factors", "totp_offers",
 		"api_keys",
@@ -109,6 +119,29 @@ func notOneself(by Actor, id UserID, verb string) error {
 			Message: "You cannot " + verb + " yourself",
 			Details: "another operator can",
 			Code:    "oneself",
+		}
+	}
+	return nil
+}
+
+// lastOwnerOf is a Conflict fault that names the teams whose last owner a user is.
+func lastOwnerOf(ctx context.Context, tx *db.Tx, id UserID) error {
+	const owned = `SELECT owner_id FROM memberships WHERE user_id = $1 AND role = 'owner' AND team_id <> ''`
+	if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id IN (`+owned+`)`, id); err != nil {
+		return fmt.Errorf("lock teams: %w", err)
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT m.slug FROM memberships m WHERE m.user_id = $1 AND m.role = 'owner' AND m.team_id <> '' AND NOT EXISTS (
+			SELECT 1 FROM memberships o WHERE o.owner_id = m.owner_id AND o.role = 'owner' AND o.user_id <> $1)
+		ORDER BY m.slug`, id)
+	teams, err := db.Collect(rows, err, func(r db.Scanner) (slug string, err error) { return slug, r.Scan(&slug) })
+	if err != nil {
+		return fmt.Errorf("find teams of user: %w", err)
+	}
+	if len(teams) > 0 {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This user is the last owner of a team",
+			Details: "make another member an owner first, or delete the team: " + strings.Join(teams, ", "), Code: "last_owner",
 		}
 	}
 	return nil

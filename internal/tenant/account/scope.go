@@ -27,12 +27,20 @@ const (
 	BackupsWrite     Scope = "backups:write"
 	KeysWrite        Scope = "keys:write"
 	AccountRead      Scope = "account:read"
+	PreviewsWrite    Scope = "previews:write" // a part of deployments:write
+	TeamRead         Scope = "team:read"
+	TeamWrite        Scope = "team:write"
+	AppsWrite        Scope = "apps:write"
+	AuditRead        Scope = "audit:read"
+	BillingRead      Scope = "billing:read"
+	BillingWrite     Scope = "billing:write"
 )
 
 // AllScopes is every scope, in the order the reference lists them.
 var AllScopes = Scopes{
-	SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, DomainsRead, DomainsWrite,
-	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead, All,
+	SitesRead, SitesWrite, DeploymentsRead, DeploymentsWrite, PreviewsWrite, DomainsRead, DomainsWrite,
+	WebhooksRead, WebhooksWrite, EnvRead, EnvWrite, BackupsRead, BackupsWrite, KeysWrite, AccountRead,
+	TeamRead, TeamWrite, AppsWrite, AuditRead, BillingRead, BillingWrite, All,
 }
 
 // Scopes lists what a key may do.
@@ -65,7 +73,7 @@ func ParseScopes(names []string) (Scopes, error) {
 // Include reports whether these scopes allow what want names.
 func (s Scopes) Include(want Scope) bool {
 	for _, have := range s {
-		if have == All || have == want {
+		if have == All || have == want || have == DeploymentsWrite && want == PreviewsWrite {
 			return true
 		}
 		if noun, ok := strings.CutSuffix(string(want), ":read"); ok && string(have) == noun+":write" {

@@ -68,7 +68,7 @@ func (a *Accounts) ResumeTx(ctx context.Context, tx *db.Tx, id UserID) (User, er
 // service does not check itself, such as deploy hooks. Whoever holds one need not be the
 // user, so it does not say why.
 func (a *Accounts) Stands(ctx context.Context, r db.Reader, owner OwnerID) error {
-	err := standing(r.QueryRow(ctx, `SELECT suspended_at, suspended_why FROM users WHERE owner_id = $1`, owner), fault.Forbidden)
+	err := standing(r.QueryRow(ctx, `SELECT suspended_at, suspended_why FROM owner_standing WHERE owner_id = $1`, owner), fault.Forbidden)
 	if fault.As(err) != nil {
 		return errSuspended(fault.Forbidden, "")
 	}

@@ -14,7 +14,7 @@ import (
 type Entry struct {
 	Name        string
 	Description string
-	Group       string          // deployment, domain, ssl, site, subscription or payment
+	Group       string          // deployment, domain, ssl, site, team, subscription or payment
 	SameAs      string          // the name of the other set for the same occurrence; empty: none
 	Schema      json.RawMessage // JSON Schema (2020-12) of a delivery's body
 	Sample      json.RawMessage // a body as it would be delivered
@@ -60,6 +60,12 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	pay := func(status string) Payment {
 		return Payment{"pay_abcdefghijklmnopqrstuvwxyz", 1900, "USD", status}
 	}
+	mem := func(role string) Member {
+		return Member{
+			Team: "team_abcdefghijklmnopqrstuvwxyz", User: "usr_abcdefghijklmnopqrstuvwxyz", Email: "ada@example.com", Role: role,
+			Sites: []SiteRole{{"site_abcdefghijklmnopqrstuvwxyz", "manager"}},
+		}
+	}
 	all := []struct {
 		Event
 		about string
@@ -79,11 +85,18 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{SiteCreated(s), "A site was created."},
 		{SiteUpdated(s, "name", "branch"), "The name, branch, settings, env or status of a site changed."},
 		{SiteDeleted(s), "A site was deleted."},
+		{
+			SiteTransferred(s, "", "team_abcdefghijklmnopqrstuvwxyz"),
+			"A site moved to another team or account. Both the old and the new owner get the event.",
+		},
 		{BackupCompleted(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "completed", 48_213_004, 0, ""}), "A backup was taken."},
 		{
 			BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}),
 			"A backup could not be taken.",
 		},
+		{MemberAdded(mem("developer")), "Somebody joined the team."},
+		{MemberRemoved(mem("developer")), "A member left the team or was removed from it."},
+		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
 		{SubscriptionCreated(sub("active")), "A subscription began."},
 		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},
@@ -96,7 +109,9 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	for _, a := range all {
 		for i, n := range a.names {
 			e := Entry{Name: n, Description: a.about}
-			e.Group, _, _ = strings.Cut(n, ".")
+			if e.Group, _, _ = strings.Cut(n, "."); e.Group == "member" {
+				e.Group = "team"
+			}
 			if len(a.names) == 2 {
 				e.SameAs = a.names[1-i]
 			}

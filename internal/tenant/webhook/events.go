@@ -32,6 +32,9 @@ type data struct {
 	Payment      *paymentData      `json:"payment,omitempty"`
 	Webhook      *webhookData      `json:"webhook,omitempty"`
 	Backup       *backupData       `json:"backup,omitempty"`
+	Team         *teamData         `json:"team,omitempty"`
+	Member       *memberData       `json:"member,omitempty"`
+	Transfer     *transferData     `json:"transfer,omitempty"`
 	Changed      []string          `json:"changed,omitempty"`
 }
 

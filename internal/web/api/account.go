@@ -41,6 +41,8 @@ type KeyBody struct {
 	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
 	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
 	CreatedAt    string   `json:"createdAt" format:"date-time"`
+	Service      bool     `json:"service" doc:"Acts for the team, and outlives who created it."`
+	CreatedBy    string   `json:"createdBy" doc:"The email address of who created it."`
 }
 
 type newKeyBody struct {
@@ -113,6 +115,8 @@ type createKeyIn struct {
 		Sites     []string `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
 		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
 		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
+		TeamID    string   `json:"teamId,omitempty" doc:"The id or slug of a team that the key acts for. It takes a key of the personal account with all scopes. Default: what the calling key acts for."`
+		Service   bool     `json:"service,omitempty" doc:"For admins of a team: a key that outlives who created it."`
 	}
 }
 
@@ -121,7 +125,7 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	if err != nil {
 		return newKeyBody{}, did, err
 	}
-	n := account.NewKey{Name: in.Body.Name, Scopes: scopes, Sites: in.Body.Sites}
+	n := account.NewKey{Name: in.Body.Name, Scopes: scopes, Sites: in.Body.Sites, Service: in.Body.Service}
 	for _, s := range in.Body.Addresses {
 		p, err := account.ParseNet(s)
 		if err != nil {
@@ -142,12 +146,49 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 		}
 		n.Expires = db.At(t)
 	}
-	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, c, n)
+	as := c
+	if in.Body.TeamID != "" && in.Body.TeamID != c.Team && in.Body.TeamID != c.Slug {
+		if as, err = a.inTeam(ctx, tx, c, in.Body.TeamID); err != nil {
+			return newKeyBody{}, did, err
+		}
+	}
+	k, secret, err := a.Accounts.CreateKeyTx(ctx, tx, as, n)
 	if err == nil {
-		err = a.ownSites(ctx, tx, c, "sites", n.Sites)
+		err = a.ownSites(ctx, tx, as, "sites", n.Sites)
 	}
 	did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	if err == nil && as.Owner != c.Owner {
+		err, did = a.logIn(ctx, tx, c, as.Owner, did), account.Logged
+	}
 	return newKeyBody{showKey(k), secret}, did, err
+}
+
+// inTeam returns the caller acting for a team of theirs, as a person: with a key of the personal account that has all
+// scopes. What restricts that key restricts them.
+func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name string) (account.Caller, error) {
+	t, err := a.Teams.Find(ctx, tx, c.User, name)
+	if err != nil {
+		return c, err
+	}
+	if c.Team != "" || !c.Scopes.Include(account.All) || len(c.Sites) > 0 {
+		return c, errMismatch(c, name)
+	}
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return c, err
+	}
+	as, err := a.Accounts.CallerFor(ctx, tx, u, t.Owner)
+	if err != nil {
+		return c, err
+	}
+	as.Nets, as.Expires = c.Nets, c.Expires
+	if !as.MayMakeKeys() {
+		return c, &fault.Error{
+			Kind: fault.Forbidden, Message: "Your role doesn't allow this", Code: "role_required",
+			Details: "API keys of a team take the role developer or higher, in the team or on a site",
+		}
+	}
+	return as, nil
 }
 
 func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
@@ -167,6 +208,8 @@ func showKey(k account.Key) KeyBody {
 		LastUsedAt:   when(k.UsedAt),
 		LastUsedFrom: some(k.UsedAddr),
 		CreatedAt:    k.CreatedAt.String(),
+		Service:      k.Service,
+		CreatedBy:    k.ByEmail,
 	}
 	for _, p := range k.Nets {
 		b.Addresses = append(b.Addresses, p.String())

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/idempotency"
@@ -44,6 +45,7 @@ import (
 type Config struct {
 	DB          *db.DB
 	Accounts    *account.Accounts
+	Teams       *team.Teams
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Rules       *ruletest.Rules
@@ -143,4 +145,5 @@ func (a *API) routes() {
 	a.operationRoutes()
 	a.backupRoutes()
 	a.accountRoutes()
+	a.teamRoutes()
 }

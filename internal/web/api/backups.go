@@ -96,7 +96,7 @@ func (a *API) backupRoutes() {
 		"Without a body: all of it, to its own site. The site's present state is backed up first, and the operation's `result.backupId` names that backup: restoring it undoes the restore. `newSite` makes a site instead, which is how a deleted one comes back.",
 		account.BackupsWrite,
 	)
-	restore.Status, restore.Limited = 202, true
+	restore.Status, restore.Limited, restore.Role = 202, true, account.RoleManager
 	postPrepared(a, restore, a.planRestore, a.restoreBackup)
 	a.downloadRoute(r(
 		"/backups/{id}/download", "downloadBackup", "Download a backup",
@@ -282,8 +282,8 @@ func (a *API) downloadRoute(r Route) {
 }
 
 func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.Context), error) {
-	c := from(ctx).caller
-	if err := r.permit(c); err != nil {
+	c, err := r.permit(from(ctx).caller)
+	if err != nil {
 		return nil, err
 	}
 	b, err := a.ownBackup(ctx, c, in.ID)
@@ -297,7 +297,7 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 		return nil, err
 	}
 	if in.Secrets == "true" {
-		if err := c.Require(account.EnvWrite); err != nil {
+		if err := c.RequireOn(account.EnvWrite, string(b.Site)); err != nil {
 			return nil, err
 		}
 	}

@@ -90,8 +90,8 @@ func (a *API) deploymentRoutes() {
 	))
 	cancel := r(
 		"/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
-		"A queued deployment is canceled at once, a running one as soon as its processes have ended.",
-		account.DeploymentsWrite,
+		"A queued deployment is canceled at once, a running one as soon as its processes have ended. One to production takes the scope `deployments:write`.",
+		account.PreviewsWrite,
 	)
 	post(a, cancel, a.cancelDeployment)
 	post(
@@ -105,8 +105,8 @@ func (a *API) deploymentRoutes() {
 	)
 	retry := r(
 		"/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
-		"Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch.",
-		account.DeploymentsWrite,
+		"Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch. One to production takes the scope `deployments:write`.",
+		account.PreviewsWrite,
 	)
 	retry.Limited = true
 	post(a, retry, a.retryDeployment)
@@ -190,7 +190,11 @@ func (a *API) cancelDeployment(
 	c account.Caller,
 	in *ByID,
 ) (_ deploymentBody, did account.AuditEvent, _ error) {
-	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+	x, err := a.deployment(ctx, c, in.ID)
+	if err == nil {
+		err = mayDeploy(c, x)
+	}
+	if err != nil {
 		return deploymentBody{}, did, err
 	}
 	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
@@ -203,7 +207,11 @@ func (a *API) cancelDeployment(
 }
 
 func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
-	if _, err := a.deployment(ctx, c, in.ID); err != nil {
+	x, err := a.deployment(ctx, c, in.ID)
+	if err == nil {
+		err = mayDeploy(c, x)
+	}
+	if err != nil {
 		return Triggered{}, did, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)

@@ -106,8 +106,9 @@ type fetchDeliveriesIn struct {
 }
 
 func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesIn) (func(huma.Context), error) {
-	c, req := from(ctx).caller, from(ctx).http
-	if err := r.permit(c); err != nil {
+	req := from(ctx).http
+	c, err := r.permit(from(ctx).caller)
+	if err != nil {
 		return nil, err
 	}
 	after, err := in.After.parse("after", "invalid_after")

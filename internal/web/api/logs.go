@@ -101,8 +101,9 @@ func streamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Con
 }
 
 func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context), error) {
-	c, req := from(ctx).caller, from(ctx).http
-	if err := r.permit(c); err != nil {
+	req := from(ctx).http
+	c, err := r.permit(from(ctx).caller)
+	if err != nil {
 		return nil, err
 	}
 	d, err := a.deployment(ctx, c, in.ID)

@@ -24,6 +24,7 @@ type row struct {
 	own    bool   // concerns only who asks: a stranger succeeds too, on things of their own
 	did    string // what stands in the audit log afterwards; every change has one
 	prep   func(w *world, key string, x things)
+	team   bool // asked with keys of a team, on its things
 }
 
 // matrix has a row for every route; a route without one fails the test.
@@ -210,9 +211,88 @@ var matrix = map[string]row{
 	},
 	"revokeKey":  {path: "/keys/{key}", status: 200, did: "key.revoked"},
 	"getAccount": {path: "/account", status: 200, own: true},
+
+	"listTeams":        {path: "/teams", status: 200, own: true},
+	"createTeam":       {path: "/teams", body: m{"name": "New"}, status: 201, own: true, did: "team.created"},
+	"leaveTeam":        {path: "/teams/{team}/leave", status: 409}, // its last owner asks: see teams_test.go
+	"acceptInvitation": {path: "/invitations/accept", body: m{"token": "none"}, status: 404, own: true},
+	"getTeam":          {path: "/teams/{team}", status: 200, team: true},
+	"updateTeam":       {path: "/teams/{team}", body: m{"name": "Renamed"}, status: 200, team: true, did: "team.updated"},
+	"deleteTeam":       {path: "/teams/{team}", body: m{"confirm": "{slug}"}, status: 409, team: true}, // it has sites
+	"listMembers":      {path: "/teams/{team}/members", status: 200, team: true},
+	"updateMember": {
+		path: "/teams/{team}/members/{member}", body: m{"role": "viewer"}, status: 200, team: true, did: "member.role_changed",
+	},
+	"removeMember":    {path: "/teams/{team}/members/{member}", status: 200, team: true, did: "member.removed"},
+	"listInvitations": {path: "/teams/{team}/invitations", status: 200, team: true},
+	"createInvitation": {
+		path: "/teams/{team}/invitations", body: m{"email": "new@example.test", "role": "viewer"}, status: 201, team: true,
+		did: "invitation.created",
+	},
+	"revokeInvitation": {path: "/teams/{team}/invitations/{invitation}", status: 200, team: true, did: "invitation.revoked"},
+	"resendInvitation": {path: "/teams/{team}/invitations/{invitation}/resend", status: 200, team: true, did: "invitation.resent"},
+	"listSiteMembers":  {path: "/sites/{site}/members", status: 200, team: true},
+	"setSiteMember": {
+		path: "/sites/{site}/members/{member}", body: m{"role": "manager"}, status: 200, team: true, did: "member.site_role",
+	},
+	"removeSiteMember": {path: "/sites/{site}/members/{member}", status: 200, team: true, did: "member.site_role", prep: sitedMember},
+	"listTeamAudit":    {path: "/teams/{team}/audit", status: 200, team: true},
 }
 
 type m = map[string]any
+
+// sitedMember gives the member of a team a role on its site.
+func sitedMember(w *world, key string, x things) {
+	w.must(200, "PUT", "/sites/"+x["site"]+"/members/"+x["member"], key, m{"role": "viewer"})
+}
+
+// team gives a user a team with a site, another one, a member and an invitation. It returns a key of the team.
+func (w *world) team(u account.UserID, key string) (x things, teamKey string) {
+	x = things{}
+	x["team"], teamKey = w.teamOf(key, "Team of "+string(u))
+	x["slug"] = w.must(200, "GET", "/teams/"+x["team"], teamKey, nil)["slug"].(string)
+	x["site"], x["spare"] = w.site(teamKey, "team site"), w.site(teamKey, "team spare")
+	member, memberKey := w.user("member-of-" + string(u) + "@example.test")
+	w.join(teamKey, x["team"], "member-of-"+string(u)+"@example.test", memberKey, m{"role": "developer"})
+	x["member"] = string(member)
+	x["invitation"] = w.must(201, "POST", "/teams/"+x["team"]+"/invitations", teamKey, m{"email": "open@example.test", "role": "viewer"})["id"].(string)
+	return x, teamKey
+}
+
+// acting returns a user with their whole authority over a team.
+func (w *world) acting(u account.UserID, id string) account.Caller {
+	w.t.Helper()
+	user, err := w.c.Accounts.User(w.t.Context(), u)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	t, err := w.c.Teams.Find(w.t.Context(), w.db, u, id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := w.c.Accounts.CallerFor(w.t.Context(), w.db, user, t.Owner)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// keyAs makes a key that acts as a caller does.
+func (w *world) keyAs(c account.Caller, n account.NewKey) string {
+	w.t.Helper()
+	if len(n.Scopes) == 0 {
+		n.Scopes = account.Scopes{account.All}
+	}
+	n.Name = "test"
+	var secret string
+	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
+		_, secret, err = w.c.Accounts.CreateKeyTx(w.t.Context(), tx, c, n)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
 
 // forkPull makes an open pull request of a fork.
 func forkPull(w *world, _ string, x things) {
@@ -339,6 +419,9 @@ type matrixWorld struct {
 	mine, otherKey string // keys of all scopes
 	x, theirs      things
 	spare          string // another site of the first user
+
+	teams    [2]things // of each, with keys of them
+	teamKeys [2]string
 }
 
 func newMatrixWorld(t *testing.T) *matrixWorld {
@@ -348,6 +431,9 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	w.other, w.otherKey = w.user("b@example.test")
 	w.theirs = w.belongings(w.other, w.otherKey)
 	w.spare = w.site(w.mine, "spare")
+	w.teams[0], w.teamKeys[0] = w.team(w.u, w.mine)
+	w.teams[1], w.teamKeys[1] = w.team(w.other, w.otherKey)
+	w.x["team"], w.theirs["team"] = w.teams[0]["team"], w.teams[1]["team"]
 	return w
 }
 
@@ -396,8 +482,13 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 	own := *w.world
 	own.t = t
-	w = &matrixWorld{&own, w.u, w.other, w.mine, w.otherKey, w.x, w.theirs, w.spare}
-	u, key, x, other, otherKey, theirs := w.u, w.mine, w.x, w.other, w.otherKey, w.theirs
+	w = &matrixWorld{&own, w.u, w.other, w.mine, w.otherKey, w.x, w.theirs, w.spare, w.teams, w.teamKeys}
+	u, key, x, other, otherKey, theirs, spare := w.u, w.mine, w.x, w.other, w.otherKey, w.theirs, w.spare
+	as, asOther := w.caller(u), w.caller(other)
+	if row.team {
+		key, x, otherKey, theirs, spare = w.teamKeys[0], w.teams[0], w.teamKeys[1], w.teams[1], w.teams[0]["spare"]
+		as, asOther = w.acting(u, x["team"]), w.acting(other, theirs["team"])
+	}
 	reads := account.Scopes{}
 	for _, s := range account.AllScopes {
 		if strings.HasSuffix(string(s), ":read") {
@@ -447,18 +538,19 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 			t.Errorf("%s: %s does not name the scope %s", who, a, r.Scope)
 		}
 	}
-	secret := func(n account.NewKey) string { return w.key(u, n) }
+	secret := func(n account.NewKey) string { return w.keyAs(as, n) }
+	otherSecret := func(n account.NewKey) string { return w.keyAs(asOther, n) }
 	// of one site
 	sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}"},
 		func(thing string) bool { return strings.Contains(row.path, thing) })
 	begun := len(w.log())
 	check("nobody", "", 401)
 	revoked := secret(account.NewKey{})
-	keys, err := w.c.Accounts.ListKeys(t.Context(), w.caller(u))
+	keys, err := w.c.Accounts.ListKeys(t.Context(), as)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.c.Accounts.RevokeKey(t.Context(), w.caller(u), keys[0].ID); err != nil {
+	if err := w.c.Accounts.RevokeKey(t.Context(), as, keys[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	check("a revoked key", revoked, 401)
@@ -468,11 +560,11 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 	if !row.own {
 		check("another user", otherKey, 404)
-		check("another user without the scope", w.key(other, account.NewKey{Scopes: others}), 403)
+		check("another user without the scope", otherSecret(account.NewKey{Scopes: others}), 403)
 	}
 	if sited {
-		check("a key for another site", secret(account.NewKey{Sites: []string{w.spare}}), 403)
-		check("another user's key for another site", w.key(other, account.NewKey{Sites: []string{theirs["site"]}}), 404)
+		check("a key for another site", secret(account.NewKey{Sites: []string{spare}}), 403)
+		check("another user's key for another site", otherSecret(account.NewKey{Sites: []string{theirs["site"]}}), 404)
 	}
 	if r.Wide {
 		check("a key for some sites", secret(account.NewKey{Sites: []string{x["site"]}}), 403)

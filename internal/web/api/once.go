@@ -43,6 +43,9 @@ func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 		Owner:   string(c.Owner),
 		Request: body,
 	}
+	if c.Team != "" { // the same user's key for another owner asks for something else
+		k.Scope += "/" + string(c.Owner) + "/" + string(c.Role)
+	}
 	if r.Private || len(c.Sites) > 0 {
 		k.Scope += "/" + string(c.Key)
 	}

@@ -31,6 +31,8 @@ type Route struct {
 	Scope   account.Scope // what the key needs. Empty: any key will do.
 	Status  int           // of success. Optional: 0 means 200.
 	Noun    string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
+	Role    account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
+	Person  bool          // for people alone: it takes a key of the personal account with all scopes. Optional.
 	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
 	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
@@ -192,7 +194,8 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 		c := from(ctx).caller
 		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(c.Owner)), handlerTimeout)
 		defer cancel()
-		out, err := (*reply)(nil), r.permit(c)
+		c, err := r.permit(c)
+		var out *reply
 		if err == nil {
 			out, err = fn(ctx, c, in)
 		}
@@ -241,20 +244,28 @@ func (a *API) postHook(r Route) {
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// permit is nil when the caller's key is good for this route at all.
-func (r Route) permit(c account.Caller) error {
+// permit returns the caller as this route is for them: in a team, with their role on all of its sites, or on those alone on
+// which they have one that is high enough. Where it is for none it is a fault.
+func (r Route) permit(c account.Caller) (account.Caller, error) {
+	if c.User == "" { // only reached when a route forgot to be public
+		return c, &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
+	}
+	if r.Person && c.Team != "" {
+		return c, &fault.Error{
+			Kind: fault.Forbidden, Message: "This takes a key of your personal account", Code: "personal_key_required",
+			Details: "a key of a team acts for the team alone; a key of the personal account needs all scopes (*) for this",
+		}
+	}
+	var err error
 	if r.Scope != "" {
-		if err := c.Require(r.Scope); err != nil {
-			return err
+		if c, err = c.For(r.Scope, r.Role); err != nil {
+			return c, err
 		}
 	}
 	if r.Wide {
-		return c.RequireAllSites()
+		return c, c.RequireAllSites()
 	}
-	if c.User == "" { // only reached when a route forgot to be public
-		return &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
-	}
-	return nil
+	return c, nil
 }
 
 // operation is the route as huma knows it.

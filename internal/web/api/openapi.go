@@ -34,6 +34,7 @@ var nouns = []*huma.Tag{
 	{Name: "Operations", Description: "Work that outlives the request which started it."},
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
+	{Name: "Teams", Description: "Teams own sites together: members with roles, guests, invitations, transfers of sites and the audit log."},
 	{Name: "Account", Description: "The calling key and its user."},
 	{Name: "Reference", Description: "This description as OpenAPI."},
 }
@@ -104,6 +105,11 @@ func (a *API) finish() {
 		Description: "1 to 255 printable ASCII characters. The same request sent again with the same key within 24 hours acts once and gets the same answer.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)},
 	}}
+	doc.Components.Parameters["teamId"] = &huma.Param{
+		Name: "teamId", In: "query",
+		Description: "The id or slug of the team that the key must act for; another is a 403 `team_mismatch`. It never chooses a team: the key does.",
+		Schema:      &huma.Schema{Type: huma.TypeString},
+	}
 	errorSchema := doc.Components.Schemas.Schema(typeOf[problem](), true, "Error")
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
@@ -157,7 +163,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if conflicts || r.Asks {
 		statuses = append(statuses, 409)
 	}
-	if (r.Method == http.MethodPost || r.Method == http.MethodPatch) && !r.Hook { // every body is read and checked
+	if (r.Method == http.MethodPost || r.Method == http.MethodPatch || op.RequestBody != nil) && !r.Hook { // every body is read and checked
 		statuses = append(statuses, 413, 415)
 	}
 	if r.Limited || r.Hook {
@@ -166,6 +172,9 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if r.Hook {
 		statuses = append(statuses, 401, 403, 410, 413)
 		op.Servers = []*huma.Server{{URL: a.APIURL}}
+	}
+	if !open && !r.Person {
+		op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/teamId"})
 	}
 	for _, s := range statuses {
 		op.Responses[strconv.Itoa(s)] = &huma.Response{Ref: "#/components/responses/" + failures[s].name}
@@ -182,6 +191,9 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	}
 	if open {
 		op.Security = []map[string][]string{}
+	}
+	if r.Role != "" {
+		op.Description = strings.TrimSpace(op.Description + "\n\nIn a team it takes at least the role " + string(r.Role) + ".")
 	}
 	if r.Scope != "" {
 		op.Description = strings.TrimSpace(op.Description + "\n\nScope: `" + string(r.Scope) + "`.")
@@ -210,7 +222,7 @@ func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
 		path = r.Path
 	}
 	item := doc.Paths[path]
-	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[r.Method]
+	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "PUT": item.Put, "DELETE": item.Delete}[r.Method]
 }
 
 // specRoute registers the document itself.
@@ -267,6 +279,12 @@ func scopes() [][2]string {
 		account.All:         "Everything.",
 		account.KeysWrite:   "List, create and revoke API keys.",
 		account.AccountRead: "Read the key's own account.",
+
+		account.PreviewsWrite: "Create and cancel preview deployments. Part of deployments:write.",
+		account.TeamRead:      "Read the team and its members.",
+		account.TeamWrite:     "Change the team, its members and invitations.",
+		account.AppsWrite:     "Manage OAuth apps.",
+		account.AuditRead:     "Read the team's audit log.",
 	}
 	var out [][2]string
 	for _, s := range account.AllScopes {

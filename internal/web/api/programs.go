@@ -495,8 +495,9 @@ func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
 }
 
 func (a *API) siteLogs(ctx context.Context, r Route, in *siteLogsIn) (func(huma.Context), error) {
-	c, req := from(ctx).caller, from(ctx).http
-	if err := r.permit(c); err != nil {
+	req := from(ctx).http
+	c, err := r.permit(from(ctx).caller)
+	if err != nil {
 		return nil, err
 	}
 	if _, err := a.site(ctx, c, in.ID); err != nil {

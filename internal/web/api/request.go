@@ -273,7 +273,8 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	if raw {
 		return nil
 	}
-	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut {
+	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut ||
+		r.Method == http.MethodDelete && r.ContentLength != 0 {
 		if under(r.URL.Path, "/hooks") {
 			req.body, err = readAnyBody(w, r)
 		} else {
@@ -302,7 +303,9 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 		var err error
 		route, ok := a.byPattern[pattern]
 		if ok && !route.Open && !route.Hook {
-			err = route.permit(req.caller)
+			if err = asserts(r, req.caller); err == nil {
+				req.caller, err = route.permit(req.caller)
+			}
 		}
 		if err == nil {
 			err = a.prepare(w, r, req, route.Raw)
@@ -342,6 +345,20 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 		status: http.StatusMethodNotAllowed, Message: "Method not allowed",
 		Details: "allowed methods: " + strings.Join(allow, ", "), Code: "method_not_allowed", RequestID: from(r.Context()).id,
 	})
+}
+
+// asserts is nil where the team that the query names, if it does, is the one that the credential acts for. It chooses
+// nothing: the credential does.
+func asserts(r *http.Request, c account.Caller) error {
+	if !strings.Contains(r.URL.RawQuery, "teamId") { // nearly always
+		return nil
+	}
+	for _, name := range r.URL.Query()["teamId"] {
+		if name != "" && (c.Team == "" || name != c.Team && name != c.Slug) {
+			return errMismatch(c, name)
+		}
+	}
+	return nil
 }
 
 // setWindow sets both families of headers. The first is assigned, not Set, because its

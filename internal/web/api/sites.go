@@ -100,10 +100,11 @@ func (a *API) siteRoutes() {
 
 	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
 	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no longer listed or served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
+	remove.Role = account.RoleManager
 	change(a, "DELETE", remove, a.deleteSite)
 
-	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.DeploymentsWrite)
-	trigger.Doc = "Needs no body. Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is dropped. A site in status `error` can be deployed again."
+	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.PreviewsWrite)
+	trigger.Doc = "Needs no body. A deployment to production takes the scope `deployments:write`, a preview `previews:write`. Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is dropped. A site in status `error` can be deployed again."
 	trigger.Limited = true
 	post(a, trigger, a.deploySite)
 
@@ -376,8 +377,19 @@ func (a *API) deploySite(
 		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deployment.Target(b.Target), b.ClearCache, b.Title
 	}
 	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
+	if err == nil {
+		err = mayDeploy(c, d)
+	}
 	did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
+}
+
+// mayDeploy is nil unless a deployment is to production and the caller may only make previews.
+func mayDeploy(c account.Caller, d deployment.Deployment) error {
+	if d.Target == deployment.Production {
+		return c.RequireOn(account.DeploymentsWrite, string(d.Site))
+	}
+	return nil
 }
 
 func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {

@@ -169,8 +169,8 @@ func (a *API) accessLogRoute(r Route) {
 }
 
 func (a *API) accessLog(ctx context.Context, r Route, in *accessLogIn) (func(huma.Context), error) {
-	c := from(ctx).caller
-	if err := r.permit(c); err != nil {
+	c, err := r.permit(from(ctx).caller)
+	if err != nil {
 		return nil, err
 	}
 	s, err := a.site(ctx, c, in.ID)

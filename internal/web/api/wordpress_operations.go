@@ -227,8 +227,7 @@ func (a *API) importRoute(r Route) {
 		Content:  map[string]*huma.MediaType{"application/gzip": binary, "application/zip": binary},
 	}
 	huma.Register(a.huma, op, func(ctx context.Context, in *ByID) (*logOut, error) {
-		c := from(ctx).caller
-		err := r.permit(c)
+		c, err := r.permit(from(ctx).caller)
 		if err == nil {
 			_, err = a.site(ctx, c, in.ID)
 		}

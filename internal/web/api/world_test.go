@@ -34,6 +34,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/api"
@@ -136,6 +137,9 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		RateLimit: 100_000,
 		Limits:    limits,
 	}
+	c.Teams = team.New(team.Config{
+		DB: d, Accounts: c.Accounts, Limits: limits, Sites: sites, Hooks: hooks, Operations: operations, Log: log,
+	})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})

@@ -1,0 +1,233 @@
+package account
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// Role says what a member of a team may do, on all of its sites or on one of them.
+type Role string
+
+// The roles. Manager is a role on single sites: an admin's rights there, except for transfers. A member
+// without a role in the team is a guest.
+const (
+	RoleOwner       Role = "owner"
+	RoleAdmin       Role = "admin"
+	RoleManager     Role = "manager"
+	RoleDeveloper   Role = "developer"
+	RoleContributor Role = "contributor"
+	RoleViewer      Role = "viewer"
+	RoleBilling     Role = "billing"
+	RoleGuest       Role = ""
+)
+
+// TeamRoles are the roles that a member can have in a team, the highest first; SiteRoles those on a site.
+var (
+	TeamRoles = []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleContributor, RoleViewer, RoleBilling}
+	SiteRoles = []Role{RoleManager, RoleDeveloper, RoleContributor, RoleViewer}
+)
+
+// The scopes of each role: docs/teams.md has the table.
+var (
+	siteReads   = Scopes{SitesRead, DeploymentsRead, DomainsRead, BackupsRead}
+	viewerMay   = append(slices.Clone(siteReads), WebhooksRead, AccountRead, TeamRead)
+	developerOn = append(slices.Clone(siteReads), PreviewsWrite, DeploymentsWrite, EnvRead, SitesWrite, EnvWrite, DomainsWrite, BackupsWrite)
+
+	scopesInTeam = map[Role]Scopes{
+		RoleOwner: AllScopes,
+		RoleAdmin: slices.DeleteFunc(slices.Clone(AllScopes), func(s Scope) bool {
+			return s == All || s == BillingRead || s == BillingWrite
+		}),
+		RoleDeveloper:   append(slices.Clone(developerOn), WebhooksRead, WebhooksWrite, AccountRead, TeamRead, KeysWrite),
+		RoleContributor: append(slices.Clone(viewerMay), PreviewsWrite),
+		RoleViewer:      viewerMay,
+		RoleBilling:     {AccountRead, TeamRead, BillingRead, BillingWrite},
+	}
+	scopesOnSite = map[Role]Scopes{
+		RoleManager:     developerOn,
+		RoleDeveloper:   developerOn,
+		RoleContributor: append(slices.Clone(siteReads), PreviewsWrite),
+		RoleViewer:      siteReads,
+	}
+	ranks = map[Role]int{
+		RoleOwner: 6, RoleAdmin: 5, RoleManager: 4, RoleDeveloper: 3, RoleContributor: 2, RoleViewer: 1, RoleBilling: 1,
+	}
+)
+
+// AtLeast reports whether the role is as high as another one.
+func (r Role) AtLeast(other Role) bool { return ranks[r] >= ranks[other] }
+
+// MayGrant reports whether somebody with this role may give, change or take the other one. Nobody acts above their own
+// role, and what concerns billing is the owners'.
+func (r Role) MayGrant(other Role) bool {
+	if other == RoleBilling || other == RoleOwner {
+		return r == RoleOwner
+	}
+	return r.AtLeast(RoleAdmin)
+}
+
+// Membership is what a user may do for an owner. The zero value is nothing.
+type Membership struct {
+	Team     string // the team's id; empty for a personal account
+	Slug     string
+	Role     Role // empty: a guest, or no member
+	Sites    map[string]Role
+	Blocked  bool // the team requires a second factor, which the user has not
+	snapshot string
+}
+
+// Member reports whether there is any right at all.
+func (m Membership) Member() bool { return m.Role != "" || len(m.Sites) > 0 }
+
+// MembershipOf returns what a user may do for an owner, now.
+func MembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (m Membership, err error) {
+	var sites string
+	var suspended db.Time
+	err = r.QueryRow(ctx, `SELECT team_id, slug, role, sites, blocked, suspended_at FROM memberships WHERE user_id = $1 AND owner_id = $2`,
+		user, owner).Scan(&m.Team, &m.Slug, &m.Role, &sites, &m.Blocked, &suspended)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Membership{}, nil
+	}
+	if err != nil {
+		return Membership{}, fmt.Errorf("read membership: %w", err)
+	}
+	if suspended != 0 {
+		return Membership{}, errSuspended(fault.Forbidden, "")
+	}
+	m.Sites, m.snapshot = SplitSiteRoles(sites), string(m.Role)+" "+sites
+	return m, nil
+}
+
+// SplitSiteRoles reads roles on sites as they are stored: site:role, separated by spaces.
+func SplitSiteRoles(text string) map[string]Role {
+	var out map[string]Role
+	for s := range strings.FieldsSeq(text) {
+		if out == nil {
+			out = map[string]Role{}
+		}
+		id, role, _ := strings.Cut(s, ":")
+		out[id] = Role(role)
+	}
+	return out
+}
+
+// errNoMember is for credentials of a team whose user is no member any more: to them it is as if they were revoked.
+var errNoMember = &fault.Error{
+	Kind: fault.Unauthorized, Message: "You are no longer a member of this team",
+	Details: "ask an owner or admin of the team for an invitation", Code: "not_a_member",
+}
+
+var errTwoFactor = &fault.Error{
+	Kind: fault.Forbidden, Message: "This team requires two-factor authentication",
+	Details: "add an authenticator app or a passkey under Account > Sign-in and security, then try again", Code: "two_factor_required",
+}
+
+// admits is nil for a membership that lets its user act.
+func (m Membership) admits() error {
+	if !m.Member() {
+		return errNoMember
+	}
+	if m.Blocked {
+		return errTwoFactor
+	}
+	return nil
+}
+
+// CallerFor returns the user acting for an owner: their personal account, or a team that they belong to. Others are an
+// Unauthorized fault; members who lack the second factor that the team requires are Forbidden.
+func (a *Accounts) CallerFor(ctx context.Context, r db.Reader, u User, owner OwnerID) (Caller, error) {
+	c := u.Caller()
+	if owner == u.Owner {
+		return c, nil
+	}
+	c.Owner = owner
+	return c, c.cap(ctx, r)
+}
+
+// cap narrows a caller to what their membership allows, where the owner is not their personal account.
+func (c *Caller) cap(ctx context.Context, r db.Reader) error {
+	m, err := MembershipOf(ctx, r, c.User, c.Owner)
+	if err == nil {
+		err = m.admits()
+	}
+	if err != nil {
+		return err
+	}
+	c.Admin = false
+	c.Team, c.Slug, c.Role, c.SiteRoles, c.snapshot = m.Team, m.Slug, m.Role, m.Sites, m.snapshot
+	c.granted, c.Scopes = c.Scopes, c.Scopes.within(scopesInTeam[m.Role])
+	return nil
+}
+
+// within returns what both of two lists allow.
+func (s Scopes) within(role Scopes) (out Scopes) {
+	if role.Include(All) {
+		return s
+	}
+	for _, one := range AllScopes {
+		if one != All && s.Include(one) && role.Include(one) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// For returns the caller as they may use a scope: with their role in the team on all sites, or on those sites alone on
+// which they have a role that includes it. least is the lowest role that it takes; empty means any, and RoleAdmin or
+// higher is never one on a site.
+func (c Caller) For(s Scope, least Role) (Caller, error) {
+	if c.Team == "" {
+		return c, c.Require(s)
+	}
+	if !c.granted.Include(s) {
+		return c, c.requireGranted(s)
+	}
+	if c.Scopes.Include(s) && c.Role.AtLeast(least) {
+		return c, nil
+	}
+	var sites []string
+	for _, id := range slices.Sorted(maps.Keys(c.SiteRoles)) {
+		role := c.SiteRoles[id]
+		if scopesOnSite[role].Include(s) && role.AtLeast(least) && c.Allows(id) {
+			sites = append(sites, id)
+		}
+	}
+	if len(sites) == 0 {
+		return c, errRole(s, least)
+	}
+	c.Sites = sites
+	return c, nil
+}
+
+// RequireOn returns nil when the caller may use a scope on a site, beside the one that the route asks for.
+func (c Caller) RequireOn(s Scope, site string) error {
+	c, err := c.For(s, "")
+	if err != nil {
+		return err
+	}
+	return c.RequireSite(site)
+}
+
+func errRole(s Scope, least Role) error {
+	details := "your role in this team doesn't include the scope " + string(s)
+	if least != "" {
+		details = "this requires the scope " + string(s) + " and at least the role " + string(least)
+	}
+	return &fault.Error{Kind: fault.Forbidden, Message: "Your role doesn't allow this", Details: details, Code: "role_required"}
+}
+
+// MayMakeKeys reports whether the caller's role lets them make keys that act for their owner.
+func (c Caller) MayMakeKeys() bool {
+	if c.Team == "" || c.Role.AtLeast(RoleDeveloper) {
+		return true
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.SiteRoles)), func(r Role) bool { return r.AtLeast(RoleDeveloper) })
+}

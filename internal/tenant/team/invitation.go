@@ -1,0 +1,299 @@
+package team
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/idna"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+// Invitation is an invitation that was not accepted yet.
+type Invitation struct {
+	ID        string
+	Owner     account.OwnerID
+	Team      string // its name
+	Email     string // normalized
+	Role      account.Role
+	Sites     map[string]account.Role
+	By        account.UserID
+	CreatedAt db.Time
+	ExpiresAt db.Time
+}
+
+// inviteLife is how long an invitation can be accepted.
+const inviteLife = 7 * 24 * time.Hour
+
+// NewInvitation says whom to invite, as what.
+type NewInvitation struct {
+	Email string
+	Role  account.Role            // Optional: empty makes a guest, who needs sites.
+	Sites map[string]account.Role // roles on sites. Optional.
+}
+
+// maxInvitedSites is how many sites an invitation names.
+const maxInvitedSites = 100
+
+// Address returns an email address in the one form in which invitations compare it: lower case, with the domain as DNS
+// has it (RFC 5891). Local parts of other letters than ASCII's are refused: two that look alike are not one person.
+func Address(email string) (string, error) {
+	clean, err := account.CleanEmail(email)
+	if err != nil {
+		return "", err
+	}
+	local, domain, _ := strings.Cut(clean, "@")
+	ascii, err := idna.Lookup.ToASCII(domain)
+	if err != nil || strings.ContainsFunc(local, func(r rune) bool { return r >= 0x80 }) ||
+		strings.ContainsFunc(strings.TrimSpace(email[:strings.LastIndexByte(email, '@')]), func(r rune) bool { return r >= 0x80 }) {
+		return "", &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid email address", Received: email, Code: "invalid_email",
+			Details: "the part before the @ must be ASCII letters, digits and signs, and the domain a valid one",
+		}
+	}
+	return local + "@" + ascii, nil
+}
+
+const invitationColumns = `i.id, i.owner_id, t.name, i.email, i.role, i.sites, i.invited_by, i.created_at, i.expires_at
+	FROM team_invitations i JOIN teams t ON t.owner_id = i.owner_id`
+
+func scanInvitation(row db.Scanner) (i Invitation, err error) {
+	var sites string
+	err = row.Scan(&i.ID, &i.Owner, &i.Team, &i.Email, &i.Role, &sites, &i.By, &i.CreatedAt, &i.ExpiresAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return i, errInvitation
+	}
+	if err != nil {
+		return i, fmt.Errorf("read invitation: %w", err)
+	}
+	i.Sites = account.SplitSiteRoles(sites)
+	return i, nil
+}
+
+var errInvitation = &fault.Error{
+	Kind: fault.NotFound, Message: "Invitation not found",
+	Details: "it was accepted, revoked, replaced by a newer one, or has expired", Code: "invitation_not_found",
+}
+
+// InviteTx invites somebody by mail and returns the invitation with its token, which is not stored. An older one for the
+// same address is replaced. Whether somebody has that address changes nothing.
+func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n NewInvitation) (Invitation, string, error) {
+	email, err := Address(n.Email)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	if n.Role == account.RoleGuest && len(n.Sites) == 0 {
+		return Invitation{}, "", &fault.Error{
+			Kind: fault.Invalid, Message: "Missing role", Code: "missing_role",
+			Details: "name a role in the team, or the sites that a guest may see",
+		}
+	}
+	if n.Role != account.RoleGuest && !slices.Contains(account.TeamRoles, n.Role) {
+		return Invitation{}, "", errRoleName(n.Role, account.TeamRoles)
+	}
+	if len(n.Sites) > maxInvitedSites {
+		return Invitation{}, "", &fault.Error{
+			Kind: fault.Invalid, Message: "Too many sites", Details: "an invitation names at most 100", Code: "too_many_sites",
+		}
+	}
+	if !by.Role.MayGrant(n.Role) {
+		return Invitation{}, "", errTooHigh
+	}
+	var sites []string
+	for _, id := range slices.Sorted(maps.Keys(n.Sites)) {
+		if !slices.Contains(account.SiteRoles, n.Sites[id]) {
+			return Invitation{}, "", errRoleName(n.Sites[id], account.SiteRoles)
+		}
+		if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, site.ID(id)); err != nil {
+			return Invitation{}, "", err
+		}
+		sites = append(sites, id+":"+string(n.Sites[id]))
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE owner_id = $1 AND (email = $2 OR expires_at <= $3)`,
+		by.Owner, email, db.Now()); err != nil {
+		return Invitation{}, "", fmt.Errorf("replace invitation: %w", err)
+	}
+	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, account.LimitMembers, 1); err != nil {
+		return Invitation{}, "", err
+	}
+	id, token, now := db.NewID("inv"), db.Random(32), db.Now()
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO team_invitations (id, owner_id, email, role, sites, hash, invited_by, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		id, by.Owner, email, n.Role, strings.Join(sites, " "), digest(token), by.User, now, now.Add(inviteLife)); err != nil {
+		return Invitation{}, "", fmt.Errorf("invite: %w", err)
+	}
+	i, err := scanInvitation(tx.QueryRow(ctx, `SELECT `+invitationColumns+` WHERE i.id = $1`, id))
+	if err != nil {
+		return i, "", err
+	}
+	return i, token, s.mailTx(ctx, tx, by.Email, i, token)
+}
+
+// mailTx sends an invitation to the address it is for. The mail is the same whether somebody has that address.
+func (s *Teams) mailTx(ctx context.Context, tx *db.Tx, by string, i Invitation, token string) error {
+	return s.c.Accounts.MailAddressTx(ctx, tx, i.Email, "Invitation to the team "+i.Team, fmt.Sprintf(`%s invited you to the team %s.
+
+Open this page to see the invitation and accept it:
+
+{page}
+
+It works once, for 7 days, and only for %s.
+If you didn't expect this invitation, ignore this email.
+`, by, i.Team, i.Email), "/invitations/"+token, i.ExpiresAt)
+}
+
+// ResendTx mails an invitation again, with a new token and a new 7 days. The one before stops working.
+func (s *Teams) ResendTx(ctx context.Context, tx *db.Tx, by account.Caller, id string) (Invitation, string, error) {
+	i, err := s.invitation(ctx, tx, by, id)
+	if err != nil {
+		return i, "", err
+	}
+	token := db.Random(32)
+	i.ExpiresAt, i.By = db.Now().Add(inviteLife), by.User
+	if _, err := tx.Exec(ctx, `UPDATE team_invitations SET hash = $2, expires_at = $3, invited_by = $4 WHERE id = $1`,
+		id, digest(token), i.ExpiresAt, by.User); err != nil {
+		return i, "", fmt.Errorf("resend invitation: %w", err)
+	}
+	return i, token, s.mailTx(ctx, tx, by.Email, i, token)
+}
+
+// RevokeInvitationTx takes an invitation back.
+func (s *Teams) RevokeInvitationTx(ctx context.Context, tx *db.Tx, by account.Caller, id string) (Invitation, error) {
+	i, err := s.invitation(ctx, tx, by, id)
+	if err != nil {
+		return i, err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE id = $1`, id); err != nil {
+		return i, fmt.Errorf("revoke invitation: %w", err)
+	}
+	return i, nil
+}
+
+// invitation returns one of the caller's team that they may change.
+func (s *Teams) invitation(ctx context.Context, r db.Reader, by account.Caller, id string) (Invitation, error) {
+	i, err := scanInvitation(r.QueryRow(ctx, `SELECT `+invitationColumns+` WHERE i.owner_id = $1 AND i.id = $2`, by.Owner, id))
+	if err == nil && !by.Role.MayGrant(i.Role) {
+		err = errTooHigh
+	}
+	return i, err
+}
+
+// Invitations returns a team's open invitations, the newest first.
+func (s *Teams) Invitations(ctx context.Context, owner account.OwnerID) ([]Invitation, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT `+invitationColumns+` WHERE i.owner_id = $1 AND i.expires_at > $2 ORDER BY i.created_at DESC, i.id DESC`,
+		owner, db.Now())
+	return db.Collect(rows, err, scanInvitation)
+}
+
+// Invitation returns the invitation that a token is for. Looking at it spends nothing: link previews do.
+func (s *Teams) Invitation(ctx context.Context, token string) (Invitation, error) {
+	return s.byToken(ctx, s.c.DB, token)
+}
+
+func (s *Teams) byToken(ctx context.Context, r db.Reader, token string) (Invitation, error) {
+	if token == "" || len(token) > 200 {
+		return Invitation{}, errInvitation
+	}
+	return scanInvitation(r.QueryRow(ctx, `SELECT `+invitationColumns+` WHERE i.hash = $1 AND i.expires_at > $2 AND t.deleted_at = 0`,
+		digest(token), db.Now()))
+}
+
+// AcceptTx makes the user a member, once. Whoever has another address than the invited one is a Forbidden fault. What the
+// inviter may not give any more at that moment is refused as if the invitation were gone.
+func (s *Teams) AcceptTx(ctx context.Context, tx *db.Tx, u account.User, token string) (Member, Team, error) {
+	i, err := s.byToken(ctx, tx, token)
+	if err != nil {
+		return Member{}, Team{}, err
+	}
+	if own, err := Address(u.Email); err != nil || own != i.Email {
+		return Member{}, Team{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "This invitation is for another email address",
+			Details: "sign in with the address that the invitation was sent to", Code: "other_address",
+		}
+	}
+	if err := account.LockOwnerTx(ctx, tx, i.Owner); err != nil {
+		return Member{}, Team{}, err
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE id = $1 AND hash = $2`, i.ID, digest(token))
+	if err != nil {
+		return Member{}, Team{}, fmt.Errorf("accept invitation: %w", err)
+	}
+	if n == 0 { // another request was faster
+		return Member{}, Team{}, errInvitation
+	}
+	inviter, err := account.MembershipOf(ctx, tx, i.By, i.Owner)
+	if err != nil {
+		return Member{}, Team{}, err
+	}
+	if !inviter.Role.MayGrant(i.Role) {
+		return Member{}, Team{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "This invitation is no longer valid",
+			Details: "who sent it may not give this role any more; ask an owner of the team for a new one", Code: "inviter_demoted",
+		}
+	}
+	if err := s.addTx(ctx, tx, i, u.ID); err != nil {
+		return Member{}, Team{}, err
+	}
+	m, err := s.MemberTx(ctx, tx, i.Owner, u.ID)
+	if err != nil {
+		return m, Team{}, err
+	}
+	t, err := s.Get(ctx, tx, i.Owner)
+	if err != nil {
+		return m, t, err
+	}
+	t.Role = m.Role
+	return m, t, s.c.Hooks.EmitTx(ctx, tx, i.Owner, webhook.MemberAdded(s.told(m, string(t.ID))))
+}
+
+// addTx writes the roles of an invitation. Members who are there already keep their role in the team where the invitation
+// names none, and are a Conflict fault where it does.
+func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account.UserID) error {
+	_, err := s.MemberTx(ctx, tx, i.Owner, user)
+	there := err == nil
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if !there || i.Role != account.RoleGuest {
+		if err := insertMember(ctx, tx, i.Owner, user, i.Role, i.By); err != nil {
+			return err
+		}
+	}
+	added := 0
+	for _, id := range slices.Sorted(maps.Keys(i.Sites)) {
+		if _, err := s.c.Sites.GetTx(ctx, tx, i.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+			continue // deleted or transferred since
+		} else if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (site_id, user_id) DO UPDATE SET role = EXCLUDED.role`, id, user, i.Owner, i.Sites[id]); err != nil {
+			return fmt.Errorf("add site role: %w", err)
+		}
+		added++
+	}
+	if i.Role == account.RoleGuest && added == 0 && !there {
+		return errInvitation // its sites are gone
+	}
+	return nil
+}
+
+// digest is how tokens and codes are kept: they have too many bits to be guessed, so a fast hash is enough.
+func digest(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,299 @@
+package team
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook"
+)
+
+// Member is one member of a team.
+type Member struct {
+	User      account.UserID
+	Email     string
+	Role      account.Role // empty: a guest
+	Sites     map[string]account.Role
+	TwoFactor bool
+	JoinedAt  db.Time
+}
+
+const memberColumns = `m.user_id, p.email, m.role, m.sites, p.two_factor, m.joined_at FROM memberships m JOIN people p ON p.id = m.user_id`
+
+func scanMember(row db.Scanner) (m Member, err error) {
+	var sites string
+	err = row.Scan(&m.User, &m.Email, &m.Role, &sites, &m.TwoFactor, &m.JoinedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return m, fault.Missing("member")
+	}
+	if err != nil {
+		return m, fmt.Errorf("read member: %w", err)
+	}
+	m.Sites = account.SplitSiteRoles(sites)
+	return m, nil
+}
+
+// Members returns the members of a team, guests included, those who have been there longest first.
+func (s *Teams) Members(ctx context.Context, owner account.OwnerID) ([]Member, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT `+memberColumns+` WHERE m.owner_id = $1 AND m.team_id <> '' ORDER BY m.joined_at, m.user_id`, owner)
+	list, err := db.Collect(rows, err, scanMember)
+	if err != nil {
+		return nil, fmt.Errorf("list members: %w", err)
+	}
+	return list, nil
+}
+
+// SiteMembers returns the members of a team who have a role on one of its sites.
+func (s *Teams) SiteMembers(ctx context.Context, owner account.OwnerID, site string) ([]Member, error) {
+	list, err := s.Members(ctx, owner)
+	return slices.DeleteFunc(list, func(m Member) bool { return m.Sites[site] == "" }), err
+}
+
+// MemberTx returns one member.
+func (s *Teams) MemberTx(ctx context.Context, r db.Reader, owner account.OwnerID, user account.UserID) (Member, error) {
+	return scanMember(r.QueryRow(ctx, `SELECT `+memberColumns+` WHERE m.owner_id = $1 AND m.user_id = $2 AND m.team_id <> ''`, owner, user))
+}
+
+func insertMember(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID, role account.Role, by account.UserID) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ($1, $2, $3, FALSE, $4, $5)`,
+		owner, user, role, db.Now(), by)
+	if db.Duplicate(err) {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This user is already a member of the team",
+			Details: "change their role instead", Code: "already_member",
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("add member: %w", err)
+	}
+	return nil
+}
+
+// ChangeTx gives a member another role in the team. Guests have none: with a role they become members.
+func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user account.UserID, role account.Role) (Member, error) {
+	if role != account.RoleGuest && !slices.Contains(account.TeamRoles, role) {
+		return Member{}, errRoleName(role, account.TeamRoles)
+	}
+	m, err := s.lockMember(ctx, tx, by, user)
+	if err != nil {
+		return m, err
+	}
+	if !by.Role.MayGrant(m.Role) || !by.Role.MayGrant(role) {
+		return m, errTooHigh
+	}
+	if role == account.RoleGuest && len(m.Sites) == 0 {
+		return m, &fault.Error{
+			Kind: fault.Conflict, Message: "This member has no role on any site",
+			Details: "give them a role on a site first, or remove them from the team", Code: "no_site_role",
+		}
+	}
+	if m.Role == account.RoleOwner && role != account.RoleOwner {
+		if err := s.keepOwner(ctx, tx, by.Owner, user); err != nil {
+			return m, err
+		}
+	}
+	if _, err := tx.Exec(ctx, `UPDATE team_members SET role = $3 WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, role); err != nil {
+		return m, fmt.Errorf("change role: %w", err)
+	}
+	had := m.Role
+	m.Role = role
+	if had == role {
+		return m, nil
+	}
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+}
+
+// RemoveTx removes a member with their site roles, and ends their keys for the team: whatever they came in with is refused
+// from the commit on. It returns the names of service keys they made, which stay and should be rotated.
+func (s *Teams) RemoveTx(ctx context.Context, tx *db.Tx, by account.Caller, user account.UserID) (m Member, services []string, err error) {
+	if m, err = s.lockMember(ctx, tx, by, user); err != nil {
+		return m, nil, err
+	}
+	if !by.Role.MayGrant(m.Role) {
+		return m, nil, errTooHigh
+	}
+	services, err = s.removeTx(ctx, tx, by.Owner, by.Team, m, by.User)
+	return m, services, err
+}
+
+// LeaveTx removes the user who asks from a team of theirs.
+func (s *Teams) LeaveTx(ctx context.Context, tx *db.Tx, user account.UserID, t Team) error {
+	if err := account.LockOwnerTx(ctx, tx, t.Owner); err != nil {
+		return err
+	}
+	m, err := s.MemberTx(ctx, tx, t.Owner, user)
+	if err != nil {
+		return err
+	}
+	_, err = s.removeTx(ctx, tx, t.Owner, string(t.ID), m, "")
+	return err
+}
+
+// removeTx is what removing and leaving have in common. The owner is locked.
+func (s *Teams) removeTx(
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, id string, m Member, heir account.UserID,
+) (services []string, err error) {
+	if m.Role == account.RoleOwner {
+		if err := s.keepOwner(ctx, tx, owner, m.User); err != nil {
+			return nil, err
+		}
+	}
+	if heir == "" || heir == m.User { // an owner who stays
+		err := tx.QueryRow(ctx, `
+			SELECT user_id FROM team_members WHERE owner_id = $1 AND role = 'owner' AND user_id <> $2 ORDER BY joined_at, user_id LIMIT 1`,
+			owner, m.User).Scan(&heir)
+		if err != nil {
+			return nil, fmt.Errorf("find an owner who stays: %w", err)
+		}
+	}
+	for _, table := range []string{"site_members", "team_members"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE owner_id = $1 AND user_id = $2`, owner, m.User); err != nil {
+			return nil, fmt.Errorf("remove member: %w", err)
+		}
+	}
+	if services, err = s.c.Accounts.EndMemberTx(ctx, tx, owner, m.User, heir); err != nil {
+		return nil, err
+	}
+	return services, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.MemberRemoved(s.told(m, id)))
+}
+
+// SetSiteTx gives a member, or somebody else who has joined the team as a guest, a role on one site.
+func (s *Teams) SetSiteTx(
+	ctx context.Context, tx *db.Tx, by account.Caller, site string, user account.UserID, role account.Role,
+) (Member, error) {
+	if !slices.Contains(account.SiteRoles, role) {
+		return Member{}, errRoleName(role, account.SiteRoles)
+	}
+	m, err := s.lockMember(ctx, tx, by, user)
+	if err != nil {
+		return m, err
+	}
+	if !by.Role.AtLeast(account.RoleAdmin) {
+		return m, errTooHigh
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (site_id, user_id) DO UPDATE SET role = EXCLUDED.role`, site, user, by.Owner, role)
+	if err != nil {
+		return m, fmt.Errorf("set site role: %w", err)
+	}
+	if m.Sites == nil {
+		m.Sites = map[string]account.Role{}
+	}
+	m.Sites[site] = role
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+}
+
+// RemoveSiteTx takes a member's role on one site. A guest who has none on another leaves the team with it.
+func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, site string, user account.UserID) (Member, error) {
+	m, err := s.lockMember(ctx, tx, by, user)
+	if err != nil {
+		return m, err
+	}
+	if m.Sites[site] == "" {
+		return m, fault.Missing("member")
+	}
+	if !by.Role.AtLeast(account.RoleAdmin) {
+		return m, errTooHigh
+	}
+	if m.Role == account.RoleGuest && len(m.Sites) == 1 {
+		_, err := s.removeTx(ctx, tx, by.Owner, by.Team, m, by.User)
+		return m, err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
+		return m, fmt.Errorf("remove site role: %w", err)
+	}
+	delete(m.Sites, site)
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+}
+
+// ForgetSiteTx removes the roles on a site that is gone from this owner. Guests who had no other leave the team.
+func (s *Teams) ForgetSiteTx(ctx context.Context, tx *db.Tx, id string) error {
+	rows, err := tx.Query(ctx, `DELETE FROM site_members WHERE site_id = $1 RETURNING owner_id, user_id`, id)
+	type gone struct {
+		owner account.OwnerID
+		user  account.UserID
+	}
+	list, err := db.Collect(rows, err, func(r db.Scanner) (g gone, err error) { return g, r.Scan(&g.owner, &g.user) })
+	if err != nil {
+		return fmt.Errorf("forget site roles: %w", err)
+	}
+	for _, g := range list {
+		m, err := s.MemberTx(ctx, tx, g.owner, g.user)
+		if fault.Is(err, fault.NotFound) || err == nil && (m.Role != account.RoleGuest || len(m.Sites) > 0) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t, err := s.Get(ctx, tx, g.owner)
+		if err != nil {
+			return err
+		}
+		if _, err := s.removeTx(ctx, tx, g.owner, string(t.ID), m, ""); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM site_transfers WHERE site_id = $1`, id)
+	return err
+}
+
+// lockMember makes others who change this team's members wait, and returns the one that is about to change.
+func (s *Teams) lockMember(ctx context.Context, tx *db.Tx, by account.Caller, user account.UserID) (Member, error) {
+	if err := account.LockOwnerTx(ctx, tx, by.Owner); err != nil {
+		return Member{}, err
+	}
+	return s.MemberTx(ctx, tx, by.Owner, user)
+}
+
+// keepOwner is a Conflict fault when the team would be left without an owner who can sign in. The owner is locked: of two
+// owners who remove each other, the second is the last.
+func (s *Teams) keepOwner(ctx context.Context, tx *db.Tx, owner account.OwnerID, without account.UserID) error {
+	var others bool
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM team_members m JOIN people p ON p.id = m.user_id
+		WHERE m.owner_id = $1 AND m.role = 'owner' AND m.user_id <> $2 AND p.suspended_at = 0)`, owner, without).Scan(&others)
+	if err != nil {
+		return fmt.Errorf("count owners: %w", err)
+	}
+	if !others {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This is the last owner of the team",
+			Details: "make another member an owner first", Code: "last_owner",
+		}
+	}
+	return nil
+}
+
+var errTooHigh = &fault.Error{
+	Kind: fault.Forbidden, Message: "This role is above your own",
+	Details: "members can give, change and take roles up to their own; owners and billing members are the owners'", Code: "role_too_high",
+}
+
+func errRoleName(role account.Role, list []account.Role) error {
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = string(r)
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid role", Details: "role must be one of " + strings.Join(names, ", "),
+		Received: string(role), Code: "invalid_role",
+	}
+}
+
+// told is a member as events tell of them.
+func (s *Teams) told(m Member, id string) webhook.Member {
+	out := webhook.Member{Team: id, User: string(m.User), Email: m.Email, Role: string(m.Role)}
+	for _, site := range slices.Sorted(maps.Keys(m.Sites)) {
+		out.Sites = append(out.Sites, webhook.SiteRole{Site: site, Role: string(m.Sites[site])})
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+type auditBody struct {
+	ID      string  `json:"id" example:"aud_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	At      string  `json:"at" format:"date-time"`
+	Action  string  `json:"action" example:"member.added"`
+	UserID  *string `json:"userId" doc:"Who did it. Null: the service itself."`
+	Email   *string `json:"email" doc:"Their address; null once the user is deleted."`
+	AboutID *string `json:"aboutId" doc:"The other user that it concerns."`
+	KeyID   *string `json:"keyId" doc:"The API key that it was done with."`
+	Via     *string `json:"via" doc:"With what it was done, in words."`
+	Address *string `json:"address"`
+	Subject *string `json:"subject" doc:"The id of what it was done to."`
+	Detail  *string `json:"detail"`
+}
+
+type auditPage struct {
+	Data []auditBody `json:"data"`
+	Next *string     `json:"next" doc:"Pass it as before to read on. Null: there is no more."`
+}
+
+type auditIn struct {
+	ByID
+	Action string `query:"action" maxLength:"60" doc:"A noun (member) or a whole action (member.added)."`
+	User   string `query:"userId" doc:"Only what this user did."`
+	App    string `query:"appId" doc:"Only what this app did."`
+	Since  string `query:"since" format:"date-time" doc:"Not older than this time."`
+	Before string `query:"before" doc:"Only entries before this id, as next has it."`
+	Limit  whole  `query:"limit" doc:"Entries per answer: 25 by default, at most 100."`
+}
+
+// maxExport is how many lines one export has at most.
+const maxExport = 1_000_000
+
+func (a *API) auditRoutes() {
+	r := Route{
+		Method: http.MethodGet, Status: http.StatusOK, Path: "/teams/{id}/audit", ID: "listTeamAudit", Tag: "Teams",
+		Summary: "Read a team's audit log", Scope: account.AuditRead, Wide: true, Noun: "audit log",
+		Doc: "Newest first; it goes back 400 days. With `Accept: application/x-ndjson` it answers with all entries that match, one JSON object per line.",
+	}
+	op := a.operation(r, typeOf[auditPage]())
+	op.Responses["200"].Content["application/x-ndjson"] = &huma.MediaType{Schema: &huma.Schema{
+		Type: huma.TypeString, Description: "One entry as JSON per line.",
+	}}
+	huma.Register(a.huma, op, func(ctx context.Context, in *auditIn) (*logOut, error) {
+		out, err := a.teamAudit(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &logOut{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+func (a *API) teamAudit(ctx context.Context, r Route, in *auditIn) (func(huma.Context), error) {
+	c, err := r.permit(from(ctx).caller)
+	if err == nil {
+		err = a.own(ctx, c, in.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := account.AuditFilter{Owner: c.Owner, By: account.UserID(in.User), Action: in.Action, Before: in.Before}
+	if in.Since != "" {
+		t, err := time.Parse(time.RFC3339, in.Since)
+		if err != nil {
+			return nil, &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid since", Details: "since must be a timestamp such as 2027-01-31T12:00:00Z",
+				Received: in.Since, Code: "invalid_since",
+			}
+		}
+		f.Since = db.At(t)
+	}
+	p, err := PageIn{Limit: in.Limit}.parse()
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(from(ctx).http.Header.Get("Accept"), "application/x-ndjson") {
+		return a.exportAudit(ctx, c, f)
+	}
+	list := []account.Entry{}
+	f.Limit = p.limit + 1
+	if in.App == "" { // no line names an app before there are apps
+		if list, err = a.Accounts.Audit(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	var out auditPage
+	if len(list) > p.limit {
+		list = list[:p.limit]
+		out.Next = some(list[p.limit-1].ID)
+	}
+	out.Data = each(list, showEntry)
+	body, err := encode(out)
+	return func(h huma.Context) {
+		h.SetHeader("Content-Type", "application/json")
+		h.SetStatus(http.StatusOK)
+		h.BodyWriter().Write(body)
+	}, err
+}
+
+// exportAudit writes every matching line. It ends like other streams: when the caller's rights do.
+func (a *API) exportAudit(ctx context.Context, c account.Caller, f account.AuditFilter) (func(huma.Context), error) {
+	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
+	if !ok {
+		return nil, &fault.Error{
+			Kind: fault.Limited, Message: "Too many open downloads", Details: "wait until one of them finishes",
+			Code: "too_many_streams", RetryAfter: 5 * time.Second,
+		}
+	}
+	return func(h huma.Context) {
+		defer done()
+		req, w := humago.Unwrap(h)
+		ctx, cancel := context.WithCancel(h.Context())
+		defer cancel()
+		go a.watch(ctx, cancel, c)
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		w.Header().Set("Content-Disposition", `attachment; filename="audit-`+c.Slug+`.ndjson"`)
+		w.WriteHeader(http.StatusOK)
+		if req.Method == http.MethodHead {
+			return
+		}
+		out := &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}
+		f.Limit = 200
+		for n := 0; n < maxExport; {
+			list, err := a.Accounts.Audit(ctx, f)
+			var text bytes.Buffer
+			enc := json.NewEncoder(&text)
+			enc.SetEscapeHTML(false)
+			for _, e := range list {
+				if err == nil {
+					err = enc.Encode(showEntry(e))
+				}
+				f.Before = e.ID
+			}
+			if err == nil {
+				_, err = out.Write(text.Bytes())
+			}
+			if err != nil {
+				a.Log.InfoContext(ctx, "export of audit log failed", "owner", c.Owner, "err", err)
+				panic(http.ErrAbortHandler) // half a log must not look whole
+			}
+			if n += len(list); len(list) < f.Limit {
+				return
+			}
+		}
+	}, nil
+}
+
+func showEntry(e account.Entry) auditBody {
+	return auditBody{
+		e.ID, e.At.String(), e.Action, some(string(e.User)), some(e.Email), some(string(e.About)), some(string(e.Key)), some(e.Via),
+		some(e.Addr), some(e.Subject), some(e.Detail),
+	}
+}

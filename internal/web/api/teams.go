@@ -1,0 +1,523 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+)
+
+type teamBody struct {
+	ID               string  `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name             string  `json:"name"`
+	Slug             string  `json:"slug"`
+	Role             *string `json:"role" doc:"The caller's role. Null: a guest, who has roles on single sites alone."`
+	Members          int     `json:"members" doc:"Number of members, guests included."`
+	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Members without two-factor authentication are blocked, with their API keys."`
+	RequireSSO       bool    `json:"requireSso"`
+	CreatedAt        string  `json:"createdAt" format:"date-time"`
+}
+
+type memberBody struct {
+	UserID    string         `json:"userId" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Email     string         `json:"email"`
+	Role      *string        `json:"role" doc:"owner, admin, developer, contributor, viewer or billing. Null: a guest."`
+	Sites     []siteRoleBody `json:"sites" doc:"Roles on single sites. The higher of both roles holds."`
+	TwoFactor bool           `json:"twoFactor"`
+	SSO       bool           `json:"sso"`
+	JoinedAt  string         `json:"joinedAt" format:"date-time"`
+}
+
+type siteRoleBody struct {
+	SiteID string `json:"siteId"`
+	Role   string `json:"role" enum:"manager,developer,contributor,viewer"`
+}
+
+type invitationBody struct {
+	ID        string         `json:"id" example:"inv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Email     string         `json:"email"`
+	Role      *string        `json:"role" doc:"Null: a guest."`
+	Sites     []siteRoleBody `json:"sites"`
+	CreatedAt string         `json:"createdAt" format:"date-time"`
+	ExpiresAt string         `json:"expiresAt" format:"date-time"`
+}
+
+type newInvitationBody struct {
+	invitationBody
+	URL *string `json:"url" doc:"The page to accept it on, to pass on by hand. Null where the installation sends emails."`
+}
+
+func (a *API) teamRoutes() {
+	r := func(path, id, summary, doc string, s account.Scope) Route {
+		return Route{Path: path, ID: id, Tag: "Teams", Summary: summary, Doc: doc, Scope: s, Noun: "team", Wide: true}
+	}
+	list := r("/teams", "listTeams", "List teams", "The teams that the user belongs to. A key of a team lists that team alone.", account.AccountRead)
+	list.Wide = false
+	get(a, list, a.listTeams)
+	person := func(r Route) Route { r.Scope, r.Person = account.All, true; return r }
+	create := person(r("/teams", "createTeam", "Create a team",
+		"The user becomes its owner. It takes a key of the personal account with all scopes. Create a key that acts for the team with `POST /keys` and `teamId`.", ""))
+	create.Status, create.Limited = 201, true
+	post(a, create, a.createTeam)
+	get(a, r("/teams/{id}", "getTeam", "Read a team", "By its id or slug. A key acts for one owner, so this takes a key of the team.", account.TeamRead), a.getTeam)
+	change(a, "PATCH", r("/teams/{id}", "updateTeam", "Change a team", "Only owners can change `requireTwoFactor`.", account.TeamWrite), a.updateTeam)
+	remove := r("/teams/{id}", "deleteTeam", "Delete a team",
+		"`confirm` is the team's slug. A team that has sites is a 409 `team_has_sites`, unless `sites=delete`: then it answers 202 with an operation that deletes them first. The slug stays reserved for 90 days.",
+		account.TeamWrite)
+	remove.Role = account.RoleOwner
+	change(a, "DELETE", remove, a.deleteTeam)
+
+	get(a, r("/teams/{id}/members", "listMembers", "List members", "Guests included, those who joined first at the top.", account.TeamRead), a.listMembers)
+	change(a, "PATCH", r("/teams/{id}/members/{userId}", "updateMember", "Change a member's role",
+		"Nobody gives, changes or takes a role above their own; owners and billing members are the owners'. The last owner stays: 409 `last_owner`.",
+		account.TeamWrite), a.updateMember)
+	change(a, "DELETE", r("/teams/{id}/members/{userId}", "removeMember", "Remove a member",
+		"Their keys for the team stop working at once, and streams end within 5 seconds. Service keys that they created stay, and are listed in `serviceKeys`: rotate them.",
+		account.TeamWrite), a.removeMember)
+	leave := person(r("/teams/{id}/leave", "leaveTeam", "Leave a team", "It takes a key of the personal account with all scopes.", ""))
+	post(a, leave, a.leaveTeam)
+
+	get(a, r("/teams/{id}/invitations", "listInvitations", "List invitations", "Those that can still be accepted, newest first.", account.TeamWrite), a.listInvitations)
+	invite := r("/teams/{id}/invitations", "createInvitation", "Invite a member",
+		"Sends an email to the address; an earlier invitation to it is replaced. The answer is the same whether somebody has an account with it. "+
+			"An invitation is valid for 7 days, and only for that address.", account.TeamWrite)
+	invite.Status, invite.Limited, invite.Noun = 201, true, "invitation"
+	post(a, invite, a.createInvitation)
+	change(a, "DELETE", r("/teams/{id}/invitations/{invitation}", "revokeInvitation", "Revoke an invitation", "", account.TeamWrite), a.revokeInvitation)
+	post(a, r("/teams/{id}/invitations/{invitation}/resend", "resendInvitation", "Send an invitation again",
+		"With a new link, for another 7 days. The link before stops working.", account.TeamWrite), a.resendInvitation)
+	accept := person(r("/invitations/accept", "acceptInvitation", "Accept an invitation",
+		"It takes a key of the personal account with all scopes, of the user with the invited address.", ""))
+	accept.Noun = "invitation"
+	post(a, accept, a.acceptInvitation)
+
+	on := func(path, id, summary, doc string, s account.Scope) Route {
+		r := r(path, id, summary, doc, s)
+		r.Wide = false
+		return r
+	}
+	get(a, on("/sites/{id}/members", "listSiteMembers", "List a site's members", "Members of the team with a role on this site.", account.TeamRead), a.listSiteMembers)
+	put := on("/sites/{id}/members/{userId}", "setSiteMember", "Set a member's role on a site", "For members and guests of the team; invite others first.", account.TeamWrite)
+	change(a, "PUT", put, a.setSiteMember)
+	change(a, "DELETE", on("/sites/{id}/members/{userId}", "removeSiteMember", "Remove a member's role on a site",
+		"A guest who has no role on another site leaves the team with it.", account.TeamWrite), a.removeSiteMember)
+	a.auditRoutes()
+}
+
+// own checks that the team which a path names is the one that the caller acts for.
+func (a *API) own(ctx context.Context, c account.Caller, name string) error {
+	if c.Team != "" && (c.Team == name || c.Slug == name) {
+		return nil
+	}
+	if c.Team == "" {
+		if _, err := a.Teams.Find(ctx, a.DB, c.User, name); err == nil {
+			return errMismatch(c, name)
+		} else if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return fault.Missing("team")
+}
+
+// errMismatch is for credentials of another owner than the one that a request names.
+func errMismatch(c account.Caller, name string) error {
+	acts := "the personal account of " + c.Email
+	if c.Team != "" {
+		acts = "the team " + c.Slug
+	}
+	return &fault.Error{
+		Kind: fault.Forbidden, Message: "The API key acts for another account", Received: name, Code: "team_mismatch",
+		Details: "it acts for " + acts + "; use a key of the team that is meant",
+	}
+}
+
+func (a *API) listTeams(ctx context.Context, c account.Caller, in *PartIn) (data[teamBody], error) {
+	list, err := a.Teams.List(ctx, c.User)
+	if c.Team != "" {
+		list = slices.DeleteFunc(list, func(t team.Team) bool { return string(t.ID) != c.Team })
+		if c.Service {
+			list = nil
+			var t team.Team
+			if t, err = a.Teams.Get(ctx, a.DB, c.Owner); err == nil {
+				t.Role = c.Role
+				list = []team.Team{t}
+			}
+		}
+	}
+	return part(*in, each(list, showTeam), err)
+}
+
+type createTeamIn struct {
+	Body struct {
+		Name string `json:"name" doc:"1 to 100 characters."`
+		Slug string `json:"slug,omitempty" doc:"2 to 48 lower-case letters, digits and hyphens. Default: made from the name."`
+	}
+}
+
+func (a *API) createTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *createTeamIn) (_ teamBody, did account.AuditEvent, _ error) {
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return teamBody{}, did, err
+	}
+	t, err := a.Teams.CreateTx(ctx, tx, u, team.NewTeam{Name: in.Body.Name, Slug: in.Body.Slug})
+	if err != nil {
+		return teamBody{}, did, err
+	}
+	return showTeam(t), account.Logged, a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
+}
+
+// logIn writes a line into the log of a team, for what a person does with a credential of their personal account.
+func (a *API) logIn(ctx context.Context, tx *db.Tx, c account.Caller, owner account.OwnerID, d account.AuditEvent) error {
+	by := c.Actor(from(ctx).addr)
+	by.Owner = owner
+	return a.Accounts.AuditTx(ctx, tx, by, d)
+}
+
+func (a *API) getTeam(ctx context.Context, c account.Caller, in *ByID) (teamBody, error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return teamBody{}, err
+	}
+	t, err := a.Teams.Get(ctx, a.DB, c.Owner)
+	t.Role = c.Role
+	return showTeam(t), err
+}
+
+type updateTeamIn struct {
+	ByID
+	Body struct {
+		Name             *string `json:"name,omitempty"`
+		Slug             *string `json:"slug,omitempty" doc:"The dashboard's addresses and the operator's limits use it."`
+		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, with their API keys. The caller must have it."`
+	}
+}
+
+func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *updateTeamIn) (_ teamBody, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return teamBody{}, did, err
+	}
+	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{Name: in.Body.Name, Slug: in.Body.Slug, RequireTwoFactor: in.Body.RequireTwoFactor})
+	did = account.AuditEvent{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
+	if in.Body.RequireTwoFactor != nil {
+		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*in.Body.RequireTwoFactor]
+	}
+	t.Role = c.Role
+	return showTeam(t), did, err
+}
+
+type deleteTeamIn struct {
+	ByID
+	Sites string `query:"sites" enum:"delete" doc:"delete: delete the team's sites too."`
+	Body  struct {
+		Confirm string `json:"confirm" doc:"The team's slug."`
+	}
+}
+
+// deletedTeam is 200 where the team is gone, and 202 with an operation where its sites are deleted first.
+type deletedTeam struct {
+	Message   string         `json:"message"`
+	Operation *operationBody `json:"operation,omitempty" doc:"Deletes the sites, then the team."`
+}
+
+func (d deletedTeam) status() int {
+	if d.Operation != nil {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteTeamIn) (_ deletedTeam, did account.AuditEvent, _ error) {
+	err := a.own(ctx, c, in.ID)
+	if err == nil {
+		err = oneOf("sites", in.Sites, "delete")
+	}
+	if err == nil {
+		// The line goes first: with the team goes the membership that it is checked against.
+		err = a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), account.AuditEvent{Action: "team.deleted", Subject: c.Team, Detail: c.Slug})
+	}
+	if err != nil {
+		return deletedTeam{}, did, err
+	}
+	_, o, err := a.Teams.DeleteTx(ctx, tx, c, in.Body.Confirm, in.Sites == "delete")
+	if err != nil || o == nil {
+		return deletedTeam{Message: "Team deleted"}, account.Logged, err
+	}
+	shown := showOperation(*o)
+	return deletedTeam{"The team is deleted once its sites are", &shown}, account.Logged, nil
+}
+
+func (a *API) listMembers(ctx context.Context, c account.Caller, in *partOf) (data[memberBody], error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return data[memberBody]{}, err
+	}
+	list, err := a.Teams.Members(ctx, c.Owner)
+	return part(in.PartIn, each(list, showMember), err)
+}
+
+// MemberIn is the input of operations on one member.
+type MemberIn struct {
+	ByID
+	User string `path:"userId"`
+}
+
+type updateMemberIn struct {
+	MemberIn
+	Body struct {
+		Role *string `json:"role" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Null makes a guest of a member who has a role on a site."`
+	}
+}
+
+func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in *updateMemberIn) (_ memberBody, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return memberBody{}, did, err
+	}
+	role := account.RoleGuest
+	if in.Body.Role != nil {
+		if role = account.Role(*in.Body.Role); role == "" {
+			role = "none"
+		}
+	}
+	user := account.UserID(in.User)
+	did = account.AuditEvent{
+		Action: "member.role_changed", Subject: in.User, About: user, Detail: "to " + cmp.Or(string(role), "guest"),
+	}
+	err := a.beforeOwn(ctx, tx, c, user, &did)
+	if err != nil {
+		return memberBody{}, did, err
+	}
+	m, err := a.Teams.ChangeTx(ctx, tx, c, user, role)
+	return showMember(m), did, err
+}
+
+// beforeOwn writes the line of what callers do to their own membership before they do it: afterwards it would be refused.
+func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user account.UserID, did *account.AuditEvent) error {
+	if user != c.User || c.Service {
+		return nil
+	}
+	err := a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), *did)
+	*did = account.Logged
+	return err
+}
+
+type removedMember struct {
+	Message     string   `json:"message"`
+	ServiceKeys []string `json:"serviceKeys" doc:"Names of service keys that the member created. They stay: rotate them."`
+}
+
+func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return removedMember{}, did, err
+	}
+	user := account.UserID(in.User)
+	did = account.AuditEvent{Action: "member.removed", Subject: in.User, About: user}
+	if err := a.beforeOwn(ctx, tx, c, user, &did); err != nil {
+		return removedMember{}, did, err
+	}
+	m, services, err := a.Teams.RemoveTx(ctx, tx, c, user)
+	if did.Action == "member.removed" {
+		did.Detail = m.Email
+	}
+	return removedMember{"Member removed", append([]string{}, services...)}, did, err
+}
+
+func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	t, err := a.Teams.Find(ctx, tx, c.User, in.ID)
+	if err == nil {
+		err = a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "member.left", Subject: string(c.User)})
+	}
+	if err != nil {
+		return message{}, did, err
+	}
+	return message{"You left the team"}, account.Logged, a.Teams.LeaveTx(ctx, tx, c.User, t)
+}
+
+func (a *API) listInvitations(ctx context.Context, c account.Caller, in *partOf) (data[invitationBody], error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return data[invitationBody]{}, err
+	}
+	list, err := a.Teams.Invitations(ctx, c.Owner)
+	return part(in.PartIn, each(list, showInvitation), err)
+}
+
+type createInvitationIn struct {
+	ByID
+	Body struct {
+		Email string         `json:"email"`
+		Role  string         `json:"role,omitempty" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Default: a guest, who needs sites."`
+		Sites []siteRoleBody `json:"sites,omitempty" maxItems:"100" doc:"Roles on single sites."`
+	}
+}
+
+func (a *API) createInvitation(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *createInvitationIn,
+) (_ newInvitationBody, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return newInvitationBody{}, did, err
+	}
+	n := team.NewInvitation{Email: in.Body.Email, Role: account.Role(in.Body.Role), Sites: map[string]account.Role{}}
+	for _, s := range in.Body.Sites {
+		n.Sites[s.SiteID] = account.Role(s.Role)
+	}
+	i, token, err := a.Teams.InviteTx(ctx, tx, c, n)
+	did = account.AuditEvent{Action: "invitation.created", Subject: i.ID, Detail: i.Email + " as " + cmp.Or(string(i.Role), "guest")}
+	return newInvitationBody{showInvitation(i), a.acceptURL(token)}, did, err
+}
+
+// acceptURL is the page that an invitation is accepted on; nil where it was mailed.
+func (a *API) acceptURL(token string) *string {
+	if a.Accounts.Mails() {
+		return nil
+	}
+	return some(a.BaseURL + "/invitations/" + token)
+}
+
+// InvitationIn is the input of operations on one invitation.
+type InvitationIn struct {
+	ByID
+	Invitation string `path:"invitation"`
+}
+
+func (a *API) revokeInvitation(ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn) (_ message, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return message{}, did, err
+	}
+	i, err := a.Teams.RevokeInvitationTx(ctx, tx, c, in.Invitation)
+	return message{"Invitation revoked"}, account.AuditEvent{Action: "invitation.revoked", Subject: in.Invitation, Detail: i.Email}, err
+}
+
+func (a *API) resendInvitation(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn,
+) (_ newInvitationBody, did account.AuditEvent, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return newInvitationBody{}, did, err
+	}
+	i, token, err := a.Teams.ResendTx(ctx, tx, c, in.Invitation)
+	did = account.AuditEvent{Action: "invitation.resent", Subject: in.Invitation, Detail: i.Email}
+	return newInvitationBody{showInvitation(i), a.acceptURL(token)}, did, err
+}
+
+type acceptInvitationIn struct {
+	Body struct {
+		Token string `json:"token" doc:"The last part of the link in the email."`
+	}
+}
+
+type acceptedBody struct {
+	Team   teamBody   `json:"team"`
+	Member memberBody `json:"member"`
+}
+
+func (a *API) acceptInvitation(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *acceptInvitationIn,
+) (_ acceptedBody, did account.AuditEvent, _ error) {
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return acceptedBody{}, did, err
+	}
+	m, t, err := a.Teams.AcceptTx(ctx, tx, u, strings.TrimSpace(in.Body.Token))
+	if err != nil {
+		return acceptedBody{}, did, err
+	}
+	err = a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest")})
+	return acceptedBody{showTeam(t), showMember(m)}, account.Logged, err
+}
+
+func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *partOf) (data[memberBody], error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return data[memberBody]{}, err
+	}
+	list, err := a.Teams.SiteMembers(ctx, c.Owner, in.ID)
+	return part(in.PartIn, each(list, showMember), err)
+}
+
+type setSiteMemberIn struct {
+	MemberIn
+	Body struct {
+		Role string `json:"role" enum:"manager,developer,contributor,viewer"`
+	}
+}
+
+func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn) (_ memberBody, did account.AuditEvent, _ error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(in.ID)
+	}
+	if err == nil {
+		err = requireTeam(c)
+	}
+	if err != nil {
+		return memberBody{}, did, err
+	}
+	did = account.AuditEvent{
+		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: in.Body.Role + " on " + s.Name,
+	}
+	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {
+		return memberBody{}, did, err
+	}
+	m, err := a.Teams.SetSiteTx(ctx, tx, c, in.ID, account.UserID(in.User), account.Role(in.Body.Role))
+	return showMember(m), did, err
+}
+
+func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ message, did account.AuditEvent, _ error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	if err == nil {
+		err = c.RequireSite(in.ID)
+	}
+	if err == nil {
+		err = requireTeam(c)
+	}
+	if err != nil {
+		return message{}, did, err
+	}
+	did = account.AuditEvent{
+		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: "none on " + s.Name,
+	}
+	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {
+		return message{}, did, err
+	}
+	_, err = a.Teams.RemoveSiteTx(ctx, tx, c, in.ID, account.UserID(in.User))
+	return message{"Role removed"}, did, err
+}
+
+// requireTeam is for what a personal account has not.
+func requireTeam(c account.Caller) error {
+	if c.Team != "" {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Conflict, Message: "This site belongs to a personal account",
+		Details: "create a team and transfer the site to it first", Code: "not_a_team",
+	}
+}
+
+func showTeam(t team.Team) teamBody {
+	return teamBody{
+		string(t.ID), t.Name, t.Slug, some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.CreatedAt.String(),
+	}
+}
+
+func showMember(m team.Member) memberBody {
+	return memberBody{
+		UserID: string(m.User), Email: m.Email, Role: some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor,
+		JoinedAt: m.JoinedAt.String(),
+	}
+}
+
+func showSiteRoles(roles map[string]account.Role) []siteRoleBody {
+	out := []siteRoleBody{}
+	for id, role := range roles {
+		out = append(out, siteRoleBody{id, string(role)})
+	}
+	slices.SortFunc(out, func(a, b siteRoleBody) int { return cmp.Compare(a.SiteID, b.SiteID) })
+	return out
+}
+
+func showInvitation(i team.Invitation) invitationBody {
+	return invitationBody{i.ID, i.Email, some(string(i.Role)), showSiteRoles(i.Sites), i.CreatedAt.String(), i.ExpiresAt.String()}
+}

@@ -1,0 +1,420 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/api"
+)
+
+// teamOf makes a team, whose owner the holder of a personal key is, and returns its id and a key of it with all scopes.
+func (w *world) teamOf(key, name string) (id, teamKey string) {
+	w.t.Helper()
+	id = w.must(201, "POST", "/teams", key, m{"name": name})["id"].(string)
+	return id, w.teamKey(key, id)
+}
+
+// teamKey makes a key that acts for a team, with the scopes named; all where none is.
+func (w *world) teamKey(key, id string, scopes ...string) string {
+	w.t.Helper()
+	if len(scopes) == 0 {
+		scopes = []string{"*"}
+	}
+	return w.must(201, "POST", "/keys", key, m{"name": "test", "scopes": scopes, "teamId": id})["key"].(string)
+}
+
+// join invites somebody and accepts for them.
+func (w *world) join(teamKey, id, email, key string, invitation m) {
+	w.t.Helper()
+	body := m{"email": email}
+	for k, v := range invitation {
+		body[k] = v
+	}
+	in := w.must(201, "POST", "/teams/"+id+"/invitations", teamKey, body)
+	w.must(200, "POST", "/invitations/accept", key, m{"token": token(in)})
+}
+
+func token(invitation m) string {
+	address := invitation["url"].(string)
+	return address[strings.LastIndexByte(address, '/')+1:]
+}
+
+// widest are the scopes that each role can give a key.
+func (w *world) widest(role string) []string {
+	switch role {
+	case "owner":
+		return []string{"*"}
+	case "admin":
+		return []string{
+			"sites:write", "deployments:write", "domains:write", "webhooks:write", "env:write", "backups:write", "keys:write",
+			"account:read", "team:write", "apps:write", "audit:read",
+		}
+	}
+	return []string{
+		"sites:write", "deployments:write", "domains:write", "webhooks:write", "env:write", "backups:write", "keys:write",
+		"account:read", "team:read",
+	}
+}
+
+// A team owns sites, its members act with their role, and a removed one is out at once.
+func TestTeamEndToEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	if got := w.must(200, "GET", "/teams/acme", key, nil); got["id"] != id || got["role"] != "owner" {
+		t.Errorf("the team is %v", got)
+	}
+	s := w.site(key, "Shop")
+	if a := w.api("GET", "/sites/"+s, ada, nil); a.status != 404 {
+		t.Errorf("the personal account has the team's site: %s", a)
+	}
+	w.join(key, id, "Ben@Example.test", bens, m{"role": "developer"})
+	dev := w.teamKey(bens, id, w.widest("developer")...)
+	w.must(200, "PATCH", "/sites/"+s, dev, m{"name": "Store"})
+	for _, no := range [][2]string{{"DELETE", "/sites/" + s}, {"GET", "/teams/" + id + "/audit"}, {"GET", "/teams/" + id + "/invitations"}} {
+		if a := w.api(no[0], no[1], dev, nil); a.status != 403 {
+			t.Errorf("a developer, %s %s: %s", no[0], no[1], a)
+		}
+	}
+	// The role counts at each request.
+	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "viewer"})
+	if a := w.api("PATCH", "/sites/"+s, dev, m{"name": "Mine"}); a.status != 403 || !strings.Contains(a.body, "role_required") {
+		t.Errorf("a viewer: %s", a)
+	}
+	w.must(200, "GET", "/sites/"+s, dev, nil)
+	w.must(200, "DELETE", "/teams/"+id+"/members/"+string(ben), key, nil)
+	if a := w.api("GET", "/sites/"+s, dev, nil); a.status != 401 {
+		t.Errorf("a removed member: %s", a)
+	}
+	if a := w.api("POST", "/keys", bens, m{"name": "x", "scopes": []string{"sites:read"}, "teamId": id}); a.status != 404 {
+		t.Errorf("a removed member makes a key: %s", a)
+	}
+	var did []string
+	for _, e := range w.must(200, "GET", "/teams/"+id+"/audit?limit=100", key, nil)["data"].([]any) {
+		did = append(did, e.(m)["action"].(string))
+	}
+	if got := strings.Join(did, " "); got != "member.removed member.role_changed site.updated key.created member.added invitation.created site.created key.created team.created" {
+		t.Errorf("the team's log says %s", got)
+	}
+	if a := w.api("DELETE", "/teams/"+id, key, m{"confirm": "acme"}); a.status != 409 || !strings.Contains(a.body, "team_has_sites") {
+		t.Errorf("deleted with a site: %s", a)
+	}
+	w.must(200, "DELETE", "/sites/"+s, key, nil)
+	w.must(200, "DELETE", "/teams/"+id, key, m{"confirm": "acme"})
+	if a := w.api("GET", "/sites", key, nil); a.status != 401 {
+		t.Errorf("a key of a deleted team: %s", a)
+	}
+	if a := w.api("POST", "/teams", bens, m{"name": "Acme", "slug": "acme"}); a.status != 409 {
+		t.Errorf("the slug of a deleted team: %s", a)
+	}
+}
+
+// A guest sees their sites alone, and nothing of the team.
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	_, gina := w.user("gina@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	s, other := w.site(key, "Shop"), w.site(key, "Secret")
+	w.join(key, id, "gina@example.test", gina, m{"sites": []m{{"siteId": s, "role": "developer"}}})
+	for _, scopes := range [][]string{{"*"}, {"team:read"}, {"webhooks:read"}, {"audit:read"}, {"account:read"}, {"keys:write"}} {
+		if a := w.api("POST", "/keys", gina, m{"name": "x", "scopes": scopes, "sites": []string{s}, "teamId": id}); a.status != 403 {
+			t.Errorf("a guest makes a key for %s: %s", scopes, a)
+		}
+	}
+	for _, sites := range []any{[]string{}, []string{other}} {
+		if a := w.api("POST", "/keys", gina, m{"name": "x", "scopes": []string{"sites:write"}, "sites": sites, "teamId": id}); a.status != 403 {
+			t.Errorf("a guest makes a key for the sites %s: %s", sites, a)
+		}
+	}
+	guest := w.must(201, "POST", "/keys", gina, m{
+		"name": "x", "scopes": []string{"sites:write", "deployments:write", "env:write"}, "sites": []string{s}, "teamId": id,
+	})["key"].(string)
+	if got := w.must(200, "GET", "/sites", guest, nil)["data"].([]any); len(got) != 1 || got[0].(m)["id"] != s {
+		t.Errorf("a guest lists %v", got)
+	}
+	w.must(201, "POST", "/sites/"+s+"/env", guest, m{"key": "A", "value": "a"})
+	for _, no := range [][2]string{
+		{"GET", "/sites/" + other},
+		{"POST", "/sites"},
+		{"DELETE", "/sites/" + s},
+		{"GET", "/teams/" + id},
+		{"GET", "/teams/" + id + "/members"},
+		{"GET", "/teams/" + id + "/audit"},
+		{"GET", "/webhooks"},
+		{"GET", "/webhooks/events"},
+		{"GET", "/account"},
+		{"GET", "/keys"},
+	} {
+		var body any
+		if no[0] == "POST" {
+			body = m{"name": "new", "type": "static", "repository": "git.test/acme/site"}
+		}
+		if a := w.api(no[0], no[1], guest, body); a.status != 403 || strings.Contains(a.body, "Secret") {
+			t.Errorf("a guest, %s %s: %s", no[0], no[1], a)
+		}
+	}
+	list := w.must(200, "GET", "/teams", gina, nil)["data"].([]any)
+	if len(list) != 1 || list[0].(m)["role"] != nil {
+		t.Errorf("the guest's teams are %v", list)
+	}
+	// With the last role on a site a guest leaves.
+	guestID := ""
+	for _, one := range w.must(200, "GET", "/teams/"+id+"/members", key, nil)["data"].([]any) {
+		if one.(m)["email"] == "gina@example.test" {
+			guestID = one.(m)["userId"].(string)
+		}
+	}
+	w.must(200, "DELETE", "/sites/"+s+"/members/"+guestID, key, nil)
+	if a := w.api("GET", "/sites", guest, nil); a.status != 401 {
+		t.Errorf("a guest without a site: %s", a)
+	}
+}
+
+// A contributor deploys previews, and nothing to production.
+func TestContributor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	s := w.site(key, "Shop")
+	w.join(key, id, "ben@example.test", bens, m{"role": "developer"})
+	dev := w.teamKey(bens, id, "deployments:write")
+	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "contributor"})
+	production := w.must(200, "POST", "/sites/"+s+"/deploy", key, nil)["deploymentId"].(string)
+	for _, no := range []string{"/sites/" + s + "/deploy", "/deployments/" + production + "/cancel", "/deployments/" + production + "/promote"} {
+		if a := w.api("POST", no, dev, nil); a.status != 403 {
+			t.Errorf("%s: %s", no, a)
+		}
+	}
+	preview := w.must(200, "POST", "/sites/"+s+"/deploy", dev, m{"branch": "feature"})["deploymentId"].(string)
+	w.must(200, "POST", "/deployments/"+preview+"/cancel", dev, nil)
+}
+
+// Invitations are for one address, once, and never above the inviter's role.
+func TestInvitations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	_, eve := w.user("eve@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	invite := func(key, email, role string) m {
+		return w.must(201, "POST", "/teams/"+id+"/invitations", key, m{"email": email, "role": role})
+	}
+	first := invite(key, "ben@example.test", "admin")
+	if a := w.api("POST", "/invitations/accept", eve, m{"token": token(first)}); a.status != 403 || !strings.Contains(a.body, "other_address") {
+		t.Errorf("another address: %s", a)
+	}
+	second := invite(key, "BEN@example.test", "admin")
+	if a := w.api("POST", "/invitations/accept", bens, m{"token": token(first)}); a.status != 404 {
+		t.Errorf("a replaced one: %s", a)
+	}
+	again := w.must(200, "POST", "/teams/"+id+"/invitations/"+second["id"].(string)+"/resend", key, nil)
+	if a := w.api("POST", "/invitations/accept", bens, m{"token": token(second)}); a.status != 404 {
+		t.Errorf("one that was sent again: %s", a)
+	}
+	w.must(200, "POST", "/invitations/accept", bens, m{"token": token(again)})
+	if a := w.api("POST", "/invitations/accept", bens, m{"token": token(again)}); a.status != 404 {
+		t.Errorf("a spent one: %s", a)
+	}
+	admin := w.teamKey(bens, id, w.widest("admin")...)
+	for _, role := range []string{"owner", "billing"} {
+		if a := w.api("POST", "/teams/"+id+"/invitations", admin, m{"email": "x@example.test", "role": role}); a.status != 403 ||
+			!strings.Contains(a.body, "role_too_high") {
+			t.Errorf("an admin invites as %s: %s", role, a)
+		}
+		if a := w.api("PATCH", "/teams/"+id+"/members/"+string(ben), admin, m{"role": role}); a.status != 403 {
+			t.Errorf("an admin makes themselves %s: %s", role, a)
+		}
+	}
+	// Who was demoted since may not give that role any more.
+	third := invite(admin, "eve@example.test", "admin")
+	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "developer"})
+	if a := w.api("POST", "/invitations/accept", eve, m{"token": token(third)}); a.status != 403 {
+		t.Errorf("of an inviter who was demoted: %s", a)
+	}
+	// Addresses are compared in one form, and what looks like another is refused.
+	for _, email := range []string{"\u212Aim@example.test", "d\u0131no@example.test", "ada@example.test.", "ada@exa mple.test"} {
+		if a := w.api("POST", "/teams/"+id+"/invitations", key, m{"email": email, "role": "viewer"}); a.status != 400 {
+			t.Errorf("%q: %s", email, a)
+		}
+	}
+	if got := invite(key, "Uma@B\u00fccher.example", "viewer"); got["email"] != "uma@xn--bcher-kva.example" {
+		t.Errorf("an international domain is stored as %v", got["email"])
+	}
+	// Who has an account and who hasn't gets the same answer.
+	shape := func(in m) (names string) {
+		for _, k := range []string{"id", "email", "role", "sites", "createdAt", "expiresAt", "url"} {
+			if _, ok := in[k]; ok {
+				names += k + " "
+			}
+		}
+		return names
+	}
+	if known, unknown := shape(invite(key, "eve@example.test", "viewer")), shape(invite(key, "nobody@example.test", "viewer")); known != unknown {
+		t.Errorf("%q for somebody with an account, %q for others", known, unknown)
+	}
+}
+
+// A key acts for one owner: naming another changes nothing, and replays of one are not replays of another.
+func TestOneCredentialOneOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	otherID, other := w.teamOf(ada, "Other")
+	for _, name := range []string{id, "acme"} {
+		w.must(200, "GET", "/sites?teamId="+name, key, nil)
+		for _, k := range []string{ada, other} {
+			if a := w.api("GET", "/sites?teamId="+name, k, nil); a.status != 403 || !strings.Contains(a.body, "team_mismatch") {
+				t.Errorf("teamId=%s: %s", name, a)
+			}
+		}
+	}
+	if a := w.api("GET", "/teams/"+otherID, key, nil); a.status != 404 {
+		t.Errorf("another team: %s", a)
+	}
+	if a := w.api("GET", "/teams/"+otherID, ada, nil); a.status != 403 || !strings.Contains(a.body, "team_mismatch") {
+		t.Errorf("a personal key: %s", a)
+	}
+	if a := w.api("POST", "/teams", key, m{"name": "x"}); a.status != 403 {
+		t.Errorf("a team makes a team: %s", a)
+	}
+	body := m{"name": "Shop", "type": "static", "repository": "git.test/acme/site"}
+	seen := map[string]bool{}
+	for _, k := range []string{ada, key, other, key} {
+		a := w.api("POST", "/sites", k, body, "Idempotency-Key: one")
+		seen[a.json(t)["data"].(m)["id"].(string)] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("three owners made %d sites", len(seen))
+	}
+}
+
+// What each role may do, for every route there is: a new one is held to the table by its scope alone.
+func TestRoleMatrix(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	s := w.site(key, "Shop")
+	keys := map[string]string{"owner": key}
+	for role, invitation := range map[string]m{
+		"admin": {"role": "admin"}, "developer": {"role": "developer"}, "contributor": {"role": "contributor"}, "viewer": {"role": "viewer"},
+		"billing": {"role": "billing"}, "guest": {"sites": []m{{"siteId": s, "role": "developer"}}},
+	} {
+		email := role + "@example.test"
+		u, personal := w.user(email)
+		w.join(key, id, email, personal, invitation)
+		// Keys with all scopes: nothing but the role narrows them.
+		if err := w.db.Admin(t.Context(), "UPDATE team_members SET role = 'owner' WHERE user_id = '"+string(u)+"'"); err != nil {
+			t.Fatal(err)
+		}
+		keys[role] = w.teamKey(personal, id)
+		set, _ := invitation["role"].(string)
+		if err := w.db.Admin(t.Context(), "UPDATE team_members SET role = '"+set+"' WHERE user_id = '"+string(u)+"'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := "sites:read deployments:read domains:read backups:read "
+	write := "previews:write deployments:write env:read sites:write env:write domains:write backups:write "
+	may := map[string]string{
+		"admin":       read + write + "webhooks:read webhooks:write account:read team:read team:write keys:write apps:write audit:read ",
+		"developer":   read + write + "webhooks:read webhooks:write account:read team:read keys:write ",
+		"contributor": read + "previews:write webhooks:read account:read team:read ",
+		"viewer":      read + "webhooks:read account:read team:read ",
+		"billing":     "account:read team:read billing:read billing:write ",
+		"guest":       read + write,
+	}
+	least := map[account.Role]string{account.RoleManager: "admin ", account.RoleAdmin: "admin ", account.RoleOwner: ""}
+	for _, r := range api.New(w.c).Routes() {
+		if r.Open || r.Hook {
+			continue
+		}
+		for role, scopes := range may {
+			want := strings.Contains(scopes, string(r.Scope)+" ") && !r.Person
+			if r.Role != "" {
+				want = want && strings.Contains(least[r.Role], role+" ")
+			}
+			if r.Wide && role == "guest" {
+				want = false
+			}
+			// Ids that nothing has: what is let in is not found, or its body is wrong.
+			path := strings.NewReplacer("{id}", "none_x", "{key}", "NONE", "{userId}", "usr_x", "{invitation}", "inv_x", "{number}", "1",
+				"{name}", "none", "{delivery}", "dlv_x", "{deliveryId}", "dlv_x").Replace(r.Path)
+			if r.Method != "GET" && !strings.Contains(r.Path, "{") {
+				path += "?page=%FF" // is refused once the caller was let in
+			}
+			a := w.api(r.Method, path, keys[role], nil)
+			if got := a.status != 403; got != want {
+				t.Errorf("%s, %s %s (%s): %s, let in: want %t", role, r.Method, r.Path, r.Scope, a, want)
+			}
+		}
+	}
+}
+
+// A team that requires two-factor authentication blocks members without it, and their keys, and removes nobody.
+func TestTwoFactorRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	_, bens := w.user("ben@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	w.join(key, id, "ben@example.test", bens, m{"role": "developer"})
+	dev := w.teamKey(bens, id, "sites:read")
+	service := w.must(201, "POST", "/keys", key, m{"name": "ci", "scopes": []string{"sites:read"}, "service": true})["key"].(string)
+	if a := w.api("PATCH", "/teams/"+id, key, m{"requireTwoFactor": true}); a.status != 409 {
+		t.Errorf("by an owner without it: %s", a)
+	}
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ($1, '', TRUE, 0, 1)`, u)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, "PATCH", "/teams/"+id, key, m{"requireTwoFactor": true})
+	if a := w.api("GET", "/sites", dev, nil); a.status != 403 || !strings.Contains(a.body, "two_factor_required") {
+		t.Errorf("a member without it: %s", a)
+	}
+	w.must(200, "GET", "/sites", service, nil)
+	w.must(200, "GET", "/sites", bens, nil)
+	w.must(200, "PATCH", "/teams/"+id, key, m{"requireTwoFactor": false})
+	w.must(200, "GET", "/sites", dev, nil)
+}
+
+// A service key outlives who made it; the other keys of a removed member don't.
+func TestServiceKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	w.join(key, id, "ben@example.test", bens, m{"role": "admin"})
+	admin := w.teamKey(bens, id, w.widest("admin")...)
+	service := w.must(201, "POST", "/keys", admin, m{"name": "ci", "scopes": []string{"sites:write"}, "service": true})["key"].(string)
+	if a := w.api("POST", "/keys", bens, m{"name": "x", "scopes": []string{"sites:read"}, "service": true}); a.status != 403 {
+		t.Errorf("a service key of a personal account: %s", a)
+	}
+	got := w.must(200, "DELETE", "/teams/"+id+"/members/"+string(ben), key, nil)
+	if list := got["serviceKeys"].([]any); len(list) != 1 || list[0] != "ci" {
+		t.Errorf("service keys that stay: %v", got)
+	}
+	if a := w.api("GET", "/sites", admin, nil); a.status != 401 {
+		t.Errorf("a removed member's key: %s", a)
+	}
+	w.site(service, "Shop")
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.c.Accounts.DeleteUserTx(t.Context(), tx, account.Actor{}, ben)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, "GET", "/sites", service, nil)
+}
