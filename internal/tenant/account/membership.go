@@ -74,7 +74,7 @@ func (r Role) MayGrant(other Role) bool {
 	return r.AtLeast(RoleAdmin)
 }
 
-// Membership is what a user may do for an owner. The zero value is nothing.
+// Membership holds what a user may do for an owner. The zero value is nothing.
 type Membership struct {
 	Team     string // the team's id; empty for a personal account
 	Slug     string

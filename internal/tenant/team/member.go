@@ -137,7 +137,7 @@ func (s *Teams) LeaveTx(ctx context.Context, tx *db.Tx, user account.UserID, t T
 	return err
 }
 
-// removeTx is what removing and leaving have in common. The owner is locked.
+// removeTx removes a member, for RemoveTx and LeaveTx. The owner is locked.
 func (s *Teams) removeTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id string, m Member, heir account.UserID,
 ) (services []string, err error) {

@@ -198,7 +198,7 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 		}
 		var has bool
 		if err := tx.QueryRow(ctx, `SELECT two_factor FROM people WHERE id = $1`, by.User).Scan(&has); err != nil {
-			return t, fmt.Errorf("find second factor: %w", err)
+			return t, fmt.Errorf("find two-factor authentication: %w", err)
 		}
 		if !has && *p.RequireTwoFactor {
 			return t, &fault.Error{

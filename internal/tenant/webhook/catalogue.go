@@ -94,7 +94,7 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 			BackupFailed(s, Backup{"bkp_abcdefghijklmnopqrstuvwxyz", "scheduled", "failed", 0, 0, "The backup storage is full"}),
 			"A backup could not be taken.",
 		},
-		{MemberAdded(mem("developer")), "Somebody joined the team."},
+		{MemberAdded(mem("developer")), "A user joined the team."},
 		{MemberRemoved(mem("developer")), "A member left the team or was removed from it."},
 		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
 		{SubscriptionCreated(sub("active")), "A subscription began."},

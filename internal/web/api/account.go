@@ -41,8 +41,8 @@ type KeyBody struct {
 	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
 	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
 	CreatedAt    string   `json:"createdAt" format:"date-time"`
-	Service      bool     `json:"service" doc:"Acts for the team, and outlives who created it."`
-	CreatedBy    string   `json:"createdBy" doc:"The email address of who created it."`
+	Service      bool     `json:"service,omitempty" doc:"Of a team: it acts for the team, and outlives who created it."`
+	CreatedBy    string   `json:"createdBy,omitempty" doc:"Of a team: the email address of who created it."`
 }
 
 type newKeyBody struct {
@@ -105,7 +105,7 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {
 	keys, err := a.Accounts.ListKeys(ctx, c)
-	return part(*in, each(keys, showKey), err)
+	return part(*in, each(keys, func(k account.Key) KeyBody { return showKeyTo(c, k) }), err)
 }
 
 type createKeyIn struct {
@@ -160,7 +160,7 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	if err == nil && as.Owner != c.Owner {
 		err, did = a.logIn(ctx, tx, c, as.Owner, did), account.Logged
 	}
-	return newKeyBody{showKey(k), secret}, did, err
+	return newKeyBody{showKeyTo(as, k), secret}, did, err
 }
 
 // inTeam returns the caller acting for a team of theirs, as a person: with a key of the personal account that has all
@@ -208,11 +208,18 @@ func showKey(k account.Key) KeyBody {
 		LastUsedAt:   when(k.UsedAt),
 		LastUsedFrom: some(k.UsedAddr),
 		CreatedAt:    k.CreatedAt.String(),
-		Service:      k.Service,
-		CreatedBy:    k.ByEmail,
 	}
 	for _, p := range k.Nets {
 		b.Addresses = append(b.Addresses, p.String())
+	}
+	return b
+}
+
+// showKeyTo shows a key of a team with who created it.
+func showKeyTo(c account.Caller, k account.Key) KeyBody {
+	b := showKey(k)
+	if c.Team != "" {
+		b.Service, b.CreatedBy = k.Service, k.ByEmail
 	}
 	return b
 }

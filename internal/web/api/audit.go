@@ -50,7 +50,7 @@ const maxExport = 1_000_000
 
 func (a *API) auditRoutes() {
 	r := Route{
-		Method: http.MethodGet, Status: http.StatusOK, Path: "/teams/{id}/audit", ID: "listTeamAudit", Tag: "Teams",
+		Method: http.MethodGet, Status: http.StatusOK, Path: "/teams/{id}/audit", ID: "getTeamAudit", Tag: "Teams",
 		Summary: "Read a team's audit log", Scope: account.AuditRead, Wide: true, Noun: "audit log",
 		Doc: "Newest first; it goes back 400 days. With `Accept: application/x-ndjson` it answers with all entries that match, one JSON object per line.",
 	}

@@ -121,6 +121,9 @@ func TestEveryPOSTHonoursTheKey(t *testing.T) {
 			w := newWorld(t)
 			u, key := w.user("a@example.test")
 			x := w.belongings(u, key)
+			if row.team {
+				x, key = w.team(u, key)
+			}
 			if row.prep != nil {
 				row.prep(w, key, x)
 			}

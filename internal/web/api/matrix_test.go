@@ -107,7 +107,7 @@ var matrix = map[string]row{
 	"testSiteRules":    {path: "/sites/{site}/rules/test", body: m{"path": "/"}, status: 409},
 	"updateSite":       {path: "/sites/{site}", body: m{"name": "renamed"}, status: 200, did: "site.updated"},
 	"deleteSite":       {path: "/sites/{site}", status: 200, did: "site.deleted"},
-	"deploySite":       {path: "/sites/{site}/deploy", status: 200, did: "deployment.triggered"},
+	"deploySite":       {path: "/sites/{site}/deploy", body: m{"branch": "feature"}, status: 200, did: "deployment.triggered"},
 	"stopSite":         {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
 	"restartSite":      {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
 	"getSiteMetrics":   {path: "/sites/{site}/metrics?since=2h", status: 200},
@@ -126,7 +126,7 @@ var matrix = map[string]row{
 	"listDeployments":   {path: "/sites/{site}/deployments", status: 200},
 	"getDeployment":     {path: "/deployments/{deployment}", status: 200},
 	"getDeploymentLogs": {path: "/deployments/{deployment}/logs", status: 200},
-	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, did: "deployment.canceled"},
+	"cancelDeployment":  {path: "/deployments/{deployment}/cancel", status: 200, prep: toPreview, did: "deployment.canceled"},
 	"promoteDeployment": {path: "/deployments/{deployment}/promote", status: 200, prep: preview, did: "deployment.promoted"},
 	"retryDeployment":   {path: "/deployments/{deployment}/retry", status: 200, prep: cancel, did: "deployment.retried"},
 	"listDomains":       {path: "/domains", status: 200, own: true},
@@ -236,7 +236,7 @@ var matrix = map[string]row{
 		path: "/sites/{site}/members/{member}", body: m{"role": "manager"}, status: 200, team: true, did: "member.site_role",
 	},
 	"removeSiteMember": {path: "/sites/{site}/members/{member}", status: 200, team: true, did: "member.site_role", prep: sitedMember},
-	"listTeamAudit":    {path: "/teams/{team}/audit", status: 200, team: true},
+	"getTeamAudit":     {path: "/teams/{team}/audit", status: 200, team: true},
 }
 
 type m = map[string]any
@@ -351,7 +351,15 @@ func stop(w *world, key string, x things) {
 }
 
 func cancel(w *world, key string, x things) {
+	toPreview(w, key, x)
 	w.must(200, "POST", "/deployments/"+x["deployment"]+"/cancel", key, nil)
+}
+
+// toPreview makes the waiting deployment one of a preview: to production it takes another scope, which teams_test.go tries.
+func toPreview(w *world, _ string, x things) {
+	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview' WHERE id = '"+x["deployment"]+"'"); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // belongings gives a user one of everything.

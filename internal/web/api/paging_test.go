@@ -75,8 +75,26 @@ func TestEveryListPages(t *testing.T) {
 	for i := range 15 {
 		w.must(201, "POST", "/sites/"+id+"/databases", key, m{"engine": "mariadb", "name": fmt.Sprintf("n%d", i)})
 	}
+	of, teamKey := w.team(u, key)
+	acting := w.acting(u, of["team"])
+	for i := range 30 {
+		member, _ := w.user(fmt.Sprintf("m%d@example.test", i))
+		for _, q := range []string{
+			`INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ('%[1]s', '%[2]s', '', FALSE, 1, '')`,
+			`INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ('%[3]s', '%[2]s', '%[1]s', 'viewer')`,
+		} {
+			q = strings.NewReplacer("%[1]s", string(acting.Owner), "%[2]s", string(member), "%[3]s", of["site"]).Replace(q)
+			if err := w.db.Admin(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.must(201, "POST", "/teams/"+of["team"]+"/invitations", teamKey, m{"email": fmt.Sprintf("i%d@example.test", i), "role": "viewer"})
+	}
+	for i := range 15 {
+		w.must(201, "POST", "/teams", key, m{"name": fmt.Sprint("Team ", i)})
+	}
 	// a site has 20 databases at most, and crons where it serves a program
-	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listCrons": 0}
+	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0}
 	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {
@@ -85,6 +103,10 @@ func TestEveryListPages(t *testing.T) {
 		}
 		lists++
 		ask := func(query string) (int, []any, m) {
+			x, key := x, key
+			if matrix[r.ID].team {
+				x, key = of, teamKey
+			}
 			a := w.api("GET", x.fill(matrix[r.ID].path)+query, key, nil)
 			common(t, r.ID+query, a)
 			body := a.json(t)

@@ -86,13 +86,15 @@ func (a *API) teamRoutes() {
 
 	get(a, r("/teams/{id}/invitations", "listInvitations", "List invitations", "Those that can still be accepted, newest first.", account.TeamWrite), a.listInvitations)
 	invite := r("/teams/{id}/invitations", "createInvitation", "Invite a member",
-		"Sends an email to the address; an earlier invitation to it is replaced. The answer is the same whether somebody has an account with it. "+
+		"Sends an email to the address; an earlier invitation to it is replaced. The answer doesn't tell whether a user has this address. "+
 			"An invitation is valid for 7 days, and only for that address.", account.TeamWrite)
-	invite.Status, invite.Limited, invite.Noun = 201, true, "invitation"
+	invite.Status, invite.Limited, invite.Private, invite.Noun = 201, true, true, "invitation"
 	post(a, invite, a.createInvitation)
 	change(a, "DELETE", r("/teams/{id}/invitations/{invitation}", "revokeInvitation", "Revoke an invitation", "", account.TeamWrite), a.revokeInvitation)
-	post(a, r("/teams/{id}/invitations/{invitation}/resend", "resendInvitation", "Send an invitation again",
-		"With a new link, for another 7 days. The link before stops working.", account.TeamWrite), a.resendInvitation)
+	resend := r("/teams/{id}/invitations/{invitation}/resend", "resendInvitation", "Send an invitation again",
+		"With a new link, for another 7 days. The link before stops working.", account.TeamWrite)
+	resend.Private = true
+	post(a, resend, a.resendInvitation)
 	accept := person(r("/invitations/accept", "acceptInvitation", "Accept an invitation",
 		"It takes a key of the personal account with all scopes, of the user with the invited address.", ""))
 	accept.Noun = "invitation"
