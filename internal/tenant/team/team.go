@@ -57,8 +57,7 @@ type Config struct {
 
 // Teams is the service. It is safe for concurrent use.
 type Teams struct {
-	c     Config
-
+	c Config
 }
 
 // reservedFor is how long the slug of a deleted team can't be taken.

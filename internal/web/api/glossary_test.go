@@ -82,6 +82,7 @@ func TestGlossaryHasTheNouns(t *testing.T) {
 		"keys":         "api key",
 		"variable":     "environment variable",
 		"ssl":          "certificate",
+		"audit":        "audit log",
 	}
 	for noun, from := range nouns {
 		singular := strings.TrimSuffix(noun, "s")

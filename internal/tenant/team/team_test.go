@@ -1,0 +1,415 @@
+package team_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+	"slipway/internal/tenant/webhook"
+)
+
+var here = netip.MustParseAddr("203.0.113.7")
+
+// world is teams over real services on a database of its own.
+type world struct {
+	t     *testing.T
+	db    *db.DB
+	users *account.Accounts
+	sites *site.Sites
+	teams *team.Teams
+	ops   *operation.Operations
+}
+
+func newWorld(t *testing.T, settings account.LimitSettings) *world {
+	t.Helper()
+	d := dbtest.New(t)
+	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := account.NewLimits(settings)
+	w := &world{t: t, db: d, users: account.New(account.Config{DB: d, Limits: limits}), ops: operation.New(operation.Config{DB: d})}
+	hooks := webhook.New(webhook.Config{DB: d, Seal: key, Limits: limits})
+	w.sites = site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: key, Domain: "sites.test"})
+	w.teams = team.New(team.Config{DB: d, Accounts: w.users, Limits: limits, Sites: w.sites, Hooks: hooks, Operations: w.ops})
+	return w
+}
+
+func (w *world) write(do func(ctx context.Context, tx *db.Tx) error) error {
+	return w.db.Write(w.t.Context(), func(tx *db.Tx) error { return do(w.t.Context(), tx) })
+}
+
+func (w *world) must(do func(ctx context.Context, tx *db.Tx) error) {
+	w.t.Helper()
+	if err := w.write(do); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) user(email string) account.User {
+	w.t.Helper()
+	u, err := w.users.CreateUser(w.t.Context(), email, "", false)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return u
+}
+
+// team makes a team of owners, who all have that role.
+func (w *world) team(owners ...account.User) team.Team {
+	w.t.Helper()
+	var t team.Team
+	w.must(func(ctx context.Context, tx *db.Tx) (err error) {
+		t, err = w.teams.CreateTx(ctx, tx, owners[0], team.NewTeam{Name: "Acme"})
+		return err
+	})
+	for _, u := range owners[1:] {
+		w.join(t, owners[0], u, account.RoleOwner)
+	}
+	return t
+}
+
+func (w *world) join(t team.Team, by, u account.User, role account.Role) {
+	w.t.Helper()
+	c := w.caller(by, t)
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, token, err := w.teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: u.Email, Role: role})
+		if err != nil {
+			return err
+		}
+		_, _, err = w.teams.AcceptTx(ctx, tx, u, token)
+		return err
+	})
+}
+
+func (w *world) caller(u account.User, t team.Team) account.Caller {
+	w.t.Helper()
+	c, err := w.users.CallerFor(w.t.Context(), w.db, u, t.Owner)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func code(err error) string {
+	if f := fault.As(err); f != nil {
+		return f.Code
+	}
+	return fmt.Sprint(err)
+}
+
+// Of two owners who remove each other at once, one stays; so with leaving and demotion.
+func TestLastOwnerUnderRaces(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world, ctx context.Context, tx *db.Tx, by account.Caller, other account.User, of team.Team) error{
+		"remove": func(w *world, ctx context.Context, tx *db.Tx, by account.Caller, other account.User, _ team.Team) error {
+			_, _, err := w.teams.RemoveTx(ctx, tx, by, other.ID)
+			return err
+		},
+		"demote": func(w *world, ctx context.Context, tx *db.Tx, by account.Caller, other account.User, _ team.Team) error {
+			_, err := w.teams.ChangeTx(ctx, tx, by, other.ID, account.RoleViewer)
+			return err
+		},
+		"leave": func(w *world, ctx context.Context, tx *db.Tx, by account.Caller, _ account.User, of team.Team) error {
+			return w.teams.LeaveTx(ctx, tx, by.User, of)
+		},
+		"delete the account": func(w *world, ctx context.Context, tx *db.Tx, _ account.Caller, other account.User, _ team.Team) error {
+			_, err := w.users.DeleteUserTx(ctx, tx, account.Actor{}, other.ID)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, account.LimitSettings{})
+			for round := range 5 {
+				a, b := w.user(fmt.Sprintf("a%d@example.test", round)), w.user(fmt.Sprintf("b%d@example.test", round))
+				of := w.team(a, b)
+				callers := []account.Caller{w.caller(a, of), w.caller(b, of)}
+				var codes [2]string
+				var wg sync.WaitGroup
+				for i, other := range []account.User{b, a} {
+					wg.Go(func() {
+						if err := w.write(func(ctx context.Context, tx *db.Tx) error {
+							// As an operation does: whoever was removed meanwhile changes nothing.
+							if err := w.users.AuditTx(ctx, tx, callers[i].Actor(here), account.AuditEvent{Action: "test.done"}); err != nil {
+								return err
+							}
+							return end(w, ctx, tx, callers[i], other, of)
+						}); err != nil {
+							codes[i] = code(err)
+						}
+					})
+				}
+				wg.Wait()
+				list, err := w.teams.Members(t.Context(), of.Owner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				owners := 0
+				for _, m := range list {
+					if m.Role == account.RoleOwner {
+						owners++
+					}
+				}
+				if owners != 1 || (codes[0] == "") == (codes[1] == "") {
+					t.Fatalf("%d owners stay, the answers are %q", owners, codes)
+				}
+			}
+		})
+	}
+}
+
+// A change that was begun with rights that its caller doesn't have any more is undone.
+func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account.LimitSettings{})
+	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
+	of := w.team(ada)
+	w.join(of, ada, ben, account.RoleDeveloper)
+	acts := w.caller(ben, of)
+	change := func() error {
+		return w.write(func(ctx context.Context, tx *db.Tx) error {
+			if _, err := w.sites.CreateTx(ctx, tx, of.Owner, site.NewSite{
+				Name: "Shop", Type: "static", Repository: "git.test/acme/site",
+			}); err != nil {
+				return err
+			}
+			return w.users.AuditTx(ctx, tx, acts.Actor(here), account.AuditEvent{Action: "site.created", Subject: "x"})
+		})
+	}
+	if err := change(); err != nil {
+		t.Fatal(err)
+	}
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, err := w.teams.ChangeTx(ctx, tx, w.caller(ada, of), ben.ID, account.RoleViewer)
+		return err
+	})
+	if err := change(); code(err) != "role_changed" {
+		t.Errorf("with a lower role: %v", err)
+	}
+	acts = w.caller(ben, of)
+	if err := w.users.Holds(t.Context(), acts); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, _, err := w.teams.RemoveTx(ctx, tx, w.caller(ada, of), ben.ID)
+		return err
+	})
+	if err := change(); code(err) != "not_a_member" {
+		t.Errorf("a removed member: %v", err)
+	}
+	if err := w.users.Holds(t.Context(), acts); code(err) != "not_a_member" {
+		t.Errorf("a stream of a removed member: %v", err)
+	}
+	if _, total, err := w.sites.List(t.Context(), of.Owner, site.Filter{Page: 1, Limit: 9}); err != nil || total != 1 {
+		t.Errorf("%d sites, %v", total, err)
+	}
+}
+
+// An invitation that many accept at once makes one member.
+func TestAcceptOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account.LimitSettings{})
+	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
+	of := w.team(ada)
+	var token string
+	w.must(func(ctx context.Context, tx *db.Tx) (err error) {
+		_, token, err = w.teams.InviteTx(ctx, tx, w.caller(ada, of), team.NewInvitation{Email: "ben@example.test", Role: account.RoleViewer})
+		return err
+	})
+	for range 3 { // looking spends nothing
+		if i, err := w.teams.Invitation(t.Context(), token); err != nil || i.Email != ben.Email || i.Team != "Acme" {
+			t.Fatalf("%+v, %v", i, err)
+		}
+	}
+	var won sync.Map
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			err := w.write(func(ctx context.Context, tx *db.Tx) error {
+				_, _, err := w.teams.AcceptTx(ctx, tx, ben, token)
+				return err
+			})
+			if err == nil {
+				won.Store(i, true)
+			} else if code(err) != "invitation_not_found" {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	n := 0
+	won.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("accepted %d times", n)
+	}
+	var stored string
+	if err := w.db.QueryRow(t.Context(), "SELECT COALESCE(max(hash), '') FROM team_invitations").Scan(&stored); err != nil || stored != "" {
+		t.Errorf("an invitation stays: %q, %v", stored, err)
+	}
+}
+
+// Limits are those of the operator's file for the team's slug, and hold teams and members.
+func TestLimitsOfTeams(t *testing.T) {
+	t.Parallel()
+	settings, err := account.ParseLimits("[defaults]\nteams = 1\n[teams.acme]\nmembers = 2\nsites = 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, settings)
+	ada := w.user("ada@example.test")
+	of := w.team(ada)
+	c := w.caller(ada, of)
+	for name, do := range map[string]func(ctx context.Context, tx *db.Tx) error{
+		"teams": func(ctx context.Context, tx *db.Tx) error {
+			_, err := w.teams.CreateTx(ctx, tx, ada, team.NewTeam{Name: "More"})
+			return err
+		},
+		"members": func(ctx context.Context, tx *db.Tx) error {
+			for _, email := range []string{"x@example.test", "y@example.test"} {
+				if _, _, err := w.teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: email, Role: account.RoleViewer}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"sites": func(ctx context.Context, tx *db.Tx) error {
+			for range 2 {
+				if _, err := w.sites.CreateTx(ctx, tx, of.Owner, site.NewSite{
+					Name: "Shop", Type: "static", Repository: "git.test/acme/site",
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		err := w.write(do)
+		if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := account.ParseLimits("[teams.acme]\nsomething = 1\n"); err == nil {
+		t.Error("an unknown limit of a team is taken")
+	}
+}
+
+// Deploy hooks of a team's site are let in, unless the team is suspended or gone.
+func TestTeamStands(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account.LimitSettings{})
+	ada := w.user("ada@example.test")
+	of := w.team(ada)
+	if err := w.users.Stands(t.Context(), w.db, of.Owner); err != nil {
+		t.Errorf("a team: %v", err)
+	}
+	if err := w.db.Admin(t.Context(), "UPDATE teams SET suspended_at = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.users.Stands(t.Context(), w.db, of.Owner); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a suspended one: %v", err)
+	}
+	if _, err := w.users.CallerFor(t.Context(), w.db, ada, of.Owner); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a member of a suspended one: %v", err)
+	}
+	if err := w.users.Stands(t.Context(), w.db, ada.Owner); err != nil {
+		t.Errorf("their personal account: %v", err)
+	}
+}
+
+// A team with sites is deleted by a job: the sites, then the team; its slug stays taken for 90 days.
+func TestDeleteWithSites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account.LimitSettings{})
+	ada := w.user("ada@example.test")
+	of := w.team(ada)
+	c := w.caller(ada, of)
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		for _, name := range []string{"One", "Two", "Three"} {
+			if _, err := w.sites.CreateTx(ctx, tx, of.Owner, site.NewSite{
+				Name: name, Type: "static", Repository: "git.test/acme/site",
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	remove := func(confirm string, sites bool) (o *operation.Operation, err error) {
+		return o, w.write(func(ctx context.Context, tx *db.Tx) (err error) {
+			_, o, err = w.teams.DeleteTx(ctx, tx, c, confirm, sites)
+			return err
+		})
+	}
+	if _, err := remove("acme", false); code(err) != "team_has_sites" {
+		t.Errorf("with sites: %v", err)
+	}
+	if _, err := remove("other", true); code(err) != "invalid_confirm" {
+		t.Errorf("another slug: %v", err)
+	}
+	o, err := remove("acme", true)
+	if err != nil || o == nil {
+		t.Fatal(o, err)
+	}
+	jobs := job.New(job.Config{DB: w.db, Queues: map[string]int{"default": 1}})
+	w.teams.Work(jobs)
+	job.Handle(jobs, job.Policy{}, func(context.Context, site.Purge, int64) error { return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- jobs.Run(ctx) }()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		got, err := w.ops.Get(t.Context(), of.Owner, o.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.CompletedAt != 0 {
+			if got.Status != operation.Success {
+				t.Errorf("the operation ended as %+v", got)
+			}
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-poll.C:
+		}
+	}
+	stop()
+	<-ended
+	if _, err := w.teams.Get(t.Context(), w.db, of.Owner); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the team is there: %v", err)
+	}
+	if err := w.users.Holds(t.Context(), c); fault.As(err) == nil {
+		t.Errorf("who was its owner goes on")
+	}
+	eve := w.user("eve@example.test")
+	take := func() error {
+		return w.write(func(ctx context.Context, tx *db.Tx) error {
+			_, err := w.teams.CreateTx(ctx, tx, eve, team.NewTeam{Name: "Acme", Slug: "acme"})
+			return err
+		})
+	}
+	if err := take(); code(err) != "slug_taken" {
+		t.Errorf("the slug of a deleted team: %v", err)
+	}
+	if err := w.db.Admin(t.Context(), "UPDATE teams SET deleted_at = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := take(); err != nil {
+		t.Errorf("90 days later: %v", err)
+	}
+}
