@@ -23,7 +23,7 @@ func TestBrowserTerminal(t *testing.T) {
 			// Colors, a drawing at a place, a hostile text, a title, wide characters.
 			fmt.Fprintf(
 				x.Output,
-				"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ",
+				"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m \x1b[48;2;255;255;255;38;2;200;30;60mrgb\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ",
 				x.Columns,
 			)
 			buf := make([]byte, 1<<10)
@@ -56,7 +56,7 @@ func TestBrowserTerminal(t *testing.T) {
 		t.Helper()
 		b.Until(
 			"the terminal does not show "+text,
-			`document.querySelector('.term-screen').innerText.includes(`+fmt.Sprintf("%q", text)+`)`,
+			`[...document.querySelectorAll('.xterm-rows > div')].map((e) => e.textContent).join('\n').replaceAll('\u00a0', ' ').includes(`+fmt.Sprintf("%q", text)+`)`,
 		)
 	}
 	b.Sees("@terminal-state", "Connected")
@@ -65,7 +65,7 @@ func TestBrowserTerminal(t *testing.T) {
 	}
 	b.Until(
 		"colors are not drawn",
-		`document.querySelector('.term-screen .f10.bold')?.innerText === 'green' && getComputedStyle([...document.querySelectorAll('.term-screen span')].find((e) => e.innerText === 'placed')).backgroundColor === 'rgb(255, 0, 0)'`,
+		`document.querySelector('.xterm-rows .xterm-bold')?.innerText === 'green' && getComputedStyle([...document.querySelectorAll('.xterm-rows span')].find((e) => e.innerText === 'placed')).backgroundColor === 'rgb(255, 0, 0)' && getComputedStyle([...document.querySelectorAll('.xterm-rows span')].find((e) => e.innerText === 'rgb')).color === 'rgb(200, 30, 60)'`,
 	)
 	hear := func(want string) {
 		t.Helper()
@@ -73,28 +73,30 @@ func TestBrowserTerminal(t *testing.T) {
 			t.Errorf("%q was typed, want %q", got, want)
 		}
 	}
-	b.Focused(".term-input")
-	b.Keys("l")
+	b.Focused(".xterm-helper-textarea")
+	// As a keyboard does: b.Keys sends a character of its own besides.
+	press := func(key, code string, virtual int64, text string, m input.Modifier) {
+		b.Run(
+			input.DispatchKeyEvent(input.KeyDown).WithKey(key).WithCode(code).WithWindowsVirtualKeyCode(virtual).WithText(text).WithModifiers(m),
+			input.DispatchKeyEvent(input.KeyUp).WithKey(key).WithCode(code).WithWindowsVirtualKeyCode(virtual).WithModifiers(m),
+		)
+	}
+	press("l", "KeyL", 'L', "l", 0)
 	hear("l")
-	b.Keys("s")
+	press("s", "KeyS", 'S', "s", 0)
 	hear("s")
-	enter := input.DispatchKeyEvent(input.KeyDown).WithKey("Enter").WithCode("Enter").WithWindowsVirtualKeyCode(13).WithText("\r")
-	// as a keyboard: b.Keys sends a character of its own
-	b.Run(enter, input.DispatchKeyEvent(input.KeyUp).WithKey("Enter").WithCode("Enter").WithWindowsVirtualKeyCode(13))
+	press("Enter", "Enter", 13, "\r", 0)
 	hear("\r")
 	screen("$ ls")
 	b.Keys("Tab") // is the shell's
 	hear("\t")
 	b.Look("terminal")
-	b.Focused(".term-input")
+	b.Focused(".xterm-helper-textarea")
 	b.Keys("Shift+Tab") // leaves
-	b.Until("the keyboard is trapped", `!document.activeElement.matches('.term-input')`)
+	b.Until("the keyboard is trapped", `!document.activeElement.matches('.xterm-helper-textarea')`)
 	b.Click("@terminal")
-	b.Focused(".term-input")
-	b.Eval(
-		`void document.querySelector('.term-input').dispatchEvent(new KeyboardEvent('keydown', { key: 'd', ctrlKey: true, bubbles: true, cancelable: true }))`,
-		nil,
-	)
+	b.Focused(".xterm-helper-textarea")
+	press("d", "KeyD", 'D', "", input.ModifierCtrl)
 	hear("\x04")
 	b.Sees("@terminal-state", "The shell ended: exit code 0")
 	b.Sees("@start-terminal")

@@ -5,6 +5,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -211,4 +212,25 @@ func demo(c *Config) {
 			{Name: "builds: cgroups", OK: false, Required: false, Text: "memory and CPU of builds can't be bounded: run as root or delegate a cgroup"},
 		}, nil
 	}}
+}
+
+// A push shows what it would replace with nothing ticked, and does nothing until the name of the site that
+// it overwrites was typed.
+func TestBrowserPush(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ada = "ada@example.test"
+	w.user(ada, false)
+	u := w.as(ada)
+	staging, shop := u.wordpress(t, "Shop staging"), u.wordpress(t, "Shop")
+	b := w.window("push", w.srv.URL)
+	signIn(b, ada)
+	b.Go(staging + "/wordpress/push?to=" + strings.TrimPrefix(shop, "/sites/"))
+	b.Look("push")
+	b.Until("something is ticked unasked", `document.querySelectorAll('main input:checked').length === 0`)
+	b.Click("@push-database")
+	b.Type("#f-confirm", "Shop staging")
+	b.Expect(http.StatusUnprocessableEntity)
+	b.Press("@do-push")
+	b.Sees("@wrong-confirm", "nothing was pushed")
 }

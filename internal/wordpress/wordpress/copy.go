@@ -188,9 +188,20 @@ func (r *run) rewrite(ctx context.Context) error {
 	}
 	r.purgeAll(ctx, id)
 	if r.x.What == kindClone {
+		if err := r.setOrigin(ctx, id, p.From); err != nil {
+			return err
+		}
 		return r.end(ctx, "Cloned", "", out)
 	}
 	return r.end(ctx, "Pushed", "", out)
+}
+
+// setOrigin notes which site a clone was made of: it is what is pushed to by default.
+func (w *WordPress) setOrigin(ctx context.Context, id, from site.ID) error {
+	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET origin = $2 WHERE site_id = $1`, id, from)
+		return err
+	})
 }
 
 // adopt rewrites the addresses of a database that came from elsewhere. from is the site

@@ -88,24 +88,31 @@ func (w *WordPress) Operations(ctx context.Context, owner account.OwnerID, id si
 	return list, err
 }
 
-// Others returns the owner's other WordPress sites that are live, which one can be pushed to.
-func (w *WordPress) Others(ctx context.Context, owner account.OwnerID, id site.ID) ([]site.Site, error) {
-	rows, err := w.c.DB.Query(
-		ctx,
-		`SELECT site_id FROM wordpress_sites WHERE owner_id = $1 AND site_id <> $2 ORDER BY created_at DESC LIMIT 100`,
-		owner,
-		id,
-	)
-	ids, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
-	if err != nil {
-		return nil, fmt.Errorf("list WordPress sites: %w", err)
+// Others returns the owner's other WordPress sites that are live, which one can be pushed to: first
+// the one that this one was cloned from, whose id is origin.
+func (w *WordPress) Others(ctx context.Context, owner account.OwnerID, id site.ID) (list []site.Site, origin site.ID, err error) {
+	rows, err := w.c.DB.Query(ctx, `
+		SELECT o.site_id, CASE WHEN o.site_id = m.origin THEN 1 ELSE 0 END
+		FROM wordpress_sites o JOIN wordpress_sites m ON m.site_id = $2
+		WHERE o.owner_id = $1 AND o.site_id <> $2
+		ORDER BY 2 DESC, o.created_at DESC LIMIT 100`, owner, id)
+	type other struct {
+		id     site.ID
+		origin int
 	}
-	var list []site.Site
-	for _, id := range ids {
-		s, err := w.c.Sites.Get(ctx, owner, id)
-		if err == nil && w.live(s) == nil {
-			list = append(list, s)
+	others, err := db.Collect(rows, err, func(s db.Scanner) (o other, err error) { return o, s.Scan(&o.id, &o.origin) })
+	if err != nil {
+		return nil, "", fmt.Errorf("list WordPress sites: %w", err)
+	}
+	for _, o := range others {
+		s, err := w.c.Sites.Get(ctx, owner, o.id)
+		if err != nil || w.live(s) != nil {
+			continue
+		}
+		list = append(list, s)
+		if o.origin == 1 {
+			origin = o.id
 		}
 	}
-	return list, nil
+	return list, origin, nil
 }

@@ -233,6 +233,11 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 	default:
 		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid choice of what to restore", Received: what}
 	}
+	if to.NewName == "" {
+		if err := confirmed(q, head.Site, "nothing was restored"); err != nil {
+			return shell.Answer{}, err
+		}
+	}
 	plan, err := d.Backups.PlanRestore(ctx, q.Caller.Owner, b.ID, to)
 	if err != nil {
 		return shell.Answer{}, err

@@ -143,12 +143,8 @@ func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if strings.TrimSpace(q.Value("confirm")) != head.Site.Name {
-		return shell.Answer{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The name doesn't match",
-			Details: "nothing was deleted: type " + head.Site.Name + " to confirm",
-		}
+	if err := confirmed(q, head.Site, "nothing was deleted"); err != nil {
+		return shell.Answer{}, err
 	}
 	if q.Checked("backup") {
 		err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {

@@ -26,7 +26,8 @@ func (d *Pages) wordpressRoutes() []shell.Route {
 		shell.Post("/sites/{id}/wordpress/settings", shell.User, d.saveWordPress, d.wordpressPage),
 		shell.Post("/sites/{id}/wordpress/update", shell.User, d.updateWordPress, d.wordpressPage),
 		shell.Post("/sites/{id}/wordpress/clone", shell.User, d.cloneWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.wordpressPage),
+		shell.Get("/sites/{id}/wordpress/push", shell.User, d.pushPage),
+		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.pushPage),
 		shell.Post("/sites/{id}/wordpress/replace", shell.User, d.replaceWordPress, d.wordpressPage),
 		shell.Post("/sites/{id}/wordpress/import", shell.User, d.importWordPress, d.wordpressPage),
 	}
@@ -37,7 +38,8 @@ type wordpressData struct {
 	State  wordpress.State
 	Error  string // why WordPress does not answer
 	Work   []wordpressWork
-	Others []site.Site // that this one can be pushed to
+	Others []site.Site // that this one can be pushed to, the one it was cloned from first
+	Origin site.ID     // the site that it was cloned from; empty: none that can be pushed to
 	// NoObjectCache says why the server offers no object cache; empty: it does.
 	NoObjectCache string
 }
@@ -110,7 +112,7 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	if data.Error == "" {
-		if data.Others, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
+		if data.Others, data.Origin, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
 			return shell.Answer{}, err
 		}
 	}
@@ -251,20 +253,12 @@ func (d *Pages) cloneWordPress(ctx context.Context, q *shell.Request) (shell.Ans
 	})
 }
 
-func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	return d.actOnWordPress(
-		ctx,
-		q,
-		"site.pushed",
-		"Push started. Its progress is on the page of the other site",
-		func(tx *db.Tx, id site.ID) error {
-			_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, id, site.ID(q.Value("to")), q.Checked("files"), q.Checked("database"))
-			return err
-		},
-	)
-}
-
 func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if !q.Checked("dry") {
+		if err := d.confirmedHere(ctx, q, "nothing was replaced"); err != nil {
+			return shell.Answer{}, err
+		}
+	}
 	return d.actOnWordPress(ctx, q, "wordpress.search_replace", "Search and replace started", func(tx *db.Tx, id site.ID) error {
 		_, err := d.WordPress.ReplaceTx(ctx, tx, q.Caller.Owner, id, wordpress.Replace{
 			From: q.Value("from"),
@@ -278,6 +272,9 @@ func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.A
 // importWordPress begins an import whose archive is at an address; one that is sent goes to
 // the REST interface.
 func (d *Pages) importWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+		return shell.Answer{}, err
+	}
 	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
 		_, err := d.WordPress.ImportFromTx(ctx, tx, q.Caller.Owner, id, wordpress.Download{
 			URL:    strings.TrimSpace(q.Value("url")),

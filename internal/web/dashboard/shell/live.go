@@ -103,7 +103,7 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 		return
 	}
 	if err := fn(e); err != nil && ctx.Err() == nil {
-		d.Log.DebugContext(ctx, "stream ended", "request", q.Id, "err", err)
+		d.Log.DebugContext(ctx, "stream ended", "request", q.ID, "err", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 	defer settle()
 	go d.Watch(ctx, cancel, q, nil) // while the service drains, what is under way may end
 	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
-		d.Log.DebugContext(ctx, "download ended early", "request", q.Id, "err", err)
+		d.Log.DebugContext(ctx, "download ended early", "request", q.ID, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	settle()

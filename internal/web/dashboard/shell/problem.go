@@ -77,9 +77,9 @@ func Describe(err error, id string) (*Problem, bool) {
 // failed answers an error: with JSON for scripts, with the page that holds the form where
 // there is one, else with a page of its own.
 func (d *Shell) failed(q *Request, rt Route, err error) Answer {
-	p, theirs := Describe(err, q.Id)
+	p, theirs := Describe(err, q.ID)
 	if !theirs && q.Context().Err() == nil {
-		d.Log.ErrorContext(q.Context(), "request failed", "request", q.Id, "route", rt.Path, "user", q.User.ID, "err", err)
+		d.Log.ErrorContext(q.Context(), "request failed", "request", q.ID, "route", rt.Path, "user", q.User.ID, "err", err)
 	}
 	if wantsJSON(q.Request) {
 		return Answer{status: p.status, Json: map[string]string{"error": p.Message, "details": p.Details}}

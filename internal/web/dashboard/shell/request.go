@@ -12,7 +12,7 @@ import (
 // Request holds the HTTP request that a handler serves, and its user.
 type Request struct {
 	*http.Request
-	Id      string
+	ID      string
 	Addr    netip.Addr // of the client; invalid when it has none
 	Session account.Session
 	User    account.User   // zero for somebody who is not signed in

@@ -68,12 +68,12 @@ func (d *Shell) refuseForeign(w http.ResponseWriter, r *http.Request) {
 // answer.
 func (d *Shell) handle(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &Request{Request: r, Id: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, d.TrustedProxies)}
-		w.Header().Set("X-Request-Id", q.Id)
+		q := &Request{Request: r, ID: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, d.TrustedProxies)}
+		w.Header().Set("X-Request-Id", q.ID)
 		begun := time.Now()
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
-				d.Log.ErrorContext(r.Context(), "handler panicked", "request", q.Id, "panic", v, "stack", string(debug.Stack()))
+				d.Log.ErrorContext(r.Context(), "handler panicked", "request", q.ID, "panic", v, "stack", string(debug.Stack()))
 				d.finish(w, q, rt, Answer{}, errors.New("panic"))
 			} else if v != nil {
 				panic(v)
@@ -81,7 +81,7 @@ func (d *Shell) handle(rt Route) http.Handler {
 		}()
 		a, err := d.run(w, rt, q)
 		d.finish(w, q, rt, a, err)
-		d.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request", q.Id), slog.String("method", r.Method),
+		d.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request", q.ID), slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Duration("took", time.Since(begun)), slog.String("user", string(q.User.ID)))
 	})
 }

@@ -217,8 +217,8 @@ func (d *Shell) render(w http.ResponseWriter, q *Request, a Answer) {
 		panic("no page " + a.page)
 	}
 	if err := page().ExecuteTemplate(&buf, "layout.html", d.view(q, a.title, a.data)); err != nil {
-		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.Id, "err", err)
-		http.Error(w, "Internal error ("+q.Id+")", http.StatusInternalServerError)
+		d.Log.ErrorContext(q.Context(), "page not rendered", "page", a.page, "request", q.ID, "err", err)
+		http.Error(w, "Internal error ("+q.ID+")", http.StatusInternalServerError)
 		return
 	}
 	if q.Flash != "" {

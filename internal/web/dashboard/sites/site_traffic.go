@@ -98,7 +98,7 @@ func (d *Pages) accessLog(ctx context.Context, q *shell.Request) (shell.Answer, 
 			w,
 			http.NewResponseController(w),
 		}); err != nil {
-			d.Log.WarnContext(ctx, "access log download failed", "request", q.Id, "err", err)
+			d.Log.WarnContext(ctx, "access log download failed", "request", q.ID, "err", err)
 			panic(http.ErrAbortHandler) // half a file must not look whole
 		}
 	}), nil

@@ -114,7 +114,7 @@ func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.An
 func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.ID) {
 	c, err := acceptSocket(w, q.Request)
 	if err != nil {
-		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.Id, "err", err)
+		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.ID, "err", err)
 		return
 	}
 	done, ok := d.terminals.Begin(q.User.ID, q.Addr)
@@ -197,8 +197,8 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		if errors.Is(err, context.Canceled) {
 			return CloseRefused, errTerminalEnded.Message
 		}
-		t.d.Log.ErrorContext(ctx, "terminal not run", "request", t.q.Id, "site", t.id, "err", err)
-		return CloseRefused, "Internal error (request " + t.q.Id + ")"
+		t.d.Log.ErrorContext(ctx, "terminal not run", "request", t.q.ID, "site", t.id, "err", err)
+		return CloseRefused, "Internal error (request " + t.q.ID + ")"
 	}
 	s, err := t.allowed(ctx)
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		return refused(&fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"})
 	}
 	if !t.audit("site.terminal", "") { // what can't be recorded does not happen
-		return CloseRefused, "Internal error (request " + t.q.Id + ")"
+		return CloseRefused, "Internal error (request " + t.q.ID + ")"
 	}
 	t.audited = true
 	go t.d.Watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready)
@@ -314,7 +314,7 @@ func (t *terminal) audit(action, detail string) bool {
 		return account.AuditEvent{Action: action, Subject: string(t.id), Detail: detail}, nil
 	})
 	if err != nil {
-		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.Id, "site", t.id, "err", err)
+		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.ID, "site", t.id, "err", err)
 	}
 	return err == nil
 }

@@ -1,0 +1,32 @@
+package configure
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// confirmed makes sure that the name of the site whose content an action destroys was typed. undone says
+// what did not happen otherwise.
+func confirmed(q *shell.Request, s site.Site, undone string) error {
+	if strings.TrimSpace(q.Value("confirm")) == s.Name {
+		return nil
+	}
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Message: "The name doesn't match",
+		Details: undone + ": type " + s.Name + " to confirm",
+	}
+}
+
+// confirmedHere is confirmed for the site of the page.
+func (d *Pages) confirmedHere(ctx context.Context, q *shell.Request, undone string) error {
+	s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	return confirmed(q, s, undone)
+}

@@ -1,0 +1,44 @@
+package dashboard
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// wordpress makes a WordPress that is not deployed, and returns where its pages are.
+func (b *browser) wordpress(t *testing.T, name string) string {
+	t.Helper()
+	to := b.post("/new", "type", "wordpress", "step", "create", "name", name).to(t, "/sites/")
+	return "/sites/" + strings.Split(to, "/")[2]
+}
+
+// What overwrites a site's content is done once its name was typed, and never before.
+func TestOverwritingIsConfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	staging, shop := b.wordpress(t, "Shop staging"), b.wordpress(t, "Shop")
+	to := strings.TrimPrefix(shop, "/sites/")
+	push := staging + "/wordpress/push"
+	b.get(push+"?to="+url.QueryEscape(to)).want(t, 200, "Push Shop staging to Shop", "Type Shop to confirm", `data-test="push-differences"`).
+		lacks(t, " checked")
+	b.get(push+"?to=site_missing").want(t, 404)
+	for _, typed := range []string{"", "Shop staging", "shop"} {
+		p := b.post(push, "to", to, "database", "1", "confirm", typed).want(t, 422, `data-test="wrong-confirm"`, "nothing was pushed")
+		if strings.Count(p.body, " checked") != 1 {
+			t.Errorf("%d boxes are ticked again, want the one that was", strings.Count(p.body, " checked"))
+		}
+	}
+	// With the name the service decides: neither is deployed.
+	b.post(push, "to", to, "database", "1", "confirm", " Shop ").want(t, 409).lacks(t, "nothing was pushed")
+	for path, form := range map[string][]string{
+		"/wordpress/import":  {"url", "https://files.example.test/a.zip"},
+		"/wordpress/replace": {"from", "a", "to", "b"},
+	} {
+		b.post(shop+path, form...).want(t, 422, "type Shop to confirm")
+		b.post(shop+path, append(form, "confirm", "Shop")...).want(t, 409).lacks(t, "type Shop to confirm")
+	}
+	b.post(shop+"/wordpress/replace", "from", "a", "to", "b", "dry", "1").want(t, 409).lacks(t, "type Shop to confirm")
+}
