@@ -7,11 +7,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // What is read of a failed build's files to find out why.
@@ -75,7 +75,7 @@ func conflicted(r io.Reader) bool {
 	}
 }
 
-var reference = regexp.MustCompile(`\$\{(\w+)\}`)
+var reference = lazyregexp.New(`\$\{(\w+)\}`)
 
 // unset names a variable that the registry's settings use and the build doesn't have.
 func (b *build) unset() string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 )
 
@@ -181,7 +182,7 @@ func (n nextOutput) middleware() bool {
 		)
 }
 
-var startsNext = regexp.MustCompile(`(?:^|[\s/])next\s+start\b|\.next/standalone/`)
+var startsNext = lazyregexp.New(`(?:^|[\s/])next\s+start\b|\.next/standalone/`)
 
 // standalone returns the folder of the server that Next.js has made with only what it
 // needs, with the static files in it that it leaves out; "" where there is none, or the

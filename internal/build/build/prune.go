@@ -8,11 +8,11 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // What is read of a project to find out what it runs with.
@@ -154,7 +154,7 @@ func (p *pruning) follow(todo []string) bool {
 	return true
 }
 
-var packageName = regexp.MustCompile(`^(?:@[\w.~-]+/)?[\w.~-]+$`)
+var packageName = lazyregexp.New(`^(?:@[\w.~-]+/)?[\w.~-]+$`)
 
 // resolve finds a package as Node.js does: in the nearest node_modules upwards. real is
 // where its link leads, if it is one.
@@ -238,7 +238,7 @@ func (p *pruning) list(dir string) []string {
 	return list
 }
 
-var wordSplit = regexp.MustCompile(`[^\w@./~-]+`)
+var wordSplit = lazyregexp.New(`[^\w@./~-]+`)
 
 // calls reports whether a command names a package that would be left out, or one of its
 // programs: what people start with is needed, whatever they call it.

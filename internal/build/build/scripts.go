@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // maxManifest bounds a package.json that is read for its scripts.
@@ -64,7 +65,7 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 }
 
 // bashism matches what bash understands and a plain sh does not.
-var bashism = regexp.MustCompile(
+var bashism = lazyregexp.New(
 	`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`,
 )
 
@@ -82,7 +83,7 @@ func hasBash() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-var called = regexp.MustCompile(
+var called = lazyregexp.New(
 	`(?:^|[;&|(]\s*|\b(?:exec|time|env|npx|cross-env|dotenv|--)\s+(?:\w+=\S*\s+)*)(yarn|pnpm|bun|npm)(?:\s|$)|(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`,
 )
 

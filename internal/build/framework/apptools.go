@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Single page applications and the bundlers that build them.
@@ -119,7 +121,7 @@ func oldWebpack(p *project, d *draft, dep string, fixed int) {
 	}
 }
 
-var viteCall = regexp.MustCompile(`(?:^|[\s;&|/])(?:vite|vite-ssg|vite-react-ssg|rolldown-vite|vp)\s+build(?:\s|$)`)
+var viteCall = lazyregexp.New(`(?:^|[\s;&|/])(?:vite|vite-ssg|vite-react-ssg|rolldown-vite|vp)\s+build(?:\s|$)`)
 
 func vite(p *project) string {
 	dep := p.pkg.dep("vite", "rolldown-vite", "vite-plus")
@@ -334,7 +336,7 @@ func bundlers() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				script, body := p.pkg.scriptCalling(
-					regexp.MustCompile(`(?:storybook\s+build|build-storybook)`),
+					lazyregexp.New(`(?:storybook\s+build|build-storybook)`),
 					"build-storybook",
 					"storybook:build",
 					"build:storybook",

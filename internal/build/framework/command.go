@@ -1,13 +1,14 @@
 package framework
 
 import (
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // plainCommand is a command line that needs no shell: words without quotes, variables,
 // patterns, pipes or redirections.
-var plainCommand = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./ -]+$`)
+var plainCommand = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./ -]+$`)
 
 // ParseCommand reads a command that somebody typed. One that needs no shell runs without:
 // that saves a process, and signals reach the program itself.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Configuration files of strangers, read without running them. JavaScript and
@@ -53,7 +55,7 @@ func code(src string) string {
 	return b.String()
 }
 
-var commas = regexp.MustCompile(`,(\s*[}\]])`)
+var commas = lazyregexp.New(`,(\s*[}\]])`)
 
 // jsonc decodes JSON that may have comments and trailing commas. A value of an
 // unexpected type leaves its field alone.

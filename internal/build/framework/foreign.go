@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // What files written for other hosts say: netlify.toml and vercel.json.
@@ -123,7 +124,7 @@ func (s *settings) folder(t *tree, v *string, root, source string) {
 	s.foreign(t, &s.output, &out, source)
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // reserved are variables that a repository's file cannot set: the sandbox owns them.
 var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH"}

@@ -2,8 +2,9 @@ package framework
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Static generators that are npm packages.
@@ -52,10 +53,10 @@ func (s simple) preset() preset {
 }
 
 var (
-	vitepressCall = regexp.MustCompile(`(?:^|[\s;&|/])vitepress\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
-	vuepressCall  = regexp.MustCompile(`(?:^|[\s;&|/])(?:vuepress|vuepress-vite|vuepress-webpack)\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
+	vitepressCall = lazyregexp.New(`(?:^|[\s;&|/])vitepress\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
+	vuepressCall  = lazyregexp.New(`(?:^|[\s;&|/])(?:vuepress|vuepress-vite|vuepress-webpack)\s+build(?:\s+([^\s&|;-][^\s&|;]*))?`)
 	eleventyCall  = calls(`(?:eleventy|@11ty/eleventy)`)
-	eleventyOut   = regexp.MustCompile(`setOutputDirectory\(\s*["'` + "`" + `]([^"'` + "`" + `$\n]+)`)
+	eleventyOut   = lazyregexp.New(`setOutputDirectory\(\s*["'` + "`" + `]([^"'` + "`" + `$\n]+)`)
 )
 
 func generators() []preset {
@@ -146,7 +147,7 @@ func generators() []preset {
 
 // press is VitePress and VuePress: a folder of pages with a dot folder inside, into
 // which the output goes unless told otherwise.
-func press(id, name, dot string, call *regexp.Regexp, dep string) preset {
+func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 	pages := func(p *project) string {
 		for _, dir := range []string{"docs", "", "src", "doc", "website", "site", "documentation"} {
 			if p.hasDir(join(dir, dot)) {

@@ -1,8 +1,9 @@
 package framework
 
 import (
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // HashedFolder is a folder of the output, relative to it, whose files have a digest of
@@ -51,7 +52,7 @@ var hashedBy = map[string][]HashedFolder{
 
 // namesFiles finds a configuration that names a bundler's files itself. Only what it
 // says of the folder and of [hash] is known then.
-var namesFiles = regexp.MustCompile(`(?:entryFileNames|chunkFileNames|assetFileNames)\b`)
+var namesFiles = lazyregexp.New(`(?:entryFileNames|chunkFileNames|assetFileNames)\b`)
 
 // hashed completes a plan with what is known of its output's names.
 func hashed(p *project, d *draft) {

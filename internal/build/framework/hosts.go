@@ -3,16 +3,17 @@ package framework
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // hostFile is a file by which a repository asks another host or server for something that is
 // not done here.
 type hostFile struct {
 	name string
-	asks *regexp.Regexp // what it says when it asks for something. Optional: its presence is enough.
+	asks *lazyregexp.Regexp // what it says when it asks for something. Optional: its presence is enough.
 	why  string
 }
 
@@ -21,15 +22,15 @@ const useRules = "redirects and headers are read from _redirects and _headers"
 var hostFiles = []hostFile{
 	{
 		".htaccess",
-		regexp.MustCompile(`(?im)^[ \t]*(rewriterule|redirect|redirectmatch|errordocument|header|authtype|require|deny|satisfy)[ \t]`),
+		lazyregexp.New(`(?im)^[ \t]*(rewriterule|redirect|redirectmatch|errordocument|header|authtype|require|deny|satisfy)[ \t]`),
 		"rules of Apache are not obeyed; " + useRules + ", passwords are part of the site's serving settings",
 	},
 	{
 		"web.config",
-		regexp.MustCompile(`(?i)<(rewrite|httpredirect|customheaders|authorization)\b`),
+		lazyregexp.New(`(?i)<(rewrite|httpredirect|customheaders|authorization)\b`),
 		"rules of IIS are not obeyed; " + useRules,
 	},
-	{"firebase.json", regexp.MustCompile(`"(redirects|rewrites|headers|functions)"`), "settings of Firebase are not obeyed; " + useRules},
+	{"firebase.json", lazyregexp.New(`"(redirects|rewrites|headers|functions)"`), "settings of Firebase are not obeyed; " + useRules},
 	{"staticwebapp.config.json", nil, "settings of Azure Static Web Apps are not obeyed; " + useRules},
 	{"customHttp.yml", nil, "settings of AWS Amplify are not obeyed; " + useRules},
 	{"now.json", nil, "it is not read; its successor vercel.json is"},
@@ -50,10 +51,10 @@ var platformFiles = []hostFile{
 	{"nixpacks.toml", nil, "settings of Nixpacks are not obeyed; " + useSettings},
 	{"amplify.yml", nil, "settings of AWS Amplify are not obeyed; " + useSettings},
 	{"heroku.yml", nil, "settings of Heroku are not obeyed; " + useSettings},
-	{"app.json", regexp.MustCompile(`"(buildpacks|formation|addons|postdeploy)"\s*:`), "settings of Heroku are not obeyed; " + useSettings},
+	{"app.json", lazyregexp.New(`"(buildpacks|formation|addons|postdeploy)"\s*:`), "settings of Heroku are not obeyed; " + useSettings},
 	{
 		"static.json",
-		regexp.MustCompile(`"(root|routes|clean_urls|https_only|error_page|proxies)"\s*:`),
+		lazyregexp.New(`"(root|routes|clean_urls|https_only|error_page|proxies)"\s*:`),
 		"settings of Heroku's static buildpack are not obeyed; " + useSettings,
 	},
 	{"Aptfile", nil, "packages of the system are not installed"},
@@ -63,9 +64,9 @@ const useSettings = "slipway.toml says how a site is built, run and served"
 
 // staticRules are the files whose rules are for static sites, with what says that they have some.
 var staticRules = []hostFile{
-	{bySlipway, regexp.MustCompile(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
-	{byNetlify, regexp.MustCompile(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
-	{byVercel, regexp.MustCompile(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
+	{bySlipway, lazyregexp.New(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
+	{byNetlify, lazyregexp.New(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
+	{byVercel, lazyregexp.New(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
 	{"_redirects", nil, appliesNot},
 	{"_headers", nil, appliesNot},
 	{"public/_redirects", nil, appliesNot},
@@ -96,7 +97,7 @@ var functionFolders = []struct {
 	{"api", "vercel.json now.json", "Vercel"},
 }
 
-var functionSource = regexp.MustCompile(`\.(m?[jt]s|cjs|py|go|rb)$`)
+var functionSource = lazyregexp.New(`\.(m?[jt]s|cjs|py|go|rb)$`)
 
 // otherHosts warns of what the project asks of hosts that this is not. A server brings rules
 // and functions of its own.
@@ -122,10 +123,10 @@ func (p *project) otherHosts(d *draft) {
 
 // What a .htaccess of a PHP project asks for beside its front controller.
 var (
-	apacheCloses = regexp.MustCompile(
+	apacheCloses = lazyregexp.New(
 		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
 	)
-	apacheSets = regexp.MustCompile(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
+	apacheSets = lazyregexp.New(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
 )
 
 const maxApache = 5 // warnings
@@ -176,7 +177,7 @@ func (p *project) runs(d *draft, name string) bool {
 }
 
 // holds reports whether a file in or below the folder matches.
-func (p *project) holds(folder string, name *regexp.Regexp) bool {
+func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
 	prefix := join(p.root, folder) + "/"
 	for _, f := range p.t.list {
 		if strings.HasPrefix(f, prefix) && name.MatchString(path.Base(f)) {

@@ -1,14 +1,15 @@
 package framework
 
 import (
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Meta frameworks: a static variant and a server, told apart by their configuration.
 
-func calls(pattern string) *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|[\s;&|(/])` + pattern + `(?:$|[\s;&|)])`)
+func calls(pattern string) *lazyregexp.Regexp {
+	return lazyregexp.New(`(?:^|[\s;&|(/])` + pattern + `(?:$|[\s;&|)])`)
 }
 
 var (

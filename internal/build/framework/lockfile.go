@@ -2,9 +2,10 @@ package framework
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // lockFiles says which file belongs to which manager, the newer convention first: who
@@ -30,9 +31,9 @@ type manager struct {
 
 // corepack is the form of package.json's packageManager: name, exact version, and an
 // optional hash that corepack checks.
-var corepack = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@\^?([0-9]+(?:\.[0-9A-Za-z.-]+)?)(?:\+[A-Za-z0-9.]+)?$`)
+var corepack = lazyregexp.New(`^(npm|pnpm|yarn|bun)@\^?([0-9]+(?:\.[0-9A-Za-z.-]+)?)(?:\+[A-Za-z0-9.]+)?$`)
 
-var devEngine = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@([0-9xX*^~<>=|. -]{0,60})$`)
+var devEngine = lazyregexp.New(`^(npm|pnpm|yarn|bun)@([0-9xX*^~<>=|. -]{0,60})$`)
 
 // findManager decides between the lock files of dir. packageManager there or above
 // names the manager whatever the lock files say.
@@ -92,9 +93,9 @@ func (t *tree) findManager(dir string) manager {
 }
 
 var (
-	yarnRelease = regexp.MustCompile(`releases/yarn-([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?)\.c?js$`)
-	berryMeta   = regexp.MustCompile(`(?m)^__metadata:\s*\n\s+version:\s*"?(\d+)`)
-	pnpmLock    = regexp.MustCompile(`(?m)^lockfileVersion:\s*['"]?(\d+)(?:\.(\d+))?`)
+	yarnRelease = lazyregexp.New(`releases/yarn-([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?)\.c?js$`)
+	berryMeta   = lazyregexp.New(`(?m)^__metadata:\s*\n\s+version:\s*"?(\d+)`)
+	pnpmLock    = lazyregexp.New(`(?m)^lockfileVersion:\s*['"]?(\d+)(?:\.(\d+))?`)
 )
 
 // managerVersion fills in a version that packageManager did not give: volta and

@@ -3,9 +3,10 @@ package framework
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // manifest is the part of package.json that decides anything. Fields of the wrong
@@ -121,7 +122,7 @@ func (m *manifest) version(name string) string {
 	return m.dev[name]
 }
 
-var firstNumber = regexp.MustCompile(`\d{1,4}`)
+var firstNumber = lazyregexp.New(`\d{1,4}`)
 
 // major returns the first number of a version or range, 0 when there is none
 // ("latest", "workspace:*", "git+https://…").
@@ -153,7 +154,7 @@ func (m *manifest) script(names ...string) (name, body string) {
 
 // scriptCalling returns the script that calls a program, the likeliest names first,
 // then the others in order.
-func (m *manifest) scriptCalling(call *regexp.Regexp, names ...string) (name, body string) {
+func (m *manifest) scriptCalling(call *lazyregexp.Regexp, names ...string) (name, body string) {
 	if m == nil {
 		return "", ""
 	}

@@ -3,9 +3,10 @@ package framework
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
@@ -16,7 +17,7 @@ var codenames = map[string]string{
 	"fermium": "14", "gallium": "16", "hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
 }
 
-var nodeRange = regexp.MustCompile(`^[0-9xX*^~<>=|. v-]+[0-9a-zA-Z.*+ |<>=^~-]*$`)
+var nodeRange = lazyregexp.New(`^[0-9xX*^~<>=|. v-]+[0-9a-zA-Z.*+ |<>=^~-]*$`)
 
 // nodeVersion turns what people write into a version, an npm range, "lts/*" or
 // "latest". Anything else is refused: it ends in a download's name.

@@ -2,12 +2,12 @@ package framework
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"slipway/internal/platform/cron"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Run holds what slipway.toml says about running the project; a nil field was not said. The
@@ -64,7 +64,7 @@ type commands struct {
 	crons     []Cron
 }
 
-var processName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+var processName = lazyregexp.New(`^[a-z][a-z0-9_-]{0,31}$`)
 
 func badRun(details string, received any) error {
 	return &fault.Error{
@@ -211,7 +211,7 @@ func (p *project) applyCommands(d *draft) {
 
 // runsScript is a start command that runs the start script of package.json, and buildpacks' name
 // for PHP behind a web server, which is how it runs here too.
-var runsScript = regexp.MustCompile(`^(?:(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+start(?::prod)?|(?:vendor/bin/)?heroku-php-\S+(?:\s.*)?)$`)
+var runsScript = lazyregexp.New(`^(?:(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+start(?::prod)?|(?:vendor/bin/)?heroku-php-\S+(?:\s.*)?)$`)
 
 // warnOfWeb says so where the Procfile would start something else than what is started.
 func (p *project) warnOfWeb(d *draft) {

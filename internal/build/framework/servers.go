@@ -2,8 +2,9 @@ package framework
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Node servers: programs that listen on PORT. They are recognised and planned; running
@@ -11,17 +12,17 @@ import (
 
 // plainNode is a start script that is nothing but node and a file, which is run
 // without npm around it: that saves half a second and a process.
-var plainNode = regexp.MustCompile(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
+var plainNode = lazyregexp.New(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
 
 // serverStart is a start script that runs a program of the project's own.
-var serverStart = regexp.MustCompile(
+var serverStart = lazyregexp.New(
 	`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
 		`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`,
 )
 
 // noServer is a start script that runs tools of development or a server of files, or leaves
 // the choice to a tool that runs the scripts of others.
-var noServer = regexp.MustCompile(
+var noServer = lazyregexp.New(
 	`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
 		`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
 		`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
@@ -29,10 +30,10 @@ var noServer = regexp.MustCompile(
 )
 
 // devScript is a start script that runs what is for development, such as `next dev`.
-var devScript = regexp.MustCompile(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
+var devScript = lazyregexp.New(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
 
 // calledScript is a script that is nothing but another one's name.
-var calledScript = regexp.MustCompile(
+var calledScript = lazyregexp.New(
 	`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`,
 )
 
@@ -189,10 +190,10 @@ func (p *project) startScript() string {
 const npmServer = "server.js"
 
 // ssrBuild is a build for a server that renders pages, of which nothing is a site by itself.
-var ssrBuild = regexp.MustCompile(`(?:^|[\s/])vite\s+build\s(?:.*\s)?--ssr(?:\s|=|$)`)
+var ssrBuild = lazyregexp.New(`(?:^|[\s/])vite\s+build\s(?:.*\s)?--ssr(?:\s|=|$)`)
 
 // calls reports whether one of the project's scripts matches.
-func (p *project) calls(what *regexp.Regexp) bool {
+func (p *project) calls(what *lazyregexp.Regexp) bool {
 	name, _ := p.pkg.scriptCalling(what)
 	return name != ""
 }

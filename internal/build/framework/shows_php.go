@@ -1,12 +1,13 @@
 package framework
 
 import (
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // source matches names that hold code or what is nobody's business: they are never shown.
-var phpSource = regexp.MustCompile(
+var phpSource = lazyregexp.New(
 	`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`,
 )
 

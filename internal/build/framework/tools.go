@@ -3,6 +3,8 @@ package framework
 import (
 	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Generators of other languages: single programs (Hugo, Zola, mdBook), Python and Ruby.
@@ -146,7 +148,7 @@ func otherGenerators() []preset {
 // ours is a build of one command of ours.
 func (p *project) ours(argv ...string) []Command { return []Command{{Argv: argv, Dir: p.root}} }
 
-var hugoWord = regexp.MustCompile(`(?mi)^\s*["']?(?:baseURL|languageCode|theme|defaultContentLanguage|title)["']?\s*[:=]`)
+var hugoWord = lazyregexp.New(`(?mi)^\s*["']?(?:baseURL|languageCode|theme|defaultContentLanguage|title)["']?\s*[:=]`)
 
 func hugo(p *project) string {
 	if f := p.any(

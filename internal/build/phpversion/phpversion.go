@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -44,7 +44,7 @@ var installed struct {
 	list []Version
 }
 
-var printed = regexp.MustCompile(`^PHP (\d{1,2}\.\d{1,3}\.\d{1,3})`)
+var printed = lazyregexp.New(`^PHP (\d{1,2}\.\d{1,3}\.\d{1,3})`)
 
 // Installed lists the versions of PHP on this host that can answer requests, the newest
 // first. Programs are asked for their version once, and again when others are there.
@@ -176,12 +176,12 @@ func (a allowed) has(n number) bool {
 var errConstraint = errors.New("not a version constraint")
 
 var (
-	either = regexp.MustCompile(`\s*\|\|?\s*`)
-	hyphen = regexp.MustCompile(`^(\S+)\s+-\s+(\S+)$`)
-	term   = regexp.MustCompile(
+	either = lazyregexp.New(`\s*\|\|?\s*`)
+	hyphen = lazyregexp.New(`^(\S+)\s+-\s+(\S+)$`)
+	term   = lazyregexp.New(
 		`^(\^|~|>=|<=|>|<|==|=|!=|<>)?\s*v?(\d{1,4})(?:\.(\d{1,4}|[xX*]))?(?:\.(\d{1,6}|[xX*]))?(?:\.(?:\d{1,6}|[xX*]))?(?:[-@+.][0-9A-Za-z.+-]*)?$`,
 	)
-	spaced = regexp.MustCompile(`(\^|~|>=|<=|>|<|==|=|!=|<>)\s+`)
+	spaced = lazyregexp.New(`(\^|~|>=|<=|>|<|==|=|!=|<>)\s+`)
 )
 
 // parseConstraint reads what Composer allows as a constraint of the platform's PHP.

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -125,9 +125,9 @@ func (t *Toolchain) plain() bool {
 }
 
 var (
-	npmCode = regexp.MustCompile(`(?m)^npm (?:ERR!|error) code (\S+)`)
+	npmCode = lazyregexp.New(`(?m)^npm (?:ERR!|error) code (\S+)`)
 	// What npm, Node and OpenSSL call the many ways of not reaching a server.
-	netCode = regexp.MustCompile(
+	netCode = lazyregexp.New(
 		`^(E[45]\d\d|ENOTFOUND|EAI_\w+|ECONN\w+|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|EPROTO|ENEEDAUTH|EINTEGRITY|` +
 			`ERR_SOCKET_TIMEOUT|ERR_SSL_\w+|ERR_TLS_\w+|ERR_STREAM_\w+|ERR_INVALID_ARG_TYPE|CERT_\w+|UNABLE_TO_\w+|SELF_SIGNED_\w+|DEPTH_ZERO_\w+|FETCH_ERROR)$`,
 	)

@@ -2,11 +2,11 @@ package fetch
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Repository is a location in normal form. The zero value is no repository.
@@ -30,10 +30,10 @@ func (r Repository) Host() string { return r.host }
 func (r Repository) Path() string { return r.path }
 
 var (
-	hostForm    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
-	segmentForm = regexp.MustCompile(`^[A-Za-z0-9._~][A-Za-z0-9._~+-]*$`)
-	userForm    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-	branchForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/#@+-]{0,199}$`)
+	hostForm    = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+	segmentForm = lazyregexp.New(`^[A-Za-z0-9._~][A-Za-z0-9._~+-]*$`)
+	userForm    = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	branchForm  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/#@+-]{0,199}$`)
 )
 
 // ParseRepository reads what people paste: host/owner/repo, https://…, ssh://git@host/…

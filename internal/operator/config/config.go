@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/egress"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
@@ -110,7 +110,7 @@ type Settings struct {
 	Mailer        *mail.Mailer // nil: no mails
 }
 
-var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+var domainForm = lazyregexp.New(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 // Check validates the settings and returns what follows from them. Its error is one line.
 // It changes nothing.

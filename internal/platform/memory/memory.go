@@ -14,7 +14,7 @@ import (
 // back to the system, and below which rate of allocations per second nothing is going on.
 const (
 	memoryEvery = time.Second
-	memoryGain  = 4 << 20
+	memoryGain  = 2 << 20
 	memoryCalm  = 4 << 20
 )
 

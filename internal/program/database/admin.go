@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // admin holds the connections by which the server is administered.
@@ -94,7 +95,7 @@ func (a *admin) close() { _ = a.sql.Close() }
 
 // schemaForm holds what we name schemas and users: nothing in it needs escaping, and it holds
 // no wildcard of GRANT.
-var schemaForm = regexp.MustCompile(`^s[a-z2-7]{26}$`)
+var schemaForm = lazyregexp.New(`^s[a-z2-7]{26}$`)
 
 // rights lists what a site may do in its own database; without writing it may read and make
 // room.

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -26,7 +26,7 @@ type NewDatabase struct {
 
 const maxPerSite = 20
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+var nameForm = lazyregexp.New(`^[a-z][a-z0-9_]{0,31}$`)
 
 // CreateTx notes a database for the owner's site; a job makes it.
 func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewDatabase) (Database, error) {

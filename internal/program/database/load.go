@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -251,18 +251,18 @@ func (s *Scratch) fits(ctx context.Context) error {
 }
 
 var (
-	notOurs = regexp.MustCompile(
+	notOurs = lazyregexp.New(
 		`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`,
 	)
-	anyDefiner = regexp.MustCompile(
+	anyDefiner = lazyregexp.New(
 		"(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)",
 	)
-	setsMode   = regexp.MustCompile(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
-	ofMySQL    = regexp.MustCompile(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
-	anyTable   = regexp.MustCompile(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
-	ofDatabase = regexp.MustCompile("(?is)^(/\\*!\\d* *)?USE\\s+`?([^`;\\s]+)")
-	ofEvent    = regexp.MustCompile(`(?is)^(/\*!\d* *)?(CREATE|ALTER|DROP)\b(OR\s+REPLACE|[\s/*!0-9])*EVENT\s`)
-	anyCreate  = regexp.MustCompile(`(?i)^(/\*!\d* *)?CREATE\b`)
+	setsMode   = lazyregexp.New(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
+	ofMySQL    = lazyregexp.New(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
+	anyTable   = lazyregexp.New(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
+	ofDatabase = lazyregexp.New("(?is)^(/\\*!\\d* *)?USE\\s+`?([^`;\\s]+)")
+	ofEvent    = lazyregexp.New(`(?is)^(/\*!\d* *)?(CREATE|ALTER|DROP)\b(OR\s+REPLACE|[\s/*!0-9])*EVENT\s`)
+	anyCreate  = lazyregexp.New(`(?i)^(/\*!\d* *)?CREATE\b`)
 )
 
 // own leaves out of a stranger's SQL what concerns its own server: other databases, locks,

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +28,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
@@ -176,7 +176,7 @@ type Checked struct {
 	expires db.Time
 }
 
-var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$`)
+var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$`)
 
 // Check asks the forge whose the token is. It is for before the transaction: it waits for
 // the network.

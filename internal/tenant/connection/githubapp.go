@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 )
 
@@ -66,7 +66,7 @@ type Creation struct {
 	Manifest string
 }
 
-var organization = regexp.MustCompile(`^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$`)
+var organization = lazyregexp.New(`^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$`)
 
 // NewGitHubApp describes a GitHub App, as the operator enters it.
 type NewGitHubApp struct {
@@ -132,7 +132,7 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string,
 	return Creation{To: to + "?state=" + url.QueryEscape(state), Manifest: string(m)}, err
 }
 
-var slugForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
+var slugForm = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,99}$`)
 
 // CreatedApp is a GitHub App that GitHub has made, ready to be stored.
 type CreatedApp struct {

@@ -3,13 +3,13 @@ package site
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook"
@@ -43,9 +43,9 @@ const (
 )
 
 var (
-	keyPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	keyPattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// branchPattern matches what source.CheckBranch allows in a branch's name, with asterisks.
-	branchPattern = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
+	branchPattern = lazyregexp.New(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
 	targets       = []string{"build", "runtime"}
 	scopes        = []string{"production", "preview"}
 )

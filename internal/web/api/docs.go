@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -247,9 +247,9 @@ func (a *API) describe(doc *huma.OpenAPI, r Route) docOperation {
 	return o
 }
 
-var placeholders = regexp.MustCompile(`\{[a-zA-Z]+\}`)
+var placeholders = lazyregexp.New(`\{[a-zA-Z]+\}`)
 
-var code = regexp.MustCompile("`([^`]+)`")
+var code = lazyregexp.New("`([^`]+)`")
 
 // inline escapes text and shows `code` as code.
 func inline(s string) template.HTML {

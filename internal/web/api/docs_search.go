@@ -3,8 +3,9 @@ package api
 import (
 	"html"
 	"net/http"
-	"regexp"
 	"strings"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // maxSearch is the length in bytes of a search of the reference that is answered.
@@ -21,8 +22,8 @@ type indexed struct {
 }
 
 var (
-	tags     = regexp.MustCompile(`<[^>]*>`)
-	headings = regexp.MustCompile(`<h[12] id="([a-z]+)">`)
+	tags     = lazyregexp.New(`<[^>]*>`)
+	headings = lazyregexp.New(`<h[12] id="([a-z]+)">`)
 )
 
 // searchIndex lists the operations and the sections of the guide, whose page is given.

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // problem is the body of every error.
@@ -162,9 +162,9 @@ func scalar(v any) any {
 }
 
 // secretive matches the names of fields whose values are never echoed.
-var secretive = regexp.MustCompile(`(?i)secret|deployKey|password|token|value|credential|authorization`)
+var secretive = lazyregexp.New(`(?i)secret|deployKey|password|token|value|credential|authorization`)
 
-var missing = regexp.MustCompile(`^expected required property (.+) to be present$`)
+var missing = lazyregexp.New(`^expected required property (.+) to be present$`)
 
 // invalid turns what huma found wrong with a request into one fault: the first thing,
 // in our words, naming the field and what it may be.
@@ -220,7 +220,7 @@ func spoken(op *huma.Operation, field string) string {
 
 // item is the place of an item in an array. An error's code names the array: one that changed
 // with the place could not be told apart by programs.
-var item = regexp.MustCompile(`^\[\d+\]\.?|\[\d+\]`)
+var item = lazyregexp.New(`^\[\d+\]\.?|\[\d+\]`)
 
 // sentence rewords huma's "expected …".
 func sentence(field, message string) string {

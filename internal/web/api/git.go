@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"net/url"
-	"regexp"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -13,6 +12,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
@@ -423,7 +423,7 @@ func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*repl
 	return unkeep(kept, replayed, err)
 }
 
-var gitHookForm = regexp.MustCompile(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
+var gitHookForm = lazyregexp.New(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
 // gitHookKey returns what a call of a Git hook is counted under: see hookKey.
 func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (string, bool) {

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"net/http"
-	"regexp"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
@@ -120,7 +120,7 @@ func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection
 	return err == nil, err
 }
 
-var appHookForm = regexp.MustCompile(`^` + connection.HookPath + `([A-Za-z0-9_-]{43})$`)
+var appHookForm = lazyregexp.New(`^` + connection.HookPath + `([A-Za-z0-9_-]{43})$`)
 
 // appShare is how many times an API key's rate limit a GitHub App's webhook has: it speaks
 // for all sites.

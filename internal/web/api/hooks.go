@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +17,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -384,7 +384,7 @@ func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch 
 	return pushes.SkipsHook(req.http.Header, req.body, cmp.Or(branch, hook.Branch, s.Branch)), err
 }
 
-var hookForm = regexp.MustCompile(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
+var hookForm = lazyregexp.New(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
 
 // hookKey returns the key that a call of a deploy hook is counted under: the hook when there is one,
 // so that one address (a CI's) may call many, else the caller's address, so that

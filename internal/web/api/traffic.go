@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/traffic"
 )
@@ -223,7 +223,7 @@ func (since) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma
 // overflow.
 const longAgo = 4000 * 24 * time.Hour
 
-var back = regexp.MustCompile(`^([0-9]{1,6})([mhd])$`)
+var back = lazyregexp.New(`^([0-9]{1,6})([mhd])$`)
 
 func (s since) parse(now db.Time) (db.Time, error) {
 	if s == "" {

@@ -9,14 +9,14 @@ package requestinfo
 import (
 	"net/http"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/lazyregexp"
 )
 
-var requestIDs = regexp.MustCompile(`^[\w-]{8,64}$`)
+var requestIDs = lazyregexp.New(`^[\w-]{8,64}$`)
 
 // RequestID returns the client's X-Request-Id when it is harmless in logs, else a new id.
 func RequestID(r *http.Request) string {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/site"
 )
@@ -33,7 +33,7 @@ const (
 	leastPart  = 3 // a page that has become less than a third has lost its content
 )
 
-var titleForm = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+var titleForm = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 
 // look asks the pages of a site's program, past the cache.
 func (w *WordPress) look(ctx context.Context, s site.Site, paths []string) ([]page, error) {

@@ -18,13 +18,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // ours are the files that every core gets: its configuration, the part that is always
@@ -357,7 +357,7 @@ func oursDigest() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-var versionForm = regexp.MustCompile(`(?m)^\$wp_version\s*=\s*'([0-9A-Za-z.+-]{1,30})';`)
+var versionForm = lazyregexp.New(`(?m)^\$wp_version\s*=\s*'([0-9A-Za-z.+-]{1,30})';`)
 
 // stored returns the core of that name, making it where there is none.
 func (w *WordPress) stored(

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/site"
 )
 
@@ -194,7 +194,7 @@ var (
 		"/wp-content/upgrade/", "/wp-content/debug.log", "/wp-admin/includes/", "/wp-includes/theme-compat/",
 		"/wp-sitemap-users",
 	}
-	closedNames = regexp.MustCompile(
+	closedNames = lazyregexp.New(
 		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`,
 	)
 )

@@ -13,18 +13,18 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 )
 
 // tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
 // What they begin with all tables begin with.
-var tableForm = regexp.MustCompile(
+var tableForm = lazyregexp.New(
 	"(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(",
 )
 

@@ -3,7 +3,6 @@ package wordpress
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"slipway/internal/deploy/deploy"
@@ -11,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
@@ -44,7 +44,7 @@ func (c Choice) wire() any {
 	return append([]string{}, c.Slugs...)
 }
 
-var slugForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._ -]{0,199}$`)
+var slugForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._ -]{0,199}$`)
 
 const maxSlugs = 200
 

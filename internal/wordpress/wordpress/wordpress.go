@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/mail"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +30,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/seal"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
@@ -182,9 +182,9 @@ func (w *WordPress) get(ctx context.Context, r db.Reader, id site.ID) (row, erro
 }
 
 var (
-	localeForm = regexp.MustCompile(`^[a-z]{2,3}(_[A-Z]{2})?(_[a-z0-9]{2,12})?$`)
-	userForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{2,59}$`)
-	notOfUser  = regexp.MustCompile(`[^a-z0-9._-]+`)
+	localeForm = lazyregexp.New(`^[a-z]{2,3}(_[A-Z]{2})?(_[a-z0-9]{2,12})?$`)
+	userForm   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{2,59}$`)
+	notOfUser  = lazyregexp.New(`[^a-z0-9._-]+`)
 )
 
 // Defaults of the settings that an owner may change later.

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -52,12 +51,14 @@ func loadAssets(from fs.FS) Assets {
 		}
 		sum := sha256.Sum256(body)
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		a := asset{kind: mime.TypeByExtension(ext), Plain: body}
-		switch ext { // the host's table may say something else, or nothing
+		a := asset{kind: "application/octet-stream", Plain: body}
+		switch ext { // not by package mime: reading the host's table takes half a megabyte
 		case ".js":
 			a.kind = "text/javascript; charset=utf-8"
 		case ".css":
 			a.kind = "text/css; charset=utf-8"
+		case ".txt":
+			a.kind = "text/plain; charset=utf-8"
 		case ".svg":
 			a.kind = "image/svg+xml"
 		case ".woff2":

@@ -1,0 +1,29 @@
+package lazyregexp
+
+import "testing"
+
+// In tests an expression that can't be compiled is found where it is made.
+func TestNewCompilesInTests(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("an expression that is none was taken")
+		}
+	}()
+	New(`(`)
+}
+
+func TestCompiledOnFirstUse(t *testing.T) {
+	defer func(was bool) { inTest = was }(inTest)
+	inTest = false
+	bad := New(`(`)
+	if good := New(`^a+(b)$`); !good.MatchString("aab") || good.FindStringSubmatch("aab")[1] != "b" {
+		t.Error("it matches something else")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an expression that is none matched")
+		}
+	}()
+	bad.MatchString("")
+}
