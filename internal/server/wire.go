@@ -209,7 +209,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Port:        s.SitePort,
 		Connections: h.connections,
 	})
-	h.members = member.New(member.Config{Seal: h.seal, Sites: h.sites, BaseURL: s.BaseURL, GrantPath: access.GrantPath})
+	h.members = member.New(member.Config{
+		DB: h.db, Seal: h.seal, Sites: h.sites, Accounts: h.accounts, BaseURL: s.BaseURL, GrantPath: access.GrantPath,
+	})
 	h.teams = team.New(team.Config{
 		DB: h.db, Accounts: h.accounts, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Operations: h.operations, Log: s.Log,
 	})
@@ -255,6 +257,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.domains = domain.New(h.domainConfig(out, authorities, limits))
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
+	h.connectTransfers(builds)
 	h.connections.Connect(h.deployments)
 	h.deployments.Connect(h.wordpress)
 	h.launch = launch.New(launch.Config{

@@ -195,7 +195,7 @@ func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
 	if x.server != "" {
 		return d.named(x.server)
 	}
-	s, err := d.serverOf(ctx, x.Owner)
+	s, err := d.serverFor(ctx, string(x.Site), x.Owner)
 	if err != nil {
 		return nil, err
 	}

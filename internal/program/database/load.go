@@ -509,7 +509,7 @@ func (d *Databases) Refill(ctx context.Context, id ID, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	s, err := d.serverOf(ctx, x.Owner)
+	s, err := d.serverFor(ctx, string(x.Site), x.Owner)
 	if err != nil {
 		return err
 	}

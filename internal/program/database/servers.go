@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -109,6 +110,29 @@ func (d *Databases) serverOf(ctx context.Context, owner account.OwnerID) (*serve
 		}
 	}
 	return d.named(d.servers.base + "/" + string(owner))
+}
+
+// serverFor returns the server that holds a site's databases on this node, or will. Those of a site that was transferred
+// stay where they are, on its owner's before, and new ones join them: a site talks to one server.
+func (d *Databases) serverFor(ctx context.Context, site string, owner account.OwnerID) (*server, error) {
+	s, err := d.serverOf(ctx, owner)
+	if err != nil || s.owner == "" {
+		return s, err
+	}
+	var name string
+	err = d.c.DB.QueryRow(ctx, `
+		SELECT server FROM databases WHERE site_id = $1 AND server <> '' AND server <> $2 AND status <> 'deleting' ORDER BY id LIMIT 1`,
+		site, s.name).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find database server of site: %w", err)
+	}
+	if !strings.HasPrefix(name, d.servers.base+"/") {
+		return s, nil // another node's
+	}
+	return d.named(name)
 }
 
 // all returns the servers that were asked for.

@@ -49,7 +49,7 @@ const (
 // open from then on, until the site is forgotten or the service stops. The server is kept
 // awake until done is called.
 func (d *Databases) Socket(ctx context.Context, of Client) (path string, done func(), err error) {
-	s, err := d.serverOf(ctx, of.Owner)
+	s, err := d.serverFor(ctx, of.Site, of.Owner)
 	if err != nil {
 		return "", nil, err
 	}
@@ -261,7 +261,7 @@ func (w *way) admit(ctx context.Context, d *Databases) (*server, func(), error) 
 	if err := d.opened(ctx, w.of.Owner); err != nil {
 		return nil, nil, err
 	}
-	s, err := d.serverOf(ctx, w.of.Owner)
+	s, err := d.serverFor(ctx, w.of.Site, w.of.Owner)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -447,3 +447,39 @@ func LockOwnerTx(ctx context.Context, tx *db.Tx, id OwnerID) error {
 	}
 	return nil
 }
+
+// ForgetSiteTx takes a site that is no longer an owner's out of the keys that are restricted to it and others. Those that
+// were for it alone are deleted: no restriction would mean every site. It returns how many keys there were.
+func (a *Accounts) ForgetSiteTx(ctx context.Context, tx *db.Tx, owner OwnerID, site string) (int, error) {
+	rows, err := tx.Query(ctx, `SELECT id, sites FROM api_keys WHERE owner_id = $1 AND sites LIKE '%' || $2 || '%' ORDER BY id`, owner, site)
+	type key struct {
+		id    KeyID
+		sites []string
+	}
+	list, err := db.Collect(rows, err, func(r db.Scanner) (k key, err error) {
+		var sites string
+		err = r.Scan(&k.id, &sites)
+		k.sites = strings.Fields(sites)
+		return k, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("find keys of site: %w", err)
+	}
+	n := 0
+	for _, k := range list {
+		rest := slices.DeleteFunc(slices.Clone(k.sites), func(s string) bool { return s == site })
+		switch {
+		case len(rest) == len(k.sites):
+			continue
+		case len(rest) == 0:
+			_, err = tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1`, k.id)
+		default:
+			_, err = tx.Exec(ctx, `UPDATE api_keys SET sites = $2 WHERE id = $1`, k.id, strings.Join(rest, " "))
+		}
+		if err != nil {
+			return 0, fmt.Errorf("forget site of key: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}

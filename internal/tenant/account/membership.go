@@ -231,3 +231,13 @@ func (c Caller) MayMakeKeys() bool {
 	}
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.SiteRoles)), func(r Role) bool { return r.AtLeast(RoleDeveloper) })
 }
+
+// Unrestricted reports whether the caller's credential is as much as its user's session: it has all scopes, and is not
+// restricted to sites. Such a caller may act for all that the user may.
+func (c Caller) Unrestricted() bool {
+	granted := c.Scopes
+	if c.Team != "" {
+		granted = c.granted
+	}
+	return !c.Service && granted.Include(All) && len(c.Sites) == 0
+}

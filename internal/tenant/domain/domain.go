@@ -72,6 +72,7 @@ type Domain struct {
 	UpdatedAt    db.Time
 
 	proof          string
+	proofToken     string  // of the TXT record that proved it; it may be an owner's before
 	delegated      bool    // authorities would find the proof of a wildcard, or need none
 	redirectLostAt db.Time // since when RedirectTo is no domain of the owner any more
 	provenAt       db.Time
@@ -234,7 +235,7 @@ func New(c Config) *Domains {
 
 const columns = `id, owner_id, site_id, name, status, reason, is_primary, redirect_to, proof, proven_at,
 	astray_at, findings, checks, tries, pending_at, checked_at, next_check_at, ssl_status, cert_issuer,
-	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at, delegated, redirect_lost_at`
+	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at, delegated, redirect_lost_at, proof_token`
 
 // findings holds the result of a check, as the table stores it.
 type findings struct {
@@ -274,6 +275,7 @@ func scan(row db.Scanner) (Domain, error) {
 		&d.UpdatedAt,
 		&d.delegated,
 		&d.redirectLostAt,
+		&d.proofToken,
 	)
 	if err != nil {
 		return Domain{}, err

@@ -58,6 +58,13 @@ func (d *Domains) displace(ctx context.Context, tx *db.Tx, holder ID, dom Domain
 		dom.Name, dom.Owner, db.Now().Add(-quarantine)).Scan(&lost); err != nil {
 		return false, fmt.Errorf("look up rivals for %s: %w", dom.Name, err)
 	}
+	mine, err := tokenOf(ctx, tx, dom.Owner)
+	if err != nil {
+		return false, err
+	}
+	if mine == old.proofToken { // their record proved the name before it was transferred: it proves nothing anew
+		return false, nil
+	}
 	if lost > 0 {
 		theirs, err := tokenOf(ctx, tx, old.Owner)
 		if err != nil {

@@ -204,6 +204,9 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if j.proof != "" {
 		dom.proof = j.proof
 	}
+	if slices.Contains(s.tokens, token) {
+		dom.proofToken = token // the owner's own record: from now on that is what others must beat
+	}
 	switch {
 	case dom.Proven() && j.points:
 		dom.Status, dom.Reason, dom.misdirectedAt = Active, "", 0
@@ -240,8 +243,9 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE domains SET status = $2, reason = $3, proof = $4, proven_at = $5, astray_at = $6, findings = $7, tries = $8,
-		  checked_at = $9, next_check_at = $10, lease_until = 0, updated_at = $9, delegated = $11 WHERE id = $1`,
-		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.misdirectedAt, string(seen), dom.tries, now, dom.NextCheckAt, j.delegated); err != nil {
+		  checked_at = $9, next_check_at = $10, lease_until = 0, updated_at = $9, delegated = $11, proof_token = $12 WHERE id = $1`,
+		dom.ID, dom.Status, dom.Reason, dom.proof, dom.provenAt, dom.misdirectedAt, string(seen), dom.tries, now, dom.NextCheckAt, j.delegated,
+		dom.proofToken); err != nil {
 		return err
 	}
 	tx.Notify(dom.Owner.Topic())

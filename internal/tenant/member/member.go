@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
@@ -26,13 +27,16 @@ const (
 
 	questionTime = 15 * time.Minute
 	grantTime    = time.Minute
-	cookieTime   = time.Hour // after which the visitor asks again, and who is no member any more is out
+	cookieTime   = time.Hour       // after which the visitor asks again, and who is no member any more is out
+	teamTime     = 5 * time.Minute // the same on a site of a team, whose members change
 )
 
 // Config holds what Members needs.
 type Config struct {
 	Seal      *seal.Sealer
+	DB        *db.DB
 	Sites     *site.Sites
+	Accounts  *account.Accounts
 	BaseURL   string // of the control plane
 	GrantPath string // where a host takes grants
 }
@@ -50,6 +54,7 @@ type sealedAnswer struct {
 	Path  string `json:"p,omitempty"`
 	Nonce string `json:"n,omitempty"`
 	Until int64  `json:"u"` // Unix time
+	Team  bool   `json:"t,omitempty"`
 }
 
 func (m *Members) seal(purpose string, a sealedAnswer, life time.Duration) string {
@@ -93,7 +98,11 @@ func (m *Members) Ask(q Question) string {
 // Granted returns what a grant answers; false for what is none any more.
 func (m *Members) Granted(grant string) (q Question, until time.Time, ok bool) {
 	a, ok := m.open(grantPurpose, grant)
-	return Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce}, time.Now().Add(cookieTime), ok
+	life := cookieTime
+	if a.Team {
+		life = teamTime
+	}
+	return Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce}, time.Now().Add(life), ok
 }
 
 // Pass returns the value of a cookie that is good for a site's host until then.
@@ -109,7 +118,7 @@ func (m *Members) Passes(value, site, host string) bool {
 
 // Answer returns where a member goes with the grant that answers a question of the
 // edge: to the host that asked, and nowhere else. Others get a fault.
-func (m *Members) Answer(ctx context.Context, who account.OwnerID, ask string) (string, error) {
+func (m *Members) Answer(ctx context.Context, who account.User, ask string) (string, error) {
 	q, ok := m.open(questionPurpose, ask)
 	if !ok {
 		return "", &fault.Error{
@@ -119,8 +128,11 @@ func (m *Members) Answer(ctx context.Context, who account.OwnerID, ask string) (
 			Code:    "invalid_question",
 		}
 	}
-	s, err := m.c.Sites.Get(ctx, who, site.ID(q.Site))
-	if fault.Is(err, fault.NotFound) {
+	s, err := m.c.Sites.ByID(ctx, m.c.DB, site.ID(q.Site))
+	if err == nil {
+		err = m.admit(ctx, who, s)
+	}
+	if f := fault.As(err); f != nil && f.Code != "two_factor_required" {
 		return "", &fault.Error{
 			Kind:    fault.Forbidden,
 			Message: "Only members of this site can see this page",
@@ -131,6 +143,15 @@ func (m *Members) Answer(ctx context.Context, who account.OwnerID, ask string) (
 	if err != nil {
 		return "", err
 	}
-	grant := m.seal(grantPurpose, sealedAnswer{Site: string(s.ID), Host: q.Host, Path: q.Path, Nonce: q.Nonce}, grantTime)
+	grant := m.seal(grantPurpose, sealedAnswer{Site: string(s.ID), Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner}, grantTime)
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
+}
+
+// admit is nil for a user who may read the site: as its owner, or by a role in its team.
+func (m *Members) admit(ctx context.Context, who account.User, s site.Site) error {
+	c, err := m.c.Accounts.CallerFor(ctx, m.c.DB, who, s.Owner)
+	if err != nil {
+		return err
+	}
+	return c.RequireOn(account.SitesRead, string(s.ID))
 }

@@ -25,12 +25,21 @@ func TestMembersOfASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	sites := site.New(site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: key}), Seal: key, Domain: "sites.test"})
-	ada, eve := account.OwnerID("usr_ada"), account.OwnerID("usr_eve")
-	s, err := sites.Create(t.Context(), ada, site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/site"})
+	users := account.New(account.Config{DB: d})
+	var people []account.User
+	for _, email := range []string{"ada@example.test", "eve@example.test"} {
+		u, err := users.CreateUser(t.Context(), email, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		people = append(people, u)
+	}
+	ada, eve := people[0], people[1]
+	s, err := sites.Create(t.Context(), ada.Owner, site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/site"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := New(Config{Seal: key, Sites: sites, BaseURL: "https://slipway.test", GrantPath: "/.slipway/granted"})
+	m := New(Config{DB: d, Seal: key, Sites: sites, Accounts: users, BaseURL: "https://slipway.test", GrantPath: "/.slipway/granted"})
 	q := Question{Site: string(s.ID), Host: "pr-1--shop.sites.test:8443", Path: "/a?b=c", Nonce: "nonce"}
 	value := func(address, name string) string {
 		u, err := url.Parse(address)
@@ -92,5 +101,83 @@ func TestMembersOfASite(t *testing.T) {
 		if _, _, ok := m.Granted(bad); ok {
 			t.Errorf("%s is a grant", name)
 		}
+	}
+}
+
+// Members of a team see the protected addresses of its sites, for five minutes at a time; others, and who was removed, don't.
+func TestMembersOfATeam(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := account.New(account.Config{DB: d})
+	sites := site.New(site.Config{DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: key}), Seal: key, Domain: "sites.test"})
+	m := New(Config{DB: d, Seal: key, Sites: sites, Accounts: users, BaseURL: "https://slipway.test", GrantPath: "/.slipway/granted"})
+	s, err := sites.Create(t.Context(), "own_team", site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/site"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := sites.Create(t.Context(), "own_team", site.NewSite{Name: "Other", Type: "static", Repository: "git.test/acme/site"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(q string, args ...string) {
+		t.Helper()
+		for i, a := range args {
+			q = strings.ReplaceAll(q, "$"+string(rune('1'+i)), "'"+a+"'")
+		}
+		if err := d.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`INSERT INTO teams (id, owner_id, name, slug, require_2fa, require_sso, apps, created_at, suspended_at, deleting_at, deleted_at)
+		VALUES ('team_x', 'own_team', 'Acme', 'acme', FALSE, FALSE, 'all', 1, 0, 0, 0)`)
+	join := func(email, role string) account.User {
+		t.Helper()
+		u, err := users.CreateUser(t.Context(), email, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(`INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ('own_team', $1, $2, FALSE, 1, '')`, string(u.ID), role)
+		return u
+	}
+	viewer, billing, guest := join("v@example.test", "viewer"), join("b@example.test", "billing"), join("g@example.test", "")
+	exec(`INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, 'own_team', 'viewer')`, string(other.ID), string(guest.ID))
+	ask := func(u account.User, id site.ID) error {
+		q, err := url.Parse(m.Ask(Question{Site: string(id), Host: "shop.sites.test", Path: "/", Nonce: "n"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := m.Answer(t.Context(), u, q.Query().Get("ask"))
+		if err != nil {
+			return err
+		}
+		at, err := url.Parse(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, until, ok := m.Granted(at.Query().Get("grant")); !ok || time.Until(until) > 5*time.Minute || time.Until(until) < 4*time.Minute {
+			t.Errorf("granted until %s, %v", until, ok)
+		}
+		return nil
+	}
+	for name, no := range map[string]error{
+		"billing":               ask(billing, s.ID),
+		"a guest, another site": ask(guest, s.ID),
+	} {
+		if !fault.Is(no, fault.Forbidden) {
+			t.Errorf("%s: %v", name, no)
+		}
+	}
+	for name, err := range map[string]error{"a viewer": ask(viewer, s.ID), "a guest, their site": ask(guest, other.ID)} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	exec(`DELETE FROM team_members WHERE user_id = $1`, string(viewer.ID))
+	if err := ask(viewer, s.ID); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("who was removed: %v", err)
 	}
 }

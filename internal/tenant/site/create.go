@@ -110,7 +110,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, err
 		}
 	}
-	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.ref(site)))
+	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.Ref(site)))
 }
 
 // churn is how many times the limit of sites an owner can make within 30 days: a build's
@@ -146,8 +146,8 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return nil
 }
 
-// ref returns what webhooks say of a site.
-func (s *Sites) ref(x Site) webhook.Site {
+// Ref returns what webhooks say of a site.
+func (s *Sites) Ref(x Site) webhook.Site {
 	return webhook.Site{ID: string(x.ID), Name: x.Name, URL: s.URL(x.Slug)}
 }
 

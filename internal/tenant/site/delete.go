@@ -48,7 +48,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err := count(ctx, tx, owner, site.Type, site.Status, -1); err != nil {
 		return err
 	}
-	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteDeleted(s.ref(site))); err != nil {
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteDeleted(s.Ref(site))); err != nil {
 		return err
 	}
 	_, err = job.Enqueue(ctx, tx, Purge{id}, job.Options{Unique: "purge/" + string(id), Share: string(owner)})

@@ -481,7 +481,7 @@ func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "env"))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "env"))
 }
 
 func checkVar(v *NewVar) error {

@@ -112,5 +112,5 @@ func (s *Sites) ImportTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		}
 	}
 	tx.Notify("live") // whoever runs it compares
-	return s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), "branch", "framework", "build", "run", "env"))
+	return s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.Ref(site), "branch", "framework", "build", "run", "env"))
 }

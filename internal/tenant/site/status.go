@@ -52,7 +52,7 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 	if err := recount(ctx, tx, site, to); err != nil {
 		return err
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "status"))
 }
 
 func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
@@ -146,7 +146,7 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment, re
 	if to == site.Status {
 		return &site, nil
 	}
-	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.ref(site), "status"))
+	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "status"))
 }
 
 // DefaultBranchTx notes which branch the repository's default turned out to be, for a

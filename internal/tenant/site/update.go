@@ -126,7 +126,7 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if slices.Contains(changed, "run") {
 		tx.Notify("live") // whoever runs it compares
 	}
-	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.ref(site), changed...)); err != nil {
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.Ref(site), changed...)); err != nil {
 		return Site{}, err
 	}
 	return s.GetTx(ctx, tx, owner, id)

@@ -57,7 +57,10 @@ type Config struct {
 
 // Teams is the service. It is safe for concurrent use.
 type Teams struct {
-	c Config
+	c     Config
+	git   Hooks // what follows is set by Connect
+	ties  Ties
+	parts []NamedPart
 }
 
 // reservedFor is how long the slug of a deleted team can't be taken.
@@ -115,6 +118,11 @@ func (s *Teams) Find(ctx context.Context, r db.Reader, user account.UserID, name
 		WHERE m.user_id = $1 AND t.deleted_at = 0 AND (t.id = $2 OR t.slug = $2)`, user, name), &role)
 	t.Role = role
 	return t, err
+}
+
+// Named returns the team with this id or slug, whoever belongs to it, or a NotFound fault.
+func (s *Teams) Named(ctx context.Context, r db.Reader, name string) (Team, error) {
+	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM teams t WHERE t.deleted_at = 0 AND (t.id = $1 OR t.slug = $1)`, name))
 }
 
 // Get returns the team that an owner is, or a NotFound fault.

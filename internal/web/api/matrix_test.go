@@ -236,7 +236,12 @@ var matrix = map[string]row{
 		path: "/sites/{site}/members/{member}", body: m{"role": "manager"}, status: 200, team: true, did: "member.site_role",
 	},
 	"removeSiteMember": {path: "/sites/{site}/members/{member}", status: 200, team: true, did: "member.site_role", prep: sitedMember},
-	"getTeamAudit":     {path: "/teams/{team}/audit", status: 200, team: true},
+	"transferSite": {
+		path: "/sites/{site}/transfer", body: m{"to": "somebody@example.test"}, status: 201, team: true, did: "site.transfer_offered",
+	},
+	"acceptTransfer": {path: "/transfers/accept", body: m{"code": "none"}, status: 404, own: true},
+	"cancelTransfer": {path: "/transfers/{transfer}", status: 200, team: true, did: "site.transfer_canceled"},
+	"getTeamAudit":   {path: "/teams/{team}/audit", status: 200, team: true},
 }
 
 type m = map[string]any
@@ -255,6 +260,7 @@ func (w *world) team(u account.UserID, key string) (x things, teamKey string) {
 	member, memberKey := w.user("member-of-" + string(u) + "@example.test")
 	w.join(teamKey, x["team"], "member-of-"+string(u)+"@example.test", memberKey, m{"role": "developer"})
 	x["member"] = string(member)
+	x["transfer"] = w.must(201, "POST", "/sites/"+x["spare"]+"/transfer", teamKey, m{"to": "somebody@example.test"})["id"].(string)
 	x["invitation"] = w.must(201, "POST", "/teams/"+x["team"]+"/invitations", teamKey, m{"email": "open@example.test", "role": "viewer"})["id"].(string)
 	return x, teamKey
 }

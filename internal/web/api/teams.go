@@ -111,6 +111,7 @@ func (a *API) teamRoutes() {
 	change(a, "DELETE", on("/sites/{id}/members/{userId}", "removeSiteMember", "Remove a member's role on a site",
 		"A guest who has no role on another site leaves the team with it.", account.TeamWrite), a.removeSiteMember)
 	a.auditRoutes()
+	a.transferRoutes()
 }
 
 // own checks that the team which a path names is the one that the caller acts for.

@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/build/build"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
@@ -158,10 +159,37 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	for _, f := range with {
 		f(&c)
 	}
+	c.Teams.Connect(
+		c.Git, ties{c},
+		team.NamedPart{Name: "deployments", Part: c.Deployments},
+		team.NamedPart{Name: "backups", Part: c.Backups},
+		team.NamedPart{Name: "sites", Part: c.Sites},
+		team.NamedPart{Name: "domains", Part: c.Domains},
+		team.NamedPart{Name: "databases", Part: c.Databases},
+		team.NamedPart{Name: "WordPress installations", Part: c.WordPress},
+		team.NamedPart{Name: "workers and scheduled commands", Part: c.Apps},
+		team.NamedPart{Name: "build caches", Part: build.New(build.Config{})},
+	)
 	w := &world{t: t, db: d, c: c, logs: logs, statements: statements}
 	w.srv = httptest.NewServer(api.New(c).Handler())
 	t.Cleanup(w.srv.Close)
 	return w
+}
+
+// ties cuts what the server does when a site is transferred.
+type ties struct{ c api.Config }
+
+func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
+	if _, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, string(id)); err != nil {
+		return nil, err
+	}
+	if err := t.c.Connections.ForgetTx(ctx, tx, string(id)); err != nil {
+		return nil, err
+	}
+	if err := t.c.Notify.ForgetTx(ctx, tx, string(id)); err != nil {
+		return nil, err
+	}
+	return []string{"ties"}, t.c.Webhooks.ForgetSiteTx(ctx, tx, string(id))
 }
 
 // forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.

@@ -155,7 +155,7 @@ func (d *Pages) answerAccess(ctx context.Context, q *shell.Request) (shell.Answe
 	if d.Members == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	to, err := d.Members.Answer(ctx, q.Caller.Owner, q.Query("ask"))
+	to, err := d.Members.Answer(ctx, q.User, q.Query("ask"))
 	if err != nil {
 		return shell.Answer{}, err
 	}

@@ -1,0 +1,19 @@
+package build
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	sites "slipway/internal/tenant/site"
+)
+
+// MoveSiteTx gives a site's build caches to another owner.
+func (b *Builds) MoveSiteTx(ctx context.Context, tx *db.Tx, id sites.ID, from, to account.OwnerID) (int64, error) {
+	n, err := tx.Exec(ctx, `UPDATE build_caches SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
+	if err != nil {
+		return 0, fmt.Errorf("move build caches of site: %w", err)
+	}
+	return n, nil
+}

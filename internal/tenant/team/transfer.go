@@ -1,0 +1,346 @@
+package team
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+// Part is a package that stores something of sites beside their owner.
+type Part interface {
+	// MoveSiteTx gives what there is of a site to another owner, and returns how much that is. What can't be moved now is
+	// a Conflict fault.
+	MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error)
+}
+
+// NamedPart is a part with what it moves, for people.
+type NamedPart struct {
+	Name string // a plural noun
+	Part Part
+}
+
+// Hooks are the Git hooks of sites.
+type Hooks interface {
+	// RotateHookTx gives the site's Git hook a new address and secret, where it has one.
+	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (bool, error)
+}
+
+// Ties end what else an owner has that names a site, such as keys that are restricted to it.
+type Ties interface {
+	// CutTx ends what ties the site to an owner, and says what that was, in words.
+	CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error)
+}
+
+// Connect says what a transfer moves and cuts. It is called while the program is put together.
+func (s *Teams) Connect(git Hooks, ties Ties, parts ...NamedPart) {
+	s.git, s.ties, s.parts = git, ties, parts
+}
+
+// Moved is how much of something moves.
+type Moved struct {
+	What  string
+	Count int64
+}
+
+// Plan says what a transfer does.
+type Plan struct {
+	Site   site.Site
+	Moves  []Moved
+	Stays  []string
+	Breaks []string
+	digest string
+}
+
+// stays names the things that no transfer moves.
+var stays = []string{
+	"bandwidth and build minutes used so far",
+	"the audit log and webhook deliveries until now",
+	"connected Git accounts, webhooks and notification channels",
+	"API keys",
+}
+
+// Transfer is a transfer that waits for the receiver.
+type Transfer struct {
+	ID        string
+	Site      site.ID
+	From      account.OwnerID
+	To        account.OwnerID // empty: whoever has the address
+	Email     string          // empty: a member of To
+	By        account.UserID
+	ExpiresAt db.Time
+	offered   string
+}
+
+// transferLife is how long a transfer can be accepted.
+const transferLife = 24 * time.Hour
+
+var errDryRun = errors.New("dry run")
+
+// MoveTx moves a site to another owner, with all that belongs to it, or changes nothing. Deploy hooks and the Git hook get
+// new addresses, unless they are kept. The receiver's limits hold: a Payment fault names those that are exceeded.
+func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID, keepHooks bool) (Plan, error) {
+	p := Plan{Stays: stays}
+	if from == to {
+		return p, &fault.Error{
+			Kind: fault.Conflict, Message: "The site already belongs to this account", Details: "choose another one", Code: "same_owner",
+		}
+	}
+	first, second := from, to // one order everywhere: two transfers don't wait for each other
+	if second < first {
+		first, second = second, first
+	}
+	for _, owner := range []account.OwnerID{first, second} {
+		if err := account.LockOwnerTx(ctx, tx, owner); err != nil {
+			return p, err
+		}
+	}
+	got, err := s.c.Sites.LockTx(ctx, tx, from, id)
+	if err != nil {
+		return p, err
+	}
+	p.Site = got
+	if open, err := s.c.Operations.UnderTx(ctx, tx, string(id)); err != nil {
+		return p, err
+	} else if open {
+		return p, &fault.Error{
+			Kind: fault.Conflict, Message: "An operation of this site is running", Details: "try again once it has ended", Code: "site_busy",
+		}
+	}
+	before, err := s.c.Limits.Use(ctx, tx, to)
+	if err != nil {
+		return p, err
+	}
+	shown := sha256.New()
+	for _, part := range s.parts {
+		n, err := part.Part.MoveSiteTx(ctx, tx, id, from, to)
+		if err != nil {
+			return p, err
+		}
+		if n > 0 {
+			p.Moves = append(p.Moves, Moved{part.Name, n})
+		}
+		if part.Name == "domains" || part.Name == "databases" {
+			fmt.Fprintf(shown, "%s %d\n", part.Name, n)
+		}
+	}
+	fmt.Fprintf(shown, "%s %s\n", got.Name, got.Slug)
+	p.digest = hex.EncodeToString(shown.Sum(nil))
+	if err := s.breakTx(ctx, tx, &p, id, from, to, keepHooks); err != nil {
+		return p, err
+	}
+	if err := s.requireTx(ctx, tx, to, before); err != nil {
+		return p, err
+	}
+	return p, s.announceTx(ctx, tx, got, from, to)
+}
+
+// breakTx ends what ties the site to its owner before.
+func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, from, to account.OwnerID, keepHooks bool) error {
+	if !keepHooks {
+		n, err := s.c.Sites.RotateHooksTx(ctx, tx, to, id)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			p.Breaks = append(p.Breaks, fmt.Sprintf("%d deploy hooks get new URLs: whoever calls them needs the new ones", n))
+		}
+		rotated, err := s.git.RotateHookTx(ctx, tx, to, id)
+		if err != nil {
+			return err
+		}
+		if rotated {
+			p.Breaks = append(p.Breaks, "the Git hook gets a new URL and secret: enter them at the Git host, or pushes don't deploy")
+		}
+	}
+	cut, err := s.ties.CutTx(ctx, tx, id, from)
+	if err != nil {
+		return err
+	}
+	p.Breaks = append(p.Breaks, cut...)
+	var guests int64
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM site_members WHERE site_id = $1`, id).Scan(&guests); err != nil {
+		return fmt.Errorf("count roles on site: %w", err)
+	}
+	if guests > 0 {
+		p.Breaks = append(p.Breaks, fmt.Sprintf("%d members lose their role on this site", guests))
+	}
+	return s.ForgetSiteTx(ctx, tx, string(id))
+}
+
+// requireTx is a Payment fault when the receiver has more than they may of something that grew.
+func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, before []account.LimitUse) error {
+	had := map[account.Limit]int64{}
+	for _, u := range before {
+		had[u.Name] = u.Used
+	}
+	after, err := s.c.Limits.Use(ctx, tx, to)
+	if err != nil {
+		return err
+	}
+	var over []string
+	var first account.LimitUse
+	for _, u := range after {
+		if u.Left() < 0 && u.Used > had[u.Name] {
+			if over == nil {
+				first = u
+			}
+			over = append(over, fmt.Sprintf("%s: %s of %s", u.Name.Title(), u.Amount(), u.Most()))
+		}
+	}
+	if over == nil {
+		return nil
+	}
+	return account.LimitReached(first.Name, first.Limit, first.Used, "with this site the receiver would exceed "+strings.Join(over, "; "))
+}
+
+// announceTx tells both owners.
+func (s *Teams) announceTx(ctx context.Context, tx *db.Tx, moved site.Site, from, to account.OwnerID) error {
+	var ids [2]string
+	for i, owner := range []account.OwnerID{from, to} {
+		err := tx.QueryRow(ctx, `SELECT id FROM teams WHERE owner_id = $1`, owner).Scan(&ids[i])
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("find team: %w", err)
+		}
+	}
+	e := webhook.SiteTransferred(s.c.Sites.Ref(moved), ids[0], ids[1])
+	for _, owner := range []account.OwnerID{from, to} {
+		if err := s.c.Hooks.EmitTx(ctx, tx, owner, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Preview says what a transfer would do: it does all of it, and takes it back. Where the receiver isn't known yet, their
+// limits are not asked.
+func (s *Teams) Preview(ctx context.Context, id site.ID, from, to account.OwnerID, keepHooks bool) (p Plan, err error) {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if to == "" {
+			if to, err = s.c.Accounts.OpenOwnerTx(ctx, tx, "personal"); err != nil {
+				return err
+			}
+		}
+		if p, err = s.MoveTx(ctx, tx, id, from, to, keepHooks); err != nil {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		err = nil
+	}
+	return p, err
+}
+
+// OfferTx makes a transfer that waits for the receiver, and returns the code that accepts it, which is not stored. One that
+// waited before is replaced.
+func (s *Teams) OfferTx(ctx context.Context, tx *db.Tx, by account.Caller, p Plan, to account.OwnerID, email string) (Transfer, string, error) {
+	t := Transfer{
+		ID: db.NewID("trf"), Site: p.Site.ID, From: by.Owner, To: to, Email: email, By: by.User, ExpiresAt: db.Now().Add(transferLife),
+	}
+	code := db.Random(32)
+	if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, p.Site.ID); err != nil {
+		return t, "", err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM site_transfers WHERE site_id = $1 OR expires_at <= $2`, t.Site, db.Now()); err != nil {
+		return t, "", fmt.Errorf("replace transfer: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO site_transfers (id, site_id, from_owner, to_owner, to_email, hash, offered, created_by, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		t.ID, t.Site, t.From, t.To, t.Email, digest(code), p.digest, by.User, db.Now(), t.ExpiresAt); err != nil {
+		return t, "", fmt.Errorf("offer transfer: %w", err)
+	}
+	if email == "" {
+		return t, code, nil
+	}
+	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, email, "Transfer of the site "+p.Site.Name, fmt.Sprintf(`%s wants to transfer the site %s to you.
+
+Accept it within 24 hours, with this code and POST /api/v1/transfers/accept (see {page}):
+
+%s
+
+If you didn't expect this, ignore this email.
+`, cmp.Or(by.Email, "A user"), p.Site.Name, code), "/docs", t.ExpiresAt)
+}
+
+var errTransfer = &fault.Error{
+	Kind: fault.NotFound, Message: "Transfer not found", Details: "it was accepted, canceled or replaced, or has expired", Code: "transfer_not_found",
+}
+
+func (s *Teams) transfer(ctx context.Context, r db.Reader, where string, args ...any) (t Transfer, err error) {
+	err = r.QueryRow(ctx, `SELECT id, site_id, from_owner, to_owner, to_email, offered, created_by, expires_at FROM site_transfers WHERE `+where, args...).
+		Scan(&t.ID, &t.Site, &t.From, &t.To, &t.Email, &t.offered, &t.By, &t.ExpiresAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, errTransfer
+	}
+	if err != nil {
+		return t, fmt.Errorf("read transfer: %w", err)
+	}
+	return t, nil
+}
+
+// CancelTransferTx takes an offered transfer back.
+func (s *Teams) CancelTransferTx(ctx context.Context, tx *db.Tx, by account.Caller, id string) (Transfer, error) {
+	t, err := s.transfer(ctx, tx, `id = $1 AND from_owner = $2`, id, by.Owner)
+	if err != nil {
+		return t, err
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM site_transfers WHERE id = $1`, id)
+	if err == nil && n == 0 {
+		err = errTransfer
+	}
+	return t, err
+}
+
+// AcceptTransferTx moves the site of an offered transfer to who accepts it, once. What the sender was shown must still be so, and
+// the sender must still be able to transfer it.
+func (s *Teams) AcceptTransferTx(ctx context.Context, tx *db.Tx, by account.Caller, code string, keepHooks bool) (Plan, Transfer, error) {
+	if code == "" || len(code) > 200 {
+		return Plan{}, Transfer{}, errTransfer
+	}
+	t, err := s.transfer(ctx, tx, `hash = $1 AND expires_at > $2`, digest(code), db.Now())
+	if err != nil {
+		return Plan{}, t, err
+	}
+	own, err := Address(by.Email)
+	if t.Email != "" && (err != nil || own != t.Email || by.Service) || t.To != "" && t.To != by.Owner {
+		return Plan{}, t, &fault.Error{
+			Kind: fault.Forbidden, Message: "This transfer is for another account",
+			Details: "use a key of the account or team that it was offered to", Code: "other_receiver",
+		}
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM site_transfers WHERE id = $1`, t.ID)
+	if err != nil {
+		return Plan{}, t, fmt.Errorf("accept transfer: %w", err)
+	}
+	if n == 0 { // another request was faster, or it was canceled at this moment
+		return Plan{}, t, errTransfer
+	}
+	sender, err := account.MembershipOf(ctx, tx, t.By, t.From)
+	if err != nil {
+		return Plan{}, t, err
+	}
+	if !sender.Role.AtLeast(account.RoleAdmin) {
+		return Plan{}, t, errTransfer
+	}
+	p, err := s.MoveTx(ctx, tx, t.Site, t.From, by.Owner, keepHooks)
+	if err == nil && p.digest != t.offered {
+		err = &fault.Error{
+			Kind: fault.Conflict, Message: "The site has changed since it was offered",
+			Details: "ask the sender to offer it again", Code: "transfer_changed",
+		}
+	}
+	return p, t, err
+}

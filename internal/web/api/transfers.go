@@ -1,0 +1,207 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+)
+
+type transferBody struct {
+	ID        *string     `json:"id" doc:"Of a transfer that waits for the receiver. Null: a dry run, or the site was transferred at once." example:"trf_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID    string      `json:"siteId"`
+	Completed bool        `json:"completed" doc:"Whether the site belongs to the receiver now."`
+	Code      *string     `json:"code" doc:"Accepts the transfer, once. It is returned only here; null where it was mailed to the receiver."`
+	ExpiresAt *string     `json:"expiresAt" format:"date-time"`
+	Moves     []movedBody `json:"moves" doc:"What moves with the site."`
+	Stays     []string    `json:"stays" doc:"What stays with the sender."`
+	Breaks    []string    `json:"breaks" doc:"What stops working, and what to do about it."`
+}
+
+type movedBody struct {
+	What  string `json:"what"`
+	Count int64  `json:"count"`
+}
+
+func (a *API) transferRoutes() {
+	offer := Route{
+		Path: "/sites/{id}/transfer", ID: "transferSite", Tag: "Teams", Scope: account.SitesWrite, Role: account.RoleAdmin, Noun: "transfer",
+		Private: true, Limited: true, Summary: "Transfer a site", Status: 201,
+		Doc: "To a team, by its id or slug, or to a user, by their email address. With `dryRun` nothing happens and the answer says what would. " +
+			"Where the key has all scopes and its user is an owner or admin of the receiving team, or is the receiver, the site moves at once. " +
+			"Otherwise the receiver accepts with the code, within 24 hours.",
+	}
+	postPrepared(a, offer, a.planTransfer, a.transferSite)
+	accept := Route{
+		Path: "/transfers/accept", ID: "acceptTransfer", Tag: "Teams", Scope: account.SitesWrite, Wide: true, Limited: true, Noun: "transfer",
+		Summary: "Accept a transfer",
+		Doc: "The site moves to the account that the key acts for. Domains stay active. Deploy hooks and the Git hook get new URLs, unless `keepHooks` is true. " +
+			"402 names the limits that the receiver would exceed; 409 `site_busy` while the site is being deployed, `transfer_changed` if domains, databases or the name have changed since the offer.",
+	}
+	post(a, accept, a.acceptTransfer)
+	change(a, http.MethodDelete, Route{
+		Path: "/transfers/{id}", ID: "cancelTransfer", Tag: "Teams", Scope: account.SitesWrite, Role: account.RoleAdmin, Wide: true,
+		Summary: "Cancel a transfer", Noun: "transfer",
+	}, a.cancelTransfer)
+}
+
+type transferSiteIn struct {
+	ByID
+	Body struct {
+		To        string `json:"to" doc:"The id or slug of a team, or an email address."`
+		DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would happen."`
+		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook, where the site moves at once."`
+	}
+}
+
+// receiver is whom a site goes to.
+type receiver struct {
+	owner  account.OwnerID // empty: not known
+	email  string          // whom the code is for; empty: a member of owner
+	caller *account.Caller // as whom the site is received at once; nil: by code
+	plan   team.Plan
+}
+
+// receiverOf finds whom a site goes to, and whether the caller may receive it for them.
+func (a *API) receiverOf(ctx context.Context, c account.Caller, to string) (receiver, error) {
+	u, err := a.Accounts.User(ctx, c.User)
+	if err != nil {
+		return receiver{}, err
+	}
+	person := c.Unrestricted()
+	if strings.Contains(to, "@") {
+		email, err := team.Address(to)
+		if err != nil {
+			return receiver{}, err
+		}
+		if own, err := team.Address(u.Email); err == nil && own == email && person {
+			as := u.Caller()
+			return receiver{owner: u.Owner, caller: &as}, nil
+		}
+		return receiver{email: email}, nil
+	}
+	t, err := a.Teams.Named(ctx, a.DB, strings.TrimSpace(to))
+	if err != nil {
+		return receiver{}, err
+	}
+	out := receiver{owner: t.Owner}
+	if person {
+		as, err := a.Accounts.CallerFor(ctx, a.DB, u, t.Owner)
+		if err == nil && as.Role.AtLeast(account.RoleAdmin) {
+			out.caller = &as
+		} else if err != nil && fault.As(err) == nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (a *API) planTransfer(ctx context.Context, c account.Caller, in *transferSiteIn) (receiver, error) {
+	if _, err := a.site(ctx, c, in.ID); err != nil {
+		return receiver{}, err
+	}
+	to, err := a.receiverOf(ctx, c, in.Body.To)
+	if err != nil {
+		return to, err
+	}
+	to.plan, err = a.Teams.Preview(ctx, site.ID(in.ID), c.Owner, to.owner, in.Body.KeepHooks && to.caller != nil)
+	return to, err
+}
+
+func (a *API) transferSite(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *transferSiteIn, to receiver,
+) (_ transferBody, did account.AuditEvent, _ error) {
+	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
+		return transferBody{}, did, err
+	}
+	switch {
+	case in.Body.DryRun:
+		return showPlan(to.plan), account.Unchanged, nil
+	case to.caller != nil:
+		did = account.AuditEvent{Action: "site.transferred", Subject: in.ID, Detail: to.plan.Site.Name + " to " + receiverName(*to.caller)}
+		if err := a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did); err != nil { // the key may be one of those that end
+			return transferBody{}, did, err
+		}
+		p, err := a.Teams.MoveTx(ctx, tx, site.ID(in.ID), c.Owner, to.owner, in.Body.KeepHooks)
+		if err == nil {
+			err = a.logReceived(ctx, tx, c, *to.caller, p)
+		}
+		out := showPlan(p)
+		out.Completed = true
+		return out, account.Logged, err
+	}
+	t, code, err := a.Teams.OfferTx(ctx, tx, c, to.plan, to.owner, to.email)
+	out := showPlan(to.plan)
+	out.ID, out.ExpiresAt = some(t.ID), when(t.ExpiresAt)
+	if to.email == "" || !a.Accounts.Mails() {
+		out.Code = some(code)
+	}
+	did = account.AuditEvent{Action: "site.transfer_offered", Subject: in.ID, Detail: to.plan.Site.Name + " to " + in.Body.To}
+	return out, did, err
+}
+
+func receiverName(c account.Caller) string {
+	if c.Team != "" {
+		return "the team " + c.Slug
+	}
+	return c.Email
+}
+
+// logReceived writes the line of a transfer into the receiver's log.
+func (a *API) logReceived(ctx context.Context, tx *db.Tx, by, to account.Caller, p team.Plan) error {
+	actor := by.Actor(from(ctx).addr)
+	if by.Owner != to.Owner {
+		actor = to.Actor(from(ctx).addr)
+		actor.Via = by.Via
+	}
+	return a.Accounts.AuditTx(ctx, tx, actor, account.AuditEvent{
+		Action: "site.received", Subject: string(p.Site.ID), Detail: p.Site.Name,
+	})
+}
+
+type acceptTransferIn struct {
+	Body struct {
+		Code      string `json:"code"`
+		TeamID    string `json:"teamId,omitempty" doc:"The id or slug of the team that the key must act for."`
+		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook. The sender knows them."`
+	}
+}
+
+func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *acceptTransferIn) (_ siteBody, did account.AuditEvent, _ error) {
+	if id := in.Body.TeamID; id != "" && (c.Team == "" || id != c.Team && id != c.Slug) {
+		return siteBody{}, did, errMismatch(c, id)
+	}
+	p, t, err := a.Teams.AcceptTransferTx(ctx, tx, c, strings.TrimSpace(in.Body.Code), in.Body.KeepHooks)
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
+	if err := a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: t.From, Via: "transfer " + t.ID}, account.AuditEvent{
+		Action: "site.transferred", Subject: string(p.Site.ID), Detail: p.Site.Name + " to " + receiverName(c),
+	}); err != nil {
+		return siteBody{}, did, err
+	}
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, p.Site.ID)
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	out, err := a.showSite(ctx, tx, s)
+	return out, account.AuditEvent{Action: "site.received", Subject: string(s.ID), Detail: s.Name}, err
+}
+
+func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+	t, err := a.Teams.CancelTransferTx(ctx, tx, c, in.ID)
+	return message{"Transfer canceled"}, account.AuditEvent{Action: "site.transfer_canceled", Subject: string(t.Site)}, err
+}
+
+func showPlan(p team.Plan) transferBody {
+	return transferBody{
+		SiteID: string(p.Site.ID), Stays: append([]string{}, p.Stays...), Breaks: append([]string{}, p.Breaks...),
+		Moves: each(p.Moves, func(m team.Moved) movedBody { return movedBody{m.What, m.Count} }),
+	}
+}

@@ -1,0 +1,239 @@
+package api_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// offer offers a site and returns the code.
+func (w *world) offer(key, id, to string) string {
+	w.t.Helper()
+	return w.must(201, "POST", "/sites/"+id+"/transfer", key, m{"to": to})["code"].(string)
+}
+
+// settle ends what is under way on a site: backups and deployments of a world without workers wait forever.
+func (w *world) settle() {
+	w.t.Helper()
+	for _, q := range []string{
+		"UPDATE backups SET status = 'failed'", "UPDATE deployments SET status = 'canceled'", "UPDATE operations SET completed_at = 1",
+	} {
+		if err := w.db.Admin(w.t.Context(), q); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// moved are the tables whose rows move with a site, and left those whose rows stay with the sender. A table with a site and
+// an owner that is in neither fails the test: it was forgotten.
+var (
+	movedTables = strings.Fields(`app_tasks backup_schedules backups build_caches databases deploy_hooks deployments domains slugs wordpress_sites`)
+	leftTables  = strings.Fields(`build_time operations webhook_events notify_channels site_members`)
+)
+
+// Every table with a site and an owner is known to the transfer, and no row of a transferred site stays behind in one that moves.
+func TestTransferForgetsNoTable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	x := w.belongings(u, ada)
+	owner := string(w.owner(u))
+	for _, q := range []string{
+		`INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until) VALUES ('SITE', 'cron', 'c', 'd', 'OWNER', '', '{}', 0, '', 0)`,
+		`INSERT INTO build_caches (site_id, name, owner_id, bytes, used_at) VALUES ('SITE', 'main', 'OWNER', 5, 1)`,
+		`DELETE FROM backup_schedules WHERE site_id = 'SITE'`,
+		`INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, warned) VALUES ('SITE', 'OWNER', 'daily', '03:00', 1, 1, 1, 1, FALSE)`,
+		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+			VALUES ('SITE', 'OWNER', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 1, 1)`,
+	} {
+		if err := w.db.Admin(t.Context(), strings.NewReplacer("SITE", x["site"], "OWNER", owner).Replace(q)); err != nil {
+			t.Fatal(q, err)
+		}
+	}
+	known := map[string]bool{}
+	for _, name := range append(append([]string{}, movedTables...), leftTables...) {
+		known[name] = true
+	}
+	for _, name := range siteTables(t, w.db) {
+		if !known[name] {
+			t.Errorf("the table %s has a site and an owner, and nothing says whether it moves with a transferred site", name)
+		}
+	}
+	rows := func(name string) (n int) {
+		if err := w.db.QueryRow(t.Context(), "SELECT count(*) FROM "+name+" WHERE site_id = $1 AND owner_id = $2", x["site"], owner).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, name := range movedTables {
+		if rows(name) == 0 {
+			t.Errorf("no row of %s is tried", name)
+		}
+	}
+	w.settle()
+	code := w.offer(ada, x["site"], "ben@example.test")
+	w.must(200, "POST", "/transfers/accept", ben, m{"code": code})
+	for _, name := range movedTables {
+		if n := rows(name); n > 0 {
+			t.Errorf("%d rows of %s stay with the sender", n, name)
+		}
+	}
+	for _, path := range []string{"/sites/{site}", "/deployments/{deployment}", "/domains/{domain}", "/databases/{database}", "/backups/{backup}"} {
+		if a := w.api("GET", x.fill(path), ada, nil); a.status != 404 {
+			t.Errorf("the sender, %s: %s", path, a)
+		}
+		if a := w.api("GET", x.fill(path), ben, nil); a.status != 200 {
+			t.Errorf("the receiver, %s: %s", path, a)
+		}
+	}
+	if n := len(w.must(200, "GET", "/sites", ben, nil)["data"].([]any)); n != 1 {
+		t.Errorf("the receiver lists %d sites", n)
+	}
+	// The old address of the deploy hook is nobody's.
+	if a := w.send("POST", "/hooks/deploy/"+x["hook"], "", nil); a.status != 404 {
+		t.Errorf("the sender's deploy hook: %s", a)
+	}
+}
+
+// siteTables are the tables with a site and an owner, of the database itself.
+func siteTables(t *testing.T, d *db.DB) (list []string) {
+	t.Helper()
+	query := `SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t ON t.table_name = c.table_name AND t.table_schema = c.table_schema
+		WHERE c.table_schema = current_schema() AND t.table_type = 'BASE TABLE' AND c.column_name IN ('site_id', 'owner_id') GROUP BY c.table_name HAVING count(*) = 2`
+	if d.Single() {
+		query = `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name IN ('site_id', 'owner_id') GROUP BY m.name HAVING count(*) = 2`
+	}
+	rows, err := d.Query(t.Context(), query)
+	list, err = db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
+	if err != nil || len(list) < len(movedTables) {
+		t.Fatal(list, err)
+	}
+	return list
+}
+
+// A dry run says what a transfer would do, and does nothing; between accounts of one person the site moves at once.
+func TestTransferAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	_, eve := w.user("eve@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	s := w.site(ada, "Shop")
+	hook := w.must(201, "POST", "/sites/"+s+"/hooks", ada, m{"name": "ci"})["id"].(string)
+	w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "www.example-4711.com"})
+	w.must(201, "POST", "/keys", ada, m{"name": "x", "scopes": []string{"sites:read"}, "sites": []string{s}})
+	plan := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme", "dryRun": true})
+	if plan["completed"] != false || plan["code"] != nil || len(plan["moves"].([]any)) != 2 || len(plan["breaks"].([]any)) != 2 {
+		t.Errorf("a dry run says %v", plan)
+	}
+	w.must(200, "GET", "/sites/"+s, ada, nil)
+	if a := w.api("POST", "/sites/"+s+"/transfer", eve, m{"to": "acme"}); a.status != 404 {
+		t.Errorf("a stranger: %s", a)
+	}
+	// A key with fewer scopes than its user only offers.
+	narrow := w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}})
+	if got := w.must(201, "POST", "/sites/"+s+"/transfer", narrow, m{"to": "acme"}); got["completed"] != false || got["code"] == nil {
+		t.Errorf("a narrow key: %v", got)
+	}
+	if got := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme", "keepHooks": true}); got["completed"] != true {
+		t.Errorf("between one's own accounts: %v", got)
+	}
+	w.must(200, "GET", "/sites/"+s, key, nil)
+	if a := w.api("GET", "/sites/"+s, ada, nil); a.status != 404 {
+		t.Errorf("the personal account: %s", a)
+	}
+	if a := w.send("POST", "/hooks/deploy/"+hook, "", nil); a.status != 200 {
+		t.Errorf("a hook that was kept: %s", a)
+	}
+	var log []string
+	for _, e := range w.must(200, "GET", "/teams/"+id+"/audit?action=site", key, nil)["data"].([]any) {
+		log = append(log, e.(m)["action"].(string))
+	}
+	if strings.Join(log, " ") != "site.received" {
+		t.Errorf("the receiver's log says %q", log)
+	}
+	if a := w.api("POST", "/sites/"+s+"/transfer", key, m{"to": "ada@example.test"}); a.status != 409 || !strings.Contains(a.body, "site_busy") {
+		t.Errorf("while it is deployed: %s", a)
+	}
+	w.settle()
+	if got := w.must(201, "POST", "/sites/"+s+"/transfer", key, m{"to": "ada@example.test"}); got["completed"] != true {
+		t.Errorf("back: %v", got)
+	}
+}
+
+// A code moves a site once, for the one it is for, as it was offered, within the receiver's limits.
+func TestTransferByCode(t *testing.T) {
+	t.Parallel()
+	limits, err := account.ParseLimits("[users.\"full@example.test\"]\nsites = 0\ndomains = 0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newLimitedWorld(t, limits)
+	_, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	_, eve := w.user("eve@example.test")
+	_, full := w.user("full@example.test")
+	_, team := w.teamOf(ben, "Acme")
+	s := w.site(ada, "Shop")
+	w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "www.example-4711.com"})
+	accept := func(key, code string, want int, says string) {
+		t.Helper()
+		if a := w.api("POST", "/transfers/accept", key, m{"code": code}); a.status != want || !strings.Contains(a.body, says) {
+			t.Errorf("%s, want %d %s", a, want, says)
+		}
+	}
+	code := w.offer(ada, s, "Ben@Example.test")
+	accept(eve, code, 403, "other_receiver")
+	replaced := code
+	code = w.offer(ada, s, "acme")
+	accept(ben, replaced, 404, "transfer_not_found")
+	accept(ben, code, 403, "other_receiver") // it is for the team
+	w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "shop.example-4711.com"})
+	accept(team, code, 409, "transfer_changed")
+	code = w.offer(ada, s, "full@example.test")
+	a := w.api("POST", "/transfers/accept", full, m{"code": code})
+	if a.status != 402 || !strings.Contains(a.body, "Sites") || !strings.Contains(a.body, "Domains") {
+		t.Errorf("a receiver without room: %s", a)
+	}
+	w.must(200, "GET", "/sites/"+s, ada, nil)
+	// One of a cancel and many accepts at the same moment wins.
+	for range 3 {
+		got := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"})
+		var mu sync.Mutex
+		won := 0
+		var wg sync.WaitGroup
+		try := func(method, path, key string, body any) {
+			wg.Go(func() {
+				a := w.api(method, path, key, body)
+				mu.Lock()
+				defer mu.Unlock()
+				if a.status == 200 {
+					won++
+				} else if a.status != 404 {
+					t.Errorf("%s", a)
+				}
+			})
+		}
+		for range 4 {
+			try("POST", "/transfers/accept", team, m{"code": got["code"]})
+		}
+		try("DELETE", "/transfers/"+got["id"].(string), ada, nil)
+		wg.Wait()
+		if won != 1 {
+			t.Errorf("%d of five won", won)
+		}
+		if w.api("GET", "/sites/"+s, team, nil).status == 200 {
+			w.must(200, "POST", "/transfers/accept", ada, m{"code": w.offer(team, s, "ada@example.test")})
+		}
+	}
+	// While a deployment waits the site stays.
+	code = w.offer(ada, s, "acme")
+	w.must(200, "POST", "/sites/"+s+"/deploy", ada, nil)
+	accept(team, code, 409, "site_busy")
+	w.settle()
+	accept(team, code, 200, s)
+}
