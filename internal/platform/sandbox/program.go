@@ -21,7 +21,7 @@ import (
 //
 // Without the tag our own binary is started in its place (inside/reexec.go).
 //
-//go:generate go build -trimpath -buildvcs=false -tags slipway_init -ldflags "-s -w" -o slipway-init.$GOARCH slipway/cmd/slipway-init
+//go:generate env CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags slipway_init -ldflags "-s -w" -o slipway-init.$GOARCH slipway/cmd/slipway-init
 
 // helperName begins the name of the file that the helper is written to.
 const helperName = "slipway-init-"
