@@ -18,6 +18,7 @@ func (h *node) openBackups(store *blob.Store, limits *account.Limits) error {
 		Sites:       h.sites,
 		Deployments: h.deployments,
 		Hooks:       h.webhooks,
+		Notify:      h.notify,
 		Operations:  h.operations,
 		Blobs:       store,
 		Databases:   backup.DatabasesOf(h.databases, h.db),

@@ -273,7 +273,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Previews:    h.deployments.Previews,
 		Git:         h.git,
 	})
-	h.apps.Connect(h.launch)
+	h.apps.Connect(h.launch, h.notify)
 	h.backups.Connect(h.wordpress, h.launch)
 	if h.engine != nil {
 		ways := &launch.Ways{Databases: h.databases, WordPress: h.wordpress}

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -115,6 +116,7 @@ type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Hooks       *webhook.Webhooks
+	Notify      *notify.Notifications // Optional: nobody is told of failed backups.
 	Operations  *operation.Operations
 	Blobs       *blob.Store
 	Repository  *Repository

@@ -24,6 +24,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -867,6 +868,17 @@ func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	}
 	if b.Status == Completed {
 		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupCompleted(of, what))
+	}
+	if s.c.Notify != nil {
+		err := s.c.Notify.TellTx(ctx, tx, b.Owner, string(b.Site), notify.Message{
+			Event: notify.BackupFailed,
+			Title: "Backup of " + b.SiteName + " failed",
+			Text:  b.Error,
+			Path:  "/sites/" + string(b.Site) + "/backups",
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupFailed(of, what))
 }

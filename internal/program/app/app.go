@@ -67,6 +67,7 @@ type Config struct {
 	// may store. Optional: nil leaves the first to Most.
 	Limits Limits
 	Log    *slog.Logger // Optional.
+	People People       // or Connect's. Optional: nobody is told of crashes.
 
 	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
 	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
@@ -115,8 +116,8 @@ type Apps struct {
 	asked time.Time      // when it was read
 }
 
-// Connect says what deployments run, where that is made after Apps. It belongs before Run.
-func (a *Apps) Connect(l Launch) { a.c.Launch = l }
+// Connect says what deployments run, and who tells people of crashes, where these are made after Apps. It belongs before Run.
+func (a *Apps) Connect(l Launch, p People) { a.c.Launch, a.c.People = l, p }
 
 // maxStarts is how many programs come up at once for visitors. One that hangs holds its
 // owner's place alone.

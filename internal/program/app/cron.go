@@ -109,11 +109,13 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	switch f := fault.As(err); {
 	case f != nil:
 		a.logs.note(r.Site, r.Deployment, process, f.Message)
+		a.tellCron(ctx, r.Site, r.Deployment, r.Name, f.Message)
 	case err != nil && ctx.Err() != nil:
 		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
 	case err != nil:
 		a.c.Log.ErrorContext(ctx, "scheduled command not run", "site", r.Site, "err", err)
 		a.logs.note(r.Site, r.Deployment, process, "The command could not be started")
+		a.tellCron(ctx, r.Site, r.Deployment, r.Name, "The command could not be started")
 	default:
 		a.logs.note(
 			r.Site,
@@ -121,6 +123,9 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 			process,
 			fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)),
 		)
+		if exit.Code != 0 || exit.OutOfMemory {
+			a.tellCron(ctx, r.Site, r.Deployment, r.Name, "Ended with "+exit.Reason)
+		}
 	}
 	return nil
 }

@@ -275,6 +275,7 @@ func (p *program) start(try *attempt, now bool) {
 			return
 		}
 		p.failed(reasonOf(err))
+		p.tellEnd(p.message, false)
 		return
 	}
 	p.want, p.now, p.stale = want, in, false
@@ -324,7 +325,9 @@ func (p *program) watch(in *instance) {
 	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
-	p.failed(reasonOf(ended(in.running.Exit())))
+	exit := in.running.Exit()
+	p.failed(reasonOf(ended(exit)))
+	p.tellEnd(p.message, exit.OutOfMemory)
 	if p.failures == 1 {
 		p.retry = time.Now() // once at once: it may have been one bad request
 	}

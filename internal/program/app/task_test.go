@@ -32,8 +32,9 @@ func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
 	f := &fleet{t: t, db: dbtest.New(t), tasks: map[string][]Task{}}
 	for _, q := range []string{
 		`DROP VIEW live`,
-		`CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL)`,
-		`INSERT INTO live VALUES ('site', 'one', 'live', 'program')`,
+		`CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL,
+			host_label TEXT NOT NULL, owner_id TEXT NOT NULL)`,
+		`INSERT INTO live VALUES ('site', 'one', 'live', 'program', 'shop', 'owner')`,
 	} {
 		if err := f.db.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)

@@ -54,10 +54,16 @@ const (
 	DeploymentRecovered = "deployment.recovered"
 	DomainFailed        = "domain.failed"
 	CertificateFailed   = "certificate.failed"
+	AppCrashed          = "application.crashed"       // several times in a row
+	OutOfMemory         = "application.out_of_memory" // for the first time since it was well
+	CronFailed          = "cron.failed"
+	BackupFailed        = "backup.failed"
 )
 
 // Events are all there are.
-var Events = []string{DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed}
+var Events = []string{
+	DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed, AppCrashed, OutOfMemory, CronFailed, BackupFailed,
+}
 
 // Channel is where an owner is told of something.
 type Channel struct {

@@ -19,7 +19,7 @@ type channelBody struct {
 	Confirmed  bool     `json:"confirmed" doc:"False: the recipient of email hasn't followed the link in the confirmation email yet, and gets nothing else until then."`
 	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"The sites that it is about. Null: all sites."`
 	SiteID     *string  `json:"siteId" doc:"The site, where it is about one alone; else null." deprecated:"true"`
-	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
 	Active     bool     `json:"active"`
 	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
 	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
@@ -141,7 +141,7 @@ type createChannelIn struct {
 		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook. Stored sealed, never shown. For email an address; without it the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
 		SiteIDs []string `json:"siteIds,omitempty" doc:"1 to 100 sites. Without it: all sites."`
 		SiteID  string   `json:"siteId,omitempty" doc:"One site; the same as siteIds with it alone." deprecated:"true"`
-		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed" doc:"Without it: all events."`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed" doc:"Without it: all events."`
 	}
 }
 
@@ -195,7 +195,7 @@ type updateChannelIn struct {
 		Name    *string  `json:"name,omitempty"`
 		Target  *string  `json:"target,omitempty" doc:"Another URL; of email another address, which is confirmed anew; empty: the account's."`
 		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"1 to 100 sites. Null: all sites."`
-		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed"`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
 		Active  *bool    `json:"active,omitempty"`
 	}
 }

@@ -123,6 +123,34 @@ func TestHomeViews(t *testing.T) {
 	b.get("/?view=list&sort=name").want(t, 200, `data-test="list"`, why, `href="/?sort=name"`, `status=pending`, "view=list")
 }
 
+// A site whose program has crashed is not well: on its card, in its header and on its overview, which says why.
+func TestCrashShows(t *testing.T) {
+	t.Parallel()
+	state := "crashed"
+	w := newWorld(t, func(c *Config) {
+		c.Programs = programs{process: func(site.Site) sites.Process {
+			return sites.Process{State: state, Message: "exit code 1, 5 times in a row", Restarts: 5}
+		}}
+	})
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Shop")
+	w.program(s, w.deployment(s))
+	b := w.as("ada@example.test")
+	base := "/sites/" + string(s.ID)
+	for path, want := range map[string]string{
+		"/":                `data-test="status-crashed">Crashed`,
+		"/?view=list":      `data-test="status-crashed">Crashed`,
+		base:               "exit code 1, 5 times in a row",
+		base + "/domains":  `data-test="head-crashed"`,
+		base + "/settings": `data-test="head-crashed"`,
+	} {
+		b.get(path).want(t, 200, want).lacks(t, `data-test="status-active">Live`)
+	}
+	state = "running"
+	b.get("/").want(t, 200, `data-test="status-active"`).lacks(t, "status-crashed")
+	b.get(base).want(t, 200, `data-test="status-active"`).lacks(t, "crashed")
+}
+
 // A program's page shows its state and what it printed, escaped; strangers see neither.
 func TestProgramPage(t *testing.T) {
 	t.Parallel()

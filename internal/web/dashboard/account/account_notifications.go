@@ -28,6 +28,8 @@ func (d *Pages) notifyRoutes() []shell.Route {
 var eventWords = map[string]string{
 	notify.DeploymentFailed: "Deployment failed", notify.DeploymentRecovered: "Deployment recovered",
 	notify.DomainFailed: "Domain needs attention", notify.CertificateFailed: "Certificate needs attention",
+	notify.AppCrashed: "Application crashed", notify.OutOfMemory: "Application out of memory",
+	notify.CronFailed: "Scheduled command failed", notify.BackupFailed: "Backup failed",
 }
 
 type channelsData struct {

@@ -139,7 +139,7 @@ func Percent(part, whole int64) int {
 var words = map[string]map[string][2]string{
 	"site": {
 		"pending": {"Queued", "wait"}, "provisioning": {"Deploying", "busy"}, "active": {"Live", "ok"},
-		"error": {"Failed", "bad"}, "stopped": {"Stopped", "off"},
+		"error": {"Failed", "bad"}, "stopped": {"Stopped", "off"}, "crashed": {"Crashed", "bad"},
 	},
 	"deployment": {
 		"pending": {"Queued", "wait"}, "building": {"Building", "busy"}, "deploying": {"Deploying", "busy"},

@@ -25,6 +25,7 @@ type card struct {
 	Last   *deployment.Deployment // nil: none yet
 	Domain string                 // the first active domain of its own, or empty
 	Theme  siteTheme
+	Health string // see SiteHead.Health
 	Spark  shell.Spark
 }
 
@@ -171,6 +172,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 	for _, s := range list {
 		c := card{Site: s, URL: d.Sites.URL(s.Slug)}
 		c.Host = strings.TrimPrefix(c.URL, "https://")
+		c.Health = healthOf(s, d.processOf(s))
 		if last, ok := latest[s.ID]; ok {
 			c.Last = &last
 		}

@@ -63,24 +63,23 @@ func (h SiteHead) HasProgram() bool {
 
 type programData struct {
 	SiteHead
-	Process *Process // nil: the site has no program
-	Lines   []ProgramLine
-	Search  string
-	Stream  string
-	Only    string // one process alone
-	Tasks   []ProgramTask
-	Plots   []shell.Plot
-	Live    string
-	Limit   int
+	Lines  []ProgramLine
+	Search string
+	Stream string
+	Only   string // one process alone
+	Tasks  []ProgramTask
+	Plots  []shell.Plot
+	Live   string
+	Limit  int
 }
 
-// process returns the state of the site's program, or nil where it has none.
-func (d *Pages) process(h SiteHead) *Process {
-	if !h.HasProgram() || d.Programs == nil {
+// processOf returns the state of a site's program, or nil where it has none.
+func (d *Pages) processOf(s site.Site) *Process {
+	if !(SiteHead{Site: s}).HasProgram() || d.Programs == nil {
 		return nil
 	}
-	p := d.Programs.Process(h.Site)
-	if h.Site.Status == site.Stopped {
+	p := d.Programs.Process(s)
+	if s.Status == site.Stopped {
 		p.State, p.Message = "stopped", ""
 	}
 	return &p
@@ -93,7 +92,6 @@ func (d *Pages) programData(ctx context.Context, q *shell.Request) (programData,
 	}
 	data := programData{
 		SiteHead: head,
-		Process:  d.process(head),
 		Search:   shell.Short(MaxLogSearch, shell.Clean(strings.TrimSpace(q.Query("q")))),
 		Stream:   q.Query("stream"),
 		Limit:    programLines,

@@ -60,11 +60,23 @@ type SiteHead struct {
 	Theme     siteTheme
 
 	Databases bool // whether it has any
+
+	Process *Process // of the live deployment's program; nil: the site has none
 }
 
 // Head is the header itself: a page's own field of the same name, such as Live, would hide one
 // of the header's from the template.
 func (h SiteHead) Head() SiteHead { return h }
+
+// Health is how the site is: its status, or "crashed" where its program ended by itself and is not up again.
+func (h SiteHead) Health() string { return healthOf(h.Site, h.Process) }
+
+func healthOf(s site.Site, p *Process) string {
+	if s.Status == site.Active && p != nil && p.State == "crashed" {
+		return "crashed"
+	}
+	return string(s.Status)
+}
 
 // Base is where the site's pages are.
 func (h SiteHead) Base() string { return "/sites/" + string(h.Site.ID) }
@@ -120,6 +132,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		return SiteHead{}, err
 	}
 	h.Databases = len(databases) > 0 || tab == "databases"
+	h.Process = d.processOf(s)
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		port := ""

@@ -105,6 +105,9 @@ func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain)
 			"View log",
 		})
 	}
+	if h.Health() == "crashed" {
+		out = append(out, trouble{"The application crashed", h.Process.Message, h.Base() + "/logs", "View logs"})
+	}
 	for _, dom := range domains {
 		link := h.Base() + "/domains/" + string(dom.ID)
 		switch {
