@@ -33,6 +33,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Ready:          &h.serving,
 		Version:        h.s.Version,
 		Repositories:   pushes.Look{Source: h.source, Sites: h.sites},
+		Teams:          h.teams,
 		Members:        h.members,
 		Installation: &operator.Host{
 			DB: h.db, Accounts: h.accounts, Store: h.s.Store, SMTP: h.s.SMTP, Workers: workers,

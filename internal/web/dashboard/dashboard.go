@@ -43,6 +43,7 @@ import (
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
 	accountpages "slipway/internal/web/dashboard/account"
@@ -82,7 +83,8 @@ type Config struct {
 	Version        string         // of the program. Optional.
 
 	Repositories sites.Repositories // Optional: without it a new site's repository is not inspected.
-	Members      *member.Members    // Optional: without it nobody goes on to a protected address.
+	Teams        *team.Teams
+	Members      *member.Members // Optional: without it nobody goes on to a protected address.
 
 	// Programs shows and changes the programs of sites. Optional: without it the pages show none.
 	Programs sites.Programs
@@ -121,7 +123,7 @@ func New(c Config) *Dashboard {
 	setUp := configure.New(watch, configure.Config{Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, APIURL: c.APIURL})
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
-		Webhooks: c.Webhooks, Members: c.Members,
+		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams,
 	})
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation,

@@ -30,6 +30,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -84,6 +85,10 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}
+	c.Teams = team.New(team.Config{
+		DB: d, Accounts: c.Accounts, Limits: account.NewLimits(account.LimitSettings{}), Sites: sites, Hooks: hooks,
+		Operations: operation.New(operation.Config{DB: d}),
+	})
 	c.Thumbnails = thumbnail.New(d, w.releases)
 	c.Rules = ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -22,6 +23,7 @@ type Config struct {
 	Connections *connection.Connections
 	Notify      *notify.Notifications
 	Webhooks    *webhook.Webhooks
+	Teams       *team.Teams
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.
 }
 

@@ -1,0 +1,132 @@
+package account
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/team"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/requestinfo"
+)
+
+// invitationRoutes is the page that the email of an invitation leads to. Opening it accepts nothing: link previews do.
+func (d *Pages) invitationRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Get("/invitations/{token}", shell.Open, d.invitationPage),
+		shell.Post("/invitations/{token}", shell.Open, d.acceptInvitation, d.invitationPage),
+	}
+}
+
+type invitationData struct {
+	Team, Email, Role string
+	Sites             int
+	SignedInAs        string // another address than the invited one
+	Accept            bool   // signed in with the invited one
+	SignIn            string // where somebody with a password signs in first
+}
+
+func (d *Pages) invitationPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	i, data, err := d.invitation(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Page("invitation", "Invitation to "+i.Team, data), nil
+}
+
+func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitation, invitationData, error) {
+	i, err := d.Teams.Invitation(ctx, q.PathValue("token"))
+	if err != nil {
+		return i, invitationData{}, err
+	}
+	data := invitationData{Team: i.Team, Email: i.Email, Role: cmp.Or(string(i.Role), "guest"), Sites: len(i.Sites)}
+	if q.User.ID != "" && !q.Session.Pending {
+		own, err := team.Address(q.User.Email)
+		if data.Accept = err == nil && own == i.Email; !data.Accept {
+			data.SignedInAs = q.User.Email
+		}
+		return i, data, nil
+	}
+	u, err := d.Accounts.UserByEmail(ctx, i.Email)
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return i, data, err
+	case err == nil && (u.Password || !d.Accounts.Mails()): // a link that was passed on by hand sets up nobody who is there already
+		data.SignIn = "/sign-in?next=" + url.QueryEscape("/invitations/"+q.PathValue("token"))
+	}
+	return i, data, nil
+}
+
+func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Throttle(ctx, shell.Guesses{Key: "setup-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	i, data, err := d.invitation(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	switch {
+	case data.Accept:
+		if err := d.joinTeam(ctx, q.User, q); err != nil {
+			return shell.Answer{}, err
+		}
+		return shell.GoTo("/", "You joined the team "+i.Team), nil
+	case data.SignedInAs != "":
+		return shell.Answer{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "This invitation is for another email address",
+			Details: "sign out, then open the link again", Code: "other_address",
+		}
+	case data.SignIn != "":
+		return shell.GoTo(data.SignIn, ""), nil
+	}
+	return d.setUpInvited(ctx, q, i)
+}
+
+// setUpInvited makes the invited user, who chooses a password, and signs them in. It works while sign-up is closed. Where
+// the user is there without a password, the link that was mailed to them sets it.
+func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invitation) (shell.Answer, error) {
+	u, err := d.Accounts.UserByEmail(ctx, i.Email)
+	there := err == nil
+	if fault.Is(err, fault.NotFound) {
+		u, err = d.Accounts.CreateUser(ctx, i.Email, q.Value("password"), false)
+	}
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var s account.Session
+	var token string
+	if there {
+		var link string
+		if link, err = d.Accounts.NewSetupLink(ctx, u.ID, time.Minute); err == nil {
+			s, token, err = d.Accounts.SetUp(ctx, link, u.Email, q.Value("password"), q.Device())
+		}
+	} else {
+		s, token, err = d.Accounts.SignIn(ctx, u.Email, q.Value("password"), q.Device())
+	}
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if err := d.joinTeam(ctx, u, q); err != nil {
+		return shell.Answer{}, err
+	}
+	a := d.enter(q, s, token)
+	a.Flash = "Welcome to Slipway. You joined the team " + i.Team
+	return a, nil
+}
+
+// joinTeam accepts the invitation of the page for a user, with the line in the team's log.
+func (d *Pages) joinTeam(ctx context.Context, u account.User, q *shell.Request) error {
+	return d.DB.Write(ctx, func(tx *db.Tx) error {
+		m, t, err := d.Teams.AcceptTx(ctx, tx, u, q.PathValue("token"))
+		if err != nil {
+			return err
+		}
+		return d.Accounts.AuditTx(ctx, tx, account.Actor{User: u.ID, Owner: t.Owner, Session: q.Session.ID, Addr: q.Addr}, account.AuditEvent{
+			Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest"),
+		})
+	})
+}
