@@ -24,6 +24,7 @@ type commands struct {
 	Config   configFile      `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
 	Serve    serveCommand    `cmd:"" help:"Run the service."`
 	User     userCommand     `cmd:"" help:"Manage users."`
+	Team     teamCommand     `cmd:"" help:"Manage teams."`
 	Key      keyCommand      `cmd:"" help:"Manage API keys."`
 	Backup   backupCommand   `cmd:"" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`

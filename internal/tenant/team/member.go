@@ -297,3 +297,23 @@ func (s *Teams) told(m Member, id string) webhook.Member {
 	}
 	return out
 }
+
+// AppointTx makes a user an owner of a team, by its id or slug, whether they belong to it or not: for the operator, where no
+// owner can be reached.
+func (s *Teams) AppointTx(ctx context.Context, tx *db.Tx, name string, user account.UserID) (Team, error) {
+	t, err := s.Named(ctx, tx, name)
+	if err == nil {
+		err = account.LockOwnerTx(ctx, tx, t.Owner)
+	}
+	if err != nil {
+		return t, err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ($1, $2, 'owner', FALSE, $3, '')
+		ON CONFLICT (owner_id, user_id) DO UPDATE SET role = 'owner'`, t.Owner, user, db.Now())
+	if err != nil {
+		return t, fmt.Errorf("appoint owner: %w", err)
+	}
+	return t, s.c.Accounts.TellOwnerTx(ctx, tx, t.Owner, "New owner of the team "+t.Name,
+		"The operator of this installation made another user an owner of the team "+t.Name+".", "/")
+}

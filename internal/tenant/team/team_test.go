@@ -413,3 +413,27 @@ func TestDeleteWithSites(t *testing.T) {
 		t.Errorf("90 days later: %v", err)
 	}
 }
+
+// The operator's appointment makes an owner of a member and of somebody else.
+func TestAppoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account.LimitSettings{})
+	ada, ben, eve := w.user("ada@example.test"), w.user("ben@example.test"), w.user("eve@example.test")
+	of := w.team(ada)
+	w.join(of, ada, ben, account.RoleViewer)
+	for _, u := range []account.User{ben, eve} {
+		w.must(func(ctx context.Context, tx *db.Tx) error {
+			_, err := w.teams.AppointTx(ctx, tx, "acme", u.ID)
+			return err
+		})
+		if c := w.caller(u, of); c.Role != account.RoleOwner {
+			t.Errorf("%s is %q", u.Email, c.Role)
+		}
+	}
+	if err := w.write(func(ctx context.Context, tx *db.Tx) error {
+		_, err := w.teams.AppointTx(ctx, tx, "other", eve.ID)
+		return err
+	}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a team that is not there: %v", err)
+	}
+}

@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"bufio"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
@@ -417,4 +419,50 @@ func TestServiceKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(200, "GET", "/sites", service, nil)
+}
+
+// A member's streams end soon after they are removed, demoted or blocked; those of others go on.
+func TestStreamsEndWithTheMembership(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	dep := w.must(200, "POST", "/sites/"+w.site(key, "Shop")+"/deploy", key, nil)["deploymentId"].(string)
+	w.say(dep, 1, "one")
+	ends := map[string]func(user string){
+		"removed": func(user string) { w.must(200, "DELETE", "/teams/"+id+"/members/"+user, key, nil) },
+		"demoted": func(user string) { w.must(200, "PATCH", "/teams/"+id+"/members/"+user, key, m{"role": "billing"}) },
+	}
+	streams, users := map[string]*bufio.Scanner{}, map[string]string{}
+	for name := range ends {
+		email := name + "@example.test"
+		u, personal := w.user(email)
+		w.join(key, id, email, personal, m{"role": "viewer"})
+		users[name] = string(u)
+		if err := w.db.Admin(t.Context(), "UPDATE team_members SET role = 'developer' WHERE user_id = '"+string(u)+"'"); err != nil {
+			t.Fatal(err)
+		}
+		_, streams[name] = w.open(dep, w.teamKey(personal, id, "deployments:read"))
+		event(t, streams[name])
+	}
+	_, owners := w.open(dep, key)
+	event(t, owners)
+	for name, end := range ends {
+		end(users[name])
+		done := make(chan bool)
+		go func() {
+			for streams[name].Scan() {
+			}
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("the stream of a member who was %s goes on", name)
+		}
+	}
+	w.say(dep, 2, "two")
+	if n, _, text := event(t, owners); n != "2" {
+		t.Errorf("the owner's stream: %s %s", n, text)
+	}
 }

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"slipway/internal/operator/admin"
+)
+
+type teamCommand struct {
+	SetOwner teamSetOwner `cmd:"" help:"Make a user an owner of a team whose owners can't be reached."`
+}
+
+type teamSetOwner struct {
+	common
+	Team  string `help:"Slug or id of the team." required:"" placeholder:"SLUG"`
+	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+}
+
+// Run appoints the owner, also while the server runs.
+func (t teamSetOwner) Run(ctx context.Context) error {
+	return admin.SetTeamOwner(ctx, t.store(), t.Team, t.Email, os.Stdout)
+}
