@@ -114,6 +114,10 @@ func TestDeletedSites(t *testing.T) {
 		)
 	}
 	insert("bkp_there", ada.Owner, s.ID, "Blog")
+	must(t, w.db.Admin(t.Context(), `UPDATE backups SET status = 'running' WHERE id = 'bkp_there'`))
+	b.get("/deleted").want(t, 200, `data-test="pending-deletion"`, "Being backed up, then deleted", `http-equiv="refresh"`)
+	other.get("/deleted").want(t, 200).lacks(t, "pending-deletion")
+	must(t, w.db.Admin(t.Context(), `UPDATE backups SET status = 'completed' WHERE id = 'bkp_there'`))
 	insert("bkp_gone", ada.Owner, "site_gone", "Old <shop>")
 	insert("bkp_hers", eve.Owner, "site_hers", "Hers")
 	p := b.get("/deleted")

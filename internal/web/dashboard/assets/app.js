@@ -9,6 +9,17 @@
     if (el) { el.textContent = ''; requestAnimationFrame(() => { el.textContent = text; }); }
   };
 
+  // Toasts go by themselves unless somebody is reading them, and at once when they are dismissed.
+  const toast = document.querySelector('.flash');
+  if (toast) {
+    const close = document.createElement('button');
+    close.type = 'button'; close.textContent = '✕'; close.setAttribute('aria-label', 'Dismiss');
+    close.addEventListener('click', () => toast.remove());
+    toast.append(close);
+    const leave = () => { if (toast.matches(':hover, :focus-within')) setTimeout(leave, 2000); else toast.remove(); };
+    setTimeout(leave, 12000);
+  }
+
   // Copy: the text stands in data-copy; data-copy-from names an element that holds it.
   document.addEventListener('click', async (e) => {
     const b = e.target.closest('[data-copy], [data-copy-from]');

@@ -22,13 +22,30 @@ func (d *Pages) deletedRoutes() []shell.Route {
 }
 
 type deletedData struct {
-	List []backup.Backup // of sites that are gone, the newest first
+	List    []backup.Backup // of sites that are gone, the newest first
+	Pending []backup.Backup // of sites that are deleted once these are completed
 }
+
+// Refreshing reports whether there is more to come.
+func (d deletedData) Refreshing() bool { return len(d.Pending) > 0 }
+
+// pendingShown is how many deletions under way the page looks for.
+const pendingShown = 20
 
 // deletedPage lists the deleted sites that can be brought back.
 func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
-	return shell.Page("deleted", "Deleted sites", deletedData{list}), err
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := deletedData{List: list}
+	latest, _, err := d.Backups.List(ctx, q.Caller.Owner, backup.Filter{Type: backup.BeforeDelete, Page: 1, Limit: pendingShown})
+	for _, b := range latest {
+		if b.Status == backup.Pending || b.Status == backup.Running {
+			data.Pending = append(data.Pending, b)
+		}
+	}
+	return shell.Page("deleted", "Deleted sites", data), err
 }
 
 // deletedBackup returns the backup of a deleted site that the form or the link names.

@@ -151,7 +151,7 @@ func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer,
 			_, err := d.Backups.DeleteSiteTx(ctx, tx, q.Caller.Owner, head.Site.ID)
 			return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, err
 		})
-		return shell.GoTo(head.Base()+"/backups", "Backing up "+head.Site.Name+". It is deleted once the backup is completed"), err
+		return shell.GoTo("/deleted", "Backing up "+head.Site.Name+", then deleting it"), err
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		return account.AuditEvent{

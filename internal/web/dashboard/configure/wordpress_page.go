@@ -2,6 +2,7 @@ package configure
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -81,6 +82,7 @@ func (d wordpressData) Updates() bool {
 type wordpressWork struct {
 	Name, Message, Error string
 	Percent              int
+	Site                 site.ID // that it made; empty: none
 	Over, Failed         bool
 	At                   db.Time
 }
@@ -127,14 +129,19 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 	var out []wordpressWork
 	for _, o := range list {
 		if name := workNames[o.Kind]; name != "" {
+			var result struct{ SiteID site.ID }
+			if o.CompletedAt != 0 && o.Error == "" && len(o.Result) > 0 {
+				_ = json.Unmarshal(o.Result, &result) // one that names no site made none
+			}
 			out = append(out, wordpressWork{
-				name,
-				o.Message,
-				o.Error,
-				int(max(0, o.Progress) * 100),
-				o.CompletedAt != 0,
-				o.Error != "",
-				o.CreatedAt,
+				Name:    name,
+				Message: o.Message,
+				Error:   o.Error,
+				Percent: int(max(0, o.Progress) * 100),
+				Site:    result.SiteID,
+				Over:    o.CompletedAt != 0,
+				Failed:  o.Error != "",
+				At:      o.CreatedAt,
 			})
 		}
 	}

@@ -41,6 +41,7 @@ func (d *Shell) funcs() template.FuncMap {
 		"relative":  domain.Relative,
 		"thousands": Thousands,
 		"rough":     Rough,
+		"stamp":     func(t db.Time) string { return t.Time().Format("2 Jan 15:04:05") },
 		"clock":     func(t db.Time) string { return t.Time().Format("15:04:05") },
 	}
 	maps.Copy(all, d.Funcs)

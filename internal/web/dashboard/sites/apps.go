@@ -34,7 +34,7 @@ func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]Pr
 	lines, err := h.Logs(ctx, string(id), app.LogFilter{Stream: f.Stream, Process: f.Process, Search: f.Search, Limit: f.Limit})
 	out := make([]ProgramLine, len(lines))
 	for i, l := range lines {
-		out[i] = ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Message: l.Message}
+		out[i] = ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Process: l.Process, Message: l.Message}
 	}
 	return out, err
 }

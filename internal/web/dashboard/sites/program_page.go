@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type ProgramLine struct {
 	At      db.Time
 	Level   string // debug, info, warn, error
 	Stream  string // stdout, stderr, system
+	Process string // web, worker:name, cron:name, release, terminal or command
 	Message string
 }
 
@@ -107,6 +109,7 @@ func (d *Pages) programData(ctx context.Context, q *shell.Request) (programData,
 	data.Live = shell.Link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream, "process", data.Only)
 	if d.Programs != nil {
 		data.Lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
+		slices.Reverse(data.Lines) // the newest are what people come for
 	}
 	return data, err
 }
