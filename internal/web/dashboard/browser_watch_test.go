@@ -88,3 +88,26 @@ func TestBrowserToast(t *testing.T) {
 		t.Error("signed out")
 	}
 }
+
+// When the first deployment has ended, the whole page of it is up to date: its header leads to the site, and
+// the calls offer no cancellation.
+func TestBrowserDeploymentEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ada = "ada@example.test"
+	u := w.user(ada, false)
+	s := w.site(u, "Shop")
+	dep := w.deployment(s)
+	b := w.window("ends", w.srv.URL)
+	signIn(b, ada)
+	b.Go(sites.DeploymentPath(s.ID, dep))
+	b.Sees("@open-cancel")
+	visit := `[...document.querySelectorAll('[data-fresh="head"] a')].some((a) => a.innerText === 'Visit')`
+	b.Until("a site that isn't live can be visited", "!"+visit)
+	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="rest"]').textContent.includes('/cancel')`)
+	w.live(s, dep)
+	b.Sees("@live-link")
+	b.Until("the header doesn't lead to the site", visit)
+	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="rest"]').textContent.includes('/cancel')`)
+	b.Look("ended")
+}

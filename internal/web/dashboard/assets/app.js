@@ -86,6 +86,18 @@
     }
     while (at) { const next = at.nextSibling; at.remove(); at = next; }
   };
+  // When a live part has ended, what the rest of the page says is out of date: its title, and the
+  // elements that are marked data-fresh with a name.
+  const refresh = async () => {
+    const r = await fetch(location.href, { redirect: 'error' }).catch(() => null);
+    if (!r || !r.ok) return;
+    const page = new DOMParser().parseFromString(await r.text(), 'text/html');
+    document.title = page.title;
+    for (const old of document.querySelectorAll('[data-fresh]')) {
+      const now = page.querySelector('[data-fresh="' + CSS.escape(old.dataset.fresh) + '"]');
+      if (now) { update(old, document.importNode(now, true)); freshen(old); }
+    }
+  };
   const follow = (el) => {
     const source = el.source = new EventSource(el.dataset.live);
     source.addEventListener('html', (e) => {
@@ -103,7 +115,7 @@
     });
     source.addEventListener('end', () => {
       source.close();
-      if (el.dataset.liveEnd === 'reload') location.reload();
+      if (el.dataset.liveEnd === 'reload') location.reload(); else refresh();
     });
     window.addEventListener('pagehide', () => source.close());
   };
