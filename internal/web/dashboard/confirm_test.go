@@ -4,6 +4,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
 )
 
 // wordpress makes a WordPress that is not deployed, and returns where its pages are.
@@ -41,4 +44,18 @@ func TestOverwritingIsConfirmed(t *testing.T) {
 		b.post(shop+path, append(form, "confirm", "Shop")...).want(t, 409).lacks(t, "type Shop to confirm")
 	}
 	b.post(shop+"/wordpress/replace", "from", "a", "to", "b", "dry", "1").want(t, 409).lacks(t, "type Shop to confirm")
+}
+
+// A site whose latest deployment failed was not deployed then.
+func TestFailedIsNotDeployed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Shop")
+	dep := w.deployment(s)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error { return w.endTx(tx, dep, deployment.Failed, "npm ran out of luck", "") }))
+	b := w.as("ada@example.test")
+	b.get("/?view=list").want(t, 200, "Failed <time").lacks(t, "Deployed <time")
+	w.live(s, w.deployment(s))
+	b.get("/?view=list").want(t, 200, "Deployed <time")
 }

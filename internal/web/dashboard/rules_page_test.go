@@ -21,7 +21,7 @@ func TestRulesPage(t *testing.T) {
 	must(t, err)
 	for name, text := range map[string]string{
 		"index.html": "home",
-		"_redirects": "/old /new?<b> 302\n",
+		"_redirects": "/old /new?<b> 302\n/shop id=:id /de/:id 302 Country=de,at Language=de Cookie=beta\n",
 		"_headers":   "/*\n  X-Note: <script>alert(1)</script>\n",
 	} {
 		must(t, wr.Add(t.Context(), name, "", strings.NewReader(text)))
@@ -41,6 +41,9 @@ func TestRulesPage(t *testing.T) {
 			t.Errorf("tested: %d, %q is missing", p.status, want)
 		}
 	}
+	// A test that can't be made leaves the rest of the page as it is.
+	b.get(at+"?path=/old&country=DE").want(t, 200, `data-test="test-refused"`, "country", `data-test="test-rules"`, "<code>_redirects:1</code>", `value="DE"`)
+	b.get(at).want(t, 200, "query id=:id", "country DE, AT", "language de", "cookie beta")
 	if strings.Contains(p.body, "<script>alert(1)") {
 		t.Error("a rule's text is markup")
 	}

@@ -29,6 +29,7 @@ type rulesData struct {
 	Country       string
 	Cookie        string
 	Tested        *ruletest.Answer
+	Refused       *shell.Problem // why the request couldn't be tested; nil: it could
 	Call          map[string]any // the REST call of the test
 }
 
@@ -90,11 +91,35 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		Country:  data.Country,
 		Cookie:   data.Cookie,
 	})
-	if err != nil {
+	switch {
+	case fault.As(err) != nil: // the rest of the page stands
+		data.Refused, _ = shell.Describe(err, "")
+	case err != nil:
 		return shell.Answer{}, err
+	default:
+		data.Tested = &got
 	}
-	data.Tested = &got
 	return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
+}
+
+// Conditions says in words what a request must have for a rule to apply; empty: nothing more than its path.
+func (rulesData) Conditions(r release.Redirect) []string {
+	var out []string
+	for _, f := range r.Query {
+		out = append(out, "query "+f.Name+"="+f.Value)
+	}
+	for _, c := range []struct {
+		name string
+		any  []string
+	}{{"country", r.Country}, {"language", r.Language}, {"cookie", r.Cookie}} {
+		if len(c.any) > 0 {
+			out = append(out, c.name+" "+strings.Join(c.any, ", "))
+		}
+	}
+	if r.Never {
+		out = append(out, "a role: never applies")
+	}
+	return out
 }
 
 // saveServing changes who must give a password, and to which hosts rules may forward.
