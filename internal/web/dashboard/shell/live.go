@@ -162,6 +162,10 @@ func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request
 			return
 		}
 		if n%3 == 0 {
+			if q.Caller.Team != "" && fault.As(d.Accounts.Holds(ctx, q.Caller)) != nil {
+				cancel()
+				return
+			}
 			if _, _, err := d.Accounts.Session(ctx, token, q.Device()); fault.Is(err, fault.Unauthorized) {
 				cancel()
 				return

@@ -42,7 +42,9 @@ func (q *Request) Device() account.Device {
 
 // Actor is who is asking, for the audit log.
 func (q *Request) Actor() account.Actor {
-	return account.Actor{User: q.User.ID, Owner: q.Caller.Owner, Session: q.Session.ID, Addr: q.Addr}
+	by := q.Caller.Actor(q.Addr)
+	by.User, by.Session = q.User.ID, q.Session.ID
+	return by
 }
 
 // Answer holds the response of a handler: a page, a redirect, or something else.

@@ -139,7 +139,7 @@ func (d *Shell) identify(ctx context.Context, q *Request) (err error) {
 		return err
 	}
 	q.Caller = q.User.Caller()
-	return nil
+	return d.actForTeam(ctx, q)
 }
 
 // admit says where to go instead when the route does not let the asker in. The last line
