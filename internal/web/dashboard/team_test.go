@@ -70,7 +70,7 @@ func TestTeamPages(t *testing.T) {
 	if p := w.as("stranger@example.test").get("/?team=acme"); strings.Contains(p.body, "Team shop") {
 		t.Errorf("a stranger sees the team's sites: %s", p)
 	}
-	if p := admin.post(page+"/deploy"); p.status >= 400 {
+	if p := admin.post(page + "/deploy"); p.status >= 400 {
 		t.Errorf("an admin deploys the site: %s", p)
 	}
 	list, err := w.dash.Accounts.Audit(ctx, account.AuditFilter{Owner: acme.Owner, By: users["admin"].ID, Action: "deployment"})
