@@ -245,6 +245,9 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner OwnerID) (list []Li
 		if err != nil {
 			return nil, err
 		}
+		if u.Used == 0 && (name == LimitTeams || name == LimitMembers) {
+			continue // who has no team sees none
+		}
 		list = append(list, u)
 	}
 	return list, nil

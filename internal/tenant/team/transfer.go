@@ -106,6 +106,15 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 			return p, err
 		}
 	}
+	var ending bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM teams WHERE owner_id = $1 AND deleting_at > 0)`, to).Scan(&ending); err != nil {
+		return p, fmt.Errorf("find receiving team: %w", err)
+	}
+	if ending { // the site would be deleted with it
+		return p, &fault.Error{
+			Kind: fault.Conflict, Message: "The receiving team is being deleted", Details: "choose another one", Code: "team_deleting",
+		}
+	}
 	got, err := s.c.Sites.LockTx(ctx, tx, from, id)
 	if err != nil {
 		return p, err

@@ -466,3 +466,62 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 		t.Errorf("the owner's stream: %s %s", n, text)
 	}
 }
+
+// A manager of one site may do there what admins may, and nothing elsewhere.
+func TestSiteManager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	mia, mias := w.user("mia@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	s, other := w.site(key, "Shop"), w.site(key, "Other")
+	w.join(key, id, "mia@example.test", mias, m{"role": "viewer"})
+	made := w.must(200, "PUT", "/sites/"+s+"/members/"+string(mia), key, m{"role": "manager"})
+	if len(made["sites"].([]any)) != 1 {
+		t.Errorf("the member is %v", made)
+	}
+	manager := w.must(201, "POST", "/keys", mias, m{
+		"name": "x", "scopes": []string{"sites:write"}, "sites": []string{s}, "teamId": id,
+	})["key"].(string)
+	for _, no := range []string{"/sites/" + other, "/teams/" + id} {
+		if a := w.api("DELETE", no, manager, m{"confirm": "acme"}); a.status != 403 {
+			t.Errorf("a manager of another site, DELETE %s: %s", no, a)
+		}
+	}
+	if a := w.api("POST", "/sites/"+s+"/transfer", manager, m{"to": "mia@example.test"}); a.status != 403 {
+		t.Errorf("a manager takes the site: %s", a)
+	}
+	w.must(200, "DELETE", "/sites/"+s, manager, nil)
+}
+
+// A person alone sees no team anywhere: not among their limits, their keys or their scopes' answers.
+func TestOneAloneSeesNoTeam(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	for _, path := range []string{"/account", "/keys", "/sites"} {
+		if a := w.api("GET", path, ada, nil); strings.Contains(a.body, "team") || strings.Contains(a.body, "member") || strings.Contains(a.body, "createdBy") {
+			t.Errorf("%s: %s", path, a)
+		}
+	}
+	w.teamOf(ada, "Acme")
+	if a := w.api("GET", "/account", ada, nil); !strings.Contains(a.body, `"teams"`) {
+		t.Errorf("an owner of a team: %s", a)
+	}
+}
+
+// Nothing is transferred into a team that is being deleted: it would be deleted too.
+func TestNoTransferIntoTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	w.site(key, "Doomed")
+	s := w.site(ada, "Shop")
+	if got := w.must(202, "DELETE", "/teams/"+id+"?sites=delete", key, m{"confirm": "acme"}); got["operation"] == nil {
+		t.Errorf("deleting a team with its sites: %v", got)
+	}
+	if a := w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"}); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
+		t.Errorf("into a team that is being deleted: %s", a)
+	}
+}
