@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bufio"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -523,5 +524,38 @@ func TestNoTransferIntoTheEnd(t *testing.T) {
 	}
 	if a := w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"}); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
 		t.Errorf("into a team that is being deleted: %s", a)
+	}
+}
+
+// Webhooks of a team hear of its members, and both owners of a site that moved.
+func TestTeamEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	subscribe := func(key string, events ...string) string {
+		return w.must(201, "POST", "/webhooks", key, m{"url": "https://example.test/x", "events": events})["id"].(string)
+	}
+	team := subscribe(key, "member.added", "member.role_changed", "member.removed", "site.transferred")
+	personal := subscribe(ada, "site.transferred")
+	told := func(key, hook string) string {
+		var names []string
+		for _, d := range w.must(200, "GET", "/webhooks/"+hook+"/deliveries", key, nil)["data"].([]any) {
+			names = append(names, d.(m)["event"].(string))
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	w.join(key, id, "ben@example.test", bens, m{"role": "developer"})
+	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "viewer"})
+	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "viewer"}) // which changes nothing
+	w.must(200, "POST", "/teams/"+id+"/leave", bens, nil)
+	w.must(201, "POST", "/sites/"+w.site(ada, "Shop")+"/transfer", ada, m{"to": "acme"})
+	if got := told(key, team); got != "member.added member.removed member.role_changed site.transferred" {
+		t.Errorf("the team hears of %q", got)
+	}
+	if got := told(ada, personal); got != "site.transferred" {
+		t.Errorf("the sender hears of %q", got)
 	}
 }
