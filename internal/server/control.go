@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/web/api"
 	"slipway/internal/web/control"
+	"slipway/internal/web/oauth"
 )
 
 // control returns the handler of --listen.
@@ -26,7 +27,7 @@ func (h *node) control() http.Handler {
 }
 
 // public is the part of the control plane that is meant for users, and that the edge
-// serves too where --base-url is https: programs at /api, /hooks and /docs, people
+// serves too where --base-url is https: programs at /api, /hooks, /docs and the endpoints of OAuth, people
 // everywhere else.
 func (h *node) public() http.Handler {
 	if h.api == nil {
@@ -36,9 +37,12 @@ func (h *node) public() http.Handler {
 	}
 	programs, people := h.api.Handler(), h.pages.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if api.Serves(r.URL.Path) {
+		switch {
+		case api.Serves(r.URL.Path):
 			programs.ServeHTTP(w, r)
-		} else {
+		case oauth.Serves(r.URL.Path):
+			h.tokens.ServeHTTP(w, r)
+		default:
 			people.ServeHTTP(w, r)
 		}
 	})

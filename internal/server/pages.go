@@ -26,6 +26,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		WordPress:      h.wordpress,
 		Traffic:        h.traffic,
 		Webhooks:       h.webhooks,
+		OAuth:          h.oauth,
 		Log:            h.s.Log,
 		BaseURL:        h.s.BaseURL,
 		APIURL:         h.s.APIURL,

@@ -48,6 +48,7 @@ import (
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
@@ -57,6 +58,7 @@ import (
 	"slipway/internal/web/control"
 	"slipway/internal/web/dashboard"
 	"slipway/internal/web/idempotency"
+	weboauth "slipway/internal/web/oauth"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
 	"slipway/internal/wordpress/wordpress"
@@ -82,6 +84,7 @@ type node struct {
 	notify      *notify.Notifications
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
+	oauth       *oauth.Server
 	answers     *idempotency.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
@@ -96,6 +99,7 @@ type node struct {
 	source      *fetch.Fetcher
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
+	tokens      *weboauth.Endpoints  // nil without the role
 	edge        *edge.Edge           // nil without the role
 	certs       *certs.Certs         // nil without the role edge
 
@@ -286,6 +290,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		}
 		h.engine.Connect(ways)
 	}
+	h.oauth = oauth.New(oauth.Config{
+		DB: h.db, Accounts: h.accounts, Limits: limits, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
+	})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{
@@ -332,6 +339,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Backups:        h.backups,
 			Webhooks:       h.webhooks,
 			Operations:     h.operations,
+			OAuth:          h.oauth,
 			Answers:        h.answers,
 			Streams:        streams,
 			Limiter:        h.limiter,
@@ -343,6 +351,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Ready:          &h.serving,
 			Version:        s.Version,
 			FontURL:        h.pages.FontURL(),
+		})
+		h.tokens = weboauth.New(weboauth.Config{
+			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,
 		})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -439,6 +450,7 @@ func (h *node) services() []service {
 		{"accounts", h.accounts.Run},
 		{"answers", h.answers.Run},
 		{"operations", h.operations.Run},
+		{"OAuth", h.oauth.Run},
 		{"rate limit", h.limiter.Run},
 		{"memory", memory.GiveBack},
 	}

@@ -17,6 +17,7 @@ type Actor struct {
 	User    UserID    // Optional: empty is the service itself, or its command line.
 	Owner   OwnerID   // whose things it is done to. Optional.
 	Key     KeyID     // Optional.
+	Grant   string    // of an app that acts for the user. Optional.
 	Session SessionID // Optional.
 	Via     string    // with what, in words: the key, the deploy hook. Optional.
 	Addr    netip.Addr
@@ -93,9 +94,9 @@ func writeAudit(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor,
 		d.About = ""
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		id, at, by.User, by.Owner, d.About, by.Key, by.Session, cut(by.Via, 200), addr, d.Action, d.Subject, cut(d.Detail, 200))
+		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail, grant_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		id, at, by.User, by.Owner, d.About, by.Key, by.Session, cut(by.Via, 200), addr, d.Action, d.Subject, cut(d.Detail, 200), by.Grant)
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}

@@ -14,7 +14,9 @@ type Caller struct {
 	Owner   OwnerID // whose things they act on
 	Email   string
 	Key     KeyID  // empty for somebody who logged in
-	Via     string // the key in words: its name and the secret's first characters
+	Grant   string // of an app that acts for the user (package oauth); empty: no app does
+	App     string // its client_id
+	Via     string // the key in words: its name and the secret's first characters; or the app's name
 	Scopes  Scopes
 	Sites   []string       // empty: all of the user's sites
 	Nets    []netip.Prefix // empty: from anywhere
@@ -38,7 +40,7 @@ func (u User) Caller() Caller {
 // Actor is the caller as the audit log names one.
 func (c Caller) Actor(addr netip.Addr) Actor {
 	return Actor{
-		User: c.User, Owner: c.Owner, Key: c.Key, Via: c.Via, Addr: addr,
+		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, Via: c.Via, Addr: addr,
 		rights: c.snapshot, service: c.Service,
 	}
 }
@@ -57,9 +59,17 @@ func (c Caller) Require(s Scope) error {
 
 func (c Caller) requireGranted(s Scope) error {
 	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The API key lacks the required scope",
+		Kind: fault.Forbidden, Message: "The " + c.credential() + " lacks the required scope",
 		Details: "the scope " + string(s) + " is required", Code: "scope_required",
 	}
+}
+
+// credential names the secret that the caller came with.
+func (c Caller) credential() string {
+	if c.Grant != "" {
+		return "access token"
+	}
+	return "API key"
 }
 
 // Allows reports whether the caller may touch this site of its owner.
@@ -74,8 +84,8 @@ func (c Caller) RequireSite(site string) error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The API key has no access to this site",
-		Details: "the key is restricted to other sites", Code: "site_not_allowed",
+		Kind: fault.Forbidden, Message: "The " + c.credential() + " has no access to this site",
+		Details: "it is restricted to other sites", Code: "site_not_allowed",
 	}
 }
 
@@ -86,7 +96,7 @@ func (c Caller) RequireAllSites() error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The API key is restricted to some sites",
+		Kind: fault.Forbidden, Message: "The " + c.credential() + " is restricted to some sites",
 		Details: "this request concerns all sites", Code: "site_not_allowed",
 	}
 }

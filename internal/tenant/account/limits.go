@@ -38,6 +38,8 @@ const (
 	LimitBackups      Limit = "backups.bytes"   // that backups added to where they are stored
 	LimitTeams        Limit = "teams"           // that a person made and owns
 	LimitMembers      Limit = "members"         // of a team, invitations and guests included
+	LimitOAuthApps    Limit = "oauth.apps"      // that the account registered
+	LimitOAuthGrants  Limit = "oauth.grants"    // that its people gave to apps, one for each device
 )
 
 // Unlimited is the limit of those who have none.
@@ -72,6 +74,8 @@ var limitKinds = map[Limit]limitKind{
 	LimitBackups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
 	LimitTeams:        {byDefault: 20, name: "teams"},
 	LimitMembers:      {byDefault: 1000, name: "members", advice: "remove members and invitations that are not needed"},
+	LimitOAuthApps:    {byDefault: 50, name: "OAuth apps"},
+	LimitOAuthGrants:  {byDefault: 500, name: "authorized apps", advice: "revoke apps that are not used"},
 }
 
 // Bytes reports whether the limit counts bytes.

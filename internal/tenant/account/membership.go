@@ -167,6 +167,9 @@ func (c *Caller) cap(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
+// Narrow makes a caller of another package, such as an app that acts for a user, no wider than the user's membership.
+func (a *Accounts) Narrow(ctx context.Context, c *Caller) error { return c.cap(ctx, a.db) }
+
 // within returns what both of two lists allow.
 func (s Scopes) within(role Scopes) (out Scopes) {
 	if role.Include(All) {

@@ -43,6 +43,34 @@ var AllScopes = Scopes{
 	TeamRead, TeamWrite, AppsWrite, AuditRead, BillingRead, BillingWrite, All,
 }
 
+// Description is the scope in words, as a person is asked to allow it.
+func (s Scope) Description() string { return descriptions[s] }
+
+var descriptions = map[Scope]string{
+	SitesRead:        "View your sites and their settings",
+	SitesWrite:       "Create, change, stop and delete sites",
+	DeploymentsRead:  "View deployments and logs",
+	DeploymentsWrite: "Deploy, cancel and roll back",
+	DomainsRead:      "View domains",
+	DomainsWrite:     "Add, change and remove domains",
+	WebhooksRead:     "View webhooks and deliveries",
+	WebhooksWrite:    "Create, change and delete webhooks",
+	EnvRead:          "Read environment variables",
+	EnvWrite:         "Read, set and delete environment variables",
+	BackupsRead:      "View and download backups",
+	BackupsWrite:     "Create and restore backups",
+	KeysWrite:        "Create and revoke API keys",
+	AccountRead:      "View your email address, limits and usage",
+	AppsWrite:        "Register and change OAuth apps",
+	PreviewsWrite:    "Deploy previews",
+	TeamRead:         "View the team's members",
+	TeamWrite:        "Invite, change and remove members",
+	AuditRead:        "Read the audit log",
+	BillingRead:      "View plans and invoices",
+	BillingWrite:     "Change plans and payments",
+	All:              "Do everything that you can do",
+}
+
 // Scopes lists what a key may do.
 type Scopes []Scope
 

@@ -18,7 +18,10 @@ const (
 	hintLen   = len(prefix) + 6
 )
 
-func newSecret() string {
+func newSecret() string { return NewSecret(prefix) }
+
+// NewSecret returns a secret of this form with a prefix of four characters, such as "slo_".
+func NewSecret(prefix string) string {
 	var b [32]byte
 	rand.Read(b[:])
 	text := prefix + base62(new(big.Int).SetBytes(b[:]), bodyLen)
@@ -26,12 +29,18 @@ func newSecret() string {
 }
 
 // LooksLikeKey reports whether s has the shape and the checksum of an API key.
-func LooksLikeKey(s string) bool {
+func LooksLikeKey(s string) bool { return HasSecretForm(s, prefix) }
+
+// HasSecretForm reports whether s has the shape and the checksum of a secret that NewSecret made with this prefix.
+func HasSecretForm(s, prefix string) bool {
 	if len(s) != secretLen || !strings.HasPrefix(s, prefix) {
 		return false
 	}
 	return checksum(s[:secretLen-sumLen]) == s[secretLen-sumLen:]
 }
+
+// SecretHint is the beginning of a secret that may be shown, to tell secrets apart.
+func SecretHint(secret string) string { return secret[:hintLen] }
 
 func checksum(text string) string {
 	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(text)))), sumLen)

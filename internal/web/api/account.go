@@ -14,7 +14,9 @@ type accountBody struct {
 	Email     string     `json:"email"`
 	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
 	CreatedAt string     `json:"createdAt" format:"date-time"`
-	Key       accountKey `json:"key" doc:"The calling key."`
+	Key       accountKey `json:"key" doc:"The calling key, or the permissions of the calling access token."`
+
+	App *accountApp `json:"app" doc:"The app that holds the calling access token. Null for API keys."`
 
 	Limits map[string]limitBody `json:"limits" doc:"Maximum and current use of each limit, by name. Exceeding one is answered with 402."`
 }
@@ -25,9 +27,15 @@ type limitBody struct {
 }
 
 type accountKey struct {
-	ID        string   `json:"id"`
+	ID        string   `json:"id" doc:"Empty for an access token."`
 	Scopes    []string `json:"scopes"`
 	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
+}
+
+type accountApp struct {
+	ID      string `json:"id" example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name    string `json:"name"`
+	GrantID string `json:"grantId" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 }
 
 type KeyBody struct {
@@ -96,11 +104,14 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 			limits[string(l.Name)] = limitBody{&l.Limit, l.Used}
 		}
 	}
-	return accountBody{
-		string(u.ID), u.Email, u.Admin, u.CreatedAt.String(),
-		accountKey{string(c.Key), names(c.Scopes), when(c.Expires)},
-		limits,
-	}, nil
+	body := accountBody{
+		ID: string(u.ID), Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: limits,
+		Key: accountKey{string(c.Key), names(c.Scopes), when(c.Expires)},
+	}
+	if c.Grant != "" {
+		body.App = &accountApp{c.App, c.Via, c.Grant}
+	}
+	return body, nil
 }
 
 func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[KeyBody], error) {

@@ -30,6 +30,7 @@ import (
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
@@ -60,6 +61,7 @@ type Config struct {
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
+	OAuth       *oauth.Server // Optional: without it there are API keys alone.
 	Answers     *idempotency.Answers
 	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
@@ -146,4 +148,5 @@ func (a *API) routes() {
 	a.backupRoutes()
 	a.accountRoutes()
 	a.teamRoutes()
+	a.oauthRoutes()
 }

@@ -26,6 +26,7 @@ import (
 type problem struct {
 	status     int
 	retryAfter time.Duration
+	challenge  string // of WWW-Authenticate, after "Bearer ". Optional.
 
 	Message   string `json:"error" doc:"What went wrong, in one sentence."`
 	Details   string `json:"details,omitempty" doc:"What is allowed, or what to do about it."`
@@ -51,8 +52,8 @@ func (p *problem) headers(h http.Header) {
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retryAfter.Seconds()))))
 	}
-	if p.status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", "Bearer")
+	if p.status == http.StatusUnauthorized || p.challenge != "" {
+		h.Set("WWW-Authenticate", strings.TrimSpace("Bearer "+p.challenge))
 	}
 }
 
@@ -127,7 +128,28 @@ func unreachable(err error) bool {
 
 // fail answers with an error outside of any operation.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	writeProblem(w, *a.problem(r.Context(), err))
+	p := a.problem(r.Context(), err)
+	p.challenge = a.challenge(r, p)
+	writeProblem(w, *p)
+}
+
+// challenge tells a client of OAuth where to ask for authorization, and for which scope
+// (RFC 6750 §3, RFC 9728 §5.1).
+func (a *API) challenge(r *http.Request, p *problem) string {
+	if a.OAuth == nil || p.status != http.StatusUnauthorized && p.Code != "scope_required" {
+		return ""
+	}
+	text := `resource_metadata="` + a.OAuth.Issuer() + `/.well-known/oauth-protected-resource/api/v1"`
+	if _, pattern := a.mux.Handler(r); a.byPattern[pattern].Scope != "" {
+		text += `, scope="` + string(a.byPattern[pattern].Scope) + `"`
+	}
+	switch p.Code {
+	case "invalid_token":
+		text += `, error="invalid_token"`
+	case "scope_required":
+		text += `, error="insufficient_scope"`
+	}
+	return text
 }
 
 func writeProblem(w http.ResponseWriter, p problem) {

@@ -280,7 +280,7 @@ func (a *API) watch(ctx context.Context, cancel context.CancelFunc, c account.Ca
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if fault.As(a.Accounts.Holds(ctx, c)) != nil {
+			if fault.As(a.holds(ctx, c)) != nil {
 				cancel()
 				return
 			}

@@ -242,6 +242,20 @@ var matrix = map[string]row{
 	"acceptTransfer": {path: "/transfers/accept", body: m{"code": "none"}, status: 404, own: true},
 	"cancelTransfer": {path: "/transfers/{transfer}", status: 200, team: true, did: "site.transfer_canceled"},
 	"getTeamAudit":   {path: "/teams/{team}/audit", status: 200, team: true},
+	"listApps":       {path: "/oauth/apps", status: 200, own: true},
+	"createApp": {
+		path:   "/oauth/apps",
+		body:   m{"name": "new", "redirectUris": []string{"https://app.test/callback"}},
+		status: 201,
+		own:    true,
+		did:    "app.created",
+	},
+	"getApp":          {path: "/oauth/apps/{app}", status: 200},
+	"updateApp":       {path: "/oauth/apps/{app}", body: m{"name": "renamed"}, status: 200, did: "app.updated"},
+	"deleteApp":       {path: "/oauth/apps/{app}", status: 200, did: "app.deleted"},
+	"rotateAppSecret": {path: "/oauth/apps/{app}/rotate-secret", status: 200, did: "app.secret_rotated"},
+	"listGrants":      {path: "/oauth/grants", status: 200, own: true},
+	"revokeGrant":     {path: "/oauth/grants/{grant}", status: 200, did: "app.revoked"},
 }
 
 type m = map[string]any
@@ -398,6 +412,8 @@ func (w *world) belongings(u account.UserID, key string) things {
 		w.must(201, "POST", "/notifications", key, m{"kind": "slack", "target": "https://hooks.example.test/planted-address"}),
 		"id",
 	)
+	x["app"] = text(w.must(201, "POST", "/oauth/apps", key, m{"name": "Planned", "confidential": true}), "id")
+	x["grant"], _ = w.grant(u, account.SitesRead)
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)

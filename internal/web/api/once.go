@@ -47,7 +47,7 @@ func (r Route) once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 		k.Scope += "/" + string(c.Owner) + "/" + string(c.Role)
 	}
 	if r.Private || len(c.Sites) > 0 {
-		k.Scope += "/" + string(c.Key)
+		k.Scope += "/" + string(c.Key) + c.Grant
 	}
 	query, _ := url.ParseQuery(h.URL.RawQuery) // checked before; Encode sorts
 	sum := sha256.New()

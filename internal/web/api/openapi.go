@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
 )
 
 // nouns is the order in which the reference shows things, and what it says of them.
@@ -35,6 +37,7 @@ var nouns = []*huma.Tag{
 	{Name: "Backups", Description: "Copies of a site."},
 	{Name: "Keys", Description: "API keys and what they may do."},
 	{Name: "Teams", Description: "Teams own sites together: members with roles, guests, invitations, transfers of sites and the audit log."},
+	{Name: "OAuth", Description: "Apps that people allow to act for them, and what they allowed."},
 	{Name: "Account", Description: "The calling key and its user."},
 	{Name: "Reference", Description: "This description as OpenAPI."},
 }
@@ -83,6 +86,9 @@ func (a *API) finish() {
 		Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
 		Description: "An API key. Each operation says which scope the key needs.",
 	}}
+	if a.OAuth != nil {
+		doc.Components.SecuritySchemes["oauth2"] = a.oauthScheme()
+	}
 	doc.Components.Headers = map[string]*huma.Header{}
 	for name, what := range limitHeaders {
 		kind := huma.TypeInteger
@@ -189,8 +195,11 @@ func (a *API) complete(r Route, op *huma.Operation) {
 			Headers:     headers(204),
 		}
 	}
-	if open {
+	switch {
+	case open:
 		op.Security = []map[string][]string{}
+	case a.OAuth != nil && !slices.Contains(oauth.NotGrantable, r.Scope):
+		op.Security = []map[string][]string{{"key": {}}, {"oauth2": {string(r.Scope)}}}
 	}
 	if r.Role != "" {
 		op.Description = strings.TrimSpace(op.Description + "\n\nIn a team it takes at least the role " + string(r.Role) + ".")

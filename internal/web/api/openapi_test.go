@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+
+	"slipway/internal/tenant/oauth"
 
 	"slipway/internal/web/api"
 )
@@ -77,8 +80,12 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("%s %s does not describe %s", r.Method, path, s)
 			}
 		}
-		if _, has := op["security"]; has != (r.Open || r.Hook) {
+		if security, has := op["security"].([]any); has && (len(security) == 0) != (r.Open || r.Hook) || !has && (r.Open || r.Hook) {
 			t.Errorf("%s %s: security is wrong", r.Method, path)
+		}
+		if asks := strings.Contains(mustJSON(t, op["security"]), `"oauth2":["`+string(r.Scope)+`"]`); r.Scope != "" &&
+			asks == slices.Contains(oauth.NotGrantable, r.Scope) {
+			t.Errorf("%s %s: its scope of OAuth is wrong", r.Method, path)
 		}
 		if r.Method == "POST" && !strings.Contains(mustJSON(t, op["parameters"]), "Idempotency-Key") {
 			t.Errorf("%s %s does not describe Idempotency-Key", r.Method, path)

@@ -66,6 +66,7 @@ func TestEveryListPages(t *testing.T) {
 			}
 		}
 		w.key(u, account.NewKey{})
+		w.grant(u, account.SitesRead)
 		w.must(201, "POST", "/sites/"+id+"/backups", key, nil)
 		if err := w.db.Admin(t.Context(), "UPDATE backups SET status = 'failed'"); err != nil { // none waits, so the next may be asked for
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
 )
@@ -235,12 +236,30 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 			Details: "send one header: Authorization: Bearer slw_…", Code: "invalid_key",
 		}
 	}
-	c, err := a.Accounts.Authenticate(ctx, strings.TrimSpace(secret), req.addr)
+	secret = strings.TrimSpace(secret)
+	if a.OAuth != nil && oauth.LooksLikeToken(secret) {
+		c, err := a.OAuth.Authenticate(ctx, secret, req.addr)
+		if err != nil {
+			return key, err
+		}
+		req.caller = c
+		return "grant:" + c.Grant, nil // not the token: refreshing it buys no new window
+	}
+	c, err := a.Accounts.Authenticate(ctx, secret, req.addr)
 	if err != nil {
 		return key, err
 	}
 	req.caller = c
 	return "key:" + string(c.Key), nil
+}
+
+// holds is nil while what the caller came with still lets them in: for answers that stay open, and
+// requests that take long to come.
+func (a *API) holds(ctx context.Context, c account.Caller) error {
+	if c.Grant != "" {
+		return a.OAuth.Holds(ctx, c)
+	}
+	return a.Accounts.Holds(ctx, c)
 }
 
 // prepare checks what every request must keep to, and reads the body.
@@ -281,8 +300,8 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 			req.body, err = readBody(w, r)
 		}
 	}
-	if err == nil && len(req.body) > 0 && req.caller.Key != "" {
-		err = a.Accounts.Holds(r.Context(), req.caller) // a body may take half a minute, in which the key is revoked
+	if err == nil && len(req.body) > 0 && req.caller.User != "" {
+		err = a.holds(r.Context(), req.caller) // a body may take half a minute, in which the key is revoked
 	}
 	return err
 }

@@ -54,7 +54,7 @@ func common(t *testing.T, what string, a answer) {
 	if a.status >= 400 && (body.Error == "" || body.Code == "" || body.RequestID != a.header.Get("X-Request-Id")) {
 		t.Errorf("%s: %s is not an error body", what, a)
 	}
-	if a.status == 401 && a.header.Get("WWW-Authenticate") != "Bearer" {
+	if a.status == 401 && !strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {
 		t.Errorf("%s: WWW-Authenticate is %q", what, a.header.Get("WWW-Authenticate"))
 	}
 	if (a.status == 429 || a.status == 503) && a.header.Get("Retry-After") == "" {

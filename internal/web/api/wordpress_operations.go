@@ -333,7 +333,7 @@ func (a *API) beginImport(
 	id string,
 	begin func(tx *db.Tx) (operation.Operation, error),
 ) (o operationBody, err error) {
-	if err := a.Accounts.Holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
+	if err := a.holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
 		return o, err
 	}
 	err = a.DB.Write(ctx, func(tx *db.Tx) error {

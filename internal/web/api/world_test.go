@@ -33,6 +33,7 @@ import (
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
@@ -144,6 +145,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Limits: limits, Seal: s, Issuer: c.BaseURL})
 	// A server elsewhere: what is asked for is noted, and nothing here makes it.
 	if c.Databases, err = database.New(database.Config{
 		DB:       d,

@@ -42,6 +42,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
@@ -84,6 +85,7 @@ type Config struct {
 
 	Repositories sites.Repositories // Optional: without it a new site's repository is not inspected.
 	Teams        *team.Teams
+	OAuth        *oauth.Server   // Optional: without it apps are not authorized.
 	Members      *member.Members // Optional: without it nobody goes on to a protected address.
 
 	// Programs shows and changes the programs of sites. Optional: without it the pages show none.
@@ -123,10 +125,10 @@ func New(c Config) *Dashboard {
 	setUp := configure.New(watch, configure.Config{Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, APIURL: c.APIURL})
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
-		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams,
+		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, OAuth: c.OAuth,
 	})
 	run := operator.New(d.shell, operator.Config{
-		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation,
+		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
 	})
 	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes())
 	d.shell.Route(d.routes...)

@@ -36,19 +36,28 @@ func (d *Pages) keysData(ctx context.Context, q *shell.Request) (data keysData, 
 	}
 	for _, k := range keys {
 		row := keyRow{Key: k, Expired: k.Expires != 0 && k.Expires <= db.Now()}
-		for _, id := range k.Sites {
-			name := id // of a site that is gone
-			s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id))
-			if err == nil {
-				name = s.Name
-			} else if !fault.Is(err, fault.NotFound) {
-				return data, err
-			}
-			row.SiteNames = append(row.SiteNames, name)
+		if row.SiteNames, err = d.siteNames(ctx, q, k.Sites); err != nil {
+			return data, err
 		}
 		data.Keys = append(data.Keys, row)
 	}
 	return data, nil
+}
+
+// siteNames returns the names of sites; of one that is gone, its id.
+func (d *Pages) siteNames(ctx context.Context, q *shell.Request, ids []string) (names []string, err error) {
+	for _, id := range ids {
+		s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id))
+		switch {
+		case err == nil:
+			names = append(names, s.Name)
+		case fault.Is(err, fault.NotFound):
+			names = append(names, id)
+		default:
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 // scopeChoice is a scope as the form offers it.
@@ -66,6 +75,7 @@ var scopeChoices = []scopeChoice{
 	{"Backups", "view and download backups; create and restore", account.BackupsRead, account.BackupsWrite},
 	{"API keys", "create and revoke keys with the same scopes or fewer", "", account.KeysWrite},
 	{"Account", "view the account of the key", account.AccountRead, ""},
+	{"OAuth apps", "register, change and delete apps", "", account.AppsWrite},
 }
 
 // lives are how long a key may be chosen to work.

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/webhook"
@@ -24,6 +25,7 @@ type Config struct {
 	Notify      *notify.Notifications
 	Webhooks    *webhook.Webhooks
 	Teams       *team.Teams
+	OAuth       *oauth.Server   // Optional: without it apps are not authorized.
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.
 }
 

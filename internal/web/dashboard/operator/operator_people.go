@@ -153,6 +153,11 @@ func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer,
 		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
 			return account.AuditEvent{}, err
 		}
+		if d.OAuth != nil {
+			if err := d.OAuth.ForgetUserTx(ctx, tx, u.ID, u.Owner); err != nil {
+				return account.AuditEvent{}, err
+			}
+		}
 		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.Actor(), u.ID)
 		return account.AuditEvent{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})

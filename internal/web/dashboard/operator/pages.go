@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -16,7 +17,8 @@ type Config struct {
 	Sites        *site.Sites
 	Connections  *connection.Connections
 	Webhooks     *webhook.Webhooks
-	Installation Installation // Optional: without it the pages leave it out.
+	OAuth        *oauth.Server // Optional: without it there are no apps.
+	Installation Installation  // Optional: without it the pages leave it out.
 }
 
 // Pages serves the operator's pages.

@@ -35,3 +35,22 @@ type OnwardData struct {
 	Manifest string // that the form sends; empty: there is no form
 	Back     bool   // to where they came from
 }
+
+// AsPopup lets the page that opened this one as a popup learn that it has closed, as clients of OAuth do.
+func (a Answer) AsPopup() Answer {
+	a.popup = true
+	return a
+}
+
+// Leave is a page that leads to another address at once: one that a service has checked, also of a private scheme.
+func Leave(name, title string, data any, to string) Answer {
+	a := Page(name, title, data)
+	a.status, a.onward = 200, to
+	return a
+}
+
+// With200 is the page of a form that did not fail, although it is shown again.
+func (a Answer) With200() Answer {
+	a.status = 200
+	return a
+}

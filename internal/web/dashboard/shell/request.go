@@ -57,6 +57,7 @@ type Answer struct {
 	To    string // go there instead
 	Flash string // and say this there
 
+	popup  bool   // whoever opened it as a popup may learn that it has closed
 	onward string // an address at another host that the page leads to
 	formTo string // another origin that a form of the page is for
 

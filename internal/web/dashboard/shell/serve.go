@@ -246,6 +246,9 @@ func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, er
 	case a.stream != nil:
 		d.serveStream(w, q, a.stream)
 	default:
+		if a.popup {
+			w.Header().Set("Cross-Origin-Opener-Policy", "unsafe-none")
+		}
 		if a.onward != "" {
 			w.Header().Set("Refresh", "0; url="+a.onward)
 		}

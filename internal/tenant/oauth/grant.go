@@ -1,0 +1,148 @@
+package oauth
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// GrantID names a grant: "grt_" and 26 characters.
+type GrantID string
+
+// Grant holds the rights that one person allowed one app, on one device.
+type Grant struct {
+	ID        GrantID
+	App       AppID
+	AppName   string
+	Website   string
+	User      account.UserID
+	Owner     account.OwnerID // whose things it is about
+	Scopes    account.Scopes
+	Sites     []string // empty: all
+	Expires   db.Time
+	CreatedAt db.Time
+	UsedAt    db.Time
+	UsedAddr  string
+}
+
+const grantColumns = `g.id, g.app_id, a.name, a.website, g.user_id, g.owner_id, g.scopes, g.sites, g.expires_at, g.created_at, g.used_at, g.used_addr`
+
+func scanGrant(row db.Scanner) (g Grant, err error) {
+	var scopes, sites string
+	err = row.Scan(&g.ID, &g.App, &g.AppName, &g.Website, &g.User, &g.Owner, &scopes, &sites, &g.Expires, &g.CreatedAt, &g.UsedAt, &g.UsedAddr)
+	if errors.Is(err, sql.ErrNoRows) {
+		return g, fault.Missing("grant")
+	}
+	g.Scopes, g.Sites = splitScopes(scopes), strings.Fields(sites)
+	return g, err
+}
+
+// Grants lists what apps may do with the caller's owner's things, newest first: a person's all; a grant
+// sees itself alone.
+func (s *Server) Grants(ctx context.Context, by account.Caller) ([]Grant, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+grantColumns+` FROM oauth_grants g JOIN oauth_apps a ON a.id = g.app_id
+		WHERE g.owner_id = $1 AND ($2 = '' OR g.id = $2) AND g.expires_at > $3 ORDER BY g.created_at DESC, g.id DESC`,
+		by.Owner, by.Grant, db.Now())
+	list, err := db.Collect(rows, err, scanGrant)
+	if err != nil {
+		return nil, fmt.Errorf("list grants: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range list {
+		if u, ok := s.used[list[i].ID]; ok && u.at > list[i].UsedAt {
+			list[i].UsedAt, list[i].UsedAddr = u.at, u.addr.String()
+		}
+	}
+	return list, nil
+}
+
+// RevokeGrantTx ends a grant of the caller's owner and returns it as it was, or is a NotFound fault.
+func (s *Server) RevokeGrantTx(ctx context.Context, tx *db.Tx, by account.Caller, id GrantID) (Grant, error) {
+	g, err := scanGrant(tx.QueryRow(ctx, `
+		SELECT `+grantColumns+` FROM oauth_grants g JOIN oauth_apps a ON a.id = g.app_id
+		WHERE g.owner_id = $1 AND g.id = $2`, by.Owner, id))
+	if err != nil {
+		return g, err
+	}
+	return g, endGrantsTx(ctx, tx, `id = $1`, id)
+}
+
+// endGrantsTx deletes grants with all that they gave out.
+func endGrantsTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
+	for _, q := range []string{
+		`DELETE FROM oauth_tokens WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`,
+		`DELETE FROM oauth_grants WHERE ` + where,
+	} {
+		if _, err := tx.Exec(ctx, q, args...); err != nil {
+			return fmt.Errorf("end grants: %w", err)
+		}
+	}
+	return nil
+}
+
+// ForgetUserTx ends what a user who is deleted granted, and their owner's apps.
+func (s *Server) ForgetUserTx(ctx context.Context, tx *db.Tx, user account.UserID, owner account.OwnerID) error {
+	if err := endGrantsTx(ctx, tx, `user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`, user, owner); err != nil {
+		return err
+	}
+	for _, q := range []string{
+		`DELETE FROM oauth_codes WHERE user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`,
+		`DELETE FROM oauth_devices WHERE user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`,
+		`DELETE FROM oauth_apps WHERE owner_id = $2 AND $1 <> ''`,
+	} {
+		if _, err := tx.Exec(ctx, q, user, owner); err != nil {
+			return fmt.Errorf("forget a user's apps: %w", err)
+		}
+	}
+	return nil
+}
+
+// note remembers a use until the next flush. Only grants that exist get here, so the map is bounded by their number.
+func (s *Server) note(id GrantID, addr netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[id] = use{db.Now(), addr.Unmap().WithZone("")}
+}
+
+// writeUses writes what was noted; what can't be written is kept for the next time.
+func (s *Server) writeUses(ctx context.Context) error {
+	s.mu.Lock()
+	batch := s.used
+	s.used = map[GrantID]use{}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		for _, id := range slices.Sorted(maps.Keys(batch)) { // one order on every node: no deadlocks
+			_, err := tx.Exec(ctx, `UPDATE oauth_grants SET used_at = $2, used_addr = $3 WHERE id = $1 AND used_at < $2`,
+				id, batch[id].at, batch[id].addr.String())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id, u := range batch {
+			if _, again := s.used[id]; !again {
+				s.used[id] = u
+			}
+		}
+		return fmt.Errorf("write uses of grants: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
+)
+
+// AppBody is an OAuth app as its owner sees it.
+type AppBody struct {
+	ID             string   `json:"id" doc:"The client_id." example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name           string   `json:"name" doc:"People see it on the consent page."`
+	Website        *string  `json:"website"`
+	RedirectURIs   []string `json:"redirectUris" doc:"Where people return to. Compared byte for byte; the port of a loopback address is free."`
+	Confidential   bool     `json:"confidential" doc:"Whether the app has a server that keeps a secret."`
+	SecretHint     *string  `json:"secretHint" doc:"The first characters of the newest secret."`
+	OldSecretUntil *string  `json:"oldSecretUntil" format:"date-time" doc:"Until when the secret before the last rotation works. Null: there is none."`
+	Disabled       bool     `json:"disabled" doc:"Whether the operator of this installation disabled the app."`
+	CreatedAt      string   `json:"createdAt" format:"date-time"`
+}
+
+type newAppBody struct {
+	AppBody
+	ClientSecret *string `json:"clientSecret" doc:"The secret of a confidential app. It is returned only once." example:"sls_4fT0qZ…"`
+}
+
+// GrantBody describes the rights that a person allowed an app.
+type GrantBody struct {
+	ID           string   `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	App          grantApp `json:"app"`
+	Scopes       []string `json:"scopes"`
+	Sites        []string `json:"sites" doc:"The sites it is restricted to; empty means all."`
+	ExpiresAt    string   `json:"expiresAt" format:"date-time"`
+	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
+	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
+	CreatedAt    string   `json:"createdAt" format:"date-time"`
+}
+
+type grantApp struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Website *string `json:"website"`
+}
+
+func (a *API) oauthRoutes() {
+	if a.OAuth == nil {
+		return
+	}
+	const tag = "OAuth"
+	get(a, Route{
+		Path: "/oauth/apps", ID: "listApps", Tag: tag, Scope: account.AppsWrite, Summary: "List OAuth apps",
+		Doc: "The apps that the account registered, newest first, without their secrets.",
+	}, a.listApps)
+	post(a, Route{
+		Path: "/oauth/apps", ID: "createApp", Tag: tag, Scope: account.AppsWrite, Status: 201, Noun: "app", Private: true, Limited: true,
+		Summary: "Register an OAuth app",
+		Doc:     "The secret of a confidential app is returned once, in `clientSecret`. Public apps prove themselves by PKCE alone.",
+	}, a.createApp)
+	get(a, Route{Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite, Summary: "Read an OAuth app"}, a.getApp)
+	change(a, "PATCH", Route{
+		Path: "/oauth/apps/{id}", ID: "updateApp", Tag: tag, Scope: account.AppsWrite, Noun: "app", Summary: "Update an OAuth app",
+	}, a.updateApp)
+	change(a, "DELETE", Route{
+		Path: "/oauth/apps/{id}", ID: "deleteApp", Tag: tag, Scope: account.AppsWrite, Summary: "Delete an OAuth app",
+		Doc: "Every grant that people gave the app ends at once.",
+	}, a.deleteApp)
+	post(a, Route{
+		Path: "/oauth/apps/{id}/rotate-secret", ID: "rotateAppSecret", Tag: tag, Scope: account.AppsWrite, Private: true,
+		Summary: "Rotate an app's secret",
+		Doc:     "Returns a new secret once. The one before it works for another 24 hours.",
+	}, a.rotateAppSecret)
+	get(a, Route{
+		Path: "/oauth/grants", ID: "listGrants", Tag: tag, Scope: account.AccountRead, Summary: "List authorized apps",
+		Doc: "What people allowed apps to do with the account, one entry for each device, newest first. An access token sees its own grant alone.",
+	}, a.listGrants)
+	change(a, "DELETE", Route{
+		Path: "/oauth/grants/{id}", ID: "revokeGrant", Tag: tag, Scope: account.AppsWrite, Summary: "Revoke an app's access",
+		Doc: "Its tokens stop working at once, and streams that they opened end within 5 seconds. An app gives its own access back at `/oauth/revoke`.",
+	}, a.revokeGrant)
+}
+
+// oauthScheme describes both grants for the OpenAPI document. Its version knows no device grant, which the
+// description names.
+func (a *API) oauthScheme() *huma.SecurityScheme {
+	scopes := map[string]string{}
+	for _, s := range account.AllScopes {
+		if !slices.Contains(oauth.NotGrantable, s) {
+			scopes[string(s)] = s.Description()
+		}
+	}
+	return &huma.SecurityScheme{
+		Type: "oauth2",
+		Description: "An access token that a person allowed an app (OAuth 2.1): authorization code with PKCE, " +
+			"or the device grant (RFC 8628) at `/oauth/device`. Tokens are sent like API keys.",
+		Flows: &huma.OAuthFlows{AuthorizationCode: &huma.OAuthFlow{
+			AuthorizationURL: a.BaseURL + "/oauth/authorize", TokenURL: a.BaseURL + "/oauth/token",
+			RefreshURL: a.BaseURL + "/oauth/token", Scopes: scopes,
+		}},
+	}
+}
+
+func (a *API) listApps(ctx context.Context, c account.Caller, in *PartIn) (data[AppBody], error) {
+	list, err := a.OAuth.Apps(ctx, c.Owner)
+	return part(*in, each(list, showApp), err)
+}
+
+func (a *API) getApp(ctx context.Context, c account.Caller, in *ByID) (AppBody, error) {
+	app, err := a.OAuth.App(ctx, a.DB, c.Owner, oauth.AppID(in.ID))
+	return showApp(app), err
+}
+
+type createAppIn struct {
+	Body struct {
+		Name         string   `json:"name" doc:"1 to 60 characters. It must not imitate Slipway."`
+		Website      string   `json:"website,omitempty" doc:"An https URL, shown on the consent page."`
+		RedirectURIs []string `json:"redirectUris,omitempty" doc:"At most 20: https, http on a loopback address, or a private scheme with a dot. Without one, people authorize the app by device code."`
+		Confidential bool     `json:"confidential,omitempty" doc:"Whether the app has a server that keeps a secret. Default: false."`
+	}
+}
+
+func (a *API) createApp(ctx context.Context, tx *db.Tx, c account.Caller, in *createAppIn) (newAppBody, account.AuditEvent, error) {
+	app, secret, err := a.OAuth.CreateAppTx(ctx, tx, c.Owner, oauth.NewApp{
+		Name: in.Body.Name, Website: in.Body.Website, RedirectURIs: in.Body.RedirectURIs, Confidential: in.Body.Confidential,
+	})
+	return newAppBody{showApp(app), some(secret)}, account.AuditEvent{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
+}
+
+type updateAppIn struct {
+	ByID
+	Body struct {
+		Name         *string   `json:"name,omitempty" doc:"1 to 60 characters."`
+		Website      *string   `json:"website,omitempty" doc:"An https URL; empty removes it."`
+		RedirectURIs *[]string `json:"redirectUris,omitempty" doc:"Replaces the list."`
+	}
+}
+
+func (a *API) updateApp(ctx context.Context, tx *db.Tx, c account.Caller, in *updateAppIn) (AppBody, account.AuditEvent, error) {
+	app, err := a.OAuth.UpdateAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID), oauth.AppChange{
+		Name: in.Body.Name, Website: in.Body.Website, RedirectURIs: in.Body.RedirectURIs,
+	})
+	return showApp(app), account.AuditEvent{Action: "app.updated", Subject: in.ID, Detail: app.Name}, err
+}
+
+func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, account.AuditEvent, error) {
+	err := a.OAuth.DeleteAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
+	return message{"App deleted"}, account.AuditEvent{Action: "app.deleted", Subject: in.ID}, err
+}
+
+func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (newAppBody, account.AuditEvent, error) {
+	app, secret, err := a.OAuth.RotateSecretTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
+	return newAppBody{showApp(app), some(secret)}, account.AuditEvent{Action: "app.secret_rotated", Subject: in.ID, Detail: app.Name}, err
+}
+
+func (a *API) listGrants(ctx context.Context, c account.Caller, in *PartIn) (data[GrantBody], error) {
+	list, err := a.OAuth.Grants(ctx, c)
+	return part(*in, each(list, showGrant), err)
+}
+
+func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, account.AuditEvent, error) {
+	g, err := a.OAuth.RevokeGrantTx(ctx, tx, c, oauth.GrantID(in.ID))
+	return message{"Access revoked"}, account.AuditEvent{Action: "app.revoked", Subject: in.ID, Detail: g.AppName}, err
+}
+
+func showApp(a oauth.App) AppBody {
+	return AppBody{
+		ID: string(a.ID), Name: a.Name, Website: some(a.Website), RedirectURIs: append([]string{}, a.RedirectURIs...),
+		Confidential: a.Confidential, SecretHint: some(a.SecretHint), OldSecretUntil: when(a.OldUntil), Disabled: a.Disabled,
+		CreatedAt: a.CreatedAt.String(),
+	}
+}
+
+func showGrant(g oauth.Grant) GrantBody {
+	b := GrantBody{
+		ID: string(g.ID), App: grantApp{string(g.App), g.AppName, some(g.Website)}, Scopes: names(g.Scopes),
+		Sites: append([]string{}, g.Sites...), ExpiresAt: g.Expires.String(), CreatedAt: g.CreatedAt.String(),
+	}
+	if g.UsedAt > g.CreatedAt || g.UsedAddr != "" {
+		b.LastUsedAt, b.LastUsedFrom = when(g.UsedAt), some(g.UsedAddr)
+	}
+	return b
+}

@@ -1,0 +1,93 @@
+package api_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
+)
+
+// grant gives an app of the user's own access, and returns the grant's id and an access token.
+func (w *world) grant(u account.UserID, scopes ...account.Scope) (id, token string) {
+	w.t.Helper()
+	ctx, by := w.t.Context(), w.caller(u)
+	fail := func(err error) {
+		if err != nil {
+			w.t.Helper()
+			w.t.Fatal(err)
+		}
+	}
+	var a oauth.App
+	fail(w.db.Write(ctx, func(tx *db.Tx) (err error) {
+		a, _, err = w.c.OAuth.CreateAppTx(ctx, tx, by.Owner, oauth.NewApp{Name: "Acme Deploys"})
+		return err
+	}))
+	d, secret, err := w.c.OAuth.BeginDevice(ctx, a, account.Scopes(scopes).String(), "203.0.113.9")
+	fail(err)
+	fail(w.db.Write(ctx, func(tx *db.Tx) error {
+		return w.c.OAuth.DecideDeviceTx(ctx, tx, by, d, &oauth.Consent{Scopes: scopes, Expires: db.Now().Add(time.Hour)})
+	}))
+	got, err := w.c.OAuth.PollDevice(ctx, a, secret)
+	fail(err)
+	c, err := w.c.OAuth.Authenticate(ctx, got.Access, netip.MustParseAddr("203.0.113.9"))
+	fail(err)
+	return c.Grant, got.Access
+}
+
+// A token does what its grant says, is told where to ask for more, and ends with its grant.
+func TestAccessTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	site := w.site(key, "one")
+	id, token := w.grant(u, account.SitesRead, account.AccountRead)
+	w.must(200, "GET", "/sites/"+site, token, nil)
+	who := w.must(200, "GET", "/account", token, nil)
+	if app, ok := who["app"].(m); !ok || app["grantId"] != id || app["name"] != "Acme Deploys" || who["admin"] != false {
+		t.Errorf("GET /account answers %v", who)
+	}
+	if w.must(200, "GET", "/account", key, nil)["app"] != nil {
+		t.Error("a key acts for an app")
+	}
+	a := w.api("POST", "/sites/"+site+"/deploy", token, nil)
+	challenge := a.header.Get("WWW-Authenticate")
+	if a.status != 403 || !strings.Contains(challenge, `error="insufficient_scope"`) || !strings.Contains(challenge, `scope="deployments:write"`) {
+		t.Errorf("without the scope: %d, %s", a.status, challenge)
+	}
+	a = w.api("GET", "/sites", "", nil)
+	challenge = a.header.Get("WWW-Authenticate")
+	if a.status != 401 || !strings.Contains(challenge, `scope="sites:read"`) ||
+		!strings.Contains(challenge, `resource_metadata="http://slipway.test/.well-known/oauth-protected-resource/api/v1"`) {
+		t.Errorf("without a token: %d, %s", a.status, challenge)
+	}
+	if a := w.api("GET", "/sites", token[:len(token)-1]+"x", nil); a.status != 401 {
+		t.Errorf("a changed token: %d", a.status)
+	}
+	list := w.must(200, "GET", "/oauth/grants", token, nil)["data"].([]any)
+	if len(list) != 1 || list[0].(m)["id"] != id {
+		t.Errorf("the grant sees %v", list)
+	}
+	w.must(200, "DELETE", "/oauth/grants/"+id, key, nil)
+	if a := w.api("GET", "/sites", token, nil); a.status != 401 || !strings.Contains(a.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
+		t.Errorf("after its end: %d, %s", a.status, a.header.Get("WWW-Authenticate"))
+	}
+}
+
+// Threat 30: refreshing buys no new window.
+func TestOneWindowPerGrant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, _ := w.user("a@example.test")
+	_, first := w.grant(u, account.SitesRead)
+	_, other := w.grant(u, account.SitesRead)
+	left := func(token string) string {
+		return w.api("GET", "/sites", token, nil).header.Get("X-RateLimit-Remaining")
+	}
+	if a, b, c := left(first), left(first), left(other); a == b || a != c {
+		t.Errorf("remaining: %s, %s with the same grant, %s with another", a, b, c)
+	}
+}

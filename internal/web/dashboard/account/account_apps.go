@@ -1,0 +1,154 @@
+package account
+
+import (
+	"context"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
+	"slipway/internal/web/dashboard/shell"
+)
+
+type grantsData struct {
+	Grants []grantRow
+	Apps   []oauth.App
+}
+
+type grantRow struct {
+	oauth.Grant
+	SiteNames []string
+}
+
+// grantsPage lists the apps that may act for the account, and those that it registered.
+func (d *Pages) grantsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	grants, err := d.OAuth.Grants(ctx, q.Caller)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var data grantsData
+	for _, g := range grants {
+		row := grantRow{Grant: g}
+		if row.SiteNames, err = d.siteNames(ctx, q, g.Sites); err != nil {
+			return shell.Answer{}, err
+		}
+		data.Grants = append(data.Grants, row)
+	}
+	data.Apps, err = d.OAuth.Apps(ctx, q.Caller.Owner)
+	return shell.Page("account_apps", "Apps", data), err
+}
+
+func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	id := oauth.GrantID(q.PathValue("grant"))
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		g, err := d.OAuth.RevokeGrantTx(ctx, tx, q.Caller, id)
+		return account.AuditEvent{Action: "app.revoked", Subject: string(id), Detail: g.AppName}, err
+	})
+	return shell.GoTo("/account/apps", "Access revoked"), err
+}
+
+type appData struct {
+	App    oauth.App // zero: a new one
+	Secret string    // shown once
+}
+
+func (d *Pages) newAppPage(_ context.Context, _ *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	return shell.Page("account_app", "Register app", appData{}), nil
+}
+
+func (d *Pages) appPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	app, err := d.OAuth.App(ctx, d.DB, q.Caller.Owner, oauth.AppID(q.PathValue("app")))
+	return shell.Page("account_app", app.Name, appData{App: app}), err
+}
+
+// redirectURIs are those of a form, one a line.
+func redirectURIs(q *shell.Request) []string { return strings.Fields(q.Value("redirects")) }
+
+// atApp names the field that a fault of an app's settings is about.
+func atApp(err error) error {
+	f := fault.As(err)
+	if f == nil {
+		return err
+	}
+	fields := map[string]string{"invalid_name": "name", "invalid_website": "website", "invalid_redirect_uri": "redirects"}
+	return shell.At(fields[f.Code], err)
+}
+
+func (d *Pages) createApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	var app oauth.App
+	var secret string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		app, secret, err = d.OAuth.CreateAppTx(ctx, tx, q.Caller.Owner, oauth.NewApp{
+			Name: q.Value("name"), Website: strings.TrimSpace(q.Value("website")), RedirectURIs: redirectURIs(q),
+			Confidential: q.Value("kind") == "confidential",
+		})
+		return account.AuditEvent{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
+	})
+	if err != nil {
+		return shell.Answer{}, atApp(err)
+	}
+	return shell.Page("account_app", app.Name, appData{app, secret}), nil
+}
+
+func (d *Pages) updateApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	id := oauth.AppID(q.PathValue("app"))
+	name, website, uris := q.Value("name"), strings.TrimSpace(q.Value("website")), redirectURIs(q)
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		app, err := d.OAuth.UpdateAppTx(ctx, tx, q.Caller.Owner, id, oauth.AppChange{Name: &name, Website: &website, RedirectURIs: &uris})
+		return account.AuditEvent{Action: "app.updated", Subject: string(id), Detail: app.Name}, err
+	})
+	if err != nil {
+		return shell.Answer{}, atApp(err)
+	}
+	return shell.GoTo("/account/apps/registered/"+string(id), "App saved"), nil
+}
+
+func (d *Pages) rotateAppSecret(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	id := oauth.AppID(q.PathValue("app"))
+	var app oauth.App
+	var secret string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+		app, secret, err = d.OAuth.RotateSecretTx(ctx, tx, q.Caller.Owner, id)
+		return account.AuditEvent{Action: "app.secret_rotated", Subject: string(id), Detail: app.Name}, err
+	})
+	return shell.Page("account_app", app.Name, appData{app, secret}), err
+}
+
+func (d *Pages) deleteOAuthApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	id := oauth.AppID(q.PathValue("app"))
+	err := d.Act(ctx, q, "app.deleted", func(tx *db.Tx) (string, error) {
+		return string(id), d.OAuth.DeleteAppTx(ctx, tx, q.Caller.Owner, id)
+	})
+	return shell.GoTo("/account/apps", "App deleted"), err
+}

@@ -1,0 +1,227 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"html/template"
+	"net/url"
+	"slices"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/requestinfo"
+)
+
+// permission is a scope as the consent page offers it.
+type permission struct {
+	Scope     account.Scope
+	Words     string
+	Dangerous bool
+}
+
+func permissions(asked account.Scopes) (out []permission) {
+	for _, s := range asked {
+		out = append(out, permission{s, s.Description(), slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s)})
+	}
+	return out
+}
+
+// grantLives are how long an app's access may be chosen to last.
+var grantLives = []struct {
+	Value, Name string
+	Life        time.Duration
+}{
+	{"90d", "90 days", 90 * 24 * time.Hour},
+	{"30d", "30 days", 30 * 24 * time.Hour},
+	{"365d", "One year", 365 * 24 * time.Hour},
+	{"1d", "One day", 24 * time.Hour},
+}
+
+type consentData struct {
+	App         oauth.App
+	Host        string // to which the answer leads; empty for devices
+	Request     string // sealed
+	Permissions []permission
+	Writes      bool // some of them change something, so the password is asked for
+	Sites       []site.Site
+	More        int // sites that are not offered
+	Lives       any
+
+	Code string // of a device, as people read it; empty: none
+	From string // its address
+	At   db.Time
+}
+
+func (d *Pages) consentData(ctx context.Context, q *shell.Request, app oauth.App, asked account.Scopes) (consentData, error) {
+	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices})
+	return consentData{
+		App: app, Permissions: permissions(asked), Writes: writes(asked), Sites: sites, More: total - len(sites), Lives: grantLives,
+	}, err
+}
+
+func writes(scopes account.Scopes) bool {
+	return slices.ContainsFunc(scopes, func(s account.Scope) bool {
+		return slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s)
+	})
+}
+
+// consentPage asks a person whether an app may have what it asks for. Faults are pages: nobody is sent
+// to an address that the app didn't register.
+func (d *Pages) consentPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	var r oauth.Request
+	var err error
+	if sealed := q.Value("request"); q.Method == "POST" && sealed != "" {
+		r, err = d.OAuth.Unseal(ctx, sealed, q.User.ID, q.Session.ID)
+	} else {
+		query, malformed := url.ParseQuery(q.URL.RawQuery)
+		if malformed != nil {
+			return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Malformed query string", Code: "malformed_query"}
+		}
+		r, err = d.OAuth.Authorize(ctx, q.Caller, query)
+	}
+	var refused *oauth.Refused
+	if errors.As(err, &refused) {
+		return leave(refused.To, ""), nil
+	}
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data, err := d.consentData(ctx, q, r.App, r.Scopes)
+	data.Host, data.Request = r.RedirectHost(), d.OAuth.Seal(r, q.User.ID, q.Session.ID)
+	return shell.Page("consent", "Authorize "+r.App.Name, data).AsPopup(), err
+}
+
+// leave is a page that leads back to the app at once. Its address is one that the app registered.
+func leave(to, app string) shell.Answer {
+	return shell.Leave("consent_done", "Back to the app", struct {
+		To  template.URL // a private scheme is none that html/template lets pass
+		App string
+	}{template.URL(to), app}, to).AsPopup()
+}
+
+// consent returns what the person chose.
+func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, error) {
+	var c oauth.Consent
+	for _, name := range q.PostForm["scopes"] {
+		c.Scopes = append(c.Scopes, account.Scope(name))
+	}
+	if q.Value("reach") == "some" {
+		if c.Sites = q.PostForm["sites"]; len(c.Sites) == 0 {
+			return c, shell.At("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
+		}
+	}
+	for _, id := range c.Sites {
+		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {
+			return c, shell.At("sites", err)
+		}
+	}
+	i := max(0, slices.IndexFunc(grantLives, func(l struct {
+		Value, Name string
+		Life        time.Duration
+	},
+	) bool {
+		return l.Value == q.Value("expires")
+	}))
+	c.Expires = db.Now().Add(grantLives[i].Life)
+	if writes(c.Scopes) {
+		return c, d.Prove(ctx, q)
+	}
+	return c, nil
+}
+
+// decideConsent sends the person back to the app, with a code or a refusal.
+func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	r, err := d.OAuth.Unseal(ctx, q.Value("request"), q.User.ID, q.Session.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if q.Value("decision") != "allow" {
+		return leave(d.OAuth.Deny(r), r.App.Name), nil
+	}
+	c, err := d.consent(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var to string
+	err = d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		to, err = d.OAuth.ApproveTx(ctx, tx, q.Caller, r, c)
+		return err
+	})
+	if err != nil {
+		return shell.Answer{}, shell.At("scopes", err)
+	}
+	return leave(to, r.App.Name), nil
+}
+
+// Guesses of device codes, within window.
+const perDeviceGuess = 10
+
+type deviceData struct {
+	Code    string
+	Consent *consentData // nil: the code is asked for
+	Done    string       // what was decided; empty: nothing yet
+}
+
+func (d *Pages) devicePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	data := deviceData{}
+	if code := q.Value("code"); q.Method == "POST" && q.Problem != nil && q.Problem.Field != "code" {
+		if dev, err := d.OAuth.Device(ctx, code); err == nil { // the form for consent failed: show it again
+			return d.deviceConsent(ctx, q, dev)
+		}
+	}
+	return shell.Page("consent_device", "Connect a device", data), nil
+}
+
+func (d *Pages) deviceConsent(ctx context.Context, q *shell.Request, dev oauth.Device) (shell.Answer, error) {
+	data, err := d.consentData(ctx, q, dev.App, dev.Scopes)
+	data.Code, data.From, data.At = oauth.FormatUserCode(dev.Code), dev.Addr, dev.Since
+	return shell.Page("consent_device", "Connect a device", deviceData{Consent: &data}), err
+}
+
+// enterDevice looks up a code that was typed, or decides about it.
+func (d *Pages) enterDevice(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	for _, n := range requestinfo.Networks(q.Addr) {
+		if err := d.Throttle(ctx, shell.Guesses{Key: "device-net:" + n, Limit: 5 * perDeviceGuess}, shell.Guesses{Key: "device-user:" + string(q.User.ID), Limit: perDeviceGuess}); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	dev, err := d.OAuth.Device(ctx, q.Value("code"))
+	if err != nil {
+		return shell.Answer{}, shell.At("code", err)
+	}
+	if q.Value("decision") == "" {
+		a, err := d.deviceConsent(ctx, q, dev)
+		return a.With200(), err
+	}
+	var c *oauth.Consent
+	done := "The device was refused. You can close this page."
+	if q.Value("decision") == "allow" {
+		chosen, err := d.consent(ctx, q)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		c, done = &chosen, "The device is connected. You can close this page and go back to it."
+	}
+	err = d.DB.Write(ctx, func(tx *db.Tx) error { return d.OAuth.DecideDeviceTx(ctx, tx, q.Caller, dev, c) })
+	if err != nil {
+		return shell.Answer{}, shell.At("scopes", err)
+	}
+	return shell.Page("consent_device", "Connect a device", deviceData{Done: done}), nil
+}
