@@ -273,15 +273,22 @@ func (s *Server) find(ctx context.Context, r db.Reader, id AppID) (App, error) {
 	return a, err
 }
 
-// Client identifies who calls the token endpoint: a confidential app by its secret, a public one by
-// its name alone (RFC 6749 §2.3). The error is an *Error, or the database's.
-func (s *Server) Client(ctx context.Context, id AppID, secret string) (App, error) {
+// Named returns an app by its name alone, for requests by which nobody gets anything. The error is an *Error,
+// or the database's.
+func (s *Server) Named(ctx context.Context, id AppID) (App, error) {
 	a, err := s.find(ctx, s.c.DB, id)
 	if fault.As(err) != nil {
 		return App{}, errClient
 	}
+	return a, err
+}
+
+// Client identifies who calls the token endpoint: a confidential app by its secret, a public one by
+// its name alone (RFC 6749 §2.3). The error is an *Error, or the database's.
+func (s *Server) Client(ctx context.Context, id AppID, secret string) (App, error) {
+	a, err := s.Named(ctx, id)
 	if err != nil {
-		return App{}, fmt.Errorf("find client: %w", err)
+		return App{}, err
 	}
 	if !a.Confidential {
 		if secret != "" {

@@ -55,7 +55,7 @@ func TestAccessTokens(t *testing.T) {
 	}
 	a := w.api("POST", "/sites/"+site+"/deploy", token, nil)
 	challenge := a.header.Get("WWW-Authenticate")
-	if a.status != 403 || !strings.Contains(challenge, `error="insufficient_scope"`) || !strings.Contains(challenge, `scope="deployments:write"`) {
+	if a.status != 403 || !strings.Contains(challenge, `error="insufficient_scope"`) || !strings.Contains(challenge, `scope="previews:write"`) {
 		t.Errorf("without the scope: %d, %s", a.status, challenge)
 	}
 	a = w.api("GET", "/sites", "", nil)

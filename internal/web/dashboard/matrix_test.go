@@ -12,6 +12,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -63,6 +64,11 @@ func (w *world) things() things {
 			),
 		),
 	)
+	var client oauth.App
+	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
+		client, _, err = w.dash.OAuth.CreateAppTx(w.t.Context(), tx, ada.Owner, oauth.NewApp{Name: "Planned"})
+		return err
+	}))
 	return things{
 		"{number}":     "7",
 		"{connection}": string(con.ID),
@@ -80,6 +86,8 @@ func (w *world) things() things {
 		"{user}":       string(ada.ID),
 		"{passkey}":    "psk_none",
 		"{app}":        "gap_none",
+		"{client}":     string(client.ID),
+		"{grant}":      "grt_none",
 		"{token}":      "no-such-link",
 		"{name}":       w.dash.shell.Assets.Names["app.css"],
 	}
@@ -107,7 +115,7 @@ func TestMatrix(t *testing.T) {
 	owned := func(path string) bool {
 		for _, p := range []string{
 			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
-			"{delivery}", "{connection}", "{channel}",
+			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}",
 		} {
 			if strings.Contains(path, p) {
 				return true
@@ -163,7 +171,7 @@ func TestMatrix(t *testing.T) {
 		if rt.Access == shell.User && rt.Method == http.MethodGet && !strings.Contains(
 			rt.Path,
 			"{passkey}",
-		) && rt.Path != connection.CallbackPath && rt.Path != "/access" {
+		) && rt.Path != connection.CallbackPath && rt.Path != "/access" && rt.Path != "/oauth/authorize" {
 			if p := send(ada); p.status != 200 && p.status != 303 {
 				t.Errorf("%s %s for its owner: %d", rt.Method, rt.Path, p.status)
 			}

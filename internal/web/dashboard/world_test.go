@@ -28,6 +28,7 @@ import (
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
@@ -89,6 +90,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		DB: d, Accounts: c.Accounts, Limits: account.NewLimits(account.LimitSettings{}), Sites: sites, Hooks: hooks,
 		Operations: operation.New(operation.Config{DB: d}),
 	})
+	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Seal: s, Issuer: w.srv.URL})
 	c.Thumbnails = thumbnail.New(d, w.releases)
 	c.Rules = ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})

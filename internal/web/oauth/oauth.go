@@ -8,6 +8,7 @@ package oauth
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -186,7 +187,14 @@ func (e *Endpoints) form(w http.ResponseWriter, r *http.Request) (oauth.App, url
 	if !e.admit(w, r, "oauthapp:"+id[:min(len(id), 200)]+" "+requestinfo.Network(e.addr(r)), appRate) {
 		return oauth.App{}, nil, false
 	}
-	a, err := e.c.Server.Client(r.Context(), oauth.AppID(id), secret)
+	find := e.c.Server.Client
+	if r.URL.Path == "/oauth/device" && secret == "" {
+		// Go's client sends no secret here. Who began doesn't matter: the tokens are for who polls, with the secret.
+		find = func(ctx context.Context, id oauth.AppID, _ string) (oauth.App, error) {
+			return e.c.Server.Named(ctx, id)
+		}
+	}
+	a, err := find(r.Context(), oauth.AppID(id), secret)
 	if err != nil {
 		e.refuse(w, r, err)
 		return oauth.App{}, nil, false

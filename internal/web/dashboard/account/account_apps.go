@@ -70,7 +70,7 @@ func (d *Pages) appPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	app, err := d.OAuth.App(ctx, d.DB, q.Caller.Owner, oauth.AppID(q.PathValue("app")))
+	app, err := d.OAuth.App(ctx, d.DB, q.Caller.Owner, oauth.AppID(q.PathValue("client")))
 	return shell.Page("account_app", app.Name, appData{App: app}), err
 }
 
@@ -113,7 +113,7 @@ func (d *Pages) updateApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	id := oauth.AppID(q.PathValue("app"))
+	id := oauth.AppID(q.PathValue("client"))
 	name, website, uris := q.Value("name"), strings.TrimSpace(q.Value("website")), redirectURIs(q)
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
 		app, err := d.OAuth.UpdateAppTx(ctx, tx, q.Caller.Owner, id, oauth.AppChange{Name: &name, Website: &website, RedirectURIs: &uris})
@@ -122,7 +122,7 @@ func (d *Pages) updateApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err != nil {
 		return shell.Answer{}, atApp(err)
 	}
-	return shell.GoTo("/account/apps/registered/"+string(id), "App saved"), nil
+	return shell.GoTo("/account/oauth-apps/"+string(id), "App saved"), nil
 }
 
 func (d *Pages) rotateAppSecret(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -132,7 +132,7 @@ func (d *Pages) rotateAppSecret(ctx context.Context, q *shell.Request) (shell.An
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
 	}
-	id := oauth.AppID(q.PathValue("app"))
+	id := oauth.AppID(q.PathValue("client"))
 	var app oauth.App
 	var secret string
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
@@ -146,7 +146,7 @@ func (d *Pages) deleteOAuthApp(ctx context.Context, q *shell.Request) (shell.Ans
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	id := oauth.AppID(q.PathValue("app"))
+	id := oauth.AppID(q.PathValue("client"))
 	err := d.Act(ctx, q, "app.deleted", func(tx *db.Tx) (string, error) {
 		return string(id), d.OAuth.DeleteAppTx(ctx, tx, q.Caller.Owner, id)
 	})
