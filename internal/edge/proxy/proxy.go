@@ -193,6 +193,9 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 		body := &flowingBody{ReadCloser: r.Body, conn: conn, again: late.again}
 		defer body.leave() // the transport may read on, after an early answer
 		in.Body = body
+		// Otherwise net/http closes the body with the first byte of the answer, and the transport,
+		// which reads on to see whether the body has ended, gives the answer up.
+		_ = conn.EnableFullDuplex()
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
 	}

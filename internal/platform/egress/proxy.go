@@ -176,6 +176,9 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil {
 		r.Body = &metered{r.Body, p}
 	}
+	// Otherwise net/http closes the request's body with the first byte of the answer, and the
+	// transport, which reads on to see whether the body has ended, gives the answer up.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	p.plain.ServeHTTP(w, r)
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -179,6 +180,75 @@ func TestProxyPolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host answers as soon as it has the request's last byte; the proxy sees only then that
+// nothing follows that byte. The answer is whole all the same.
+func TestProxyPassesQuickAnswers(t *testing.T) {
+	t.Parallel()
+	said := make(chan struct{})
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.ReadFull(r.Body, make([]byte, r.ContentLength))
+		io.WriteString(w, "quick ")
+		w.(http.Flusher).Flush()
+		<-said
+		io.WriteString(w, "answer")
+	}))
+	defer host.Close()
+	e, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := host.Listener.Addr().String()
+	p := e.Proxy(ProxyConfig{Direct: map[string]string{addr: addr}})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun, seen := make(chan struct{}), make(chan struct{})
+		r.Body = &lateEnd{ReadCloser: r.Body, wait: begun, seen: seen}
+		p.ServeHTTP(&begins{ResponseWriter: w, begun: sync.OnceFunc(func() { close(begun); <-seen; close(said) })}, r)
+	}))
+	defer front.Close()
+	u, _ := url.Parse(front.URL)
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(u)}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	if got, err := fetch(client, "POST", host.URL, "want it"); err != nil || got != "200 quick answer" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// lateEnd is a request's body whose end is read after the answer has begun.
+type lateEnd struct {
+	io.ReadCloser
+	reads      int
+	wait, seen chan struct{}
+}
+
+func (b *lateEnd) Read(p []byte) (int, error) {
+	if b.reads++; b.reads != 2 {
+		return b.ReadCloser.Read(p)
+	}
+	<-b.wait
+	defer close(b.seen)
+	return b.ReadCloser.Read(p)
+}
+
+// begins is told of the first byte of an answer.
+type begins struct {
+	http.ResponseWriter
+	begun func()
+}
+
+func (w *begins) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *begins) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.FlushError()
+	return n, err
+}
+
+func (w *begins) FlushError() error {
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.begun()
+	return err
 }
 
 // Ending Serve cuts tunnels that are in use.
