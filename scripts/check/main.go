@@ -173,7 +173,7 @@ func steps(root string) []step {
 var slow = []string{
 	"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup",
 	"slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
-	"slipway/internal/build/build", "slipway/internal/build/toolchain", "slipway/internal/git/fetch",
+	"slipway/internal/build/build", "slipway/internal/build/phpversion", "slipway/internal/build/toolchain", "slipway/internal/git/fetch",
 	"slipway/internal/deploy/deploy", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge",
 	"slipway/internal/edge/certs", "slipway/internal/edge/http3", "slipway/internal/platform/blob",
 	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook",
