@@ -25,6 +25,7 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the service."`
 	User     userCommand     `cmd:"" help:"Manage users."`
 	Team     teamCommand     `cmd:"" help:"Manage teams."`
+	App      appCommand      `cmd:"" help:"Manage OAuth apps."`
 	Key      keyCommand      `cmd:"" help:"Manage API keys."`
 	Backup   backupCommand   `cmd:"" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`

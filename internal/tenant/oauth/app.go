@@ -75,6 +75,30 @@ func (s *Server) Apps(ctx context.Context, owner account.OwnerID) ([]App, error)
 	return db.Collect(rows, err, scanApp)
 }
 
+// UsedApp is an app with how many grants people gave it.
+type UsedApp struct {
+	App
+	Grants int
+}
+
+// AllApps lists every app of the installation, by id.
+func (s *Server) AllApps(ctx context.Context) ([]UsedApp, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+appColumns+`, (SELECT COUNT(*) FROM oauth_grants g WHERE g.app_id = oauth_apps.id) FROM oauth_apps ORDER BY id`)
+	return db.Collect(rows, err, func(row db.Scanner) (u UsedApp, err error) {
+		u.App, err = scanApp(withColumn{row, &u.Grants})
+		return u, err
+	})
+}
+
+// withColumn scans one column more than it is asked for.
+type withColumn struct {
+	db.Scanner
+	last any
+}
+
+func (w withColumn) Scan(to ...any) error { return w.Scanner.Scan(append(to, w.last)...) }
+
 // App returns one of the owner's apps, or a NotFound fault.
 func (s *Server) App(ctx context.Context, r db.Reader, owner account.OwnerID, id AppID) (App, error) {
 	return scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM oauth_apps WHERE owner_id = $1 AND id = $2 AND owner_id <> ''`, owner, id))

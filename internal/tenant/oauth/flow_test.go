@@ -196,6 +196,10 @@ func TestRightsAreComputedAtEachRequest(t *testing.T) {
 	if w.works(got) {
 		t.Error("a token of a disabled app works")
 	}
+	all, err := w.AllApps(t.Context())
+	if err != nil || len(all) != 2 || !all[0].Disabled && !all[1].Disabled || all[0].Grants+all[1].Grants != 0 {
+		t.Errorf("the apps are %+v, %v", all, err)
+	}
 	if _, err := w.Authorize(t.Context(), w.ada.Caller(), w.query()); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("a disabled app asks: %v", err)
 	}

@@ -43,6 +43,8 @@ var auditLabels = map[string]string{
 	"key.revoked":                 "API key revoked",
 	"app.created":                 "App registered",
 	"app.updated":                 "App changed",
+	"app.disabled":                "App disabled",
+	"app.enabled":                 "App enabled",
 	"app.deleted":                 "App deleted",
 	"app.secret_rotated":          "Client secret rotated",
 	"app.authorized":              "App authorized",
