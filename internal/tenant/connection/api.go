@@ -89,7 +89,7 @@ const (
 	askTimeout = 20 * time.Second
 )
 
-// wire sends JSON to one forge.
+// wire sends JSON to one forge, or a form.
 type wire struct {
 	client         *http.Client
 	base           string
@@ -125,7 +125,10 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var sent io.Reader
-	if body != nil {
+	form, isForm := body.(url.Values)
+	if isForm {
+		sent = strings.NewReader(form.Encode())
+	} else if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
 			return err
@@ -143,7 +146,9 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 		r.Header.Set("Accept", "application/json")
 	}
 	r.Header.Set("User-Agent", "Slipway")
-	if body != nil {
+	if isForm {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	} else if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if w.user != "" {

@@ -2,21 +2,15 @@ package connection
 
 import (
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
@@ -168,7 +162,7 @@ func (s *Connections) Created(ctx context.Context, session string, q url.Values)
 	if err := w.send(ctx, http.MethodPost, "/app-manifests/"+url.PathEscape(code)+"/conversions", nil, &made); err != nil {
 		return CreatedApp{}, tell(err, in.host)
 	}
-	if _, err := parseKey(made.Key); err != nil || !slugForm.MatchString(made.Slug) || !plain(
+	if _, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(made.Key)); err != nil || !slugForm.MatchString(made.Slug) || !plain(
 		made.ClientID,
 		500,
 	) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
@@ -230,47 +224,18 @@ func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site string, id 
 	return n > 0, nil
 }
 
-// parseKey reads an app's private key.
-func parseKey(text string) (*rsa.PrivateKey, error) {
-	block, _ := pem.Decode([]byte(text))
-	if block == nil {
-		return nil, errors.New("the app's key is no PEM")
-	}
-	if k, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-		return k, nil
-	}
-	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("read the app's key: %w", err)
-	}
-	if k, ok := k.(*rsa.PrivateKey); ok {
-		return k, nil
-	}
-	return nil, errors.New("the app's key is not an RSA key")
-}
-
-// appToken is the JWT that an app speaks for itself with (RFC 7519, RS256): from a minute
-// ago, because clocks differ, for at most ten.
+// appToken is the JWT that an app speaks for itself with (RS256): from a minute ago, because
+// clocks differ, for at most ten.
 func appToken(a App, k appSecret, now time.Time) (string, error) {
-	key, err := parseKey(k.Key)
+	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(k.Key))
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("read the app's key: %w", err)
 	}
-	claims, err := json.Marshal(map[string]any{
-		"iat": now.Add(-time.Minute).Unix(),
-		"exp": now.Add(8 * time.Minute).Unix(),
-		"iss": a.ClientID,
-	})
-	if err != nil {
-		return "", err
-	}
-	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
-	sum := sha256.Sum256([]byte(text))
-	sig, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
-	if err != nil {
-		return "", fmt.Errorf("sign as app: %w", err)
-	}
-	return text + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+	return jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
+		IssuedAt:  jwt.NewNumericDate(now.Add(-time.Minute)),
+		ExpiresAt: jwt.NewNumericDate(now.Add(8 * time.Minute)),
+		Issuer:    a.ClientID,
+	}).SignedString(key)
 }
 
 // ByGitHubApp reports whether the connection is of somebody who signed in with a GitHub App,

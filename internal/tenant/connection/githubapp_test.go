@@ -85,16 +85,18 @@ func newGitHub(t *testing.T) *gitHub {
 		)
 	})
 	on("POST /login/oauth/access_token", func(w http.ResponseWriter, r *http.Request, b map[string]any) {
+		// GitHub answers with a form and 200 unless JSON is asked for.
+		w.Header().Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 		sum := sha256.Sum256([]byte(fmt.Sprint(b["code_verifier"])))
 		if b["client_id"] != "Iv1.8a61f9b3a7aba766" || b["client_secret"] != "1726be1638095a19edd134c77bde3aa2ece1e5d8" ||
 			b["code"] != "code-1" ||
 			base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
-			fmt.Fprint(w, `{"error": "bad_verification_code", "error_description": "The code passed is incorrect or expired."}`)
+			fmt.Fprint(w, "error=bad_verification_code&error_description=The+code+passed+is+incorrect+or+expired.&error_uri=https%3A%2F%2Fdocs.github.com%2F")
 			return
 		}
 		fmt.Fprint(
 			w,
-			`{"access_token": "ghu_user", "expires_in": 28800, "refresh_token": "ghr_user", "refresh_token_expires_in": 15811200, "scope": "", "token_type": "bearer"}`,
+			"access_token=ghu_user&expires_in=28800&refresh_token=ghr_user&refresh_token_expires_in=15811200&scope=&token_type=bearer",
 		)
 	})
 	as := func(want string, fn func(w http.ResponseWriter, r *http.Request, b map[string]any)) func(http.ResponseWriter, *http.Request, map[string]any) {

@@ -3,18 +3,16 @@ package connection
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/oauth2"
 
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
@@ -28,31 +26,32 @@ const CallbackPath = "/account/git/callback"
 const (
 	signInTime = 15 * time.Minute // that somebody may take at the forge
 	maxSignIns = 10               // under way in one session
-	stateBytes = 32               // random bytes of the state and of the verifier
-	maxToken   = 64 << 10         // bytes of an answer that holds tokens
 )
 
 // endpoints are the addresses of a forge's OAuth, below its own.
 type endpoints struct {
 	authorize, token, revoke string // revoke is empty where the forge has none
-	scope                    func(report bool) string
+	style                    oauth2.AuthStyle
+	scope                    func(report bool) []string
 }
 
 var oauthOf = map[forge.Provider]endpoints{
-	forge.GitLab: {"/oauth/authorize", "/oauth/token", "/oauth/revoke", func(report bool) string {
+	forge.GitLab: {"/oauth/authorize", "/oauth/token", "/oauth/revoke", oauth2.AuthStyleInParams, func(report bool) []string {
 		if report {
-			return "api"
+			return []string{"api"}
 		}
-		return "read_api read_repository"
+		return []string{"read_api", "read_repository"}
 	}},
-	forge.Gitea: {"/login/oauth/authorize", "/login/oauth/access_token", "", func(report bool) string {
+	forge.Gitea: {"/login/oauth/authorize", "/login/oauth/access_token", "", oauth2.AuthStyleInParams, func(report bool) []string {
 		if report {
-			return "read:user write:repository write:issue"
+			return []string{"read:user", "write:repository", "write:issue"}
 		}
-		return "read:user read:repository"
+		return []string{"read:user", "read:repository"}
 	}},
-	forge.Bitbucket: {"/site/oauth2/authorize", "/site/oauth2/access_token", "", nil}, // scopes are the consumer's
-	forge.GitHub:    {"/login/oauth/authorize", "/login/oauth/access_token", "", nil}, // permissions are the app's
+	// Scopes are the consumer's.
+	forge.Bitbucket: {"/site/oauth2/authorize", "/site/oauth2/access_token", "", oauth2.AuthStyleInHeader, nil},
+	// Permissions are the app's.
+	forge.GitHub: {"/login/oauth/authorize", "/login/oauth/access_token", "", oauth2.AuthStyleInParams, nil},
 }
 
 // callback is the address that an app is registered with.
@@ -75,26 +74,21 @@ func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session string, id
 	if err != nil {
 		return "", err
 	}
-	challenge := sha256.Sum256([]byte(verifier))
 	e := oauthOf[a.Provider]
-	q := url.Values{
-		"client_id": {a.ClientID}, "redirect_uri": {s.callback()}, "response_type": {"code"}, "state": {state},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])}, "code_challenge_method": {"S256"},
+	c := oauth2.Config{
+		ClientID:    a.ClientID,
+		RedirectURL: s.callback(),
+		Endpoint:    oauth2.Endpoint{AuthURL: "https://" + a.Host + e.authorize},
 	}
 	if e.scope != nil {
-		q.Set("scope", e.scope(report))
+		c.Scopes = e.scope(report)
 	}
-	return "https://" + a.Host + e.authorize + "?" + q.Encode(), nil
+	return c.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier)), nil
 }
 
 // signInTx remembers a sign-in that is under way.
 func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session string, app AppID, host string) (state, verifier string, err error) {
-	word := func() string {
-		b := make([]byte, stateBytes)
-		rand.Read(b)
-		return base64.RawURLEncoding.EncodeToString(b)
-	}
-	state, verifier = word(), word()
+	state, verifier = oauth2.GenerateVerifier(), oauth2.GenerateVerifier()
 	now := db.Now()
 	if _, err := tx.Exec(ctx, `DELETE FROM git_sign_ins WHERE expires_at <= $1`, now); err != nil {
 		return "", "", fmt.Errorf("forget sign-ins: %w", err)
@@ -195,142 +189,79 @@ func (s *Connections) Finish(ctx context.Context, session string, q url.Values) 
 			Code:    "invalid_state",
 		}
 	}
-	got, err := s.token(ctx, app, url.Values{
-		"grant_type":    {"authorization_code"},
-		"code":          {code},
-		"redirect_uri":  {s.callback()},
-		"code_verifier": {in.verifier},
+	got, err := s.token(ctx, app, func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
+		return c.Exchange(ctx, code, oauth2.VerifierOption(in.verifier))
 	})
 	if err != nil {
 		return k, app, tellToken(err, app.Host)
 	}
-	n := NewConnection{Provider: app.Provider, Host: app.Host, Token: got.Token}
-	scopes := got.Scope
-	login, err := s.apiNoting(app.Provider, app.Host, secret{Token: got.Token}, &scopes).user(ctx)
+	n := NewConnection{Provider: app.Provider, Host: app.Host, Token: got.AccessToken}
+	scopes, _ := got.Extra("scope").(string)
+	login, err := s.apiNoting(app.Provider, app.Host, secret{Token: got.AccessToken}, &scopes).user(ctx)
 	if err != nil {
 		return k, app, tell(err, app.Host)
 	}
-	return Checked{n: n, login: login, scopes: scopeList(scopes), app: app.ID, refresh: got.Refresh, expires: got.expires()}, app, nil
+	return Checked{n: n, login: login, scopes: scopeList(scopes), app: app.ID, refresh: got.RefreshToken, expires: expires(got)}, app, nil
 }
 
-// granted is a forge's answer that holds tokens.
-type granted struct {
-	Token     string `json:"access_token"`
-	Refresh   string `json:"refresh_token"`
-	ExpiresIn int64  `json:"expires_in"` // seconds; 0: never
-	Scope     string `json:"scope"`      // separated by spaces
-	Error     string `json:"error"`
-	Describes string `json:"error_description"`
-}
-
-// expires is when the token ends; 0: never.
-func (g granted) expires() db.Time {
-	if g.ExpiresIn <= 0 {
-		return 0
-	}
-	return db.Now().Add(time.Duration(min(g.ExpiresIn, 10*365*24*3600)) * time.Second)
-}
-
-// tokenRefusal is a forge's refusal to issue a token (RFC 6749 §5.2).
-type tokenRefusal struct {
-	code   string // such as invalid_grant
-	text   string
-	status int
-}
-
-func (r *tokenRefusal) Error() string { return "the forge issued no token: " + r.code + " " + r.text }
-
-// ended reports whether no later request can succeed with what was sent.
-func (r *tokenRefusal) ended() bool {
-	return r.code == "invalid_grant" || r.code == "bad_refresh_token" || r.code == "unauthorized_client"
-}
-
-// token asks a forge for tokens.
-func (s *Connections) token(ctx context.Context, a App, form url.Values) (g granted, err error) {
+// token asks an app's forge for a token, by the way to its host. It refuses one that can't
+// stand in a header; an answer without a reason becomes a refusal as of every other request.
+func (s *Connections) token(
+	ctx context.Context, a App, ask func(context.Context, *oauth2.Config) (*oauth2.Token, error),
+) (*oauth2.Token, error) {
 	k, err := s.openApp(a)
 	if err != nil {
-		return g, err
+		return nil, err
 	}
-	base, client := s.home(a.Host)
-	err = postForm(ctx, client, base+oauthOf[a.Provider].token, a, k, form, &g)
-	if err != nil {
-		return g, err
-	}
-	if g.Error != "" { // GitHub answers 200
-		return g, &tokenRefusal{text.Line(g.Error, 100), text.Line(g.Describes, 200), http.StatusOK}
-	}
-	if !plain(g.Token, 4096) || len(g.Refresh) > 4096 || strings.ContainsAny(g.Refresh, "\r\n\x00") {
-		return g, errors.New("the forge's answer holds no token")
-	}
-	return g, nil
-}
-
-// postForm posts a form as an app and decodes the answer.
-func postForm(ctx context.Context, client *http.Client, to string, a App, k appSecret, form url.Values, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if a.Provider != forge.Bitbucket {
-		form.Set("client_id", a.ClientID)
-		form.Set("client_secret", k.Client)
+	base, client := s.home(a.Host)
+	e := oauthOf[a.Provider]
+	t, err := ask(context.WithValue(ctx, oauth2.HTTPClient, client), &oauth2.Config{
+		ClientID:     a.ClientID,
+		ClientSecret: k.Client,
+		RedirectURL:  s.callback(),
+		Endpoint:     oauth2.Endpoint{TokenURL: base + e.token, AuthStyle: e.style},
+	})
+	var no *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &no) && no.ErrorCode == "":
+		return nil, &refusal{status: no.Response.StatusCode, text: text.Line(string(no.Body[:min(len(no.Body), 2000)]), 300)}
+	case errors.As(err, &no):
+		return nil, no
+	case err != nil:
+		return nil, fmt.Errorf("ask forge: %w", err)
+	case !plain(t.AccessToken, 4096) || len(t.RefreshToken) > 4096 || strings.ContainsAny(t.RefreshToken, "\r\n\x00"):
+		return nil, errors.New("the forge's answer holds no token")
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
-	if err != nil {
-		return fmt.Errorf("ask forge: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "Slipway")
-	if a.Provider == forge.Bitbucket {
-		r.SetBasicAuth(a.ClientID, k.Client)
-	}
-	res, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("ask forge: %w", noSecrets(err))
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxToken+1))
-	if err != nil {
-		return fmt.Errorf("ask forge: %w", err)
-	}
-	if len(b) > maxToken {
-		return errors.New("the forge's answer is too large")
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		var no granted
-		if json.Unmarshal(b, &no) != nil || no.Error == "" {
-			return &refusal{status: res.StatusCode, text: text.Line(string(b[:min(len(b), 2000)]), 300)}
-		}
-		return &tokenRefusal{text.Line(no.Error, 100), text.Line(no.Describes, 200), res.StatusCode}
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("read the forge's answer: %w", err)
-	}
-	return nil
+	return t, nil
 }
 
-// noSecrets is an error of a request without the address, which may hold what it should not.
-func noSecrets(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
+// expires is when a token ends; 0: never.
+func expires(t *oauth2.Token) db.Time {
+	if !t.Expiry.After(time.Now()) {
+		return 0
 	}
-	return err
+	return db.At(t.Expiry)
+}
+
+// ended reports whether no later request can succeed with the refresh token that was sent.
+func ended(err error) bool {
+	var no *oauth2.RetrieveError
+	return errors.As(err, &no) && slices.Contains([]string{"invalid_grant", "bad_refresh_token", "unauthorized_client"}, no.ErrorCode)
 }
 
 // tellToken turns a refusal to issue a token into what can be done about it.
 func tellToken(err error, host string) error {
-	var no *tokenRefusal
+	var no *oauth2.RetrieveError
 	if errors.As(err, &no) {
 		details := "connect the account again"
-		if no.code == "invalid_client" || no.code == "incorrect_client_credentials" {
+		if no.ErrorCode == "invalid_client" || no.ErrorCode == "incorrect_client_credentials" {
 			details = "the operator has to check the client ID and secret of the app"
 		}
 		return &fault.Error{
 			Kind:    fault.Invalid,
-			Message: host + " issued no access token: " + no.code,
+			Message: host + " issued no access token: " + text.Line(no.ErrorCode, 100),
 			Details: details,
 			Code:    "sign_in_refused",
 		}

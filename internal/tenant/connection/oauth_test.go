@@ -91,11 +91,12 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	time.Sleep(s.slow)
+	w.Header().Set("Content-Type", "application/json")
 	refuse := func(status int, code string) {
 		w.WriteHeader(status)
 		json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": "refused " + code})
 	}
-	if r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.Header.Get("Accept") != "application/json" {
+	if r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" {
 		refuse(400, "invalid_request")
 		return
 	}

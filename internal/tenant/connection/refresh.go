@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/oauth2"
+
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -100,17 +102,14 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		})
 	}
 	a, err := s.App(ctx, s.c.DB, c.App)
-	var got granted
+	var got *oauth2.Token
 	if err == nil {
-		got, err = s.token(ctx, a, url.Values{
-			"grant_type":    {"refresh_token"},
-			"refresh_token": {k.Refresh},
-			"redirect_uri":  {s.callback()},
+		got, err = s.token(ctx, a, func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
+			return c.TokenSource(ctx, &oauth2.Token{RefreshToken: k.Refresh}).Token()
 		})
 	}
 	if err != nil {
-		var no *tokenRefusal
-		ended := errors.As(err, &no) && no.ended()
+		ended := ended(err)
 		s.c.Log.WarnContext(ctx, "token of a connected account not refreshed", "connection", c.ID, "ended", ended, "err", err)
 		if err := release(ended); err != nil {
 			return secret{}, fmt.Errorf("release refresh of %s: %w", c.ID, err)
@@ -123,10 +122,7 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		}
 		return secret{}, tellToken(err, c.Host)
 	}
-	k.Token = got.Token
-	if got.Refresh != "" {
-		k.Refresh = got.Refresh
-	}
+	k.Token, k.Refresh = got.AccessToken, got.RefreshToken // the old one where the forge sends none
 	text, err := json.Marshal(k)
 	if err != nil {
 		return secret{}, err
@@ -138,7 +134,7 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 			c.ID,
 			c.box,
 			s.c.Seal.Seal(text, purpose(c.ID)),
-			got.expires(),
+			expires(got),
 			db.Now(),
 		)
 		return err
@@ -219,19 +215,20 @@ func (s *Connections) revoke(ctx context.Context, r Revoke, _ int64) error {
 	if err != nil {
 		return err
 	}
-	base, client := s.home(a.Host)
 	if a.Provider == forge.GitHub {
 		w := s.api(a.Provider, a.Host, secret{}).(github).wire
 		w.user, w.password = a.ClientID, k.Client
 		err = w.send(ctx, http.MethodDelete, "/applications/"+url.PathEscape(a.ClientID)+"/token", map[string]string{
 			"access_token": string(token),
 		}, nil)
-	} else {
-		err = postForm(ctx, client, base+oauthOf[a.Provider].revoke, a, k, url.Values{"token": {string(token)}}, nil)
+	} else { // RFC 7009
+		base, client := s.home(a.Host)
+		err = wire{client: client, base: base}.send(ctx, http.MethodPost, oauthOf[a.Provider].revoke, url.Values{
+			"client_id": {a.ClientID}, "client_secret": {k.Client}, "token": {string(token)},
+		}, nil)
 	}
 	var no *refusal
-	var refused *tokenRefusal
-	if errors.As(err, &no) && no.lasting() || errors.As(err, &refused) {
+	if errors.As(err, &no) && no.lasting() {
 		s.c.Log.WarnContext(ctx, "token not revoked", "app", a.ID, "err", err)
 		return nil // it is none any more, or the app isn't
 	}
