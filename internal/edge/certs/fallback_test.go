@@ -138,7 +138,17 @@ func TestReplacement(t *testing.T) {
 	}
 	w.pebble.Between(f)
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
-	w.until("it is renewed", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
+	w.until("it is renewed", func() bool {
+		c, err := w.shake(name)
+		if err == nil && !c.Equal(first) {
+			return true
+		}
+		// Pebble turns down some orders for no reason, also those that replace: the next try is as good.
+		if r := w.row(name); r.nextAt > db.Now().Add(time.Minute) {
+			w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
+		}
+		return false
+	})
 	if refused.Load() == 0 || w.row(name).failures != 0 {
 		t.Errorf("refused %d times, %d failures", refused.Load(), w.row(name).failures)
 	}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"encoding/base64"
+	"strconv"
 	"testing"
 )
 
@@ -66,7 +67,10 @@ func TestRules(t *testing.T) {
 	for range 3 * guesses {
 		w.get(host+"/secret/plan", auth("anna:guess"))
 	}
-	w.get(host+"/secret/plan", auth("anna:geheim")).want(t, 429, "").head(t, "Retry-After", "60")
+	locked := w.get(host+"/secret/plan", auth("anna:geheim")).want(t, 429, "")
+	if wait, err := strconv.Atoi(locked.header.Get("Retry-After")); err != nil || wait < 1 || wait > 60 {
+		t.Errorf("Retry-After is %q, want what is left of a minute", locked.header.Get("Retry-After"))
+	}
 	w.get(host+"/").want(t, 200, "home")
 
 	// The fast path keeps only what everybody gets, and asks no other host to find out.
