@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,8 +91,9 @@ func Main(args []string) int {
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
-	// The service's threads have a larger one, and the command is to wake when it asks to. This
-	// thread, which packages are initialized on, starts it or becomes it.
+	// The service's threads have a larger one, and the command is to wake when it asks to. It is
+	// this thread's, which starts the command or becomes it: main may be moved to another.
+	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, usualTimerSlack, 0, 0, 0)
 	code, err := shim(os.NewFile(uintptr(in), "spec"), status)
 	if err != nil {
