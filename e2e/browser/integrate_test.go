@@ -32,17 +32,17 @@ func (s *story) apiKey() {
 	s.Look("keys")
 
 	s.Go("/")
-	s.Click("main > @rest summary")
+	s.Click("@calls")
 	list.Data = nil
-	s.asked(s.Copied("main > @rest .copy"), key, &list)
+	s.asked(s.Copied("@rest .copy"), key, &list)
 	if len(list.Data) != 1 || list.Data[0].Name != "harbor" {
 		s.t.Errorf("the shown command lists %+v", list.Data)
 	}
 	// What a page shows for its own action does that.
 	s.Go(s.site)
-	s.Click(`main > @rest:nth-of-type(2) summary`)
+	s.Click("@calls")
 	var made struct{ DeploymentID string }
-	s.asked(s.Copied(`main > @rest:nth-of-type(2) .copy`), key, &made)
+	s.asked(s.Copied("@rest + @rest .copy"), key, &made)
 	s.Go(s.site + "/deployments/" + made.DeploymentID)
 	s.Sees("@deployment", "by API")
 	s.Sees("@deployment @status-success")

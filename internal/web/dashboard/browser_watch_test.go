@@ -104,10 +104,10 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	b.Sees("@open-cancel")
 	visit := `[...document.querySelectorAll('[data-fresh="head"] a')].some((a) => a.innerText === 'Visit')`
 	b.Until("a site that isn't live can be visited", "!"+visit)
-	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="rest"]').textContent.includes('/cancel')`)
+	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	w.live(s, dep)
 	b.Sees("@live-link")
 	b.Until("the header doesn't lead to the site", visit)
-	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="rest"]').textContent.includes('/cancel')`)
+	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	b.Look("ended")
 }

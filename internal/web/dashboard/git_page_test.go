@@ -84,9 +84,9 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 	preview := w.ready(s, deploy.Trigger{Branch: "cart", Commit: commitB})
 	live := w.ready(s, deploy.Trigger{Commit: commitC})
 
-	b.press(b.get(base), "Deploy latest").to(t, base+"/deployments/")
+	b.press(b.get(base), "Deploy").to(t, base+"/deployments/")
 	if x := newest(); x.Pinned || x.CommitHash != "" || x.Branch != "main" || x.Target != deployment.Production {
-		t.Errorf("Deploy latest asked for %+v", x)
+		t.Errorf("Deploy asked for %+v", x)
 	}
 	for id, commit := range map[deployment.ID]string{old: commitA, preview: commitB, live: commitC} {
 		b.press(b.get(base+"/deployments/"+string(id)), "Redeploy "+commit[:7]).to(t, base+"/deployments/")

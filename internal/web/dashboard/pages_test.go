@@ -298,7 +298,7 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 	if n := strings.Count(
 		p.body,
 		` rel="noopener">Visit</a>`,
-	); n != 1 || !strings.Contains(p.body, `<a class="button" href="https://xn--bcher-kva.example.com`) {
+	); n != 1 || !strings.Contains(p.body, `<a class="button primary" href="https://xn--bcher-kva.example.com`) {
 		t.Errorf("%d Visit buttons, or one that leads elsewhere", n)
 	}
 

@@ -26,6 +26,7 @@ func (d *Shell) funcs() template.FuncMap {
 		"status":    status,
 		"word":      Word,
 		"took":      took,
+		"icon":      d.icon,
 		"dict":      dict,
 		"short":     Short,
 		"lines":     func(list []string) string { return strings.Join(list, "\n") },

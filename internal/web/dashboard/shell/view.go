@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,27 @@ type view struct {
 	Theme   string // light, dark or system
 	Version string
 
-	q *Request
+	calls []curl
+	q     *Request
+}
+
+// Call adds a REST call that does what the page does, or a part of it, to the page's drawer.
+func (v *view) Call(c curl) string {
+	if !slices.Contains(v.calls, c) {
+		v.calls = append(v.calls, c)
+	}
+	return ""
+}
+
+// Calls lists what the page has added so far: the layout shows them last.
+func (v *view) Calls() []curl { return v.calls }
+
+// Icon is the picture of the browser's tab, which tells how a deployment goes.
+func (v *view) Icon() string {
+	if p, ok := v.Data.(interface{ Progress() string }); ok && p.Progress() != "" {
+		return "mark-" + p.Progress() + ".svg"
+	}
+	return "mark.svg"
 }
 
 // Refresh returns after how many seconds a browser without scripts loads the page again; 0

@@ -315,6 +315,19 @@ type deploymentData struct {
 	Log logView
 }
 
+// Progress is how this deployment goes, for the icon of the browser's tab.
+func (x deploymentData) Progress() string {
+	switch {
+	case !x.Dep.Ended():
+		return "busy"
+	case x.Dep.Status == deployment.Failed:
+		return "bad"
+	case x.Dep.Status == deployment.Success:
+		return "ok"
+	}
+	return ""
+}
+
 // Refreshing reports whether the page changes by itself.
 func (x deploymentData) Refreshing() bool { return !x.Dep.Ended() }
 

@@ -18,6 +18,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/{$}", shell.User, d.home),
 		shell.Get("/sites", shell.User, d.homeAlias),
 		shell.Get("/live/home", shell.User, d.homeLive),
+		shell.Get("/find", shell.User, d.findSites),
 		shell.Get("/new", shell.User, d.newPage),
 		shell.Post("/new", shell.User, d.newStep, d.newPage),
 
@@ -54,6 +55,7 @@ type SiteHead struct {
 	URL  string // https://…, of the site's own address
 	Host string
 
+	Latest    *deployment.Deployment // the newest deployment; nil: none yet
 	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
 	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string                 // its host as people read it: with the letters of an IDN
@@ -119,6 +121,10 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		return SiteHead{}, err
 	}
 	url := d.Sites.URL(s.Slug)
+	latest, err := d.Deployments.Latest(ctx, d.DB, []site.ID{s.ID})
+	if err != nil {
+		return SiteHead{}, err
+	}
 	h := SiteHead{
 		Site:  s,
 		Tab:   tab,
@@ -126,6 +132,9 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		Host:  strings.TrimPrefix(url, "https://"),
 		Live:  current,
 		Theme: themeOf(s, thumbnails[s.ID]),
+	}
+	if last, ok := latest[s.ID]; ok {
+		h.Latest = &last
 	}
 	databases, err := d.Databases.List(ctx, d.DB, q.Caller.Owner, s.ID)
 	if err != nil {

@@ -1,0 +1,61 @@
+package shell
+
+// NavGroup is some links of the rail under one title.
+type NavGroup struct {
+	Title string
+	Links []NavLink
+}
+
+// NavLink leads to a page. Its key is typed after g, and names its icon.
+type NavLink struct {
+	Icon, Name, Path string
+	Key              string // Optional.
+	On               bool
+}
+
+// Rail lists the pages of the account and, for operators, of the installation.
+func (v *view) Rail() []NavGroup {
+	link := func(icon, name, path string, on bool) NavLink {
+		return NavLink{Icon: icon, Name: name, Path: path, On: on}
+	}
+	at := func(icon, name, path string) NavLink { return link(icon, name, path, v.In(path)) }
+	groups := []NavGroup{
+		{"", []NavLink{
+			{"sites", "Sites", "/", "s", v.Path == "/" || v.In("/sites") || v.In("/new") || v.In("/deleted")},
+			{"webhook", "Webhooks", "/webhooks", "w", v.In("/webhooks")},
+		}},
+		{"Account", []NavLink{
+			link("profile", "Profile", "/account", v.Path == "/account"),
+			link("security", "Sign-in and security", "/account/security", v.In("/account/security") || v.In("/account/second-factor") ||
+				v.In("/account/password") || v.In("/account/passkeys")),
+			at("sessions", "Sessions", "/account/sessions"),
+			at("keys", "API keys", "/account/keys"),
+			link("apps", "Apps", "/account/apps", v.In("/account/apps") || v.In("/account/oauth-apps")),
+			at("git", "Git accounts", "/account/git"),
+			at("bell", "Notifications", "/account/notifications"),
+			at("audit", "Audit log", "/account/audit"),
+		}},
+	}
+	if v.User.Admin {
+		groups = append(groups, NavGroup{"Operator", []NavLink{
+			link("overview", "Installation", "/operator", v.Path == "/operator"),
+			at("users", "Users", "/operator/users"),
+			at("sites", "All sites", "/operator/sites"),
+			at("git", "Git apps", "/operator/git"),
+			at("audit", "Operator audit log", "/operator/audit"),
+		}})
+	}
+	return groups
+}
+
+// Here returns the link of the page that is shown: the one that the page lies deepest below.
+func (v *view) Here() (here NavLink) {
+	for _, g := range v.Rail() {
+		for _, l := range g.Links {
+			if l.On && len(l.Path) >= len(here.Path) {
+				here = l
+			}
+		}
+	}
+	return here
+}

@@ -1,0 +1,87 @@
+package sites
+
+import (
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// Rail lists the pages of a site: what it is, what it does, and how it is set up.
+func (h SiteHead) Rail() []shell.NavGroup {
+	link := func(tab, name, key string) shell.NavLink {
+		path := h.Base() + "/" + tab
+		if tab == "overview" {
+			path = h.Base()
+		}
+		return shell.NavLink{Icon: tab, Name: name, Path: path, Key: key, On: tab == h.Tab}
+	}
+	first := []shell.NavLink{link("overview", "Overview", "o")}
+	if h.IsWordPress() {
+		first = append(first, link("wordpress", "WordPress", "p"))
+	}
+	first = append(first, link("deployments", "Deployments", "d"))
+	var observe []shell.NavLink
+	if h.HasProgram() {
+		observe = append(observe, link("logs", "Logs", "l"))
+	}
+	observe = append(observe, link("traffic", "Traffic", "t"))
+	if h.HasProgram() {
+		observe = append(observe, link("terminal", "Terminal", ""))
+	}
+	configure := []shell.NavLink{link("domains", "Domains", "n"), link("env", "Environment", "e"), link("rules", "Routing", "r")}
+	if h.Deployable() {
+		configure = append(configure, link("git", "Git", ""))
+	}
+	configure = append(configure, link("hooks", "Deploy hooks", ""))
+	if h.HasProgram() || h.Databases {
+		configure = append(configure, link("databases", "Databases", ""))
+	}
+	configure = append(configure, link("backups", "Backups", "b"), link("settings", "Settings", ","))
+	return []shell.NavGroup{{Links: first}, {Title: "Observe", Links: observe}, {Title: "Configure", Links: configure}}
+}
+
+// Page is the name of the page of a site that is shown.
+func (h SiteHead) Page() string {
+	for _, g := range h.Rail() {
+		for _, l := range g.Links {
+			if l.On {
+				return l.Name
+			}
+		}
+	}
+	return ""
+}
+
+// Next is what the owner most likely does next, which the site's main button is for: start, view-error,
+// view-progress, redeploy, deploy, admin or visit.
+func (h SiteHead) Next() string {
+	switch last := h.Latest; {
+	case h.Site.Status == site.Stopped:
+		return "start"
+	case last != nil && !last.Status.Ended():
+		return "view-progress"
+	case last != nil && last.Status == deployment.Failed:
+		return "view-error"
+	case h.Site.NeedsRedeploy && h.CanRedeploy():
+		return "redeploy"
+	case h.Deployable() && (h.Site.NeedsRedeploy || h.Site.LiveDeployment == ""):
+		return "deploy"
+	case h.IsWordPress() && h.Site.Status == site.Active:
+		return "admin"
+	}
+	return "visit"
+}
+
+// Progress is how the latest deployment goes, for the icon of the browser's tab: busy, bad or nothing.
+func (h SiteHead) Progress() string {
+	switch last := h.Latest; {
+	case last != nil && !last.Status.Ended():
+		return "busy"
+	case last != nil && last.Status == deployment.Failed, h.Site.Status == site.Failed:
+		return "bad"
+	}
+	return ""
+}
+
+// LatestPath is the page of the latest deployment.
+func (h SiteHead) LatestPath() string { return DeploymentPath(h.Site.ID, h.Latest.ID) }
