@@ -52,7 +52,7 @@ func (h SiteHead) Page() string {
 	return ""
 }
 
-// Next is what the owner most likely does next, which the site's main button is for: start, view-error,
+// Next returns what the owner most likely does next, which the main button of the site is for: start, view-error,
 // view-progress, redeploy, deploy, admin or visit.
 func (h SiteHead) Next() string {
 	switch last := h.Latest; {
