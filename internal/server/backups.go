@@ -7,14 +7,14 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/blob"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // openBackups makes the service of backups.
-func (h *node) openBackups(store *blob.Store, limits *account.Limits) error {
+func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 	c := backup.Config{
 		DB:          h.db,
-		Limits:      limits,
+		Limits:      quotas,
 		Sites:       h.sites,
 		Deployments: h.deployments,
 		Hooks:       h.webhooks,

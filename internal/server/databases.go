@@ -7,12 +7,12 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // databases makes the service of databases. why says why programs don't run on this node,
 // and empties where they do.
-func (h *node) openDatabases(limits *account.Limits, why string) error {
+func (h *node) openDatabases(quotas *limits.Limits, why string) error {
 	dir, err := filepath.Abs(h.s.Path("mariadb"))
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -20,7 +20,7 @@ func (h *node) openDatabases(limits *account.Limits, why string) error {
 	c := database.Config{
 		DB:       h.db,
 		Sites:    h.sites,
-		Limits:   limits,
+		Limits:   quotas,
 		Seal:     h.seal,
 		Dir:      dir,
 		UID:      installation.DatabaseUID,

@@ -45,6 +45,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
@@ -185,17 +186,17 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
 	apps.Operations = h.operations
-	limits := account.NewLimits(s.AccountLimits)
-	apps.Limits = limits
+	quotas := limits.New(s.AccountLimits)
+	apps.Limits = quotas
 	h.apps = app.New(apps)
-	limits.Count(account.LimitPrograms, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
+	quotas.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
 	})
-	limits.Count(account.LimitStorage, h.apps.StorageOf)
-	h.accounts = account.New(account.Config{DB: h.db, Limits: limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
+	quotas.Count(limits.Storage, h.apps.StorageOf)
+	h.accounts = account.New(account.Config{DB: h.db, Limits: quotas, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
 	h.webhooks = webhook.New(webhook.Config{
 		DB:         h.db,
-		Limits:     limits,
+		Limits:     quotas,
 		Seal:       h.seal,
 		Out:        out.PooledClient(15*time.Second, 512),
 		Log:        s.Log,
@@ -206,7 +207,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.wireForges(out)
 	h.sites = site.New(site.Config{
 		DB:          h.db,
-		Limits:      limits,
+		Limits:      quotas,
 		Hooks:       h.webhooks,
 		Seal:        h.seal,
 		Domain:      s.SiteDomain,
@@ -217,16 +218,16 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		DB: h.db, Seal: h.seal, Sites: h.sites, Accounts: h.accounts, BaseURL: s.BaseURL, GrantPath: access.GrantPath,
 	})
 	h.teams = team.New(team.Config{
-		DB: h.db, Accounts: h.accounts, Limits: limits, Sites: h.sites, Hooks: h.webhooks, Operations: h.operations, Log: s.Log,
+		DB: h.db, Accounts: h.accounts, Limits: quotas, Sites: h.sites, Hooks: h.webhooks, Operations: h.operations, Log: s.Log,
 	})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
-	if err := h.openDatabases(limits, apps.Why); err != nil {
+	if err := h.openDatabases(quotas, apps.Why); err != nil {
 		return nil, err
 	}
-	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: limits})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: quotas})
 	h.deployments = deploy.New(deploy.Config{
 		DB:          h.db,
-		Limits:      limits,
+		Limits:      quotas,
 		Sites:       h.sites,
 		Hooks:       h.webhooks,
 		Source:      h.source,
@@ -255,10 +256,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
-	if err := h.openBackups(store, limits); err != nil {
+	if err := h.openBackups(store, quotas); err != nil {
 		return nil, err
 	}
-	h.domains = domain.New(h.domainConfig(out, authorities, limits))
+	h.domains = domain.New(h.domainConfig(out, authorities, quotas))
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
 	h.connectTransfers(builds)
@@ -291,7 +292,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.engine.Connect(ways)
 	}
 	h.oauth = oauth.New(oauth.Config{
-		DB: h.db, Accounts: h.accounts, Limits: limits, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
+		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 	})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
@@ -321,7 +322,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.pages = dashboard.New(pages)
 		h.api = api.New(api.Config{
 			DB:             h.db,
-			Limits:         limits,
+			Limits:         quotas,
 			Accounts:       h.accounts,
 			Teams:          h.teams,
 			Sites:          h.sites,
@@ -396,10 +397,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	return h, nil
 }
 
-func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, limits *account.Limits) domain.Config {
+func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas *limits.Limits) domain.Config {
 	c := domain.Config{
 		DB:         h.db,
-		Limits:     limits,
+		Limits:     quotas,
 		Out:        out.Client(3 * time.Second),
 		Sites:      h.sites,
 		Events:     domain.EventsOf(h.webhooks, h.notify),

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
@@ -112,7 +113,7 @@ type Folder struct {
 // are no backups.
 type Config struct {
 	DB          *db.DB
-	Limits      *account.Limits
+	Limits      *limits.Limits
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Hooks       *webhook.Webhooks
@@ -159,9 +160,9 @@ func (s *Backups) Connect(w WordPress, p Programs) { s.c.WordPress, s.c.Programs
 
 // New returns Backups. It starts nothing: Work registers its jobs.
 func New(c Config) *Backups {
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Limits.CountRows(account.LimitBackups, `SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE owner_id = $1`)
+	c.Limits.CountRows(limits.Backups, `SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE owner_id = $1`)
 	return &Backups{
 		c:        c,
 		releases: func(s *blob.Store) *release.Releases { return release.New(release.Config{Blobs: s, Log: c.Log}) },
@@ -322,7 +323,7 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 			Code:    "invalid_note",
 		}
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, x.Owner, account.LimitBackups, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, x.Owner, limits.Backups, 1); err != nil {
 		return Backup{}, err
 	}
 	var waiting, manual int

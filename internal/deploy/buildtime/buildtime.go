@@ -9,12 +9,13 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Minutes returns how many minutes the builds of an owner have taken this month, UTC.
 func Minutes(ctx context.Context, r db.Reader, owner account.OwnerID) (n int64, err error) {
 	return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(ms) AS BIGINT), 0) / 60000 FROM build_time WHERE owner_id = $1 AND month = $2`,
-		owner, account.Month(db.Now())).Scan(&n)
+		owner, limits.Month(db.Now())).Scan(&n)
 }
 
 // Any reports whether a site of the owner's has been built this month.
@@ -23,7 +24,7 @@ func Any(ctx context.Context, r db.Reader, owner account.OwnerID, site string) (
 		ctx,
 		`SELECT count(*) > 0 FROM build_time WHERE owner_id = $1 AND month = $2 AND site_id = $3`,
 		owner,
-		account.Month(db.Now()),
+		limits.Month(db.Now()),
 		site,
 	).Scan(&any)
 	if err != nil {
@@ -77,14 +78,14 @@ func Note(ctx context.Context, d *db.DB, owner account.OwnerID, site string, too
 		_, err := tx.Exec(ctx, `
 			INSERT INTO build_time (owner_id, month, site_id, ms) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (owner_id, month, site_id) DO UPDATE SET ms = build_time.ms + excluded.ms`,
-			owner, account.Month(db.Now()), site, took.Milliseconds())
+			owner, limits.Month(db.Now()), site, took.Milliseconds())
 		return err
 	})
 }
 
 // ForgetTx forgets what lies more than a year back.
 func ForgetTx(ctx context.Context, tx *db.Tx) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM build_time WHERE month < $1`, account.Month(db.Now().Add(-400*24*time.Hour))); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM build_time WHERE month < $1`, limits.Month(db.Now().Add(-400*24*time.Hour))); err != nil {
 		return fmt.Errorf("forget build times: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // A meter counts from its last start, and nothing while it is stopped.
@@ -79,7 +80,7 @@ func TestForget(t *testing.T) {
 			if _, err := tx.Exec(
 				t.Context(),
 				`INSERT INTO build_time (owner_id, month, site_id, ms) VALUES ('own_a', $1, 'site_1', 60000)`,
-				account.Month(at),
+				limits.Month(at),
 			); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/deploy/preview"
 	"slipway/internal/deploy/project"
 	"slipway/internal/git/fetch"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -60,10 +60,10 @@ func (d *Deployments) build(
 	p *progress,
 	use func(context.Context, build.Artefact) error,
 ) error {
-	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes, 1); err != nil {
+	if err := d.c.Limits.Require(ctx, d.c.DB, s.Owner, limits.BuildMinutes, 1); err != nil {
 		return err
 	}
-	caches, err := d.c.Limits.LimitOf(ctx, d.c.DB, s.Owner, account.LimitCaches)
+	caches, err := d.c.Limits.LimitOf(ctx, d.c.DB, s.Owner, limits.Caches)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ const (
 // owner's build minutes are used up.
 func (d *Deployments) countBuild(ctx context.Context, s site.Site, meter *buildtime.Meter, end context.CancelCauseFunc) {
 	for {
-		u, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitBuildMinutes)
+		u, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, limits.BuildMinutes)
 		if err != nil && ctx.Err() == nil {
 			d.c.Log.WarnContext(ctx, "build minutes not compared", "site", s.ID, "err", err)
 		}

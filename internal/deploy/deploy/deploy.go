@@ -26,8 +26,8 @@ import (
 	"slipway/internal/deploy/preview"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -66,7 +66,7 @@ type Config struct {
 	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
 	Gone []func(ctx context.Context, id site.ID) error
 
-	Limits *account.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it the service's own.
 }
 
 // Programs runs programs, and their release commands. Package app does, which stands on this one.
@@ -96,7 +96,7 @@ func New(c Config) *Deployments {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute+2*c.Builds.Limits().Wall)
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	d := &Deployments{
 		Deployments: deployment.New(deployment.Config{DB: c.DB, Sites: c.Sites}),
 		c:           c,

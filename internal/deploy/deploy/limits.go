@@ -9,44 +9,45 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
 // countLimits says how much of each limit an owner uses.
 func (d *Deployments) countLimits() {
 	l := d.c.Limits
-	l.CountRows(account.LimitDeployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
+	l.CountRows(limits.Deployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
 	// Of each site the oldest stored release counts whole, and of each later one what it added.
-	l.CountRows(account.LimitStorage, `
+	l.CountRows(limits.Storage, `
 		SELECT COALESCE(CAST(SUM(CASE WHEN place = 1 THEN stored_bytes ELSE added_bytes END) AS BIGINT), 0) FROM (
 			SELECT stored_bytes, added_bytes, row_number() OVER (PARTITION BY site_id ORDER BY id) AS place
 			FROM deployments WHERE owner_id = $1 AND stored_bytes > 0 AND release <> '') AS stored`)
-	l.Count(account.LimitBuildMinutes, buildtime.Minutes)
-	l.Count(account.LimitCaches, func(ctx context.Context, r db.Reader, owner account.OwnerID) (int64, error) {
+	l.Count(limits.BuildMinutes, buildtime.Minutes)
+	l.Count(limits.Caches, func(ctx context.Context, r db.Reader, owner account.OwnerID) (int64, error) {
 		return d.c.Builds.CacheUse(ctx, r, string(owner))
 	})
 }
 
 // requireTx returns nil when the owner may ask for one more deployment of the site.
 func (d *Deployments) requireTx(ctx context.Context, tx *db.Tx, s site.Site) error {
-	if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDeployments, 1); err != nil {
+	if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Deployments, 1); err != nil {
 		return err
 	}
-	if err := d.c.Limits.Require(ctx, tx, s.Owner, account.LimitStorage, 1); err != nil {
+	if err := d.c.Limits.Require(ctx, tx, s.Owner, limits.Storage, 1); err != nil {
 		return err
 	}
 	builds, err := buildtime.Any(ctx, tx, s.Owner, string(s.ID))
 	if err != nil || !builds {
 		return err // it may be one that is published as it is; one that does build is refused there
 	}
-	return d.c.Limits.Require(ctx, tx, s.Owner, account.LimitBuildMinutes, 1)
+	return d.c.Limits.Require(ctx, tx, s.Owner, limits.BuildMinutes, 1)
 }
 
 // noteStorageTx records what a deployment's release takes, if the owner may store it.
 func (d *Deployments) noteStorageTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, rel release.Sealed, p *progress) error {
 	stored, added := rel.Bytes+p.stored, rel.Added+p.added
 	if added > 0 {
-		if err := d.c.Limits.RequireTx(ctx, tx, x.Owner, account.LimitStorage, added); err != nil {
+		if err := d.c.Limits.RequireTx(ctx, tx, x.Owner, limits.Storage, added); err != nil {
 			return err
 		}
 	}

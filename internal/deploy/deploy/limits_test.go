@@ -16,16 +16,17 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
 // limited makes a world whose accounts have these limits.
-func limited(t *testing.T, limits map[account.Limit]int64, change ...func(*Config)) (*world, *account.Limits) {
-	l := account.NewLimits(account.LimitSettings{Defaults: limits})
+func limited(t *testing.T, most map[limits.Name]int64, change ...func(*Config)) (*world, *limits.Limits) {
+	l := limits.New(limits.Settings{Defaults: most})
 	return newWorld(t, append(change, func(c *Config) { c.Limits = l })...), l
 }
 
-func used(t *testing.T, w *world, l *account.Limits, owner account.OwnerID, name account.Limit) int64 {
+func used(t *testing.T, w *world, l *limits.Limits, owner account.OwnerID, name limits.Name) int64 {
 	t.Helper()
 	u, err := l.UseOf(t.Context(), w.db, owner, name)
 	ok(t, err)
@@ -37,21 +38,21 @@ func used(t *testing.T, w *world, l *account.Limits, owner account.OwnerID, name
 // many says so and leaves the live site alone.
 func TestStorageIsLimited(t *testing.T) {
 	t.Parallel()
-	w, l := limited(t, map[account.Limit]int64{account.LimitStorage: 10_000})
+	w, l := limited(t, map[limits.Name]int64{limits.Storage: 10_000})
 	w.commit("site", map[string]string{"index.html": strings.Repeat("a", 4000), "about.html": strings.Repeat("b", 2000)})
 	s := w.site("git.test/acme/site")
 	first := w.firstOf(s)
 	if first.Status != deployment.Success {
 		t.Fatal(first.Error)
 	}
-	if n := used(t, w, l, s.Owner, account.LimitStorage); n != 6000 {
+	if n := used(t, w, l, s.Owner, limits.Storage); n != 6000 {
 		t.Errorf("%d bytes are used", n)
 	}
 	w.commit("site", map[string]string{"index.html": strings.Repeat("c", 3000)})
 	if x := w.again(s); x.Status != deployment.Success {
 		t.Fatal(x.Error)
 	}
-	if n := used(t, w, l, s.Owner, account.LimitStorage); n != 9000 {
+	if n := used(t, w, l, s.Owner, limits.Storage); n != 9000 {
 		t.Errorf("%d bytes are used", n)
 	}
 	w.commit("site", map[string]string{"index.html": strings.Repeat("d", 3000)})
@@ -73,7 +74,7 @@ func TestStorageIsLimited(t *testing.T) {
 	}
 	// When the oldest release goes, the next one counts whole.
 	ok(t, w.db.Admin(t.Context(), `UPDATE deployments SET release = '' WHERE id = '`+string(first.ID)+`'`))
-	if n := used(t, w, l, s.Owner, account.LimitStorage); n != 5000 {
+	if n := used(t, w, l, s.Owner, limits.Storage); n != 5000 {
 		t.Errorf("%d bytes are used", n)
 	}
 }
@@ -82,7 +83,7 @@ func TestStorageIsLimited(t *testing.T) {
 // publishes what needs no build as before.
 func TestBuildMinutesAreLimited(t *testing.T) {
 	t.Parallel()
-	w, l := limited(t, map[account.Limit]int64{account.LimitBuildMinutes: 2})
+	w, l := limited(t, map[limits.Name]int64{limits.BuildMinutes: 2})
 	w.commit("site", map[string]string{"index.html": "x"})
 	w.commit("built", map[string]string{"slipway.toml": "[build]\ncommand = \"true\"\n"})
 	plain, built := w.site("git.test/acme/site"), w.site("git.test/acme/built")
@@ -93,7 +94,7 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 		t.Fatal(x.Error)
 	}
 	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 100*time.Second))
-	if n := used(t, w, l, built.Owner, account.LimitBuildMinutes); n != 1 {
+	if n := used(t, w, l, built.Owner, limits.BuildMinutes); n != 1 {
 		t.Errorf("%d minutes are used", n)
 	}
 	w.again(built)
@@ -118,7 +119,7 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	}
 	// A month later all is as new.
 	ok(t, w.db.Admin(t.Context(), `UPDATE build_time SET month = month - 1`))
-	if n := used(t, w, l, built.Owner, account.LimitBuildMinutes); n != 0 {
+	if n := used(t, w, l, built.Owner, limits.BuildMinutes); n != 0 {
 		t.Errorf("%d minutes are used", n)
 	}
 	w.again(built)
@@ -128,7 +129,7 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 // was deployed longest ago ends for it.
 func TestPreviewsMakeRoom(t *testing.T) {
 	t.Parallel()
-	w, l := limited(t, map[account.Limit]int64{account.LimitPreviews: 2})
+	w, l := limited(t, map[limits.Name]int64{limits.Previews: 2})
 	w.commit("site", map[string]string{"index.html": "x"})
 	s := w.site("git.test/acme/site")
 	w.firstOf(s)
@@ -149,7 +150,7 @@ func TestPreviewsMakeRoom(t *testing.T) {
 	ok(t, host("three", false))
 	var left string
 	ok(t, w.db.QueryRow(context.Background(), `SELECT min(branch) FROM preview_hosts WHERE site_id = $1`, s.ID).Scan(&left))
-	if n := used(t, w, l, s.Owner, account.LimitPreviews); n != 2 || left != "three" {
+	if n := used(t, w, l, s.Owner, limits.Previews); n != 2 || left != "three" {
 		t.Errorf("%d, the first of them is %s", n, left)
 	}
 }
@@ -182,7 +183,7 @@ func (endless) Run(ctx context.Context, _ sandbox.Command) (sandbox.Result, erro
 // is noted while it runs.
 func TestBuildEndsWithItsMinutes(t *testing.T) {
 	t.Parallel()
-	w, l := limited(t, map[account.Limit]int64{account.LimitBuildMinutes: 2}, func(c *Config) {
+	w, l := limited(t, map[limits.Name]int64{limits.BuildMinutes: 2}, func(c *Config) {
 		dir := t.TempDir()
 		out, err := egress.New(egress.Config{})
 		ok(t, err)
@@ -196,7 +197,7 @@ func TestBuildEndsWithItsMinutes(t *testing.T) {
 	if x := w.firstOf(s); x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
-	if n := used(t, w, l, s.Owner, account.LimitBuildMinutes); n != 2 {
+	if n := used(t, w, l, s.Owner, limits.BuildMinutes); n != 2 {
 		t.Errorf("%d minutes are used", n)
 	}
 }

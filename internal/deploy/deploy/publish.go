@@ -10,7 +10,7 @@ import (
 	"slipway/internal/deploy/hold"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -26,7 +26,7 @@ func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 // publish makes a release, to which fill adds the files, on top of what the site serves.
 func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *release.Writer) error) (release.Sealed, error) {
 	previous := release.ID(s.LiveRelease)
-	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, account.LimitStorage)
+	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, limits.Storage)
 	if err != nil {
 		return release.Sealed{}, err
 	}

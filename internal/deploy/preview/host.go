@@ -6,7 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -56,7 +56,7 @@ func (p *Previews) makeRoomTx(ctx context.Context, tx *db.Tx, s site.Site, refus
 	if n >= MaxOfSite {
 		return nil // another one of this site ends for it
 	}
-	err := p.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitPreviews, 1)
+	err := p.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Previews, 1)
 	if refuse || !fault.Is(err, fault.Payment) {
 		return err
 	}

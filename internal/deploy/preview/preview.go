@@ -14,6 +14,7 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -21,7 +22,7 @@ import (
 type Config struct {
 	DB     *db.DB
 	Sites  *site.Sites
-	Limits *account.Limits
+	Limits *limits.Limits
 }
 
 // Previews owns all preview addresses.
@@ -30,7 +31,7 @@ type Previews struct{ c Config }
 // New returns Previews.
 func New(c Config) *Previews {
 	c.Limits.CountRows(
-		account.LimitPreviews,
+		limits.Previews,
 		`SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`,
 	)
 	return &Previews{c}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // A site whose owner's bandwidth is used up is paused at all of its addresses, whatever of
@@ -44,8 +44,8 @@ func TestPausedSites(t *testing.T) {
 	}
 	status := func(url string) int { return w.get(url).status }
 	now := db.At(time.Now())
-	set(`INSERT INTO paused_sites VALUES ('s2', $1)`, account.Month(now)-1) // of another month
-	set(`INSERT INTO paused_sites VALUES ('s1', $1)`, account.Month(now))
+	set(`INSERT INTO paused_sites VALUES ('s2', $1)`, limits.Month(now)-1) // of another month
+	set(`INSERT INTO paused_sites VALUES ('s1', $1)`, limits.Month(now))
 	w.until("it is paused", func() bool { return status("https://blog.sites.test/") == 503 })
 	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth").head(t, "Retry-After", "3600")
 	w.until("its preview is paused", func() bool { return status("https://next--blog.sites.test/") == 503 })

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // The command line suspends and resumes users beside a server that runs, says so in the
@@ -69,7 +70,7 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 		t.Error(list)
 	}
 	if err := withAccounts(ctx, s, func(_ *db.DB, a *account.Accounts) error {
-		log, err := a.Audit(ctx, account.AuditFilter{Action: "user"})
+		log, err := a.Audit(ctx, audit.Filter{Action: "user"})
 		if len(log) != 2 || log[0].Action != "user.resumed" || log[1].Action != "user.suspended" || log[1].Via != "the command line" || log[1].User != "" {
 			t.Errorf("the log holds %+v", log)
 		}

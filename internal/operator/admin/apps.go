@@ -9,6 +9,7 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 )
 
@@ -44,7 +45,7 @@ func SetAppDisabled(ctx context.Context, s installation.Store, id string, disabl
 			if err := server.SetDisabledTx(ctx, tx, oauth.AppID(id), disabled); err != nil {
 				return err
 			}
-			return accounts.AuditTx(ctx, tx, account.Actor{Via: "the command line"}, account.AuditEvent{Action: action, Subject: id})
+			return accounts.AuditTx(ctx, tx, audit.Actor{Via: "the command line"}, audit.Event{Action: action, Subject: id})
 		}); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // NewKey holds the settings of `slipway key create`.
@@ -24,7 +25,7 @@ type NewKey struct {
 
 // CreateKey makes an API key and prints it alone on out. It is shown once.
 func CreateKey(ctx context.Context, s installation.Store, n NewKey, out io.Writer) error {
-	limits, err := config.ReadLimits(n.Limits)
+	settings, err := config.ReadLimits(n.Limits)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func CreateKey(ctx context.Context, s installation.Store, n NewKey, out io.Write
 		return err
 	}
 	defer d.Close()
-	accounts := account.New(account.Config{DB: d, Limits: account.NewLimits(limits), Log: quiet()})
+	accounts := account.New(account.Config{DB: d, Limits: limits.New(settings), Log: quiet()})
 	u, err := accounts.UserByEmail(ctx, n.User)
 	if err != nil {
 		return fault.Sentence(err)

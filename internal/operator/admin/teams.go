@@ -8,6 +8,8 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/team"
 )
 
@@ -18,14 +20,14 @@ func SetTeamOwner(ctx context.Context, s installation.Store, name, email string,
 		if err != nil {
 			return err
 		}
-		teams := team.New(team.Config{DB: d, Accounts: accounts, Limits: account.NewLimits(account.LimitSettings{}), Log: quiet()})
+		teams := team.New(team.Config{DB: d, Accounts: accounts, Limits: limits.New(limits.Settings{}), Log: quiet()})
 		var t team.Team
 		if err := d.Write(ctx, func(tx *db.Tx) (err error) {
 			if t, err = teams.AppointTx(ctx, tx, name, u.ID); err != nil {
 				return err
 			}
-			by := account.Actor{Owner: t.Owner, Via: "the command line"}
-			return accounts.AuditTx(ctx, tx, by, account.AuditEvent{
+			by := audit.Actor{Owner: t.Owner, Via: "the command line"}
+			return accounts.AuditTx(ctx, tx, by, audit.Event{
 				Action: "member.role_changed", Subject: string(u.ID), About: u.ID, Detail: u.Email + " to owner, by the operator",
 			})
 		}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // SetupLinkLife is how long a one-time link works.
@@ -83,7 +84,7 @@ func ListUsers(ctx context.Context, s installation.Store, out io.Writer) error {
 func SuspendUser(ctx context.Context, s installation.Store, email, why string, out io.Writer) error {
 	return changeUser(
 		ctx, s, email, "user.suspended", "is suspended", out,
-		func(tx *db.Tx, a *account.Accounts, by account.Actor, id account.UserID) error {
+		func(tx *db.Tx, a *account.Accounts, by audit.Actor, id account.UserID) error {
 			_, err := a.SuspendTx(ctx, tx, by, id, why)
 			return err
 		},
@@ -94,7 +95,7 @@ func SuspendUser(ctx context.Context, s installation.Store, email, why string, o
 func ResumeUser(ctx context.Context, s installation.Store, email string, out io.Writer) error {
 	return changeUser(
 		ctx, s, email, "user.resumed", "is active again", out,
-		func(tx *db.Tx, a *account.Accounts, _ account.Actor, id account.UserID) error {
+		func(tx *db.Tx, a *account.Accounts, _ audit.Actor, id account.UserID) error {
 			_, err := a.ResumeTx(ctx, tx, id)
 			return err
 		},
@@ -107,19 +108,19 @@ func changeUser(
 	s installation.Store,
 	email, action, says string,
 	out io.Writer,
-	do func(*db.Tx, *account.Accounts, account.Actor, account.UserID) error,
+	do func(*db.Tx, *account.Accounts, audit.Actor, account.UserID) error,
 ) error {
 	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
 		u, err := accounts.UserByEmail(ctx, email)
 		if err != nil {
 			return err
 		}
-		by := account.Actor{Via: "the command line"}
+		by := audit.Actor{Via: "the command line"}
 		if err := d.Write(ctx, func(tx *db.Tx) error {
 			if err := do(tx, accounts, by, u.ID); err != nil {
 				return err
 			}
-			return accounts.AuditTx(ctx, tx, by, account.AuditEvent{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
+			return accounts.AuditTx(ctx, tx, by, audit.Event{Action: action, Subject: string(u.ID), About: u.ID, Detail: u.Email})
 		}); err != nil {
 			return err
 		}

@@ -28,8 +28,8 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/program/database"
-	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -105,7 +105,7 @@ type Settings struct {
 	SitePort      int
 	Bindings      map[string]certs.Binding // of ACME accounts, by authority
 	PriceList     domain.Prices
-	AccountLimits account.LimitSettings
+	AccountLimits limits.Settings
 	Public        []netip.Addr // where the internet finds the edge
 	Mailer        *mail.Mailer // nil: no mails
 }
@@ -296,19 +296,19 @@ func (c Config) Check() (Settings, error) {
 }
 
 // ReadLimits reads the operator's limits; without a file there are none.
-func ReadLimits(file string) (account.LimitSettings, error) {
+func ReadLimits(file string) (limits.Settings, error) {
 	if file == "" {
-		return account.LimitSettings{}, nil
+		return limits.Settings{}, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return account.LimitSettings{}, fmt.Errorf("--limits: %w", err)
+		return limits.Settings{}, fmt.Errorf("--limits: %w", err)
 	}
-	limits, err := account.ParseLimits(string(text))
+	read, err := limits.Parse(string(text))
 	if err != nil {
-		return account.LimitSettings{}, fmt.Errorf("--limits: %s: %w", file, err)
+		return limits.Settings{}, fmt.Errorf("--limits: %s: %w", file, err)
 	}
-	return limits, nil
+	return read, nil
 }
 
 // Listens is the address of the edge, if it has a certain one.

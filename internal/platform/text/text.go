@@ -36,6 +36,16 @@ func Clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "\uFFFD") + "…"
 }
 
+// Cut makes a stranger's text fit a column: valid UTF-8 without NUL, of at most n characters: what is cut
+// ends with an ellipsis.
+func Cut(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
 // Size writes bytes the way limits are spoken of: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.
 func Size(n int64) string {
 	for _, u := range []struct {

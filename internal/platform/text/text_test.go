@@ -40,13 +40,28 @@ func TestClip(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":          "",
+		"äöüß":      "äöüß",
+		"äöüßé":     "äöü…",
+		"a\xff\x00": "a\uFFFD",
+		"one\ntwo":  "one…",
+	} {
+		if got := Cut(in, 4); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzClip(f *testing.F) {
 	f.Add("häß\xff", 3)
 	f.Fuzz(func(t *testing.T, s string, n int) {
 		if n < 1 || n > 1<<20 {
 			return
 		}
-		for _, got := range []string{Clip(s, n), Line(s, n)} {
+		for _, got := range []string{Clip(s, n), Line(s, n), Cut(s, n)} {
 			if !utf8.ValidString(got) {
 				t.Errorf("%q is no text", got)
 			}

@@ -29,6 +29,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 )
 
@@ -84,8 +85,8 @@ type Launch interface {
 
 // Limits say what an owner may have. *account.Limits does.
 type Limits interface {
-	LimitOf(ctx context.Context, r db.Reader, owner account.OwnerID, name account.Limit) (int64, error)
-	UseOf(ctx context.Context, r db.Reader, owner account.OwnerID, name account.Limit) (account.LimitUse, error)
+	LimitOf(ctx context.Context, r db.Reader, owner account.OwnerID, name limits.Name) (int64, error)
+	UseOf(ctx context.Context, r db.Reader, owner account.OwnerID, name limits.Name) (limits.Use, error)
 }
 
 // Apps holds the programs that run on this machine. It is safe for concurrent use.

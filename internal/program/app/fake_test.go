@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // fakeEngine runs programs that are goroutines. Its behaviour is set before a start.
@@ -245,14 +246,14 @@ func (wants) TidyPreviews(context.Context) error { return nil }
 // allowance says what each owner may have.
 type allowance struct {
 	most   func() int64 // programs
-	stores func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error)
+	stores func(ctx context.Context, owner account.OwnerID) (limits.Use, error)
 }
 
-func (a allowance) LimitOf(context.Context, db.Reader, account.OwnerID, account.Limit) (int64, error) {
+func (a allowance) LimitOf(context.Context, db.Reader, account.OwnerID, limits.Name) (int64, error) {
 	return a.most(), nil
 }
 
-func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID, _ account.Limit) (account.LimitUse, error) {
+func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID, _ limits.Name) (limits.Use, error) {
 	return a.stores(ctx, owner)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // owners counts what runs, for each owner.
@@ -44,7 +45,7 @@ func (a *Apps) admit(ctx context.Context, owner string, p *program) (left func()
 	for {
 		most := int64(a.c.Most)
 		if a.c.Limits != nil {
-			if most, err = a.c.Limits.LimitOf(ctx, a.c.DB, account.OwnerID(owner), account.LimitPrograms); err != nil {
+			if most, err = a.c.Limits.LimitOf(ctx, a.c.DB, account.OwnerID(owner), limits.Programs); err != nil {
 				return nil, err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Storage is the way to what sites' programs store on this machine.
@@ -23,7 +24,7 @@ type Storage interface {
 
 // left returns how many bytes an owner may store yet; below zero they store too much.
 func (a *Apps) left(ctx context.Context, owner string) (int64, error) {
-	u, err := a.c.Limits.UseOf(ctx, a.c.DB, account.OwnerID(owner), account.LimitStorage)
+	u, err := a.c.Limits.UseOf(ctx, a.c.DB, account.OwnerID(owner), limits.Storage)
 	if err != nil {
 		return 0, fmt.Errorf("ask for room of owner: %w", err)
 	}

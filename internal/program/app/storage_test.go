@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // What sites' programs store counts to their owner's room. One that fills it is ended, starts
@@ -36,9 +37,9 @@ func TestStorageCounts(t *testing.T) {
 		})
 		c.Limits = allowance{
 			most: func() int64 { return 500 },
-			stores: func(ctx context.Context, owner account.OwnerID) (account.LimitUse, error) {
+			stores: func(ctx context.Context, owner account.OwnerID) (limits.Use, error) {
 				n, err := f.nodes[0].StorageOf(ctx, f.db, owner)
-				return account.LimitUse{Limit: room, Used: n}, err
+				return limits.Use{Limit: room, Used: n}, err
 			},
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -71,7 +72,7 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 			Code:    "too_many_databases",
 		}
 	}
-	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDatabases, 1); err != nil {
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, limits.Databases, 1); err != nil {
 		return Database{}, err
 	}
 	taken, places := map[string]bool{}, map[int64]bool{}

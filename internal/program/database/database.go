@@ -35,6 +35,7 @@ import (
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -79,7 +80,7 @@ type Database struct {
 type Config struct {
 	DB     *db.DB
 	Sites  *site.Sites
-	Limits *account.Limits // Optional: nil means the service's own.
+	Limits *limits.Limits // Optional: nil means the service's own.
 	Seal   *seal.Sealer
 
 	Dir      string         // absolute, ours: the servers' data, and the sites' sockets
@@ -142,8 +143,8 @@ func New(c Config) (*Databases, error) {
 	c.Connections = cmp.Or(c.Connections, 20)
 	c.Awake = cmp.Or(c.Awake, awakeByMemory())
 	c.Tick = cmp.Or(c.Tick, 5*time.Second)
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitDatabases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.Databases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
 	d := &Databases{c: c, ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
 	if c.Why != "" {
 		return d, nil

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -399,7 +400,7 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 		}
 		places[x.place] = true
 	}
-	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDatabases, 1); err != nil {
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, limits.Databases, 1); err != nil {
 		return Database{}, err
 	}
 	for places[place] {

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
 
@@ -145,7 +145,7 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		}
 	}
 	for _, from := range missing(own, have) {
-		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, account.LimitDatabases, 1); err != nil {
+		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Databases, 1); err != nil {
 			return err
 		}
 		x := ID(db.NewID("db"))

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	Site  string        // the dashboard's address, to which passkeys are bound and links lead. Optional: without it there are none.
 	Flush time.Duration // how often last uses are written. Optional: 0 means 10s.
 
-	Limits *Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it the service's own.
 
 	HashMemory uint32 // KiB that hashing a password takes. Optional: 0 means 19 MiB, OWASP's first choice; tests take less.
 }
@@ -46,7 +47,7 @@ type Accounts struct {
 	site   string
 	log    *slog.Logger
 	flush  time.Duration
-	limits *Limits
+	limits *limits.Limits
 	memory uint32     // of one hash, in KiB
 	hashes *fair.Pool // bounds argon2id's memory
 
@@ -58,8 +59,8 @@ type Accounts struct {
 
 // New returns the accounts kept in the database.
 func New(c Config) *Accounts {
-	c.Limits = cmp.Or(c.Limits, NewLimits(LimitSettings{}))
-	c.Limits.CountRows(LimitKeys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.Keys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
 	hashes := max(2, runtime.NumCPU())
 	return &Accounts{
 		limits: c.Limits,
@@ -74,6 +75,11 @@ func New(c Config) *Accounts {
 		hashes: fair.New(fair.Config{Places: hashes, Owner: hashes / 2, Waiting: 200, OwnerWaiting: 20}),
 		used:   map[KeyID]use{},
 	}
+}
+
+// LimitUse returns every limit of an owner by name.
+func (a *Accounts) LimitUse(ctx context.Context, owner OwnerID) ([]limits.Use, error) {
+	return a.limits.Use(ctx, a.db, owner)
 }
 
 // Run writes the last uses of keys and refused sign-ins, and drops what has expired until ctx ends, and once

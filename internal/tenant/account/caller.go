@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // Caller is who is asking, and with what authority.
@@ -38,10 +39,10 @@ func (u User) Caller() Caller {
 }
 
 // Actor is the caller as the audit log names one.
-func (c Caller) Actor(addr netip.Addr) Actor {
-	return Actor{
+func (c Caller) Actor(addr netip.Addr) audit.Actor {
+	return audit.Actor{
 		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, Via: c.Via, Addr: addr,
-		rights: c.snapshot, service: c.Service,
+		Rights: c.snapshot, Service: c.Service,
 	}
 }
 

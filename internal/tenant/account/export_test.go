@@ -1,13 +1,5 @@
 package account
 
-import (
-	"maps"
-	"slices"
-)
-
-// LimitNames is for the test that compares the limits with the documents.
-func LimitNames() []Limit { return slices.Sorted(maps.Keys(limitKinds)) }
-
 // HOTP is for tests that play the authenticator app; TestHOTP holds it to the RFC's vectors.
 var HOTP = hotp
 

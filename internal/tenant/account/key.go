@@ -13,10 +13,9 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 )
-
-// KeyID names an API key: "key_" and 26 characters. It is not the secret.
-type KeyID string
 
 // Key is an API key as its owner sees it.
 type Key struct {
@@ -96,7 +95,7 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 			}
 		}
 	}
-	if err := a.limits.RequireTx(ctx, tx, by.Owner, LimitKeys, 1); err != nil {
+	if err := a.limits.RequireTx(ctx, tx, by.Owner, limits.Keys, 1); err != nil {
 		return Key{}, "", err
 	}
 	nets := make([]string, len(n.Nets))
@@ -332,7 +331,7 @@ func (a *Accounts) Holds(ctx context.Context, c Caller) error {
 }
 
 // holds is nil while an actor may go on.
-func holds(ctx context.Context, r db.Reader, by Actor) error {
+func holds(ctx context.Context, r db.Reader, by audit.Actor) error {
 	personal, service := true, false
 	if by.Key != "" {
 		var ok bool
@@ -362,7 +361,7 @@ func holds(ctx context.Context, r db.Reader, by Actor) error {
 		if at != 0 {
 			return errSuspended(fault.Unauthorized, why)
 		}
-		personal = by.rights == "" || by.Owner == own
+		personal = by.Rights == "" || by.Owner == own
 	}
 	if personal {
 		return nil
@@ -371,7 +370,7 @@ func holds(ctx context.Context, r db.Reader, by Actor) error {
 	if err == nil {
 		err = m.admits()
 	}
-	if err == nil && m.snapshot != by.rights && by.rights != "" {
+	if err == nil && m.snapshot != by.Rights && by.Rights != "" {
 		err = &fault.Error{
 			Kind: fault.Unauthorized, Message: "Your role in this team has changed",
 			Details: "send the request again", Code: "role_changed",

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/mail"
 )
 
@@ -114,9 +115,9 @@ func (a *Accounts) mailGivenUp(ctx context.Context, args []byte, why error) erro
 func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) error {
 	a.log.WarnContext(ctx, "email not delivered", "user", user, "err", why)
 	return a.db.Write(ctx, func(tx *db.Tx) error {
-		return a.AuditTx(ctx, tx, Actor{
+		return a.AuditTx(ctx, tx, audit.Actor{
 			Via: "mail server",
-		}, AuditEvent{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
+		}, audit.Event{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // PasskeyID names a passkey: "psk_" and 26 characters.
@@ -166,7 +167,7 @@ func (a *Accounts) OfferPasskey(ctx context.Context, owner UserID) (Ceremony, er
 }
 
 // AddPasskey keeps the passkey that a browser made.
-func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string, response []byte) error {
+func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token string, response []byte) error {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n < 1 || n > 100 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return &fault.Error{
@@ -227,7 +228,7 @@ func (a *Accounts) AddPasskey(ctx context.Context, by Actor, name, token string,
 		if err != nil {
 			return fmt.Errorf("add passkey: %w", err)
 		}
-		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "passkey.added", Subject: string(id), Detail: name})
+		return a.AuditTx(ctx, tx, by, audit.Event{Action: "passkey.added", Subject: string(id), Detail: name})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // device is a browser with an authenticator.
@@ -69,7 +70,7 @@ func TestPasskey(t *testing.T) {
 	a, d := guarded(t)
 	ctx := t.Context()
 	ada, eve := enrol(t, a, "ada@example.test"), enrol(t, a, "eve@example.test")
-	me := account.Actor{User: ada.ID, Addr: here}
+	me := audit.Actor{User: ada.ID, Addr: here}
 	phone := newDevice(t, "https://slipway.test")
 
 	offer, err := a.OfferPasskey(ctx, ada.ID)
@@ -77,7 +78,7 @@ func TestPasskey(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := phone.create(offer)
-	if err := a.AddPasskey(ctx, account.Actor{User: eve.ID}, "stolen", offer.Token, answer); !fault.Is(err, fault.Invalid) {
+	if err := a.AddPasskey(ctx, audit.Actor{User: eve.ID}, "stolen", offer.Token, answer); !fault.Is(err, fault.Invalid) {
 		t.Fatal("a ceremony ends for another user:", err)
 	}
 	if err := a.AddPasskey(ctx, me, "", offer.Token, answer); !fault.Is(err, fault.Invalid) {
@@ -179,7 +180,7 @@ func TestPasskeysOfferedAtOnce(t *testing.T) {
 		offers = append(offers, c)
 	}
 	for i, c := range offers {
-		err := a.AddPasskey(t.Context(), account.Actor{
+		err := a.AddPasskey(t.Context(), audit.Actor{
 			User: ada.ID,
 			Addr: here,
 		}, "Key", c.Token, newDevice(t, "https://slipway.test").create(c))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/audit"
 )
 
 // maxRefusals is the most refused sign-ins that wait to be written. What is over it is
@@ -26,7 +27,7 @@ func (a *Accounts) noteRefusal(user UserID, d Device, detail string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.refused) < maxRefusals {
-		a.refused = append(a.refused, refusal{db.NewID("aud"), db.Now(), user, d, detail})
+		a.refused = append(a.refused, refusal{audit.NewID(), db.Now(), user, d, detail})
 	}
 }
 
@@ -41,10 +42,10 @@ func (a *Accounts) writeRefusals(ctx context.Context) error {
 	}
 	err := a.db.Write(ctx, func(tx *db.Tx) error {
 		for _, r := range batch {
-			if err := writeAudit(ctx, tx, r.id, r.at, Actor{
+			if err := audit.WriteLateTx(ctx, tx, r.id, r.at, audit.Actor{
 				User: r.user,
 				Addr: r.device.Addr,
-			}, AuditEvent{Action: "session.refused", Detail: r.detail}); err != nil {
+			}, audit.Event{Action: "session.refused", Detail: r.detail}); err != nil {
 				return err
 			}
 		}

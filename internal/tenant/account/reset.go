@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/audit"
 )
 
 // ResetLife is how long a link works that was mailed to somebody who forgot their password.
@@ -67,10 +68,10 @@ func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 			return err
 		}
 		from, _ := netip.ParseAddr(asked.Addr) // none is none
-		if err := a.AuditTx(ctx, tx, Actor{
+		if err := a.AuditTx(ctx, tx, audit.Actor{
 			Via:  "the sign-in page",
 			Addr: from,
-		}, AuditEvent{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
+		}, audit.Event{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
 			return err
 		}
 		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Someone asked to reset the password for %s at %s.

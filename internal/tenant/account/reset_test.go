@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/mail/mailtest"
 )
@@ -150,7 +151,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 	o.idle()
-	log, err := o.Audit(ctx, account.AuditFilter{User: ada.ID, Action: "password"})
+	log, err := o.Audit(ctx, audit.Filter{User: ada.ID, Action: "password"})
 	if err != nil || len(log) != 2 || log[0].Action != "password.set" || !strings.Contains(
 		log[0].Detail,
 		"mailed",
@@ -221,7 +222,7 @@ func TestResetOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := o.ConfirmTOTP(ctx, account.Actor{
+	codes, err := o.ConfirmTOTP(ctx, audit.Actor{
 		User:    ada.ID,
 		Session: s0.ID,
 		Addr:    here,
@@ -349,7 +350,7 @@ func TestRefusedRecipient(t *testing.T) {
 	if n := o.srv.Tried(); n != 1 {
 		t.Errorf("tried %d times", n)
 	}
-	log, err := o.Audit(ctx, account.AuditFilter{User: gone.ID, Action: "mail.undelivered"})
+	log, err := o.Audit(ctx, audit.Filter{User: gone.ID, Action: "mail.undelivered"})
 	if err != nil || len(log) != 1 || !strings.Contains(log[0].Detail, "No such mailbox here") || log[0].User != "" || log[0].Via == "" {
 		t.Errorf("log %+v, %v", log, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // SetRoleTx makes a user an operator or takes that away. Whoever loses it is signed out
@@ -31,7 +32,7 @@ func (a *Accounts) SetRoleTx(ctx context.Context, tx *db.Tx, id UserID, admin bo
 // DeleteUserTx removes a user with everything that lets them in. Their sites go first,
 // through the service that owns them: a user who has any is a Conflict fault. What they did
 // stays in the audit log. Nobody deletes themselves, and the last operator stays.
-func (a *Accounts) DeleteUserTx(ctx context.Context, tx *db.Tx, by Actor, id UserID) (User, error) {
+func (a *Accounts) DeleteUserTx(ctx context.Context, tx *db.Tx, by audit.Actor, id UserID) (User, error) {
 	if err := notOneself(by, id, "delete"); err != nil {
 		return User{}, err
 	}
@@ -112,7 +113,7 @@ func spareLast(ctx context.Context, tx *db.Tx, id UserID) error {
 	return nil
 }
 
-func notOneself(by Actor, id UserID, verb string) error {
+func notOneself(by audit.Actor, id UserID, verb string) error {
 	if by.User == id {
 		return &fault.Error{
 			Kind:    fault.Conflict,

@@ -13,10 +13,9 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/audit"
 )
-
-// SessionID names a session: "ses_" and 26 characters. It is not the secret.
-type SessionID string
 
 // Session is one sign-in of one user on one device.
 type Session struct {
@@ -116,10 +115,10 @@ func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d De
 		if mailed {
 			how += " that was mailed to them"
 		}
-		if err := a.AuditTx(ctx, tx, Actor{
+		if err := a.AuditTx(ctx, tx, audit.Actor{
 			User: u.ID,
 			Addr: d.Addr,
-		}, AuditEvent{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
+		}, audit.Event{Action: "password.set", Subject: string(u.ID), Detail: how}); err != nil {
 			return err
 		}
 		if u.Password { // this is not their first one
@@ -151,11 +150,11 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		if err := setPassword(ctx, tx, u.ID, phc); err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, Actor{
+		if err := a.AuditTx(ctx, tx, audit.Actor{
 			User:    u.ID,
 			Session: s.ID,
 			Addr:    d.Addr,
-		}, AuditEvent{Action: "password.changed", Subject: string(u.ID)}); err != nil {
+		}, audit.Event{Action: "password.changed", Subject: string(u.ID)}); err != nil {
 			return err
 		}
 		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
@@ -182,7 +181,7 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method
 		life = pendingLife
 	}
 	s := Session{
-		ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: cut(d.Agent, 400), Addr: d.Addr.String(),
+		ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: text.Cut(d.Agent, 400), Addr: d.Addr.String(),
 		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life),
 	}
 	_, err := tx.Exec(ctx, `
@@ -201,11 +200,11 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method
 	if pending {
 		return s, token, nil
 	}
-	return s, token, a.AuditTx(ctx, tx, Actor{
+	return s, token, a.AuditTx(ctx, tx, audit.Actor{
 		User:    user,
 		Session: s.ID,
 		Addr:    d.Addr,
-	}, AuditEvent{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
+	}, audit.Event{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was
@@ -327,7 +326,6 @@ func (a *Accounts) expire(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM audit WHERE at <= $1`, now.Add(-keepAudit))
-		return err
+		return audit.ExpireTx(ctx, tx, now)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 var laptop = account.Device{Agent: "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", Addr: here}
@@ -236,20 +237,20 @@ func TestAudit(t *testing.T) {
 	a, d := guarded(t)
 	ctx := t.Context()
 	ada, eve := enrol(t, a, "ada@example.test"), enrol(t, a, "eve@example.test")
-	say := func(by account.Actor, deed account.AuditEvent) {
+	say := func(by audit.Actor, deed audit.Event) {
 		if err := d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, by, deed) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say(account.Actor{
+	say(audit.Actor{
 		User: ada.ID,
 		Key:  "key_a",
 		Addr: here,
-	}, account.AuditEvent{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
-	say(account.Actor{User: ada.ID, Session: "ses_a"}, account.AuditEvent{Action: "key.created", Subject: "key_b"})
-	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "keyboard.typed"})
-	say(account.Actor{User: eve.ID}, account.AuditEvent{Action: "second_factor.disabled", About: ada.ID})
-	look := func(f account.AuditFilter) string {
+	}, audit.Event{Action: "site.created", Subject: "site_a", Detail: strings.Repeat("ä", 300) + "\xff\x00"})
+	say(audit.Actor{User: ada.ID, Session: "ses_a"}, audit.Event{Action: "key.created", Subject: "key_b"})
+	say(audit.Actor{User: eve.ID}, audit.Event{Action: "keyboard.typed"})
+	say(audit.Actor{User: eve.ID}, audit.Event{Action: "second_factor.disabled", About: ada.ID})
+	look := func(f audit.Filter) string {
 		list, err := a.Audit(ctx, f)
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +261,7 @@ func TestAudit(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	for want, f := range map[string]account.AuditFilter{
+	for want, f := range map[string]audit.Filter{
 		"second_factor.disabled key.created site.created": {User: ada.ID},
 		"second_factor.disabled keyboard.typed":           {User: eve.ID},
 		"key.created":                                     {Action: "key"},
@@ -271,7 +272,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
-	list, err := a.Audit(ctx, account.AuditFilter{User: ada.ID})
+	list, err := a.Audit(ctx, audit.Filter{User: ada.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestAudit(t *testing.T) {
 		!utf8.ValidString(e.Detail) {
 		t.Errorf("%+v", e)
 	}
-	if got := look(account.AuditFilter{User: ada.ID, Before: list[1].ID}); got != "site.created" {
+	if got := look(audit.Filter{User: ada.ID, Before: list[1].ID}); got != "site.created" {
 		t.Errorf("older: %q", got)
 	}
 	// Signing in, and failing to, is in the log; for strangers nothing is written. What was
@@ -298,7 +299,7 @@ func TestAudit(t *testing.T) {
 	if err := a.Run(stopped); err != nil {
 		t.Fatal(err)
 	}
-	if got := look(account.AuditFilter{Action: "session"}); got != "session.refused session.started" {
+	if got := look(audit.Filter{Action: "session"}); got != "session.refused session.started" {
 		t.Errorf("%q", got)
 	}
 }
@@ -310,12 +311,12 @@ func TestAuditRollsBack(t *testing.T) {
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
 	err := d.Write(ctx, func(tx *db.Tx) error {
-		if err := a.AuditTx(ctx, tx, account.Actor{User: ada.ID}, account.AuditEvent{Action: "key.revoked"}); err != nil {
+		if err := a.AuditTx(ctx, tx, audit.Actor{User: ada.ID}, audit.Event{Action: "key.revoked"}); err != nil {
 			return err
 		}
 		return a.RevokeKeyTx(ctx, tx, ada.Caller(), "key_none")
 	})
-	if list, err2 := a.Audit(ctx, account.AuditFilter{}); !fault.Is(err, fault.NotFound) || err2 != nil || len(list) != 0 {
+	if list, err2 := a.Audit(ctx, audit.Filter{}); !fault.Is(err, fault.NotFound) || err2 != nil || len(list) != 0 {
 		t.Fatal(err, err2, list)
 	}
 }
@@ -350,7 +351,7 @@ func TestSecondFactor(t *testing.T) {
 	a, d := guarded(t)
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
-	me := account.Actor{User: ada.ID, Addr: here}
+	me := audit.Actor{User: ada.ID, Addr: here}
 	first, _ := signIn(t, a, "ada@example.test")
 	me.Session = first.ID
 	offer, err := a.OfferTOTP(ctx, first)
@@ -477,7 +478,7 @@ func TestSetUpOwesFactor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{
+	if _, err := a.ConfirmTOTP(ctx, audit.Actor{
 		User:    ada.ID,
 		Session: s0.ID,
 	}, offer.Token, codeAt(t, offer.Secret, time.Now())); err != nil {
@@ -510,7 +511,7 @@ func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 	}
 	now := time.Now()
 	code := codeAt(t, offer.Secret, now)
-	for name, by := range map[string]account.Actor{
+	for name, by := range map[string]audit.Actor{
 		"another session":                     {User: ada.ID, Session: second.ID},
 		"another user":                        {User: eve.ID, Session: hers.ID},
 		"a user's name and another's session": {User: eve.ID, Session: mine.ID},
@@ -527,10 +528,10 @@ func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 	if err != nil || other.Secret == offer.Secret || other.Token == offer.Token {
 		t.Fatalf("two sessions share an offer: %v", err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{User: ada.ID, Session: mine.ID}, offer.Token, code); err != nil {
+	if _, err := a.ConfirmTOTP(ctx, audit.Actor{User: ada.ID, Session: mine.ID}, offer.Token, code); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ConfirmTOTP(ctx, account.Actor{
+	if _, err := a.ConfirmTOTP(ctx, audit.Actor{
 		User:    ada.ID,
 		Session: second.ID,
 	}, other.Token, codeAt(t, other.Secret, now)); !fault.Is(err, fault.Conflict) {

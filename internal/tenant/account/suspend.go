@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // maxWhy is how long a reason may be, in characters.
@@ -29,7 +30,7 @@ func errSuspended(kind fault.Kind, why string) error {
 // and keys are refused from the commit on. What they own stays as it is, and their sites
 // stay online. Nobody suspends themselves, and the last operator stays. why is what
 // they are told; it may be empty.
-func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by Actor, id UserID, why string) (User, error) {
+func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by audit.Actor, id UserID, why string) (User, error) {
 	why = strings.TrimSpace(why)
 	if utf8.RuneCountInString(why) > maxWhy || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
 		return User{}, &fault.Error{

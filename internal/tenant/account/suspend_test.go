@@ -9,12 +9,13 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 func suspend(t *testing.T, a *account.Accounts, d *db.DB, u account.UserID) {
 	t.Helper()
 	if err := d.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := a.SuspendTx(t.Context(), tx, account.Actor{Via: "a test"}, u, "")
+		_, err := a.SuspendTx(t.Context(), tx, audit.Actor{Via: "a test"}, u, "")
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	a, d := guarded(t)
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
-	me := account.Actor{User: ada.ID, Addr: here}
+	me := audit.Actor{User: ada.ID, Addr: here}
 	s, token := signIn(t, a, "ada@example.test")
 	_, secret, err := a.CreateKey(ctx, ada.ID, account.NewKey{Name: "CI", Scopes: account.Scopes{account.All}})
 	if err != nil {
@@ -97,7 +98,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	// What a request was in the middle of.
 	for name, err := range map[string]error{
 		"recovery codes": second(a.RenewCodes(ctx, me)),
-		"a change":       d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, me, account.AuditEvent{Action: "site.deleted"}) }),
+		"a change":       d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, me, audit.Event{Action: "site.deleted"}) }),
 		"the password": func() error {
 			_, _, err := a.ChangePassword(ctx, s, good, "another good password 3", laptop)
 			return err
@@ -143,10 +144,10 @@ func TestTwoOperatorsRemoveEachOther(t *testing.T) {
 	for name, remove := range map[string]func(tx *db.Tx, by, id account.UserID) error{
 		"role": func(tx *db.Tx, by, id account.UserID) error { return second(a.SetRoleTx(ctx, tx, id, false)) },
 		"suspend": func(tx *db.Tx, by, id account.UserID) error {
-			return second(a.SuspendTx(ctx, tx, account.Actor{User: by}, id, ""))
+			return second(a.SuspendTx(ctx, tx, audit.Actor{User: by}, id, ""))
 		},
 		"delete": func(tx *db.Tx, by, id account.UserID) error {
-			return second(a.DeleteUserTx(ctx, tx, account.Actor{User: by}, id))
+			return second(a.DeleteUserTx(ctx, tx, audit.Actor{User: by}, id))
 		},
 	} {
 		write(t, d, `UPDATE users SET admin = FALSE`)

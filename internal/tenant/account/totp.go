@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // The parameters every authenticator app knows (RFC 6238 §4 and §5.2, RFC 4226 §5.3).
@@ -83,7 +84,7 @@ func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, er
 }
 
 // RenewCodes replaces the recovery codes of a second factor that is on.
-func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, err error) {
+func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		on, err := confirmed(ctx, tx, by.User)
 		if err != nil {
@@ -95,7 +96,7 @@ func (a *Accounts) RenewCodes(ctx context.Context, by Actor) (codes []string, er
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}
-		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.codes_renewed", Subject: string(by.User)})
+		return a.AuditTx(ctx, tx, by, audit.Event{Action: "second_factor.codes_renewed", Subject: string(by.User)})
 	})
 	return codes, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
 )
 
 // Offer is a second factor that its owner has not yet shown to work.
@@ -133,7 +134,7 @@ func (a *Accounts) offered(ctx context.Context, r db.Reader, user UserID, s Sess
 // ConfirmTOTP turns an offered second factor on when the code is right, and returns the
 // recovery codes, which are not stored. Only the session that was offered it can. The
 // session stays; others that owe nothing too. Every offer to the user ends.
-func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, token, code string) (codes []string, err error) {
+func (a *Accounts) ConfirmTOTP(ctx context.Context, by audit.Actor, token, code string) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		on, err := confirmed(ctx, tx, by.User)
 		if err != nil {
@@ -165,7 +166,7 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by Actor, token, code string
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}
-		return a.AuditTx(ctx, tx, by, AuditEvent{Action: "second_factor.enabled", Subject: string(by.User)})
+		return a.AuditTx(ctx, tx, by, audit.Event{Action: "second_factor.enabled", Subject: string(by.User)})
 	})
 	return codes, err
 }

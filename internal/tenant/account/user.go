@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 )
 
 // User is somebody who signs in.
@@ -93,7 +94,7 @@ func (a *Accounts) UserByEmail(ctx context.Context, email string) (User, error) 
 }
 
 // asKept is an address that somebody typed as it would be kept, if it is one.
-func asKept(email string) string { return cut(strings.ToLower(strings.TrimSpace(email)), 254) }
+func asKept(email string) string { return text.Cut(strings.ToLower(strings.TrimSpace(email)), 254) }
 
 // Users returns everybody, oldest first. It is for the operator.
 func (a *Accounts) Users(ctx context.Context) ([]User, error) {

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 const (
@@ -128,7 +129,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax),
 		}
 	}
-	if err := d.c.Limits.RequireTx(ctx, tx, owner, account.LimitDomains, 1); err != nil {
+	if err := d.c.Limits.RequireTx(ctx, tx, owner, limits.Domains, 1); err != nil {
 		return Domain{}, err
 	}
 	rival, err := rivalry(ctx, tx, name, owner)

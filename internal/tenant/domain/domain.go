@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // ID names a domain: "dom_" and 26 characters.
@@ -181,7 +182,7 @@ type Config struct {
 	NSPort uint16       // where the zones' name servers listen. Optional: 0 means 53.
 	Log    *slog.Logger // Optional.
 
-	Limits *account.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it the service's own.
 }
 
 // Certificates say what a name needs for its certificate.
@@ -222,8 +223,8 @@ func New(c Config) *Domains {
 	if c.Resolver == nil {
 		c.Resolver = &DNS{}
 	}
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitDomains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.Domains, `SELECT count(*) FROM domains WHERE owner_id = $1`)
 	return &Domains{
 		c: c, prices: c.Prices.withDefaults(), rdap: newRegistries(c.Out),
 		// share: total 32 availability checks that ask registries; owner 8, in turn; edge waits for as long as a check may take, then says that there are too many

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // AppID names an app: "app_" and 26 characters, or the https address of its client ID metadata
@@ -109,7 +110,7 @@ func (s *Server) CreateAppTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err := n.check(); err != nil {
 		return App{}, "", err
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitOAuthApps, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.OAuthApps, 1); err != nil {
 		return App{}, "", err
 	}
 	var secret, hash, hint string

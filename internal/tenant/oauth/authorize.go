@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Request holds an app's request to a person.
@@ -277,7 +278,7 @@ func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r 
 	if err := c.check(r.Scopes); err != nil {
 		return "", err
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, account.LimitOAuthGrants, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.OAuthGrants, 1); err != nil {
 		return "", err
 	}
 	code := account.NewSecret(codePrefix)

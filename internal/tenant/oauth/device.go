@@ -12,6 +12,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 )
 
 // Device is a program without a browser of its own that asks for access (RFC 8628).
@@ -112,7 +114,7 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 		if err := c.check(d.Scopes); err != nil {
 			return err
 		}
-		if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, account.LimitOAuthGrants, 1); err != nil {
+		if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.OAuthGrants, 1); err != nil {
 			return err
 		}
 		status, granted, sites, expires = "approved", c.Scopes.String(), strings.Join(c.Sites, " "), c.Expires
@@ -184,7 +186,7 @@ func (s *Server) PollDevice(ctx context.Context, a App, secret string) (t Tokens
 			return err
 		}
 		refused = nil
-		return s.c.Accounts.AuditTx(ctx, tx, account.Actor{User: user, Owner: owner, Via: a.Name}, account.AuditEvent{
+		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{User: user, Owner: owner, Via: a.Name}, audit.Event{
 			Action: "app.authorized", Subject: string(id), Detail: a.Name + " on a device (" + c.Scopes.String() + ")",
 		})
 	})

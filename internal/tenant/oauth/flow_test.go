@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 )
 
@@ -166,7 +167,7 @@ func TestRefresh(t *testing.T) {
 	if _, err := refresh(mine.Access, ""); err == nil {
 		t.Error("an access token refreshes")
 	}
-	log, err := w.accounts.Audit(t.Context(), account.AuditFilter{Owner: w.ada.Owner, Action: "app.reuse_detected"})
+	log, err := w.accounts.Audit(t.Context(), audit.Filter{Owner: w.ada.Owner, Action: "app.reuse_detected"})
 	if err != nil || len(log) != 2 {
 		t.Errorf("the audit log has %v, %v", log, err)
 	}

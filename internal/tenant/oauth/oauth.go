@@ -22,6 +22,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // How long what the server gives out works.
@@ -40,7 +41,7 @@ const (
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
-	Limits   *account.Limits
+	Limits   *limits.Limits
 	Seal     *seal.Sealer
 	Issuer   string       // the base URL, exactly as clients compare it (RFC 9207)
 	Out      *http.Client // from egress; fetches client ID metadata documents. Optional: without it apps are registered by hand alone.
@@ -68,9 +69,9 @@ type use struct {
 func New(c Config) *Server {
 	c.Issuer = strings.TrimRight(c.Issuer, "/")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitOAuthApps, `SELECT count(*) FROM oauth_apps WHERE owner_id = $1`)
-	c.Limits.CountRows(account.LimitOAuthGrants, `SELECT count(*) FROM oauth_grants WHERE owner_id = $1`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.OAuthApps, `SELECT count(*) FROM oauth_apps WHERE owner_id = $1`)
+	c.Limits.CountRows(limits.OAuthGrants, `SELECT count(*) FROM oauth_grants WHERE owner_id = $1`)
 	return &Server{
 		c: c,
 		// share: total 8 client ID metadata documents fetched at once; owner one, of each account that asks; edge waits in turn, then 503 with Retry-After

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -119,10 +120,10 @@ const churn = 2
 
 // requireRoom holds the owner to the limit of sites, and counts one more.
 func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
-	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitSites, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Sites, 1); err != nil {
 		return err
 	}
-	most, err := s.c.Limits.LimitOf(ctx, tx, owner, account.LimitSites)
+	most, err := s.c.Limits.LimitOf(ctx, tx, owner, limits.Sites)
 	if err != nil {
 		return err
 	}
@@ -139,8 +140,8 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err := tx.QueryRow(ctx, `SELECT SUM(n) FROM site_starts WHERE owner_id = $1`, owner).Scan(&made); err != nil {
 		return fmt.Errorf("count new sites: %w", err)
 	}
-	if most < account.Unlimited/churn && made > churn*most {
-		return account.LimitReached(account.LimitSites, churn*most, made-1,
+	if most < limits.Unlimited/churn && made > churn*most {
+		return limits.Reached(limits.Sites, churn*most, made-1,
 			fmt.Sprintf("this account created %d sites in the last 30 days, deleted ones included, and can create %d", made-1, churn*most))
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -299,7 +300,7 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 	}
 	if added > 0 {
-		if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitEnv, int64(added)); err != nil {
+		if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Env, int64(added)); err != nil {
 			return nil, err
 		}
 	}

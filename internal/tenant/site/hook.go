@@ -17,6 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Hook is a deploy hook: whoever knows its ID may deploy its site with a POST.
@@ -147,7 +148,7 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 			Code:    "too_many_hooks",
 		}
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, owner, account.LimitHooks, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Hooks, 1); err != nil {
 		return Hook{}, err
 	}
 	h := Hook{

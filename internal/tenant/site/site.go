@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -109,7 +110,7 @@ type Config struct {
 	// Connections say what a site without a credential of its own is read with. Optional.
 	Connections Connections
 
-	Limits *account.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it the service's own.
 }
 
 // Sites is the service. It is safe for concurrent use.
@@ -117,14 +118,14 @@ type Sites struct{ c Config }
 
 // New returns the service. It starts nothing.
 func New(c Config) *Sites {
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitSites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.Sites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
 	c.Limits.CountRows(
-		account.LimitEnv,
+		limits.Env,
 		`SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
 	)
 	c.Limits.CountRows(
-		account.LimitHooks,
+		limits.Hooks,
 		`SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
 	)
 	return &Sites{c}

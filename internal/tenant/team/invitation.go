@@ -17,6 +17,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -125,7 +126,7 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 		by.Owner, email, db.Now()); err != nil {
 		return Invitation{}, "", fmt.Errorf("replace invitation: %w", err)
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, account.LimitMembers, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.Members, 1); err != nil {
 		return Invitation{}, "", err
 	}
 	id, token, now := db.NewID("inv"), db.Random(32), db.Now()

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -48,7 +49,7 @@ type Team struct {
 type Config struct {
 	DB         *db.DB
 	Accounts   *account.Accounts
-	Limits     *account.Limits
+	Limits     *limits.Limits
 	Sites      *site.Sites
 	Hooks      *webhook.Webhooks
 	Operations *operation.Operations
@@ -69,10 +70,10 @@ const reservedFor = 90 * 24 * time.Hour
 // New returns Teams. It starts nothing.
 func New(c Config) *Teams {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Limits.CountRows(account.LimitTeams, `
+	c.Limits.CountRows(limits.Teams, `
 		SELECT count(*) FROM team_members m JOIN teams t ON t.owner_id = m.owner_id
 		WHERE m.role = 'owner' AND t.deleted_at = 0 AND m.user_id = (SELECT id FROM people WHERE owner_id = $1)`)
-	c.Limits.CountRows(account.LimitMembers, `
+	c.Limits.CountRows(limits.Members, `
 		SELECT (SELECT count(*) FROM team_members WHERE owner_id = $1) + (SELECT count(*) FROM team_invitations WHERE owner_id = $1)`)
 	return &Teams{c: c}
 }
@@ -142,7 +143,7 @@ func (s *Teams) CreateTx(ctx context.Context, tx *db.Tx, by account.User, n NewT
 	if err != nil {
 		return Team{}, err
 	}
-	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, account.LimitTeams, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.Teams, 1); err != nil {
 		return Team{}, err
 	}
 	owner, err := s.c.Accounts.OpenOwnerTx(ctx, tx, "team")

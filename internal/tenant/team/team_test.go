@@ -15,6 +15,8 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
@@ -33,18 +35,18 @@ type world struct {
 	ops   *operation.Operations
 }
 
-func newWorld(t *testing.T, settings account.LimitSettings) *world {
+func newWorld(t *testing.T, settings limits.Settings) *world {
 	t.Helper()
 	d := dbtest.New(t)
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := account.NewLimits(settings)
-	w := &world{t: t, db: d, users: account.New(account.Config{DB: d, Limits: limits}), ops: operation.New(operation.Config{DB: d})}
-	hooks := webhook.New(webhook.Config{DB: d, Seal: key, Limits: limits})
-	w.sites = site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: key, Domain: "sites.test"})
-	w.teams = team.New(team.Config{DB: d, Accounts: w.users, Limits: limits, Sites: w.sites, Hooks: hooks, Operations: w.ops})
+	quotas := limits.New(settings)
+	w := &world{t: t, db: d, users: account.New(account.Config{DB: d, Limits: quotas}), ops: operation.New(operation.Config{DB: d})}
+	hooks := webhook.New(webhook.Config{DB: d, Seal: key, Limits: quotas})
+	w.sites = site.New(site.Config{DB: d, Limits: quotas, Hooks: hooks, Seal: key, Domain: "sites.test"})
+	w.teams = team.New(team.Config{DB: d, Accounts: w.users, Limits: quotas, Sites: w.sites, Hooks: hooks, Operations: w.ops})
 	return w
 }
 
@@ -127,13 +129,13 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 			return w.teams.LeaveTx(ctx, tx, by.User, of)
 		},
 		"delete the account": func(w *world, ctx context.Context, tx *db.Tx, _ account.Caller, other account.User, _ team.Team) error {
-			_, err := w.users.DeleteUserTx(ctx, tx, account.Actor{}, other.ID)
+			_, err := w.users.DeleteUserTx(ctx, tx, audit.Actor{}, other.ID)
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, account.LimitSettings{})
+			w := newWorld(t, limits.Settings{})
 			for round := range 5 {
 				a, b := w.user(fmt.Sprintf("a%d@example.test", round)), w.user(fmt.Sprintf("b%d@example.test", round))
 				of := w.team(a, b)
@@ -144,7 +146,7 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 					wg.Go(func() {
 						if err := w.write(func(ctx context.Context, tx *db.Tx) error {
 							// As an operation does: whoever was removed meanwhile changes nothing.
-							if err := w.users.AuditTx(ctx, tx, callers[i].Actor(here), account.AuditEvent{Action: "test.done"}); err != nil {
+							if err := w.users.AuditTx(ctx, tx, callers[i].Actor(here), audit.Event{Action: "test.done"}); err != nil {
 								return err
 							}
 							return end(w, ctx, tx, callers[i], other, of)
@@ -175,7 +177,7 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 // A change that was begun with rights that its caller doesn't have any more is undone.
 func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account.LimitSettings{})
+	w := newWorld(t, limits.Settings{})
 	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
 	of := w.team(ada)
 	w.join(of, ada, ben, account.RoleDeveloper)
@@ -187,7 +189,7 @@ func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 			}); err != nil {
 				return err
 			}
-			return w.users.AuditTx(ctx, tx, acts.Actor(here), account.AuditEvent{Action: "site.created", Subject: "x"})
+			return w.users.AuditTx(ctx, tx, acts.Actor(here), audit.Event{Action: "site.created", Subject: "x"})
 		})
 	}
 	if err := change(); err != nil {
@@ -222,7 +224,7 @@ func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 // An invitation that many accept at once makes one member.
 func TestAcceptOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account.LimitSettings{})
+	w := newWorld(t, limits.Settings{})
 	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
 	of := w.team(ada)
 	var token string
@@ -265,7 +267,7 @@ func TestAcceptOnce(t *testing.T) {
 // Limits are those of the operator's file for the team's slug, and hold teams and members.
 func TestLimitsOfTeams(t *testing.T) {
 	t.Parallel()
-	settings, err := account.ParseLimits("[defaults]\nteams = 1\n[teams.acme]\nmembers = 2\nsites = 1\n")
+	settings, err := limits.Parse("[defaults]\nteams = 1\n[teams.acme]\nmembers = 2\nsites = 1\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +304,7 @@ func TestLimitsOfTeams(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := account.ParseLimits("[teams.acme]\nsomething = 1\n"); err == nil {
+	if _, err := limits.Parse("[teams.acme]\nsomething = 1\n"); err == nil {
 		t.Error("an unknown limit of a team is taken")
 	}
 }
@@ -310,7 +312,7 @@ func TestLimitsOfTeams(t *testing.T) {
 // Deploy hooks of a team's site are let in, unless the team is suspended or gone.
 func TestTeamStands(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account.LimitSettings{})
+	w := newWorld(t, limits.Settings{})
 	ada := w.user("ada@example.test")
 	of := w.team(ada)
 	if err := w.users.Stands(t.Context(), w.db, of.Owner); err != nil {
@@ -333,7 +335,7 @@ func TestTeamStands(t *testing.T) {
 // A team with sites is deleted by a job: the sites, then the team; its slug stays taken for 90 days.
 func TestDeleteWithSites(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account.LimitSettings{})
+	w := newWorld(t, limits.Settings{})
 	ada := w.user("ada@example.test")
 	of := w.team(ada)
 	c := w.caller(ada, of)
@@ -417,7 +419,7 @@ func TestDeleteWithSites(t *testing.T) {
 // The operator's appointment makes an owner of a member and of somebody else.
 func TestAppoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account.LimitSettings{})
+	w := newWorld(t, limits.Settings{})
 	ada, ben, eve := w.user("ada@example.test"), w.user("ben@example.test"), w.user("eve@example.test")
 	of := w.team(ada)
 	w.join(of, ada, ben, account.RoleViewer)

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -189,8 +190,8 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 }
 
 // requireTx is a Payment fault when the receiver has more than they may of something that grew.
-func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, before []account.LimitUse) error {
-	had := map[account.Limit]int64{}
+func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, before []limits.Use) error {
+	had := map[limits.Name]int64{}
 	for _, u := range before {
 		had[u.Name] = u.Used
 	}
@@ -199,7 +200,7 @@ func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, be
 		return err
 	}
 	var over []string
-	var first account.LimitUse
+	var first limits.Use
 	for _, u := range after {
 		if u.Left() < 0 && u.Used > had[u.Name] {
 			if over == nil {
@@ -211,7 +212,7 @@ func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, be
 	if over == nil {
 		return nil
 	}
-	return account.LimitReached(first.Name, first.Limit, first.Used, "with this site the receiver would exceed "+strings.Join(over, "; "))
+	return limits.Reached(first.Name, first.Limit, first.Used, "with this site the receiver would exceed "+strings.Join(over, "; "))
 }
 
 // announceTx tells both owners.

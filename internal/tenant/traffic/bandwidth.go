@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // pausedTopic wakes who acts on owners whose bandwidth is used up, or is there again.
@@ -16,9 +17,9 @@ const pausedTopic = "paused"
 
 // countBandwidth says how much bandwidth an owner uses this month.
 func (t *Traffic) countBandwidth() {
-	t.c.Limits.Count(account.LimitBandwidth, func(ctx context.Context, r db.Reader, owner account.OwnerID) (n int64, err error) {
+	t.c.Limits.Count(limits.Bandwidth, func(ctx context.Context, r db.Reader, owner account.OwnerID) (n int64, err error) {
 		return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM bandwidth WHERE owner_id = $1 AND month = $2`,
-			owner, account.Month(t.c.Now())).Scan(&n)
+			owner, limits.Month(t.c.Now())).Scan(&n)
 	})
 }
 
@@ -55,7 +56,7 @@ func scanSpent(s db.Scanner) (x spent, err error) { return x, s.Scan(&x.owner, &
 // pauseTx pauses those owners who have used up what they may, and no others.
 func (t *Traffic) pauseTx(ctx context.Context, tx *db.Tx, month int64, owners []spent) error {
 	for _, s := range owners {
-		most, err := t.c.Limits.LimitOf(ctx, tx, s.owner, account.LimitBandwidth)
+		most, err := t.c.Limits.LimitOf(ctx, tx, s.owner, limits.Bandwidth)
 		if err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func (t *Traffic) reconsider(ctx context.Context) error {
 		return nil
 	}
 	now := t.c.Now()
-	month := account.Month(now)
+	month := limits.Month(now)
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT owner_id, bytes, paused FROM bandwidth WHERE month = $1 AND paused ORDER BY owner_id`, month)
 		all, err := db.Collect(rows, err, scanSpent)
@@ -89,7 +90,7 @@ func (t *Traffic) reconsider(ctx context.Context) error {
 		if err := t.pauseTx(ctx, tx, month, all); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM bandwidth WHERE month < $1`, account.Month(now.Add(-keepDay))); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM bandwidth WHERE month < $1`, limits.Month(now.Add(-keepDay))); err != nil {
 			return fmt.Errorf("forget bandwidth: %w", err)
 		}
 		return nil
@@ -121,7 +122,7 @@ func (t *Traffic) spend(
 	}
 	slices.Sort(sorted)
 	for some := range slices.Chunk(sorted, 200) {
-		if err := t.spendTx(ctx, tx, account.Month(db.At(since)), some, sum); err != nil {
+		if err := t.spendTx(ctx, tx, limits.Month(db.At(since)), some, sum); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // What an owner's sites send counts towards the owner's limit of the calendar month, also
@@ -16,8 +17,8 @@ func TestBandwidth(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, now: time.Date(2027, 3, 31, 23, 0, 0, 0, time.UTC)}
 	d := dbtest.New(t)
-	serve := func(most int64) *account.Limits {
-		l := account.NewLimits(account.LimitSettings{Defaults: map[account.Limit]int64{account.LimitBandwidth: most}})
+	serve := func(most int64) *limits.Limits {
+		l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: most}})
 		w.Traffic = New(Config{DB: d, Limits: l, Now: func() db.Time { return db.At(w.now) }})
 		if err := w.reconsider(t.Context()); err != nil {
 			t.Fatal(err)
@@ -29,7 +30,7 @@ func TestBandwidth(t *testing.T) {
 	w.sites(eve, "site_e")
 	used := func(owner account.OwnerID) int64 {
 		t.Helper()
-		u, err := l.UseOf(t.Context(), d, owner, account.LimitBandwidth)
+		u, err := l.UseOf(t.Context(), d, owner, limits.Bandwidth)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func TestBandwidth(t *testing.T) {
 		if err := d.QueryRow(
 			t.Context(),
 			`SELECT count(*) FROM paused_sites WHERE month = $1`,
-			account.Month(db.At(w.now)),
+			limits.Month(db.At(w.now)),
 		).Scan(&n); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // The stretches that are kept, and for how long.
@@ -41,8 +42,8 @@ const (
 // Config holds what Traffic needs.
 type Config struct {
 	DB     *db.DB
-	Limits *account.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
-	Now    func() db.Time  // Optional: nil means db.Now.
+	Limits *limits.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
+	Now    func() db.Time // Optional: nil means db.Now.
 
 	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
 	AllLogs int64 // of all. Optional: 0 means 1 GiB.

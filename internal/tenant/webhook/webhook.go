@@ -27,6 +27,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,7 +51,7 @@ type Config struct {
 
 	Operations *operation.Operations // required by RedeliverAllTx and its job
 
-	Limits *account.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it the service's own.
 	// Mail tells owners of webhooks that have failed for a day, and of those that are turned
 	// off. Optional.
 	Mail account.Mailer
@@ -84,8 +85,8 @@ func New(c Config) *Webhooks {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
-	c.Limits.CountRows(account.LimitWebhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.Webhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
 	return &Webhooks{c, newMetrics(c.Metrics), newHosts()}
 }
 
@@ -165,7 +166,7 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
-	if err := w.c.Limits.RequireTx(ctx, tx, owner, account.LimitWebhooks, 1); err != nil {
+	if err := w.c.Limits.RequireTx(ctx, tx, owner, limits.Webhooks, 1); err != nil {
 		return Webhook{}, err
 	}
 	if err := freeURL(ctx, tx, owner, "", url); err != nil {

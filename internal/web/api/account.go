@@ -7,6 +7,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 )
 
 type accountBody struct {
@@ -97,15 +99,15 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 	if err != nil {
 		return accountBody{}, err
 	}
-	limits := map[string]limitBody{}
+	bodies := map[string]limitBody{}
 	for _, l := range use {
-		limits[string(l.Name)] = limitBody{Used: l.Used}
-		if l.Limit != account.Unlimited {
-			limits[string(l.Name)] = limitBody{&l.Limit, l.Used}
+		bodies[string(l.Name)] = limitBody{Used: l.Used}
+		if l.Limit != limits.Unlimited {
+			bodies[string(l.Name)] = limitBody{&l.Limit, l.Used}
 		}
 	}
 	body := accountBody{
-		ID: string(u.ID), Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: limits,
+		ID: string(u.ID), Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: bodies,
 		Key: accountKey{string(c.Key), names(c.Scopes), when(c.Expires)},
 	}
 	if c.Grant != "" {
@@ -131,7 +133,7 @@ type createKeyIn struct {
 	}
 }
 
-func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn) (_ newKeyBody, did account.AuditEvent, _ error) {
+func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *createKeyIn) (_ newKeyBody, did audit.Event, _ error) {
 	scopes, err := account.ParseScopes(in.Body.Scopes)
 	if err != nil {
 		return newKeyBody{}, did, err
@@ -167,9 +169,9 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	if err == nil {
 		err = a.ownSites(ctx, tx, as, "sites", n.Sites)
 	}
-	did = account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
+	did = audit.Event{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}
 	if err == nil && as.Owner != c.Owner {
-		err, did = a.logIn(ctx, tx, c, as.Owner, did), account.Logged
+		err, did = a.logIn(ctx, tx, c, as.Owner, did), audit.Logged
 	}
 	return newKeyBody{showKeyTo(as, k), secret}, did, err
 }
@@ -202,8 +204,8 @@ func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name stri
 	return as, nil
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
-	did = account.AuditEvent{Action: "key.revoked", Subject: in.ID}
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
+	did = audit.Event{Action: "key.revoked", Subject: in.ID}
 	return message{"Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
 }
 

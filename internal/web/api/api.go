@@ -29,6 +29,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
@@ -65,7 +66,7 @@ type Config struct {
 	Answers     *idempotency.Answers
 	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
-	Limits      *account.Limits // Optional: without it GET /account shows none.
+	Limits      *limits.Limits // Optional: without it GET /account shows none.
 	Log         *slog.Logger
 
 	Certificates certs.Addresses // of sites' own addresses
@@ -95,7 +96,7 @@ type API struct {
 func New(c Config) *API {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.RateLimit = cmp.Or(c.RateLimit, 100)
-	c.Limits = cmp.Or(c.Limits, account.NewLimits(account.LimitSettings{}))
+	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
 	if c.Ready == nil {

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 type auditBody struct {
@@ -76,7 +77,7 @@ func (a *API) teamAudit(ctx context.Context, r Route, in *auditIn) (func(huma.Co
 	if err != nil {
 		return nil, err
 	}
-	f := account.AuditFilter{Owner: c.Owner, By: account.UserID(in.User), Action: in.Action, Before: in.Before}
+	f := audit.Filter{Owner: c.Owner, By: account.UserID(in.User), Action: in.Action, Before: in.Before}
 	if in.Since != "" {
 		t, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {
@@ -94,7 +95,7 @@ func (a *API) teamAudit(ctx context.Context, r Route, in *auditIn) (func(huma.Co
 	if strings.Contains(from(ctx).http.Header.Get("Accept"), "application/x-ndjson") {
 		return a.exportAudit(ctx, c, f)
 	}
-	list := []account.Entry{}
+	list := []audit.Entry{}
 	f.Limit = p.limit + 1
 	if in.App == "" { // no line names an app before there are apps
 		if list, err = a.Accounts.Audit(ctx, f); err != nil {
@@ -116,7 +117,7 @@ func (a *API) teamAudit(ctx context.Context, r Route, in *auditIn) (func(huma.Co
 }
 
 // exportAudit writes every matching line. It ends like other streams: when the caller's rights do.
-func (a *API) exportAudit(ctx context.Context, c account.Caller, f account.AuditFilter) (func(huma.Context), error) {
+func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter) (func(huma.Context), error) {
 	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
 	if !ok {
 		return nil, &fault.Error{
@@ -163,7 +164,7 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f account.Audit
 	}, nil
 }
 
-func showEntry(e account.Entry) auditBody {
+func showEntry(e audit.Entry) auditBody {
 	return auditBody{
 		e.ID, e.At.String(), e.Action, some(string(e.User)), some(e.Email), some(string(e.About)), some(string(e.Key)), some(e.Via),
 		some(e.Addr), some(e.Subject), some(e.Detail),

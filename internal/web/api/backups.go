@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -168,7 +169,7 @@ func (a *API) createBackup(
 	tx *db.Tx,
 	c account.Caller,
 	in *createBackupIn,
-) (_ backupBody, did account.AuditEvent, _ error) {
+) (_ backupBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return backupBody{}, did, err
 	}
@@ -177,11 +178,11 @@ func (a *API) createBackup(
 		n.Note, n.Includes = in.Body.Note, in.Body.Includes
 	}
 	b, err := a.Backups.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), n)
-	did = account.AuditEvent{Action: "backup.created", Subject: in.ID, Detail: string(b.ID)}
+	did = audit.Event{Action: "backup.created", Subject: in.ID, Detail: string(b.ID)}
 	return showBackup(b), did, err
 }
 
-func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(b.Site))
@@ -189,11 +190,11 @@ func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if err != nil {
 		return message{}, did, err
 	}
-	did = account.AuditEvent{Action: "backup.deleted", Subject: string(b.Site), Detail: in.ID}
+	did = audit.Event{Action: "backup.deleted", Subject: string(b.Site), Detail: in.ID}
 	return message{"Backup deleted"}, did, a.Backups.DeleteTx(ctx, tx, c.Owner, b.ID)
 }
 
-func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did audit.Event, _ error) {
 	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(b.Site))
@@ -202,7 +203,7 @@ func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in 
 		return operationBody{}, did, err
 	}
 	o, err := a.Backups.VerifyTx(ctx, tx, c.Owner, b.ID)
-	did = account.AuditEvent{Action: "backup.verified", Subject: string(b.Site), Detail: in.ID}
+	did = audit.Event{Action: "backup.verified", Subject: string(b.Site), Detail: in.ID}
 	return showOperation(o), did, err
 }
 
@@ -253,9 +254,9 @@ func (a *API) restoreBackup(
 	c account.Caller,
 	in *restoreBackupIn,
 	p backup.Plan,
-) (_ operationBody, did account.AuditEvent, _ error) {
+) (_ operationBody, did audit.Event, _ error) {
 	o, err := a.Backups.RestoreTx(ctx, tx, c.Owner, p)
-	did = account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: in.ID}
+	did = audit.Event{Action: "backup.restored", Subject: o.Site, Detail: in.ID}
 	return showOperation(o), did, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 )
 
@@ -114,14 +115,14 @@ func (a *API) createConnection(
 	c account.Caller,
 	_ *createConnectionIn,
 	k connection.Checked,
-) (_ connectionBody, did account.AuditEvent, _ error) {
+) (_ connectionBody, did audit.Event, _ error) {
 	made, err := a.Connections.CreateTx(ctx, tx, c.Owner, k)
-	did = account.AuditEvent{Action: "connection.created", Subject: string(made.ID), Detail: made.Login + " at " + made.Host}
+	did = audit.Event{Action: "connection.created", Subject: string(made.ID), Detail: made.Login + " at " + made.Host}
 	return showConnection(made), did, err
 }
 
-func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
-	did = account.AuditEvent{Action: "connection.deleted", Subject: in.ID}
+func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
+	did = audit.Event{Action: "connection.deleted", Subject: in.ID}
 	return message{"Account disconnected"}, did, a.Connections.DeleteTx(ctx, tx, c.Owner, connection.ID(in.ID))
 }
 

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -98,12 +99,12 @@ func (a *API) createDatabase(
 	tx *db.Tx,
 	c account.Caller,
 	in *createDatabaseIn,
-) (_ databaseBody, did account.AuditEvent, _ error) {
+) (_ databaseBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return databaseBody{}, did, err
 	}
 	x, err := a.Databases.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), database.NewDatabase{Engine: in.Body.Engine, Name: in.Body.Name})
-	return showDatabase(x), account.AuditEvent{Action: "database.created", Subject: in.ID, Detail: x.Name}, err
+	return showDatabase(x), audit.Event{Action: "database.created", Subject: in.ID, Detail: x.Name}, err
 }
 
 // database returns the caller's, or a NotFound fault: also where the key is for other sites.
@@ -120,13 +121,13 @@ func (a *API) getDatabase(ctx context.Context, c account.Caller, in *ByID) (data
 	return showDatabase(x), err
 }
 
-func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {
 		return message{}, did, err
 	}
 	_, err = a.Databases.DeleteTx(ctx, tx, c.Owner, x.ID)
-	return message{"Database deleted"}, account.AuditEvent{Action: "database.deleted", Subject: string(x.Site), Detail: x.Name}, err
+	return message{"Database deleted"}, audit.Event{Action: "database.deleted", Subject: string(x.Site), Detail: x.Name}, err
 }
 
 func (a *API) rotateDatabasePassword(
@@ -134,11 +135,11 @@ func (a *API) rotateDatabasePassword(
 	tx *db.Tx,
 	c account.Caller,
 	in *ByID,
-) (_ databaseBody, did account.AuditEvent, _ error) {
+) (_ databaseBody, did audit.Event, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {
 		return databaseBody{}, did, err
 	}
 	x, err = a.Databases.RotateTx(ctx, tx, c.Owner, x.ID)
-	return showDatabase(x), account.AuditEvent{Action: "database.rotated", Subject: string(x.Site), Detail: x.Name}, err
+	return showDatabase(x), audit.Event{Action: "database.rotated", Subject: string(x.Site), Detail: x.Name}, err
 }

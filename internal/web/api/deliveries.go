@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -104,9 +105,9 @@ type redeliverIn struct {
 	Delivery string `path:"delivery"`
 }
 
-func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did account.AuditEvent, _ error) {
+func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did audit.Event, _ error) {
 	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.DeliveryID(in.Delivery))
-	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
+	did = audit.Event{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
 	return pinged{"Redelivery queued", string(id)}, did, err
 }
 
@@ -125,7 +126,7 @@ func (a *API) redeliverAll(
 	tx *db.Tx,
 	c account.Caller,
 	in *redeliverAllIn,
-) (_ operationBody, did account.AuditEvent, _ error) {
+) (_ operationBody, did audit.Event, _ error) {
 	f := webhook.Filter{State: in.Body.State, Events: in.Body.Events}
 	var err error
 	if f.Since, err = moment("since", in.Body.Since); err != nil {
@@ -135,7 +136,7 @@ func (a *API) redeliverAll(
 		return operationBody{}, did, err
 	}
 	op, err := a.Webhooks.RedeliverAllTx(ctx, tx, c.Owner, webhook.ID(in.ID), f)
-	did = account.AuditEvent{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
+	did = audit.Event{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
 	return showOperation(op), did, err
 }
 
@@ -170,7 +171,7 @@ type enabled struct {
 	Operation *operationBody `json:"operation" doc:"The redelivery. Null without redeliverSince."`
 }
 
-func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *enableIn) (_ enabled, did account.AuditEvent, _ error) {
+func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *enableIn) (_ enabled, did audit.Event, _ error) {
 	var from db.Time
 	if in.Body != nil {
 		var err error
@@ -179,7 +180,7 @@ func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 		}
 	}
 	w, op, err := a.Webhooks.EnableTx(ctx, tx, c.Owner, webhook.ID(in.ID), from)
-	did = account.AuditEvent{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
 	out := enabled{Message: "Webhook enabled", Webhook: showWebhook(w)}
 	if op != nil {
 		b := showOperation(*op)

@@ -8,6 +8,7 @@ import (
 	"slipway/internal/deploy/journal"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -189,7 +190,7 @@ func (a *API) cancelDeployment(
 	tx *db.Tx,
 	c account.Caller,
 	in *ByID,
-) (_ deploymentBody, did account.AuditEvent, _ error) {
+) (_ deploymentBody, did audit.Event, _ error) {
 	x, err := a.deployment(ctx, c, in.ID)
 	if err == nil {
 		err = mayDeploy(c, x)
@@ -198,7 +199,7 @@ func (a *API) cancelDeployment(
 		return deploymentBody{}, did, err
 	}
 	d, err := a.Deployments.CancelTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
-	did = account.AuditEvent{Action: "deployment.canceled", Subject: string(d.ID)}
+	did = audit.Event{Action: "deployment.canceled", Subject: string(d.ID)}
 	if err != nil {
 		return deploymentBody{}, did, err
 	}
@@ -206,7 +207,7 @@ func (a *API) cancelDeployment(
 	return b, did, a.namePulls(ctx, tx, d.Site, []deploymentBody{b})
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did audit.Event, _ error) {
 	x, err := a.deployment(ctx, c, in.ID)
 	if err == nil {
 		err = mayDeploy(c, x)
@@ -215,16 +216,16 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 		return Triggered{}, did, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)
-	did = account.AuditEvent{Action: "deployment.retried", Subject: string(d.ID)}
+	did = audit.Event{Action: "deployment.retried", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }
 
-func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did account.AuditEvent, _ error) {
+func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ Triggered, did audit.Event, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
 	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
-	did = account.AuditEvent{Action: "deployment.promoted", Subject: string(d.ID)}
+	did = audit.Event{Action: "deployment.promoted", Subject: string(d.ID)}
 	return Triggered{"Deployment promoted", string(d.ID), string(d.Status)}, did, err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/domain"
 )
 
@@ -151,9 +152,9 @@ func (a *API) createDomain(
 	c account.Caller,
 	in *createDomainIn,
 	n domain.NewDomain,
-) (_ domainBody, did account.AuditEvent, _ error) {
+) (_ domainBody, did audit.Event, _ error) {
 	d, err := a.Domains.CreateTx(ctx, tx, c.Owner, in.ID, n)
-	did = account.AuditEvent{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
+	did = audit.Event{Action: "domain.added", Subject: string(d.ID), Detail: d.Name}
 	return showDomain(d), did, err
 }
 
@@ -176,7 +177,7 @@ func (a *API) updateDomain(
 	tx *db.Tx,
 	c account.Caller,
 	in *updateDomainIn,
-) (_ domainBody, did account.AuditEvent, _ error) {
+) (_ domainBody, did audit.Event, _ error) {
 	now, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return domainBody{}, did, err
@@ -196,16 +197,16 @@ func (a *API) updateDomain(
 		}
 	}
 	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), u)
-	did = account.AuditEvent{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
+	did = audit.Event{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
 	return showDomain(d), did, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	d, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return message{}, did, err
 	}
-	did = account.AuditEvent{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
+	did = audit.Event{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
 	_, err = a.Domains.DeleteTx(ctx, tx, c.Owner, domain.ID(in.ID))
 	return message{"Domain removed"}, did, err
 }

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -182,11 +183,11 @@ func (a *API) setEnv(
 	c account.Caller,
 	in *setEnvIn,
 	p sealedEnv,
-) (_ setVars, did account.AuditEvent, _ error) {
+) (_ setVars, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return setVars{}, did, err
 	}
-	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: p.detail}
+	did = audit.Event{Action: "env.set", Subject: in.ID, Detail: p.detail}
 	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, site.ID(in.ID), p.vars)
 	return setVars{each(vars, showVar), p.many}, did, err
 }
@@ -206,7 +207,7 @@ type updateEnvIn struct {
 	}
 }
 
-func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (_ varBody, did account.AuditEvent, _ error) {
+func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *updateEnvIn) (_ varBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return varBody{}, did, err
 	}
@@ -222,16 +223,16 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
 		return varBody{}, did, err
 	}
-	did = account.AuditEvent{Action: "env.set", Subject: in.ID, Detail: in.Key}
+	did = audit.Event{Action: "env.set", Subject: in.ID, Detail: in.Key}
 	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
 	return showVar(v), did, err
 }
 
-func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *EnvIn) (_ message, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
-	did = account.AuditEvent{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
+	did = audit.Event{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
 	return message{"Variable deleted"}, did, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
 }
 

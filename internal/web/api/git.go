@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/idempotency"
@@ -230,7 +231,7 @@ func (a *API) updateGit(
 	c account.Caller,
 	in *updateGitIn,
 	hash string,
-) (_ gitBody, did account.AuditEvent, _ error) {
+) (_ gitBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return gitBody{}, did, err
 	}
@@ -272,7 +273,7 @@ func (a *API) updateGit(
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: "git"}
 	out, err := a.showGitWith(ctx, tx, s)
 	return out, did, err
 }
@@ -309,12 +310,12 @@ type madeGitHook struct {
 	Secret string `json:"secret" doc:"The secret or token to enter there. It is returned only once."`
 }
 
-func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did account.AuditEvent, _ error) {
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return madeGitHook{}, did, err
 	}
 	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
-	did = account.AuditEvent{Action: "git_hook.created", Subject: in.ID}
+	did = audit.Event{Action: "git_hook.created", Subject: in.ID}
 	return madeGitHook{a.gitHookURL(id), secret}, did, err
 }
 
@@ -392,11 +393,11 @@ func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*repl
 		out := calledGitHook{Message: o.Message, Skipped: o.Reason != "", Reason: o.Reason}
 		for _, d := range o.Deployments {
 			out.Deployments = append(out.Deployments, string(d.ID))
-			err := a.Accounts.AuditTx(ctx, tx, account.Actor{
+			err := a.Accounts.AuditTx(ctx, tx, audit.Actor{
 				Owner: set.Owner,
 				Via:   "Git hook",
 				Addr:  req.addr,
-			}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+			}, audit.Event{Action: "deployment.triggered", Subject: string(d.ID)})
 			if err != nil {
 				return nil, err
 			}
@@ -512,11 +513,11 @@ func (a *API) approvePull(
 	tx *db.Tx,
 	c account.Caller,
 	in *approvePullIn,
-) (_ Triggered, did account.AuditEvent, _ error) {
+) (_ Triggered, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
 	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deployment.ByAPI)
-	did = account.AuditEvent{Action: "pull_request.approved", Subject: string(d.ID)}
+	did = audit.Event{Action: "pull_request.approved", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }

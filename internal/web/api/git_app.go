@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
 )
@@ -77,11 +77,11 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 		for _, x := range list {
 			for _, d := range x.Deployments {
 				if err == nil {
-					err = a.Accounts.AuditTx(ctx, tx, account.Actor{
+					err = a.Accounts.AuditTx(ctx, tx, audit.Actor{
 						Owner: x.Site.Owner,
 						Via:   "GitHub App",
 						Addr:  req.addr,
-					}, account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+					}, audit.Event{Action: "deployment.triggered", Subject: string(d.ID)})
 				}
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/web/api"
 )
@@ -206,7 +207,7 @@ func TestGitHubAppEvents(t *testing.T) {
 	wants(t, "back to the commit before", h.github("push", push("main", shaB)), 200, "pending")
 
 	check(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := w.c.Accounts.SuspendTx(t.Context(), tx, account.Actor{User: eve}, ada, "")
+		_, err := w.c.Accounts.SuspendTx(t.Context(), tx, audit.Actor{User: eve}, ada, "")
 		return err
 	}))
 	wants(t, "for a suspended user", send("push", "app-hook-secret", push("main", shaB)), 200, `"skipped":true`)

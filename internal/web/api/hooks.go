@@ -19,6 +19,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -110,7 +111,7 @@ type createHookIn struct {
 	}
 }
 
-func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn) (_ hookBody, did account.AuditEvent, _ error) {
+func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *createHookIn) (_ hookBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return hookBody{}, did, err
 	}
@@ -133,7 +134,7 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 		}
 	}
 	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
-	did = account.AuditEvent{Action: "hook.created", Subject: in.ID, Detail: h.Name}
+	did = audit.Event{Action: "hook.created", Subject: in.ID, Detail: h.Name}
 	return a.showHook(h), did, err
 }
 
@@ -155,7 +156,7 @@ type updateHookIn struct {
 	}
 }
 
-func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn) (_ hookBody, did account.AuditEvent, _ error) {
+func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *updateHookIn) (_ hookBody, did audit.Event, _ error) {
 	if err := a.allowedHook(ctx, c, in.ID); err != nil {
 		return hookBody{}, did, err
 	}
@@ -194,14 +195,14 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return hookBody{}, did, err
 	}
 	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), p)
-	did = account.AuditEvent{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
+	did = audit.Event{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
 	if in.Body.Rotate {
 		did.Action = "hook.rotated"
 	}
 	return a.showHook(h), did, err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(s))
@@ -209,7 +210,7 @@ func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *B
 	if err != nil {
 		return message{}, did, err
 	}
-	did = account.AuditEvent{Action: "hook.deleted", Subject: string(s)}
+	did = audit.Event{Action: "hook.deleted", Subject: string(s)}
 	return message{"Deploy hook deleted"}, did, a.Sites.DeleteHookTx(ctx, tx, c.Owner, site.HookID(in.ID))
 }
 
@@ -360,8 +361,8 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
 	if err == nil && !folded { // one that was folded into another changed nothing
-		err = a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
-			account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)})
+		err = a.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: from(ctx).addr},
+			audit.Event{Action: "deployment.triggered", Subject: string(d.ID)})
 	}
 	text := "Deployment triggered"
 	if folded {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Every limit holds exactly, however many ask at once, per account, and says what it is;
@@ -14,44 +14,44 @@ import (
 func TestLimitsHoldExactly(t *testing.T) {
 	t.Parallel()
 	const most = 4
-	for name, make := range map[account.Limit]func(x things, i int) (path string, body any, remove string){
-		account.LimitSites: func(x things, i int) (string, any, string) {
+	for name, make := range map[limits.Name]func(x things, i int) (path string, body any, remove string){
+		limits.Sites: func(x things, i int) (string, any, string) {
 			return "/sites", m{"name": fmt.Sprint("s", i), "type": "static", "repository": "git.test/acme/site"}, "/sites/"
 		},
-		account.LimitDomains: func(x things, i int) (string, any, string) {
+		limits.Domains: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/domains", m{"name": fmt.Sprintf("n%d.example-4711.com", i)}, "/domains/"
 		},
-		account.LimitDeployments: func(x things, i int) (string, any, string) {
+		limits.Deployments: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/deploy", nil, ""
 		},
-		account.LimitPreviews: func(x things, i int) (string, any, string) {
+		limits.Previews: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/deploy", m{"branch": fmt.Sprint("feature-", i)}, ""
 		},
-		account.LimitWebhooks: func(x things, i int) (string, any, string) {
+		limits.Webhooks: func(x things, i int) (string, any, string) {
 			return "/webhooks", m{"url": fmt.Sprintf("https://example.test/%d", i), "events": []string{"site.created"}}, "/webhooks/"
 		},
-		account.LimitKeys: func(x things, i int) (string, any, string) {
+		limits.Keys: func(x things, i int) (string, any, string) {
 			return "/keys", m{"name": "k", "scopes": []string{"sites:read"}}, "/keys/"
 		},
-		account.LimitEnv: func(x things, i int) (string, any, string) {
+		limits.Env: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/env", m{"key": fmt.Sprint("K", i), "value": "x"}, "/sites/" + x["site"] + "/env/"
 		},
-		account.LimitHooks: func(x things, i int) (string, any, string) {
+		limits.Hooks: func(x things, i int) (string, any, string) {
 			return "/sites/" + x["site"] + "/hooks", m{"name": "h"}, "/hooks/"
 		},
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
-			w := newLimitedWorld(t, account.LimitSettings{
-				Users: map[string]map[account.Limit]int64{
+			w := newLimitedWorld(t, limits.Settings{
+				Users: map[string]map[limits.Name]int64{
 					"a@example.test":    {name: most},
 					"none@example.test": {name: 0},
-					"free@example.test": {name: account.Unlimited},
+					"free@example.test": {name: limits.Unlimited},
 				},
 			})
 			_, key := w.user("a@example.test")
 			x := things{}
-			if name != account.LimitSites && name != account.LimitWebhooks && name != account.LimitKeys {
+			if name != limits.Sites && name != limits.Webhooks && name != limits.Keys {
 				x["site"] = w.site(key, "x")
 			}
 			used := func(key string) (used, limit any) {
@@ -108,7 +108,7 @@ func TestLimitsHoldExactly(t *testing.T) {
 				b = d
 			}
 			id, _ := b["id"].(string)
-			if name == account.LimitEnv {
+			if name == limits.Env {
 				id = b["key"].(string)
 			}
 			w.must(200, "DELETE", remove+id, key, nil)
@@ -123,7 +123,7 @@ func TestLimitsHoldExactly(t *testing.T) {
 // Making and deleting sites without end would use up the identities of builds.
 func TestSitesCannotBeMadeAndDeletedWithoutEnd(t *testing.T) {
 	t.Parallel()
-	w := newLimitedWorld(t, account.LimitSettings{Defaults: map[account.Limit]int64{account.LimitSites: 2}})
+	w := newLimitedWorld(t, limits.Settings{Defaults: map[limits.Name]int64{limits.Sites: 2}})
 	_, key := w.user("a@example.test")
 	for i := range 4 {
 		id := w.site(key, fmt.Sprint("s", i))

@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -79,12 +80,12 @@ func (a *API) createListener(
 	tx *db.Tx,
 	c account.Caller,
 	in *createListenerIn,
-) (_ listenerBody, did account.AuditEvent, _ error) {
+) (_ listenerBody, did audit.Event, _ error) {
 	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return listenerBody{}, did, err
 	}
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))
-	did = account.AuditEvent{Action: "webhook.listener_started", Subject: string(l.ID)}
+	did = audit.Event{Action: "webhook.listener_started", Subject: string(l.ID)}
 	return listenerBody{
 		string(l.ID),
 		append([]string{}, l.Events...),
@@ -94,8 +95,8 @@ func (a *API) createListener(
 	}, did, err
 }
 
-func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
-	did = account.AuditEvent{Action: "webhook.listener_stopped", Subject: in.ID}
+func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
+	did = audit.Event{Action: "webhook.listener_stopped", Subject: in.ID}
 	return message{"Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/api"
 )
 
@@ -239,7 +240,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 		t.Errorf("the stream of another key: %s %s", id, text)
 	}
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := w.c.Accounts.SuspendTx(t.Context(), tx, account.Actor{User: admin.ID}, u, "")
+		_, err := w.c.Accounts.SuspendTx(t.Context(), tx, audit.Actor{User: admin.ID}, u, "")
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -267,7 +268,7 @@ func TestEveryStreamEnds(t *testing.T) {
 			op, err := w.c.Accounts.CreateUser(w.t.Context(), "op@example.test", "", true)
 			if err == nil {
 				err = w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-					_, err := w.c.Accounts.SuspendTx(w.t.Context(), tx, account.Actor{User: op.ID}, u, "")
+					_, err := w.c.Accounts.SuspendTx(w.t.Context(), tx, audit.Actor{User: op.ID}, u, "")
 					return err
 				})
 			}

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/api"
@@ -426,9 +427,9 @@ func (w *world) belongings(u account.UserID, key string) things {
 }
 
 // log is the audit log, the newest line first.
-func (w *world) log() []account.Entry {
+func (w *world) log() []audit.Entry {
 	w.t.Helper()
-	list, err := w.c.Accounts.Audit(w.t.Context(), account.AuditFilter{Limit: 200})
+	list, err := w.c.Accounts.Audit(w.t.Context(), audit.Filter{Limit: 200})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/notify"
 )
 
@@ -150,7 +151,7 @@ func (a *API) createChannel(
 	tx *db.Tx,
 	c account.Caller,
 	in *createChannelIn,
-) (_ channelBody, did account.AuditEvent, _ error) {
+) (_ channelBody, did audit.Event, _ error) {
 	b := in.Body
 	sites := b.SiteIDs
 	if b.SiteID != "" {
@@ -175,7 +176,7 @@ func (a *API) createChannel(
 		Sites:  sites,
 		Events: b.Events,
 	})
-	did = account.AuditEvent{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
+	did = audit.Event{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
 
@@ -205,7 +206,7 @@ func (a *API) updateChannel(
 	tx *db.Tx,
 	c account.Caller,
 	in *updateChannelIn,
-) (_ channelBody, did account.AuditEvent, _ error) {
+) (_ channelBody, did audit.Event, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
 		err = checkPatch(ctx, "notification channel", []string{
@@ -223,23 +224,23 @@ func (a *API) updateChannel(
 		p.Sites = &in.Body.SiteIDs
 	}
 	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, p)
-	did = account.AuditEvent{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
+	did = audit.Event{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
 	return showChannel(made), did, err
 }
 
-func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
-	did = account.AuditEvent{Action: "notification_channel.deleted", Subject: in.ID}
+func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
+	did = audit.Event{Action: "notification_channel.deleted", Subject: in.ID}
 	return message{"Notification channel deleted"}, did, a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
 }
 
-func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	made, err := a.Notify.TestTx(ctx, tx, c.Owner, notify.ID(in.ID))
-	did = account.AuditEvent{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
+	did = audit.Event{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
 	return message{"Test notification queued"}, did, err
 }
 
-func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, notify.ID(in.ID), c.Email)
-	did = account.AuditEvent{Action: "notification_channel.asked", Subject: in.ID, Detail: made.Name}
+	did = audit.Event{Action: "notification_channel.asked", Subject: in.ID, Detail: made.Name}
 	return message{"Confirmation email queued"}, did, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 )
 
@@ -123,11 +124,11 @@ type createAppIn struct {
 	}
 }
 
-func (a *API) createApp(ctx context.Context, tx *db.Tx, c account.Caller, in *createAppIn) (newAppBody, account.AuditEvent, error) {
+func (a *API) createApp(ctx context.Context, tx *db.Tx, c account.Caller, in *createAppIn) (newAppBody, audit.Event, error) {
 	app, secret, err := a.OAuth.CreateAppTx(ctx, tx, c.Owner, oauth.NewApp{
 		Name: in.Body.Name, Website: in.Body.Website, RedirectURIs: in.Body.RedirectURIs, Confidential: in.Body.Confidential,
 	})
-	return newAppBody{showApp(app), some(secret)}, account.AuditEvent{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
+	return newAppBody{showApp(app), some(secret)}, audit.Event{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
 }
 
 type updateAppIn struct {
@@ -139,21 +140,21 @@ type updateAppIn struct {
 	}
 }
 
-func (a *API) updateApp(ctx context.Context, tx *db.Tx, c account.Caller, in *updateAppIn) (AppBody, account.AuditEvent, error) {
+func (a *API) updateApp(ctx context.Context, tx *db.Tx, c account.Caller, in *updateAppIn) (AppBody, audit.Event, error) {
 	app, err := a.OAuth.UpdateAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID), oauth.AppChange{
 		Name: in.Body.Name, Website: in.Body.Website, RedirectURIs: in.Body.RedirectURIs,
 	})
-	return showApp(app), account.AuditEvent{Action: "app.updated", Subject: in.ID, Detail: app.Name}, err
+	return showApp(app), audit.Event{Action: "app.updated", Subject: in.ID, Detail: app.Name}, err
 }
 
-func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, account.AuditEvent, error) {
+func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, audit.Event, error) {
 	err := a.OAuth.DeleteAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
-	return message{"App deleted"}, account.AuditEvent{Action: "app.deleted", Subject: in.ID}, err
+	return message{"App deleted"}, audit.Event{Action: "app.deleted", Subject: in.ID}, err
 }
 
-func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (newAppBody, account.AuditEvent, error) {
+func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (newAppBody, audit.Event, error) {
 	app, secret, err := a.OAuth.RotateSecretTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
-	return newAppBody{showApp(app), some(secret)}, account.AuditEvent{Action: "app.secret_rotated", Subject: in.ID, Detail: app.Name}, err
+	return newAppBody{showApp(app), some(secret)}, audit.Event{Action: "app.secret_rotated", Subject: in.ID, Detail: app.Name}, err
 }
 
 func (a *API) listGrants(ctx context.Context, c account.Caller, in *PartIn) (data[GrantBody], error) {
@@ -161,9 +162,9 @@ func (a *API) listGrants(ctx context.Context, c account.Caller, in *PartIn) (dat
 	return part(*in, each(list, showGrant), err)
 }
 
-func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, account.AuditEvent, error) {
+func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (message, audit.Event, error) {
 	g, err := a.OAuth.RevokeGrantTx(ctx, tx, c, oauth.GrantID(in.ID))
-	return message{"Access revoked"}, account.AuditEvent{Action: "app.revoked", Subject: in.ID, Detail: g.AppName}, err
+	return message{"Access revoked"}, audit.Event{Action: "app.revoked", Subject: in.ID, Detail: g.AppName}, err
 }
 
 func showApp(a oauth.App) AppBody {

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // Route is one operation of the interface.
@@ -74,10 +75,10 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 
 // act is an operation that changes something here. It returns what it did, for the audit
 // log. It may run again after a conflict.
-type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, account.AuditEvent, error)
+type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, audit.Event, error)
 
 // prepared is act with what a step before the transaction found.
-type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, account.AuditEvent, error)
+type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, audit.Event, error)
 
 // run acts and writes its line of the audit log, in the caller's transaction.
 // Every operation that changes something comes through here.
@@ -94,7 +95,7 @@ func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route,
 
 // unprepared is an operation for which there is nothing to do before the transaction.
 func unprepared[I, O any](fn act[I, O]) prepared[I, O, struct{}] {
-	return func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, account.AuditEvent, error) {
+	return func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, audit.Event, error) {
 		return fn(ctx, tx, c, in)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // suspend keeps a user out, as an operator would.
@@ -16,7 +17,7 @@ func (w *world) suspend(u account.UserID, why string) {
 		w.t.Fatal(err)
 	}
 	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		_, err := w.c.Accounts.SuspendTx(w.t.Context(), tx, account.Actor{User: operator.ID}, u, why)
+		_, err := w.c.Accounts.SuspendTx(w.t.Context(), tx, audit.Actor{User: operator.ID}, u, why)
 		return err
 	}); err != nil {
 		w.t.Fatal(err)

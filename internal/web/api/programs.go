@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -118,7 +119,7 @@ func (a *API) programRoutes() {
 	}, a.restartSite)
 }
 
-func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ operationBody, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return operationBody{}, did, err
@@ -143,7 +144,7 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 		}
 	}
 	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
-	did = account.AuditEvent{Action: "site.restarted", Subject: in.ID}
+	did = audit.Event{Action: "site.restarted", Subject: in.ID}
 	return showOperation(op), did, err
 }
 
@@ -160,7 +161,7 @@ func (a *API) runCommand(
 	tx *db.Tx,
 	c account.Caller,
 	in *runCommandIn,
-) (out operationBody, did account.AuditEvent, err error) {
+) (out operationBody, did audit.Event, err error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return out, did, err
@@ -211,7 +212,7 @@ func (a *API) runCommand(
 	if len(parsed.Argv) > 0 {
 		program = parsed.Argv[0]
 	}
-	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: program}, err
+	return showOperation(op), audit.Event{Action: "site.command", Subject: in.ID, Detail: program}, err
 }
 
 type siteMetricsIn struct {
@@ -402,7 +403,7 @@ func (a *API) runCron(
 	tx *db.Tx,
 	c account.Caller,
 	in *runCronIn,
-) (out operationBody, did account.AuditEvent, err error) {
+) (out operationBody, did audit.Event, err error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err != nil {
 		return out, did, err
@@ -419,7 +420,7 @@ func (a *API) runCron(
 		}
 	}
 	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
-	return showOperation(op), account.AuditEvent{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
+	return showOperation(op), audit.Event{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
 }
 
 // hasProgram reports whether a program answers for the site.

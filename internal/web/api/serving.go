@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 )
 
@@ -88,7 +89,7 @@ func (a *API) updateServing(
 	c account.Caller,
 	in *updateServingIn,
 	hash string,
-) (_ servingBody, did account.AuditEvent, _ error) {
+) (_ servingBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return servingBody{}, did, err
 	}
@@ -111,6 +112,6 @@ func (a *API) updateServing(
 		TrailingSlash: b.TrailingSlash,
 		AccessLog:     b.AccessLog,
 	}, hash)
-	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "serving"}
+	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: "serving"}
 	return showServing(v), did, err
 }

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/site"
@@ -202,7 +203,7 @@ func (a *API) createSite(
 	tx *db.Tx,
 	c account.Caller,
 	in *createSiteIn,
-) (_ createdSite, did account.AuditEvent, _ error) {
+) (_ createdSite, did audit.Event, _ error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{
 		Name: b.Name, Type: b.Type, Repository: b.Repository,
@@ -220,7 +221,7 @@ func (a *API) createSite(
 			err = a.WordPress.CreateTx(ctx, tx, s, wordpress.Settings(b.WordPress), u.Email)
 		}
 	}
-	did = account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
+	did = audit.Event{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
 	return createdSite{a.showNewSite(&s), "Site created. Provisioning will begin shortly."}, did, err
 }
 
@@ -246,7 +247,7 @@ type updateSiteIn struct {
 	}
 }
 
-func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (_ siteBody, did account.AuditEvent, _ error) {
+func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *updateSiteIn) (_ siteBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, did, err
 	}
@@ -284,7 +285,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 			return siteBody{}, did, err
 		}
 	}
-	did = account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
+	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
 	out, err := a.showSite(ctx, tx, s)
 	return out, did, err
 }
@@ -332,7 +333,7 @@ func (a *API) deleteSite(
 	tx *db.Tx,
 	c account.Caller,
 	in *deleteSiteIn,
-) (_ deletedSite, did account.AuditEvent, _ error) {
+) (_ deletedSite, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -343,7 +344,7 @@ func (a *API) deleteSite(
 	if err != nil {
 		return deletedSite{}, did, err
 	}
-	did = account.AuditEvent{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
+	did = audit.Event{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
 	if in.Backup == "true" {
 		o, err := a.Backups.DeleteSiteTx(ctx, tx, c.Owner, s.ID)
 		shown := showOperation(o)
@@ -368,7 +369,7 @@ func (a *API) deploySite(
 	tx *db.Tx,
 	c account.Caller,
 	in *deploySiteIn,
-) (_ Triggered, did account.AuditEvent, _ error) {
+) (_ Triggered, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
@@ -380,7 +381,7 @@ func (a *API) deploySite(
 	if err == nil {
 		err = mayDeploy(c, d)
 	}
-	did = account.AuditEvent{Action: "deployment.triggered", Subject: string(d.ID)}
+	did = audit.Event{Action: "deployment.triggered", Subject: string(d.ID)}
 	return Triggered{"Deployment triggered", string(d.ID), string(d.Status)}, did, err
 }
 
@@ -392,14 +393,14 @@ func mayDeploy(c account.Caller, d deployment.Deployment) error {
 	return nil
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
-	return out, account.AuditEvent{Action: "site.stopped", Subject: in.ID}, err
+	return out, audit.Event{Action: "site.stopped", Subject: in.ID}, err
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did account.AuditEvent, _ error) {
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
-	return out, account.AuditEvent{Action: "site.started", Subject: in.ID}, err
+	return out, audit.Event{Action: "site.started", Subject: in.ID}, err
 }
 
 func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID,
@@ -427,7 +428,7 @@ func (a *API) rollbackSite(
 	tx *db.Tx,
 	c account.Caller,
 	in *rollbackSiteIn,
-) (_ Triggered, did account.AuditEvent, _ error) {
+) (_ Triggered, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return Triggered{}, did, err
 	}
@@ -436,7 +437,7 @@ func (a *API) rollbackSite(
 		to = deployment.ParseID(in.Body.DeploymentID)
 	}
 	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
-	did = account.AuditEvent{Action: "deployment.rolled_back", Subject: string(d.ID)}
+	did = audit.Event{Action: "deployment.rolled_back", Subject: string(d.ID)}
 	return Triggered{"Site rolled back", string(d.ID), string(d.Status)}, did, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
@@ -164,7 +165,7 @@ type createTeamIn struct {
 	}
 }
 
-func (a *API) createTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *createTeamIn) (_ teamBody, did account.AuditEvent, _ error) {
+func (a *API) createTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *createTeamIn) (_ teamBody, did audit.Event, _ error) {
 	u, err := a.Accounts.User(ctx, c.User)
 	if err != nil {
 		return teamBody{}, did, err
@@ -173,11 +174,11 @@ func (a *API) createTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 	if err != nil {
 		return teamBody{}, did, err
 	}
-	return showTeam(t), account.Logged, a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
+	return showTeam(t), audit.Logged, a.logIn(ctx, tx, c, t.Owner, audit.Event{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
 }
 
 // logIn writes a line into the log of a team, for what a person does with a credential of their personal account.
-func (a *API) logIn(ctx context.Context, tx *db.Tx, c account.Caller, owner account.OwnerID, d account.AuditEvent) error {
+func (a *API) logIn(ctx context.Context, tx *db.Tx, c account.Caller, owner account.OwnerID, d audit.Event) error {
 	by := c.Actor(from(ctx).addr)
 	by.Owner = owner
 	return a.Accounts.AuditTx(ctx, tx, by, d)
@@ -201,12 +202,12 @@ type updateTeamIn struct {
 	}
 }
 
-func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *updateTeamIn) (_ teamBody, did account.AuditEvent, _ error) {
+func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *updateTeamIn) (_ teamBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return teamBody{}, did, err
 	}
 	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{Name: in.Body.Name, Slug: in.Body.Slug, RequireTwoFactor: in.Body.RequireTwoFactor})
-	did = account.AuditEvent{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
+	did = audit.Event{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
 	if in.Body.RequireTwoFactor != nil {
 		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*in.Body.RequireTwoFactor]
 	}
@@ -235,24 +236,24 @@ func (d deletedTeam) status() int {
 	return http.StatusOK
 }
 
-func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteTeamIn) (_ deletedTeam, did account.AuditEvent, _ error) {
+func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *deleteTeamIn) (_ deletedTeam, did audit.Event, _ error) {
 	err := a.own(ctx, c, in.ID)
 	if err == nil {
 		err = oneOf("sites", in.Sites, "delete")
 	}
 	if err == nil {
 		// The line goes first: with the team goes the membership that it is checked against.
-		err = a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), account.AuditEvent{Action: "team.deleted", Subject: c.Team, Detail: c.Slug})
+		err = a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), audit.Event{Action: "team.deleted", Subject: c.Team, Detail: c.Slug})
 	}
 	if err != nil {
 		return deletedTeam{}, did, err
 	}
 	_, o, err := a.Teams.DeleteTx(ctx, tx, c, in.Body.Confirm, in.Sites == "delete")
 	if err != nil || o == nil {
-		return deletedTeam{Message: "Team deleted"}, account.Logged, err
+		return deletedTeam{Message: "Team deleted"}, audit.Logged, err
 	}
 	shown := showOperation(*o)
-	return deletedTeam{"The team is deleted once its sites are", &shown}, account.Logged, nil
+	return deletedTeam{"The team is deleted once its sites are", &shown}, audit.Logged, nil
 }
 
 func (a *API) listMembers(ctx context.Context, c account.Caller, in *partOf) (data[memberBody], error) {
@@ -276,7 +277,7 @@ type updateMemberIn struct {
 	}
 }
 
-func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in *updateMemberIn) (_ memberBody, did account.AuditEvent, _ error) {
+func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in *updateMemberIn) (_ memberBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return memberBody{}, did, err
 	}
@@ -287,7 +288,7 @@ func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 		}
 	}
 	user := account.UserID(in.User)
-	did = account.AuditEvent{
+	did = audit.Event{
 		Action: "member.role_changed", Subject: in.User, About: user, Detail: "to " + cmp.Or(string(role), "guest"),
 	}
 	err := a.beforeOwn(ctx, tx, c, user, &did)
@@ -299,12 +300,12 @@ func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 }
 
 // beforeOwn writes the line of what callers do to their own membership before they do it: afterwards it would be refused.
-func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user account.UserID, did *account.AuditEvent) error {
+func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user account.UserID, did *audit.Event) error {
 	if user != c.User || c.Service {
 		return nil
 	}
 	err := a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), *did)
-	*did = account.Logged
+	*did = audit.Logged
 	return err
 }
 
@@ -313,12 +314,12 @@ type removedMember struct {
 	ServiceKeys []string `json:"serviceKeys" doc:"Names of service keys that the member created. They stay: rotate them."`
 }
 
-func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did account.AuditEvent, _ error) {
+func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return removedMember{}, did, err
 	}
 	user := account.UserID(in.User)
-	did = account.AuditEvent{Action: "member.removed", Subject: in.User, About: user}
+	did = audit.Event{Action: "member.removed", Subject: in.User, About: user}
 	if err := a.beforeOwn(ctx, tx, c, user, &did); err != nil {
 		return removedMember{}, did, err
 	}
@@ -329,15 +330,15 @@ func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return removedMember{"Member removed", append([]string{}, services...)}, did, err
 }
 
-func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	t, err := a.Teams.Find(ctx, tx, c.User, in.ID)
 	if err == nil {
-		err = a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "member.left", Subject: string(c.User)})
+		err = a.logIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.left", Subject: string(c.User)})
 	}
 	if err != nil {
 		return message{}, did, err
 	}
-	return message{"You left the team"}, account.Logged, a.Teams.LeaveTx(ctx, tx, c.User, t)
+	return message{"You left the team"}, audit.Logged, a.Teams.LeaveTx(ctx, tx, c.User, t)
 }
 
 func (a *API) listInvitations(ctx context.Context, c account.Caller, in *partOf) (data[invitationBody], error) {
@@ -359,7 +360,7 @@ type createInvitationIn struct {
 
 func (a *API) createInvitation(
 	ctx context.Context, tx *db.Tx, c account.Caller, in *createInvitationIn,
-) (_ newInvitationBody, did account.AuditEvent, _ error) {
+) (_ newInvitationBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return newInvitationBody{}, did, err
 	}
@@ -368,7 +369,7 @@ func (a *API) createInvitation(
 		n.Sites[s.SiteID] = account.Role(s.Role)
 	}
 	i, token, err := a.Teams.InviteTx(ctx, tx, c, n)
-	did = account.AuditEvent{Action: "invitation.created", Subject: i.ID, Detail: i.Email + " as " + cmp.Or(string(i.Role), "guest")}
+	did = audit.Event{Action: "invitation.created", Subject: i.ID, Detail: i.Email + " as " + cmp.Or(string(i.Role), "guest")}
 	return newInvitationBody{showInvitation(i), a.acceptURL(token)}, did, err
 }
 
@@ -386,22 +387,22 @@ type InvitationIn struct {
 	Invitation string `path:"invitation"`
 }
 
-func (a *API) revokeInvitation(ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn) (_ message, did account.AuditEvent, _ error) {
+func (a *API) revokeInvitation(ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn) (_ message, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
 	i, err := a.Teams.RevokeInvitationTx(ctx, tx, c, in.Invitation)
-	return message{"Invitation revoked"}, account.AuditEvent{Action: "invitation.revoked", Subject: in.Invitation, Detail: i.Email}, err
+	return message{"Invitation revoked"}, audit.Event{Action: "invitation.revoked", Subject: in.Invitation, Detail: i.Email}, err
 }
 
 func (a *API) resendInvitation(
 	ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn,
-) (_ newInvitationBody, did account.AuditEvent, _ error) {
+) (_ newInvitationBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return newInvitationBody{}, did, err
 	}
 	i, token, err := a.Teams.ResendTx(ctx, tx, c, in.Invitation)
-	did = account.AuditEvent{Action: "invitation.resent", Subject: in.Invitation, Detail: i.Email}
+	did = audit.Event{Action: "invitation.resent", Subject: in.Invitation, Detail: i.Email}
 	return newInvitationBody{showInvitation(i), a.acceptURL(token)}, did, err
 }
 
@@ -418,7 +419,7 @@ type acceptedBody struct {
 
 func (a *API) acceptInvitation(
 	ctx context.Context, tx *db.Tx, c account.Caller, in *acceptInvitationIn,
-) (_ acceptedBody, did account.AuditEvent, _ error) {
+) (_ acceptedBody, did audit.Event, _ error) {
 	u, err := a.Accounts.User(ctx, c.User)
 	if err != nil {
 		return acceptedBody{}, did, err
@@ -427,8 +428,8 @@ func (a *API) acceptInvitation(
 	if err != nil {
 		return acceptedBody{}, did, err
 	}
-	err = a.logIn(ctx, tx, c, t.Owner, account.AuditEvent{Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest")})
-	return acceptedBody{showTeam(t), showMember(m)}, account.Logged, err
+	err = a.logIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest")})
+	return acceptedBody{showTeam(t), showMember(m)}, audit.Logged, err
 }
 
 func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *partOf) (data[memberBody], error) {
@@ -446,7 +447,7 @@ type setSiteMemberIn struct {
 	}
 }
 
-func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn) (_ memberBody, did account.AuditEvent, _ error) {
+func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn) (_ memberBody, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -457,7 +458,7 @@ func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err != nil {
 		return memberBody{}, did, err
 	}
-	did = account.AuditEvent{
+	did = audit.Event{
 		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: in.Body.Role + " on " + s.Name,
 	}
 	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {
@@ -467,7 +468,7 @@ func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in
 	return showMember(m), did, err
 }
 
-func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ message, did account.AuditEvent, _ error) {
+func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ message, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -478,7 +479,7 @@ func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller,
 	if err != nil {
 		return message{}, did, err
 	}
-	did = account.AuditEvent{
+	did = audit.Event{
 		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: "none on " + s.Name,
 	}
 	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/api"
 )
 
@@ -414,7 +415,7 @@ func TestServiceKeys(t *testing.T) {
 	}
 	w.site(service, "Shop")
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := w.c.Accounts.DeleteUserTx(t.Context(), tx, account.Actor{}, ben)
+		_, err := w.c.Accounts.DeleteUserTx(t.Context(), tx, audit.Actor{}, ben)
 		return err
 	}); err != nil {
 		t.Fatal(err)

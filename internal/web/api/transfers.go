@@ -8,6 +8,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
@@ -115,15 +116,15 @@ func (a *API) planTransfer(ctx context.Context, c account.Caller, in *transferSi
 
 func (a *API) transferSite(
 	ctx context.Context, tx *db.Tx, c account.Caller, in *transferSiteIn, to receiver,
-) (_ transferBody, did account.AuditEvent, _ error) {
+) (_ transferBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return transferBody{}, did, err
 	}
 	switch {
 	case in.Body.DryRun:
-		return showPlan(to.plan), account.Unchanged, nil
+		return showPlan(to.plan), audit.Unchanged, nil
 	case to.caller != nil:
-		did = account.AuditEvent{Action: "site.transferred", Subject: in.ID, Detail: to.plan.Site.Name + " to " + receiverName(*to.caller)}
+		did = audit.Event{Action: "site.transferred", Subject: in.ID, Detail: to.plan.Site.Name + " to " + receiverName(*to.caller)}
 		if err := a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did); err != nil { // the key may be one of those that end
 			return transferBody{}, did, err
 		}
@@ -133,7 +134,7 @@ func (a *API) transferSite(
 		}
 		out := showPlan(p)
 		out.Completed = true
-		return out, account.Logged, err
+		return out, audit.Logged, err
 	}
 	t, code, err := a.Teams.OfferTx(ctx, tx, c, to.plan, to.owner, to.email)
 	out := showPlan(to.plan)
@@ -141,7 +142,7 @@ func (a *API) transferSite(
 	if to.email == "" || !a.Accounts.Mails() {
 		out.Code = some(code)
 	}
-	did = account.AuditEvent{Action: "site.transfer_offered", Subject: in.ID, Detail: to.plan.Site.Name + " to " + in.Body.To}
+	did = audit.Event{Action: "site.transfer_offered", Subject: in.ID, Detail: to.plan.Site.Name + " to " + in.Body.To}
 	return out, did, err
 }
 
@@ -159,7 +160,7 @@ func (a *API) logReceived(ctx context.Context, tx *db.Tx, by, to account.Caller,
 		actor = to.Actor(from(ctx).addr)
 		actor.Via = by.Via
 	}
-	return a.Accounts.AuditTx(ctx, tx, actor, account.AuditEvent{
+	return a.Accounts.AuditTx(ctx, tx, actor, audit.Event{
 		Action: "site.received", Subject: string(p.Site.ID), Detail: p.Site.Name,
 	})
 }
@@ -172,7 +173,7 @@ type acceptTransferIn struct {
 	}
 }
 
-func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *acceptTransferIn) (_ siteBody, did account.AuditEvent, _ error) {
+func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *acceptTransferIn) (_ siteBody, did audit.Event, _ error) {
 	if id := in.Body.TeamID; id != "" && (c.Team == "" || id != c.Team && id != c.Slug) {
 		return siteBody{}, did, errMismatch(c, id)
 	}
@@ -181,7 +182,7 @@ func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, i
 		return siteBody{}, did, err
 	}
 	// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
-	if err := a.Accounts.AuditTx(ctx, tx, account.Actor{Owner: t.From, Via: "transfer " + t.ID}, account.AuditEvent{
+	if err := a.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.From, Via: "transfer " + t.ID}, audit.Event{
 		Action: "site.transferred", Subject: string(p.Site.ID), Detail: p.Site.Name + " to " + receiverName(c),
 	}); err != nil {
 		return siteBody{}, did, err
@@ -191,12 +192,12 @@ func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, i
 		return siteBody{}, did, err
 	}
 	out, err := a.showSite(ctx, tx, s)
-	return out, account.AuditEvent{Action: "site.received", Subject: string(s.ID), Detail: s.Name}, err
+	return out, audit.Event{Action: "site.received", Subject: string(s.ID), Detail: s.Name}, err
 }
 
-func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	t, err := a.Teams.CancelTransferTx(ctx, tx, c, in.ID)
-	return message{"Transfer canceled"}, account.AuditEvent{Action: "site.transfer_canceled", Subject: string(t.Site)}, err
+	return message{"Transfer canceled"}, audit.Event{Action: "site.transfer_canceled", Subject: string(t.Site)}, err
 }
 
 func showPlan(p team.Plan) transferBody {

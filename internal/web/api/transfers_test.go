@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // offer offers a site and returns the code.
@@ -168,11 +169,11 @@ func TestTransferAtOnce(t *testing.T) {
 // A code moves a site once, for the one it is for, as it was offered, within the receiver's limits.
 func TestTransferByCode(t *testing.T) {
 	t.Parallel()
-	limits, err := account.ParseLimits("[users.\"full@example.test\"]\nsites = 0\ndomains = 0\n")
+	settings, err := limits.Parse("[users.\"full@example.test\"]\nsites = 0\ndomains = 0\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newLimitedWorld(t, limits)
+	w := newLimitedWorld(t, settings)
 	_, ada := w.user("ada@example.test")
 	_, ben := w.user("ben@example.test")
 	_, eve := w.user("eve@example.test")

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -129,12 +130,12 @@ func (a *API) createWebhook(
 	tx *db.Tx,
 	c account.Caller,
 	in *createWebhookIn,
-) (_ webhookBody, did account.AuditEvent, _ error) {
+) (_ webhookBody, did audit.Event, _ error) {
 	if err := a.ownSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
-	did = account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
+	did = audit.Event{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), did, err
 }
 
@@ -176,7 +177,7 @@ func (a *API) updateWebhook(
 	tx *db.Tx,
 	c account.Caller,
 	in *updateWebhookIn,
-) (_ webhookBody, did account.AuditEvent, _ error) {
+) (_ webhookBody, did audit.Event, _ error) {
 	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
 	if err != nil {
 		return webhookBody{}, did, err
@@ -191,19 +192,19 @@ func (a *API) updateWebhook(
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
-	did = account.AuditEvent{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
 	return showWebhook(w), did, err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did account.AuditEvent, _ error) {
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
-	did = account.AuditEvent{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
 	return message{"Webhook deleted"}, did, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ pinged, did account.AuditEvent, _ error) {
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ pinged, did audit.Event, _ error) {
 	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
-	did = account.AuditEvent{Action: "webhook.pinged", Subject: in.ID}
+	did = audit.Event{Action: "webhook.pinged", Subject: in.ID}
 	return pinged{"Test event queued", string(id)}, did, err
 }
 
@@ -225,7 +226,7 @@ func (a *API) rotateSecret(
 	tx *db.Tx,
 	c account.Caller,
 	in *rotateSecretIn,
-) (_ rotated, did account.AuditEvent, _ error) {
+) (_ rotated, did audit.Event, _ error) {
 	var secret *string
 	overlap := webhook.Overlap
 	if b := in.Body; b != nil {
@@ -235,7 +236,7 @@ func (a *API) rotateSecret(
 		}
 	}
 	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
-	did = account.AuditEvent{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
 	return rotated{"Secret rotated", when(w.OverlapEnds)}, did, err
 }
 

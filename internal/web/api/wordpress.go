@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
@@ -262,7 +263,7 @@ func (a *API) updateWordPress(
 	tx *db.Tx,
 	c account.Caller,
 	in *updateWordPressIn,
-) (_ message, did account.AuditEvent, _ error) {
+) (_ message, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return message{}, did, err
 	}
@@ -281,9 +282,9 @@ func (a *API) updateWordPress(
 	}
 	changed, err := a.WordPress.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
 	if !changed {
-		return message{"WordPress settings are unchanged"}, account.Unchanged, err
+		return message{"WordPress settings are unchanged"}, audit.Unchanged, err
 	}
-	return message{"WordPress settings changed"}, account.AuditEvent{Action: "site.updated", Subject: in.ID, Detail: "wordpress"}, err
+	return message{"WordPress settings changed"}, audit.Event{Action: "site.updated", Subject: in.ID, Detail: "wordpress"}, err
 }
 
 type loginBody struct {
@@ -305,11 +306,11 @@ func (a *API) loginWordPress(
 	c account.Caller,
 	in *ByID,
 	l wordpress.Login,
-) (_ loginBody, did account.AuditEvent, _ error) {
+) (_ loginBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return loginBody{}, did, err
 	}
-	return loginBody{l.URL, l.ExpiresAt.UTC().Format(time.RFC3339)}, account.AuditEvent{Action: "wordpress.login", Subject: in.ID}, nil
+	return loginBody{l.URL, l.ExpiresAt.UTC().Format(time.RFC3339)}, audit.Event{Action: "wordpress.login", Subject: in.ID}, nil
 }
 
 type purgeIn struct {
@@ -324,7 +325,7 @@ func (a *API) purgeWordPress(
 	tx *db.Tx,
 	c account.Caller,
 	in *purgeIn,
-) (_ operationBody, did account.AuditEvent, _ error) {
+) (_ operationBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
@@ -342,5 +343,5 @@ func (a *API) purgeWordPress(
 	if err == nil {
 		op, err = a.Operations.GetTx(ctx, tx, op.ID)
 	}
-	return showOperation(op), account.AuditEvent{Action: "wordpress.purged", Subject: in.ID}, err
+	return showOperation(op), audit.Event{Action: "wordpress.purged", Subject: in.ID}, err
 }

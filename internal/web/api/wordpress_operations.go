@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
@@ -136,7 +137,7 @@ func (a *API) updateVersions(
 	tx *db.Tx,
 	c account.Caller,
 	in *updateVersionsIn,
-) (_ operationBody, did account.AuditEvent, _ error) {
+) (_ operationBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
@@ -145,7 +146,7 @@ func (a *API) updateVersions(
 		Plugins: in.Body.Plugins.choice(),
 		Themes:  in.Body.Themes.choice(),
 	})
-	return showOperation(o), account.AuditEvent{Action: "wordpress.update", Subject: in.ID}, err
+	return showOperation(o), audit.Event{Action: "wordpress.update", Subject: in.ID}, err
 }
 
 type searchReplaceIn struct {
@@ -162,7 +163,7 @@ func (a *API) searchReplace(
 	tx *db.Tx,
 	c account.Caller,
 	in *searchReplaceIn,
-) (_ operationBody, did account.AuditEvent, _ error) {
+) (_ operationBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
@@ -171,7 +172,7 @@ func (a *API) searchReplace(
 		To:   in.Body.To,
 		Dry:  in.Body.DryRun,
 	})
-	return showOperation(o), account.AuditEvent{Action: "wordpress.search_replace", Subject: in.ID}, err
+	return showOperation(o), audit.Event{Action: "wordpress.search_replace", Subject: in.ID}, err
 }
 
 type cloneIn struct {
@@ -181,7 +182,7 @@ type cloneIn struct {
 	}
 }
 
-func (a *API) cloneSite(ctx context.Context, tx *db.Tx, c account.Caller, in *cloneIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) cloneSite(ctx context.Context, tx *db.Tx, c account.Caller, in *cloneIn) (_ operationBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
@@ -189,7 +190,7 @@ func (a *API) cloneSite(ctx context.Context, tx *db.Tx, c account.Caller, in *cl
 	if err == nil {
 		err = c.RequireAllSites() // it makes one
 	}
-	return showOperation(o), account.AuditEvent{Action: "site.cloned", Subject: in.ID}, err
+	return showOperation(o), audit.Event{Action: "site.cloned", Subject: in.ID}, err
 }
 
 type pushIn struct {
@@ -201,7 +202,7 @@ type pushIn struct {
 	}
 }
 
-func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pushIn) (_ operationBody, did account.AuditEvent, _ error) {
+func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pushIn) (_ operationBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return operationBody{}, did, err
 	}
@@ -209,7 +210,7 @@ func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pus
 		return operationBody{}, did, err
 	}
 	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, site.ID(in.ID), site.ID(in.Body.To), in.Body.Files, in.Body.Database)
-	return showOperation(o), account.AuditEvent{Action: "site.pushed", Subject: in.Body.To, Detail: in.ID}, err
+	return showOperation(o), audit.Event{Action: "site.pushed", Subject: in.Body.To, Detail: in.ID}, err
 }
 
 // importPatience is how long the client of an import may be silent.
@@ -345,7 +346,7 @@ func (a *API) beginImport(
 			return err
 		}
 		o = showOperation(op)
-		return a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), account.AuditEvent{Action: "wordpress.import", Subject: id})
+		return a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), audit.Event{Action: "wordpress.import", Subject: id})
 	})
 	return o, err
 }

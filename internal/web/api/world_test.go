@@ -32,6 +32,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
@@ -76,12 +77,12 @@ func (b *lockedBuffer) String() string {
 
 func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 	t.Helper()
-	return newLimitedWorld(t, account.LimitSettings{}, with...)
+	return newLimitedWorld(t, limits.Settings{}, with...)
 }
 
-func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(*api.Config)) *world {
+func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.Config)) *world {
 	t.Helper()
-	limits := account.NewLimits(settings)
+	quotas := limits.New(settings)
 	statements := new(atomic.Int64)
 	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -91,9 +92,9 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	logs := &lockedBuffer{ch: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	operations := operation.New(operation.Config{DB: d, Log: log})
-	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: limits, Operations: operations})
-	sites := site.New(site.Config{DB: d, Limits: limits, Hooks: hooks, Seal: s, Domain: "sites.test"})
-	deployments := deploy.New(deploy.Config{DB: d, Limits: limits, Sites: sites, Hooks: hooks, Log: log})
+	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: quotas, Operations: operations})
+	sites := site.New(site.Config{DB: d, Limits: quotas, Hooks: hooks, Seal: s, Domain: "sites.test"})
+	deployments := deploy.New(deploy.Config{DB: d, Limits: quotas, Sites: sites, Hooks: hooks, Log: log})
 	place, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	}
 	backups := backup.New(backup.Config{
 		DB:          d,
-		Limits:      limits,
+		Limits:      quotas,
 		Sites:       sites,
 		Deployments: deployments,
 		Hooks:       hooks,
@@ -116,13 +117,13 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 	})
 	c := api.Config{
 		DB: d, Log: log,
-		Accounts:    account.New(account.Config{DB: d, Limits: limits, Log: log}),
+		Accounts:    account.New(account.Config{DB: d, Limits: quotas, Log: log}),
 		Sites:       sites,
 		Deployments: deployments,
 		Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
 		Domains: domain.New(domain.Config{
 			DB:         d,
-			Limits:     limits,
+			Limits:     quotas,
 			SiteDomain: "sites.test",
 			Registry:   "local",
 			Log:        log,
@@ -137,20 +138,20 @@ func newLimitedWorld(t testing.TB, settings account.LimitSettings, with ...func(
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
 		BaseURL:   "http://slipway.test",
 		RateLimit: 100_000,
-		Limits:    limits,
+		Limits:    quotas,
 	}
 	c.Teams = team.New(team.Config{
-		DB: d, Accounts: c.Accounts, Limits: limits, Sites: sites, Hooks: hooks, Operations: operations, Log: log,
+		DB: d, Accounts: c.Accounts, Limits: quotas, Sites: sites, Hooks: hooks, Operations: operations, Log: log,
 	})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
-	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Limits: limits, Seal: s, Issuer: c.BaseURL})
+	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Limits: quotas, Seal: s, Issuer: c.BaseURL})
 	// A server elsewhere: what is asked for is noted, and nothing here makes it.
 	if c.Databases, err = database.New(database.Config{
 		DB:       d,
 		Sites:    sites,
-		Limits:   limits,
+		Limits:   quotas,
 		Seal:     s,
 		Dir:      t.TempDir(),
 		External: "mysql://admin:secret@127.0.0.1:1",

@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -65,7 +66,7 @@ func (w *world) stale() {
 // logged reports how often an action stands in the audit log.
 func (w *world) logged(action string) int {
 	w.t.Helper()
-	list, err := w.dash.Accounts.Audit(w.t.Context(), account.AuditFilter{Action: action, Limit: 200})
+	list, err := w.dash.Accounts.Audit(w.t.Context(), audit.Filter{Action: action, Limit: 200})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	accountpages "slipway/internal/web/dashboard/account"
 )
 
 // did writes a line into the log, as the REST interface would.
-func (w *world) did(by account.Actor, d account.AuditEvent) {
+func (w *world) did(by audit.Actor, d audit.Event) {
 	w.t.Helper()
 	by.Addr = netip.MustParseAddr("203.0.113.9")
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.dash.Accounts.AuditTx(w.t.Context(), tx, by, d) }))
@@ -27,23 +27,23 @@ func TestAuditNarrows(t *testing.T) {
 	w := newWorld(t)
 	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
 	w.user("root@example.test", true)
-	ci := account.Actor{User: ada.ID, Key: "key_ci", Via: "CI <b> (slw_abcdef…)"}
-	w.did(ci, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_ci"})
-	w.did(account.Actor{
+	ci := audit.Actor{User: ada.ID, Key: "key_ci", Via: "CI <b> (slw_abcdef…)"}
+	w.did(ci, audit.Event{Action: "deployment.triggered", Subject: "dep_by_ci"})
+	w.did(audit.Actor{
 		User: ada.ID,
 		Key:  "key_other",
 		Via:  "Other (slw_zzzzzz…)",
-	}, account.AuditEvent{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
-	w.did(account.Actor{
+	}, audit.Event{Action: "env.set", Subject: "site_1", Detail: "TOKEN"})
+	w.did(audit.Actor{
 		User: ada.ID,
 		Via:  "deploy hook Nightly",
-	}, account.AuditEvent{Action: "deployment.triggered", Subject: "dep_by_hook"})
-	w.did(account.Actor{
+	}, audit.Event{Action: "deployment.triggered", Subject: "dep_by_hook"})
+	w.did(audit.Actor{
 		User: eve.ID,
 		Key:  "key_eve",
 		Via:  "Eve's (slw_eeeeee…)",
-	}, account.AuditEvent{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
-	w.did(account.Actor{Via: "the command line"}, account.AuditEvent{Action: "user.suspended", Subject: string(eve.ID), About: eve.ID})
+	}, audit.Event{Action: "site.created", Subject: "site_eve", Detail: "Eve's site"})
+	w.did(audit.Actor{Via: "the command line"}, audit.Event{Action: "user.suspended", Subject: string(eve.ID), About: eve.ID})
 	b, root := w.as("ada@example.test"), w.as("root@example.test")
 	b.get("/account/audit").want(
 		t, 200, "key <a class=\"quiet\" href=\"/account/audit?key=key_ci\">CI &lt;b&gt; (slw_abcdef…)</a>",
@@ -88,18 +88,18 @@ func TestAuditDownload(t *testing.T) {
 	const lines = 2*accountpages.AuditRead + 7
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for i := range lines {
-			if err := w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{
+			if err := w.dash.Accounts.AuditTx(t.Context(), tx, audit.Actor{
 				User: ada.ID,
 				Key:  "key_ci",
 				Via:  `=cmd|' /C calc'!A0`,
-			}, account.AuditEvent{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
+			}, audit.Event{Action: "env.set", Subject: fmt.Sprint("site_", i), Detail: "a,\"b\"\nc"}); err != nil {
 				return err
 			}
 		}
-		return w.dash.Accounts.AuditTx(t.Context(), tx, account.Actor{
+		return w.dash.Accounts.AuditTx(t.Context(), tx, audit.Actor{
 			User: eve.ID,
 			Key:  "key_ci",
-		}, account.AuditEvent{Action: "env.set", Subject: "site_eve"})
+		}, audit.Event{Action: "env.set", Subject: "site_eve"})
 	}))
 	p := b.get("/account/audit/download?format=csv&what=env&key=key_ci").want(t, 200)
 	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()

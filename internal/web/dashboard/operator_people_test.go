@@ -8,6 +8,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -201,7 +202,7 @@ func TestDeleteUser(t *testing.T) {
 		t.Error("a new user reads an old one's log")
 	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := w.dash.Accounts.DeleteUserTx(t.Context(), tx, account.Actor{}, eve.ID)
+		_, err := w.dash.Accounts.DeleteUserTx(t.Context(), tx, audit.Actor{}, eve.ID)
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("a user with sites: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -33,7 +34,7 @@ func TestLivePagesEndWithTheirSession(t *testing.T) {
 		},
 		"suspended": func(t *testing.T, w *world, u account.User, _ *browser) {
 			write(t, w, func(tx *db.Tx) error {
-				_, err := w.dash.Accounts.SuspendTx(t.Context(), tx, account.Actor{User: w.users["op@example.test"].ID}, u.ID, "")
+				_, err := w.dash.Accounts.SuspendTx(t.Context(), tx, audit.Actor{User: w.users["op@example.test"].ID}, u.ID, "")
 				return err
 			})
 		},

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
@@ -73,7 +74,7 @@ func TestTeamPages(t *testing.T) {
 	if p := admin.post(page + "/deploy"); p.status >= 400 {
 		t.Errorf("an admin deploys the site: %s", p)
 	}
-	list, err := w.dash.Accounts.Audit(ctx, account.AuditFilter{Owner: acme.Owner, By: users["admin"].ID, Action: "deployment"})
+	list, err := w.dash.Accounts.Audit(ctx, audit.Filter{Owner: acme.Owner, By: users["admin"].ID, Action: "deployment"})
 	if err != nil || len(list) != 1 || list[0].Session == "" {
 		t.Errorf("the team's log has %+v, %v", list, err)
 	}

@@ -27,6 +27,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
@@ -87,7 +88,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}
 	c.Teams = team.New(team.Config{
-		DB: d, Accounts: c.Accounts, Limits: account.NewLimits(account.LimitSettings{}), Sites: sites, Hooks: hooks,
+		DB: d, Accounts: c.Accounts, Limits: limits.New(limits.Settings{}), Sites: sites, Hooks: hooks,
 		Operations: operation.New(operation.Config{DB: d}),
 	})
 	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Seal: s, Issuer: w.srv.URL})

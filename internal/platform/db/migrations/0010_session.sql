@@ -55,7 +55,7 @@ CREATE TABLE ceremonies (
 );
 CREATE INDEX ceremonies_end ON ceremonies (expires_at);
 
--- Written by package account: who did what, with which key or session, from where.
+-- Written by package audit: who did what, with which key or session, from where.
 CREATE TABLE audit (
   id         TEXT PRIMARY KEY,                      -- sorts by time
   at         BIGINT NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package account: what things belong to. Today each owner is the personal
+-- Written by package account (and limits): what things belong to. Today each owner is the personal
 -- account of one user.
 CREATE TABLE owners (
   id         TEXT PRIMARY KEY,

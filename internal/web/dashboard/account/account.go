@@ -8,6 +8,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/limits"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -64,15 +66,15 @@ func (d *Pages) profilePage(ctx context.Context, q *shell.Request) (shell.Answer
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	limits, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
+	used, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
 	if err != nil {
 		return shell.Answer{}, err
 	}
 	return shell.Page("account_profile", "Profile", struct {
 		Sites, Keys int
 		Factor      account.Factor
-		Limits      []account.LimitUse
-	}{sites, len(keys), factor, limits}), nil
+		Limits      []limits.Use
+	}{sites, len(keys), factor, used}), nil
 }
 
 type sessionsData struct{ Sessions []account.Session }
@@ -97,10 +99,10 @@ func (d *Pages) endOneSession(ctx context.Context, q *shell.Request) (shell.Answ
 
 func (d *Pages) endOtherSessions(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var n int64
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		var err error
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, q.User.ID, q.Session.ID)
-		return account.AuditEvent{Action: "sessions.ended", Detail: text.Count(int(n), "session")}, err
+		return audit.Event{Action: "sessions.ended", Detail: text.Count(int(n), "session")}, err
 	})
 	return shell.GoTo("/account/sessions", "Signed out of "+text.Count(int(n), "other session")), err
 }

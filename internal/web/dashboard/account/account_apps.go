@@ -6,7 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -47,9 +47,9 @@ func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer
 		return shell.Answer{}, fault.Missing("page")
 	}
 	id := oauth.GrantID(q.PathValue("grant"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		g, err := d.OAuth.RevokeGrantTx(ctx, tx, q.Caller, id)
-		return account.AuditEvent{Action: "app.revoked", Subject: string(id), Detail: g.AppName}, err
+		return audit.Event{Action: "app.revoked", Subject: string(id), Detail: g.AppName}, err
 	})
 	return shell.GoTo("/account/apps", "Access revoked"), err
 }
@@ -96,12 +96,12 @@ func (d *Pages) createApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	var app oauth.App
 	var secret string
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		app, secret, err = d.OAuth.CreateAppTx(ctx, tx, q.Caller.Owner, oauth.NewApp{
 			Name: q.Value("name"), Website: strings.TrimSpace(q.Value("website")), RedirectURIs: redirectURIs(q),
 			Confidential: q.Value("kind") == "confidential",
 		})
-		return account.AuditEvent{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
+		return audit.Event{Action: "app.created", Subject: string(app.ID), Detail: app.Name}, err
 	})
 	if err != nil {
 		return shell.Answer{}, atApp(err)
@@ -115,9 +115,9 @@ func (d *Pages) updateApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	id := oauth.AppID(q.PathValue("client"))
 	name, website, uris := q.Value("name"), strings.TrimSpace(q.Value("website")), redirectURIs(q)
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		app, err := d.OAuth.UpdateAppTx(ctx, tx, q.Caller.Owner, id, oauth.AppChange{Name: &name, Website: &website, RedirectURIs: &uris})
-		return account.AuditEvent{Action: "app.updated", Subject: string(id), Detail: app.Name}, err
+		return audit.Event{Action: "app.updated", Subject: string(id), Detail: app.Name}, err
 	})
 	if err != nil {
 		return shell.Answer{}, atApp(err)
@@ -135,9 +135,9 @@ func (d *Pages) rotateAppSecret(ctx context.Context, q *shell.Request) (shell.An
 	id := oauth.AppID(q.PathValue("client"))
 	var app oauth.App
 	var secret string
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		app, secret, err = d.OAuth.RotateSecretTx(ctx, tx, q.Caller.Owner, id)
-		return account.AuditEvent{Action: "app.secret_rotated", Subject: string(id), Detail: app.Name}, err
+		return audit.Event{Action: "app.secret_rotated", Subject: string(id), Detail: app.Name}, err
 	})
 	return shell.Page("account_app", app.Name, appData{app, secret}), err
 }

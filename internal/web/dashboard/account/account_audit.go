@@ -14,6 +14,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -28,7 +29,7 @@ var auditNouns = []string{
 }
 
 type auditData struct {
-	Entries []account.Entry
+	Entries []audit.Entry
 	Nouns   []string
 	Path    string // of the page
 	All     bool   // everybody's
@@ -76,11 +77,11 @@ func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 }
 
 // filter returns what to ask the audit log for.
-func (a auditData) filter(by account.Caller, before string, limit int) account.AuditFilter {
+func (a auditData) filter(by account.Caller, before string, limit int) audit.Filter {
 	if a.All {
 		by = account.Caller{User: account.UserID(a.User)}
 	}
-	return account.AuditFilter{User: by.User, Owner: by.Owner, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit}
+	return audit.Filter{User: by.User, Owner: by.Owner, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit}
 }
 
 func (d *Pages) audit(ctx context.Context, q *shell.Request, data auditData, template string) (shell.Answer, error) {
@@ -117,7 +118,7 @@ func (d *Pages) audit(ctx context.Context, q *shell.Request, data auditData, tem
 }
 
 // auditSites returns the names of the sites that entries are about, by the entries' ids.
-func (d *Pages) auditSites(ctx context.Context, list []account.Entry) (map[string]string, error) {
+func (d *Pages) auditSites(ctx context.Context, list []audit.Entry) (map[string]string, error) {
 	out, names := map[string]string{}, map[site.ID]string{}
 	for _, e := range list {
 		if e.Owner == "" || strings.HasPrefix(e.Action, "site.") && e.Detail != "" {
@@ -206,14 +207,14 @@ func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData)
 
 // auditOut writes the log as a file.
 type auditOut struct {
-	lines func([]account.Entry) error
+	lines func([]audit.Entry) error
 	end   func()
 }
 
 // auditColumns are the same in both formats.
 var auditColumns = []string{"time", "user", "email", "action", "subject", "detail", "about", "key", "session", "with", "address"}
 
-func auditFields(e account.Entry) []string {
+func auditFields(e audit.Entry) []string {
 	return []string{
 		e.At.String(),
 		string(e.User),
@@ -232,7 +233,7 @@ func auditFields(e account.Entry) []string {
 func auditWriter(w io.Writer, asJSON bool) auditOut {
 	if asJSON {
 		sep := "[\n"
-		return auditOut{func(list []account.Entry) error {
+		return auditOut{func(list []audit.Entry) error {
 			for _, e := range list {
 				line := map[string]string{}
 				for i, v := range auditFields(e) {
@@ -252,7 +253,7 @@ func auditWriter(w io.Writer, asJSON bool) auditOut {
 	}
 	table := csv.NewWriter(w)
 	table.Write(auditColumns) // its error comes back with the first lines
-	return auditOut{func(list []account.Entry) error {
+	return auditOut{func(list []audit.Entry) error {
 		for _, e := range list {
 			fields := auditFields(e)
 			for i, v := range fields {

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -94,9 +94,9 @@ func (d *Pages) signedInAtForge(ctx context.Context, q *shell.Request) (shell.An
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := d.Connections.CreateTx(ctx, tx, q.Caller.Owner, k)
-		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+		return audit.Event{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
 	})
 	if err != nil {
 		return shell.Answer{}, err
@@ -123,9 +123,9 @@ func (d *Pages) connect(ctx context.Context, q *shell.Request) (shell.Answer, er
 	if err != nil {
 		return shell.Answer{}, atConnection(err)
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := d.Connections.CreateTx(ctx, tx, q.Caller.Owner, k)
-		return account.AuditEvent{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
+		return audit.Event{Action: "connection.created", Subject: string(c.ID), Detail: c.Login + " at " + c.Host}, err
 	})
 	return shell.GoTo("/account/git", "Account connected"), err
 }

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -198,9 +199,9 @@ func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	var k account.Key
 	var secret string
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		k, secret, err = d.Accounts.CreateKeyTx(ctx, tx, q.Caller, n)
-		return account.AuditEvent{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}, err
+		return audit.Event{Action: "key.created", Subject: string(k.ID), Detail: k.Name + " (" + k.Scopes.String() + ")"}, err
 	})
 	return shell.Page("account_key_made", "API key created", madeKeyData{k, secret}), err
 }

@@ -7,7 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -79,9 +79,9 @@ func (d *Pages) createChannel(ctx context.Context, q *shell.Request) (shell.Answ
 		}
 		n.Sites = append(n.Sites, id)
 	}
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := d.Notify.CreateTx(ctx, tx, q.Caller.Owner, n)
-		return account.AuditEvent{Action: "notification_channel.created", Subject: string(c.ID), Detail: c.Name}, err
+		return audit.Event{Action: "notification_channel.created", Subject: string(c.ID), Detail: c.Name}, err
 	})
 	if f := fault.As(err); f != nil &&
 		(f.Code == "invalid_notification" || f.Code == "invalid_email" || f.Code == "recipient_unsubscribed") {
@@ -100,9 +100,9 @@ func (d *Pages) changeChannel(
 	fn func(tx *db.Tx, id notify.ID) (notify.Channel, error),
 ) (shell.Answer, error) {
 	id := notify.ID(q.PathValue("channel"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := fn(tx, id)
-		return account.AuditEvent{Action: action, Subject: string(id), Detail: c.Name}, err
+		return audit.Event{Action: action, Subject: string(id), Detail: c.Name}, err
 	})
 	return shell.GoTo("/account/notifications", says), err
 }

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/team"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/requestinfo"
@@ -125,7 +126,7 @@ func (d *Pages) joinTeam(ctx context.Context, u account.User, q *shell.Request) 
 		if err != nil {
 			return err
 		}
-		return d.Accounts.AuditTx(ctx, tx, account.Actor{User: u.ID, Owner: t.Owner, Session: q.Session.ID, Addr: q.Addr}, account.AuditEvent{
+		return d.Accounts.AuditTx(ctx, tx, audit.Actor{User: u.ID, Owner: t.Owner, Session: q.Session.ID, Addr: q.Addr}, audit.Event{
 			Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest"),
 		})
 	})

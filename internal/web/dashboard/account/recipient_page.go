@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/requestinfo"
@@ -39,8 +39,8 @@ func (d *Pages) confirm(ctx context.Context, q *shell.Request) (shell.Answer, er
 		if c, err = d.Notify.ConfirmTx(ctx, tx, q.PathValue("token")); err != nil {
 			return err
 		}
-		return d.Accounts.AuditTx(ctx, tx, account.Actor{Owner: c.Owner, Via: "the confirmation email", Addr: q.Addr},
-			account.AuditEvent{Action: "notification_channel.confirmed", Subject: string(c.ID), Detail: c.Name})
+		return d.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: c.Owner, Via: "the confirmation email", Addr: q.Addr},
+			audit.Event{Action: "notification_channel.confirmed", Subject: string(c.ID), Detail: c.Name})
 	})
 	return shell.Page("recipient", "Notifications confirmed", recipientData{Address: c.Address, Done: true}), err
 }
@@ -60,8 +60,8 @@ func (d *Pages) stop(ctx context.Context, q *shell.Request) (shell.Answer, error
 			return err
 		}
 		for _, c := range theirs {
-			err := d.Accounts.AuditTx(ctx, tx, account.Actor{Owner: c.Owner, Via: "the link in an email", Addr: q.Addr},
-				account.AuditEvent{Action: "notification_channel.unsubscribed", Subject: string(c.ID), Detail: c.Name})
+			err := d.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: c.Owner, Via: "the link in an email", Addr: q.Addr},
+				audit.Event{Action: "notification_channel.unsubscribed", Subject: string(c.ID), Detail: c.Name})
 			if err != nil {
 				return err
 			}

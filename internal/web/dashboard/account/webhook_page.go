@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -134,9 +134,9 @@ const webhookMade = "Webhook created"
 
 func (d *Pages) createWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var w webhook.Webhook
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		if err := d.ownSites(ctx, tx, q, q.PostForm["sites"], nil); err != nil {
-			return account.AuditEvent{}, err
+			return audit.Event{}, err
 		}
 		w, err = d.Webhooks.CreateTx(ctx, tx, q.Caller.Owner, webhook.NewWebhook{
 			URL:    strings.TrimSpace(q.Value("url")),
@@ -144,7 +144,7 @@ func (d *Pages) createWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 			Secret: given(q.Value("secret")),
 			Sites:  q.PostForm["sites"],
 		})
-		return account.AuditEvent{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}, err
 	})
 	return shell.GoTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
 }
@@ -254,8 +254,8 @@ func (d *Pages) revealSecret(ctx context.Context, q *shell.Request) (shell.Answe
 	if data.Secret, err = d.Webhooks.Reveal(ctx, q.Caller.Owner, data.Hook.ID); err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "webhook.secret_shown", Subject: string(data.Hook.ID), Detail: data.Hook.URL}, nil
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "webhook.secret_shown", Subject: string(data.Hook.ID), Detail: data.Hook.URL}, nil
 	})
 	return shell.Page("webhook_one", data.Hook.URL, data), err
 }
@@ -267,16 +267,16 @@ func (d *Pages) changeWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 		events = []string{} // none is an error, not "as they are"
 	}
 	sites := append([]string{}, q.PostForm["sites"]...)
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		was, err := d.Webhooks.GetTx(ctx, tx, q.Caller.Owner, id)
 		if err == nil {
 			err = d.ownSites(ctx, tx, q, sites, was.SiteIDs)
 		}
 		if err != nil {
-			return account.AuditEvent{}, err
+			return audit.Event{}, err
 		}
 		w, err := d.Webhooks.UpdateTx(ctx, tx, q.Caller.Owner, id, webhook.Change{URL: &url, Events: events, Sites: sites})
-		return account.AuditEvent{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
 	})
 	if err != nil {
 		return shell.Answer{}, atWebhook(err)
@@ -286,9 +286,9 @@ func (d *Pages) changeWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 
 // updateWebhook changes a webhook and says so in the audit log.
 func (d *Pages) updateWebhook(ctx context.Context, q *shell.Request, id webhook.ID, c webhook.Change) error {
-	return d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, err := d.Webhooks.UpdateTx(ctx, tx, q.Caller.Owner, id, c)
-		return account.AuditEvent{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.updated", Subject: string(id), Detail: w.URL}, err
 	})
 }
 
@@ -314,9 +314,9 @@ func (d *Pages) pingWebhook(ctx context.Context, q *shell.Request) (shell.Answer
 
 func (d *Pages) deleteWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, err := d.Webhooks.DeleteTx(ctx, tx, q.Caller.Owner, id)
-		return account.AuditEvent{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err
 	})
 	return shell.GoTo("/webhooks", "Webhook deleted"), err
 }

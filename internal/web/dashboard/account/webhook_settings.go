@@ -8,7 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -88,12 +88,12 @@ func (d *Pages) rotateSecret(ctx context.Context, q *shell.Request) (shell.Answe
 		seconds = int(webhook.Overlap / time.Second)
 	}
 	says := "Secret rotated. The old secret no longer signs"
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, err := d.Webhooks.RotateTx(ctx, tx, q.Caller.Owner, id, given(q.Value("secret")), time.Duration(seconds)*time.Second)
 		if w.OverlapEnds != 0 {
 			says = "Secret rotated. Both secrets sign until the overlap ends"
 		}
-		return account.AuditEvent{Action: "webhook.secret_rotated", Subject: string(id), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.secret_rotated", Subject: string(id), Detail: w.URL}, err
 	})
 	return shell.GoTo("/webhooks/"+string(id)+"#signature", says), atWebhook(err)
 }
@@ -122,10 +122,10 @@ func since(name string) db.Time {
 func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
 	var made webhook.DeliveryID
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		of := webhook.DeliveryID(q.PathValue("delivery"))
 		made, err = d.Webhooks.RedeliverTx(ctx, tx, q.Caller.Owner, id, of)
-		return account.AuditEvent{Action: "webhook.redelivered", Subject: string(id), Detail: string(of)}, err
+		return audit.Event{Action: "webhook.redelivered", Subject: string(id), Detail: string(of)}, err
 	})
 	return shell.GoTo("/webhooks/"+string(id)+"/deliveries/"+string(made), "Redelivery queued"), err
 }
@@ -134,11 +134,11 @@ func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, 
 func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
 	var at string
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		f := webhook.Filter{Since: since(q.Value("since"))}
 		op, err := d.Webhooks.RedeliverAllTx(ctx, tx, q.Caller.Owner, id, f)
 		at = string(op.ID)
-		return account.AuditEvent{Action: "webhook.redelivered", Subject: string(id), Detail: "since " + f.Since.String()}, err
+		return audit.Event{Action: "webhook.redelivered", Subject: string(id), Detail: "since " + f.Since.String()}, err
 	})
 	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at)+"#deliveries", "Redelivery started"), err
 }
@@ -146,12 +146,12 @@ func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answe
 // enableWebhook enables a webhook, and redelivers what it missed where that is asked for.
 func (d *Pages) enableWebhook(ctx context.Context, q *shell.Request, id webhook.ID) (shell.Answer, error) {
 	var at string
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, op, err := d.Webhooks.EnableTx(ctx, tx, q.Caller.Owner, id, since(q.Value("redeliver")))
 		if op != nil {
 			at = string(op.ID)
 		}
-		return account.AuditEvent{Action: "webhook.enabled", Subject: string(id), Detail: w.URL}, err
+		return audit.Event{Action: "webhook.enabled", Subject: string(id), Detail: w.URL}, err
 	})
 	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at), "Webhook enabled"), err
 }

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -173,12 +173,12 @@ func (d *Pages) backupsLive(ctx context.Context, q *shell.Request) (shell.Answer
 
 func (d *Pages) createBackup(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := site.ID(q.PathValue("id"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		b, err := d.Backups.CreateTx(ctx, tx, q.Caller.Owner, id, backup.NewBackup{
 			Type: backup.Manual,
 			Note: strings.TrimSpace(q.Value("note")),
 		})
-		return account.AuditEvent{Action: "backup.created", Subject: string(id), Detail: string(b.ID)}, err
+		return audit.Event{Action: "backup.created", Subject: string(id), Detail: string(b.ID)}, err
 	})
 	return shell.GoTo("/sites/"+string(id)+"/backups", "Backup started"), err
 }
@@ -194,9 +194,9 @@ func (d *Pages) scheduleBackups(ctx context.Context, q *shell.Request) (shell.An
 		}
 		*to = &n
 	}
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Backups.ScheduleTx(ctx, tx, q.Caller.Owner, id, p)
-		return account.AuditEvent{Action: "site.updated", Subject: string(id), Detail: "backups"}, err
+		return audit.Event{Action: "site.updated", Subject: string(id), Detail: "backups"}, err
 	})
 	return shell.GoTo("/sites/"+string(id)+"/backups", "Schedule saved"), err
 }
@@ -243,12 +243,12 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	at := string(head.Site.ID)
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		o, err := d.Backups.RestoreTx(ctx, tx, q.Caller.Owner, plan)
 		if err == nil {
 			at = o.Site
 		}
-		return account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
+		return audit.Event{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
 	})
 	return shell.GoTo("/sites/"+at+"/backups", "Restore started"), err
 }
@@ -258,9 +258,9 @@ func (d *Pages) verifyBackup(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Backups.VerifyTx(ctx, tx, q.Caller.Owner, b.ID)
-		return account.AuditEvent{Action: "backup.verified", Subject: string(head.Site.ID), Detail: string(b.ID)}, err
+		return audit.Event{Action: "backup.verified", Subject: string(head.Site.ID), Detail: string(b.ID)}, err
 	})
 	return shell.GoTo(head.Base()+"/backups", "Verification started"), err
 }
@@ -270,8 +270,8 @@ func (d *Pages) deleteBackup(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{
 			Action:  "backup.deleted",
 			Subject: string(head.Site.ID),
 			Detail:  string(b.ID),

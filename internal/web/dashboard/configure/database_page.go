@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/database"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -52,9 +52,9 @@ func (d *Pages) createDatabase(ctx context.Context, q *shell.Request) (shell.Ans
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		x, err := d.Databases.CreateTx(ctx, tx, q.Caller.Owner, head.Site.ID, database.NewDatabase{Name: q.Value("name")})
-		return account.AuditEvent{Action: "database.created", Subject: string(head.Site.ID), Detail: x.Name}, err
+		return audit.Event{Action: "database.created", Subject: string(head.Site.ID), Detail: x.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/databases", "Database created"), err
 }
@@ -69,7 +69,7 @@ func (d *Pages) changeDatabase(
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		x, err := d.Databases.Get(ctx, tx, q.Caller.Owner, database.ID(q.Value("database")))
 		if err == nil && x.Site != head.Site.ID {
 			err = fault.Missing("database")
@@ -77,7 +77,7 @@ func (d *Pages) changeDatabase(
 		if err == nil {
 			x, err = fn(tx, x.ID)
 		}
-		return account.AuditEvent{Action: action, Subject: string(head.Site.ID), Detail: x.Name}, err
+		return audit.Event{Action: action, Subject: string(head.Site.ID), Detail: x.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/databases", says), err
 }

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -76,10 +76,10 @@ func (d *Pages) restoreDeleted(ctx context.Context, q *shell.Request) (shell.Ans
 		return shell.Answer{}, err
 	}
 	at := ""
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		o, err := d.Backups.RestoreTx(ctx, tx, q.Caller.Owner, plan)
 		at = o.Site
-		return account.AuditEvent{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
+		return audit.Event{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
 	})
 	return shell.GoTo("/sites/"+at+"/backups", "Restore started"), err
 }
@@ -89,8 +89,8 @@ func (d *Pages) forgetDeleted(ctx context.Context, q *shell.Request) (shell.Answ
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{
 			Action:  "backup.deleted",
 			Subject: string(b.Site),
 			Detail:  string(b.ID),

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/edge/certs"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -86,9 +86,9 @@ func (d *Pages) addDomain(ctx context.Context, q *shell.Request) (shell.Answer, 
 		return shell.Answer{}, shell.At("domain", err)
 	}
 	var dom domain.Domain
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		dom, err = d.Domains.CreateTx(ctx, tx, q.Caller.Owner, string(head.Site.ID), n)
-		return account.AuditEvent{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
+		return audit.Event{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/domains/"+string(dom.ID), ""), shell.At("domain", err)
 }
@@ -270,9 +270,9 @@ func (d *Pages) changeDomain(ctx context.Context, q *shell.Request, u domain.Upd
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Domains.UpdateTx(ctx, tx, q.Caller.Owner, data.Dom.ID, u)
-		return account.AuditEvent{Action: "domain.updated", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+		return audit.Event{Action: "domain.updated", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
 	return shell.GoTo(data.Base()+"/domains/"+string(data.Dom.ID), says), err
 }
@@ -296,9 +296,9 @@ func (d *Pages) removeDomain(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Domains.DeleteTx(ctx, tx, q.Caller.Owner, data.Dom.ID)
-		return account.AuditEvent{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
+		return audit.Event{Action: "domain.removed", Subject: string(data.Dom.ID), Detail: data.Dom.Name}, err
 	})
 	return shell.GoTo(data.Base()+"/domains", "Removed "+domain.Unicode(data.Dom.Name)), err
 }

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -165,13 +165,13 @@ func (d *Pages) setVars(ctx context.Context, q *shell.Request, id site.ID, vars 
 	if err != nil {
 		return err
 	}
-	return d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Sites.SetSealedEnvTx(ctx, tx, q.Caller.Owner, id, sealed)
 		detail := text.Count(len(vars), "variable")
 		if len(vars) == 1 {
 			detail = vars[0].Key
 		}
-		return account.AuditEvent{Action: "env.set", Subject: string(id), Detail: detail}, err
+		return audit.Event{Action: "env.set", Subject: string(id), Detail: detail}, err
 	})
 }
 
@@ -224,9 +224,9 @@ func (d *Pages) changeVar(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if value := q.Value("value"); !data.Var.Secret || value != "" {
 		p.Value = &value
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Sites.UpdateEnvTx(ctx, tx, q.Caller.Owner, data.Site.ID, data.Var.ID, p)
-		return account.AuditEvent{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
+		return audit.Event{Action: "env.set", Subject: string(data.Site.ID), Detail: data.Var.Key}, err
 	})
 	if err != nil {
 		return shell.Answer{}, shell.At(varField(err), err)
@@ -239,8 +239,8 @@ func (d *Pages) deleteVar(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "env.deleted", Subject: string(data.Site.ID), Detail: data.Var.Key},
 			d.Sites.DeleteEnvTx(ctx, tx, q.Caller.Owner, data.Site.ID, data.Var.ID)
 	})
 	return shell.GoTo(data.Base()+"/env", "Deleted "+data.Var.Key), err

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -254,9 +254,9 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 		}
 		*to = &n
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Git.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
-		return account.AuditEvent{Action: "site.updated", Subject: string(head.Site.ID), Detail: "git"}, err
+		return audit.Event{Action: "site.updated", Subject: string(head.Site.ID), Detail: "git"}, err
 	})
 	if f := fault.As(err); f != nil {
 		switch {
@@ -277,9 +277,9 @@ func (d *Pages) newGitHook(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, _, err := d.Git.NewHookTx(ctx, tx, q.Caller.Owner, head.Site.ID)
-		return account.AuditEvent{Action: "git_hook.created", Subject: string(head.Site.ID)}, err
+		return audit.Event{Action: "git_hook.created", Subject: string(head.Site.ID)}, err
 	})
 	return shell.GoTo(head.Base()+"/git#hook", "Git hook created"), err
 }

@@ -8,7 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -84,9 +84,9 @@ func (d *Pages) createHook(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		h, err := d.Sites.CreateHookTx(ctx, tx, q.Caller.Owner, head.Site.ID, n)
-		return account.AuditEvent{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
+		return audit.Event{Action: "hook.created", Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/hooks", "Deploy hook created"), atHook(err)
 }
@@ -110,9 +110,9 @@ func (d *Pages) changeHook(
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		h, err := fn(tx, id)
-		return account.AuditEvent{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
+		return audit.Event{Action: action, Subject: string(head.Site.ID), Detail: h.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/hooks", says), err
 }

@@ -7,7 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -131,9 +131,9 @@ func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 	if err := confirmed(q, to, "nothing was pushed"); err != nil {
 		return shell.Answer{}, shell.At("confirm", err)
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, id, to.ID, q.Checked("files"), q.Checked("database"))
-		return account.AuditEvent{Action: "site.pushed", Subject: string(to.ID), Detail: string(id)}, err
+		return audit.Event{Action: "site.pushed", Subject: string(to.ID), Detail: string(id)}, err
 	})
 	return shell.GoTo("/sites/"+string(to.ID)+"/wordpress", "Pushing to "+to.Name+"…"), err
 }

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -147,9 +147,9 @@ func (d *Pages) saveServing(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 		p.Password = &password
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Sites.UpdateServingTx(ctx, tx, q.Caller.Owner, head.Site.ID, p, hash)
-		return account.AuditEvent{Action: "site.updated", Subject: string(head.Site.ID), Detail: "serving"}, err
+		return audit.Event{Action: "site.updated", Subject: string(head.Site.ID), Detail: "serving"}, err
 	})
 	if f := fault.As(err); f != nil {
 		switch f.Code {

@@ -8,7 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -207,8 +207,8 @@ func atRun(err error) error {
 // restartSite restarts a site's program without a dropped request.
 func (d *Pages) restartSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := site.ID(q.PathValue("id"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		did := account.AuditEvent{Action: "site.restarted", Subject: string(id)}
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		did := audit.Event{Action: "site.restarted", Subject: string(id)}
 		s, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id)
 		if err != nil {
 			return did, err

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -127,12 +127,12 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	if p.EditRun != nil {
 		said = "Saved. Takes effect the next time the application starts"
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		s, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
 		if head.Site.Credential && !s.Credential && part == "source" {
 			said = "Saved. The stored credential was for the old host and has been removed"
 		}
-		return account.AuditEvent{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
+		return audit.Event{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
 	return shell.GoTo(head.Base()+"/settings", said), atRun(sites.AtBuild(err))
 }
@@ -147,14 +147,14 @@ func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer,
 		return shell.Answer{}, err
 	}
 	if q.Checked("backup") {
-		err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+		err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 			_, err := d.Backups.DeleteSiteTx(ctx, tx, q.Caller.Owner, head.Site.ID)
-			return account.AuditEvent{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, err
+			return audit.Event{Action: "site.deleted", Subject: string(head.Site.ID), Detail: head.Site.Name}, err
 		})
 		return shell.GoTo("/deleted", "Backing up "+head.Site.Name+", then deleting it"), err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{
 			Action:  "site.deleted",
 			Subject: string(head.Site.ID),
 			Detail:  head.Site.Name,

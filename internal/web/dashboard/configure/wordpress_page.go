@@ -11,7 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -175,8 +175,8 @@ func (d *Pages) loginWordPress(ctx context.Context, q *shell.Request) (shell.Ans
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(*db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: "wordpress.login", Subject: string(head.Site.ID)}, nil
+	err = d.ActOn(ctx, q, func(*db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "wordpress.login", Subject: string(head.Site.ID)}, nil
 	})
 	return shell.Onward(shell.OnwardData{To: l.URL}), err
 }
@@ -194,8 +194,8 @@ func (d *Pages) actOnWordPress(
 	fn func(tx *db.Tx, id site.ID) error,
 ) (shell.Answer, error) {
 	id := site.ID(q.PathValue("id"))
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: action, Subject: string(id)}, fn(tx, id)
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: action, Subject: string(id)}, fn(tx, id)
 	})
 	return shell.GoTo("/sites/"+string(id)+"/wordpress", toast), err
 }
@@ -226,13 +226,13 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 		}
 	}
 	id, toast := site.ID(q.PathValue("id")), "Saved. The site applies it within seconds"
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		changed, err := d.WordPress.UpdateTx(ctx, tx, q.Caller.Owner, id, p)
 		if !changed {
 			toast = "Nothing has changed"
-			return account.Unchanged, err
+			return audit.Unchanged, err
 		}
-		return account.AuditEvent{Action: "site.updated", Subject: string(id)}, err
+		return audit.Event{Action: "site.updated", Subject: string(id)}, err
 	})
 	return shell.GoTo("/sites/"+string(id)+"/wordpress", toast), err
 }

@@ -5,7 +5,7 @@ import (
 
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -60,14 +60,14 @@ func (d *Pages) addApp(ctx context.Context, q *shell.Request) (shell.Answer, err
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
 	}
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		a, err := d.Connections.CreateAppTx(ctx, tx, connection.NewApp{
 			Provider: forge.Provider(q.Value("provider")),
 			Host:     q.Value("host"),
 			ClientID: q.Value("client_id"),
 			Secret:   q.Value("client_secret"),
 		})
-		return account.AuditEvent{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
+		return audit.Event{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
 	return shell.GoTo(
 			"/operator/git",
@@ -107,17 +107,17 @@ func (d *Pages) gitHubAppCreated(ctx context.Context, q *shell.Request) (shell.A
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		a, err := d.Connections.StoreAppTx(ctx, tx, made)
-		return account.AuditEvent{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
+		return audit.Event{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
 	return shell.GoTo("/operator/git", "GitHub App created"), err
 }
 
 func (d *Pages) deleteApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		a, err := d.Connections.DeleteAppTx(ctx, tx, connection.AppID(q.PathValue("app")))
-		return account.AuditEvent{Action: "git_app.deleted", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
+		return audit.Event{Action: "git_app.deleted", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
 	return shell.GoTo("/operator/git", "App deleted"), err
 }

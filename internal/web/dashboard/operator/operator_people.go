@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -28,7 +29,7 @@ func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer,
 	is := map[bool]string{true: "operator", false: "user"}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
 		// The line first: whoever gives up their own role may still write it.
-		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), account.AuditEvent{
+		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
 			Action:  "user.role",
 			Subject: string(u.ID),
 			About:   u.ID,
@@ -63,7 +64,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 	}
 	stopped := 0
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		stopped = 0
 		for _, id := range sites {
 			s, err := d.Sites.StopTx(ctx, tx, u.Owner, id)
@@ -71,7 +72,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 				continue // it is not on the air, or gone
 			}
 			if err == nil {
-				err = d.Accounts.AuditTx(ctx, tx, q.Actor(), account.AuditEvent{
+				err = d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
 					Action:  "site.stopped",
 					Subject: string(id),
 					About:   u.ID,
@@ -79,7 +80,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 				})
 			}
 			if err != nil {
-				return account.AuditEvent{}, err
+				return audit.Event{}, err
 			}
 			stopped++
 		}
@@ -88,7 +89,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 		if x.Why != "" {
 			detail += ": " + x.Why
 		}
-		return account.AuditEvent{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+		return audit.Event{Action: "user.suspended", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
 	says := "Suspended " + u.Email
 	if stopped > 0 {
@@ -105,9 +106,9 @@ func (d *Pages) resumeUser(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Accounts.ResumeTx(ctx, tx, u.ID)
-		return account.AuditEvent{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return audit.Event{Action: "user.resumed", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	return shell.GoTo("/operator/users/"+string(u.ID), "Unsuspended "+u.Email), err
 }
@@ -144,22 +145,22 @@ func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer,
 		}
 		detail += ", with " + text.Count(n, "site")
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		for _, id := range sites {
 			if err := d.Sites.DeleteTx(ctx, tx, u.Owner, id); err != nil && !fault.Is(err, fault.NotFound) {
-				return account.AuditEvent{}, err
+				return audit.Event{}, err
 			}
 		}
 		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
-			return account.AuditEvent{}, err
+			return audit.Event{}, err
 		}
 		if d.OAuth != nil {
 			if err := d.OAuth.ForgetUserTx(ctx, tx, u.ID, u.Owner); err != nil {
-				return account.AuditEvent{}, err
+				return audit.Event{}, err
 			}
 		}
 		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.Actor(), u.ID)
-		return account.AuditEvent{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+		return audit.Event{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
 	})
 	return shell.GoTo("/operator/users", "Deleted "+u.Email), err
 }

@@ -6,6 +6,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -66,11 +67,11 @@ func (d *Pages) invite(ctx context.Context, q *shell.Request) (shell.Answer, err
 	}
 	var u account.User
 	var token string
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (deed audit.Event, err error) {
 		if u, token, err = d.Accounts.InviteTx(ctx, tx, q.Value("email"), q.Value("role") == "operator"); err == nil {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
-		return account.AuditEvent{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return audit.Event{Action: "user.invited", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
 		return shell.Answer{}, err
@@ -87,12 +88,12 @@ func (d *Pages) makeLink(ctx context.Context, q *shell.Request) (shell.Answer, e
 		return shell.Answer{}, err
 	}
 	var token string
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (deed account.AuditEvent, err error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (deed audit.Event, err error) {
 		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
 		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && !u.Password {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
-		return account.AuditEvent{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
+		return audit.Event{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err
 	})
 	if err != nil {
 		return shell.Answer{}, err
@@ -105,8 +106,8 @@ func (d *Pages) uninvite(ctx context.Context, q *shell.Request) (shell.Answer, e
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{
 			Action:  "user.uninvited",
 			Subject: string(u.ID),
 			About:   u.ID,
@@ -122,9 +123,9 @@ func (d *Pages) signOutUser(ctx context.Context, q *shell.Request) (shell.Answer
 		return shell.Answer{}, err
 	}
 	var n int64
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		n, err = d.Accounts.EndSessionsTx(ctx, tx, u.ID, q.Session.ID)
-		return account.AuditEvent{
+		return audit.Event{
 			Action:  "sessions.ended",
 			Subject: string(u.ID),
 			About:   u.ID,
@@ -142,8 +143,8 @@ func (d *Pages) dropFactor(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	err = d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{
 			Action:  "second_factor.disabled",
 			Subject: string(u.ID),
 			About:   u.ID,

@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // Act changes something and writes the line of the audit log that says so, in one
 // transaction. fn returns the id of what it was done to.
 func (d *Shell) Act(ctx context.Context, q *Request, action string, fn func(tx *db.Tx) (subject string, err error)) error {
-	return d.ActOn(ctx, q, func(tx *db.Tx) (account.AuditEvent, error) {
+	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		subject, err := fn(tx)
-		return account.AuditEvent{Action: action, Subject: subject}, err
+		return audit.Event{Action: action, Subject: subject}, err
 	})
 }
 
 // ActOn is act where there is more to say than an id.
-func (d *Shell) ActOn(ctx context.Context, q *Request, fn func(tx *db.Tx) (account.AuditEvent, error)) error {
+func (d *Shell) ActOn(ctx context.Context, q *Request, fn func(tx *db.Tx) (audit.Event, error)) error {
 	return d.DB.Write(ctx, func(tx *db.Tx) error {
 		deed, err := fn(tx)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // Request holds the HTTP request that a handler serves, and its user.
@@ -41,7 +42,7 @@ func (q *Request) Device() account.Device {
 }
 
 // Actor is who is asking, for the audit log.
-func (q *Request) Actor() account.Actor {
+func (q *Request) Actor() audit.Actor {
 	by := q.Caller.Actor(q.Addr)
 	by.User, by.Session = q.User.ID, q.Session.ID
 	return by

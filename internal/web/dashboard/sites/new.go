@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -233,7 +234,7 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 		return shell.Page("new_site", "New site", n), nil
 	}
 	var s site.Site
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ account.AuditEvent, err error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		s, err = d.Sites.CreateTx(ctx, tx, q.Caller.Owner, site.NewSite{
 			Name:       n.Name,
 			Type:       n.Type,
@@ -252,7 +253,7 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 		if err == nil && s.Type == site.WordPress {
 			err = d.startWordPress(ctx, tx, q, s)
 		}
-		return account.AuditEvent{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
+		return audit.Event{Action: "site.created", Subject: string(s.ID), Detail: s.Name}, err
 	})
 	if err != nil {
 		return shell.Answer{}, AtBuild(err)

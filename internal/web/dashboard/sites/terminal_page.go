@@ -16,7 +16,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -310,8 +310,8 @@ func (t *terminal) keep(ctx context.Context) {
 func (t *terminal) audit(action, detail string) bool {
 	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
 	defer done()
-	err := t.d.ActOn(ctx, t.q, func(*db.Tx) (account.AuditEvent, error) {
-		return account.AuditEvent{Action: action, Subject: string(t.id), Detail: detail}, nil
+	err := t.d.ActOn(ctx, t.q, func(*db.Tx) (audit.Event, error) {
+		return audit.Event{Action: action, Subject: string(t.id), Detail: detail}, nil
 	})
 	if err != nil {
 		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.ID, "site", t.id, "err", err)

@@ -1,11 +1,11 @@
-package account_test
+package limits_test
 
 import (
 	"os"
 	"strings"
 	"testing"
 
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // docs/operating.md has a row for every limit.
@@ -15,7 +15,7 @@ func TestOperatingNamesEveryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range account.LimitNames() {
+	for _, name := range limits.Names() {
 		if !strings.Contains(string(text), "\n| `"+string(name)+"` |") {
 			t.Errorf("docs/operating.md doesn't describe the limit %s", name)
 		}

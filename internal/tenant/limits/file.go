@@ -1,4 +1,4 @@
-package account
+package limits
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// ParseLimits reads the operator's limits, in TOML:
+// Parse reads the operator's limits, in TOML:
 //
 //	[defaults]
 //	sites = 50
@@ -26,12 +26,12 @@ import (
 // A name that is no limit, a value that is neither a whole number of at least 0 nor
 // "unlimited" (nor a size, where bytes are counted), and an entry that is neither is an
 // error in words.
-func ParseLimits(text string) (LimitSettings, error) {
+func Parse(text string) (Settings, error) {
 	var file map[string]any
 	if _, err := toml.Decode(text, &file); err != nil {
-		return LimitSettings{}, err
+		return Settings{}, err
 	}
-	out := LimitSettings{Users: map[string]map[Limit]int64{}, Teams: map[string]map[Limit]int64{}}
+	out := Settings{Users: map[string]map[Name]int64{}, Teams: map[string]map[Name]int64{}}
 	for name, v := range file {
 		table, ok := v.(map[string]any)
 		if !ok || name != "defaults" && name != "users" && name != "teams" {
@@ -70,27 +70,27 @@ func ParseLimits(text string) (LimitSettings, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Users[asKept(email)] = limits
+			out.Users[strings.ToLower(strings.TrimSpace(email))] = limits
 		}
 	}
 	return out, nil
 }
 
 // readLimits reads one table. Names with a dot may be written as TOML's dotted keys.
-func readLimits(where string, table map[string]any) (map[Limit]int64, error) {
-	out := map[Limit]int64{}
+func readLimits(where string, table map[string]any) (map[Name]int64, error) {
+	out := map[Name]int64{}
 	var read func(prefix string, table map[string]any) error
 	read = func(prefix string, table map[string]any) error {
 		for k, v := range table {
-			name := Limit(prefix + k)
+			name := Name(prefix + k)
 			if inner, ok := v.(map[string]any); ok {
 				if err := read(string(name)+".", inner); err != nil {
 					return err
 				}
 				continue
 			}
-			if _, known := limitKinds[name]; !known {
-				return fmt.Errorf("%s: unknown limit %q; limits are %s", where, name, limitNames())
+			if _, known := kinds[name]; !known {
+				return fmt.Errorf("%s: unknown limit %q; limits are %s", where, name, names())
 			}
 			n, ok := v.(int64)
 			if text, is := v.(string); is {
@@ -113,7 +113,7 @@ func readLimits(where string, table map[string]any) (map[Limit]int64, error) {
 var sizeText = regexp.MustCompile(`^([0-9]{1,9}) ?([KMGT])iB$`)
 
 // readAmount reads a limit that is written as text.
-func readAmount(name Limit, text string) (int64, bool) {
+func readAmount(name Name, text string) (int64, bool) {
 	if text == "unlimited" {
 		return Unlimited, true
 	}

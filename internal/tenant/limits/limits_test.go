@@ -1,4 +1,4 @@
-package account_test
+package limits_test
 
 import (
 	"strings"
@@ -7,12 +7,12 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 func TestParseLimits(t *testing.T) {
 	t.Parallel()
-	got, err := account.ParseLimits(`
+	got, err := limits.Parse(`
 		[defaults]
 		sites = 50
 		deployments.pending = 20
@@ -20,18 +20,18 @@ func TestParseLimits(t *testing.T) {
 		sites = "unlimited"
 		"deployments.pending" = 0`)
 	ada := got.Users["ada@example.com"]
-	if err != nil || got.Defaults[account.LimitSites] != 50 || got.Defaults[account.LimitDeployments] != 20 ||
-		ada[account.LimitSites] != account.Unlimited ||
-		ada[account.LimitDeployments] != 0 ||
+	if err != nil || got.Defaults[limits.Sites] != 50 || got.Defaults[limits.Deployments] != 20 ||
+		ada[limits.Sites] != limits.Unlimited ||
+		ada[limits.Deployments] != 0 ||
 		len(ada) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	got, err = account.ParseLimits(
+	got, err = limits.Parse(
 		"[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\ncaches.bytes = 1000\nbuild.minutes = 60",
 	)
-	if d := got.Defaults; err != nil || d[account.LimitStorage] != 50<<30 || d[account.LimitBandwidth] != 1<<40 ||
-		d[account.LimitCaches] != 1000 ||
-		d[account.LimitBuildMinutes] != 60 {
+	if d := got.Defaults; err != nil || d[limits.Storage] != 50<<30 || d[limits.Bandwidth] != 1<<40 ||
+		d[limits.Caches] != 1000 ||
+		d[limits.BuildMinutes] != 60 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -49,7 +49,7 @@ func TestParseLimits(t *testing.T) {
 		"[defaults]\nstorage.bytes = \"-1 GiB\"":        "a size such as",
 		"[defaults]\nstorage.bytes = \"999999999 TiB\"": "a size such as",
 	} {
-		if _, err := account.ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := limits.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -58,19 +58,19 @@ func TestParseLimits(t *testing.T) {
 // What is said of a limit that is used up reads well for each of them.
 func TestLimitWords(t *testing.T) {
 	t.Parallel()
-	for u, want := range map[account.LimitUse]string{
+	for u, want := range map[limits.Use]string{
 		{
-			Name:  account.LimitSites,
+			Name:  limits.Sites,
 			Limit: 5000,
 			Used:  5000,
 		}: "this account can have 5000 sites and has 5000; delete some that are not used, or ask the operator for more",
 		{
-			Name:  account.LimitStorage,
+			Name:  limits.Storage,
 			Limit: 10 << 30,
 			Used:  10<<30 - 1,
 		}: "this account can store 10 GiB and stores 9.9 GiB; delete sites that are not used, or ask the operator for more",
 		{
-			Name:  account.LimitBuildMinutes,
+			Name:  limits.BuildMinutes,
 			Limit: 60,
 			Used:  61,
 		}: "this account can use 60 build minutes and has used 61; it starts at zero with the next calendar month, or ask the operator for more",
@@ -80,11 +80,11 @@ func TestLimitWords(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	u := account.LimitUse{Name: account.LimitEnv, Limit: account.Unlimited, Used: 1_234_567}
-	if u.Amount() != "1,234,567" || u.Most() != "Unlimited" || u.Name.Title() != "Environment variables" || u.Left() != account.Unlimited {
+	u := limits.Use{Name: limits.Env, Limit: limits.Unlimited, Used: 1_234_567}
+	if u.Amount() != "1,234,567" || u.Most() != "Unlimited" || u.Name.Title() != "Environment variables" || u.Left() != limits.Unlimited {
 		t.Errorf("%s of %s %s", u.Amount(), u.Most(), u.Name.Title())
 	}
-	if m := account.Month(db.At(time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC))); m != 202612 {
+	if m := limits.Month(db.At(time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC))); m != 202612 {
 		t.Error(m)
 	}
 }
