@@ -53,7 +53,7 @@ func (c Caller) Require(s Scope) error {
 		return nil
 	}
 	if c.Team != "" && c.User != "" && c.granted.Include(s) {
-		return errRole(s, "")
+		return ErrRole(s, "")
 	}
 	return c.requireGranted(s)
 }

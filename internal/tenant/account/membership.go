@@ -204,7 +204,7 @@ func (c Caller) For(s Scope, least Role) (Caller, error) {
 		}
 	}
 	if len(sites) == 0 {
-		return c, errRole(s, least)
+		return c, ErrRole(s, least)
 	}
 	c.Sites = sites
 	return c, nil
@@ -219,7 +219,8 @@ func (c Caller) RequireOn(s Scope, site string) error {
 	return c.RequireSite(site)
 }
 
-func errRole(s Scope, least Role) error {
+// ErrRole is for members whose role doesn't include a scope, or is lower than least.
+func ErrRole(s Scope, least Role) error {
 	details := "your role in this team doesn't include the scope " + string(s)
 	if least != "" {
 		details = "this requires the scope " + string(s) + " and at least the role " + string(least)

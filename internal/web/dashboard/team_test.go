@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,19 +12,19 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// Owners and admins of a team see its sites, by the path or by ?team=; other members are told to use the API, and those who
-// don't belong to it find nothing. A removed member's open page ends.
+// Members of a team see its sites, by the path or by ?team=, and do there what their role includes; those who don't belong
+// to it find nothing. A removed member's open page ends.
 func TestTeamPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.user("ada@example.test", false)
 	users := map[string]account.User{}
-	for _, name := range []string{"admin", "developer", "stranger"} {
+	for _, name := range []string{"admin", "developer", "contributor", "viewer", "billing", "guest", "stranger"} {
 		users[name] = w.user(name+"@example.test", false)
 	}
 	ctx := t.Context()
 	var acme team.Team
-	var shop site.Site
+	var shop, other site.Site
 	write := func(do func(tx *db.Tx) error) {
 		t.Helper()
 		if err := w.db.Write(ctx, do); err != nil {
@@ -42,12 +43,21 @@ func TestTeamPages(t *testing.T) {
 		if acme, err = w.dash.Teams.CreateTx(ctx, tx, ada, team.NewTeam{Name: "Acme"}); err != nil {
 			return err
 		}
+		if other, err = w.dash.Sites.CreateTx(ctx, tx, acme.Owner, site.NewSite{
+			Name: "Back office", Type: "static", Repository: "git.test/acme/office",
+		}); err != nil {
+			return err
+		}
 		shop, err = w.dash.Sites.CreateTx(ctx, tx, acme.Owner, site.NewSite{Name: "Team shop", Type: "static", Repository: "git.test/acme/site"})
 		return err
 	})
-	for _, name := range []string{"admin", "developer"} {
+	for _, name := range []string{"admin", "developer", "contributor", "viewer", "billing", "guest"} {
+		n := team.NewInvitation{Email: name + "@example.test", Role: account.Role(name)}
+		if name == "guest" {
+			n.Role, n.Sites = account.RoleGuest, map[string]account.Role{string(shop.ID): account.RoleDeveloper}
+		}
 		write(func(tx *db.Tx) error {
-			_, token, err := w.dash.Teams.InviteTx(ctx, tx, owner(tx), team.NewInvitation{Email: name + "@example.test", Role: account.Role(name)})
+			_, token, err := w.dash.Teams.InviteTx(ctx, tx, owner(tx), n)
 			if err != nil {
 				return err
 			}
@@ -55,20 +65,85 @@ func TestTeamPages(t *testing.T) {
 			return err
 		})
 	}
+	in := map[string]*browser{"ada": w.as("ada@example.test")}
+	for name := range users {
+		in[name] = w.as(name + "@example.test")
+	}
 	page := "/sites/" + string(shop.ID)
-	for name, want := range map[string]int{"ada": 200, "admin": 200, "developer": 403, "stranger": 404} {
-		if p := w.as(name + "@example.test").get(page); p.status != want {
-			t.Errorf("%s: %s, want %d", name, p, want)
+	for path, want := range map[string]string{ // by who may open it
+		page:                               "ada admin developer contributor viewer guest",
+		page + "/deployments":              "ada admin developer contributor viewer guest",
+		page + "/domains":                  "ada admin developer contributor viewer guest",
+		page + "/settings":                 "ada admin developer contributor viewer guest",
+		page + "/env":                      "ada admin developer guest",
+		page + "/git":                      "ada admin developer guest",
+		page + "/hooks":                    "ada admin developer guest",
+		page + "/terminal":                 "ada admin developer guest",
+		"/sites/" + string(other.ID):       "ada admin developer contributor viewer",
+		"/?team=acme":                      "ada admin developer contributor viewer guest",
+		"/new?team=acme":                   "ada admin developer",
+		"/deleted?team=acme":               "ada admin developer contributor viewer",
+		"/webhooks?team=acme":              "ada admin developer contributor viewer",
+		"/webhooks/new?team=acme":          "ada admin developer",
+		"/account/security?team=acme":      "ada admin developer contributor viewer billing guest stranger", // never the team's
+		"/find?q=shop&team=acme":           "ada admin developer contributor viewer guest",
+		"/sites/" + string(other.ID) + "x": "",
+	} {
+		for _, name := range []string{"ada", "admin", "developer", "contributor", "viewer", "billing", "guest", "stranger"} {
+			p := in[name].get(path)
+			if may := slices.Contains(strings.Fields(want), name); may != (p.status == 200) || p.status >= 500 {
+				t.Errorf("%s asks for %s: %d, want allowed: %t", name, path, p.status, may)
+			}
+			if name == "stranger" && p.status == 403 {
+				t.Errorf("a stranger learns that %s is there", path)
+			}
 		}
 	}
-	admin := w.as("admin@example.test")
+	// What a role doesn't include is refused, and the page doesn't offer it.
+	deploy := map[string]bool{"developer": true, "guest": true}
+	for _, name := range []string{"developer", "guest", "contributor", "viewer"} {
+		b := in[name]
+		p := b.get(page)
+		form, _, _ := strings.Cut(p.body[strings.Index(p.body, page+"/deploy\""):], "</form>")
+		if got := !strings.Contains(form, "disabled"); got != deploy[name] {
+			t.Errorf("%s is offered to deploy: %t in %s", name, got, form)
+		}
+		if got := strings.Contains(p.body, page+"/env"); got != deploy[name] {
+			t.Errorf("%s is offered the environment: %t", name, got)
+		}
+		if p := b.post(page + "/deploy"); (p.status == 303) != deploy[name] || !deploy[name] && p.status != 403 {
+			t.Errorf("%s deploys: %s", name, p)
+		}
+		if p := b.post(page+"/delete", "confirm", shop.Name); p.status != 403 {
+			t.Errorf("%s deletes the site: %s", name, p)
+		}
+		if p := b.post(page+"/domains", "domain", name+".example.com"); (p.status == 303) != deploy[name] {
+			t.Errorf("%s adds a domain: %s", name, p)
+		}
+	}
+	guest := in["guest"]
+	if p := guest.get("/?team=acme"); !strings.Contains(p.body, "Team shop") || strings.Contains(p.body, "Back office") {
+		t.Errorf("a guest's sites: %s", p)
+	}
+	if p := guest.get("/find?q=o&team=acme"); strings.Contains(p.body, "Back office") {
+		t.Errorf("a guest finds another site: %s", p)
+	}
+	// Links and redirects keep the team.
+	if p := in["ada"].get("/?team=acme"); !strings.Contains(p.body, `href="/new?team=acme"`) ||
+		!strings.Contains(p.body, `name="team" value="acme"`) || !strings.Contains(p.body, `href="/webhooks?team=acme"`) {
+		t.Errorf("the team's links: %s", p.body)
+	}
+	if p := in["ada"].post("/sites/"+string(other.ID)+"/delete", "confirm", other.Name); p.header.Get("Location") != "/?team=acme" {
+		t.Errorf("after the site was deleted: %s", p)
+	}
+	admin := in["admin"]
 	if p := admin.get("/?team=acme"); p.status != 200 || !strings.Contains(p.body, "Team shop") {
 		t.Errorf("the team's sites: %s", p)
 	}
 	if p := admin.get("/"); p.status != 200 || strings.Contains(p.body, "Team shop") {
 		t.Errorf("their own sites: %s", p)
 	}
-	if p := w.as("stranger@example.test").get("/?team=acme"); strings.Contains(p.body, "Team shop") {
+	if p := in["stranger"].get("/?team=acme"); p.status != 404 || strings.Contains(p.body, "Team shop") {
 		t.Errorf("a stranger sees the team's sites: %s", p)
 	}
 	if p := admin.post(page + "/deploy"); p.status >= 400 {
@@ -84,5 +159,15 @@ func TestTeamPages(t *testing.T) {
 	})
 	if p := admin.get(page); p.status != 404 {
 		t.Errorf("a removed admin: %s", p)
+	}
+}
+
+// No page of a site is left without the scope that it takes, or members would not find it.
+func TestTeamRoutes(t *testing.T) {
+	t.Parallel()
+	for _, rt := range newWorld(t).dash.routes {
+		if strings.HasPrefix(rt.Path, "/sites/{id}") && rt.Scope() == "" {
+			t.Errorf("%s %s takes no scope", rt.Method, rt.Path)
+		}
 	}
 }

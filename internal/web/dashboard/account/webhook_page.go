@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -17,21 +18,21 @@ const deliveriesPerPage = 20
 
 func (d *Pages) webhookRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/webhooks", shell.User, d.webhooksPage),
-		shell.Get("/webhooks/new", shell.User, d.newWebhookPage),
-		shell.Post("/webhooks/new", shell.User, d.createWebhook, d.newWebhookPage),
-		shell.Get("/webhooks/{webhook}", shell.User, d.webhookPage),
-		shell.Get("/webhooks/{webhook}/follow", shell.User, d.deliveriesLive),
-		shell.Get("/webhooks/{webhook}/deliveries/{delivery}", shell.User, d.deliveryPage),
-		shell.Get("/webhooks/{webhook}/deliveries/{delivery}/follow", shell.User, d.deliveryLive),
-		shell.Post("/webhooks/{webhook}", shell.User, d.changeWebhook, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/secret", shell.User, d.revealSecret, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/rotate", shell.User, d.rotateSecret, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/redeliver", shell.User, d.redeliverAll, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/deliveries/{delivery}/redeliver", shell.User, d.redeliver, d.deliveryPage),
-		shell.Post("/webhooks/{webhook}/ping", shell.User, d.pingWebhook, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/switch", shell.User, d.switchWebhook, d.webhookPage),
-		shell.Post("/webhooks/{webhook}/delete", shell.User, d.deleteWebhook, d.webhookPage),
+		shell.Get("/webhooks", shell.User, d.webhooksPage).Takes(account.WebhooksRead).Wide(),
+		shell.Get("/webhooks/new", shell.User, d.newWebhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/new", shell.User, d.createWebhook, d.newWebhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Get("/webhooks/{webhook}", shell.User, d.webhookPage).Takes(account.WebhooksRead).Wide(),
+		shell.Get("/webhooks/{webhook}/follow", shell.User, d.deliveriesLive).Takes(account.WebhooksRead).Wide(),
+		shell.Get("/webhooks/{webhook}/deliveries/{delivery}", shell.User, d.deliveryPage).Takes(account.WebhooksRead).Wide(),
+		shell.Get("/webhooks/{webhook}/deliveries/{delivery}/follow", shell.User, d.deliveryLive).Takes(account.WebhooksRead).Wide(),
+		shell.Post("/webhooks/{webhook}", shell.User, d.changeWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/secret", shell.User, d.revealSecret, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/rotate", shell.User, d.rotateSecret, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/redeliver", shell.User, d.redeliverAll, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/deliveries/{delivery}/redeliver", shell.User, d.redeliver, d.deliveryPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/ping", shell.User, d.pingWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/switch", shell.User, d.switchWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/delete", shell.User, d.deleteWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -19,14 +20,14 @@ import (
 
 func (d *Pages) backupRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/backups", shell.User, d.backupsPage),
-		shell.Get("/sites/{id}/backups/follow", shell.User, d.backupsLive),
-		shell.Get("/sites/{id}/backups/download", shell.User, d.downloadBackup),
-		shell.Post("/sites/{id}/backups", shell.User, d.createBackup, d.backupsPage),
-		shell.Post("/sites/{id}/backups/schedule", shell.User, d.scheduleBackups, d.backupsPage),
-		shell.Post("/sites/{id}/backups/restore", shell.User, d.restoreBackup, d.backupsPage),
-		shell.Post("/sites/{id}/backups/verify", shell.User, d.verifyBackup, d.backupsPage),
-		shell.Post("/sites/{id}/backups/delete", shell.User, d.deleteBackup, d.backupsPage),
+		shell.Get("/sites/{id}/backups", shell.User, d.backupsPage).Takes(account.BackupsRead),
+		shell.Get("/sites/{id}/backups/follow", shell.User, d.backupsLive).Takes(account.BackupsRead),
+		shell.Get("/sites/{id}/backups/download", shell.User, d.downloadBackup).Takes(account.BackupsRead),
+		shell.Post("/sites/{id}/backups", shell.User, d.createBackup, d.backupsPage).Takes(account.BackupsWrite),
+		shell.Post("/sites/{id}/backups/schedule", shell.User, d.scheduleBackups, d.backupsPage).Takes(account.BackupsWrite),
+		shell.Post("/sites/{id}/backups/restore", shell.User, d.restoreBackup, d.backupsPage).Takes(account.BackupsWrite).Least(account.RoleManager),
+		shell.Post("/sites/{id}/backups/verify", shell.User, d.verifyBackup, d.backupsPage).Takes(account.BackupsWrite),
+		shell.Post("/sites/{id}/backups/delete", shell.User, d.deleteBackup, d.backupsPage).Takes(account.BackupsWrite),
 	}
 }
 
@@ -235,6 +236,11 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 	}
 	if to.NewName == "" {
 		if err := confirmed(q, head.Site, "nothing was restored"); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	if to.NewName != "" { // a new site takes a role on all sites
+		if err := q.Caller.RequireAllSites(); err != nil {
 			return shell.Answer{}, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/database"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -14,10 +15,10 @@ import (
 
 func (d *Pages) databaseRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/databases", shell.User, d.databasesPage),
-		shell.Post("/sites/{id}/databases", shell.User, d.createDatabase, d.databasesPage),
-		shell.Post("/sites/{id}/databases/rotate", shell.User, d.rotateDatabase, d.databasesPage),
-		shell.Post("/sites/{id}/databases/delete", shell.User, d.deleteDatabase, d.databasesPage),
+		shell.Get("/sites/{id}/databases", shell.User, d.databasesPage).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/databases", shell.User, d.createDatabase, d.databasesPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/databases/rotate", shell.User, d.rotateDatabase, d.databasesPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/databases/delete", shell.User, d.deleteDatabase, d.databasesPage).Takes(account.SitesWrite),
 	}
 }
 

@@ -8,16 +8,17 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/web/dashboard/shell"
 )
 
 func (d *Pages) deletedRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/deleted", shell.User, d.deletedPage),
-		shell.Get("/deleted/download", shell.User, d.downloadDeleted),
-		shell.Post("/deleted/restore", shell.User, d.restoreDeleted, d.deletedPage),
-		shell.Post("/deleted/forget", shell.User, d.forgetDeleted, d.deletedPage),
+		shell.Get("/deleted", shell.User, d.deletedPage).Takes(account.BackupsRead).Wide(),
+		shell.Get("/deleted/download", shell.User, d.downloadDeleted).Takes(account.BackupsRead).Wide(),
+		shell.Post("/deleted/restore", shell.User, d.restoreDeleted, d.deletedPage).Takes(account.BackupsWrite).Least(account.RoleManager).Wide(),
+		shell.Post("/deleted/forget", shell.User, d.forgetDeleted, d.deletedPage).Takes(account.BackupsWrite).Wide(),
 	}
 }
 

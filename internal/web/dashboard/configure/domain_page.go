@@ -9,6 +9,7 @@ import (
 	"slipway/internal/edge/certs"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/web/dashboard/shell"
@@ -17,15 +18,15 @@ import (
 
 func (d *Pages) domainRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/domains", shell.User, d.domainsPage),
-		shell.Get("/sites/{id}/domains/follow", shell.User, d.domainsLive),
-		shell.Post("/sites/{id}/domains", shell.User, d.addDomain, d.domainsPage),
-		shell.Get("/sites/{id}/domains/{domain}", shell.User, d.domainPage),
-		shell.Get("/sites/{id}/domains/{domain}/follow", shell.User, d.domainLive),
-		shell.Post("/sites/{id}/domains/{domain}/verify", shell.User, d.verifyDomain, d.domainPage),
-		shell.Post("/sites/{id}/domains/{domain}/primary", shell.User, d.makePrimary, d.domainPage),
-		shell.Post("/sites/{id}/domains/{domain}/redirect", shell.User, d.redirectDomain, d.domainPage),
-		shell.Post("/sites/{id}/domains/{domain}/delete", shell.User, d.removeDomain, d.domainPage),
+		shell.Get("/sites/{id}/domains", shell.User, d.domainsPage).Takes(account.DomainsRead),
+		shell.Get("/sites/{id}/domains/follow", shell.User, d.domainsLive).Takes(account.DomainsRead),
+		shell.Post("/sites/{id}/domains", shell.User, d.addDomain, d.domainsPage).Takes(account.DomainsWrite),
+		shell.Get("/sites/{id}/domains/{domain}", shell.User, d.domainPage).Takes(account.DomainsRead),
+		shell.Get("/sites/{id}/domains/{domain}/follow", shell.User, d.domainLive).Takes(account.DomainsRead),
+		shell.Post("/sites/{id}/domains/{domain}/verify", shell.User, d.verifyDomain, d.domainPage).Takes(account.DomainsWrite),
+		shell.Post("/sites/{id}/domains/{domain}/primary", shell.User, d.makePrimary, d.domainPage).Takes(account.DomainsWrite),
+		shell.Post("/sites/{id}/domains/{domain}/redirect", shell.User, d.redirectDomain, d.domainPage).Takes(account.DomainsWrite),
+		shell.Post("/sites/{id}/domains/{domain}/delete", shell.User, d.removeDomain, d.domainPage).Takes(account.DomainsWrite),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -21,14 +22,14 @@ const varsPerPage = 100
 
 func (d *Pages) envRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/env", shell.User, d.envPage),
-		shell.Post("/sites/{id}/env", shell.User, d.setVar, d.envPage),
-		shell.Get("/sites/{id}/env/import", shell.User, d.importPage),
-		shell.Post("/sites/{id}/env/import", shell.User, d.importEnv, d.importPage),
-		shell.Get("/sites/{id}/env/export", shell.User, d.exportEnv),
-		shell.Get("/sites/{id}/env/var/{var}", shell.User, d.varPage),
-		shell.Post("/sites/{id}/env/var/{var}", shell.User, d.changeVar, d.varPage),
-		shell.Post("/sites/{id}/env/var/{var}/delete", shell.User, d.deleteVar, d.varPage),
+		shell.Get("/sites/{id}/env", shell.User, d.envPage).Takes(account.EnvRead),
+		shell.Post("/sites/{id}/env", shell.User, d.setVar, d.envPage).Takes(account.EnvWrite),
+		shell.Get("/sites/{id}/env/import", shell.User, d.importPage).Takes(account.EnvWrite),
+		shell.Post("/sites/{id}/env/import", shell.User, d.importEnv, d.importPage).Takes(account.EnvWrite),
+		shell.Get("/sites/{id}/env/export", shell.User, d.exportEnv).Takes(account.EnvRead),
+		shell.Get("/sites/{id}/env/var/{var}", shell.User, d.varPage).Takes(account.EnvRead),
+		shell.Post("/sites/{id}/env/var/{var}", shell.User, d.changeVar, d.varPage).Takes(account.EnvWrite),
+		shell.Post("/sites/{id}/env/var/{var}/delete", shell.User, d.deleteVar, d.varPage).Takes(account.EnvWrite),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/web/dashboard/shell"
@@ -21,13 +22,13 @@ import (
 
 func (d *Pages) gitRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/git", shell.User, d.gitPage),
-		shell.Get("/sites/{id}/git/follow", shell.User, d.gitLive),
-		shell.Post("/sites/{id}/git", shell.User, d.saveGit, d.gitPage),
-		shell.Post("/sites/{id}/git/hook", shell.User, d.newGitHook, d.gitPage),
-		shell.Post("/sites/{id}/git/approve", shell.User, d.approvePull, d.gitPage),
-		shell.Get("/sites/{id}/pulls/{number}", shell.User, d.pullPage),
-		shell.Get("/sites/{id}/pulls/{number}/follow", shell.User, d.pullLive),
+		shell.Get("/sites/{id}/git", shell.User, d.gitPage).Takes(account.DeploymentsWrite),
+		shell.Get("/sites/{id}/git/follow", shell.User, d.gitLive).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/git", shell.User, d.saveGit, d.gitPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/git/hook", shell.User, d.newGitHook, d.gitPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/git/approve", shell.User, d.approvePull, d.gitPage).Takes(account.DeploymentsWrite),
+		shell.Get("/sites/{id}/pulls/{number}", shell.User, d.pullPage).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/pulls/{number}/follow", shell.User, d.pullLive).Takes(account.DeploymentsRead),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -17,13 +18,13 @@ import (
 func (d *Pages) hookRoutes() []shell.Route {
 	// A hook's id is a secret: it goes in forms' bodies, never in addresses.
 	return []shell.Route{
-		shell.Get("/sites/{id}/hooks", shell.User, d.hooksPage),
-		shell.Post("/sites/{id}/hooks", shell.User, d.createHook, d.hooksPage),
-		shell.Post("/sites/{id}/hooks/edit", shell.User, d.editHookPage, d.hooksPage),
-		shell.Post("/sites/{id}/hooks/save", shell.User, d.saveHook, d.editHookPage),
-		shell.Post("/sites/{id}/hooks/rotate", shell.User, d.rotateHook, d.hooksPage),
-		shell.Post("/sites/{id}/hooks/switch", shell.User, d.switchHook, d.hooksPage),
-		shell.Post("/sites/{id}/hooks/delete", shell.User, d.deleteHook, d.hooksPage),
+		shell.Get("/sites/{id}/hooks", shell.User, d.hooksPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks", shell.User, d.createHook, d.hooksPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks/edit", shell.User, d.editHookPage, d.hooksPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks/save", shell.User, d.saveHook, d.editHookPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks/rotate", shell.User, d.rotateHook, d.hooksPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks/switch", shell.User, d.switchHook, d.hooksPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/hooks/delete", shell.User, d.deleteHook, d.hooksPage).Takes(account.DeploymentsWrite),
 	}
 }
 

@@ -58,6 +58,9 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 		return shell.GoTo(head.Base()+"/wordpress", ""), nil
 	}
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, id)
+	if err == nil {
+		err = q.Caller.RequireSite(string(to.ID))
+	}
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -125,6 +128,9 @@ func extensions(list []wordpress.Extension, noun string) string {
 func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := site.ID(q.PathValue("id"))
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.Value("to")))
+	if err == nil {
+		err = q.Caller.RequireSite(string(to.ID))
+	}
 	if err != nil {
 		return shell.Answer{}, err
 	}

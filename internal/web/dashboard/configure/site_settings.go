@@ -8,6 +8,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -17,12 +18,12 @@ import (
 // configureRoutes is every route of what a site's owner sets up for it.
 func (d *Pages) Routes() []shell.Route {
 	rs := []shell.Route{
-		shell.Get("/sites/{id}/rules", shell.User, d.rulesPage),
-		shell.Post("/sites/{id}/rules", shell.User, d.saveServing, d.rulesPage),
-		shell.Post("/sites/{id}/restart", shell.User, d.restartSite, nil),
-		shell.Get("/sites/{id}/settings", shell.User, d.settingsPage),
-		shell.Post("/sites/{id}/settings", shell.User, d.saveSettings, d.settingsPage),
-		shell.Post("/sites/{id}/delete", shell.User, d.deleteSite, d.settingsPage),
+		shell.Get("/sites/{id}/rules", shell.User, d.rulesPage).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/rules", shell.User, d.saveServing, d.rulesPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/restart", shell.User, d.restartSite, nil).Takes(account.SitesWrite),
+		shell.Get("/sites/{id}/settings", shell.User, d.settingsPage).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/settings", shell.User, d.saveSettings, d.settingsPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/delete", shell.User, d.deleteSite, d.settingsPage).Takes(account.SitesWrite).Least(account.RoleManager),
 	}
 	for _, more := range [][]shell.Route{
 		d.domainRoutes(),

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -20,17 +21,17 @@ import (
 
 func (d *Pages) wordpressRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage),
-		shell.Get("/sites/{id}/wordpress/follow", shell.User, d.wordpressLive),
-		shell.Post("/sites/{id}/wordpress/login", shell.User, d.loginWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/purge", shell.User, d.purgeWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/settings", shell.User, d.saveWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/update", shell.User, d.updateWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/clone", shell.User, d.cloneWordPress, d.wordpressPage),
-		shell.Get("/sites/{id}/wordpress/push", shell.User, d.pushPage),
-		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.pushPage),
-		shell.Post("/sites/{id}/wordpress/replace", shell.User, d.replaceWordPress, d.wordpressPage),
-		shell.Post("/sites/{id}/wordpress/import", shell.User, d.importWordPress, d.wordpressPage),
+		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/wordpress/follow", shell.User, d.wordpressLive).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/wordpress/login", shell.User, d.loginWordPress, d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/purge", shell.User, d.purgeWordPress, d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/settings", shell.User, d.saveWordPress, d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/update", shell.User, d.updateWordPress, d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/clone", shell.User, d.cloneWordPress, d.wordpressPage).Takes(account.SitesWrite).Wide(),
+		shell.Get("/sites/{id}/wordpress/push", shell.User, d.pushPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.pushPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/replace", shell.User, d.replaceWordPress, d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/import", shell.User, d.importWordPress, d.wordpressPage).Takes(account.SitesWrite),
 	}
 }
 
@@ -117,6 +118,7 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 		if data.Others, data.Origin, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
 			return shell.Answer{}, err
 		}
+		data.Others = slices.DeleteFunc(data.Others, func(s site.Site) bool { return !q.Caller.Allows(string(s.ID)) })
 	}
 	return shell.Page("site_wordpress", "WordPress of "+head.Site.Name, data), nil
 }

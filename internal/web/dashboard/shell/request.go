@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
 )
 
 // Request holds the HTTP request that a handler serves, and its user.
@@ -21,7 +22,8 @@ type Request struct {
 	Flash   string         // said by the page before
 	Problem *Problem       // why the form on this page failed; nil when it didn't
 
-	clear []string // cookies that the answer removes
+	clear  []string       // cookies that the answer removes
+	member account.Caller // the user in the team that the page is about, before the route narrowed them; zero: no team
 }
 
 // signedIn reports whether a user is there who owes nothing.
@@ -35,6 +37,14 @@ func (q *Request) Checked(name string) bool { return q.PostForm.Get(name) != "" 
 
 // Query is a value of the address.
 func (q *Request) Query(name string) string { return q.URL.Query().Get(name) }
+
+// Only returns the sites that the caller may see, for lists; nil means all.
+func (q *Request) Only() (ids []site.ID) {
+	for _, id := range q.Caller.Sites {
+		ids = append(ids, site.ID(id))
+	}
+	return ids
+}
 
 // Device is where the request comes from.
 func (q *Request) Device() account.Device {

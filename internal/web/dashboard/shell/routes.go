@@ -3,6 +3,10 @@ package shell
 import (
 	"context"
 	"net/http"
+	"strings"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 )
 
 // access says whom a route lets in.
@@ -25,12 +29,63 @@ type Route struct {
 	Access       access
 	do           handler
 	form         handler // the page that holds the form: it is shown again when do fails. Optional.
+
+	// What it takes of a member of a team, as the API asks of a key. A route without a scope never acts for a team.
+	scope account.Scope
+	least account.Role
+	wide  bool // concerns all sites of the team
 }
 
 func Get(path string, who access, do handler) Route {
-	return Route{http.MethodGet, path, who, do, nil}
+	return Route{Method: http.MethodGet, Path: path, Access: who, do: do}
 }
 
 func Post(path string, who access, do, form handler) Route {
-	return Route{http.MethodPost, path, who, do, form}
+	return Route{Method: http.MethodPost, Path: path, Access: who, do: do, form: form}
+}
+
+// Takes returns the route as one that also acts for teams, and for which a member needs the scope.
+func (rt Route) Takes(s account.Scope) Route {
+	rt.scope = s
+	return rt
+}
+
+// Least returns the route for members with at least this role.
+func (rt Route) Least(r account.Role) Route {
+	rt.least = r
+	return rt
+}
+
+// Wide returns the route for members with a role on all sites of the team.
+func (rt Route) Wide() Route {
+	rt.wide = true
+	return rt
+}
+
+// Scope returns what the route takes of a member of a team; empty: it never acts for one.
+func (rt Route) Scope() account.Scope { return rt.scope }
+
+// ofSite reports whether the route's path names a site, and with it the owner that it acts for.
+func (rt Route) ofSite() bool { return strings.HasPrefix(rt.Path, "/sites/{id}") }
+
+// permit returns the caller as this route is for them: in a team, with their role there, on one site or on all. A site on
+// which a guest has no role doesn't exist for them.
+func (rt Route) permit(c account.Caller, site string) (account.Caller, error) {
+	if c.Team == "" || rt.scope == "" {
+		return c, nil
+	}
+	if site != "" && c.Role == account.RoleGuest && c.SiteRoles[site] == "" {
+		return c, fault.Missing("site")
+	}
+	as, err := c.For(rt.scope, rt.least)
+	if err != nil {
+		return c, err
+	}
+	if site != "" && !as.Allows(site) { // the role that suffices is one on another site
+		return c, account.ErrRole(rt.scope, rt.least)
+	}
+	if rt.wide {
+		return as, as.RequireAllSites()
+	}
+	return as, nil
 }

@@ -98,7 +98,7 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 	}
 	q.Flash = d.readFlash(q.Request)
 	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.Addr))
-	if err := d.identify(ctx, q); err != nil {
+	if err := d.identify(ctx, q, rt); err != nil {
 		return Answer{}, err
 	}
 	if q.User.ID != "" {
@@ -113,7 +113,7 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 			return Answer{}, err
 		}
 		if q.User.ID != "" { // a form may take a minute to come: whoever is signed out by then does nothing
-			if err := d.identify(ctx, q); err != nil {
+			if err := d.identify(ctx, q, rt); err != nil {
 				return Answer{}, err
 			}
 			if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
@@ -124,8 +124,8 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 	return rt.do(ctx, q)
 }
 
-// identify finds out who is asking.
-func (d *Shell) identify(ctx context.Context, q *Request) (err error) {
+// identify finds out who is asking, and for whom the route acts.
+func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) {
 	token := d.readCookie(q.Request, SessionCookie)
 	if token == "" {
 		return nil
@@ -139,7 +139,7 @@ func (d *Shell) identify(ctx context.Context, q *Request) (err error) {
 		return err
 	}
 	q.Caller = q.User.Caller()
-	return d.actForTeam(ctx, q)
+	return d.actForTeam(ctx, q, rt)
 }
 
 // admit says where to go instead when the route does not let the asker in. The last line
@@ -231,7 +231,7 @@ func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, er
 		if a.Flash != "" {
 			http.SetCookie(w, d.flashCookie(a.Flash))
 		}
-		w.Header().Set("Location", a.To)
+		w.Header().Set("Location", d.teamLink(q, a.To))
 		w.WriteHeader(http.StatusSeeOther)
 	case a.raw != nil:
 		a.raw(w)

@@ -53,6 +53,7 @@ type Shell struct {
 	logins *ratelimit.Limiter
 	secure bool // the base URL is https
 	mux    *http.ServeMux
+	routes map[string]Route // by method and path, as mux names them
 }
 
 // New reads the templates and the assets. It starts nothing.
@@ -71,6 +72,7 @@ func New(c Config) *Shell {
 		Assets: loadAssets(c.Files),
 		secure: strings.HasPrefix(c.BaseURL, "https://"),
 		mux:    http.NewServeMux(),
+		routes: map[string]Route{},
 		// Guesses are counted in the database also on one node: a restart forgives nothing.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}
@@ -83,6 +85,7 @@ func New(c Config) *Shell {
 func (d *Shell) Route(routes ...Route) {
 	for _, rt := range routes {
 		d.mux.Handle(rt.Method+" "+rt.Path, d.handle(rt))
+		d.routes[rt.Method+" "+rt.Path] = rt
 	}
 }
 

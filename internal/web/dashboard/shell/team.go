@@ -11,17 +11,20 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// actForTeam makes the caller of a page the team's that it is about: the one that the site in the path belongs to, else the
-// one that ?team= names. No cookie remembers it, so two tabs can show two teams. Pages don't know scopes yet: they are for
-// owners and admins, who may do all that a page offers, and others use the API.
-func (d *Shell) actForTeam(ctx context.Context, q *Request) error {
-	if !q.signedIn() {
+// actForTeam makes the caller of a page the team's that it is about: the one that the path names, or the one that the site
+// in the path belongs to, else the one that ?team= names. No cookie remembers it, so two tabs can show two teams. The
+// caller is narrowed to what the route takes, as in the API.
+func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
+	if !q.signedIn() || rt.scope == "" {
 		return nil
 	}
-	where, name := "", ""
-	switch id := q.PathValue("id"); {
-	case strings.HasPrefix(id, "site_"):
-		where, name = `owner_id = (SELECT owner_id FROM open_sites WHERE id = $2)`, id
+	site, where, name := "", "", ""
+	switch {
+	case q.PathValue("team") != "":
+		where, name = `slug = $2`, q.PathValue("team")
+	case rt.ofSite():
+		site = q.PathValue("id")
+		where, name = `owner_id = (SELECT owner_id FROM open_sites WHERE id = $2)`, site
 	case q.Query("team") != "":
 		where, name = `slug = $2`, q.Query("team")
 	default:
@@ -30,6 +33,9 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request) error {
 	var owner account.OwnerID
 	err := d.DB.QueryRow(ctx, `SELECT owner_id FROM memberships WHERE user_id = $1 AND team_id <> '' AND `+where, q.User.ID, name).Scan(&owner)
 	if errors.Is(err, sql.ErrNoRows) {
+		if site == "" {
+			return fault.Missing("team")
+		}
 		return nil // their own, or not found
 	}
 	if err != nil {
@@ -37,17 +43,33 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request) error {
 	}
 	c, err := d.Accounts.CallerFor(ctx, d.DB, q.User, owner)
 	if fault.Is(err, fault.Unauthorized) { // no member any more; the session stays
-		return nil
+		return fault.Missing("team")
 	}
 	if err != nil {
 		return err
 	}
-	if !c.Role.AtLeast(account.RoleAdmin) {
-		return &fault.Error{
-			Kind: fault.Forbidden, Message: "Your role doesn't allow this",
-			Details: "the dashboard shows a team's sites to its owners and admins; use the API with a key of the team", Code: "role_required",
-		}
+	q.member = c
+	q.Caller, err = rt.permit(c, site)
+	return err
+}
+
+// teamLink returns a link of a team's page, which must stay with the team: those to pages that ?team= leads get it.
+func (d *Shell) teamLink(q *Request, to string) string {
+	if q.member.Team == "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") {
+		return to
 	}
-	q.Caller = c
-	return nil
+	rest, anchor, hash := strings.Cut(to, "#")
+	path, query, _ := strings.Cut(rest, "?")
+	rt, ok := d.routeOf(q, "GET", path)
+	if !ok || rt.scope == "" || rt.ofSite() || strings.Contains(rt.Path, "{team}") || strings.Contains("&"+query, "&team=") {
+		return to
+	}
+	if query != "" {
+		query = "&" + query
+	}
+	to = path + "?team=" + q.member.Slug + query
+	if hash {
+		to += "#" + anchor
+	}
+	return to
 }

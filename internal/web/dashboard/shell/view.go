@@ -242,20 +242,21 @@ func (d *Shell) render(w http.ResponseWriter, q *Request, a Answer) {
 		http.Error(w, "Internal error ("+q.ID+")", http.StatusInternalServerError)
 		return
 	}
+	whole := d.forMember(q, buf.Bytes())
 	if q.Flash != "" {
 		http.SetCookie(w, d.NoCookie(flashCookie))
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(whole)))
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
-	w.Write(buf.Bytes()) // a client that is gone is no error of ours
+	w.Write(whole) // a client that is gone is no error of ours
 }
 
 // Part renders one named template of a page, for live parts.
 func (d *Shell) Part(_ context.Context, q *Request, pageName, part string, data any) ([]byte, error) {
 	var buf bytes.Buffer
 	err := d.Pages[pageName]().ExecuteTemplate(&buf, part, d.view(q, "", data))
-	return buf.Bytes(), err
+	return d.forMember(q, buf.Bytes()), err
 }

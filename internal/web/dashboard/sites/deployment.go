@@ -13,6 +13,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -21,16 +22,16 @@ const DeploymentsPerPage = 25
 
 func (d *Pages) deploymentRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/deployments", shell.User, d.deploymentsPage),
-		shell.Get("/sites/{id}/deployments/follow", shell.User, d.deploymentsLive),
-		shell.Get("/sites/{id}/deployments/{deployment}", shell.User, d.deploymentPage),
-		shell.Get("/sites/{id}/deployments/{deployment}/follow", shell.User, d.deploymentLive),
-		shell.Get("/sites/{id}/deployments/{deployment}/log", shell.User, d.logDownload),
-		shell.Get("/sites/{id}/deployments/{deployment}/log/follow", shell.User, d.logLive),
-		shell.Get("/sites/{id}/deployments/{deployment}/log/error", shell.User, d.logError),
-		shell.Post("/sites/{id}/deployments/{deployment}/cancel", shell.User, d.cancelDeployment, nil),
-		shell.Post("/sites/{id}/deployments/{deployment}/retry", shell.User, d.retryDeployment, nil),
-		shell.Post("/sites/{id}/deployments/{deployment}/promote", shell.User, d.promoteDeployment, nil),
+		shell.Get("/sites/{id}/deployments", shell.User, d.deploymentsPage).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/follow", shell.User, d.deploymentsLive).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/{deployment}", shell.User, d.deploymentPage).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/{deployment}/follow", shell.User, d.deploymentLive).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/{deployment}/log", shell.User, d.logDownload).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/{deployment}/log/follow", shell.User, d.logLive).Takes(account.DeploymentsRead),
+		shell.Get("/sites/{id}/deployments/{deployment}/log/error", shell.User, d.logError).Takes(account.DeploymentsRead),
+		shell.Post("/sites/{id}/deployments/{deployment}/cancel", shell.User, d.cancelDeployment, nil).Takes(account.PreviewsWrite),
+		shell.Post("/sites/{id}/deployments/{deployment}/retry", shell.User, d.retryDeployment, nil).Takes(account.PreviewsWrite),
+		shell.Post("/sites/{id}/deployments/{deployment}/promote", shell.User, d.promoteDeployment, nil).Takes(account.DeploymentsWrite),
 	}
 }
 
@@ -374,6 +375,9 @@ func (d *Pages) cancelDeployment(ctx context.Context, q *shell.Request) (shell.A
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	if err := mayDeploy(q.Caller, x.Deployment); err != nil {
+		return shell.Answer{}, err
+	}
 	err = d.Act(ctx, q, "deployment.canceled", func(tx *db.Tx) (string, error) {
 		_, err := d.Deployments.CancelTx(ctx, tx, q.Caller.Owner, x.ID)
 		return string(x.ID), err
@@ -384,6 +388,9 @@ func (d *Pages) cancelDeployment(ctx context.Context, q *shell.Request) (shell.A
 func (d *Pages) retryDeployment(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	_, x, err := d.deployment(ctx, q)
 	if err != nil {
+		return shell.Answer{}, err
+	}
+	if err := mayDeploy(q.Caller, x.Deployment); err != nil {
 		return shell.Answer{}, err
 	}
 	var again deployment.Deployment

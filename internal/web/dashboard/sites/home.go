@@ -85,7 +85,7 @@ func (d *Pages) home(ctx context.Context, q *shell.Request) (shell.Answer, error
 	if err == nil {
 		err = d.addCardDetails(ctx, q, data.Cards, &days{})
 	}
-	if err == nil {
+	if err == nil && q.Caller.RequireAllSites() == nil {
 		var gone []backup.Backup
 		gone, err = d.Backups.Deleted(ctx, q.Caller.Owner)
 		data.Deleted = len(gone)
@@ -109,10 +109,26 @@ func (d *Pages) homeLive(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}), nil
 }
 
+// tally counts the sites that the caller may see by their status. A guest has few.
+func (d *Pages) tally(ctx context.Context, q *shell.Request) (map[site.Status]int, error) {
+	if len(q.Caller.Sites) == 0 {
+		return d.Sites.Tally(ctx, q.Caller.Owner)
+	}
+	out := map[site.Status]int{}
+	for _, s := range site.Statuses {
+		_, n, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Status: s, Only: q.Only(), Page: 1})
+		if err != nil {
+			return nil, err
+		}
+		out[s] = n
+	}
+	return out, nil
+}
+
 func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error) {
 	f := readHomeFilter(q)
 	data := homeData{Filter: f, Live: f.link("/live/home")}
-	tally, err := d.Sites.Tally(ctx, q.Caller.Owner)
+	tally, err := d.tally(ctx, q)
 	if err != nil {
 		return data, err
 	}
@@ -151,6 +167,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 		Sort:   site.Sort(f.Sort),
 		Page:   f.Page,
 		Limit:  CardsPerPage,
+		Only:   q.Only(),
 	})
 	if err != nil {
 		return data, err

@@ -21,7 +21,7 @@ type foundSite struct {
 // findSites lists the asker's sites that match what is typed into the command palette.
 func (d *Pages) findSites(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{
-		Search: shell.Short(100, strings.TrimSpace(q.Query("q"))), Sort: site.ByUpdated, Page: 1, Limit: foundSites,
+		Search: shell.Short(100, strings.TrimSpace(q.Query("q"))), Sort: site.ByUpdated, Page: 1, Limit: foundSites, Only: q.Only(),
 	})
 	if err != nil {
 		return shell.Answer{}, err

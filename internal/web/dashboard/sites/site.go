@@ -7,6 +7,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -15,28 +16,28 @@ import (
 // siteRoutes is every route of the list of sites, of making one, and of watching one.
 func (d *Pages) Routes() []shell.Route {
 	rs := []shell.Route{
-		shell.Get("/{$}", shell.User, d.home),
-		shell.Get("/sites", shell.User, d.homeAlias),
-		shell.Get("/live/home", shell.User, d.homeLive),
-		shell.Get("/find", shell.User, d.findSites),
-		shell.Get("/new", shell.User, d.newPage),
-		shell.Post("/new", shell.User, d.newStep, d.newPage),
+		shell.Get("/{$}", shell.User, d.home).Takes(account.SitesRead),
+		shell.Get("/sites", shell.User, d.homeAlias).Takes(account.SitesRead),
+		shell.Get("/live/home", shell.User, d.homeLive).Takes(account.SitesRead),
+		shell.Get("/find", shell.User, d.findSites).Takes(account.SitesRead),
+		shell.Get("/new", shell.User, d.newPage).Takes(account.SitesWrite).Wide(),
+		shell.Post("/new", shell.User, d.newStep, d.newPage).Takes(account.SitesWrite).Wide(),
 
-		shell.Get("/sites/{id}", shell.User, d.siteOverview),
-		shell.Get("/sites/{id}/follow", shell.User, d.siteLive),
-		shell.Get("/sites/{id}/logs", shell.User, d.programPage),
-		shell.Get("/sites/{id}/logs/follow", shell.User, d.programLive),
-		shell.Post("/sites/{id}/commands", shell.User, d.runCommand, d.programPage),
-		shell.Get("/sites/{id}/traffic", shell.User, d.trafficPage),
-		shell.Get("/sites/{id}/traffic/follow", shell.User, d.trafficLive),
-		shell.Get("/sites/{id}/traffic/log", shell.User, d.accessLog),
-		shell.Get("/sites/{id}/pictures/{picture}", shell.User, d.pictureFile),
-		shell.Get("/sites/{id}/first", shell.User, d.firstDeployment),
-		shell.Get("/sites/{id}/first/follow", shell.User, d.firstLive),
-		shell.Post("/sites/{id}/deploy", shell.User, d.DeploySite, d.deploymentsPage),
-		shell.Post("/sites/{id}/rollback", shell.User, d.rollBack, nil),
-		shell.Post("/sites/{id}/stop", shell.User, d.stopSite, nil),
-		shell.Post("/sites/{id}/start", shell.User, d.startSite, nil),
+		shell.Get("/sites/{id}", shell.User, d.siteOverview).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/follow", shell.User, d.siteLive).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/logs", shell.User, d.programPage).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/logs/follow", shell.User, d.programLive).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/commands", shell.User, d.runCommand, d.programPage).Takes(account.SitesWrite),
+		shell.Get("/sites/{id}/traffic", shell.User, d.trafficPage).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/traffic/follow", shell.User, d.trafficLive).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/traffic/log", shell.User, d.accessLog).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/pictures/{picture}", shell.User, d.pictureFile).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/first", shell.User, d.firstDeployment).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/first/follow", shell.User, d.firstLive).Takes(account.SitesRead),
+		shell.Post("/sites/{id}/deploy", shell.User, d.DeploySite, d.deploymentsPage).Takes(account.PreviewsWrite),
+		shell.Post("/sites/{id}/rollback", shell.User, d.rollBack, nil).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/stop", shell.User, d.stopSite, nil).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/start", shell.User, d.startSite, nil).Takes(account.SitesWrite),
 	}
 	for _, more := range [][]shell.Route{
 		d.deploymentRoutes(),
@@ -166,9 +167,20 @@ func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer,
 	var x deployment.Deployment
 	err := d.Act(ctx, q, "deployment.triggered", func(tx *db.Tx) (_ string, err error) {
 		x, err = d.Deployments.TriggerTx(ctx, tx, q.Caller.Owner, id, t)
+		if err == nil {
+			err = mayDeploy(q.Caller, x)
+		}
 		return string(x.ID), err
 	})
 	return shell.GoTo(DeploymentPath(id, x.ID), ""), err
+}
+
+// mayDeploy is nil unless a deployment is to production and the caller may only make previews.
+func mayDeploy(c account.Caller, x deployment.Deployment) error {
+	if x.Target == deployment.Production {
+		return c.RequireOn(account.DeploymentsWrite, string(x.Site))
+	}
+	return nil
 }
 
 // rollBack makes an earlier release live again.

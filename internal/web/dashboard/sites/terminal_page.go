@@ -16,6 +16,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -49,9 +50,9 @@ const (
 
 func (d *Pages) terminalRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sites/{id}/terminal", shell.User, d.terminalPage),
-		shell.Post("/sites/{id}/terminal", shell.User, d.allowTerminal, d.terminalPage),
-		shell.Get("/sites/{id}/terminal/connect", shell.User, d.connectTerminal),
+		shell.Get("/sites/{id}/terminal", shell.User, d.terminalPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/terminal", shell.User, d.allowTerminal, d.terminalPage).Takes(account.SitesWrite),
+		shell.Get("/sites/{id}/terminal/connect", shell.User, d.connectTerminal).Takes(account.SitesWrite),
 	}
 }
 
