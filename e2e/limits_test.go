@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slipway/e2e/world"
+	"slipway/internal/platform/wait"
 )
 
 // Visitors who hold as many connections as they can get leave the interface, the
@@ -193,9 +194,5 @@ func newWorld(t *testing.T, flags ...string) *world.World {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain until ", what)
-		}
-	}
+	wait.Until(t, what, ok)
 }

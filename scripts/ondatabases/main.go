@@ -4,7 +4,8 @@
 //
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
 // lists the folders of the packages that run on both, as PATH lists folders. What is built
-// for one run is not built again for the other.
+// for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run
+// adds a line: the seconds of processor time that it and its children took, and the package.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 const (
 	cluster = "SLIPWAY_TEST_DSN"
 	both    = "SLIPWAY_TEST_BOTH"
+	costs   = "SLIPWAY_TEST_COSTS"
 	once    = "Browser|Linters" // tests of pages and of a document, which no database changes
 )
 
@@ -118,7 +120,9 @@ func run(argv, env []string, out *os.File) int {
 		}
 	}()
 	var failed *exec.ExitError
-	switch err := cmd.Wait(); {
+	err := cmd.Wait()
+	note(cmd)
+	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &failed):
@@ -127,4 +131,24 @@ func run(argv, env []string, out *os.File) int {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
 		return 2
 	}
+}
+
+// note adds what a run cost to the file of costs.
+func note(ended *exec.Cmd) {
+	name := os.Getenv(costs)
+	dir, err := os.Getwd()
+	if name == "" || err != nil || ended.ProcessState == nil {
+		return
+	}
+	on := "SQLite"
+	if slices.ContainsFunc(ended.Env, func(e string) bool { return strings.HasPrefix(e, cluster+"=") }) {
+		on = "PostgreSQL"
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	took := ended.ProcessState.UserTime() + ended.ProcessState.SystemTime()
+	fmt.Fprintf(file, "%.1f %s %s\n", took.Seconds(), on, dir)
 }

@@ -39,6 +39,7 @@ import (
 	"slipway/internal/platform/gc"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
@@ -143,11 +144,7 @@ func ok(t *testing.T, err error) {
 
 func (w *world) until(what string, cond func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited a minute until %s", what)
-		}
-	}
+	wait.Until(w.t, what, cond)
 }
 
 func (w *world) commit(name string, files map[string]string) {

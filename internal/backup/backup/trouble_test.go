@@ -245,14 +245,13 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			d.text[s.ID] = "rows v2"
 			ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
 			o, r := w.begun(b.ID)
-			for {
-				if _, ready, err := w.backUpFirst(t.Context(), r, anna); err != nil {
+			w.until("the backup before the restore is there", func() bool {
+				_, ready, err := w.backUpFirst(t.Context(), r, anna)
+				if err != nil {
 					t.Fatal(err)
-				} else if ready {
-					break
 				}
-				time.Sleep(10 * time.Millisecond)
-			}
+				return ready
+			})
 			on.Store(true)
 			if err := w.restore(t.Context(), r, 1); err == nil {
 				t.Fatal("it was not interrupted")

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/platform/gc"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -203,13 +204,7 @@ func (w *world) live(id site.ID) site.Site {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	wait.Until(w.t, what, ok)
 }
 
 func (w *world) trigger(id site.ID, t Trigger) deployment.Deployment {

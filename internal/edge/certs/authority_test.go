@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 )
 
 // local returns an installation without an ACME authority.
@@ -196,11 +197,7 @@ func TestLocalReports(t *testing.T) {
 	times := func(host string) int { mu.Lock(); defer mu.Unlock(); return len(heard[host]) }
 	until := func(ok func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain")
-			}
-		}
+		wait.Until(t, "it is so", ok)
 	}
 	exec := func(q string) {
 		t.Helper()

@@ -261,8 +261,8 @@ func (s *Certs) patiently(ctx context.Context, message string, fn func(context.C
 	}
 }
 
-// wait returns when something woke it, after at most d, or false when ctx ended.
-func wait(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
+// woken returns when something woke it, after at most d, or false when ctx ended.
+func woken(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

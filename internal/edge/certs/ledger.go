@@ -153,7 +153,7 @@ func (s *Certs) tidying(ctx context.Context) error {
 		if err := s.tidy(ctx); err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "certificates not tidied", "err", err)
 		}
-		if !wait(ctx, nil, time.Hour) {
+		if !woken(ctx, nil, time.Hour) {
 			return nil
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Certs) certify(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "certificates of custom hosts not reported", "err", err)
 		}
-		if !wait(ctx, wake, wantPoll) {
+		if !woken(ctx, wake, wantPoll) {
 			return nil
 		}
 	}

@@ -375,7 +375,7 @@ func (s *Certs) follow(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "changed certificates not read", "err", err)
 		}
-		if !wait(ctx, wake, pollEvery) {
+		if !woken(ctx, wake, pollEvery) {
 			return nil
 		}
 	}

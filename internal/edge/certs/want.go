@@ -37,7 +37,7 @@ func (s *Certs) want(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "custom hosts not read", "err", err)
 		}
-		if !wait(ctx, wake, wantPoll) {
+		if !woken(ctx, wake, wantPoll) {
 			return nil
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/domain/dnstest"
@@ -137,13 +138,11 @@ func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world 
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			rows, err := w.db.Query(context.Background(), "SELECT "+columns+" FROM certificates")
-			all, _ := db.Collect(rows, err, scan)
-			w.t.Fatalf("waited in vain until %s; rows %+v; now %d", what, all, db.Now())
-		}
-	}
+	wait.Until(w.t, what, ok, func() string {
+		rows, err := w.db.Query(context.Background(), "SELECT "+columns+" FROM certificates")
+		all, _ := db.Collect(rows, err, scan)
+		return fmt.Sprintf("rows %+v; now %d", all, db.Now())
+	})
 }
 
 func (w *world) write(fn func(tx *db.Tx) error) {
@@ -266,13 +265,10 @@ func (w *world) served(name string) *x509.Certificate {
 	w.t.Helper()
 	var leaf *x509.Certificate
 	var err error
-	deadline := time.Now().Add(time.Minute)
-	for leaf, err = w.shake(name); err != nil; leaf, err = w.shake(name) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: %v", name, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wait.Until(w.t, name+" has a certificate", func() bool {
+		leaf, err = w.shake(name)
+		return err == nil
+	}, func() string { return err.Error() })
 	return leaf
 }
 

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 )
 
 // world is an edge with a database, a store and two listeners.
@@ -141,11 +142,7 @@ func start(t testing.TB, change ...func(*Config)) *world {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatal("waited in vain until ", what)
-		}
-	}
+	wait.Until(w.t, what, ok)
 }
 
 func (w *world) publish(files map[string]string) release.ID {

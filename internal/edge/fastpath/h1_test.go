@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/wait"
 )
 
 // corpus is requests of HTTP/1.1 as browsers, programs and attackers send them. fast says
@@ -250,19 +252,11 @@ func TestSlowClients(t *testing.T) {
 		_, err := io.WriteString(c, strings.Repeat(get("/large", ""), 100))
 		sent <- err
 	}()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	wait.Until(t, "who doesn't read loses the connection", func() bool {
 		w.server.mu.Lock()
-		n := len(w.server.conns)
-		w.server.mu.Unlock()
-		if n == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("who doesn't read holds a connection for ever")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		defer w.server.mu.Unlock()
+		return len(w.server.conns) == 0
+	})
 }
 
 // Shutdown ends idle connections and lets an answer under way finish.

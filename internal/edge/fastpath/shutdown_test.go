@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"slipway/internal/platform/wait"
 )
 
 // shut begins a Shutdown and returns when every connection has been told.
@@ -21,7 +23,7 @@ func (w *world) shut(t *testing.T) (done chan error) {
 	t.Helper()
 	done = make(chan error, 1)
 	go func() { done <- w.server.Shutdown(t.Context()) }()
-	until(t, "the connections are drained", func() bool {
+	wait.Until(t, "the connections are drained", func() bool {
 		w.server.mu.Lock()
 		defer w.server.mu.Unlock()
 		for c := range w.server.conns {
@@ -32,15 +34,6 @@ func (w *world) shut(t *testing.T) (done chan error) {
 		return w.server.closing
 	})
 	return done
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for by := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(by) {
-			t.Fatal("it doesn't happen that", what)
-		}
-	}
 }
 
 // dialNarrow connects as a client does that has little room for what it is sent.

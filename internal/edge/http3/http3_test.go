@@ -17,6 +17,7 @@ import (
 	h3 "github.com/quic-go/quic-go/http3"
 
 	"slipway/internal/edge/connlimit"
+	"slipway/internal/platform/wait"
 )
 
 // start serves "home" over QUIC until the test ends, and returns how a client connects.
@@ -102,11 +103,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d are counted", n)
 	}
 	conns[0].CloseWithError(0x100, "")
-	for deadline := time.Now().Add(time.Minute); limits.Len() != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the place is never free")
-		}
-	}
+	wait.Until(t, "the place is free", func() bool { return limits.Len() == 1 })
 	c, err := dial()
 	if err != nil {
 		t.Fatal("the place that is free again:", err)

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"slipway/internal/platform/wait"
 )
 
 // What is used last is kept, up to the limit; many ask, one loads.
@@ -48,9 +49,7 @@ func TestCache(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for loads.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "a load has begun", func() bool { return loads.Load() > 0 })
 	if _, _, err := c.Fetch(ctx, 1000, nil); err == nil {
 		t.Error("a visitor who left waits on")
 	}

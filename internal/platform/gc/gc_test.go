@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/gc"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/wait"
 )
 
 // node is one process of an installation: its database handle, store and collector.
@@ -280,13 +281,9 @@ func TestJob(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
-	deadline := time.Now().Add(time.Minute)
-	for slices.ContainsFunc(garbage, func(d blob.Digest) bool { return w.there(d) }) {
-		if time.Now().After(deadline) {
-			t.Fatal("the job doesn't collect")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wait.Until(t, "the job has collected", func() bool {
+		return !slices.ContainsFunc(garbage, func(d blob.Digest) bool { return w.there(d) })
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

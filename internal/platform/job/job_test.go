@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
 )
 
 type work struct {
@@ -70,17 +71,6 @@ func count(t *testing.T, d *db.DB, where string) (n int) {
 	return n
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // recorder keeps what ran, in order.
 type recorder struct {
 	mu  sync.Mutex // guards ran
@@ -104,7 +94,7 @@ func TestJobRunsOnceAfterCommitAndNeverAfterRollback(t *testing.T) {
 		return errors.New("no")
 	})
 	enqueue(t, d, "kept", Options{})
-	until(t, "the job is done and gone", func() bool { return len(r.all()) == 1 && count(t, d, "TRUE") == 0 })
+	wait.Until(t, "the job is done and gone", func() bool { return len(r.all()) == 1 && count(t, d, "TRUE") == 0 })
 	if got := r.all(); got[0] != "kept" {
 		t.Fatalf("ran %v", got)
 	}
@@ -118,12 +108,12 @@ func TestUniqueHoldsUntilTheEnd(t *testing.T) {
 	if !enqueue(t, d, "a", Options{Unique: "k"}) {
 		t.Fatal("the first was not new")
 	}
-	until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
+	wait.Until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
 	if enqueue(t, d, "b", Options{Unique: "k"}) {
 		t.Fatal("a second with the same key was enqueued")
 	}
 	close(release)
-	until(t, "gone", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "gone", func() bool { return count(t, d, "TRUE") == 0 })
 	if !enqueue(t, d, "c", Options{Unique: "k"}) {
 		t.Fatal("after the end the key is not free")
 	}
@@ -157,7 +147,7 @@ func TestGroupRunsInOrder(t *testing.T) {
 	if !d.Single() {
 		start(t, dbtest.Open(t, url), 4, Policy{}, fn)
 	}
-	until(t, "all done", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "all done", func() bool { return count(t, d, "TRUE") == 0 })
 	var a []string
 	for _, s := range r.all() {
 		if s[0] == 'a' {
@@ -179,12 +169,12 @@ func TestSharesTakeTurns(t *testing.T) {
 	release := make(chan struct{})
 	var r recorder
 	start(t, d, 2, Policy{}, func(_ context.Context, a work, _ int64) error { r.add(a.Name); <-release; return nil })
-	until(t, "two run", func() bool { return len(r.all()) == 2 })
+	wait.Until(t, "two run", func() bool { return len(r.all()) == 2 })
 	if !slices.Contains(r.all(), "modest") {
 		t.Errorf("%v run; want the modest share to have its turn", r.all())
 	}
 	close(release)
-	until(t, "all done", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "all done", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
 func TestFailuresAreTriedAgainThenGivenUp(t *testing.T) {
@@ -203,7 +193,7 @@ func TestFailuresAreTriedAgainThenGivenUp(t *testing.T) {
 		return errors.New("no luck")
 	})
 	enqueue(t, d, "x", Options{})
-	until(t, "dead", func() bool { return count(t, d, "state = 'dead'") == 1 })
+	wait.Until(t, "dead", func() bool { return count(t, d, "state = 'dead'") == 1 })
 	want := []string{"try 1", "try 2", "try 3", `given up {"Name":"x"}`}
 	if got := r.all(); !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
@@ -220,7 +210,7 @@ func TestLaterIsNoFailure(t *testing.T) {
 		return nil
 	})
 	enqueue(t, d, "x", Options{})
-	until(t, "done", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "done", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
 func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
@@ -233,7 +223,7 @@ func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
 		return ctx.Err()
 	})
 	enqueue(t, d, "running", Options{Unique: "r"})
-	until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
+	wait.Until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
 	enqueue(t, d, "waiting", Options{Unique: "w"})
 	for _, key := range []string{"w", "unknown", "r"} { // the running one last: its end is the waiting one's turn
 		var running bool
@@ -252,7 +242,7 @@ func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
 	if cause := <-causes; !errors.Is(cause, ErrCanceled) {
 		t.Fatalf("the handler saw %v, want ErrCanceled", cause)
 	}
-	until(t, "both gone", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "both gone", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
 // What a crashed process held is done again: at once after a restart on SQLite, when
@@ -272,7 +262,7 @@ func TestRestartTakesOver(t *testing.T) {
 	if got := <-attempts; got != 2 {
 		t.Fatalf("attempt %d, want 2", got)
 	}
-	until(t, "done", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "done", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
 // A worker whose lease was taken over can neither end nor keep the job.

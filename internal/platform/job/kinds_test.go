@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
 )
 
 type novel struct{}
@@ -33,7 +34,7 @@ func TestUnknownKindWaitsForANodeThatKnowsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the known job is done", func() bool { return slices.Equal(r.all(), []string{"known"}) && count(t, d, "TRUE") == 1 })
+	wait.Until(t, "the known job is done", func() bool { return slices.Equal(r.all(), []string{"known"}) && count(t, d, "TRUE") == 1 })
 	if count(t, d, "state = 'ready' AND attempt = 0 AND failures = 0 AND error = ''") != 1 {
 		t.Fatal("the old node touched the job that it doesn't know")
 	}
@@ -59,7 +60,7 @@ func TestUnknownKindWaitsForANodeThatKnowsIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
-	until(t, "the new node does it", func() bool { return count(t, d, "TRUE") == 0 })
+	wait.Until(t, "the new node does it", func() bool { return count(t, d, "TRUE") == 0 })
 	if got, err := Unknown(t.Context(), d); err != nil || len(got) > 0 {
 		t.Errorf("afterwards: %v, %v", got, err)
 	}
@@ -130,7 +131,7 @@ func TestFormerKindIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
-	until(t, "the job of the former kind is done", func() bool {
+	wait.Until(t, "the job of the former kind is done", func() bool {
 		return slices.Equal(r.all(), []string{"done "}) && count(
 			t,
 			d,

@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/operation"
 )
 
@@ -88,11 +89,7 @@ func (f *fleet) ok(err error) {
 
 func (f *fleet) until(what string, ok func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.t.Fatal("waited in vain for " + what)
-		}
-	}
+	wait.Until(f.t, what, ok)
 }
 
 // A scheduled command is enqueued once for each time, however many nodes look, not while

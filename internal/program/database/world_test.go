@@ -20,6 +20,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -123,11 +124,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 // until waits for a condition.
 func (w *world) until(what string, cond func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("it never came: %s", what)
-		}
-	}
+	wait.Until(w.t, what, cond)
 }
 
 // database makes one and waits until it is there.

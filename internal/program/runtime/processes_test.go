@@ -20,6 +20,7 @@ import (
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/sandbox"
+	"slipway/internal/platform/wait"
 )
 
 func ok(t testing.TB, err error) {
@@ -131,11 +132,7 @@ func (w *world) said() string {
 // hears waits until a program has printed a text: it comes by another way than answers.
 func (w *world) hears(text string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(w.said(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("nobody printed %q:\n%s", text, w.said())
-		}
-	}
+	wait.Until(w.t, "a program prints "+text, func() bool { return strings.Contains(w.said(), text) }, w.said)
 }
 
 // client reaches a program as the edge does.
@@ -150,24 +147,23 @@ func client(p Program) *http.Client {
 func (w *world) get(p Program, path string) string {
 	w.t.Helper()
 	c := client(p)
-	for deadline := time.Now().Add(time.Minute); ; {
+	var text []byte
+	wait.Until(w.t, "the program answers", func() bool {
 		resp, err := c.Get("http://program" + path)
 		if err == nil {
 			defer resp.Body.Close()
-			text, err := io.ReadAll(resp.Body)
+			text, err = io.ReadAll(resp.Body)
 			ok(w.t, err)
-			return string(text)
+			return true
 		}
 		select {
 		case <-p.Done():
 			w.t.Fatalf("the program ended (%s) before it answered:\n%s", p.Exit().Reason, w.said())
 		default:
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("no answer: %v\n%s", err, w.said())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return false
+	}, w.said)
+	return string(text)
 }
 
 const server = `

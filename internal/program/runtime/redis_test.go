@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/wait"
 )
 
 // redisProbe says what Redis answers to a command, and which epochs there are.
@@ -247,9 +249,5 @@ func TestRedisMissing(t *testing.T) {
 
 func (w *world) until(what string, look func() bool) {
 	w.t.Helper()
-	for late := time.Now().Add(time.Minute); !look(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			w.t.Fatalf("it never came: %s\n%s", what, w.said())
-		}
-	}
+	wait.Until(w.t, what, look, w.said)
 }

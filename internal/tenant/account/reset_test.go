@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/mail"
@@ -67,18 +68,12 @@ func (o *office) work() {
 // until waits for a condition that the database shows.
 func (o *office) until(what, query string) {
 	o.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		var ok bool
+	wait.Until(o.t, what, func() (ok bool) {
 		if err := o.db.QueryRow(o.t.Context(), query).Scan(&ok); err != nil {
 			o.t.Fatal(err)
 		}
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			o.t.Fatalf("%s: not within 20 seconds", what)
-		}
-	}
+		return ok
+	})
 }
 
 // idle waits until every job is done.

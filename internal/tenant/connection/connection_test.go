@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 )
 
@@ -209,25 +210,12 @@ func (w *world) drain() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); jobs.Run(ctx) }()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	wait.Until(w.t, "no reports are left", func() bool {
 		var n int
-		must(
-			w.t,
-			w.db.QueryRow(
-				w.t.Context(),
-				`SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`,
-				db.Now(),
-			).Scan(&n),
-		)
-		if n == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("reports are left")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		due := `SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`
+		must(w.t, w.db.QueryRow(w.t.Context(), due, db.Now()).Scan(&n))
+		return n == 0
+	})
 	stop()
 	<-done
 }

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 )
 
@@ -389,10 +390,7 @@ func TestUnusedTokensAreRefreshed(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- w.Run(ctx) }()
-	for s.count() == 0 {
-		time.Sleep(5 * time.Millisecond)
-		must(t, t.Context().Err())
-	}
+	wait.Until(t, "it is refreshed", func() bool { return s.count() > 0 })
 	stop()
 	must(t, <-done)
 }

@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain/dnstest"
 )
@@ -479,11 +480,7 @@ func TestRunChecksByItself(t *testing.T) {
 
 func until(t *testing.T, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never came true")
-		}
-	}
+	wait.Until(t, "it comes true", done)
 }
 
 // The result of a look that was overtaken by a newer one, or by deletion, is dropped.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-smtp"
 
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/mail/mailtest"
 )
 
@@ -135,15 +135,10 @@ func TestRelayIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	wait.Until(t, "an owner's share of mails is on its way, and the others wait", func() bool {
 		held, waiting := r.places.Held()
-		if held == relayPlaces/4 && waiting == 2*relayConns-relayPlaces/4 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d mails of one owner are on their way and %d wait", held, waiting)
-		}
-	}
+		return held == relayPlaces/4 && waiting == 2*relayConns-relayPlaces/4
+	})
 	if err := connect["benn1"]().SendMail("x@y.test", []string{"ada@example.test"}, strings.NewReader("Subject: x\r\n\r\nhello\r\n")); err != nil {
 		t.Error(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/mail/mailtest"
@@ -117,25 +118,12 @@ func (w *world) drain() []map[string]any {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); jobs.Run(ctx) }()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	wait.Until(w.t, "no messages are left", func() bool {
 		var n int
-		must(
-			w.t,
-			w.db.QueryRow(
-				w.t.Context(),
-				`SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`,
-				db.Now(),
-			).Scan(&n),
-		)
-		if n == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("messages are left")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		due := `SELECT count(*) FROM jobs WHERE state IN ('ready', 'running') AND run_at <= $1`
+		must(w.t, w.db.QueryRow(w.t.Context(), due, db.Now()).Scan(&n))
+		return n == 0
+	})
 	stop()
 	<-done
 	w.mu.Lock()

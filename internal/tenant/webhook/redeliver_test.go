@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/operation"
 )
 
@@ -42,20 +43,15 @@ func redelivering(t *testing.T, d *db.DB, r *receiver) *Webhooks {
 
 func ended(t *testing.T, w *Webhooks, id operation.ID) operation.Operation {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		o, err := w.c.Operations.Get(t.Context(), anna, id)
-		if err != nil {
+	var o operation.Operation
+	wait.Until(t, "the operation has ended", func() bool {
+		var err error
+		if o, err = w.c.Operations.Get(t.Context(), anna, id); err != nil {
 			t.Fatal(err)
 		}
-		if o.CompletedAt != 0 {
-			return o
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never ended: %+v", o)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return o.CompletedAt != 0
+	})
+	return o
 }
 
 func TestRedeliverOne(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 
 	"github.com/miekg/dns"
@@ -208,24 +209,18 @@ func TestVectors(t *testing.T) {
 	// last waits for the outcome of the newest delivery of each probe.
 	last := func(want func(probe) string) {
 		t.Helper()
-		deadline := time.Now().Add(3 * time.Minute)
 		for _, p := range probes {
-			for {
-				list, _, err := w.Deliveries(t.Context(), p.owner, p.hook, 1, 1)
-				if err != nil {
+			var list []Delivery
+			wait.Until(t, p.what+" is tried", func() bool {
+				var err error
+				if list, _, err = w.Deliveries(t.Context(), p.owner, p.hook, 1, 1); err != nil {
 					t.Fatal(err)
 				}
-				if len(list) == 1 && len(list[0].Attempts) > 0 {
-					a := list[0].Attempts[0]
-					if a.Error != want(p) || want(p) == errBlocked && (a.Status != 0 || a.Response != "" || a.Answer != "") {
-						t.Errorf("%s: %+v, want %q", p.what, a, want(p))
-					}
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("%s: no attempt: %+v", p.what, list)
-				}
-				time.Sleep(5 * time.Millisecond)
+				return len(list) == 1 && len(list[0].Attempts) > 0
+			})
+			a := list[0].Attempts[0]
+			if a.Error != want(p) || want(p) == errBlocked && (a.Status != 0 || a.Response != "" || a.Answer != "") {
+				t.Errorf("%s: %+v, want %q", p.what, a, want(p))
 			}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 )
 
@@ -173,20 +174,15 @@ func emit(t testing.TB, w *Webhooks, events ...Event) {
 // settle waits until the newest delivery is as wanted.
 func settle(t testing.TB, w *Webhooks, hook ID, ok func(Delivery) bool) Delivery {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		list, _, err := w.Deliveries(context.Background(), anna, hook, 1, 100)
-		if err != nil {
+	var list []Delivery
+	wait.Until(t, "a delivery is as wanted", func() bool {
+		var err error
+		if list, _, err = w.Deliveries(context.Background(), anna, hook, 1, 100); err != nil {
 			t.Fatal(err)
 		}
-		if len(list) > 0 && ok(list[0]) {
-			return list[0]
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("deliveries never settled: %+v", list)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return len(list) > 0 && ok(list[0])
+	}, func() string { return fmt.Sprintf("%+v", list) })
+	return list[0]
 }
 
 func tried(n int) func(Delivery) bool {
@@ -447,24 +443,18 @@ func TestGoneSkipsTheRest(t *testing.T) {
 		emit(t, w, SiteCreated(someSite))
 	}
 	start(t, w)
-	deadline := time.Now().Add(time.Minute)
-	for {
+	var n map[string]int
+	wait.Until(t, "16 of 20 or more are skipped", func() bool {
 		list, _, err := w.Deliveries(t.Context(), anna, h.ID, 1, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := map[string]int{}
+		n = map[string]int{}
 		for _, d := range list {
 			n[d.State]++
 		}
-		if n["skipped"] >= 16 && n["failed"] == len(r.requests()) && n["skipped"]+n["failed"] == 20 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("states: %v", n)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return n["skipped"] >= 16 && n["failed"] == len(r.requests()) && n["skipped"]+n["failed"] == 20
+	}, func() string { return fmt.Sprint(n) })
 	emit(t, w, SiteCreated(someSite))
 	if list, n, _ := w.Deliveries(t.Context(), anna, h.ID, 1, 1); n != 21 || list[0].State != "skipped" || len(list[0].Attempts) != 0 {
 		t.Errorf("%d deliveries: what a webhook misses while it is disabled is noted as skipped: %+v", n, list[0])

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/wait"
 )
 
 // working runs the jobs of backups.
@@ -36,13 +38,12 @@ func (w *world) working() {
 // until asks until the answer is as wanted, and returns it.
 func (w *world) until(key, path string, done func(m) bool) m {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if a := w.must(200, "GET", path, key, nil); done(a) {
-			return a
-		} else if time.Now().After(deadline) {
-			w.t.Fatalf("%s stays %v", path, a)
-		}
-	}
+	var a m
+	wait.Until(w.t, path+" is as wanted", func() bool {
+		a = w.must(200, "GET", path, key, nil)
+		return done(a)
+	}, func() string { return fmt.Sprint(a) })
+	return a
 }
 
 func TestBackups(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 )
 
@@ -45,11 +45,7 @@ func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	<-held
 	until := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(8 * time.Second); w.db.Waiting() < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d wait, want %d", w.db.Waiting(), n)
-			}
-		}
+		wait.Until(t, fmt.Sprint(n, " wait"), func() bool { return w.db.Waiting() >= n })
 	}
 	const many = 15
 	for i := range many {
@@ -103,13 +99,9 @@ func TestManyKeysAreOneTurn(t *testing.T) {
 			}
 		})
 	}
-	for w.db.Waiting() < many {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "all wait", func() bool { return w.db.Waiting() >= many })
 	wg.Go(func() { w.api("POST", "/sites/"+theirs+"/env", other, m{"key": "MINE", "value": "x"}) })
-	for w.db.Waiting() < many+1 {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "the other waits too", func() bool { return w.db.Waiting() > many })
 	close(let)
 	wg.Wait()
 	after := 0

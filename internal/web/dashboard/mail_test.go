@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/mail/mailtest"
@@ -205,11 +206,7 @@ func TestInviteByMail(t *testing.T) {
 // eventually waits for a condition.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("%s: not within 20 seconds", what)
-		}
-	}
+	wait.Until(w.t, what, ok)
 }
 
 // A recipient who has no account confirms and unsubscribes on pages of their own; following

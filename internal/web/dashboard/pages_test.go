@@ -8,6 +8,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	accountpages "slipway/internal/web/dashboard/account"
@@ -98,9 +99,7 @@ func TestHomeViews(t *testing.T) {
 	ada := w.user("ada@example.test", false)
 	zoo, bar := w.site(ada, "zoo"), w.site(ada, "Bar")
 	why := "The build command failed: " + strings.Repeat("x", 90) + " because of this"
-	for db.Now() <= bar.UpdatedAt {
-		time.Sleep(time.Millisecond) // zoo's change comes later
-	}
+	wait.Until(t, "zoo's change comes later", func() bool { return db.Now() > bar.UpdatedAt })
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		if err := w.dash.Sites.ProvisioningTx(t.Context(), tx, zoo); err != nil {
 			return err

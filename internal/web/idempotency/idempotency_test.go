@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/web/idempotency"
 )
 
@@ -147,18 +148,13 @@ func TestAnswersGrowOld(t *testing.T) {
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	go a.Run(run)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	wait.Until(t, "old answers are gone", func() bool {
 		var n int
 		if err := d.QueryRow(ctx, "SELECT count(*) FROM idempotent_answers").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		if n == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("old answers stay")
-		}
-	}
+		return n == 0
+	})
 }
 
 func TestRemember(t *testing.T) {

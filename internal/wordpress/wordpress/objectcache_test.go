@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/wait"
 )
 
 // objects is an object cache as a site has it: PHP asks, a Redis answers.
@@ -53,15 +55,14 @@ func (o *objects) redis() (stop func()) {
 	}
 	stop = func() { cancel(); _ = cmd.Wait() }
 	o.t.Cleanup(stop)
-	for late := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("unix", o.socket); err == nil {
+	wait.Until(o.t, "Redis answers", func() bool {
+		c, err := net.Dial("unix", o.socket)
+		if err == nil {
 			c.Close()
-			return stop
 		}
-		if time.Now().After(late) {
-			o.t.Fatal("Redis does not come up")
-		}
-	}
+		return err == nil
+	})
+	return stop
 }
 
 func (o *objects) php(args ...string) string {

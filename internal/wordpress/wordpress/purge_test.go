@@ -12,6 +12,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
 )
 
 // What one node purges is stale on another, and what was made since then is not.
@@ -42,14 +43,10 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for stop := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if p, _ := b.cache.lookup("site", request("/")); p == nil {
-			break // it is to be made anew
-		}
-		if time.Now().After(stop) {
-			t.Fatal("the other node still has the page")
-		}
-	}
+	wait.Until(t, "the other node has lost the page", func() bool {
+		p, _ := b.cache.lookup("site", request("/"))
+		return p == nil
+	})
 	end()
 	<-done
 }
