@@ -35,6 +35,7 @@ func (t edgeVisits) Record(ctx context.Context, b visits.Batch, group []visits.C
 				Agent:    l.Agent,
 				Address:  l.Address,
 				Country:  l.Country,
+				Request:  l.Request,
 			})
 		}
 		details = append(details, d)

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"slipway/internal/edge/response"
 )
 
 // rawProgram answers each request by its path with the bytes that are given, and closes the
@@ -59,6 +61,16 @@ func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *at
 	return l.Addr().String(), asked
 }
 
+// withoutID returns a page of ours without the request's id, which no other answer has, and takes it out of h.
+func withoutID(h http.Header, body string) string {
+	id := h.Get(response.RequestField)
+	if id == "" {
+		return body
+	}
+	h.Set(response.RequestField, "id")
+	return strings.Replace(body, id, "id", 1)
+}
+
 // reply holds a visitor's answer.
 type reply struct {
 	status  int
@@ -92,6 +104,7 @@ func (p *programs) tell(t *testing.T, c net.Conn, r *bufio.Reader, method, path 
 		t.Errorf("%s %s: no Date", method, path)
 	}
 	h.Del("Date")
+	v.body = withoutID(h, v.body)
 	if method != "HEAD" {
 		h.Del("Content-Length") // how a body is framed is the server's business; that all of it came has been seen
 	}

@@ -27,6 +27,7 @@ func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Not
 		return
 	}
 	h := w.Header()
+	h.Set(response.RequestField, w.RequestID())
 	if n.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(n.Retry))
 	}

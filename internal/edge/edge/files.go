@@ -93,7 +93,8 @@ func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
 	if r.Context().Err() != nil {
 		return // nobody is waiting
 	}
-	e.Log.ErrorContext(r.Context(), "release not readable", "site", t.site, "release", t.release, "path", r.URL.Path, "err", err)
+	e.Log.ErrorContext(r.Context(), "release not readable", "site", t.site, "release", t.release, "path", r.URL.Path,
+		"request", w.RequestID(), "err", err)
 	if w.Status != 0 {
 		panic(http.ErrAbortHandler) // the visitor must notice that this is not all
 	}

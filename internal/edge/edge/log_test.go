@@ -89,6 +89,9 @@ func TestAccessLog(t *testing.T) {
 			var paths []string
 			for _, l := range d.lines {
 				paths = append(paths, l.Method+l.Path)
+				if (l.Status == 404) != strings.HasPrefix(l.Request, "req_") {
+					t.Errorf("the id of a page of ours is %q: %+v", l.Request, l)
+				}
 				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.At.IsZero() ||
 					l.Protocol != "HTTP/2.0" ||
 					strings.Contains(

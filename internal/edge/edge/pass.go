@@ -88,8 +88,9 @@ func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, be
 	if err != nil {
 		out.Answer(q, func(w http.ResponseWriter) {
 			r := e.ownRequest(q, w)
-			failed(p, r.Method, string(q.Path), err)
-			e.programFailed(record(w), r, t, err)
+			rec := record(w)
+			failed(p, rec.RequestID(), r.Method, string(q.Path), err)
+			e.programFailed(rec, r, t, err)
 		})
 	}
 	e.passed(q, t, p, &out, begun)
@@ -133,6 +134,6 @@ func (e *Edge) passed(q *fastpath.Request, t *target, p *endpoint.Endpoint, out 
 		return
 	}
 	shown := out.Page && out.Status == http.StatusOK
-	e.visits.Passed(t.visits, t.accessLog(), q, out.Status, out.Bytes, shown)
+	e.visits.Passed(t.visits, t.accessLog(), q, out.Status, out.Bytes, shown, out.Request)
 	e.visits.Count(t.visits, out.Status, out.Bytes, shown)
 }

@@ -61,13 +61,13 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint
 	case r.Context().Err() != nil: // nobody is there any more
 		return true
 	}
-	failed(p, r.Method, r.URL.EscapedPath(), err)
+	failed(p, w.RequestID(), r.Method, r.URL.EscapedPath(), err)
 	e.programFailed(w, r, t, err)
 	return true
 }
 
-// failed says in a site's log why its program did not answer: visitors are not told.
-func failed(p *endpoint.Endpoint, method, path string, err error) {
+// failed writes to a site's log why its program did not answer: visitors see the request's id alone.
+func failed(p *endpoint.Endpoint, request, method, path string, err error) {
 	if p.Failed == nil {
 		return
 	}
@@ -75,7 +75,8 @@ func failed(p *endpoint.Endpoint, method, path string, err error) {
 	if errors.Is(err, proxy.ErrTimeout) {
 		status = http.StatusGatewayTimeout
 	}
-	p.Failed(fmt.Sprintf("%s %s was answered with %d: %s", method, path[:min(len(path), maxPath)], status, proxy.Reason(err)))
+	p.Failed(fmt.Sprintf("%s %s was answered with %d: %s (request %s)",
+		method, path[:min(len(path), maxPath)], status, proxy.Reason(err), request))
 }
 
 // maxPath is how many bytes of a request's path such a line has.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"slipway/internal/edge/response"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -390,7 +391,7 @@ func TestProgramFailuresAreLogged(t *testing.T) {
 			if resp.StatusCode != 502 || !strings.HasPrefix(
 				line,
 				tt.want,
-			) || len(line) > len(tt.want)+200 || strings.ContainsAny(line, "\x1b\r\n") {
+			) || !strings.Contains(line, "(request "+resp.Header.Get(response.RequestField)+")") || len(line) > len(tt.want)+250 || strings.ContainsAny(line, "\x1b\r\n") {
 				t.Errorf("way %d, %s: %d, the log has %q", way, tt.path, resp.StatusCode, line)
 			}
 		}

@@ -42,7 +42,7 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 	if rec.visits != nil {
 		shown := rec.Page && (rec.Status == http.StatusOK || rec.Status == http.StatusNotModified)
 		if t := rec.target; !t.preview && rec.Status != 0 {
-			e.visits.Request(rec.visits, t.accessLog(), r, rec.Status, rec.Bytes, shown)
+			e.visits.Request(rec.visits, t.accessLog(), r, rec.Status, rec.Bytes, shown, rec.Request)
 		}
 		e.visits.Count(rec.visits, rec.Status, rec.Bytes, shown)
 	}

@@ -47,6 +47,8 @@ type Passed struct {
 	Bytes  int64         // of the body
 	Page   bool          // the answer is an HTML page
 	First  time.Duration // until the answer's first byte
+
+	Request string // the id that the page of ours shows, where it is one
 }
 
 // Passable reports whether a request may be given to Pass: its path is written as it is, and it
@@ -276,7 +278,7 @@ func (o *Passed) Answer(q *fastpath.Request, f func(w http.ResponseWriter)) {
 	if err != nil {
 		length = int64(len(w.body))
 	}
-	o.Status, o.Bytes = w.status, int64(len(w.body))
+	o.Status, o.Bytes, o.Request = w.status, int64(len(w.body)), w.header.Get(response.RequestField)
 	if err = q.Send(length, o.Bytes > 0); err == nil {
 		_, err = q.Write(w.body)
 	}

@@ -2,9 +2,12 @@ package response
 
 import (
 	"bytes"
+	"crypto/rand"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Notice is a page of ours, for a visitor who knows nothing of sites and deployments.
@@ -13,9 +16,13 @@ type Notice struct {
 	Retry  int // seconds until a visitor should ask again; 0 for none
 	title  string
 	text   string
+	again  bool // offers to try again
 	form   bool // asks for the site's password
+	wrong  bool // the password was wrong
 	signIn bool // offers to sign in at the control plane
-	html   []byte
+	alone  bool // belongs to no site: no log has its request
+	before []byte
+	after  []byte // of what is known when it is asked for: the status and the request's id
 }
 
 // As returns the same page with another status.
@@ -28,35 +35,52 @@ func (n *Notice) As(status int) *Notice {
 func made(n Notice) *Notice {
 	var b bytes.Buffer
 	if err := layout.Execute(&b, struct {
-		Title, Text  string
-		Form, SignIn bool
-	}{n.title, n.text, n.form, n.signIn}); err != nil {
+		Title, Text, Mark          string
+		Form, SignIn, Again, Wrong bool
+	}{n.title, n.text, mark, n.form, n.signIn, n.again, n.wrong}); err != nil {
 		panic(err)
 	}
-	n.html = b.Bytes()
+	n.before, n.after, _ = bytes.Cut(b.Bytes(), []byte(mark))
 	return &n
+}
+
+// mark stands in the layout for what is known when a page is asked for.
+const mark = "{mark}"
+
+// RequestField is the header field with the id by which a request is found in a site's logs.
+const RequestField = "X-Request-Id"
+
+func newRequestID() string { return "req_" + strings.ToLower(rand.Text()) }
+
+// body returns the page with its status and the request's id; an empty one is not shown.
+func (n *Notice) body(request string) []byte {
+	known := "Error " + strconv.Itoa(n.Status)
+	if request != "" {
+		known += " · Request ID <code>" + request + "</code>"
+	}
+	return slices.Concat(n.before, []byte(known), n.after)
 }
 
 // The pages. Nothing of a request is in them: they are made once, at start.
 var (
 	PageUnknown = made(Notice{
-		Status: 404, title: "Site not found",
-		text: "Nothing is published at this address. Check it for typing mistakes, or ask whoever gave it to you.",
+		Status: 404, title: "Site not found", alone: true,
+		text: "Nothing is published at this address. Check the address for typos.",
 	})
 	PageMissing = made(Notice{
 		Status: 404, title: "Page not found",
-		text: "This site has no page at this address.",
+		text: "This site has no page at this address. Check the address for typos.",
 	})
 	PageLogin = made(Notice{
-		Status: 401, title: "Password required",
-		text: "This page requires a user name and a password. Reload it to enter them.",
+		Status: 401, title: "Password required", again: true,
+		text: "This page requires a user name and a password. Try again to enter them.",
 	})
 	PageAccess = made(Notice{
 		Status: 401, title: "This site is protected", form: true,
 		text: "Enter the password to continue.",
 	})
 	PageDenied = made(Notice{
-		Status: 401, title: "This site is protected", form: true,
+		Status: 401, title: "This site is protected", wrong: true, form: true,
 		text: "Wrong password. Try again.",
 	})
 	PageEither = made(Notice{
@@ -64,7 +88,7 @@ var (
 		text: "Enter the password, or sign in as a member.",
 	})
 	PageEitherDenied = made(Notice{
-		Status: 401, title: "This site is protected", form: true, signIn: true,
+		Status: 401, title: "This site is protected", wrong: true, form: true, signIn: true,
 		text: "Wrong password. Try again, or sign in as a member.",
 	})
 	PageMembers = made(Notice{
@@ -76,60 +100,79 @@ var (
 		text: "This sign-in has expired or was begun in another browser.",
 	})
 	PageStopped = made(Notice{
-		Status: 503, title: "This site is offline",
+		Status: 503, title: "This site is offline", again: true,
 		text: "Its owner has stopped it. Try again later.",
 	})
 	PagePaused = made(Notice{
-		Status: 503, title: "This site is paused", Retry: 3600,
-		text: "It has used up its bandwidth for this month. Its owner can find out more.",
+		Status: 503, title: "This site is paused", again: true, Retry: 3600,
+		text: "It has used up its bandwidth for this month. Its owner can see more in the dashboard.",
 	})
 	PageEmpty = made(Notice{
-		Status: 503, title: "This site is being deployed", Retry: 5,
-		text: "Its first deployment is in progress. Try again in a moment.",
+		Status: 503, title: "This site is being deployed", again: true, Retry: 5,
+		text: "Its first deployment is in progress. Try again in a few seconds.",
 	})
 	PageError = made(Notice{
-		Status: 503, title: "This site isn't available yet", Retry: 60,
-		text: "Nothing has been published yet. The owner can see why in the dashboard.",
+		Status: 503, title: "This site isn't available yet", again: true, Retry: 60,
+		text: "Nothing has been published yet. Its owner can see why in the dashboard.",
 	})
 	PageStarting = made(Notice{
-		Status: 503, title: "One moment, please", Retry: 1,
+		Status: 503, title: "One moment, please", again: true, alone: true, Retry: 1,
 		text: "This server has just started. Try again in a few seconds.",
 	})
 	PageBusy = made(Notice{
-		Status: 503, title: "One moment, please", Retry: 5,
-		text: "This address can't be looked up right now. Try again in a few seconds.",
+		Status: 503, title: "One moment, please", again: true, Retry: 5,
+		text: "This address couldn't be looked up. Try again in a few seconds.",
 	})
 	PageOverloaded = made(Notice{
-		Status: 503, title: "This site is busy", Retry: 5,
-		text: "Too many of its answers are under way. Try again in a few seconds.",
+		Status: 503, title: "This site is busy", again: true, Retry: 5,
+		text: "It is handling too many requests. Try again in a few seconds.",
 	})
 	PageWaking = made(Notice{
-		Status: 503, title: "This site can't be reached right now",
-		text: "Its application could not be started. Try again in a moment. The owner can see why in the site's log.",
+		Status: 503, title: "This site can't be reached right now", again: true,
+		text: "Its application couldn't be started. Try again in a moment. Its owner can see why in the site's log.",
 	})
 	PageCrashed = made(Notice{
-		Status: 502, title: "This site didn't answer",
-		text: "Its application stopped while responding. Try again in a moment.",
+		Status: 502, title: "This site didn't answer", again: true,
+		text: "Its application stopped while responding. Try again in a moment. Its owner can find the request in the site's log.",
 	})
 	PageTimeout = made(Notice{
-		Status: 504, title: "This site took too long to respond",
-		text: "Its application didn't respond in time. Try again later.",
+		Status: 504, title: "This site took too long to respond", again: true,
+		text: "Its application didn't respond in time. Try again in a moment.",
 	})
 	PageAway = made(Notice{
-		Status: 503, title: "This page can't be shown right now", Retry: 5,
-		text: "The files of this site can't be read at the moment. Try again in a few seconds.",
+		Status: 503, title: "This page can't be shown right now", again: true, Retry: 5,
+		text: "The files of this site can't be read. Try again in a few seconds.",
 	})
 	PageBroken = made(Notice{
-		Status: 500, title: "This page can't be shown right now",
+		Status: 500, title: "This page can't be shown right now", again: true,
 		text: "An internal error occurred and was logged. Try again later.",
 	})
 )
 
+// The colors and shapes are those of the dashboard (assets/app.css): whoever meets both knows them for a family.
 var layout = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}}</title>
-<style>html{color-scheme:light dark;font:17px/1.5 system-ui,sans-serif}body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}h1{font-size:1.5rem;line-height:1.2}p{opacity:.8}</style>
-</head><body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .Form}}<form method="post"><p><label>Password <input type="password" name="slipway_password" required maxlength="200" autocomplete="current-password" autofocus></label> <button>Continue</button></p></form>{{end}}{{if .SignIn}}<p><a href="/.slipway/sign-in">Sign in</a></p>{{end}}</body></html>
+<style>html{color-scheme:light dark;font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;
+--c:light-dark(#fff,#151a1d);--i:light-dark(#16191c,#eceef0);--s:light-dark(#545c65,#a3acb5);--l:light-dark(#e4e5e2,#262d32);
+--e:light-dark(#c8cbce,#3b444b);--a:light-dark(#0b6577,#57c2d4);--o:light-dark(#fff,#04191e);--b:light-dark(#b3261e,#ff8a80)}
+*{box-sizing:border-box}
+body{margin:0;min-height:100vh;min-height:100dvh;display:grid;grid-template-columns:minmax(0,27rem);place-content:center;padding:1.5rem;background:light-dark(#f5f5f3,#0a0c0e);color:var(--i)}
+main{background:var(--c);border:1px solid var(--l);border-radius:12px;padding:2rem;box-shadow:0 12px 40px light-dark(rgb(20 24 32/.07),rgb(0 0 0/.4))}
+h1{margin:0 0 .5rem;font-size:1.25rem;line-height:1.4;font-weight:600;letter-spacing:-.015em;text-wrap:balance}
+p{margin:0;color:var(--s);text-wrap:pretty}p.wrong{color:var(--b)}form,.do{margin-top:1.5rem}
+label{display:block;margin-bottom:.375rem;font-size:.875rem;font-weight:600}
+input,button,.do a{font:inherit;height:2.5rem;border-radius:8px;padding:0 .875rem;width:100%}
+input{background:var(--c);color:var(--i);border:1px solid var(--e);margin-bottom:.75rem}
+button,.do a{display:inline-flex;align-items:center;justify-content:center;border:0;background:var(--a);color:var(--o);font-weight:600;text-decoration:none;cursor:pointer}
+.do a{width:auto}form+.do{margin-top:.75rem}form+.do a{width:100%;background:none;color:var(--a);border:1px solid var(--e)}
+:focus-visible{outline:2px solid var(--a);outline-offset:2px}
+footer{margin-top:1.5rem;padding-top:1rem;border-top:1px solid var(--l);font-size:.8125rem;color:var(--s);overflow-wrap:anywhere}
+code{font:.9em ui-monospace,Menlo,Consolas,monospace}</style>
+</head><body><main><h1>{{.Title}}</h1><p{{if .Wrong}} class="wrong" role="alert"{{end}}>{{.Text}}</p>
+{{if .Form}}<form method="post"><label for="p">Password</label><input id="p" type="password" name="slipway_password" required maxlength="200" autocomplete="current-password" autofocus><button>Continue</button></form>{{end}}
+{{if .SignIn}}<p class="do"><a href="/.slipway/sign-in">Sign in</a></p>{{end}}{{if .Again}}<p class="do"><a href="">Try again</a></p>{{end}}
+<footer>{{.Mark}}</footer></main></body></html>
 `))
 
 // Page answers with a page of ours.
@@ -141,9 +184,18 @@ func Page(w http.ResponseWriter, r *http.Request, n *Notice) {
 	if n.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(n.Retry))
 	}
+	id := ""
+	if !n.alone {
+		if known, ok := w.(interface{ RequestID() string }); ok {
+			id = known.RequestID()
+		} else {
+			id = newRequestID()
+		}
+		h.Set(RequestField, id)
+	}
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'self'")
 	h.Set("X-Robots-Tag", "noindex")
-	short(w, r, n.Status, "text/html; charset=utf-8", n.html)
+	short(w, r, n.Status, "text/html; charset=utf-8", n.body(id))
 }
 
 // Fail answers with a status and a line of text, for what only programs see.

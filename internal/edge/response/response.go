@@ -27,6 +27,8 @@ type Recorder struct {
 	Page   bool          // what was asked for with GET is a page of the site
 	First  time.Duration // until a program's answer began; 0 where none did
 
+	Request string // the id that a page of ours shows; empty until there is one
+
 	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
 
 	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
@@ -87,6 +89,14 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	n, err := r.ResponseWriter.Write(b)
 	r.Bytes += int64(n)
 	return n, err
+}
+
+// RequestID returns the id by which a request is found in the site's logs, the same each time.
+func (r *Recorder) RequestID() string {
+	if r.Request == "" {
+		r.Request = newRequestID()
+	}
+	return r.Request
 }
 
 // Unwrap is for http.ResponseController.

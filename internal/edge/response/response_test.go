@@ -1,6 +1,7 @@
 package response
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,12 +12,7 @@ import (
 // after which to ask again, and takes back what was said of another answer.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, n := range []*Notice{
-		PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers,
-		PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageOverloaded, PageWaking,
-		PageCrashed, PageTimeout, PageAway, PageBroken,
-		PageMissing.As(410),
-	} {
+	for _, n := range allPages() {
 		w := httptest.NewRecorder()
 		w.Header().Set("Etag", `"x"`)
 		Page(w, httptest.NewRequest("GET", "/", nil), n)
@@ -32,6 +28,33 @@ func TestPages(t *testing.T) {
 		if again := w.Header().Get("Retry-After"); (again != "") != (n.Retry > 0) {
 			t.Errorf("%s: Retry-After %q", n.title, again)
 		}
+		if w.Body.Len() > 4<<10 || strings.Contains(w.Body.String(), mark) || !strings.Contains(w.Body.String(), fmt.Sprint("Error ", n.Status)) {
+			t.Errorf("%s: %d bytes: %s", n.title, w.Body.Len(), w.Body)
+		}
+		id := w.Header().Get(RequestField)
+		if n.alone != (id == "") || !n.alone && !strings.Contains(w.Body.String(), "<code>"+id+"</code>") {
+			t.Errorf("%s: the request is %q: %s", n.title, id, w.Body)
+		}
+	}
+}
+
+func allPages() []*Notice {
+	return []*Notice{
+		PageUnknown, PageMissing, PageLogin, PageAccess, PageDenied, PageEither, PageEitherDenied, PageMembers,
+		PageNoGrant, PageStopped, PagePaused, PageEmpty, PageError, PageStarting, PageBusy, PageOverloaded, PageWaking,
+		PageCrashed, PageTimeout, PageAway, PageBroken,
+		PageMissing.As(410),
+	}
+}
+
+// A page shows the id under which its recorder's request is logged.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	rec := &Recorder{ResponseWriter: w}
+	Page(rec, httptest.NewRequest("GET", "/", nil), PageCrashed)
+	if id := rec.RequestID(); rec.Request != id || w.Header().Get(RequestField) != id || !strings.Contains(w.Body.String(), id) {
+		t.Errorf("recorded %q, sent %q: %s", id, w.Header().Get(RequestField), w.Body)
 	}
 }
 

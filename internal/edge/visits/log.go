@@ -27,6 +27,7 @@ type Line struct {
 	Agent    string
 	Address  string // empty where the site's settings say so
 	Country  string // empty where no database of countries is configured, or it doesn't know
+	Request  string // the id that a page of ours shows; empty where the site itself answered
 }
 
 // What is counted by name.
@@ -201,8 +202,8 @@ func referrer(field, host string) string {
 }
 
 // Request keeps what is worth keeping of an answer of net/http's, by the site's setting for its
-// access log. shown says that it brought a page.
-func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool) {
+// access log. shown says that it brought a page; request is the id that a page of ours shows.
+func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool, request string) {
 	l.keep(
 		v,
 		log,
@@ -211,15 +212,15 @@ func (l *Counter) Request(v *Site, log string, r *http.Request, status int, byte
 		shown,
 		r.Header.Get("Referer"),
 		func() client { return l.clientOf(r.RemoteAddr) },
-		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent()},
+		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent(), Request: request},
 	)
 }
 
 var agentField, refererField = []byte("user-agent"), []byte("referer")
 
 // Passed does the same for an answer to a request that the fast path passed on.
-func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool) {
-	line := Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size}
+func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool, request string) {
+	line := Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size, Request: request}
 	from := ""
 	for _, f := range q.Fields {
 		switch {

@@ -28,6 +28,7 @@ type Line struct {
 	Agent    string    `json:"userAgent,omitempty"`
 	Address  string    `json:"network,omitempty"` // of the visitor: the first 24 or 48 bits of the address
 	Country  string    `json:"country,omitempty"`
+	Request  string    `json:"requestId,omitempty"` // where Slipway answered with a page of its own
 }
 
 // omitted stands in a log for requests that have no line.
