@@ -111,6 +111,21 @@ func (s *Teams) List(ctx context.Context, user account.UserID) ([]Team, error) {
 	return list, nil
 }
 
+// Ref is a team as a list of choices names it.
+type Ref struct{ Slug, Name string }
+
+// Refs returns the teams of a user by name, for choosing one.
+func (s *Teams) Refs(ctx context.Context, user account.UserID) ([]Ref, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT t.slug, t.name FROM team_members m JOIN teams t ON t.owner_id = m.owner_id
+		WHERE m.user_id = $1 AND t.deleted_at = 0 ORDER BY lower(t.name), t.id`, user)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (x Ref, err error) { return x, r.Scan(&x.Slug, &x.Name) })
+	if err != nil {
+		return nil, fmt.Errorf("list teams: %w", err)
+	}
+	return list, nil
+}
+
 // Find returns the team with this id or slug that a user belongs to, or a NotFound fault.
 func (s *Teams) Find(ctx context.Context, r db.Reader, user account.UserID, name string) (Team, error) {
 	var role account.Role

@@ -52,6 +52,7 @@ import (
 	"slipway/internal/web/dashboard/operator"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
+	teampages "slipway/internal/web/dashboard/teams"
 	"slipway/internal/web/requestinfo"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -114,8 +115,11 @@ func New(c Config) *Dashboard {
 	d := &Dashboard{Config: c}
 	d.shell = shell.New(shell.Config{
 		DB: c.DB, Accounts: c.Accounts, Log: c.Log, BaseURL: c.BaseURL, TrustedProxies: c.TrustedProxies, Ready: c.Ready,
-		Version: c.Version, Streams: c.Streams, Templates: templates, Files: assets,
-		Funcs: template.FuncMap{"picture": sites.Picture, "auditLabel": accountpages.AuditLabel, "noun": accountpages.NounWords},
+		Version: c.Version, Streams: c.Streams, Templates: templates, Files: assets, Teams: c.Teams,
+		Funcs: template.FuncMap{
+			"picture": sites.Picture, "auditLabel": accountpages.AuditLabel, "noun": accountpages.NounWords,
+			"roleName": teampages.RoleName,
+		},
 	})
 	watch := sites.New(d.shell, sites.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Thumbnails: c.Thumbnails, Connections: c.Connections, Domains: c.Domains,
@@ -130,7 +134,8 @@ func New(c Config) *Dashboard {
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
 	})
-	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes())
+	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites})
+	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes())
 	d.shell.Route(d.routes...)
 	return d
 }

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -69,7 +70,22 @@ func (w *world) things() things {
 		client, _, err = w.dash.OAuth.CreateAppTx(w.t.Context(), tx, ada.Owner, oauth.NewApp{Name: "Planned"})
 		return err
 	}))
+	var crew team.Team
+	var invitation team.Invitation
+	must(w.t, w.db.Write(ctx, func(tx *db.Tx) (err error) {
+		if crew, err = w.dash.Teams.CreateTx(ctx, tx, ada, team.NewTeam{Name: "Crew"}); err != nil {
+			return err
+		}
+		c, err := w.dash.Accounts.CallerFor(ctx, tx, ada, crew.Owner)
+		if err != nil {
+			return err
+		}
+		invitation, _, err = w.dash.Teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: "grace@example.test", Role: account.RoleViewer})
+		return err
+	}))
 	return things{
+		"{team}":       crew.Slug,
+		"{invitation}": invitation.ID,
 		"{number}":     "7",
 		"{connection}": string(con.ID),
 		"{channel}":    string(ch.ID),
@@ -115,7 +131,7 @@ func TestMatrix(t *testing.T) {
 	owned := func(path string) bool {
 		for _, p := range []string{
 			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
-			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}",
+			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}", "{team}",
 		} {
 			if strings.Contains(path, p) {
 				return true

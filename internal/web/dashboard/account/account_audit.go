@@ -31,9 +31,10 @@ var auditNouns = []string{
 type auditData struct {
 	Entries []audit.Entry
 	Nouns   []string
-	Path    string // of the page
-	All     bool   // everybody's
-	Older   string // link; empty at the end
+	Path    string          // of the page
+	All     bool            // everybody's
+	Team    account.OwnerID // of this team alone
+	Older   string          // link; empty at the end
 
 	What      string            // a noun or a whole action
 	User, Key string            // ids
@@ -61,6 +62,22 @@ func (d *Pages) auditPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return d.audit(ctx, q, d.auditOf(q, false), "account_audit")
 }
 
+func (d *Pages) teamAuditPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.audit(ctx, q, d.teamAudit(q), "team_audit")
+}
+
+func (d *Pages) teamAuditDownload(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.auditFile(ctx, q, d.teamAudit(q))
+}
+
+// teamAudit reads what a team's log is narrowed to. Its members see what all of them did.
+func (d *Pages) teamAudit(q *shell.Request) auditData {
+	data := d.auditOf(q, false)
+	data.Team, data.Path, data.User = q.Caller.Owner, "/teams/"+q.Caller.Slug+"/audit", shell.Clean(q.Query("user"))
+	data.Nouns = []string{"member", "invitation", "team", "site", "deployment", "domain", "env", "key", "app", "webhook"}
+	return data
+}
+
 func (d *Pages) allAuditPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.audit(ctx, q, d.auditOf(q, true), "operator_audit")
 }
@@ -78,6 +95,11 @@ func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 
 // filter returns what to ask the audit log for.
 func (a auditData) filter(by account.Caller, before string, limit int) audit.Filter {
+	if a.Team != "" {
+		return audit.Filter{
+			Owner: a.Team, By: account.UserID(a.User), Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit,
+		}
+	}
 	if a.All {
 		by = account.Caller{User: account.UserID(a.User)}
 	}
@@ -171,9 +193,14 @@ const AuditRead = 200
 // auditFile is all that the filter lets through, the newest first.
 func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData) (shell.Answer, error) {
 	format := q.Query("format")
-	kind := map[string]string{"": "text/csv; charset=utf-8", "csv": "text/csv; charset=utf-8", "json": "application/json"}[format]
+	if format == "" {
+		format = "csv"
+	}
+	kind := map[string]string{
+		"csv": "text/csv; charset=utf-8", "json": "application/json", "ndjson": "application/x-ndjson",
+	}[format]
 	if kind == "" {
-		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid format", Details: "format must be csv or json"}
+		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid format", Details: "format must be csv, json or ndjson"}
 	}
 	list, err := d.Accounts.Audit(ctx, data.filter(q.Caller, "", AuditRead))
 	if err != nil {
@@ -184,9 +211,9 @@ func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData)
 			w.Header().Set("Content-Type", kind)
 			w.Header().Set(
 				"Content-Disposition",
-				`attachment; filename="slipway-audit.`+map[bool]string{true: "json", false: "csv"}[format == "json"]+`"`,
+				`attachment; filename="slipway-audit.`+format+`"`,
 			)
-			out := auditWriter(w, format == "json")
+			out := auditWriter(w, format)
 			for {
 				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
 				if err := out.lines(list); err != nil {
@@ -230,9 +257,13 @@ func auditFields(e audit.Entry) []string {
 	}
 }
 
-func auditWriter(w io.Writer, asJSON bool) auditOut {
-	if asJSON {
-		sep := "[\n"
+func auditWriter(w io.Writer, format string) auditOut {
+	if format != "csv" {
+		sep, next, end := "[\n", ",\n", "\n]\n"
+		if format == "ndjson" {
+			sep, next, end = "", "\n", "\n"
+		}
+		begun := false
 		return auditOut{func(list []audit.Entry) error {
 			for _, e := range list {
 				line := map[string]string{}
@@ -246,10 +277,17 @@ func auditWriter(w io.Writer, asJSON bool) auditOut {
 				if _, err := fmt.Fprintf(w, "%s%s", sep, text); err != nil {
 					return err
 				}
-				sep = ",\n"
+				sep, begun = next, true
 			}
 			return nil
-		}, func() { fmt.Fprintf(w, "%s]\n", map[bool]string{true: "[", false: "\n"}[sep == "[\n"]) }}
+		}, func() {
+			switch {
+			case begun:
+				fmt.Fprint(w, end)
+			case format == "json":
+				fmt.Fprint(w, "[]\n")
+			}
+		}}
 	}
 	table := csv.NewWriter(w)
 	table.Write(auditColumns) // its error comes back with the first lines

@@ -21,6 +21,7 @@ type keysData struct {
 
 type keyRow struct {
 	account.Key
+	Maker     string // the member of a team who made it; empty in a personal account
 	SiteNames []string
 	Expired   bool
 }
@@ -39,6 +40,13 @@ func (d *Pages) keysData(ctx context.Context, q *shell.Request) (data keysData, 
 		row := keyRow{Key: k, Expired: k.Expires != 0 && k.Expires <= db.Now()}
 		if row.SiteNames, err = d.siteNames(ctx, q, k.Sites); err != nil {
 			return data, err
+		}
+		if q.Caller.Team != "" {
+			u, err := d.Accounts.User(ctx, k.By)
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return data, err
+			}
+			row.Maker = u.Email
 		}
 		data.Keys = append(data.Keys, row)
 	}
@@ -122,12 +130,15 @@ type newKeyData struct {
 	Scopes  []scopeChoice
 	Lives   any
 	Sites   []site.Site
-	More    int // sites that are not offered
+	More    int  // sites that are not offered
+	Service bool // a key that outlives its maker can be made
 }
 
 func (d *Pages) newKeyPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices})
-	return shell.Page("account_key_new", "New API key", newKeyData{ScopePresets, scopeChoices, lives, sites, total - len(sites)}), err
+	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices, Only: q.Only()})
+	return shell.Page("account_key_new", "New API key", newKeyData{
+		ScopePresets, scopeChoices, lives, sites, total - len(sites), q.Caller.Team != "" && q.Caller.Role.AtLeast(account.RoleAdmin),
+	}), err
 }
 
 type madeKeyData struct {
@@ -155,7 +166,7 @@ func (m madeKeyData) Try() string {
 }
 
 func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	n := account.NewKey{Name: q.Value("name"), Sites: q.PostForm["sites"]}
+	n := account.NewKey{Name: q.Value("name"), Sites: q.PostForm["sites"], Service: q.Checked("service")}
 	names := q.PostForm["scopes"]
 	if q.Value("power") == "all" {
 		names = []string{string(account.All)}

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
@@ -15,12 +16,12 @@ import (
 
 func (d *Pages) notifyRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/account/notifications", shell.User, d.channelsPage),
-		shell.Post("/account/notifications", shell.User, d.createChannel, d.channelsPage),
-		shell.Post("/account/notifications/{channel}/ask", shell.User, d.askChannel, d.channelsPage),
-		shell.Post("/account/notifications/{channel}/test", shell.User, d.testChannel, d.channelsPage),
-		shell.Post("/account/notifications/{channel}/switch", shell.User, d.switchChannel, d.channelsPage),
-		shell.Post("/account/notifications/{channel}/delete", shell.User, d.deleteChannel, d.channelsPage),
+		shell.Get("/account/notifications", shell.User, d.channelsPage).Takes(account.WebhooksRead).Wide(),
+		shell.Post("/account/notifications", shell.User, d.createChannel, d.channelsPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/account/notifications/{channel}/ask", shell.User, d.askChannel, d.channelsPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/account/notifications/{channel}/test", shell.User, d.testChannel, d.channelsPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/account/notifications/{channel}/switch", shell.User, d.switchChannel, d.channelsPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/account/notifications/{channel}/delete", shell.User, d.deleteChannel, d.channelsPage).Takes(account.WebhooksWrite).Wide(),
 	}
 }
 

@@ -1,5 +1,7 @@
 package shell
 
+import "slipway/internal/tenant/team"
+
 // NavGroup is some links of the rail under one title.
 type NavGroup struct {
 	Title string
@@ -19,6 +21,9 @@ func (v *view) Rail() []NavGroup {
 		return NavLink{Icon: icon, Name: name, Path: path, On: on}
 	}
 	at := func(icon, name, path string) NavLink { return link(icon, name, path, v.In(path)) }
+	if v.q.member.Team != "" {
+		return v.teamRail()
+	}
 	groups := []NavGroup{
 		{"", []NavLink{
 			{"sites", "Sites", "/", "s", v.Path == "/" || v.In("/sites") || v.In("/new") || v.In("/deleted")},
@@ -46,6 +51,54 @@ func (v *view) Rail() []NavGroup {
 		}})
 	}
 	return groups
+}
+
+// teamRail lists the pages of the team that the page is about. Those that the member's role doesn't open are dropped as the
+// page leaves (rights.go).
+func (v *view) teamRail() []NavGroup {
+	base := "/teams/" + v.q.member.Slug
+	at := func(icon, name, path, key string, below ...string) NavLink {
+		on := v.In(path)
+		for _, p := range below {
+			on = on || v.In(p)
+		}
+		return NavLink{icon, name, path, key, on}
+	}
+	return []NavGroup{
+		{"", []NavLink{
+			{"sites", "Sites", "/", "s", v.Path == "/" || v.In("/sites") || v.In("/new") || v.In("/deleted")},
+			at("webhook", "Webhooks", "/webhooks", "w"),
+		}},
+		{"Team", []NavLink{
+			at("users", "Members", base+"/members", "", base+"/invite", base+"/invitations"),
+			at("keys", "API keys", "/account/keys", ""),
+			at("bell", "Notifications", "/account/notifications", ""),
+			at("audit", "Audit log", base+"/audit", ""),
+			at("settings", "Settings", base+"/settings", ""),
+		}},
+	}
+}
+
+// Switch holds the accounts that the user may change between.
+type Switch struct {
+	Now   string // the team's name, or Personal account
+	Slug  string // of the team; empty: the personal account
+	Teams []team.Ref
+}
+
+// Switcher returns the choice of the account, or nil for people without a team.
+func (v *view) Switcher() (*Switch, error) {
+	list, err := v.teams.Refs(v.q.Context(), v.User.ID)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	s := &Switch{Now: "Personal account", Slug: v.q.member.Slug, Teams: list}
+	for _, t := range list {
+		if t.Slug == s.Slug {
+			s.Now = t.Name
+		}
+	}
+	return s, nil
 }
 
 // Here returns the link of the page that is shown: the one that the page lies deepest below.

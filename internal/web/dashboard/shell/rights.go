@@ -94,8 +94,11 @@ func (d *Shell) forMember(q *Request, page []byte) []byte {
 			continue
 		}
 		tag := tagOf(z)
+		_, own := tag.attrs["data-own"] // leads out of the team, to what is the person's own
 		switch {
 		case dropping:
+		case own:
+			out.Write(raw)
 		case tag.name == "a" && tag.attrs["href"] != "" && d.refused(q, "GET", tag.attrs["href"], "") != "":
 			if strings.Contains(tag.attrs["class"], "rail-link") {
 				dropping = true

@@ -23,6 +23,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/team"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
 )
@@ -31,6 +32,7 @@ import (
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
+	Teams    *team.Teams
 	Log      *slog.Logger // Optional.
 
 	Templates fs.FS            // templates/<page>.html

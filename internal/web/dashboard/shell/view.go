@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/team"
 )
 
 // view holds the data of a template.
@@ -28,6 +29,7 @@ type view struct {
 	Version string
 
 	calls []curl
+	teams *team.Teams
 	q     *Request
 }
 
@@ -226,7 +228,7 @@ func exists(files fs.FS, name string) bool {
 func (d *Shell) view(q *Request, title string, data any) *view {
 	return &view{
 		Title: title, Data: data, User: q.User, Session: q.Session, Path: q.URL.Path, Flash: q.Flash, Problem: q.Problem,
-		Theme: d.theme(q.Request), Version: d.Version, q: q,
+		Theme: d.theme(q.Request), Version: d.Version, q: q, teams: d.Teams,
 	}
 }
 

@@ -1,0 +1,250 @@
+package teams
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// perPage is how many members a page lists.
+const perPage = 50
+
+type membersData struct {
+	head
+	Members     []team.Member
+	Invitations []team.Invitation
+	Total       int
+	Search      string
+	Pages       shell.Pages
+	Link        string // of an invitation, where no mail could be sent: shown once
+	LinkFor     string
+}
+
+func (d *Pages) membersPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.membersData(ctx, q)
+	return shell.Page("team_members", "Members", data), err
+}
+
+func (d *Pages) membersData(ctx context.Context, q *shell.Request) (data membersData, err error) {
+	if data.head, err = d.headOf(ctx, q); err != nil {
+		return data, err
+	}
+	list, err := d.Teams.Members(ctx, q.Caller.Owner)
+	if err != nil {
+		return data, err
+	}
+	data.Search = shell.Short(100, strings.TrimSpace(q.Query("q")))
+	list = slices.DeleteFunc(list, func(m team.Member) bool { return !strings.Contains(m.Email, strings.ToLower(data.Search)) })
+	n := shell.PageNumber(q)
+	from := min((n-1)*perPage, len(list))
+	data.Members, data.Total = list[from:min(from+perPage, len(list))], len(list)
+	data.Pages = shell.Turn(n, len(list), perPage, func(p int) string {
+		return shell.Link(data.Base()+"/members", "q", data.Search, "page", strconv.Itoa(p))
+	})
+	if data.May {
+		data.Invitations, err = d.Teams.Invitations(ctx, q.Caller.Owner)
+	}
+	return data, err
+}
+
+type inviteData struct {
+	head
+	Roles, SiteRoles []choice
+	Sites            []site.Site
+	More             int // sites that are not offered
+}
+
+func (d *Pages) invitePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	h, err := d.headOf(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: 100})
+	return shell.Page("team_invite", "Invite member", inviteData{h, rolesFor(q.Caller.Role), siteRoles, sites, total - len(sites)}), err
+}
+
+func (d *Pages) invite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	n := team.NewInvitation{Email: q.Value("email"), Role: account.Role(q.Value("role"))}
+	if q.Value("role") == "guest" {
+		n.Role, n.Sites = account.RoleGuest, map[string]account.Role{}
+		for _, id := range q.PostForm["sites"] {
+			n.Sites[id] = account.Role(q.Value("site_role"))
+		}
+	} else if n.Role == account.RoleGuest {
+		return shell.Answer{}, shell.At("role", &fault.Error{Kind: fault.Invalid, Message: "Choose a role"})
+	}
+	var i team.Invitation
+	var token string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
+		i, token, err = d.Teams.InviteTx(ctx, tx, q.Caller, n)
+		return audit.Event{Action: "invitation.created", Subject: i.ID, Detail: i.Email + " as " + cmp.Or(string(i.Role), "guest")}, err
+	})
+	if err != nil {
+		return shell.Answer{}, atTeam(err)
+	}
+	return d.invited(ctx, q, i, token)
+}
+
+// invited says that an invitation was sent, or shows its link where the installation sends no mail.
+func (d *Pages) invited(ctx context.Context, q *shell.Request, i team.Invitation, token string) (shell.Answer, error) {
+	if d.Accounts.Mails() {
+		return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Invitation sent to "+i.Email), nil
+	}
+	data, err := d.membersData(ctx, q)
+	data.Link, data.LinkFor = d.BaseURL+"/invitations/"+token, i.Email
+	return shell.Page("team_members", "Members", data), err
+}
+
+func (d *Pages) resend(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var i team.Invitation
+	var token string
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
+		i, token, err = d.Teams.ResendTx(ctx, tx, q.Caller, q.PathValue("invitation"))
+		return audit.Event{Action: "invitation.resent", Subject: i.ID, Detail: i.Email}, err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return d.invited(ctx, q, i, token)
+}
+
+func (d *Pages) revoke(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		i, err := d.Teams.RevokeInvitationTx(ctx, tx, q.Caller, q.PathValue("invitation"))
+		return audit.Event{Action: "invitation.revoked", Subject: i.ID, Detail: i.Email}, err
+	})
+	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Invitation revoked"), err
+}
+
+// siteRole is a member's role on one site.
+type siteRole struct {
+	ID, Name string
+	Role     account.Role
+}
+
+type memberData struct {
+	head
+	Member    team.Member
+	Self      bool
+	MayChange bool // their role in the team
+	Roles     []choice
+	SiteRoles []choice
+	On        []siteRole
+	Sites     []site.Site
+	More      int
+}
+
+func (d *Pages) memberPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	h, err := d.headOf(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	m, err := d.Teams.MemberTx(ctx, d.DB, q.Caller.Owner, account.UserID(q.PathValue("user")))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := memberData{
+		head: h, Member: m, Self: m.User == q.User.ID, MayChange: q.Caller.Role.MayGrant(m.Role),
+		Roles: rolesFor(q.Caller.Role), SiteRoles: siteRoles,
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.Sites)) {
+		s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return shell.Answer{}, err
+		}
+		data.On = append(data.On, siteRole{id, cmp.Or(s.Name, id), m.Sites[id]})
+	}
+	var total int
+	data.Sites, total, err = d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: 100})
+	data.More = total - len(data.Sites)
+	return shell.Page("team_member", m.Email, data), err
+}
+
+func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	user, role := account.UserID(q.PathValue("user")), account.Role(q.Value("role"))
+	if role == "guest" {
+		role = account.RoleGuest
+	} else if role == account.RoleGuest {
+		return shell.Answer{}, shell.At("role", &fault.Error{Kind: fault.Invalid, Message: "Choose a role"})
+	}
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: "to " + cmp.Or(string(role), "guest")},
+		func(tx *db.Tx) (team.Member, error) { return d.Teams.ChangeTx(ctx, tx, q.Caller, user, role) })
+	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Role changed"), err
+}
+
+func (d *Pages) setSiteRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	user, id, role := account.UserID(q.PathValue("user")), q.Value("site"), account.Role(q.Value("site_role"))
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: string(role) + " on " + shell.Short(60, id)},
+		func(tx *db.Tx) (team.Member, error) {
+			if _, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, site.ID(id)); err != nil {
+				return team.Member{}, shell.At("site", err)
+			}
+			return d.Teams.SetSiteTx(ctx, tx, q.Caller, id, user, role)
+		})
+	return shell.GoTo("/teams/"+q.Caller.Slug+"/members/"+string(user), "Role on the site saved"), err
+}
+
+func (d *Pages) removeSiteRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	user, id := account.UserID(q.PathValue("user")), q.Value("site")
+	left := false
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: "no role on " + shell.Short(60, id)},
+		func(tx *db.Tx) (team.Member, error) {
+			m, err := d.Teams.RemoveSiteTx(ctx, tx, q.Caller, id, user)
+			left = m.Role == account.RoleGuest && len(m.Sites) <= 1 // they had this role alone
+			return m, err
+		})
+	to := "/teams/" + q.Caller.Slug + "/members"
+	if !left {
+		to += "/" + string(user)
+	}
+	return shell.GoTo(to, "Role on the site removed"), err
+}
+
+func (d *Pages) remove(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	user := account.UserID(q.PathValue("user"))
+	var services []string
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.removed"}, func(tx *db.Tx) (m team.Member, err error) {
+		m, services, err = d.Teams.RemoveTx(ctx, tx, q.Caller, user)
+		return m, err
+	})
+	says := "Member removed"
+	if len(services) > 0 {
+		says = fmt.Sprintf("Member removed. Rotate the service keys that they created: %s", shell.Short(200, strings.Join(services, ", ")))
+	}
+	if user == q.User.ID {
+		return shell.GoTo("/", "You left the team"), err
+	}
+	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", says), err
+}
+
+// leave ends the asker's own membership.
+func (d *Pages) leave(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	t, err := d.Teams.Find(ctx, d.DB, q.User.ID, q.PathValue("team"))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	err = d.DB.Write(ctx, func(tx *db.Tx) error {
+		by := q.Actor()
+		by.Owner = t.Owner
+		if err := d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "member.left", Subject: string(q.User.ID)}); err != nil {
+			return err
+		}
+		return d.Teams.LeaveTx(ctx, tx, q.User.ID, t)
+	})
+	if err != nil { // the page of the team may be closed to the asker
+		return shell.Answer{}, err
+	}
+	return shell.GoTo("/", "You left the team "+t.Name), nil
+}

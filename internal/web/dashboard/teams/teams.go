@@ -1,0 +1,126 @@
+// Package teams owns the pages of teams: making one, its members and invitations, its settings, and the transfer of sites
+// between accounts.
+//
+// The team is in the path. What a member may do there is decided by the scopes of the routes, as in the API; members of
+// other teams, and people without one, find nothing. A team's API keys, webhooks and notifications are the pages of
+// package account with ?team=.
+package teams
+
+import (
+	"context"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// Config names the services that these pages show.
+type Config struct {
+	Teams *team.Teams
+	Sites *site.Sites
+}
+
+// Pages serves the pages of teams.
+type Pages struct {
+	*shell.Shell
+	Config
+}
+
+// New returns the pages of teams.
+func New(s *shell.Shell, c Config) *Pages { return &Pages{s, c} }
+
+// Routes lists every route of teams.
+func (d *Pages) Routes() []shell.Route {
+	read := func(path string, do shellHandler) shell.Route {
+		return shell.Get(path, shell.User, do).Takes(account.TeamRead).Wide()
+	}
+	write := func(path string, do, form shellHandler) shell.Route {
+		return shell.Post(path, shell.User, do, form).Takes(account.TeamWrite).Wide()
+	}
+	return slices.Concat([]shell.Route{
+		shell.Get("/teams/new", shell.User, d.newPage),
+		shell.Post("/teams/new", shell.User, d.create, d.newPage),
+
+		read("/teams/{team}/members", d.membersPage),
+		shell.Get("/teams/{team}/invite", shell.User, d.invitePage).Takes(account.TeamWrite).Wide(),
+		write("/teams/{team}/invite", d.invite, d.invitePage),
+		write("/teams/{team}/invitations/{invitation}/resend", d.resend, d.membersPage),
+		write("/teams/{team}/invitations/{invitation}/revoke", d.revoke, d.membersPage),
+		shell.Get("/teams/{team}/members/{user}", shell.User, d.memberPage).Takes(account.TeamWrite).Wide(),
+		write("/teams/{team}/members/{user}/role", d.changeRole, d.memberPage),
+		write("/teams/{team}/members/{user}/sites", d.setSiteRole, d.memberPage),
+		write("/teams/{team}/members/{user}/sites/remove", d.removeSiteRole, d.memberPage),
+		write("/teams/{team}/members/{user}/remove", d.remove, d.memberPage),
+		shell.Post("/teams/{team}/leave", shell.User, d.leave, nil), // anybody may, whatever their role includes
+
+		read("/teams/{team}/settings", d.settingsPage),
+		write("/teams/{team}/settings", d.saveSettings, d.settingsPage),
+		write("/teams/{team}/two-factor", d.requireTwoFactor, d.settingsPage).Least(account.RoleOwner),
+		write("/teams/{team}/delete", d.delete, d.settingsPage).Least(account.RoleOwner),
+	})
+}
+
+type shellHandler = func(ctx context.Context, q *shell.Request) (shell.Answer, error)
+
+// head holds the team that a page is about.
+type head struct {
+	Team team.Team
+	May  bool // change members and settings
+}
+
+// Base is where the team's pages are.
+func (h head) Base() string { return "/teams/" + h.Team.Slug }
+
+func (d *Pages) headOf(ctx context.Context, q *shell.Request) (head, error) {
+	t, err := d.Teams.Get(ctx, d.DB, q.Caller.Owner)
+	t.Role = q.Caller.Role
+	return head{t, q.Caller.Require(account.TeamWrite) == nil}, err
+}
+
+// actOn is ActOn for what is done to a member. What people do to their own membership is written down before: afterwards
+// they may not any more.
+func (d *Pages) actOn(ctx context.Context, q *shell.Request, user account.UserID, e audit.Event, fn func(tx *db.Tx) (team.Member, error)) error {
+	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		e := e
+		e.Subject, e.About = string(user), user
+		if user == q.User.ID {
+			if err := d.Accounts.AuditTx(ctx, tx, q.Actor(), e); err != nil {
+				return e, err
+			}
+			e = audit.Logged
+		}
+		m, err := fn(tx)
+		if e.Action == "member.removed" {
+			e.Detail = m.Email
+		}
+		return e, err
+	})
+}
+
+type newTeam struct{}
+
+func (d *Pages) newPage(context.Context, *shell.Request) (shell.Answer, error) {
+	return shell.Page("team_new", "Create team", newTeam{}), nil
+}
+
+func (d *Pages) create(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var t team.Team
+	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if t, err = d.Teams.CreateTx(ctx, tx, q.User, team.NewTeam{Name: q.Value("name"), Slug: q.Value("slug")}); err != nil {
+			return err
+		}
+		by := q.Actor()
+		by.Owner = t.Owner // the first line of the team's own log
+		return d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
+	})
+	return shell.GoTo("/teams/"+t.Slug+"/members", "Team created. Invite its members"), atTeam(err)
+}
+
+// atTeam says at which field of a team's form an error belongs.
+func atTeam(err error) error {
+	return shell.AtCode(err, map[string]string{"invalid_slug": "slug", "slug_taken": "slug", "invalid_confirm": "confirm", "missing_role": "sites"})
+}
