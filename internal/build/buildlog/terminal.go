@@ -8,6 +8,7 @@ import (
 // terminal reads bytes as a terminal would (ECMA-48, xterm), as far as a log needs it:
 // it tells text, colors, line ends and erasures to its screen and drops all else. A
 // line feed ends every unfinished sequence, so that none can swallow what follows.
+// docs/adr/0028-small-readers.md says why no library does it.
 type terminal struct {
 	in   mode
 	seq  []byte // parameters of the CSI sequence being read

@@ -4,7 +4,8 @@ import "strings"
 
 // versions is a set of versions as npm writes them in engines and dependencies: the
 // grammar of node-semver, strict, without its includePrerelease. Each inner list must
-// hold whole, one of the outer ones suffices.
+// hold whole, one of the outer ones suffices. docs/adr/0028-small-readers.md has the libraries
+// that read some ranges in another way than npm.
 type versions [][]comparator
 
 type comparator struct {

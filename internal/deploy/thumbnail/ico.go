@@ -10,7 +10,8 @@ import (
 
 // decodeICO returns the largest image of an icon file (Microsoft's ICO: a table of
 // images, each a PNG or a bitmap without its file header, of twice the height, with a
-// mask of one bit per pixel below), or nil.
+// mask of one bit per pixel below), or nil. What a file says of its size is never believed:
+// docs/adr/0028-small-readers.md.
 func decodeICO(ctx context.Context, b []byte) image.Image {
 	if len(b) < 6 {
 		return nil

@@ -19,7 +19,7 @@ var (
 // parseEnv reads a .env text as the usual libraries do: KEY=value lines, an export in
 // front, # comments, 'as it is' and "with \n, \" and \\", both over several lines. Nothing
 // is expanded: a $ is a $. Of a key that comes twice the last one counts. Its fault names
-// the line.
+// the line. The libraries that were tried expand, or lose lines: docs/adr/0028-small-readers.md.
 func parseEnv(text string) ([]envPair, error) {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
 	var out []envPair

@@ -25,6 +25,7 @@ func TestParseEnv(t *testing.T) {
 			in:   "KEY=\"-----BEGIN\nabc\n-----END\"\nB='x\ny'",
 			want: []envPair{{"KEY", "-----BEGIN\nabc\n-----END"}, {"B", "x\ny"}},
 		},
+		"a dollar sign":     {in: "A=1\nB=pa$Aword\nC=\"${A}\"", want: []envPair{{"A", "1"}, {"B", "pa$Aword"}, {"C", "${A}"}}},
 		"an equals sign":    {in: "URL=a=b==", want: []envPair{{"URL", "a=b=="}}},
 		"the last counts":   {in: "A=1\nB=2\nA=3", want: []envPair{{"A", "3"}, {"B", "2"}}},
 		"Windows":           {in: "\ufeffA=1\r\nB=2\r\n", want: []envPair{{"A", "1"}, {"B", "2"}}},
