@@ -117,7 +117,7 @@ func New(c Config) (*Fetcher, error) {
 	}
 	for host, to := range c.Hosts {
 		if s.base[strings.ToLower(host)], err = parseBase(to); err != nil {
-			return nil, fmt.Errorf("git host %s: %w", host, err)
+			return nil, fmt.Errorf("--git-host %s: %w", host, err)
 		}
 	}
 	if err := os.RemoveAll(s.path("tmp")); err != nil {

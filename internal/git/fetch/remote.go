@@ -157,7 +157,7 @@ func tokenUser(host string) string {
 func (s *Fetcher) directory(r Request, root string) (*remote, error) {
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return nil, fmt.Errorf("git host directory: %w", err)
+		return nil, fmt.Errorf("git directory: %w", err)
 	}
 	for _, p := range []string{r.Repository.path + ".git", r.Repository.path + "/.git", r.Repository.path} {
 		dir, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(p)))

@@ -130,7 +130,7 @@ func Read(h http.Header, body []byte) (Event, error) {
 	if !ok {
 		return Event{}, &fault.Error{
 			Kind:    fault.Invalid,
-			Message: "The request is not an event of a known Git host",
+			Message: "The request is not an event of a known Git provider",
 			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key",
 			Code:    "unknown_forge",
 		}

@@ -52,7 +52,7 @@ func Verify(h http.Header, body []byte, secret string, now time.Time) error {
 	return &fault.Error{
 		Kind:    fault.Unauthorized,
 		Message: "The signature is missing or wrong",
-		Details: "give the forge's webhook the secret of this hook; generate a new one in the site's settings",
+		Details: "give the Git provider's webhook the secret of this hook; generate a new one in the site's settings",
 		Code:    "invalid_signature",
 	}
 }

@@ -106,7 +106,9 @@ type refusal struct {
 	after  time.Duration
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("the forge answered %d: %s", r.status, r.text) }
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the Git provider answered %d: %s", r.status, r.text)
+}
 
 // lasting reports whether the same request would be refused again.
 func (r *refusal) lasting() bool {
@@ -137,7 +139,7 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 	}
 	r, err := http.NewRequestWithContext(ctx, method, w.base+path, sent)
 	if err != nil {
-		return fmt.Errorf("ask forge: %w", err)
+		return fmt.Errorf("ask Git provider: %w", err)
 	}
 	for name, v := range w.header {
 		r.Header[name] = v
@@ -158,12 +160,12 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 	}
 	res, err := w.client.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask forge: %w", err)
+		return fmt.Errorf("ask Git provider: %w", err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return fmt.Errorf("ask forge: %w", err)
+		return fmt.Errorf("ask Git provider: %w", err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		e := &refusal{status: res.StatusCode, text: text.Line(string(b[:min(len(b), 2000)]), 300)}
@@ -176,13 +178,13 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 		*w.scopes = text
 	}
 	if len(b) > maxAnswer {
-		return errors.New("the forge's answer is over 4 MiB")
+		return errors.New("the Git provider's answer is over 4 MiB")
 	}
 	if out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("read the forge's answer: %w", err)
+		return fmt.Errorf("read the Git provider's answer: %w", err)
 	}
 	return nil
 }
@@ -201,7 +203,7 @@ func tell(err error, host string) error {
 	case errors.As(err, &r) && r.status == http.StatusNotFound:
 		return &fault.Error{
 			Kind:    fault.Invalid,
-			Message: host + " doesn't answer as this kind of forge",
+			Message: host + " doesn't answer as this kind of Git provider",
 			Details: "check the provider and the host",
 			Code:    "invalid_connection",
 		}

@@ -230,9 +230,9 @@ func (s *Connections) token(
 	case errors.As(err, &no):
 		return nil, no
 	case err != nil:
-		return nil, fmt.Errorf("ask forge: %w", err)
+		return nil, fmt.Errorf("ask Git provider: %w", err)
 	case !plain(t.AccessToken, 4096) || len(t.RefreshToken) > 4096 || strings.ContainsAny(t.RefreshToken, "\r\n\x00"):
-		return nil, errors.New("the forge's answer holds no token")
+		return nil, errors.New("the Git provider's answer holds no token")
 	}
 	return t, nil
 }
@@ -278,9 +278,9 @@ func checkHost(p forge.Provider, host string) (string, error) {
 	}
 	switch {
 	case host == "":
-		return bad("The Git host is missing", "the address of the server is needed, such as https://git.example.com")
+		return bad("Host name required", "the server's address, such as https://git.example.com")
 	case !hostForm.MatchString(host) || strings.Contains(host, ".."):
-		return bad("Invalid Git host", "an address such as https://git.example.com")
+		return bad("Invalid host name", "an address such as https://git.example.com")
 	case p == forge.Bitbucket && host != hosts[forge.Bitbucket]:
 		return bad("Only bitbucket.org can be connected", "for Bitbucket Server store a credential with the site")
 	}

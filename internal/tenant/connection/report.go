@@ -319,9 +319,9 @@ func (s *Connections) note(ctx context.Context, id ID, failed error) error {
 		} else if f := fault.As(failed); f != nil {
 			why = text.Line(f.Message, 300)
 		} else {
-			why = "The forge couldn't be reached"
+			why = "The Git provider couldn't be reached"
 		}
-		s.c.Log.WarnContext(ctx, "deployment not reported to its forge", "connection", id, "err", failed)
+		s.c.Log.WarnContext(ctx, "deployment not reported to its Git provider", "connection", id, "err", failed)
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(

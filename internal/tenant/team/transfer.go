@@ -171,7 +171,7 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 			return err
 		}
 		if rotated {
-			p.Breaks = append(p.Breaks, "the Git hook gets a new URL and secret: enter them at the Git host, or pushes don't deploy")
+			p.Breaks = append(p.Breaks, "the Git hook gets a new URL and secret: enter them at the Git provider, or pushes don't deploy")
 		}
 	}
 	cut, err := s.ties.CutTx(ctx, tx, id, from)

@@ -16,8 +16,8 @@ type connectionBody struct {
 	Provider  string   `json:"provider" enum:"github,gitlab,gitea,bitbucket"`
 	BaseURL   string   `json:"baseUrl" example:"https://github.com"`
 	Host      string   `json:"host" example:"github.com"`
-	Login     string   `json:"login" doc:"As the forge calls the account."`
-	Scopes    []string `json:"scopes" doc:"What the forge says that the token may do. Empty where it doesn't say."`
+	Login     string   `json:"login" doc:"As the Git provider calls the account."`
+	Scopes    []string `json:"scopes" doc:"What the Git provider says that the token may do. Empty where it doesn't say."`
 	Sites     int      `json:"sites" doc:"How many sites use it."`
 	Error     *string  `json:"error" doc:"Last error from the Git provider, or null."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
@@ -38,7 +38,7 @@ func (a *API) connectionRoutes() {
 		a,
 		r(
 			"/git/accounts", "listConnections", "List connected accounts",
-			"Accounts at Git forges. Tokens are never shown.", account.SitesRead,
+			"Accounts at Git providers. Tokens are never shown.", account.SitesRead,
 		),
 		a.listConnections,
 	)
@@ -47,7 +47,7 @@ func (a *API) connectionRoutes() {
 		"createConnection",
 		"Connect an account",
 		"With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
-			"The forge is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
+			"The Git provider is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
 		account.SitesWrite,
 	)
 	create.Status = http.StatusCreated

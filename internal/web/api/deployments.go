@@ -20,10 +20,10 @@ type deploymentBody struct {
 	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
-	BranchURL     *string         `json:"branchUrl" doc:"The branch's page at the forge; null where it is not known."`
+	BranchURL     *string         `json:"branchUrl" doc:"The branch's page at the Git provider; null where it is not known."`
 	PullRequest   *pullRef        `json:"pullRequest" doc:"The pull request that it is for."`
 	CommitHash    *string         `json:"commitHash"`
-	CommitURL     *string         `json:"commitUrl" doc:"The commit's page at the forge; null where it is not known."`
+	CommitURL     *string         `json:"commitUrl" doc:"The commit's page at the Git provider; null where it is not known."`
 	CommitMessage *string         `json:"commitMessage"`
 	CommitAuthor  *string         `json:"commitAuthor"`
 	Framework     *string         `json:"framework" doc:"The detected framework."`
@@ -47,7 +47,7 @@ type pullRef struct {
 	Number int     `json:"number"`
 	Title  *string `json:"title" doc:"Title at the Git provider. Null if unknown."`
 	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Its build sees no variables and no credential."`
-	URL    *string `json:"url" doc:"Its page at the forge; null where it is not known."`
+	URL    *string `json:"url" doc:"Its page at the Git provider; null where it is not known."`
 }
 
 type queueBody struct {

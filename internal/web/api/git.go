@@ -21,9 +21,9 @@ import (
 )
 
 type gitBody struct {
-	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the forge. It contains a secret. Null: none yet."`
-	Provider    *string  `json:"provider" doc:"The forge that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
-	Connected   bool     `json:"connected" doc:"Whether the forge has called since the hook was created."`
+	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the Git provider. It contains a secret. Null: none yet."`
+	Provider    *string  `json:"provider" doc:"The Git provider that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
+	Connected   bool     `json:"connected" doc:"Whether the Git provider has called since the hook was created."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
 	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both. Off for WordPress sites."`
 	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
@@ -32,14 +32,14 @@ type gitBody struct {
 	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
 	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables, databases or stored files."`
 	Database    string   `json:"previewDatabase" enum:"none,empty,copy" doc:"The databases of a preview, one for each that the site has and under the same variables: none, empty ones, or copies of production's as of the preview's first start. They are deleted with the preview. Pull requests from forks never have any."`
-	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the forge."`
-	Report      bool     `json:"report" doc:"Whether deployments are reported to the forge: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
+	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the Git provider."`
+	Report      bool     `json:"report" doc:"Whether deployments are reported to the Git provider: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
 	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"What previews and deployment addresses ask visitors for: nothing, the site's password, or a member's sign-in. See also the serving settings, which can protect all addresses."`
-	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a forge that can't reach this server. 0: never."`
+	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a Git provider that can't reach this server. 0: never."`
 	PolledAt    *string  `json:"polledAt" format:"date-time"`
 	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
 	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
-	LastEvent   *string  `json:"lastEvent" doc:"The last event from the forge and its result."`
+	LastEvent   *string  `json:"lastEvent" doc:"The last event from the Git provider and its result."`
 }
 
 func (a *API) gitRoutes() {
@@ -66,7 +66,7 @@ func (a *API) gitRoutes() {
 	)
 	create := r(
 		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
-		"Returns a URL and a secret for the forge's webhook settings. The secret is shown only once. An earlier hook of the site stops working.",
+		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. An earlier hook of the site stops working.",
 		account.DeploymentsWrite,
 	)
 	create.Status = http.StatusCreated
@@ -78,7 +78,7 @@ func (a *API) gitRoutes() {
 		Summary: "List events of a site's repository",
 		Noun:    "event",
 		Scope:   account.DeploymentsRead,
-		Doc:     "The newest 50, newest first: what the forge told of, or a poll found, and what came of it.",
+		Doc:     "The newest 50, newest first: what the Git provider told of, or a poll found, and what came of it.",
 	}, a.listGitEvents)
 	get(a, Route{
 		Path:    "/sites/{id}/pulls",
@@ -87,7 +87,7 @@ func (a *API) gitRoutes() {
 		Summary: "List pull requests",
 		Noun:    "pull request",
 		Scope:   account.DeploymentsRead,
-		Doc:     "As the forge last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit.",
+		Doc:     "As the Git provider last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit.",
 	}, a.listPulls)
 	post(a, Route{
 		Path:    "/sites/{id}/pulls/{number}/approve",
@@ -101,7 +101,7 @@ func (a *API) gitRoutes() {
 	}, a.approvePull)
 	a.postGitHook(Route{
 		Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
-		Doc: "For forges: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the forge's own way and is at most 1 MiB. " +
+		Doc: "For Git providers: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the Git provider's own way and is at most 1 MiB. " +
 			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once.",
 	})
 	a.postAppHook(Route{
@@ -306,7 +306,7 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 }
 
 type madeGitHook struct {
-	URL    string `json:"url" doc:"The address for the forge's webhook settings."`
+	URL    string `json:"url" doc:"The address for the Git provider's webhook settings."`
 	Secret string `json:"secret" doc:"The secret or token to enter there. It is returned only once."`
 }
 
@@ -442,8 +442,8 @@ func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (st
 
 type gitEventBody struct {
 	ID           string  `json:"id"`
-	Provider     string  `json:"provider" doc:"Which forge told of it: github, gitlab, gitea, bitbucket or bitbucket_server; github_app for one that came through a GitHub App, or poll."`
-	Name         string  `json:"name" doc:"As the forge calls it."`
+	Provider     string  `json:"provider" doc:"Which Git provider told of it: github, gitlab, gitea, bitbucket or bitbucket_server; github_app for one that came through a GitHub App, or poll."`
+	Name         string  `json:"name" doc:"As the Git provider calls it."`
 	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
 	CommitHash   *string `json:"commitHash"`
 	Outcome      string  `json:"outcome" doc:"What came of it."`
@@ -470,7 +470,7 @@ type pullBody struct {
 	Open       bool    `json:"open"`
 	Fork       *string `json:"fork" doc:"The repository that the branch is in. Null: the site's own."`
 	Waiting    bool    `json:"waiting" doc:"Whether a member has to approve the commit before it is built."`
-	URL        *string `json:"url" doc:"Its page at the forge; null where it is not known."`
+	URL        *string `json:"url" doc:"Its page at the Git provider; null where it is not known."`
 	UpdatedAt  string  `json:"updatedAt" format:"date-time"`
 }
 

@@ -82,7 +82,7 @@ func (a *API) hookRoutes() {
 		Hook:    true,
 		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
 			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged. " +
-			"Calls of Git forges are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that.",
+			"Calls of Git providers are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that.",
 	}
 	a.postHook(call)
 }

@@ -194,7 +194,7 @@ type createSiteIn struct {
 		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
 		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
 		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
-		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the forge."`
+		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the Git provider."`
 	}
 }
 

@@ -138,7 +138,7 @@ func atConnection(err error) error {
 		return err
 	case f.Code == "token_refused" || strings.Contains(f.Message, "token"):
 		return shell.At("token", err)
-	case f.Code == "forge_unavailable" || strings.Contains(f.Message, "host") || strings.Contains(f.Message, "forge"):
+	case f.Code == "forge_unavailable" || strings.Contains(strings.ToLower(f.Message), "host") || strings.Contains(f.Message, "Git provider"):
 		return shell.At("host", err)
 	}
 	return err
