@@ -27,6 +27,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/git/fetch"
@@ -192,7 +193,7 @@ func (w *world) page(id site.ID, path string) string {
 	ok(w.t, err)
 	tree, err := w.rel.Load(w.t.Context(), release.ID(s.LiveRelease))
 	ok(w.t, err)
-	a := tree.Resolve(release.Request{Path: path})
+	a := tree.Resolve(rules.Request{Path: path})
 	if a.Kind != release.Found {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -213,7 +214,7 @@ func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (
 				return "", fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
 			}
 		}
-		if a := tree.Resolve(release.Request{Path: "/"}); a.Kind == release.Found {
+		if a := tree.Resolve(rules.Request{Path: "/"}); a.Kind == release.Found {
 			if _, err := s.releases(store).Peek(ctx, a.File, 1<<20); err != nil {
 				return "", fmt.Errorf("front page: %w", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/fault"
 )
@@ -119,7 +120,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%q without files: %v", folder, err)
 		}
 	}
-	rel := release.Sealed{Files: 1, Bytes: 1536, Reused: 0, Problems: []release.Problem{{}}}
+	rel := release.Sealed{Files: 1, Bytes: 1536, Reused: 0, Problems: []rules.Problem{{}}}
 	if got, err := Report(rel, nil, "", said.say); err != nil || got.Files != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/fault"
 )
@@ -44,7 +45,7 @@ func Rules(ctx context.Context, w *release.Writer, s Serving, tree *fetch.Tree, 
 		if !regular[at] {
 			continue
 		}
-		b, err := tree.ReadFile(ctx, at, release.MaxRuleTable)
+		b, err := tree.ReadFile(ctx, at, rules.MaxTable)
 		switch {
 		case fault.Is(err, fault.TooLarge):
 			w.RuleProblem(name, "the file is too large; none of its rules are applied")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 )
 
@@ -56,8 +57,8 @@ type Tree struct {
 	types    []string // substrings of raw
 	at       []uint32 // where each file begins in raw
 	fallback string
-	slash    Slash    // in place of the rules'; see Served
-	rules    *ruleset // nil for none
+	slash    rules.Slash // in place of the rules'; see Served
+	rules    *rules.Set  // nil for none
 	bytes    int64
 }
 
@@ -69,7 +70,7 @@ func (t *Tree) Bytes() int64 { return t.bytes }
 
 // Memory is about how many bytes the Tree itself holds on to.
 func (t *Tree) Memory() int64 {
-	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+128) + t.rules.memory()
+	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+128) + t.rules.Memory()
 }
 
 // Files yields the files sorted by path.
@@ -176,7 +177,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	s := scanner{rest: all}
 	t.fallback = s.string(maxPath)
 	if !old {
-		if t.rules, err = decodeRules(s.string(maxRules)); err != nil {
+		if t.rules, err = rules.Decode(s.string(rules.MaxBytes)); err != nil {
 			return nil, "", errManifest
 		}
 	}
@@ -222,7 +223,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	k := scanner{rest: t.raw}
 	t.fallback = k.string(maxPath)
 	if !old {
-		k.string(maxRules)
+		k.string(rules.MaxBytes)
 	}
 	k.uint()
 	for i := range t.types {

@@ -17,6 +17,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
@@ -432,7 +433,7 @@ func BenchmarkResolve(b *testing.B) {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				tree.Resolve(Request{Path: path})
+				tree.Resolve(rules.Request{Path: path})
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package release
 import (
 	"net/url"
 	"strings"
+
+	"slipway/internal/build/rules"
 )
 
 // Kind says what a path is.
@@ -16,16 +18,6 @@ const (
 	Proxied                // what Location, an address elsewhere, answers
 )
 
-// Request holds what an answer depends on.
-type Request struct {
-	Path     string // as it was sent: escaped, without the query
-	Query    string // as it was sent
-	Host     string // lower case, without port
-	Language string // Accept-Language
-	Cookie   string // Cookie
-	Country  string // ISO 3166 code of where the visitor is; only for a tree that goes ByCountry
-}
-
 // Answer holds what a path of a release answers.
 type Answer struct {
 	Kind     Kind
@@ -37,25 +29,22 @@ type Answer struct {
 	Vary      []string // the headers of the request that rules depend on
 	ByCountry bool     // whether it depends on the visitor's country, so no cache may share it
 
-	Set     []Field  // headers by rules
-	Unset   []string // headers not to send
-	Auth    []string // where not nil: SHA-256 of each user:password that may see this
-	Headers []string // the header rules that apply, as Rule
+	rules.Head // what the header rules add
 }
 
 // ByCountry reports whether rules of the release ask where a visitor is.
-func (t *Tree) ByCountry() bool { return t.rules != nil && t.rules.country }
+func (t *Tree) ByCountry() bool { return t.rules != nil && t.rules.Country }
 
 // Resolve says what a request is answered with. It is a pure function of the release and
 // the request. The package comment has the rules.
-func (t *Tree) Resolve(q Request) Answer {
+func (t *Tree) Resolve(q rules.Request) Answer {
 	var a Answer
 	var name string
 	var slash, doubled bool
 	path, err := url.PathUnescape(q.Path)
 	good := err == nil && strings.HasPrefix(path, "/") && len(path) <= 4*maxPath
 	if good {
-		name, slash, doubled = tidy(path)
+		name, slash, doubled = rules.Tidy(path)
 		good = name == "" || checkPath(name) == ""
 	}
 	switch {
@@ -65,16 +54,20 @@ func (t *Tree) Resolve(q Request) Answer {
 	case t.rules == nil:
 		return t.files(q, name, slash, doubled)
 	default:
-		a = t.ruled(q, &visitor{left: maxTried}, name, slash, doubled, true)
+		a = t.ruled(q, &rules.Visitor{Left: rules.MaxTried}, name, slash, doubled, true)
 	}
 	if t.rules != nil {
-		t.rules.head(&a, q.Host, name)
+		file := ""
+		if a.Kind == Found || a.Kind == Missing {
+			file = a.File.Path
+		}
+		a.Head = t.rules.HeadOf(q.Host, name, file)
 	}
 	return a
 }
 
 // files answers without any rule.
-func (t *Tree) files(q Request, name string, slash, doubled bool) Answer {
+func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
 	if hidden(name) {
 		return t.missing(name, slash)
 	}
@@ -94,7 +87,7 @@ func (t *Tree) files(q Request, name string, slash, doubled bool) Answer {
 	}
 	if doubled || asked != address {
 		to := (&url.URL{Path: "/" + address}).EscapedPath()
-		if passed := clean(q.Query); passed != "" {
+		if passed := rules.CleanQuery(q.Query); passed != "" {
 			to += "?" + passed
 		}
 		return Answer{Kind: Redirected, Status: 308, Location: to}
@@ -105,25 +98,25 @@ func (t *Tree) files(q Request, name string, slash, doubled bool) Answer {
 
 // ruled answers with the first rule that is for the request, or with a file. cut leaves
 // out rules that would send a visitor in circles.
-func (t *Tree) ruled(q Request, v *visitor, name string, slash, doubled, cut bool) Answer {
+func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doubled, cut bool) Answer {
 	there := !hidden(name)
 	if there {
 		_, _, there = t.find(name, slash)
 	}
-	var on vary
-	params := query{raw: q.Query}
-	var buf [4]Field
+	var on rules.Vary
+	params := rules.Query{Raw: q.Query}
+	var buf [4]rules.Field
 	skipped := 0
-	for i := range t.rules.candidates(name) {
-		if there && !t.rules.forced || v.left == 0 {
+	for i := range t.rules.Candidates(name) {
+		if there && !t.rules.Forced || v.Left == 0 {
 			break
 		}
-		v.left--
+		v.Left--
 		r := &t.rules.Redirects[i]
 		if there && !r.Force {
 			continue
 		}
-		values, ok := t.rules.matches(i, name, &q, v, &params, &on, buf[:])
+		values, ok := t.rules.Matches(i, name, &q, v, &params, &on, buf[:])
 		if !ok {
 			continue
 		}
@@ -134,40 +127,39 @@ func (t *Tree) ruled(q Request, v *visitor, name string, slash, doubled, cut boo
 			}
 			continue
 		}
-		a.Rule, a.Vary, a.ByCountry = r.Source, on.names(), on.country
+		a.Rule, a.Vary, a.ByCountry = r.Source, on.Names(), on.Country
 		return a
 	}
 	a := t.files(q, name, slash, doubled)
-	a.Vary, a.ByCountry = on.names(), on.country
+	a.Vary, a.ByCountry = on.Names(), on.Country
 	return a
 }
 
 // apply returns what a rule that matches answers; false when it has nothing to say.
-func (t *Tree) apply(r *Redirect, values []Field, q Request, name string, slash bool) (Answer, bool) {
+func (t *Tree) apply(r *rules.Redirect, values []rules.Field, q rules.Request, name string, slash bool) (Answer, bool) {
 	switch {
-	case r.Status == 200 && isAddress(r.To):
-		to, ok := target(r, values, q)
+	case r.Status == 200 && rules.IsAddress(r.To):
+		to, ok := r.Target(values, q)
 		return Answer{Kind: Proxied, Status: 200, Location: to}, ok
 	case r.Status == 200 || r.Status >= 400:
 		return t.rewrite(r, values, name, slash)
 	}
-	to, ok := target(r, values, q)
+	to, ok := r.Target(values, q)
 	return Answer{Kind: Redirected, Status: r.Status, Location: to}, ok
 }
 
 // rewrite shows another file under the path that was asked for.
-func (t *Tree) rewrite(r *Redirect, values []Field, name string, slash bool) (Answer, bool) {
+func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, slash bool) (Answer, bool) {
 	if r.To == "" {
 		a := t.missing(name, slash)
 		a.Status = r.Status
 		return a, true
 	}
-	at := expand(pathOf(r.To), values, escapePath, maxLocation)
-	to, err := url.PathUnescape(at)
-	if err != nil || len(at) > maxLocation {
+	to, ok := r.Path(values)
+	if !ok {
 		return Answer{}, false
 	}
-	other, otherSlash, _ := tidy("/" + strings.TrimLeft(to, "/"))
+	other, otherSlash, _ := rules.Tidy("/" + strings.TrimLeft(to, "/"))
 	if other != "" && checkPath(other) != "" || hidden(other) {
 		return t.missing(name, slash), true
 	}
@@ -195,91 +187,13 @@ func assetName(name string) bool {
 	return kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
 }
 
-func isAddress(to string) bool {
-	return strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "http://")
-}
-
-// target fills in where a rule leads. Parameters of the request go along, but for those
-// that the rule asks for or the target has itself.
-func target(r *Redirect, values []Field, q Request) (string, bool) {
-	to, fragment, hasFragment := strings.Cut(r.To, "#")
-	path, own, hasQuery := strings.Cut(to, "?")
-	if isAddress(path) {
-		scheme, rest, _ := strings.Cut(path, "://")
-		host, at, _ := strings.Cut(rest, "/")
-		safe := true
-		host = expand(host, values, func(v string) string {
-			safe = safe && hostLabel(v)
-			return v
-		}, maxLocation)
-		if !safe {
-			return "", false
-		}
-		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath, maxLocation), "/")
-	} else {
-		// Two slashes at the beginning would name a host.
-		path = "/" + strings.TrimLeft(expand(path, values, escapePath, maxLocation), "/")
-	}
-	own = expand(own, values, url.QueryEscape, maxLocation)
-	passed := passedOn(q.Query, r.Query, own)
-	switch {
-	case hasQuery && own != "" && passed != "":
-		path += "?" + own + "&" + passed
-	case hasQuery && own != "":
-		path += "?" + own
-	case passed != "":
-		path += "?" + passed
-	}
-	if hasFragment {
-		path += "#" + expand(fragment, values, escapePath, maxLocation)
-	}
-	return path, len(path) <= maxLocation
-}
-
-// passedOn returns the parameters of a request that go along with a redirect.
-func passedOn(raw string, asked []Field, own string) string {
-	if raw == "" || len(asked) == 0 && own == "" {
-		return clean(raw)
-	}
-	named, _ := url.ParseQuery(own)
-	for _, f := range asked {
-		named.Set(f.Name, "")
-	}
-	var rest []string
-	for part := range strings.SplitSeq(raw, "&") {
-		key, _, _ := strings.Cut(part, "=")
-		if plain, err := url.QueryUnescape(key); part != "" && (err != nil || !named.Has(plain)) {
-			rest = append(rest, part)
-		}
-	}
-	return clean(strings.Join(rest, "&"))
-}
-
-// clean drops a query that does not fit into a header as it is.
-func clean(raw string) string {
-	if strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return ""
-	}
-	return raw
-}
-
-// hostLabel reports whether a value may stand in a host's name without changing whose it is.
-func hostLabel(v string) bool {
-	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
-}
-
-// maxLocation is how many bytes the address has that a rule leads to.
-const maxLocation = 4 * maxPath
-
-const (
-	maxHops    = 10 // redirects in a row that a visitor is sent on
-	maxSkipped = 4  // rules that match and lead in circles, before a file or 404 answers
-)
+// maxSkipped bounds the rules that match and lead in circles, before a file or 404 answers.
+const maxSkipped = 4
 
 // local takes a redirect's location apart if it is on the site itself: the name, the
 // path as it is sent, and the query.
-func local(location string, q Request) (name string, next Request, ok bool) {
-	if isAddress(location) {
+func local(location string, q rules.Request) (name string, next rules.Request, ok bool) {
+	if rules.IsAddress(location) {
 		u, err := url.Parse(location)
 		if err != nil || q.Host == "" || u.Hostname() != q.Host {
 			return "", q, false
@@ -293,22 +207,22 @@ func local(location string, q Request) (name string, next Request, ok bool) {
 	if err != nil || !strings.HasPrefix(plain, "/") {
 		return "", q, false
 	}
-	name, _, _ = tidy(plain)
+	name, _, _ = rules.Tidy(plain)
 	return name, next, name == "" || checkPath(name) == ""
 }
 
 // leadsTo reports whether a redirect leads to where the visitor is. A slash at the end
 // makes no difference to the rules.
-func leadsTo(location string, q Request, name string) bool {
+func leadsTo(location string, q rules.Request, name string) bool {
 	there, next, ok := local(location, q)
 	return ok && there == name && next.Query == q.Query
 }
 
 // circles reports whether a redirect leads back to where it began, or on and on, as far as
 // the visitor's rules last.
-func (t *Tree) circles(q Request, v *visitor, name, location string) bool {
+func (t *Tree) circles(q rules.Request, v *rules.Visitor, name, location string) bool {
 	first := q
-	for range maxHops {
+	for range rules.MaxHops {
 		if leadsTo(location, first, name) {
 			return true
 		}
@@ -323,21 +237,6 @@ func (t *Tree) circles(q Request, v *visitor, name, location string) bool {
 		q, location = next, a.Location
 	}
 	return true
-}
-
-// tidy splits a path into its name without slashes around it, whether it ended in one,
-// and whether some were doubled.
-func tidy(path string) (name string, slash, doubled bool) {
-	if doubled = strings.Contains(path, "//"); doubled {
-		var names []string
-		for s := range strings.SplitSeq(path, "/") {
-			if s != "" {
-				names = append(names, s)
-			}
-		}
-		return strings.Join(names, "/"), strings.HasSuffix(path, "/"), true
-	}
-	return strings.TrimSuffix(path[1:], "/"), strings.HasSuffix(path, "/"), false
 }
 
 // find returns the file that a name means and the one address at which it is served,
@@ -371,7 +270,7 @@ func (t *Tree) page(stem string) string {
 		form = t.rules.Slash
 	}
 	if dir, ok := strings.CutSuffix(stem, "/index"); ok {
-		if form == Never && !t.has(dir) && !t.has(dir+".html") {
+		if form == rules.Never && !t.has(dir) && !t.has(dir+".html") {
 			return dir
 		}
 		return dir + "/"
@@ -379,7 +278,7 @@ func (t *Tree) page(stem string) string {
 	if strings.HasSuffix(stem, "/") || t.has(stem) {
 		return stem + ".html"
 	}
-	if form == Always && !t.has(stem+"/index.html") {
+	if form == rules.Always && !t.has(stem+"/index.html") {
 		return stem + "/"
 	}
 	return stem

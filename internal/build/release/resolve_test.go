@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 )
 
@@ -69,7 +70,7 @@ func TestResolve(t *testing.T) {
 				var got strings.Builder
 				for line := range strings.Lines(string(f.Data)) {
 					in, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-					fmt.Fprintf(&got, "%-28s %s\n", in, show4(tree.Resolve(Request{Path: in})))
+					fmt.Fprintf(&got, "%-28s %s\n", in, show4(tree.Resolve(rules.Request{Path: in})))
 				}
 				if *update {
 					f.Data = []byte(got.String())
@@ -109,7 +110,7 @@ func FuzzResolve(f *testing.F) {
 			fallback = paths[0]
 		}
 		tree := tree(t, fallback, paths...)
-		a := tree.Resolve(Request{Path: path})
+		a := tree.Resolve(rules.Request{Path: path})
 		switch a.Kind {
 		case Found, Missing:
 			if f, ok := tree.Lookup(a.File.Path); !ok || f != a.File {
@@ -124,7 +125,7 @@ func FuzzResolve(f *testing.F) {
 			) || strings.HasPrefix(a.Location, "//") {
 				t.Fatalf("Resolve(%q) redirects to %q: %v", path, a.Location, err)
 			}
-			if b := tree.Resolve(Request{Path: a.Location}); b.Kind != Found {
+			if b := tree.Resolve(rules.Request{Path: a.Location}); b.Kind != Found {
 				t.Fatalf("Resolve(%q) redirects to %q, which is %s", path, a.Location, show4(b))
 			}
 		default:

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/build/rules"
+
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -32,7 +34,7 @@ func FuzzRules(f *testing.F) {
 				"slipway.toml": table,
 				"vercel.json":  vercel,
 			})
-		q := Request{Host: "a.y", Language: language, Cookie: cookie}
+		q := rules.Request{Host: "a.y", Language: language, Cookie: cookie}
 		q.Path, q.Query, _ = strings.Cut(target, "?")
 		a := tree.Resolve(q)
 		switch a.Kind {
@@ -44,10 +46,10 @@ func FuzzRules(f *testing.F) {
 			if strings.ContainsFunc(a.Location, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }) {
 				t.Fatalf("%q leads to %q", target, a.Location)
 			}
-			if !isAddress(a.Location) && (!strings.HasPrefix(a.Location, "/") || strings.HasPrefix(a.Location, "//")) {
+			if !rules.IsAddress(a.Location) && (!strings.HasPrefix(a.Location, "/") || strings.HasPrefix(a.Location, "//")) {
 				t.Fatalf("%q leads to %q", target, a.Location)
 			}
-			if isAddress(a.Location) {
+			if rules.IsAddress(a.Location) {
 				u, err := url.Parse(a.Location)
 				if err == nil && strings.HasSuffix(u.Hostname(), "evil.example") && !strings.Contains(redirects+table+vercel, "evil") {
 					t.Fatalf("%q leads to %q", target, a.Location)
@@ -89,7 +91,7 @@ func BenchmarkRules(b *testing.B) {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					tree.Resolve(Request{Path: path, Host: "site.test"})
+					tree.Resolve(rules.Request{Path: path, Host: "site.test"})
 				}
 			})
 		}

@@ -1,33 +1,43 @@
 package release
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 )
 
+// The limits of rules, as docs/redirects.md has them.
+const (
+	maxRedirects = 10_000
+	maxDynamic   = 1_000
+	maxSame      = 1_000
+	maxHeaders   = 500
+)
+
 // ruledTree makes a Tree with these files and rule files without storing anything.
-func ruledTree(t testing.TB, paths []string, rules map[string]string) (*Tree, []Problem) {
+func ruledTree(t testing.TB, paths []string, files map[string]string) (*Tree, []rules.Problem) {
 	t.Helper()
-	s := ruleSources{forward: []string{"api.example.com", "api.mysearch.example", "api.test"}}
-	for file, text := range rules {
-		s.take(file, []byte(text))
+	s := rules.Sources{Forward: []string{"api.example.com", "api.mysearch.example", "api.test"}}
+	for file, text := range files {
+		s.Take(file, []byte(text))
 	}
-	text, problems := s.compile()
+	text, problems := s.Compile()
 	slices.Sort(paths)
-	var files []File
+	var list []File
 	for _, p := range slices.Compact(paths) {
-		files = append(files, File{Path: p, Type: mediaType(p), Body: Content{blob.Sum([]byte(p)), int64(len(p))}})
+		list = append(list, File{Path: p, Type: mediaType(p), Body: Content{blob.Sum([]byte(p)), int64(len(p))}})
 	}
-	for i := range files {
-		if files[i].Type == "" {
-			files[i].Type = plain
+	for i := range list {
+		if list[i].Type == "" {
+			list[i].Type = plain
 		}
 	}
-	tree, _, err := decode(encode("", text, files, make([]string, len(files))))
+	tree, _, err := decode(encode("", text, list, make([]string, len(list))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +58,9 @@ func shown(a Answer) string {
 }
 
 // ask takes "/path?query | Language=de | Cookie=a=1 | Host=x" apart.
-func ask(line string) Request {
+func ask(line string) rules.Request {
 	parts := strings.Split(line, " | ")
-	q := Request{Host: "site.test"}
+	q := rules.Request{Host: "site.test"}
 	q.Path, q.Query, _ = strings.Cut(parts[0], "?")
 	for _, p := range parts[1:] {
 		name, value, _ := strings.Cut(p, "=")
@@ -584,7 +594,7 @@ func TestRuleCosts(t *testing.T) {
 	for _, f := range a.Set {
 		size += len(f.Name) + len(f.Value)
 	}
-	if len(a.Set) > maxAnswerFields || size > 2*maxAnswerBytes {
+	if len(a.Set) > 100 || size > 32<<10 {
 		t.Errorf("%d headers of %d bytes", len(a.Set), size)
 	}
 }
@@ -597,19 +607,13 @@ func TestHeaderExpansions(t *testing.T) {
 		fmt.Fprintf(&headers, "/*\n  X: %s\n", strings.Repeat(":splat", 320))
 	}
 	tree, _ := ruledTree(t, nil, map[string]string{"_headers": headers.String()})
-	q := Request{Path: "/" + strings.Repeat("%20a/", 300)}
+	q := rules.Request{Path: "/" + strings.Repeat("%20a/", 300)}
 	if n := testing.AllocsPerRun(1, func() { tree.Resolve(q) }); n > 5000 {
 		t.Errorf("one request took %g allocations: each placeholder of each line was filled in", n)
 	}
-	escaped := 0
-	text := expand(strings.Repeat(":a", 500), []Field{{"a", strings.Repeat("x", 100)}}, func(v string) string { escaped++; return v }, 1000)
-	if escaped != 11 || len(text) <= 1000 {
-		t.Errorf("%d values were filled in, and %d bytes returned, with a limit of 1000", escaped, len(text))
-	}
 }
 
-// One request is compared with a bounded number of rules, also where they lead in circles,
-// and its headers are taken apart once.
+// One request is compared with a bounded number of rules, also where they lead in circles.
 func TestRuleComparisons(t *testing.T) {
 	t.Parallel()
 	for name, rule := range map[string]func(i int) string{
@@ -627,33 +631,28 @@ func TestRuleComparisons(t *testing.T) {
 			}
 			tree, _ := ruledTree(t, nil, map[string]string{"_redirects": text.String()})
 			for _, path := range []string{"x", "x1", "x/1/1/1/1/1/1/1", "a/b"} {
-				v := &visitor{left: maxTried}
-				q := Request{Path: "/" + path, Language: "a", Cookie: strings.Repeat(";", 28<<10) + "b=1"}
+				v := &rules.Visitor{Left: rules.MaxTried}
+				q := rules.Request{Path: "/" + path, Language: "a", Cookie: strings.Repeat(";", 28<<10) + "b=1"}
 				tree.ruled(q, v, path, false, false, true)
-				if v.left < 0 {
-					t.Errorf("/%s: %d rules over the budget", path, -v.left)
-				}
-				q.Cookie, q.Language = "a=1", "b"
-				if v.read.cookie && v.sends(&q, []string{"a"}, map[string]bool{
-					"a": true,
-				}) || v.read.language && v.speaks(&q, []string{"b"}) {
-					t.Errorf("/%s: a header was read twice", path)
+				if v.Left < 0 {
+					t.Errorf("/%s: %d rules over the budget", path, -v.Left)
 				}
 			}
 		})
 	}
-	old := Rules{} // of a release that was made without the bound of one path
+	old := rules.Rules{} // of a release that was made without the bound of one path
 	for range maxRedirects {
-		old.Redirects = append(old.Redirects, Redirect{From: "/x", To: "/y", Status: 302, Cookie: []string{"a"}})
+		old.Redirects = append(old.Redirects, rules.Redirect{From: "/x", To: "/y", Status: 302, Cookie: []string{"a"}})
 	}
-	rules, err := newRuleset(old, 0)
+	stored, _ := json.Marshal(old)
+	set, err := rules.Decode(string(stored))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := &Tree{rules: rules}
-	v := &visitor{left: maxTried}
-	if tree.ruled(Request{Path: "/x"}, v, "x", false, false, true); v.left != 0 {
-		t.Errorf("%d comparisons are left, want none", v.left)
+	tree := &Tree{rules: set}
+	v := &rules.Visitor{Left: rules.MaxTried}
+	if tree.ruled(rules.Request{Path: "/x"}, v, "x", false, false, true); v.Left != 0 {
+		t.Errorf("%d comparisons are left, want none", v.Left)
 	}
 }
 
@@ -673,20 +672,20 @@ func TestRuleLimits(t *testing.T) {
 	for i := range maxHeaders + 5 {
 		fmt.Fprintf(&headers, "/a%d/*\n  X-A: 1\n", i)
 	}
-	for name, rules := range map[string]map[string]string{
+	for name, files := range map[string]map[string]string{
 		"too many":      {"_redirects": many.String()},
 		"too many *":    {"_redirects": dynamic.String()},
 		"one path":      {"_redirects": same.String()},
 		"headers":       {"_headers": headers.String()},
 		"deep":          {"netlify.toml": "redirects = " + strings.Repeat("[", 990) + strings.Repeat("]", 990)},
 		"dotted":        {"slipway.toml": "[[redirects]]\n" + strings.Repeat("a.", 990) + "b = 1"},
-		"large":         {"netlify.toml": "[[redirects]]\nfrom = \"" + strings.Repeat("x", maxTable) + "\""},
-		"large JSON":    {"vercel.json": `{"redirects":"` + strings.Repeat("x", maxTable) + `"}`},
+		"large":         {"netlify.toml": "[[redirects]]\nfrom = \"" + strings.Repeat("x", rules.MaxTable) + "\""},
+		"large JSON":    {"vercel.json": `{"redirects":"` + strings.Repeat("x", rules.MaxTable) + `"}`},
 		"deep JSON":     {"vercel.json": `{"redirects":` + strings.Repeat("[", 60_000)},
 		"another shape": {"vercel.json": `{"redirects": {"a": 1}}`, "netlify.toml": "redirects = 3"},
 		"not text":      {"_redirects": "\xff\xfe/\x00a\x00", "_headers": "\xff"},
 	} {
-		tree, problems := ruledTree(t, []string{"index.html"}, rules)
+		tree, problems := ruledTree(t, []string{"index.html"}, files)
 		if len(problems) == 0 {
 			t.Errorf("%s: no problem", name)
 		}

@@ -3,6 +3,8 @@ package release
 import (
 	"strings"
 	"testing"
+
+	"slipway/internal/build/rules"
 )
 
 // The corpus of ways out of a tree: encoded, encoded twice, with backslashes, NUL,
@@ -28,14 +30,14 @@ func TestTraversal(t *testing.T) {
 	paths := func() []string {
 		return []string{"index.html", "a.html", "a/b.txt", "404.html", ".well-known/security.txt"}
 	}
-	for name, rules := range map[string]map[string]string{
+	for name, files := range map[string]map[string]string{
 		"files": nil,
 		"rules": {"_redirects": "/a/* /:splat 200\n/* /:splat 200!\n/:x /:x 200!\n/:a/:b /:b 200!\n", "_headers": "/*\n  X-Path: :splat\n"},
 		"moved": {"_redirects": "/* /:splat 302\n/:a/* /:splat 302!\n"},
 	} {
-		tree, _ := ruledTree(t, paths(), rules)
+		tree, _ := ruledTree(t, paths(), files)
 		for _, p := range corpus {
-			a := tree.Resolve(Request{Path: p, Host: "site.test"})
+			a := tree.Resolve(rules.Request{Path: p, Host: "site.test"})
 			if a.Kind == Found && hidden(a.File.Path) {
 				t.Errorf("%s: %.60q finds %s", name, p, a.File.Path)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
@@ -26,7 +27,7 @@ type Sealed struct {
 	Reused int   // files taken over from the previous release unread
 	Added  int64 // bytes of the files that the previous release doesn't have
 
-	Problems []Problem // in the rules: what was left out, and where it stands
+	Problems []rules.Problem // in the rules: what was left out, and where it stands
 }
 
 // Writer makes one release. It is for one goroutine; it ends with Seal or Abort, and
@@ -46,7 +47,7 @@ type Writer struct {
 	hashed   []HashedFolder
 	verbatim func(path string) bool
 	leave    func(path string) bool
-	rules    ruleSources
+	rules    rules.Sources
 	spa      bool
 	bytes    int64
 	added    int64        // bytes that the previous release doesn't have
@@ -113,7 +114,7 @@ func (w *Writer) Reuse(path, key string) bool {
 	if hidden(path) {
 		return true
 	}
-	if ruleFile(path) {
+	if rules.IsFile(path) {
 		return false // it is read, not stored
 	}
 	i, ok := w.byKey[key]
@@ -155,8 +156,8 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if hidden(path) {
 		return nil
 	}
-	if ruleFile(path) {
-		return w.rules.read(path, r)
+	if rules.IsFile(path) {
+		return w.rules.Read(path, r)
 	}
 	if len(key) > maxKey {
 		return fmt.Errorf("add %s: key of %d bytes, at most %d", show(path), len(key), maxKey)
@@ -278,12 +279,12 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 		files[i], keys[i] = w.entries[path].File, w.entries[path].key
 		files[i].Immutable = w.immutable(files[i])
 	}
-	rules, problems := w.rules.compile()
+	compiled, problems := w.rules.Compile()
 	// The contents go first: a manifest that is there names only what is there.
 	if err := w.batch.Flush(); err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	d, _, err := w.r.Blobs.Put(ctx, bytes.NewReader(encode(w.fallback, rules, files, keys)))
+	d, _, err := w.r.Blobs.Put(ctx, bytes.NewReader(encode(w.fallback, compiled, files, keys)))
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
@@ -56,11 +57,11 @@ type Answer struct {
 	Location    string // of a redirect or a proxied request
 	File        string // that answers
 	HeaderRules []string
-	Set         []release.Field
+	Set         []rules.Field
 	Unset       []string
 	Vary        []string
-	ByCountry   bool              // whether it depends on the visitor's country
-	Problems    []release.Problem // of the given files
+	ByCountry   bool            // whether it depends on the visitor's country
+	Problems    []rules.Problem // of the given files
 	Deployment  deployment.ID
 }
 
@@ -109,7 +110,7 @@ func (r *Rules) Try(ctx context.Context, owner account.OwnerID, id site.ID, t Tr
 	return out, nil
 }
 
-func (r *Rules) request(t *Trial) (release.Request, error) {
+func (r *Rules) request(t *Trial) (rules.Request, error) {
 	for _, scheme := range []string{"https://", "http://"} {
 		if rest, ok := strings.CutPrefix(t.Path, scheme); ok {
 			host, path, _ := strings.Cut(rest, "/")
@@ -120,13 +121,13 @@ func (r *Rules) request(t *Trial) (release.Request, error) {
 		}
 	}
 	if !strings.HasPrefix(t.Path, "/") || len(t.Path) > maxTestPath {
-		return release.Request{}, &fault.Error{
+		return rules.Request{}, &fault.Error{
 			Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
 			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)],
 		}
 	}
 	if t.Country != "" && !r.c.Countries {
-		return release.Request{}, &fault.Error{
+		return rules.Request{}, &fault.Error{
 			Kind:     fault.Invalid,
 			Message:  "Countries are not available on this server",
 			Code:     "no_countries",
@@ -135,22 +136,22 @@ func (r *Rules) request(t *Trial) (release.Request, error) {
 		}
 	}
 	for name, text := range t.Files {
-		if !slices.Contains(release.RuleFiles(), name) {
-			return release.Request{}, &fault.Error{
+		if !slices.Contains(rules.Files(), name) {
+			return rules.Request{}, &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: "rules must be named " + strings.Join(release.RuleFiles(), ", "), Received: name,
+				Details: "rules must be named " + strings.Join(rules.Files(), ", "), Received: name,
 			}
 		}
-		if len(text) > release.MaxRuleTable {
-			return release.Request{}, &fault.Error{
+		if len(text) > rules.MaxTable {
+			return rules.Request{}, &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: fmt.Sprintf("%s may have at most %d bytes here", name, release.MaxRuleTable),
+				Details: fmt.Sprintf("%s may have at most %d bytes here", name, rules.MaxTable),
 			}
 		}
 	}
 	path, _, _ := strings.Cut(t.Path, "#")
 	path, query, _ := strings.Cut(path, "?")
-	return release.Request{
+	return rules.Request{
 		Path:     path,
 		Query:    query,
 		Host:     strings.ToLower(t.Host),
@@ -161,10 +162,10 @@ func (r *Rules) request(t *Trial) (release.Request, error) {
 }
 
 // Live returns the rules of what the owner's site serves.
-func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (release.Rules, error) {
+func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (rules.Rules, error) {
 	_, tree, _, err := r.tree(ctx, owner, id, "")
 	if err != nil {
-		return release.Rules{}, err
+		return rules.Rules{}, err
 	}
 	return tree.Rules(), nil
 }

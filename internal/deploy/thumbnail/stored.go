@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -85,7 +86,7 @@ func (t *Thumbnails) draw(ctx context.Context, p Draw, _ int64) error {
 	var broken error
 	got := Of(ctx, Files{
 		Page: func(limit int64) []byte {
-			a := tree.Resolve(release.Request{Path: "/"})
+			a := tree.Resolve(rules.Request{Path: "/"})
 			if a.Kind != release.Found || !strings.HasPrefix(a.File.Type, "text/html") {
 				return nil
 			}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/edge/fileserver"
 	"slipway/internal/edge/response"
 )
@@ -37,7 +38,7 @@ func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Not
 		Kind:   release.Missing,
 		Status: n.Status,
 		File:   f,
-		Auth:   []string{},
+		Head:   rules.Head{Auth: []string{}},
 	}) != nil && w.Status == 0 {
 		response.Page(w, r, n)
 	}

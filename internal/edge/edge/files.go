@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/fileserver"
 	"slipway/internal/edge/proxy"
@@ -43,7 +44,7 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	}
 	a := e.resolve(tree, r)
 	if t.preview { // whatever the site's own rules say
-		a.Set = append(a.Set, release.Field{Name: "X-Robots-Tag", Value: "noindex"})
+		a.Set = append(a.Set, rules.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
 	w.Plain = a.Kind == release.Found && len(a.Vary) == 0 && !a.ByCountry && a.Auth == nil && !t.preview && !t.protected()
 	if w.Trial && !w.Plain {
@@ -107,7 +108,7 @@ func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
 
 // resolve asks a release's files and rules what a request is answered with.
 func (e *Edge) resolve(tree *release.Tree, r *http.Request) release.Answer {
-	q := release.Request{
+	q := rules.Request{
 		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: fastpath.Hostname(r.Host),
 		Language: strings.Join(r.Header["Accept-Language"], ","), Cookie: strings.Join(r.Header["Cookie"], "; "),
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -20,8 +20,8 @@ const rulesShown = 100
 type rulesData struct {
 	sites.SiteHead
 	Serving       site.Serving
-	Redirects     []release.Redirect
-	Headers       []release.HeaderRule
+	Redirects     []rules.Redirect
+	Headers       []rules.HeaderRule
 	MoreRedirects int
 	MoreHeaders   int
 	Path          string
@@ -103,7 +103,7 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 }
 
 // Conditions says in words what a request must have for a rule to apply; empty: nothing more than its path.
-func (rulesData) Conditions(r release.Redirect) []string {
+func (rulesData) Conditions(r rules.Redirect) []string {
 	var out []string
 	for _, f := range r.Query {
 		out = append(out, "query "+f.Name+"="+f.Value)

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"net/url"

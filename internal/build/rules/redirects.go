@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"net/url"
@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"slipway/internal/platform/text"
 )
 
 // redirectLines reads a _redirects file: lines of "from [query…] [to] [status][!] [Condition=…]",
 // as Netlify and Cloudflare Pages document it. The default status is 301.
-func (p *ruleParser) redirectLines(text string) {
+func (p *parser) redirectLines(text string) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	if !utf8.ValidString(text) {
 		p.problem(0, "the file is not UTF-8; none of its rules are applied")
@@ -37,7 +39,7 @@ func (p *ruleParser) redirectLines(text string) {
 	}
 }
 
-func (p *ruleParser) redirectLine(n int, line string) (r Redirect, why string) {
+func (p *parser) redirectLine(n int, line string) (r Redirect, why string) {
 	words := strings.Fields(line)
 	if i := slices.IndexFunc(words, func(w string) bool { return w[0] == '#' }); i > 0 {
 		words = words[:i] // a comment behind a rule
@@ -63,7 +65,7 @@ func (p *ruleParser) redirectLine(n int, line string) (r Redirect, why string) {
 	for _, w := range conditions {
 		name, value, ok := strings.Cut(w, "=")
 		if !ok || name == "" {
-			return r, "\"" + show(w) + "\" is neither a query parameter, a target nor a status"
+			return r, "\"" + text.Line(w, 200) + "\" is neither a query parameter, a target nor a status"
 		}
 		r.Query = append(r.Query, Field{name, value})
 	}
@@ -83,7 +85,7 @@ func (p *ruleParser) redirectLine(n int, line string) (r Redirect, why string) {
 		}
 		name, value, ok := strings.Cut(w, "=")
 		if !ok || value == "" {
-			return r, "\"" + show(w) + "\" is neither a status nor a condition"
+			return r, "\"" + text.Line(w, 200) + "\" is neither a status nor a condition"
 		}
 		if why := p.condition(n, &r, name, strings.Split(value, ",")); why != "" {
 			return r, why
@@ -93,13 +95,13 @@ func (p *ruleParser) redirectLine(n int, line string) (r Redirect, why string) {
 }
 
 // condition adds one of Netlify's conditions to a rule.
-func (p *ruleParser) condition(line int, r *Redirect, name string, values []string) string {
+func (p *parser) condition(line int, r *Redirect, name string, values []string) string {
 	if len(values) > 4*maxNames {
-		return "the condition " + show(name) + " has too many values"
+		return "the condition " + text.Line(name, 200) + " has too many values"
 	}
 	for i := range values {
 		if values[i] = strings.TrimSpace(values[i]); values[i] == "" {
-			return "the condition " + show(name) + " has an empty value"
+			return "the condition " + text.Line(name, 200) + " has an empty value"
 		}
 	}
 	switch strings.ToLower(name) {
@@ -112,7 +114,7 @@ func (p *ruleParser) condition(line int, r *Redirect, name string, values []stri
 	case "country":
 		for _, v := range values {
 			if len(v) != 2 {
-				return "the country " + show(v) + " is not a code of two letters"
+				return "the country " + text.Line(v, 200) + " is not a code of two letters"
 			}
 			r.Country = append(r.Country, strings.ToUpper(v))
 		}
@@ -122,7 +124,7 @@ func (p *ruleParser) condition(line int, r *Redirect, name string, values []stri
 	case "signed":
 		return "signed proxy requests are not supported"
 	default:
-		return "the condition " + show(name) + " is not known"
+		return "the condition " + text.Line(name, 200) + " is not known"
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 // table reads the rules of netlify.toml and of slipway.toml: [[redirects]] and
 // [[headers]] have the same grammar in both, [serve] is ours alone. Whatever else the
 // files say is read by package framework.
-func (p *ruleParser) table(written string) {
+func (p *parser) table(written string) {
 	if !strings.Contains(written, "redirects") && !strings.Contains(written, "headers") && !strings.Contains(written, "serve") {
 		return
 	}
-	if len(written) > maxTable {
-		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(maxTable))
+	if len(written) > MaxTable {
+		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(MaxTable))
 		return
 	}
 	if tooDeep(written) {
@@ -35,7 +35,7 @@ func (p *ruleParser) table(written string) {
 	}
 	if _, err := toml.Decode(written, &f); err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
-		p.problem(0, "%s; none of its rules are applied", show(first))
+		p.problem(0, "%s; none of its rules are applied", text.Line(first, 200))
 		return
 	}
 	lines := tableLines(written, "redirects")
@@ -71,7 +71,7 @@ type redirectTable struct {
 	Signed     string         `toml:"signed"`
 }
 
-func (p *ruleParser) redirectTable(line int, t redirectTable) (r Redirect, why string) {
+func (p *parser) redirectTable(line int, t redirectTable) (r Redirect, why string) {
 	if t.From == "" {
 		return r, "from is missing"
 	}
@@ -98,7 +98,7 @@ func (p *ruleParser) redirectTable(line int, t redirectTable) (r Redirect, why s
 	return r, ""
 }
 
-func (p *ruleParser) headerTable(line int, path string, values map[string]any) {
+func (p *parser) headerTable(line int, path string, values map[string]any) {
 	host, path, why := splitFrom(path)
 	if path == "" || why != "" {
 		p.problem(line, "for must be a path or an address; the rule is ignored")
@@ -115,7 +115,7 @@ func (p *ruleParser) headerTable(line int, path string, values map[string]any) {
 }
 
 // serve reads what slipway.toml says about serving.
-func (p *ruleParser) serve(t map[string]any) {
+func (p *parser) serve(t map[string]any) {
 	for _, k := range sortedNames(t) {
 		switch v := t[k].(type) {
 		case bool:
@@ -131,7 +131,7 @@ func (p *ruleParser) serve(t map[string]any) {
 				continue
 			}
 		}
-		p.problem(0, "serve.%s is not understood: spa is true or false, trailing_slash is \"auto\", \"always\" or \"never\"", show(k))
+		p.problem(0, "serve.%s is not understood: spa is true or false, trailing_slash is \"auto\", \"always\" or \"never\"", text.Line(k, 200))
 	}
 }
 

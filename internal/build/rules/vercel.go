@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 // vercel reads redirects, rewrites, headers and trailingSlash of vercel.json. Redirects
 // come before files there, rewrites after them. Of path-to-regexp's patterns those are
 // taken that are paths with parameters; the others are named.
-func (p *ruleParser) vercel(b []byte) {
-	if len(b) > maxTable {
-		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(maxTable))
+func (p *parser) vercel(b []byte) {
+	if len(b) > MaxTable {
+		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(MaxTable))
 		return
 	}
 	var f struct {
@@ -68,7 +68,7 @@ type vercelCondition struct {
 	Value json.RawMessage `json:"value"`
 }
 
-func (p *ruleParser) vercelRoute(line int, raw json.RawMessage, redirect bool) {
+func (p *parser) vercelRoute(line int, raw json.RawMessage, redirect bool) {
 	var v vercelRoute
 	if json.Unmarshal(raw, &v) != nil {
 		p.problem(line, "the rule is not valid and is ignored")
@@ -97,7 +97,7 @@ func (p *ruleParser) vercelRoute(line int, raw json.RawMessage, redirect bool) {
 	p.add(line, r)
 }
 
-func (p *ruleParser) vercelConditions(r *Redirect, v vercelRoute) string {
+func (p *parser) vercelConditions(r *Redirect, v vercelRoute) string {
 	if len(v.Missing) > 0 {
 		return "conditions under missing are not supported"
 	}
@@ -116,13 +116,13 @@ func (p *ruleParser) vercelConditions(r *Redirect, v vercelRoute) string {
 		case c.Type == "cookie" && c.Key != "" && value == "" && len(r.Cookie) == 0:
 			r.Cookie = []string{c.Key}
 		default:
-			return "the condition on " + show(c.Type) + " is not supported"
+			return "the condition on " + text.Line(c.Type, 200) + " is not supported"
 		}
 	}
 	return ""
 }
 
-func (p *ruleParser) vercelHeaders(line int, raw json.RawMessage) {
+func (p *parser) vercelHeaders(line int, raw json.RawMessage) {
 	var v vercelRoute
 	if json.Unmarshal(raw, &v) != nil {
 		p.problem(line, "the rule is not valid and is ignored")

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"slipway/internal/platform/text"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -21,7 +23,7 @@ var forbidden = []string{
 
 // headerLines reads a _headers file as Netlify and Cloudflare Pages document it: a path
 // or an address, and below it indented "Name: value" lines; "! Name" takes a header away.
-func (p *ruleParser) headerLines(text string) {
+func (p *parser) headerLines(text string) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	if !utf8.ValidString(text) {
 		p.problem(0, "the file is not UTF-8; none of its rules are applied")
@@ -65,11 +67,11 @@ func (p *ruleParser) headerLines(text string) {
 }
 
 // header adds a line below a path to its rule.
-func (p *ruleParser) header(n int, rule *HeaderRule, line string) {
+func (p *parser) header(n int, rule *HeaderRule, line string) {
 	if name, ok := strings.CutPrefix(line, "!"); ok {
 		name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 		if !httpguts.ValidHeaderFieldName(name) || slices.Contains(forbidden, name) {
-			p.problem(n, "%s can't be removed", show(name))
+			p.problem(n, "%s can't be removed", text.Line(name, 200))
 			return
 		}
 		rule.Unset = append(rule.Unset, name)
@@ -77,17 +79,17 @@ func (p *ruleParser) header(n int, rule *HeaderRule, line string) {
 	}
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
-		p.problem(n, "\"%s\" is no header: a colon is missing", show(line))
+		p.problem(n, "\"%s\" is no header: a colon is missing", text.Line(line, 200))
 		return
 	}
 	p.setHeader(n, rule, strings.TrimSpace(name), strings.TrimSpace(value))
 }
 
-func (p *ruleParser) setHeader(n int, rule *HeaderRule, name, value string) {
+func (p *parser) setHeader(n int, rule *HeaderRule, name, value string) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
-		p.problem(n, "%q is no name of a header", show(name))
+		p.problem(n, "%q is no name of a header", text.Line(name, 200))
 	case !httpguts.ValidHeaderFieldValue(value) || len(value) > maxLine:
 		p.problem(n, "the value of %s contains control characters or is too long; it is ignored", canonical)
 	case canonical == "Basic-Auth":

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"fmt"
@@ -13,14 +13,18 @@ const (
 	maxAnswerBytes  = 16 << 10
 )
 
-// head adds what the header rules say to an answer. They match the path that was asked
+// Head holds what header rules add to an answer.
+type Head struct {
+	Set     []Field  // headers
+	Unset   []string // headers not to send
+	Auth    []string // where not nil: SHA-256 of each user:password that may see this
+	Headers []string // the header rules that apply, as "_headers:3"
+}
+
+// HeadOf returns what the header rules say of a path; file is the one that answers, or "". They match the path that was asked
 // for or the file that answers, so that a page is protected and marked under all its
 // addresses. Values of the same name are joined, as Netlify and Cloudflare do.
-func (s *ruleset) head(a *Answer, host, name string) {
-	file := ""
-	if a.Kind == Found || a.Kind == Missing {
-		file = a.File.Path
-	}
+func (s *Set) HeadOf(host, name, file string) (a Head) {
 	bytes := 0
 	more := map[string][]string{} // further values of fields in a.Set, which are joined once
 	var labels []string
@@ -74,7 +78,11 @@ func (s *ruleset) head(a *Answer, host, name string) {
 			a.Set[i].Value = f.Value + ", " + strings.Join(more[f.Name], ", ")
 		}
 	}
+	return a
 }
+
+// MaxHops is how many redirects in a row a visitor is sent on.
+const MaxHops = 10
 
 // loops names the rules for single paths that send a visitor in circles. They are
 // passed over when they are met, so this is only a warning.
@@ -86,7 +94,7 @@ func loops(all Rules) []Problem {
 		from, single := p.static()
 		if why != "" || !single || r.Status == 200 || r.Status >= 400 || r.Host != "" ||
 			len(r.Query)+len(r.Language)+len(r.Cookie)+len(r.Country) > 0 ||
-			isAddress(r.To) ||
+			IsAddress(r.To) ||
 			strings.Contains(
 				r.To,
 				"?",
@@ -108,7 +116,7 @@ func loops(all Rules) []Problem {
 			continue
 		}
 		at := begin
-		for range maxHops {
+		for range MaxHops {
 			next, more := to[at]
 			if !more {
 				break

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"slices"
@@ -6,22 +6,32 @@ import (
 	"strings"
 )
 
-// maxTried bounds how many redirect rules one request is compared with, those that follow a
+// MaxTried bounds how many redirect rules one request is compared with, those that follow a
 // redirect to see whether it leads in circles included. The rules of one path fit twice.
-const maxTried = 2 * (maxSame + maxDynamic)
+const MaxTried = 2 * (maxSame + maxDynamic)
 
-// visitor holds what the rules ask of a request's headers, each taken apart once however many
-// rules ask, and how many more rules the request may be compared with.
-type visitor struct {
-	left     int
+// Request holds what an answer depends on.
+type Request struct {
+	Path     string // as it was sent: escaped, without the query
+	Query    string // as it was sent
+	Host     string // lower case, without port
+	Language string // Accept-Language
+	Cookie   string // Cookie
+	Country  string // ISO 3166 code of where the visitor is; only for a tree that goes ByCountry
+}
+
+// Visitor holds what the rules ask of a request's headers, each taken apart once however many
+// rules ask.
+type Visitor struct {
+	Left     int      // how many more rules the request may be compared with
 	labels   []string // of the host
 	language string   // the one that they like best
 	cookies  []string // of those that any rule names
-	read     vary     // what has been taken apart
+	read     Vary     // what has been taken apart
 }
 
 // on returns the labels of the request's host.
-func (v *visitor) on(q *Request) []string {
+func (v *Visitor) on(q *Request) []string {
 	if v.labels == nil {
 		v.labels = strings.Split(q.Host, ".")
 	}
@@ -30,7 +40,7 @@ func (v *visitor) on(q *Request) []string {
 
 // speaks reports whether the language that a visitor likes best is one of these, or a
 // variety of one: de matches de-AT.
-func (v *visitor) speaks(q *Request, wanted []string) bool {
+func (v *Visitor) speaks(q *Request, wanted []string) bool {
 	if !v.read.language {
 		v.read.language, v.language = true, preferred(q.Language)
 	}
@@ -66,7 +76,7 @@ func preferred(accept string) (best string) {
 
 // sends reports whether one of the cookies is there, whatever its value. asked are the names
 // in all rules.
-func (v *visitor) sends(q *Request, names []string, asked map[string]bool) bool {
+func (v *Visitor) sends(q *Request, names []string, asked map[string]bool) bool {
 	if !v.read.cookie {
 		v.read.cookie = true
 		for pair := range strings.SplitSeq(q.Cookie, ";") {

@@ -1,4 +1,4 @@
-package release
+package rules
 
 import (
 	"net/url"
@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// ruleset is Rules made ready to be asked. A rule for one path is found by a map; those
+// Set is Rules made ready to be asked. A rule for one path is found by a map; those
 // with a splat or placeholders are tried in order, and only those that begin like the path.
-type ruleset struct {
+type Set struct {
 	Rules
 	redirects []matcher
 	headers   []matcher
 	static    map[string][]int32 // redirects by their only path
 	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
 	cookies   map[string]bool    // the names that redirects ask for
-	forced    bool               // whether any redirect applies also where a file is
-	country   bool               // whether any asks for the visitor's country
+	Forced    bool               // whether any redirect applies also where a file is
+	Country   bool               // whether any asks for the visitor's country
 	text      int64
 }
 
@@ -28,11 +28,11 @@ type matcher struct {
 	inside string
 }
 
-func newRuleset(r Rules, text int64) (*ruleset, error) {
+func newSet(r Rules, text int64) (*Set, error) {
 	if len(r.Redirects) > maxRedirects || len(r.Headers) > maxHeaders {
 		return nil, errRules
 	}
-	s := &ruleset{Rules: r, static: map[string][]int32{}, dynamic: map[string][]int32{}, cookies: map[string]bool{}, text: text}
+	s := &Set{Rules: r, static: map[string][]int32{}, dynamic: map[string][]int32{}, cookies: map[string]bool{}, text: text}
 	for i := range r.Redirects {
 		m, ok := newMatcher(r.Redirects[i].Host, r.Redirects[i].From)
 		if !ok || r.Redirects[i].check() != "" && !r.Redirects[i].Never {
@@ -43,8 +43,8 @@ func newRuleset(r Rules, text int64) (*ruleset, error) {
 		for _, name := range r.Redirects[i].Cookie {
 			s.cookies[name] = true
 		}
-		s.forced = s.forced || r.Redirects[i].Force
-		s.country = s.country || len(r.Redirects[i].Country) > 0
+		s.Forced = s.Forced || r.Redirects[i].Force
+		s.Country = s.Country || len(r.Redirects[i].Country) > 0
 		if path, ok := m.static(); ok {
 			s.static[path] = append(s.static[path], int32(i))
 		} else {
@@ -91,8 +91,8 @@ func (r *Redirect) inside() string {
 	) || strings.Contains(from, ":") {
 		return ""
 	}
-	there, _, _ := tidy("/" + strings.TrimLeft(unescape(to), "/"))
-	here, _, _ := tidy(unescape(from) + "/")
+	there, _, _ := Tidy("/" + strings.TrimLeft(unescape(to), "/"))
+	here, _, _ := Tidy(unescape(from) + "/")
 	if there == here || here != "" && !strings.HasPrefix(there, here+"/") || !strings.HasSuffix(to, "/") {
 		return ""
 	}
@@ -117,16 +117,16 @@ func (m *matcher) onHost(labels func() []string, into []Field) ([]Field, bool) {
 	return into, true
 }
 
-// memory is about how many bytes the rules hold on to.
-func (s *ruleset) memory() int64 {
+// Memory is about how many bytes the rules hold on to.
+func (s *Set) Memory() int64 {
 	if s == nil {
 		return 0
 	}
 	return 3*s.text + 300*int64(len(s.redirects)+len(s.headers))
 }
 
-// candidates yields the redirects that may match a path, in order.
-func (s *ruleset) candidates(name string) func(yield func(int) bool) {
+// Candidates yields the redirects that may match a path, in order.
+func (s *Set) Candidates(name string) func(yield func(int) bool) {
 	first, _, _ := strings.Cut(name, "/")
 	lists := [3][]int32{s.static[name], s.dynamic[first], s.dynamic[""]}
 	if first == "" {
@@ -148,15 +148,15 @@ func (s *ruleset) candidates(name string) func(yield func(int) bool) {
 	}
 }
 
-// query is a request's parameters, taken apart when a rule first asks for them.
-type query struct {
-	raw    string
+// Query is a request's parameters, taken apart when a rule first asks for them.
+type Query struct {
+	Raw    string
 	parsed url.Values
 }
 
-func (q *query) get(name string) (string, bool) {
+func (q *Query) get(name string) (string, bool) {
 	if q.parsed == nil {
-		q.parsed, _ = url.ParseQuery(q.raw) // what is malformed is not there
+		q.parsed, _ = url.ParseQuery(q.Raw) // what is malformed is not there
 	}
 	v, ok := q.parsed[name]
 	if !ok {
@@ -165,10 +165,10 @@ func (q *query) get(name string) (string, bool) {
 	return v[0], true
 }
 
-// matches reports whether a redirect is for this request, with what its placeholders
+// Matches reports whether a redirect is for this request, with what its placeholders
 // stand for, and notes on which headers that depends.
 // The values are in buf as long as they fit.
-func (s *ruleset) matches(i int, name string, q *Request, v *visitor, params *query, vary *vary, buf []Field) ([]Field, bool) {
+func (s *Set) Matches(i int, name string, q *Request, v *Visitor, params *Query, vary *Vary, buf []Field) ([]Field, bool) {
 	r, m := &s.Redirects[i], &s.redirects[i]
 	if r.Never {
 		return nil, false
@@ -191,7 +191,7 @@ func (s *ruleset) matches(i int, name string, q *Request, v *visitor, params *qu
 		}
 	}
 	if len(r.Country) > 0 {
-		vary.country = true
+		vary.Country = true
 		if !slices.Contains(r.Country, q.Country) {
 			return nil, false
 		}
@@ -211,11 +211,15 @@ func (s *ruleset) matches(i int, name string, q *Request, v *visitor, params *qu
 	return values, true
 }
 
-// vary says on which headers of the request an answer depends, and whether on where it
+// Vary says on which headers of the request an answer depends, and whether on where it
 // came from.
-type vary struct{ language, cookie, country bool }
+type Vary struct {
+	language, cookie bool
+	Country          bool
+}
 
-func (v vary) names() []string {
+// Names returns the headers.
+func (v Vary) Names() []string {
 	switch {
 	case v.language && v.cookie:
 		return []string{"Accept-Language", "Cookie"}

@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"net/url"
+	"strings"
+)
+
+// maxLocation is how many bytes the address may have that a rule leads to.
+const maxLocation = 4 << 10
+
+// IsAddress reports whether a rule leads to an address elsewhere, not to a path.
+func IsAddress(to string) bool {
+	return strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "http://")
+}
+
+// Target fills in where a rule leads. Parameters of the request go along, but for those
+// that the rule asks for or the target has itself.
+func (r *Redirect) Target(values []Field, q Request) (string, bool) {
+	to, fragment, hasFragment := strings.Cut(r.To, "#")
+	path, own, hasQuery := strings.Cut(to, "?")
+	if IsAddress(path) {
+		scheme, rest, _ := strings.Cut(path, "://")
+		host, at, _ := strings.Cut(rest, "/")
+		safe := true
+		host = expand(host, values, func(v string) string {
+			safe = safe && hostLabel(v)
+			return v
+		}, maxLocation)
+		if !safe {
+			return "", false
+		}
+		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath, maxLocation), "/")
+	} else {
+		// Two slashes at the beginning would name a host.
+		path = "/" + strings.TrimLeft(expand(path, values, escapePath, maxLocation), "/")
+	}
+	own = expand(own, values, url.QueryEscape, maxLocation)
+	passed := passedOn(q.Query, r.Query, own)
+	switch {
+	case hasQuery && own != "" && passed != "":
+		path += "?" + own + "&" + passed
+	case hasQuery && own != "":
+		path += "?" + own
+	case passed != "":
+		path += "?" + passed
+	}
+	if hasFragment {
+		path += "#" + expand(fragment, values, escapePath, maxLocation)
+	}
+	return path, len(path) <= maxLocation
+}
+
+// Path returns the path of the file that a rewrite shows, unescaped, or false where that is none.
+func (r *Redirect) Path(values []Field) (string, bool) {
+	at := expand(pathOf(r.To), values, escapePath, maxLocation)
+	to, err := url.PathUnescape(at)
+	return to, err == nil && len(at) <= maxLocation
+}
+
+// passedOn returns the parameters of a request that go along with a redirect.
+func passedOn(raw string, asked []Field, own string) string {
+	if raw == "" || len(asked) == 0 && own == "" {
+		return CleanQuery(raw)
+	}
+	named, _ := url.ParseQuery(own)
+	for _, f := range asked {
+		named.Set(f.Name, "")
+	}
+	var rest []string
+	for part := range strings.SplitSeq(raw, "&") {
+		key, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(key); part != "" && (err != nil || !named.Has(plain)) {
+			rest = append(rest, part)
+		}
+	}
+	return CleanQuery(strings.Join(rest, "&"))
+}
+
+// CleanQuery drops a query that does not fit into a header as it is.
+func CleanQuery(raw string) string {
+	if strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return ""
+	}
+	return raw
+}
+
+// hostLabel reports whether a value may stand in a host's name without changing whose it is.
+func hostLabel(v string) bool {
+	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+// Tidy splits a path into its name without slashes around it, whether it ended in one,
+// and whether some were doubled.
+func Tidy(path string) (name string, slash, doubled bool) {
+	if doubled = strings.Contains(path, "//"); doubled {
+		var names []string
+		for s := range strings.SplitSeq(path, "/") {
+			if s != "" {
+				names = append(names, s)
+			}
+		}
+		return strings.Join(names, "/"), strings.HasSuffix(path, "/"), true
+	}
+	return strings.TrimSuffix(path[1:], "/"), strings.HasSuffix(path, "/"), false
+}
