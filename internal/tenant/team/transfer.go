@@ -277,12 +277,12 @@ func (s *Teams) OfferTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pla
 	}
 	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, email, "Transfer of the site "+p.Site.Name, fmt.Sprintf(`%s wants to transfer the site %s to you.
 
-Accept it within 24 hours, with this code and POST /api/v1/transfers/accept (see {page}):
+Open {page} within 24 hours, choose the account that receives the site, and enter this code:
 
 %s
 
 If you didn't expect this, ignore this email.
-`, cmp.Or(by.Email, "A user"), p.Site.Name, code), "/docs", t.ExpiresAt)
+`, cmp.Or(by.Email, "A user"), p.Site.Name, code), "/transfers", t.ExpiresAt)
 }
 
 var errTransfer = &fault.Error{

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -60,97 +59,48 @@ type transferSiteIn struct {
 	}
 }
 
-// receiver is whom a site goes to.
-type receiver struct {
-	owner  account.OwnerID // empty: not known
-	email  string          // whom the code is for; empty: a member of owner
-	caller *account.Caller // as whom the site is received at once; nil: by code
-	plan   team.Plan
-}
-
-// receiverOf finds whom a site goes to, and whether the caller may receive it for them.
-func (a *API) receiverOf(ctx context.Context, c account.Caller, to string) (receiver, error) {
-	u, err := a.Accounts.User(ctx, c.User)
-	if err != nil {
-		return receiver{}, err
-	}
-	person := c.Unrestricted()
-	if strings.Contains(to, "@") {
-		email, err := team.Address(to)
-		if err != nil {
-			return receiver{}, err
-		}
-		if own, err := team.Address(u.Email); err == nil && own == email && person {
-			as := u.Caller()
-			return receiver{owner: u.Owner, caller: &as}, nil
-		}
-		return receiver{email: email}, nil
-	}
-	t, err := a.Teams.Named(ctx, a.DB, strings.TrimSpace(to))
-	if err != nil {
-		return receiver{}, err
-	}
-	out := receiver{owner: t.Owner}
-	if person {
-		as, err := a.Accounts.CallerFor(ctx, a.DB, u, t.Owner)
-		if err == nil && as.Role.AtLeast(account.RoleAdmin) {
-			out.caller = &as
-		} else if err != nil && fault.As(err) == nil {
-			return out, err
-		}
-	}
-	return out, nil
-}
-
-func (a *API) planTransfer(ctx context.Context, c account.Caller, in *transferSiteIn) (receiver, error) {
+func (a *API) planTransfer(ctx context.Context, c account.Caller, in *transferSiteIn) (team.Receiver, error) {
 	if _, err := a.site(ctx, c, in.ID); err != nil {
-		return receiver{}, err
+		return team.Receiver{}, err
 	}
-	to, err := a.receiverOf(ctx, c, in.Body.To)
+	to, err := a.Teams.Receiver(ctx, c, in.Body.To)
 	if err != nil {
 		return to, err
 	}
-	to.plan, err = a.Teams.Preview(ctx, site.ID(in.ID), c.Owner, to.owner, in.Body.KeepHooks && to.caller != nil)
+	to.Plan, err = a.Teams.Preview(ctx, site.ID(in.ID), c.Owner, to.Owner, in.Body.KeepHooks && to.Caller != nil)
 	return to, err
 }
 
 func (a *API) transferSite(
-	ctx context.Context, tx *db.Tx, c account.Caller, in *transferSiteIn, to receiver,
+	ctx context.Context, tx *db.Tx, c account.Caller, in *transferSiteIn, to team.Receiver,
 ) (_ transferBody, did audit.Event, _ error) {
 	if err := a.allowed(ctx, tx, c, in.ID); err != nil {
 		return transferBody{}, did, err
 	}
 	switch {
 	case in.Body.DryRun:
-		return showPlan(to.plan), audit.Unchanged, nil
-	case to.caller != nil:
-		did = audit.Event{Action: "site.transferred", Subject: in.ID, Detail: to.plan.Site.Name + " to " + receiverName(*to.caller)}
+		return showPlan(to.Plan), audit.Unchanged, nil
+	case to.Caller != nil:
+		did = audit.Event{Action: "site.transferred", Subject: in.ID, Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller)}
 		if err := a.Accounts.AuditTx(ctx, tx, c.Actor(from(ctx).addr), did); err != nil { // the key may be one of those that end
 			return transferBody{}, did, err
 		}
-		p, err := a.Teams.MoveTx(ctx, tx, site.ID(in.ID), c.Owner, to.owner, in.Body.KeepHooks)
+		p, err := a.Teams.MoveTx(ctx, tx, site.ID(in.ID), c.Owner, to.Owner, in.Body.KeepHooks)
 		if err == nil {
-			err = a.logReceived(ctx, tx, c, *to.caller, p)
+			err = a.logReceived(ctx, tx, c, *to.Caller, p)
 		}
 		out := showPlan(p)
 		out.Completed = true
 		return out, audit.Logged, err
 	}
-	t, code, err := a.Teams.OfferTx(ctx, tx, c, to.plan, to.owner, to.email)
-	out := showPlan(to.plan)
+	t, code, err := a.Teams.OfferTx(ctx, tx, c, to.Plan, to.Owner, to.Email)
+	out := showPlan(to.Plan)
 	out.ID, out.ExpiresAt = some(t.ID), when(t.ExpiresAt)
-	if to.email == "" || !a.Accounts.Mails() {
+	if to.Email == "" || !a.Accounts.Mails() {
 		out.Code = some(code)
 	}
-	did = audit.Event{Action: "site.transfer_offered", Subject: in.ID, Detail: to.plan.Site.Name + " to " + in.Body.To}
+	did = audit.Event{Action: "site.transfer_offered", Subject: in.ID, Detail: to.Plan.Site.Name + " to " + in.Body.To}
 	return out, did, err
-}
-
-func receiverName(c account.Caller) string {
-	if c.Team != "" {
-		return "the team " + c.Slug
-	}
-	return c.Email
 }
 
 // logReceived writes the line of a transfer into the receiver's log.
@@ -183,7 +133,7 @@ func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, i
 	}
 	// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
 	if err := a.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.From, Via: "transfer " + t.ID}, audit.Event{
-		Action: "site.transferred", Subject: string(p.Site.ID), Detail: p.Site.Name + " to " + receiverName(c),
+		Action: "site.transferred", Subject: string(p.Site.ID), Detail: p.Site.Name + " to " + team.NameOf(c),
 	}); err != nil {
 		return siteBody{}, did, err
 	}

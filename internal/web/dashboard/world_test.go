@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -124,9 +125,29 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	for _, f := range with {
 		f(&c)
 	}
+	c.Teams.Connect(
+		c.Git, ties{c},
+		team.NamedPart{Name: "deployments", Part: c.Deployments},
+		team.NamedPart{Name: "backups", Part: c.Backups},
+		team.NamedPart{Name: "sites", Part: c.Sites},
+		team.NamedPart{Name: "domains", Part: c.Domains},
+		team.NamedPart{Name: "databases", Part: c.Databases},
+		team.NamedPart{Name: "WordPress installations", Part: c.WordPress},
+	)
 	w.dash = New(c)
 	handler = w.dash.Handler()
 	return w
+}
+
+// ties cuts what the server does when a site is transferred.
+type ties struct{ c Config }
+
+func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
+	keys, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, string(id))
+	if err == nil {
+		err = t.c.Connections.ForgetTx(ctx, tx, string(id))
+	}
+	return []string{fmt.Sprintf("%d API keys lose this site", keys)}, err
 }
 
 // user makes a user with the password above.

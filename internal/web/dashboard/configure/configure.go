@@ -7,6 +7,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/edge/certs"
+	"slipway/internal/tenant/team"
 	"slipway/internal/web/dashboard/sites"
 )
 
@@ -15,6 +16,7 @@ type Config struct {
 	Certificates certs.Addresses // of sites' own addresses
 	Rules        *ruletest.Rules
 	Git          *pushes.Pushes
+	Teams        *team.Teams
 	APIURL       string // where deploy hooks are reached
 }
 

@@ -27,6 +27,7 @@ func (d *Pages) Routes() []shell.Route {
 	}
 	for _, more := range [][]shell.Route{
 		d.domainRoutes(),
+		d.transferRoutes(),
 		d.envRoutes(),
 		d.databaseRoutes(),
 		d.backupRoutes(),

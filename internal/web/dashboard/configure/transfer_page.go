@@ -1,0 +1,194 @@
+package configure
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+func (d *Pages) transferRoutes() []shell.Route {
+	admin := func(rt shell.Route) shell.Route { return rt.Takes(account.SitesWrite).Least(account.RoleAdmin) }
+	return []shell.Route{
+		admin(shell.Get("/sites/{id}/transfer", shell.User, d.transferPage)),
+		admin(shell.Post("/sites/{id}/transfer", shell.User, d.transfer, d.transferPage)),
+		admin(shell.Post("/sites/{id}/transfer/cancel", shell.User, d.cancelTransfer, d.transferPage)),
+		shell.Get("/transfers", shell.User, d.acceptPage).Takes(account.SitesWrite).Wide(),
+		shell.Post("/transfers", shell.User, d.acceptTransfer, d.acceptPage).Takes(account.SitesWrite).Wide(),
+	}
+}
+
+type transferData struct {
+	sites.SiteHead
+	To      string         // whom it goes to, as it was typed; empty: not chosen yet
+	Plan    *team.Plan     // what would happen
+	Direct  bool           // at once, without a code
+	Teams   []team.Ref     // of the asker, except for the present owner
+	Own     string         // the asker's address, where the site isn't theirs
+	Offer   *team.Transfer // that is open
+	Offered string         // whom it is for
+	Code    string         // of an offer that was just made: shown once
+	Mails   bool
+}
+
+// transferPage asks whom the site goes to, and then says what that would do.
+func (d *Pages) transferPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.transferData(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data.To = strings.TrimSpace(q.Query("to"))
+	if q.PostForm != nil {
+		data.To = strings.TrimSpace(q.Value("to"))
+	}
+	data.To = shell.Short(300, data.To)
+	if data.To != "" {
+		to, err := d.receiver(ctx, q, data.Site.ID, data.To, false)
+		switch {
+		case err == nil:
+			data.Plan, data.Direct = &to.Plan, to.Caller != nil
+		case fault.As(err) == nil:
+			return shell.Answer{}, err
+		case q.Problem == nil:
+			q.Problem, _ = shell.Describe(shell.At("to", err), q.ID)
+		}
+	}
+	return shell.Page("site_transfer", "Transfer "+data.Site.Name, data), nil
+}
+
+func (d *Pages) transferData(ctx context.Context, q *shell.Request) (data transferData, err error) {
+	if data.SiteHead, err = d.Head(ctx, q, "settings"); err != nil {
+		return data, err
+	}
+	if data.Teams, err = d.Teams.Refs(ctx, q.User.ID); err != nil {
+		return data, err
+	}
+	data.Teams = slices.DeleteFunc(data.Teams, func(t team.Ref) bool { return t.Slug == q.Caller.Slug })
+	if q.Caller.Team != "" {
+		data.Own = q.User.Email
+	}
+	data.Mails = d.Accounts.Mails()
+	t, open, err := d.Teams.Offered(ctx, q.Caller.Owner, data.Site.ID)
+	if open {
+		data.Offer, data.Offered = &t, t.Email
+		if t.Email == "" {
+			data.Offered, err = d.Teams.OwnerName(ctx, t.To)
+		}
+	}
+	return data, err
+}
+
+// receiver finds whom a site goes to, with what the transfer would do.
+func (d *Pages) receiver(ctx context.Context, q *shell.Request, id site.ID, to string, keepHooks bool) (team.Receiver, error) {
+	r, err := d.Teams.Receiver(ctx, q.Caller, to)
+	if err == nil {
+		r.Plan, err = d.Teams.Preview(ctx, id, q.Caller.Owner, r.Owner, keepHooks && r.Caller != nil)
+	}
+	return r, err
+}
+
+// transfer moves a site at once, or offers it, once its name was typed.
+func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.confirmedHere(ctx, q, "nothing was transferred"); err != nil {
+		return shell.Answer{}, shell.At("confirm", err)
+	}
+	id, keep := site.ID(q.PathValue("id")), q.Checked("keep_hooks")
+	to, err := d.receiver(ctx, q, id, q.Value("to"), keep)
+	if err != nil {
+		return shell.Answer{}, shell.At("to", err)
+	}
+	if to.Caller != nil {
+		err := d.DB.Write(ctx, func(tx *db.Tx) error {
+			// The sender's line goes first: with the site may go the role on it.
+			err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
+				Action: "site.transferred", Subject: string(id), Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller),
+			})
+			if err != nil {
+				return err
+			}
+			if _, err := d.Teams.MoveTx(ctx, tx, id, q.Caller.Owner, to.Owner, keep); err != nil {
+				return err
+			}
+			by := to.Caller.Actor(q.Addr)
+			by.Session = q.Session.ID
+			return d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "site.received", Subject: string(id), Detail: to.Plan.Site.Name})
+		})
+		return shell.GoTo("/sites/"+string(id), "Transferred to "+team.NameOf(*to.Caller)), err
+	}
+	var code string
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
+		_, code, err = d.Teams.OfferTx(ctx, tx, q.Caller, to.Plan, to.Owner, to.Email)
+		return audit.Event{
+			Action: "site.transfer_offered", Subject: string(id), Detail: to.Plan.Site.Name + " to " + shell.Short(100, q.Value("to")),
+		}, err
+	})
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if to.Email != "" && d.Accounts.Mails() {
+		return shell.GoTo("/sites/"+string(id)+"/transfer", "Offer sent to "+to.Email), nil
+	}
+	data, err := d.transferData(ctx, q)
+	data.Code = code
+	return shell.Page("site_transfer", "Transfer "+data.Site.Name, data), err
+}
+
+func (d *Pages) cancelTransfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	err := d.Act(ctx, q, "site.transfer_canceled", func(tx *db.Tx) (string, error) {
+		t, err := d.Teams.CancelTransferTx(ctx, tx, q.Caller, q.Value("transfer"))
+		if err == nil && t.Site != id {
+			err = fault.Missing("transfer")
+		}
+		return string(id), err
+	})
+	return shell.GoTo("/sites/"+string(id)+"/transfer", "Transfer canceled"), err
+}
+
+type acceptData struct {
+	Name  string     // of the account that would receive the site
+	Slug  string     // of the team that it is; empty: the person's own
+	Teams []team.Ref // others that could
+}
+
+// acceptPage takes the code of a transfer, for the account that the page is about.
+func (d *Pages) acceptPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	list, err := d.Teams.Refs(ctx, q.User.ID)
+	data := acceptData{Name: "your personal account", Slug: q.Caller.Slug}
+	for _, t := range list {
+		if t.Slug == q.Caller.Slug {
+			data.Name = t.Name
+		} else {
+			data.Teams = append(data.Teams, t)
+		}
+	}
+	return shell.Page("transfer", "Accept a transfer", data), err
+}
+
+func (d *Pages) acceptTransfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Throttle(ctx, shell.Guesses{Key: "transfer:" + string(q.User.ID), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	var id site.ID
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		p, t, err := d.Teams.AcceptTransferTx(ctx, tx, q.Caller, strings.TrimSpace(q.Value("transfer_code")), q.Checked("keep_hooks"))
+		if err != nil {
+			return audit.Event{}, shell.At("transfer_code", err)
+		}
+		id = p.Site.ID
+		// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
+		err = d.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.From, Via: "transfer " + t.ID}, audit.Event{
+			Action: "site.transferred", Subject: string(id), Detail: p.Site.Name + " to " + team.NameOf(q.Caller),
+		})
+		return audit.Event{Action: "site.received", Subject: string(id), Detail: p.Site.Name}, err
+	})
+	return shell.GoTo("/sites/"+string(id), "The site is yours now"), err
+}
