@@ -1,9 +1,10 @@
 // Package cache owns values kept in memory: those used last, up to a cost, each loaded by
 // one caller at a time whoever asks for it. Values may have owners, none of whom displaces
-// what the others have.
+// what the others have. ADR 0029 has the libraries that were measured beside it.
 package cache
 
 import (
+	"container/heap"
 	"container/list"
 	"context"
 	"sync"
@@ -24,12 +25,40 @@ type Cache[K comparable, V any] struct {
 	at map[K]*list.Element
 	// share: total the owners with values in it; owner one entry; edge gone with the last value
 	owners map[string]*owned
+	byCost ranking // the same, who has the most first
 }
 
 // owned holds the values of one owner.
 type owned struct {
 	cost  int64
+	place int       // in the ranking
 	order list.List // of *cached, the one used last in front
+}
+
+// ranking is a heap of owners by what their values cost, so that who has the most is known
+// without asking all of them: with 10,000 owners that took 0.4 ms of each put.
+type ranking []*owned
+
+func (r ranking) Len() int           { return len(r) }
+func (r ranking) Less(i, j int) bool { return r[i].cost > r[j].cost }
+
+func (r ranking) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].place, r[j].place = i, j
+}
+
+func (r *ranking) Push(x any) {
+	of := x.(*owned)
+	of.place = len(*r)
+	*r = append(*r, of)
+}
+
+func (r *ranking) Pop() any {
+	last := len(*r) - 1
+	of := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return of
 }
 
 type cached[K comparable, V any] struct {
@@ -77,20 +106,16 @@ func (c *Cache[K, V]) put(owner string, key K, v V, cost int64) {
 	if of == nil {
 		of = &owned{}
 		c.owners[owner] = of
+		heap.Push(&c.byCost, of)
 	}
 	c.at[key] = of.order.PushFront(&cached[K, V]{key, v, cost, owner})
 	c.cost, of.cost = c.cost+cost, of.cost+cost
+	heap.Fix(&c.byCost, of.place)
 	for of.cost > c.share {
 		c.drop(of.order.Back())
 	}
 	for c.cost > c.limit {
-		most := of
-		for _, o := range c.owners {
-			if o.cost > most.cost {
-				most = o
-			}
-		}
-		c.drop(most.order.Back())
+		c.drop(c.byCost[0].order.Back())
 	}
 }
 
@@ -100,6 +125,7 @@ func (c *Cache[K, V]) Clear() {
 	defer c.mu.Unlock()
 	clear(c.at)
 	clear(c.owners)
+	c.byCost = nil
 	c.cost = 0
 }
 
@@ -109,6 +135,9 @@ func (c *Cache[K, V]) drop(el *list.Element) {
 	of.order.Remove(el)
 	if of.cost -= e.cost; of.order.Len() == 0 {
 		delete(c.owners, e.owner)
+		heap.Remove(&c.byCost, of.place)
+	} else {
+		heap.Fix(&c.byCost, of.place)
 	}
 	delete(c.at, e.key)
 	c.cost -= e.cost

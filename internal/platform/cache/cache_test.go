@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,4 +107,79 @@ func TestOwners(t *testing.T) {
 	if c.owners["small"] != nil {
 		t.Error("an owner without values is remembered")
 	}
+}
+
+// Whatever is kept, the first of the ranking has the most, and who loses a value is who had the
+// most before.
+func TestRanking(t *testing.T) {
+	t.Parallel()
+	c := NewShared[int, int](400, 30, 100)
+	for i := range 5000 {
+		before := map[string]int64{}
+		for name, of := range c.owners {
+			before[name] = of.cost
+		}
+		to, cost := fmt.Sprint(rand.IntN(20)), rand.Int64N(31)
+		c.put(to, i, i, cost)
+		before[to] += cost
+		var most int64
+		for name, of := range c.owners {
+			most = max(most, of.cost)
+			if c.byCost[of.place] != of {
+				t.Fatalf("%s is not in its place %d", name, of.place)
+			}
+		}
+		if len(c.byCost) != len(c.owners) || len(c.byCost) > 0 && c.byCost[0].cost != most {
+			t.Fatalf("%d of %d owners are ranked, the first has %d of %d", len(c.byCost), len(c.owners), c.byCost[0].cost, most)
+		}
+		for name, had := range before {
+			var has int64
+			if of := c.owners[name]; of != nil {
+				has = of.cost
+			}
+			if has < had && had < most {
+				t.Fatalf("who had %d has lost some, another has %d", had, most)
+			}
+		}
+	}
+	c.Clear()
+	if c.put("", 1, 1, 1); len(c.byCost) != 1 || c.cost != 1 {
+		t.Errorf("after Clear %d owners are ranked", len(c.byCost))
+	}
+}
+
+// BenchmarkPut puts values into a cache that is full, so that each displaces another.
+func BenchmarkPut(b *testing.B) {
+	for _, owners := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint("owners=", owners), func(b *testing.B) {
+			c := NewShared[int, int](20_000, 1, 10_000)
+			names := make([]string, owners)
+			for i := range names {
+				names[i] = fmt.Sprint("owner", i)
+			}
+			i := 0
+			for ; i < 20_000; i++ {
+				c.put(names[i%owners], i, i, 1)
+			}
+			for b.Loop() {
+				c.put(names[i%owners], i, i, 1)
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkGet gets what is kept, from several goroutines.
+func BenchmarkGet(b *testing.B) {
+	c := NewShared[int, int](10_000, 1, 10_000)
+	for i := range 10_000 {
+		c.put(fmt.Sprint("owner", i%100), i, i, 1)
+	}
+	b.RunParallel(func(pb *testing.PB) {
+		for i := rand.IntN(10_000); pb.Next(); i = (i + 1) % 10_000 {
+			if _, ok := c.Get(i); !ok {
+				b.Error("a value is gone")
+			}
+		}
+	})
 }

@@ -53,3 +53,30 @@ func TestTrie(t *testing.T) {
 		t.Error("not changed")
 	}
 }
+
+// BenchmarkTrie asks a trie for hosts, and changes one of them in another trie made from it.
+func BenchmarkTrie(b *testing.B) {
+	for _, n := range []int{30, 1000, 100_000} {
+		hosts := make([]string, n)
+		e := Trie[int]{}.Edit()
+		for i := range hosts {
+			hosts[i] = fmt.Sprintf("www.shop-%d.example.com", i*7919%1_000_003)
+			e.Set(hosts[i], i)
+		}
+		all := e.Trie
+		b.Run(fmt.Sprint("get/hosts=", n), func(b *testing.B) {
+			for i := 0; b.Loop(); i = (i + 1) % n {
+				if got, _ := all.Get(hosts[i]); got != i {
+					b.Fatalf("%s is %d, want %d", hosts[i], got, i)
+				}
+			}
+		})
+		b.Run(fmt.Sprint("change/hosts=", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i = (i + 1) % n {
+				e := all.Edit()
+				e.Set(hosts[i], -1)
+			}
+		})
+	}
+}

@@ -10,7 +10,8 @@
 // connections wait.
 //
 // A database is dumped as SQL in one transaction (Dump), and loaded with the rights of a site
-// into one of nobody's (Load), which then takes its place in a transaction.
+// into one of nobody's (Load), which then takes its place in a transaction. ADR 0030 says why
+// MariaDB's own programs don't do it.
 //
 // What is asked for is a row and a job in one transaction, so that a crash neither loses a
 // database nor leaves one behind. Passwords are sealed, and no method but Env shows them.
