@@ -239,7 +239,9 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	b.post("/new", append(form, "name", "Shop")...).want(t, 422, `value="Shop"`, `data-test="wrong-build_output"`, "tok-123")
 	form[len(form)-1] = "out"
 	b.post("/new", append(form, "name", "")...).want(t, 422, `data-test="wrong-name"`)
-	to := b.post("/new", append(form, "name", "Shop")...).to(t, "/sites/")
+	b.post("/new", append(form, "name", "Shop", "env", "A=1\noops")...).want(t, 422, `data-test="wrong-env"`, "Line 2 has no =", "A=1")
+	b.post("/new", append(form, "name", "Shop", "env", manyVariables(101))...).want(t, 422, "Too many variables")
+	to := b.post("/new", append(form, "name", "Shop", "env", "GREETING=Ahoy\nAPI_KEY=k3y\n")...).to(t, "/sites/")
 	id := site.ID(strings.Split(to, "/")[2])
 	s, err := w.dash.Sites.Get(t.Context(), u.Owner, id)
 	must(t, err)
@@ -247,6 +249,10 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 		*s.Build.Output != "out" ||
 		s.Build.Command != nil {
 		t.Errorf("the site is %+v", s)
+	}
+	if vars, err := w.dash.Sites.Env(t.Context(), u.Owner, id); err != nil || len(vars) != 2 || vars[0].Key != "API_KEY" || !vars[0].Secret ||
+		vars[1].Value != "Ahoy" || vars[1].Secret {
+		t.Errorf("variables %+v, %v", vars, err)
 	}
 	if c, err := w.dash.Sites.CredentialOf(t.Context(), s); err != nil || c.Token != "tok-123" || asked.Token != "tok-123" {
 		t.Errorf("credential %v, %v", c, err)
@@ -257,6 +263,15 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 
 	b.get("/new?type=wordpress").want(t, 200, "A WordPress site with its own database")
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
+}
+
+// manyVariables is a .env file of n variables.
+func manyVariables(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "V%d=1\n", i)
+	}
+	return out.String()
 }
 
 // lacks fails the test if the page has one of these texts.
@@ -819,6 +834,27 @@ func TestEnv(t *testing.T) {
 	}
 	b.post(base+"/var/PLAIN", append(both, "value", "three")...).to(t, base)
 	b.post(base+"/var/NONE", append(both, "value", "x")...).want(t, 404)
+
+	// Names that look secret are imported as secrets, unless the form says otherwise.
+	b.post(base+"/import", "step", "apply", "text", "STRIPE_KEY=sk_live\nNEXT_PUBLIC_KEY=pk\nPORT=80\n").to(t, base)
+	if v = read(); !v["STRIPE_KEY"].Secret || v["NEXT_PUBLIC_KEY"].Secret || v["PORT"].Secret {
+		t.Errorf("variables %+v", v)
+	}
+	b.post(base+"/import", "step", "apply", "secrets", "none", "text", "SORT_KEY=name\n").to(t, base)
+	b.post(base+"/import", "step", "apply", "secrets", "all", "text", "HIDDEN=name\n").to(t, base)
+	if v = read(); v["SORT_KEY"].Secret || !v["HIDDEN"].Secret {
+		t.Errorf("variables %+v", v)
+	}
+	// Several are deleted at once, all or none.
+	b.post(base+"/delete").want(t, 422, "No variables selected")
+	b.post(base+"/delete", "var", v["PORT"].ID, "var", "NONE").want(t, 404)
+	if v = read(); v["PORT"].ID == "" {
+		t.Error("a deletion that failed deleted a variable")
+	}
+	b.post(base+"/delete", "var", v["PORT"].ID, "var", v["STRIPE_KEY"].ID, "var", v["NEXT_PUBLIC_KEY"].ID, "var", v["SORT_KEY"].ID, "var", v["HIDDEN"].ID).to(t, base)
+	if v = read(); len(v) != 2 {
+		t.Errorf("variables %+v", v)
+	}
 
 	text := "PLAIN=three\nNEW='a b'\nexport TOKEN=\"sw0rdfish\"\n"
 	p := b.post(base+"/import", "step", "preview", "text", text).want(t, 200, "Import 2 variables", "Unchanged", "NEW=&#39;a b&#39;")

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -24,6 +25,7 @@ func (d *Pages) envRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/sites/{id}/env", shell.User, d.envPage).Takes(account.EnvRead),
 		shell.Post("/sites/{id}/env", shell.User, d.setVar, d.envPage).Takes(account.EnvWrite),
+		shell.Post("/sites/{id}/env/delete", shell.User, d.deleteVars, d.envPage).Takes(account.EnvWrite),
 		shell.Get("/sites/{id}/env/import", shell.User, d.importPage).Takes(account.EnvWrite),
 		shell.Post("/sites/{id}/env/import", shell.User, d.importEnv, d.importPage).Takes(account.EnvWrite),
 		shell.Get("/sites/{id}/env/export", shell.User, d.exportEnv).Takes(account.EnvRead),
@@ -39,6 +41,11 @@ type envData struct {
 	Total int
 	Pages shell.Pages
 }
+
+// SecretName, PublicName and SecretValue are patterns for the page's script.
+func (envData) SecretName() string  { return dotenv.SecretName }
+func (envData) PublicName() string  { return dotenv.PublicName }
+func (envData) SecretValue() string { return dotenv.SecretValue }
 
 // Both reports whether a variable is for builds and for the running site.
 func (e envData) Both(v site.Var) bool { return e.Only(v) == "" }
@@ -247,6 +254,33 @@ func (d *Pages) deleteVar(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.GoTo(data.Base()+"/env", "Deleted "+data.Var.Key), err
 }
 
+// deleteVars deletes the selected variables, all or none.
+func (d *Pages) deleteVars(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "env")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	ids := q.PostForm["var"]
+	if len(ids) == 0 || len(ids) > varsPerPage {
+		return shell.Answer{}, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "No variables selected",
+			Details: "select 1 to " + strconv.Itoa(varsPerPage) + " variables to delete",
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		for _, id := range ids {
+			if err := d.Sites.DeleteEnvTx(ctx, tx, q.Caller.Owner, head.Site.ID, id); err != nil {
+				return audit.Unchanged, err
+			}
+		}
+		return audit.Event{Action: "env.deleted", Subject: string(head.Site.ID), Detail: text.Count(len(ids), "variable")}, nil
+	})
+	return shell.GoTo(head.Base()+"/env", "Deleted "+text.Count(len(ids), "variable")), err
+}
+
 // exportEnv is every readable variable as a .env file. Secrets are named, not told.
 func (d *Pages) exportEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "env")
@@ -257,77 +291,10 @@ func (d *Pages) exportEnv(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	text := "# Environment of " + shell.Clean(head.Site.Name) + "\n" + formatEnv(all)
+	text := "# Environment of " + shell.Clean(head.Site.Name) + "\n" + dotenv.Format(all)
 	return shell.Raw(func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`.env"`)
 		fmt.Fprint(w, text)
 	}), nil
-}
-
-// varChange describes the effect of an import on one variable.
-type varChange struct {
-	Key, Kind      string // new, changed, same
-	Before, After  string // empty where secret
-	Secret, Hidden bool   // will be secret; is secret now
-}
-
-type importData struct {
-	sites.SiteHead
-	Text    string
-	Secret  bool
-	Changes []varChange // nil before the preview
-	Writes  int         // how many of them change something
-}
-
-func (d *Pages) importPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	head, err := d.Head(ctx, q, "env")
-	return shell.Page("site_import", "Import variables", importData{SiteHead: head, Text: q.Value("text"), Secret: q.Checked("secret")}), err
-}
-
-// importEnv shows what a .env text would change; sent again with "apply" it does so.
-func (d *Pages) importEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	head, err := d.Head(ctx, q, "env")
-	if err != nil {
-		return shell.Answer{}, err
-	}
-	pairs, err := parseEnv(q.Value("text"))
-	if err != nil {
-		return shell.Answer{}, shell.At("text", err)
-	}
-	have, err := d.Sites.Env(ctx, q.Caller.Owner, head.Site.ID)
-	if err != nil {
-		return shell.Answer{}, err
-	}
-	data := importData{SiteHead: head, Text: q.Value("text"), Secret: q.Checked("secret"), Changes: []varChange{}}
-	var write []site.NewVar
-	for _, p := range pairs {
-		c := varChange{Key: p.key, Kind: "new", After: p.value, Secret: data.Secret}
-		n := site.NewVar{Key: p.key, Value: p.value, Secret: data.Secret}
-		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.key && v.Branch == "" }); i >= 0 {
-			v := have[i]
-			c.Kind, c.Before, c.Hidden = "changed", v.Value, v.Secret
-			c.Secret = data.Secret || v.Secret // what is secret stays so
-			n.Secret, n.Target = c.Secret, v.Target
-			if !v.Secret && v.Value == p.value && !c.Secret {
-				c.Kind = "same"
-			}
-		}
-		if c.Secret {
-			c.After = ""
-		}
-		if c.Kind != "same" {
-			write = append(write, n)
-		}
-		data.Changes = append(data.Changes, c)
-	}
-	data.Writes = len(write)
-	if q.Value("step") != "apply" {
-		return shell.Page("site_import", "Import variables", data), nil
-	}
-	if len(write) == 0 {
-		return shell.GoTo(head.Base()+"/env", "No changes to import"), nil
-	}
-	err = d.setVars(ctx, q, head.Site.ID, write)
-	return shell.GoTo(head.Base()+"/env", "Imported "+text.Count(len(write), "variable")), shell.At("text", err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -44,6 +46,7 @@ type newData struct {
 	Branches   []string                // nil: not looked at
 	Default    string
 	Framework  string
+	Env        string            // variables, as a .env file
 	Build      map[string]string // root, install, command, output, node; empty: as detected
 	Changed    bool              // a build setting was typed
 	Plan       *planView         // nil: nothing was detected
@@ -163,7 +166,7 @@ func readNew(q *shell.Request) newData {
 		), strings.TrimSpace(
 			q.Value("deploy_key"),
 		)
-		n.Connection = q.Value("account")
+		n.Connection, n.Env = q.Value("account"), q.Value("env")
 		n.Branch, n.Framework = strings.TrimSpace(q.Value("branch")), q.Value("framework")
 		for _, f := range buildFields {
 			n.Build[f] = strings.TrimSpace(q.Value("build_" + f))
@@ -195,6 +198,34 @@ func (n newData) build() site.Build {
 		return nil
 	}
 	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
+}
+
+// newVars is how many variables a site may begin with. They are sealed inside the transaction that
+// creates it, since they are sealed for its id; larger files are imported later.
+const newVars = 100
+
+// variables reads the site's first variables. Those that look secret are.
+func (n newData) variables() ([]site.NewVar, error) {
+	if strings.TrimSpace(n.Env) == "" || n.Type != string(site.Static) {
+		return nil, nil
+	}
+	pairs, err := dotenv.Parse(n.Env)
+	if err == nil && len(pairs) > newVars {
+		err = &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many variables",
+			Details: "a new site takes up to " + strconv.Itoa(newVars) + "; import the others on its Environment page",
+			Code:    "invalid_env",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []site.NewVar
+	for _, p := range pairs {
+		out = append(out, site.NewVar{Key: p.Key, Value: p.Value, Secret: dotenv.Secret(p.Key, p.Value)})
+	}
+	return out, nil
 }
 
 // newPage shows the form; after a failure with the values submitted, at the step that failed.
@@ -233,8 +264,12 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 		}
 		return shell.Page("new_site", "New site", n), nil
 	}
+	vars, err := n.variables()
+	if err != nil {
+		return shell.Answer{}, shell.At("env", err)
+	}
 	var s site.Site
-	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		s, err = d.Sites.CreateTx(ctx, tx, q.Caller.Owner, site.NewSite{
 			Name:       n.Name,
 			Type:       n.Type,
@@ -249,6 +284,10 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 				Connection: connection.ID(n.Connection),
 				Report:     true,
 			})
+		}
+		if err == nil && len(vars) > 0 {
+			_, err = d.Sites.SetEnvTx(ctx, tx, q.Caller.Owner, s.ID, vars)
+			err = shell.At("env", err)
 		}
 		if err == nil && s.Type == site.WordPress {
 			err = d.startWordPress(ctx, tx, q, s)

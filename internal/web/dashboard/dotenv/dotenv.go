@@ -1,4 +1,5 @@
-package configure
+// Package dotenv owns how .env files are read and written, and guesses which of their variables are secret.
+package dotenv
 
 import (
 	"fmt"
@@ -9,20 +10,21 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-type envPair struct{ key, value string }
+// Pair is one variable of a file.
+type Pair struct{ Key, Value string }
 
 var (
 	envKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	envBare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]*$`) // needs no quotes
 )
 
-// parseEnv reads a .env text as the usual libraries do: KEY=value lines, an export in
+// Parse reads a .env text as the usual libraries do: KEY=value lines, an export in
 // front, # comments, 'as it is' and "with \n, \" and \\", both over several lines. Nothing
 // is expanded: a $ is a $. Of a key that comes twice the last one counts. Its fault names
 // the line. The libraries that were tried expand, or lose lines: docs/adr/0028-small-readers.md.
-func parseEnv(text string) ([]envPair, error) {
+func Parse(text string) ([]Pair, error) {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
-	var out []envPair
+	var out []Pair
 	at := map[string]int{}
 	for line := 1; text != ""; {
 		var head string
@@ -78,11 +80,11 @@ func parseEnv(text string) ([]envPair, error) {
 			value = strings.TrimSpace(rest[:max(0, i-1)])
 		}
 		if i, seen := at[key]; seen {
-			out[i].value = value
+			out[i].Value = value
 			continue
 		}
 		at[key] = len(out)
-		out = append(out, envPair{key, value})
+		out = append(out, Pair{key, value})
 	}
 	if len(out) == 0 {
 		return nil, &fault.Error{
@@ -145,8 +147,8 @@ func unescape(s string) string {
 
 var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
 
-// formatEnv writes variables so that parseEnv reads the same. Secrets are only named.
-func formatEnv(vars []site.Var) string {
+// Format writes variables so that Parse reads the same. Secrets are only named.
+func Format(vars []site.Var) string {
 	var b strings.Builder
 	for _, v := range vars {
 		switch {

@@ -1,0 +1,95 @@
+package dotenv
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"slipway/internal/tenant/site"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		in   string
+		want []Pair
+		bad  string
+	}{
+		"plain":         {in: "A=1\nB = two words \n", want: []Pair{{"A", "1"}, {"B", "two words"}}},
+		"comments":      {in: "# a\n\nA=1 # why\nB=a#b\nC= # none", want: []Pair{{"A", "1"}, {"B", "a#b"}, {"C", ""}}},
+		"export":        {in: "export A=1\nexported=2", want: []Pair{{"A", "1"}, {"exported", "2"}}},
+		"single quotes": {in: `A='a\n$B "c"' # x`, want: []Pair{{"A", `a\n$B "c"`}}},
+		"double quotes": {in: `A="a\n\t\"b\" \\ \$C \q"`, want: []Pair{{"A", "a\n\t\"b\" \\ $C \\q"}}},
+		"several lines": {
+			in:   "KEY=\"-----BEGIN\nabc\n-----END\"\nB='x\ny'",
+			want: []Pair{{"KEY", "-----BEGIN\nabc\n-----END"}, {"B", "x\ny"}},
+		},
+		"a dollar sign":     {in: "A=1\nB=pa$Aword\nC=\"${A}\"", want: []Pair{{"A", "1"}, {"B", "pa$Aword"}, {"C", "${A}"}}},
+		"an equals sign":    {in: "URL=a=b==", want: []Pair{{"URL", "a=b=="}}},
+		"the last counts":   {in: "A=1\nB=2\nA=3", want: []Pair{{"A", "3"}, {"B", "2"}}},
+		"Windows":           {in: "\ufeffA=1\r\nB=2\r\n", want: []Pair{{"A", "1"}, {"B", "2"}}},
+		"no equals sign":    {in: "A=1\nhello", bad: "Line 2 has no ="},
+		"bad name":          {in: "A-B=1", bad: "Line 1 has an invalid name"},
+		"open quote":        {in: "A=1\n\nB=\"x\ny", bad: "Line 3 has an unclosed quote"},
+		"after the quote":   {in: `A="x" y`, bad: "Line 1 has text after the closing quote"},
+		"nothing":           {in: "# nothing\n", bad: "No variables found"},
+		"lines are counted": {in: "A='x\ny'\noops", bad: "Line 3 has no ="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Parse(tt.in)
+			if tt.bad != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tt.bad) {
+					t.Errorf("Parse(%q) = %v, %v, want %q", tt.in, got, err, tt.bad)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("Parse(%q) = %q, %v, want %q", tt.in, got, err, tt.want)
+			}
+		})
+	}
+}
+
+// What is exported is imported as the same, and no text makes the parser panic.
+func FuzzEnvFile(f *testing.F) {
+	for _, s := range []string{"A=1", "a b", "x\ny'z", `\"$`, "#", " lead", "'", "é", "\r"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if pairs, err := Parse(s); err == nil && len(pairs) == 0 {
+			t.Fatal("neither a variable nor an error")
+		}
+		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return // no value of ours
+		}
+		text := Format([]site.Var{{Key: "A", Value: s}, {Key: "SECRET", Secret: true}, {Key: "B", Value: "end"}})
+		got, err := Parse(text)
+		if err != nil || len(got) != 2 || got[0].Value != s || got[1].Value != "end" {
+			t.Fatalf("%q written as %q is read as %q, %v", s, text, got, err)
+		}
+	})
+}
+
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{
+		"API_KEY", "STRIPE_SECRET_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "SENTRY_DSN", "SMTP_PASS", "AWS_ACCESS_KEY_ID",
+		"DATABASE_URL", "REDIS_URL", "MONGODB_URI", "api_token", "JWT_SECRET", "AUTH_SALT", "APIKEY", "GOOGLE_CREDENTIALS",
+	} {
+		if !Secret(key, "x") {
+			t.Errorf("%s is not secret", key)
+		}
+	}
+	for _, key := range []string{
+		"PORT", "NODE_ENV", "KEYBOARD", "MONKEY", "TOKENIZER", "SITE_URL", "COMPASS", "PASSAGE", "NEXT_PUBLIC_MAP_KEY", "VITE_API_KEY", "VAPID_PUBLIC_KEY",
+	} {
+		if Secret(key, "x") {
+			t.Errorf("%s is secret", key)
+		}
+	}
+	if !Secret("BROKER", "amqp://ada:pw@mq.example.com/") || Secret("SITE", "https://example.com/a:b@c") {
+		t.Error("an address is secret where it holds a password, and only there")
+	}
+}
