@@ -49,8 +49,8 @@ func (h host) ClearRedis(site string) { h(site) }
 
 func (w *WordPress) shows(t *testing.T, what string) {
 	t.Helper()
-	if p := w.cache.page("site", "blog.test", "/"); p != nil {
-		t.Errorf("%s: visitors see the page %s", what, p.body)
+	if p := w.cache.Fresh("site", "blog.test", "/"); p != nil {
+		t.Errorf("%s: visitors see the page %s", what, shown(p))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/pagecache"
 )
 
 // guard stands before a site's WordPress for one request: it closes what is nobody's
@@ -113,16 +114,16 @@ func (w *WordPress) served(ctx context.Context, deployment string) (served, erro
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
-func (w *WordPress) SessionCookies() []string { return sessionCookies }
+func (w *WordPress) SessionCookies() []string { return pagecache.SessionCookies }
 
 // Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
 func (w *WordPress) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
-	p := w.cache.page(deployment, host, path)
+	p := w.cache.Fresh(deployment, host, path)
 	if p == nil {
 		return nil, nil
 	}
-	return p, p.answer
+	return p, p.Answer
 }
 
 // File returns a deployment's program if it runs, and a path could be a file that visitors see.
@@ -253,8 +254,8 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
 		return true
 	}
-	if p, how := g.w.cache.lookup(g.pages, r); p != nil {
-		p.write(w, r, how)
+	if p, how := g.w.cache.Lookup(g.pages, r); p != nil {
+		p.Write(w, r, how)
 		return true
 	}
 	if !named(r.URL.Path) {
@@ -269,7 +270,7 @@ func named(name string) bool { return path.Ext(name) != "" && !strings.HasSuffix
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.ContentLength < 0 && g.w.cache.keyOf(g.pages, r) != "" {
+	if r.ContentLength < 0 && g.w.cache.Cacheable(r) {
 		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
 		// everybody. Over HTTP/3 requests without one don't say that they have none.
 		if r.Body != nil {
@@ -277,7 +278,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body, r.ContentLength = http.NoBody, 0
 	}
-	filled := g.w.cache.filling(g.pages, r)
+	filled := g.w.cache.Filling(g.pages, r)
 	defer filled()
 	p, err := g.program(r.Context())
 	if err != nil {
@@ -293,7 +294,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
 		g.w.tell(r.Context(), site.ID(g.of.site))
-		g.asked = g.w.cache.changedBy(g.of.site, g.asked, strings.Fields(paths)...)
+		g.asked = g.w.cache.ChangedBy(g.of.site, g.asked, strings.Fields(paths)...)
 	}
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
 		g.w.scheduled(r.Context(), site.ID(g.of.site), at)
@@ -303,7 +304,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
 	if page {
-		g.w.cache.store(g.of.owner, g.of.site, g.pages, r, resp, g.asked)
+		g.w.cache.Store(g.of.owner, g.of.site, g.pages, r, resp, g.asked)
 	}
 	return resp, nil
 }

@@ -2,10 +2,13 @@ package wordpress
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
 
@@ -14,7 +17,7 @@ const purgeTopic = "wordpress/purge"
 
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
-	tx.AfterCommit(func() { w.cache.purge(string(id), paths...) })
+	tx.AfterCommit(func() { w.cache.Purge(string(id), paths...) })
 	return tellTx(ctx, tx, id)
 }
 
@@ -43,7 +46,7 @@ func (w *WordPress) Changed(id site.ID) {
 
 // purge makes pages stale at once, and tells other nodes.
 func (w *WordPress) purge(ctx context.Context, id site.ID, paths []string) {
-	w.cache.purge(string(id), paths...)
+	w.cache.Purge(string(id), paths...)
 	w.tell(ctx, id)
 }
 
@@ -82,7 +85,7 @@ func (w *WordPress) followPurges(ctx context.Context) {
 		if err == nil {
 			since = now
 			for _, p := range list {
-				w.cache.purgeOlder(p.site, p.at.Time())
+				w.cache.PurgeOlder(p.site, p.at.Time())
 			}
 		}
 		select {
@@ -92,4 +95,31 @@ func (w *WordPress) followPurges(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// PurgeTx makes pages of the owner's site stale: those of the paths, or all, with what its object
+// cache holds.
+func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, paths []string) error {
+	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	if _, err := w.get(ctx, tx, id); err != nil {
+		return err
+	}
+	for _, p := range paths {
+		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
+			return &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Invalid path",
+				Details:  "paths hold paths of pages without address or query, such as /shop/",
+				Received: text.Clip(p, 100),
+				Code:     "invalid_paths",
+			}
+		}
+	}
+	if len(paths) == 0 {
+		paths = []string{"*"}
+		tx.AfterCommit(func() { w.clearObjects(id) })
+	}
+	return w.purgeTx(ctx, tx, id, paths)
 }

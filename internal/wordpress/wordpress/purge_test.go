@@ -44,7 +44,7 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.Until(t, "the other node has lost the page", func() bool {
-		p, _ := b.cache.lookup("site", request("/"))
+		p, _ := b.cache.Lookup("site", request("/"))
 		return p == nil
 	})
 	end()
@@ -64,43 +64,14 @@ func TestChangedByCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(w.cache, request("/"), "old")
+	asked := time.Now()
 	w.Changed("other")
-	if w.cache.page("site", "blog.test", "/") == nil || len(w.cache.began) != 0 {
+	if w.cache.Fresh("site", "blog.test", "/") == nil || !w.cache.ChangedBy("other", asked).After(asked) {
 		t.Error("a command of an application purges pages")
 	}
 	w.Changed("site")
-	if w.cache.page("site", "blog.test", "/") != nil {
+	if w.cache.Fresh("site", "blog.test", "/") != nil {
 		t.Error("the page is fresh after a command of its site")
-	}
-}
-
-// A path may be as a browser's address holds it.
-func TestPurgeOfEncodedPath(t *testing.T) {
-	t.Parallel()
-	c := newCache()
-	fill(c, request("/%e4%bd%a0/"), "old")
-	fill(c, request("/"), "old")
-	c.purge("site", "/%E4%BD%A0/")
-	if p, _ := c.lookup("site", request("/%e4%bd%a0/")); p != nil {
-		t.Error("the purge left the page fresh")
-	}
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
-		t.Errorf("another page: %q", how)
-	}
-}
-
-// A purge of elsewhere concerns what was made before it alone.
-func TestPurgeOlder(t *testing.T) {
-	t.Parallel()
-	c := newCache()
-	fill(c, request("/"), "old")
-	c.purgeOlder("site", time.Now().Add(-time.Minute))
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
-		t.Errorf("an older purge: %q", how)
-	}
-	c.purgeOlder("site", time.Now().Add(time.Millisecond))
-	if p, _ := c.lookup("site", request("/")); p != nil {
-		t.Error("a newer purge left the page fresh")
 	}
 }
 
@@ -126,10 +97,10 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	if p, how := w.cache.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "mine" {
+	if p, how := w.cache.Lookup("site", request("/")); p == nil || how != "HIT" || shown(p) != "mine" {
 		t.Errorf("the other site's page is %q", how)
 	}
-	if p, _ := w.cache.lookup("hostile", request("/")); p == nil || string(p.body) != "theirs" {
+	if p, _ := w.cache.Lookup("hostile", request("/")); p == nil || shown(p) != "theirs" {
 		t.Error("its own page is not stored")
 	}
 }
@@ -173,7 +144,7 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 		"a newer page was changed": {"", func() { page("", func() {}); purge() }, false},
 	} {
 		page(tt.purges, tt.meanwhile)
-		if p := w.cache.page("site", "blog.test", "/"); (p != nil) != tt.fresh {
+		if p := w.cache.Fresh("site", "blog.test", "/"); (p != nil) != tt.fresh {
 			t.Errorf("%s: the page is fresh: %v, want %v", name, p != nil, tt.fresh)
 		}
 	}

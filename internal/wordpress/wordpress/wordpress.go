@@ -37,6 +37,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/pagecache"
 )
 
 // Config holds what WordPress needs.
@@ -91,7 +92,7 @@ type Host interface {
 type WordPress struct {
 	c      Config
 	making sync.Mutex // held while a core is put together
-	cache  *cache
+	cache  *pagecache.Cache
 	logins throttle
 	crons  *crons
 	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
@@ -102,13 +103,13 @@ type WordPress struct {
 // New returns WordPress. It starts nothing: Run does.
 func New(c Config) *WordPress {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	w := &WordPress{c: c, cache: newCache(), logins: newThrottle(), crons: newCrons()}
+	port := ""
 	if c.Sites != nil {
-		if _, port, ok := strings.Cut(strings.TrimPrefix(c.Sites.Address("site"), "https://"), ":"); ok {
-			w.cache.port = ":" + port
+		if _, n, ok := strings.Cut(strings.TrimPrefix(c.Sites.Address("site"), "https://"), ":"); ok {
+			port = ":" + n
 		}
 	}
-	return w
+	return &WordPress{c: c, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons()}
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.
@@ -254,7 +255,7 @@ func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget WordPress settings: %w", err)
 	}
-	tx.AfterCommit(func() { w.cache.forget(string(id)) })
+	tx.AfterCommit(func() { w.cache.Forget(string(id)) })
 	return nil
 }
 

@@ -1,9 +1,9 @@
-package wordpress
+// Package pagecache owns the pages of WordPress sites that are kept in memory for visitors without a session.
+package pagecache
 
 import (
 	"bytes"
 	"container/list"
-	"context"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,22 +13,17 @@ import (
 	"time"
 
 	"slipway/internal/build/release"
-	"slipway/internal/platform/db"
-	"slipway/internal/platform/fault"
-	"slipway/internal/platform/text"
-	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/site"
 )
 
-// cache holds pages for visitors without a session, in memory. A page is fresh for a while
+// Cache holds pages for visitors without a session, in memory. A page is fresh for a while
 // and stale after a purge or that while: the first who asks then gets a new one, and who
 // asks meanwhile gets the stale one, so a purge is never a stampede.
-type cache struct {
+type Cache struct {
 	port string // of all addresses: ":8443", or "" for 443
 
 	mu sync.Mutex // guards what follows
 	// share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
-	pages map[string]*cached
+	pages map[string]*Page
 	// share: total the sites with pages in it; owner its sites; edge gone with the last page
 	sites map[string]*shelf
 	// share: total the owners with pages in it; owner one entry; edge gone with the last page
@@ -41,12 +36,12 @@ type cache struct {
 // shelf holds the pages of one site.
 type shelf struct {
 	owner string
-	ages  *list.List // of *cached, the last used first
+	ages  *list.List // of *Page, the last used first
 	bytes int
 }
 
-// cached is a page.
-type cached struct {
+// Page is a page as it was made. It never changes but for being stale.
+type Page struct {
 	site, key, path string
 	inSite          *list.Element // of the ages
 	header          http.Header
@@ -69,19 +64,20 @@ const (
 	fillPatience = 10 * time.Second
 )
 
-func newCache() *cache {
-	return &cache{pages: map[string]*cached{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
+// New returns an empty cache of the pages of addresses with a port: ":8443", or "" for 443.
+func New(port string) *Cache {
+	return &Cache{port: port, pages: map[string]*Page{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
 }
 
-// sessionCookies are the beginnings of cookies that make a visitor somebody.
-var sessionCookies = []string{
+// SessionCookies are the beginnings of cookies that make a visitor somebody.
+var SessionCookies = []string{
 	"wordpress_logged_in", "wordpress_sec", "wp-postpass_", "comment_author_", "woocommerce_",
 	"wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway",
 }
 
-// keyOf names the page of a request to a deployment; empty where it is none that may be cached.
+// keyOf names the page of a request to a deployment; empty where it is none that may be Page.
 // Another deployment has other themes and plugins, and so other pages.
-func (c *cache) keyOf(deployment string, r *http.Request) string {
+func (c *Cache) keyOf(deployment string, r *http.Request) string {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" ||
 		r.Header.Get("Authorization") != "" ||
 		r.Header.Get("Range") != "" ||
@@ -103,10 +99,13 @@ func (c *cache) keyOf(deployment string, r *http.Request) string {
 // plainHost reports whether a host is written as browsers write it: with the port that all
 // addresses have or none, and else without capital letters or a dot at its end. Who writes it
 // in another way may be shown another page, and gets none of others'.
-func (c *cache) plainHost(host string) bool {
+func (c *Cache) plainHost(host string) bool {
 	name, port, _ := strings.Cut(host, ":")
 	return (port == "" || ":"+port == c.port) && name != "" && !strings.HasSuffix(name, ".") && strings.ToLower(name) == name
 }
+
+// Cacheable reports whether a request is for a page that may be kept.
+func (c *Cache) Cacheable(r *http.Request) bool { return c.keyOf("", r) != "" }
 
 // hasSession reports whether PHP could read a session's cookie in the fields Cookie: it takes
 // names that http.Request.Cookies leaves out, and some characters of theirs for underscores.
@@ -123,7 +122,7 @@ func hasSession(fields []string) bool {
 			if strings.Contains(name, "%") { // older versions decode it
 				return true
 			}
-			for _, begin := range sessionCookies {
+			for _, begin := range SessionCookies {
 				if strings.HasPrefix(name, begin) {
 					return true
 				}
@@ -133,9 +132,9 @@ func hasSession(fields []string) bool {
 	return false
 }
 
-// lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
+// Lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
 // make a new one.
-func (c *cache) lookup(deployment string, r *http.Request) (*cached, string) {
+func (c *Cache) Lookup(deployment string, r *http.Request) (*Page, string) {
 	key := c.keyOf(deployment, r)
 	if key == "" {
 		return nil, ""
@@ -157,9 +156,9 @@ func (c *cache) lookup(deployment string, r *http.Request) (*cached, string) {
 	return nil, ""
 }
 
-// page returns the page of a path that is fresh, for a visitor without a session; nil where
+// Fresh returns the page of a path that is fresh, for a visitor without a session; nil where
 // there is none.
-func (c *cache) page(deployment, host, path string) *cached {
+func (c *Cache) Fresh(deployment, host, path string) *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pages[deployment+" "+host+" "+path]
@@ -170,8 +169,8 @@ func (c *cache) page(deployment, host, path string) *cached {
 	return p
 }
 
-// filling notes that a new page is made, and returns what to call when that has ended.
-func (c *cache) filling(deployment string, r *http.Request) func() {
+// Filling notes that a new page is made, and returns what to call when that has ended.
+func (c *Cache) Filling(deployment string, r *http.Request) func() {
 	key := c.keyOf(deployment, r)
 	if key == "" {
 		return func() {}
@@ -185,9 +184,9 @@ func (c *cache) filling(deployment string, r *http.Request) func() {
 	}
 }
 
-// store keeps an answer as a page once its body has been read to the end. What has been purged
+// Store keeps an answer as a page once its body has been read to the end. What has been purged
 // since it was asked for is not in it for certain.
-func (c *cache) store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
+func (c *Cache) Store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
 	key := c.keyOf(deployment, r)
 	h := resp.Header
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(
@@ -205,7 +204,7 @@ func (c *cache) store(owner, site, deployment string, r *http.Request, resp *htt
 	}
 	h.Set("X-Cache", "MISS")
 	h.Set("Vary", "Accept-Encoding")
-	p := &cached{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: asked}
+	p := &Page{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: asked}
 	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
 		// A page for everybody, made from its address alone, holds nobody's secret that its
 		// compressed length could give away.
@@ -243,7 +242,7 @@ func (b *copying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *cache) put(owner string, p *cached) {
+func (c *Cache) put(owner string, p *Page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.at.Before(c.began[p.site]) { // what it shows may be older than the change
@@ -266,16 +265,16 @@ func (c *cache) put(owner string, p *cached) {
 	c.bytes, of.bytes = c.bytes+p.size(), of.bytes+p.size()
 	c.owners[of.owner] += p.size()
 	for of.bytes > maxSiteBytes || of.ages.Len() > maxOfSite {
-		c.drop(of.ages.Back().Value.(*cached))
+		c.drop(of.ages.Back().Value.(*Page))
 	}
 	for c.bytes > maxBytes {
-		c.drop(c.largest().ages.Back().Value.(*cached))
+		c.drop(c.largest().ages.Back().Value.(*Page))
 	}
 }
 
 // largest returns the largest shelf of the owner whose sites have the most: they lose a page
 // where there is no room, and who has few keeps them.
-func (c *cache) largest() (most *shelf) {
+func (c *Cache) largest() (most *shelf) {
 	for _, of := range c.sites {
 		if most == nil || c.owners[of.owner] > c.owners[most.owner] || of.owner == most.owner && of.bytes > most.bytes {
 			most = of
@@ -285,7 +284,7 @@ func (c *cache) largest() (most *shelf) {
 }
 
 // size is about how many bytes a page holds on to.
-func (p *cached) size() int {
+func (p *Page) size() int {
 	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + 2*len(p.key) + fieldBytes(p.header) + 1024
 }
 
@@ -300,7 +299,7 @@ func fieldBytes(h http.Header) (n int) {
 	return n
 }
 
-func (c *cache) drop(p *cached) {
+func (c *Cache) drop(p *Page) {
 	of := c.sites[p.site]
 	of.ages.Remove(p.inSite)
 	delete(c.pages, p.key)
@@ -314,35 +313,35 @@ func (c *cache) drop(p *cached) {
 }
 
 // used makes a page the last to go.
-func (c *cache) used(p *cached) {
+func (c *Cache) used(p *Page) {
 	c.sites[p.site].ages.MoveToFront(p.inSite)
 }
 
 // each calls do with the pages of a site.
-func (c *cache) each(site string, do func(p *cached)) {
+func (c *Cache) each(site string, do func(p *Page)) {
 	if of := c.sites[site]; of != nil {
 		for e := of.ages.Front(); e != nil; e = e.Next() {
-			do(e.Value.(*cached))
+			do(e.Value.(*Page))
 		}
 	}
 }
 
-// forget drops the pages of a site that is gone.
-func (c *cache) forget(site string) {
+// Forget drops the pages of a site that is gone.
+func (c *Cache) Forget(site string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for of := c.sites[site]; of != nil && of.ages.Len() > 0; {
-		c.drop(of.ages.Back().Value.(*cached))
+		c.drop(of.ages.Back().Value.(*Page))
 	}
 	delete(c.began, site)
 }
 
-// purge makes pages of a site stale: those of the paths, or all with *.
-func (c *cache) purge(site string, paths ...string) { c.changedBy(site, time.Time{}, paths...) }
+// Purge makes pages of a site stale: those of the paths, or all with *.
+func (c *Cache) Purge(site string, paths ...string) { c.ChangedBy(site, time.Time{}, paths...) }
 
-// changedBy purges what an answer says that it has changed. It returns since when the answer
+// ChangedBy purges what an answer says that it has changed. It returns since when the answer
 // itself is up to date: it shows its own change, and those before it was asked for.
-func (c *cache) changedBy(site string, asked time.Time, paths ...string) time.Time {
+func (c *Cache) ChangedBy(site string, asked time.Time, paths ...string) time.Time {
 	want := map[string]bool{}
 	for _, p := range paths {
 		want[p] = true
@@ -354,25 +353,25 @@ func (c *cache) changedBy(site string, asked time.Time, paths ...string) time.Ti
 	defer c.mu.Unlock()
 	before := c.began[site]
 	c.began[site] = time.Now()
-	c.each(site, func(p *cached) { p.stale = p.stale || want["*"] || want[p.path] })
+	c.each(site, func(p *Page) { p.stale = p.stale || want["*"] || want[p.path] })
 	if asked.Before(before) {
 		return asked
 	}
 	return c.began[site]
 }
 
-// purgeOlder makes the pages of a site stale that were made before a moment.
-func (c *cache) purgeOlder(site string, at time.Time) {
+// PurgeOlder makes the pages of a site stale that were made before a moment.
+func (c *Cache) PurgeOlder(site string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.began[site].Before(at) {
 		c.began[site] = at
 	}
-	c.each(site, func(p *cached) { p.stale = p.stale || p.at.Before(at) })
+	c.each(site, func(p *Page) { p.stale = p.stale || p.at.Before(at) })
 }
 
-// write answers with the page.
-func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
+// Write answers with the page.
+func (p *Page) Write(w http.ResponseWriter, r *http.Request, how string) {
 	body := p.fill(w.Header(), r.Header["Accept-Encoding"], how)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -380,14 +379,14 @@ func (p *cached) write(w http.ResponseWriter, r *http.Request, how string) {
 	}
 }
 
-// answer returns the fields and the body of a page that is fresh.
-func (p *cached) answer(accept string) (http.Header, []byte) {
+// Answer returns the fields and the body of a page that is fresh.
+func (p *Page) Answer(accept string) (http.Header, []byte) {
 	h := http.Header{}
 	return h, p.fill(h, []string{accept}, "HIT")
 }
 
 // fill sets the fields of an answer with the page, and returns its body.
-func (p *cached) fill(h http.Header, accept []string, how string) []byte {
+func (p *Page) fill(h http.Header, accept []string, how string) []byte {
 	for name, values := range p.header {
 		h[name] = values
 	}
@@ -407,31 +406,4 @@ func (p *cached) fill(h http.Header, accept []string, how string) []byte {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	return body
-}
-
-// PurgeTx makes pages of the owner's site stale: those of the paths, or all, with what its object
-// cache holds.
-func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, paths []string) error {
-	if _, err := w.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
-		return err
-	}
-	if _, err := w.get(ctx, tx, id); err != nil {
-		return err
-	}
-	for _, p := range paths {
-		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
-			return &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid path",
-				Details:  "paths hold paths of pages without address or query, such as /shop/",
-				Received: text.Clip(p, 100),
-				Code:     "invalid_paths",
-			}
-		}
-	}
-	if len(paths) == 0 {
-		paths = []string{"*"}
-		tx.AfterCommit(func() { w.clearObjects(id) })
-	}
-	return w.purgeTx(ctx, tx, id, paths)
 }

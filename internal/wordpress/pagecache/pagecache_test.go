@@ -1,11 +1,9 @@
-package wordpress
+package pagecache
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,14 +15,14 @@ import (
 )
 
 // fill asks for a page and stores what a program would answer.
-func fill(c *cache, r *http.Request, body string, header ...string) {
+func fill(c *Cache, r *http.Request, body string, header ...string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
 	}
-	done := c.filling("site", r)
+	done := c.Filling("site", r)
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.store("owner", "site", "site", r, resp, time.Now())
+	c.Store("owner", "site", "site", r, resp, time.Now())
 	_, _ = io.ReadAll(resp.Body)
 	done()
 }
@@ -40,33 +38,33 @@ func request(path string, header ...string) *http.Request {
 // After a purge one visitor gets a new page and the others the old one until it is there.
 func TestCacheIsNoStampede(t *testing.T) {
 	t.Parallel()
-	c := newCache()
-	if p, _ := c.lookup("site", request("/")); p != nil {
+	c := New("")
+	if p, _ := c.Lookup("site", request("/")); p != nil {
 		t.Fatal("a page that nobody made")
 	}
 	fill(c, request("/"), "old")
 	fill(c, request("/other"), "other")
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "old" {
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "old" {
 		t.Fatalf("got %v %s", p, how)
 	}
-	c.purge("site", "/")
-	if p, _ := c.lookup("site", request("/")); p != nil {
+	c.Purge("site", "/")
+	if p, _ := c.Lookup("site", request("/")); p != nil {
 		t.Error("the first visitor after a purge gets the old page")
 	}
 	for range 3 {
-		if p, how := c.lookup("site", request("/")); p == nil || how != "STALE" {
+		if p, how := c.Lookup("site", request("/")); p == nil || how != "STALE" {
 			t.Errorf("another gets %v %s", p, how)
 		}
 	}
-	if _, how := c.lookup("site", request("/other")); how != "HIT" {
+	if _, how := c.Lookup("site", request("/other")); how != "HIT" {
 		t.Errorf("another page is %s", how)
 	}
 	fill(c, request("/"), "new")
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "new" {
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" || string(p.body) != "new" {
 		t.Errorf("got %v %s", p, how)
 	}
-	c.purge("site", "*")
-	if p, _ := c.lookup("site", request("/other")); p != nil {
+	c.Purge("site", "*")
+	if p, _ := c.Lookup("site", request("/other")); p != nil {
 		t.Error("a purge of all leaves a page")
 	}
 }
@@ -74,7 +72,7 @@ func TestCacheIsNoStampede(t *testing.T) {
 // What is somebody's own is neither stored nor answered from the cache.
 func TestCachePassesBy(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	fill(c, request("/"), "page")
 	for what, r := range map[string]*http.Request{
 		"a login":         request("/", "Cookie", "wordpress_logged_in_x=1"),
@@ -90,7 +88,7 @@ func TestCachePassesBy(t *testing.T) {
 		if r == nil {
 			r, site = request("/"), "another"
 		}
-		if p, _ := c.lookup(site, r); p != nil {
+		if p, _ := c.Lookup(site, r); p != nil {
 			t.Errorf("%s is answered from the cache", what)
 		}
 	}
@@ -104,90 +102,8 @@ func TestCachePassesBy(t *testing.T) {
 	} {
 		r := request("/own" + string(rune('a'+i)))
 		fill(c, r, "mine", header...)
-		if p, _ := c.lookup("site", r); p != nil {
+		if p, _ := c.Lookup("site", r); p != nil {
 			t.Errorf("an answer with %v is stored", header)
-		}
-	}
-}
-
-func TestClosed(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]bool{
-		"/":                                 false,
-		"/wp-login.php":                     false,
-		"/wp-admin/":                        false,
-		"/wp-admin/admin-ajax.php":          false,
-		"/wp-json/wp/v2/posts":              false,
-		"/wp-content/uploads/a.png":         false,
-		"/.well-known/acme-challenge/x":     false,
-		"/wp-includes/css/x.css":            false,
-		"/wp-admin/load-scripts.php":        false,
-		"/hello-world/":                     false,
-		"/wp-config.php":                    true,
-		"/wp-admin/install.php":             true,
-		"/wp-admin/install.php/x":           true,
-		"//wp-admin/./install.php":          true,
-		"/x/../wp-config.php":               true,
-		"/WP-CONFIG.PHP":                    true,
-		"/xmlrpc.php":                       true,
-		"/xmlrpc.php/x":                     true,
-		"/wp-content/uploads/x.php":         true,
-		"/wp-content/uploads/x.PHP7":        true,
-		"/wp-content/uploads/x.phtml/y.png": true,
-		"/wp-content/plugins/a/b.php":       true,
-		"/wp-includes/version.php":          true,
-		"/wp-includes/version.php/x":        true,
-		"/.env":                             true,
-		"/wp-content/.git/config":           true,
-		"/wp-content/debug.log":             true,
-		"/dump.sql":                         true,
-		"/wp-content/updraft/x":             true,
-	} {
-		r := request("/")
-		r.URL.Path = path
-		if got := closed(r.URL.Path, false); got != want {
-			t.Errorf("closed(%q) = %v", path, got)
-		}
-	}
-	r := request("/xmlrpc.php")
-	if closed(r.URL.Path, true) {
-		t.Error("xmlrpc.php stays closed")
-	}
-}
-
-// Passwords are tried so often by one visitor, whichever path leads to the script; who goes on
-// when refused locks nobody else out.
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	x := newThrottle()
-	post := func(site, path, from string) bool {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.URL.Path, r.RemoteAddr = path, from
-		return x.take(site, r) == 0
-	}
-	paths := []string{"/wp-login.php", "/wp-login.php/x", "//wp-login.php/./y", "/a/../wp-login.php", "/wp-login.php/"}
-	for i := range loginsOfVisitor {
-		if !post("site", paths[i%len(paths)], "203.0.113.1:1234") {
-			t.Fatalf("attempt %d is refused", i)
-		}
-	}
-	for _, path := range paths {
-		for range loginsOfSite {
-			if post("site", path, "203.0.113.1:99") {
-				t.Fatalf("%s: one more attempt is let through", path)
-			}
-		}
-	}
-	if !post(
-		"site",
-		"/wp-login.php",
-		"198.51.100.1:1",
-	) || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
-		t.Error("others are refused with it")
-	}
-	for i := range 2 * remoteMore * loginsOfVisitor {
-		if let := post("site", "/xmlrpc.php/x", "203.0.113.1:1"); let != (i < remoteMore*loginsOfVisitor) {
-			t.Fatalf("request %d of XML-RPC: let through %v", i, let)
 		}
 	}
 }
@@ -195,7 +111,7 @@ func TestThrottle(t *testing.T) {
 // A page is sent as its visitor likes it, and is the same page whichever way.
 func TestCachedPagesAreCompressed(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	page := "<html>" + strings.Repeat("<p>some words of a post</p>", 100)
 	fill(c, request("/"), page)
 	for accept, want := range map[string]string{
@@ -206,12 +122,12 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 		"identity, br;q=0":        "",
 	} {
 		r := request("/", "Accept-Encoding", accept)
-		p, how := c.lookup("site", r)
+		p, how := c.Lookup("site", r)
 		if p == nil || how != "HIT" {
 			t.Fatalf("%q: %v %s", accept, p, how)
 		}
 		w := httptest.NewRecorder()
-		p.write(w, r, how)
+		p.Write(w, r, how)
 		got := w.Result()
 		length, text := w.Body.Len(), new(strings.Builder)
 		var body io.Reader = w.Body
@@ -238,9 +154,9 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 	}
 	fill(c, request("/small"), "too small to gain")
 	r := request("/small", "Accept-Encoding", "br")
-	p, how := c.lookup("site", r)
+	p, how := c.Lookup("site", r)
 	w := httptest.NewRecorder()
-	p.write(w, r, how)
+	p.Write(w, r, how)
 	if w.Header().Get("Content-Encoding") != "" || w.Body.String() != "too small to gain" {
 		t.Errorf("%v %q", w.Header(), w.Body)
 	}
@@ -250,15 +166,15 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 // counts as many bytes as it holds.
 func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	fill(c, request("/"), "a page of another site")
 	put := func(n, size int) {
-		c.put("greedy", &cached{site: "greedy", key: "greedy " + strconv.Itoa(n), body: make([]byte, size), at: time.Now()})
+		c.put("greedy", &Page{site: "greedy", key: "greedy " + strconv.Itoa(n), body: make([]byte, size), at: time.Now()})
 	}
 	for n := range 400 {
 		put(n, 1<<20)
 	}
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
 		t.Errorf("the other site's page is %q", how)
 	}
 	if of := c.sites["greedy"]; of.bytes > maxSiteBytes || of.bytes < maxSiteBytes-2<<20 || c.pages["greedy 399"] == nil ||
@@ -278,13 +194,13 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	if held != maxOfSite || c.sites["greedy"].ages.Len() != maxOfSite || c.bytes != all || c.owners["greedy"]+c.owners["owner"] != all {
 		t.Errorf("the site has %d pages of %d; %d bytes are counted, %d held", held, len(c.pages), c.bytes, all)
 	}
-	c.purge("greedy", "*")
-	c.forget("greedy")
-	c.forget("unknown")
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" || len(c.pages) != 1 || len(c.began) != 0 {
+	c.Purge("greedy", "*")
+	c.Forget("greedy")
+	c.Forget("unknown")
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" || len(c.pages) != 1 || len(c.began) != 0 {
 		t.Errorf("after the greedy site is gone there are %d pages, the other's is %q", len(c.pages), how)
 	}
-	c.forget("site")
+	c.Forget("site")
 	if len(c.pages)+len(c.sites)+len(c.owners)+c.bytes != 0 {
 		t.Errorf("an empty cache holds %d pages, %d sites, %d bytes", len(c.pages), len(c.sites), c.bytes)
 	}
@@ -294,12 +210,12 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 // they are; another owner's pages stay.
 func TestCacheOfOneOwnerIsBounded(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	fill(c, request("/"), "a page of another owner")
 	for n := range 2 * maxBytes >> 20 {
-		c.put("greedy", &cached{site: "greedy" + strconv.Itoa(n%20), key: strconv.Itoa(n), body: make([]byte, 1<<20), at: time.Now()})
+		c.put("greedy", &Page{site: "greedy" + strconv.Itoa(n%20), key: strconv.Itoa(n), body: make([]byte, 1<<20), at: time.Now()})
 	}
-	if p, how := c.lookup("site", request("/")); p == nil || how != "HIT" {
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
 		t.Errorf("the other owner's page is %q", how)
 	}
 	if c.bytes > maxBytes || c.owners["greedy"] < maxBytes-2<<20 {
@@ -310,13 +226,13 @@ func TestCacheOfOneOwnerIsBounded(t *testing.T) {
 // A page counts with its fields, and one with too many is not kept.
 func TestCacheCountsFields(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	fill(c, request("/"), "page", "X-Long", strings.Repeat("x", 12<<10))
 	if c.bytes < 12<<10 {
 		t.Errorf("a page with 12 KiB of fields counts as %d bytes", c.bytes)
 	}
 	fill(c, request("/other"), "page", "X-Long", strings.Repeat("x", 60<<10))
-	if p, _ := c.lookup("site", request("/other")); p != nil {
+	if p, _ := c.Lookup("site", request("/other")); p != nil {
 		t.Error("a page with 60 KiB of fields is kept")
 	}
 }
@@ -325,7 +241,7 @@ func TestCacheCountsFields(t *testing.T) {
 // with a body.
 func TestCacheKeys(t *testing.T) {
 	t.Parallel()
-	c := newCache()
+	c := New("")
 	c.port = ":8443"
 	for host, want := range map[string]bool{
 		"blog.test":      true,
@@ -347,93 +263,6 @@ func TestCacheKeys(t *testing.T) {
 	}
 }
 
-// What is said without the guard is what it would say: pages that are fresh, to visitors who
-// have no session.
-func TestCachedPage(t *testing.T) {
-	t.Parallel()
-	w := &WordPress{cache: newCache()}
-	r := request("/post/", "Accept-Encoding", "gzip")
-	fill(w.cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
-	of, answer := w.Page("site", r.Host, "/post/")
-	if of == nil {
-		t.Fatal("the page is not found")
-	}
-	p, how := w.cache.lookup("site", r)
-	rec := httptest.NewRecorder()
-	p.write(rec, r, how)
-	header, body := answer("gzip")
-	if of != any(p) || !bytes.Equal(
-		body,
-		rec.Body.Bytes(),
-	) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("%v and %v", header, rec.Header())
-	}
-	for _, no := range [][3]string{
-		{"other", r.Host, "/post/"},
-		{"unknown", r.Host, "/post/"},
-		{"site", "elsewhere.test", "/post/"},
-		{"site", r.Host, "/post"},
-	} {
-		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
-			t.Errorf("%v has a page", no)
-		}
-	}
-	w.cache.purge("site", "/post/")
-	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
-		t.Error("a stale page is given")
-	}
-	if p, _ := w.cache.lookup("site", r); p != nil {
-		t.Error("nobody is to make a new one")
-	}
-}
-
-// What the edge may ask a WordPress's program for without its guard are files that visitors see,
-// of deployments that are known to be a WordPress's.
-func TestFilesOfPrograms(t *testing.T) {
-	t.Parallel()
-	held := 0
-	w := New(Config{Programs: tasks(nil)})
-	w.known.Store("dep_1", served{site: "site"})
-	w.known.Store("dep_2", served{})
-	for _, tt := range []struct {
-		deployment, path string
-		want             bool
-	}{
-		{"dep_1", "/wp-includes/style.css", true},
-		{"dep_1", "/wp-content/debug.log", false},
-		{"dep_1", "/wp-content/plugins/a.sql", false},
-		{"dep_1", "/index.php", false},
-		{"dep_1", "/a/page/", false},
-		{"dep_2", "/wp-includes/style.css", false},
-		{"dep_3", "/wp-includes/style.css", false},
-	} {
-		e, ok := w.File(tt.deployment, tt.path)
-		if ok != tt.want {
-			t.Errorf("%s %s: a file may answer: %v", tt.deployment, tt.path, ok)
-		}
-		if ok {
-			e.Release()
-			held++
-		}
-	}
-	if held != 1 {
-		t.Errorf("%d programs were held", held)
-	}
-	// What else answers is the guard, before the program.
-	e, ok := w.Awake("dep_1")
-	if !ok || e.Upstream != nil {
-		t.Fatal("requests pass the guard by")
-	}
-	rec := httptest.NewRecorder()
-	if !e.Serve(rec, request("/wp-config.php")) || rec.Code != http.StatusNotFound {
-		t.Errorf("the guard let %d through", rec.Code)
-	}
-	e.Release()
-	if _, ok := w.Awake("dep_3"); ok {
-		t.Error("nobody knows what the deployment is")
-	}
-}
-
 // Whatever PHP reads as a session's cookie keeps a visitor's page from being stored for others.
 func TestSessionsOfPHP(t *testing.T) {
 	t.Parallel()
@@ -445,15 +274,45 @@ func TestSessionsOfPHP(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Cookie", cookie)
-		if newCache().keyOf("site_1", r) != "" {
+		if New("").keyOf("site_1", r) != "" {
 			t.Errorf("a page for %q is stored for everybody", cookie)
 		}
 	}
 	for _, cookie := range []string{"", "a=b", "consent=comment_author_x; b.c=d", "my_wordpress_logged_in=1", ";;=;"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Cookie", cookie)
-		if newCache().keyOf("site_1", r) == "" {
+		if New("").keyOf("site_1", r) == "" {
 			t.Errorf("%q is no session's", cookie)
 		}
+	}
+}
+
+// A path may be as a browser's address holds it.
+func TestPurgeOfEncodedPath(t *testing.T) {
+	t.Parallel()
+	c := New("")
+	fill(c, request("/%e4%bd%a0/"), "old")
+	fill(c, request("/"), "old")
+	c.Purge("site", "/%E4%BD%A0/")
+	if p, _ := c.Lookup("site", request("/%e4%bd%a0/")); p != nil {
+		t.Error("the purge left the page fresh")
+	}
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("another page: %q", how)
+	}
+}
+
+// A purge of elsewhere concerns what was made before it alone.
+func TestPurgeOlder(t *testing.T) {
+	t.Parallel()
+	c := New("")
+	fill(c, request("/"), "old")
+	c.PurgeOlder("site", time.Now().Add(-time.Minute))
+	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
+		t.Errorf("an older purge: %q", how)
+	}
+	c.PurgeOlder("site", time.Now().Add(time.Millisecond))
+	if p, _ := c.Lookup("site", request("/")); p != nil {
+		t.Error("a newer purge left the page fresh")
 	}
 }
