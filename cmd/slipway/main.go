@@ -26,6 +26,7 @@ type commands struct {
 	User     userCommand     `cmd:"" help:"Manage users."`
 	Team     teamCommand     `cmd:"" help:"Manage teams."`
 	App      appCommand      `cmd:"" help:"Manage OAuth apps."`
+	SSO      ssoCommand      `cmd:"" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
 	Key      keyCommand      `cmd:"" help:"Manage API keys."`
 	Backup   backupCommand   `cmd:"" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`

@@ -56,7 +56,7 @@ type userCreate struct {
 
 // Run creates the user, also while the server runs and before its first start.
 func (u userCreate) Run(ctx context.Context) error {
-	password, err := readPassword()
+	password, err := readLine("Password (empty for a one-time link; it shows as you type): ")
 	if err != nil {
 		return err
 	}
@@ -68,17 +68,17 @@ func (u userCreate) Run(ctx context.Context) error {
 	}, os.Stdout)
 }
 
-// readPassword reads one line of standard input. Nothing there, or a terminal where
-// only Enter is pressed, means no password.
-func readPassword() (string, error) {
+// readLine reads one line of standard input, such as a password. Nothing there, or a terminal where only Enter is
+// pressed, is an empty one.
+func readLine(prompt string) (string, error) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		if info.Mode()&os.ModeDevice != 0 && info.Size() == 0 {
-			fmt.Fprint(os.Stderr, "Password (empty for a one-time link; it shows as you type): ")
+			fmt.Fprint(os.Stderr, prompt)
 		}
 	}
 	line, err := bufio.NewReader(io.LimitReader(os.Stdin, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read password: %w", err)
+		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	return strings.TrimRight(line, "\r\n"), nil
 }

@@ -27,6 +27,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Traffic:        h.traffic,
 		Webhooks:       h.webhooks,
 		OAuth:          h.oauth,
+		SSO:            h.sso,
 		Log:            h.s.Log,
 		BaseURL:        h.s.BaseURL,
 		APIURL:         h.s.APIURL,

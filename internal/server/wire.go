@@ -52,6 +52,7 @@ import (
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
@@ -86,6 +87,7 @@ type node struct {
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
 	oauth       *oauth.Server
+	sso         *sso.SSO
 	answers     *idempotency.Answers
 	limiter     *ratelimit.Limiter
 	jobs        *job.Jobs
@@ -291,6 +293,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		}
 		h.engine.Connect(ways)
 	}
+	h.sso = sso.New(sso.Config{DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Log: s.Log})
 	h.oauth = oauth.New(oauth.Config{
 		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 	})

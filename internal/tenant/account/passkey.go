@@ -241,6 +241,19 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 	if n == 0 {
 		return fault.Missing("passkey")
 	}
+	var in bool
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password <> '') OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)
+			OR EXISTS (SELECT 1 FROM linked_users WHERE user_id = $1)`, owner).Scan(&in)
+	if err != nil {
+		return fmt.Errorf("remove passkey: %w", err)
+	}
+	if !in {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This is your only way to sign in",
+			Details: "set a password or link an account first", Code: "last_way_in",
+		}
+	}
 	return nil
 }
 
@@ -301,7 +314,7 @@ func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []b
 		if n == 0 {
 			return errPasskey
 		}
-		s, secret, err = a.beginTx(ctx, tx, owner, ByPasskey, false, d)
+		s, secret, err = a.beginTx(ctx, tx, owner, begun{method: ByPasskey}, d)
 		return err
 	})
 	return s, secret, err

@@ -22,6 +22,7 @@ type Session struct {
 	ID        SessionID
 	User      UserID
 	Method    Method
+	Provider  string // that it was begun with (package sso); empty: none
 	Pending   bool   // the second factor is still owed: it opens nothing but the page that asks for it
 	Agent     string // the browser's User-Agent, as it was sent
 	Addr      string // of the last use
@@ -41,6 +42,7 @@ const (
 	ByTOTP     Method = "totp" // after the password
 	ByRecovery Method = "recovery"
 	ByPasskey  Method = "passkey"
+	BySSO      Method = "sso" // an account at a provider, which Session.Provider names
 )
 
 // How long sessions last: unused, whatever happens, and while the second factor is owed.
@@ -67,10 +69,10 @@ type Device struct {
 
 var errSession = &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
 
-const sessionColumns = `s.id, s.user_id, s.method, s.pending, s.agent, s.addr, s.created_at, s.proven_at, s.seen_at, s.expires_at`
+const sessionColumns = `s.id, s.user_id, s.method, s.provider_id, s.pending, s.agent, s.addr, s.created_at, s.proven_at, s.seen_at, s.expires_at`
 
 func sessionFields(s *Session) []any {
-	return []any{&s.ID, &s.User, &s.Method, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt}
+	return []any{&s.ID, &s.User, &s.Method, &s.Provider, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt}
 }
 
 // SignIn checks a password and begins a session. Where the user has a second factor the
@@ -94,7 +96,7 @@ func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device)
 		if err != nil {
 			return err
 		}
-		s, token, err = a.beginTx(ctx, tx, u.ID, ByPassword, owed, d)
+		s, token, err = a.beginTx(ctx, tx, u.ID, begun{method: ByPassword, pending: owed}, d)
 		return err
 	})
 	if fault.Is(err, fault.Forbidden) {
@@ -126,7 +128,7 @@ func (a *Accounts) SetUp(ctx context.Context, link, email, password string, d De
 				return err
 			}
 		}
-		s, token, err = a.beginTx(ctx, tx, u.ID, BySetup, owed, d)
+		s, token, err = a.beginTx(ctx, tx, u.ID, begun{method: BySetup, pending: owed}, d)
 		return err
 	})
 	return s, token, err
@@ -160,34 +162,42 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		if err := a.tellOfPassword(ctx, tx, u, d); err != nil {
 			return err
 		}
-		next, token, err = a.beginTx(ctx, tx, u.ID, s.Method, false, d)
+		next, token, err = a.beginTx(ctx, tx, u.ID, begun{method: s.Method, provider: s.Provider}, d)
 		return err
 	})
 	return next, token, err
 }
 
+// begun says how a session begins.
+type begun struct {
+	method   Method
+	provider string // that vouched for its user; empty: none
+	pending  bool   // the second factor is still owed
+}
+
 // beginTx writes a session and its line in the log, and returns the token, which is not
 // stored. Every way in ends here, so this is where a suspended user hears of it.
-func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method, pending bool, d Device) (Session, string, error) {
+func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, b begun, d Device) (Session, string, error) {
 	if err := stands(ctx, tx, user, fault.Forbidden); err != nil {
 		return Session{}, "", err
 	}
-	var b [32]byte
-	rand.Read(b[:])
-	token := base64.RawURLEncoding.EncodeToString(b[:])
+	var random [32]byte
+	rand.Read(random[:])
+	token := base64.RawURLEncoding.EncodeToString(random[:])
 	now := db.Now()
 	life := Lifetime
-	if pending {
+	if b.pending {
 		life = pendingLife
 	}
 	s := Session{
-		ID: SessionID(db.NewID("ses")), User: user, Method: m, Pending: pending, Agent: text.Cut(d.Agent, 400), Addr: d.Addr.String(),
+		ID: SessionID(db.NewID("ses")), User: user, Method: b.method, Provider: b.provider, Pending: b.pending,
+		Agent: text.Cut(d.Agent, 400), Addr: d.Addr.String(),
 		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life),
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
-		digest(token), s.ID, user, m, pending, s.Agent, s.Addr, now, s.ExpiresAt)
+		INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at, provider_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9, $10)`,
+		digest(token), s.ID, user, s.Method, s.Pending, s.Agent, s.Addr, now, s.ExpiresAt, s.Provider)
 	if err != nil {
 		return Session{}, "", fmt.Errorf("begin session: %w", err)
 	}
@@ -197,14 +207,22 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, m Method
 	if err != nil {
 		return Session{}, "", fmt.Errorf("end oldest session: %w", err)
 	}
-	if pending {
+	if s.Pending {
 		return s, token, nil
 	}
 	return s, token, a.AuditTx(ctx, tx, audit.Actor{
 		User:    user,
 		Session: s.ID,
 		Addr:    d.Addr,
-	}, audit.Event{Action: "session.started", Subject: string(s.ID), Detail: "by " + string(m)})
+	}, audit.Event{Action: "session.started", Subject: string(s.ID), Detail: s.how()})
+}
+
+// how says how a session began, for the audit log.
+func (s Session) how() string {
+	if s.Provider != "" {
+		return "by " + string(s.Method) + " with " + s.Provider
+	}
+	return "by " + string(s.Method)
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was

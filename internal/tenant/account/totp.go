@@ -166,7 +166,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 		if err != nil {
 			return err
 		}
-		s, token, err = a.beginTx(ctx, tx, pending.User, method, false, d)
+		s, token, err = a.beginTx(ctx, tx, pending.User, begun{method: method, provider: pending.Provider}, d)
 		return err
 	})
 	if fault.Is(err, fault.Unauthorized) && !errors.Is(err, errSession) {

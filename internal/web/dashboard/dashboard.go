@@ -44,6 +44,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
@@ -86,6 +87,7 @@ type Config struct {
 
 	Repositories sites.Repositories // Optional: without it a new site's repository is not inspected.
 	Teams        *team.Teams
+	SSO          *sso.SSO        // Optional: without it there are no accounts elsewhere.
 	OAuth        *oauth.Server   // Optional: without it apps are not authorized.
 	Members      *member.Members // Optional: without it nobody goes on to a protected address.
 
@@ -129,7 +131,7 @@ func New(c Config) *Dashboard {
 	setUp := configure.New(watch, configure.Config{Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, Teams: c.Teams, APIURL: c.APIURL})
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
-		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, OAuth: c.OAuth,
+		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, OAuth: c.OAuth, SSO: c.SSO,
 	})
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,

@@ -104,6 +104,8 @@ func (w *world) things() things {
 		"{app}":        "gap_none",
 		"{client}":     string(client.ID),
 		"{grant}":      "grt_none",
+		"{provider}":   "none",
+		"{identity}":   "idn_none",
 		"{token}":      "no-such-link",
 		"{name}":       w.dash.shell.Assets.Names["app.css"],
 	}
@@ -131,7 +133,7 @@ func TestMatrix(t *testing.T) {
 	owned := func(path string) bool {
 		for _, p := range []string{
 			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
-			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}", "{team}",
+			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}", "{team}", "{identity}", "{provider}",
 		} {
 			if strings.Contains(path, p) {
 				return true

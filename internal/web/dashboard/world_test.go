@@ -33,6 +33,7 @@ import (
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
@@ -92,6 +93,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		DB: d, Accounts: c.Accounts, Limits: limits.New(limits.Settings{}), Sites: sites, Hooks: hooks,
 		Operations: operation.New(operation.Config{DB: d}),
 	})
+	c.SSO = sso.New(sso.Config{DB: d, Accounts: c.Accounts, Seal: s, Base: w.srv.URL, Log: log})
 	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Seal: s, Issuer: w.srv.URL})
 	c.Thumbnails = thumbnail.New(d, w.releases)
 	c.Rules = ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -18,6 +19,9 @@ type securityData struct {
 	Factor   account.Factor
 	Passkeys []account.Passkey
 	Allowed  bool // there can be passkeys
+
+	Providers  []sso.Provider // that an account can be linked of
+	Identities []sso.Identity
 }
 
 func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -25,8 +29,17 @@ func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	keys, err := d.Accounts.ListPasskeys(ctx, q.User.ID)
-	return shell.Page("account_security", "Sign-in and security", securityData{f, keys, d.Accounts.Passkeys()}), err
+	data := securityData{Factor: f, Allowed: d.Accounts.Passkeys()}
+	if data.Passkeys, err = d.Accounts.ListPasskeys(ctx, q.User.ID); err != nil {
+		return shell.Answer{}, err
+	}
+	if data.Providers, err = d.providers(ctx); err != nil {
+		return shell.Answer{}, err
+	}
+	if d.SSO != nil {
+		data.Identities, err = d.SSO.Identities(ctx, q.User.ID)
+	}
+	return shell.Page("account_security", "Sign-in and security", data), err
 }
 
 func (d *Pages) changePassword(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -43,6 +56,16 @@ func (d *Pages) changePassword(ctx context.Context, q *shell.Request) (shell.Ans
 	a := shell.GoTo("/account/security", "Password changed. All your other sessions are signed out")
 	a.Cookies = []*http.Cookie{d.SignedIn(token)}
 	return a, nil
+}
+
+// At is the name of the provider that an identity is of.
+func (s securityData) At(i sso.Identity) string {
+	for _, p := range s.Providers {
+		if p.Issuer == i.Issuer {
+			return p.Name
+		}
+	}
+	return i.Issuer
 }
 
 type factorData struct {

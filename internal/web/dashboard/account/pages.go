@@ -11,6 +11,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
@@ -26,6 +27,7 @@ type Config struct {
 	Webhooks    *webhook.Webhooks
 	Teams       *team.Teams
 	OAuth       *oauth.Server   // Optional: without it apps are not authorized.
+	SSO         *sso.SSO        // Optional: without it there are no accounts elsewhere.
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.
 }
 

@@ -3,10 +3,12 @@ package account
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/requestinfo"
 )
@@ -36,10 +38,11 @@ func (d *Pages) signRoutes() []shell.Route {
 }
 
 type signInData struct {
-	Next     string
-	Empty    bool // there is no user yet
-	Passkeys bool
-	Mails    bool // who forgot their password can be sent a link
+	Next      string
+	Providers []sso.Provider
+	Empty     bool // there is no user yet
+	Passkeys  bool
+	Mails     bool // who forgot their password can be sent a link
 }
 
 func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -47,11 +50,16 @@ func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	providers, err := d.providers(ctx)
+	if err != nil {
+		return shell.Answer{}, err
+	}
 	return shell.Page("sign_in", "Sign in", signInData{
-		Next:     shell.Local(q.Query("next")),
-		Empty:    empty,
-		Passkeys: d.Accounts.Passkeys(),
-		Mails:    d.Accounts.Mails(),
+		Providers: providers,
+		Next:      shell.Local(q.Query("next")),
+		Empty:     empty,
+		Passkeys:  d.Accounts.Passkeys(),
+		Mails:     d.Accounts.Mails(),
 	}), nil
 }
 
@@ -71,9 +79,17 @@ func (d *Pages) signIn(ctx context.Context, q *shell.Request) (shell.Answer, err
 
 // enter gives a new session its cookie and goes where the user wanted to.
 func (d *Pages) enter(q *shell.Request, s account.Session, token string) shell.Answer {
-	a := shell.GoTo(shell.Local(q.Query("next")), "")
+	return d.enterAt(s, token, shell.Local(q.Query("next")))
+}
+
+// enterAt is enter, to go on to a page of the dashboard.
+func (d *Pages) enterAt(s account.Session, token, next string) shell.Answer {
+	a := shell.GoTo(next, "")
 	if s.Pending {
-		a = shell.GoTo("/sign-in/code"+shell.NextOf(q), "")
+		a = shell.GoTo("/sign-in/code", "")
+		if next != "/" {
+			a.To += "?next=" + url.QueryEscape(next)
+		}
 	}
 	a.Cookies = []*http.Cookie{d.SignedIn(token)}
 	return a

@@ -43,7 +43,8 @@ func (d *Shell) SignedIn(token string) *http.Cookie {
 	return d.Cookie(SessionCookie, token, account.Lifetime)
 }
 
-func (d *Shell) readCookie(r *http.Request, name string) string {
+// ReadCookie returns the value of one of our cookies; empty: there is none.
+func (d *Shell) ReadCookie(r *http.Request, name string) string {
 	c, err := r.Cookie(d.cookieName(name))
 	if err != nil {
 		return ""
@@ -57,7 +58,7 @@ func (d *Shell) flashCookie(text string) *http.Cookie {
 }
 
 func (d *Shell) readFlash(r *http.Request) string {
-	text, err := base64.RawURLEncoding.DecodeString(d.readCookie(r, flashCookie))
+	text, err := base64.RawURLEncoding.DecodeString(d.ReadCookie(r, flashCookie))
 	if err != nil || len(text) > 500 {
 		return ""
 	}
@@ -65,7 +66,7 @@ func (d *Shell) readFlash(r *http.Request) string {
 }
 
 func (d *Shell) theme(r *http.Request) string {
-	switch t := d.readCookie(r, ThemeCookie); t {
+	switch t := d.ReadCookie(r, ThemeCookie); t {
 	case "light", "dark":
 		return t
 	}

@@ -28,6 +28,12 @@ func (d *Shell) Prove(ctx context.Context, q *Request) error {
 	if q.Session.Fresh() {
 		return nil
 	}
+	if !q.User.Password {
+		return &fault.Error{
+			Kind: fault.Forbidden, Message: "You signed in a while ago", Details: "sign out and in again, then repeat this within 15 minutes",
+			Code: "sign_in_again",
+		}
+	}
 	if err := d.ThrottlePassword(ctx, q, q.User.Email); err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request, ready *atomic.Bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	token := d.readCookie(q.Request, SessionCookie)
+	token := d.ReadCookie(q.Request, SessionCookie)
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():

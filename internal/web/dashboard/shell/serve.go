@@ -126,7 +126,7 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 
 // identify finds out who is asking, and for whom the route acts.
 func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) {
-	token := d.readCookie(q.Request, SessionCookie)
+	token := d.ReadCookie(q.Request, SessionCookie)
 	if token == "" {
 		return nil
 	}

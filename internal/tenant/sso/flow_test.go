@@ -1,0 +1,208 @@
+package sso_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/sso"
+)
+
+// A person who has linked an account signs in with it, and the session says how.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", password)
+	must(t, w.link(ada))
+	s, err := w.signIn()
+	must(t, err)
+	if s.User != ada.ID || s.Method != account.BySSO || s.Provider != "acme" || s.Pending {
+		t.Errorf("session %+v, want Ada's with acme", s)
+	}
+	list, err := w.Identities(t.Context(), ada.ID)
+	must(t, err)
+	if len(list) != 1 || list[0].Email != "ada@example.test" || list[0].Issuer != w.issuer.srv.URL || list[0].UsedAt == 0 {
+		t.Errorf("identities %+v", list)
+	}
+}
+
+// Where the user has a second factor, the provider's word is no more than a password.
+func TestSecondFactorIsOwed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", password)
+	must(t, w.link(ada))
+	must(t, w.db.Admin(t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ('`+string(ada.ID)+`', 'x', TRUE, 0, 1)`))
+	s, err := w.signIn()
+	must(t, err)
+	if !s.Pending {
+		t.Error("the second factor is not asked for")
+	}
+}
+
+// The address that people are sent to is the provider's, and its redirect address is this provider's own.
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	to, err := w.Begin(t.Context(), "acme", sso.Start{Browser: sso.NewBrowser()})
+	must(t, err)
+	u, err := url.Parse(to)
+	must(t, err)
+	q := u.Query()
+	if !strings.HasPrefix(to, w.issuer.srv.URL+"/authorize?") || q.Get("redirect_uri") != base+"/sign-in/sso/acme/callback" ||
+		q.Get("client_id") != "client" || q.Get("scope") != "openid email profile" || q.Get("client_secret") != "" {
+		t.Errorf("the request is %s", to)
+	}
+}
+
+// A state works once, in the browser that began it, at the provider that it was begun with.
+func TestState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.add(sso.NewProvider{Kind: sso.OIDC, ID: "other", Issuer: w.issuer.srv.URL, ClientID: "client", Secret: "secret"})
+	browser := sso.NewBrowser()
+	begin := func() url.Values {
+		to, err := w.Begin(t.Context(), "acme", sso.Start{Browser: browser})
+		must(t, err)
+		return w.issuer.approve(to)
+	}
+	finish := func(id sso.ProviderID, browser string, q url.Values) error {
+		_, err := w.Finish(t.Context(), id, browser, q)
+		return err
+	}
+	q := begin()
+	must(t, finish("acme", browser, q))
+	wantCode(t, finish("acme", browser, q), "invalid_state")                // replayed
+	wantCode(t, finish("acme", sso.NewBrowser(), begin()), "invalid_state") // the answer of an attacker's sign-in (CSRF)
+	wantCode(t, finish("acme", "", begin()), "invalid_state")               // no cookie at all
+	wantCode(t, finish(other.ID, browser, begin()), "invalid_state")        // mix-up: an answer for another provider
+	wantCode(t, finish("acme", browser, url.Values{"code": {"x"}}), "invalid_state")
+	q = begin()
+	must(t, w.db.Admin(t.Context(), `UPDATE sso_sign_ins SET expires_at = 1`))
+	wantCode(t, finish("acme", browser, q), "invalid_state") // too late
+}
+
+// A browser has a few sign-ins under way, and no more.
+func TestSignInsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	browser := sso.NewBrowser()
+	for range 15 {
+		_, err := w.Begin(t.Context(), "acme", sso.Start{Browser: browser})
+		must(t, err)
+	}
+	var n int
+	must(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM sso_sign_ins`).Scan(&n))
+	if n != 10 {
+		t.Errorf("%d sign-ins are under way, want 10", n)
+	}
+}
+
+// What the provider refuses is told in its words, without a session.
+func TestRefusedByProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	browser := sso.NewBrowser()
+	to, err := w.Begin(t.Context(), "acme", sso.Start{Browser: browser})
+	must(t, err)
+	q := w.issuer.approve(to)
+	q.Del("code")
+	q.Set("error", "access_denied")
+	q.Set("error_description", "You said no")
+	_, err = w.Finish(t.Context(), "acme", browser, q)
+	wantCode(t, err, "sso_refused")
+	if f := fault.As(err); f != nil && f.Details != "You said no" {
+		t.Errorf("the details are %q", f.Details)
+	}
+}
+
+// A sign-in that was begun to link signs nobody in, and links in the session that began it alone.
+func TestLinkIsTheSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.user("ada@example.test", password), w.user("eve@example.test", password)
+	p, err := w.prove(sso.Start{Session: "ses_ada"})
+	must(t, err)
+	_, _, err = w.SSO.SignIn(t.Context(), p, device)
+	wantCode(t, err, "invalid_state")
+	wantCode(t, w.Link(t.Context(), p, audit.Actor{User: eve.ID, Session: "ses_eve"}), "invalid_state")
+	p, err = w.prove(sso.Start{})
+	must(t, err)
+	wantCode(t, w.Link(t.Context(), p, audit.Actor{User: ada.ID, Session: ""}), "invalid_state")
+	must(t, w.link(ada))
+	wantCode(t, w.link(eve), "identity_taken")
+	if s, err := w.signIn(); err != nil || s.User != ada.ID {
+		t.Errorf("signed in %v, %v; want Ada", s.User, err)
+	}
+}
+
+// The last way to sign in stays; unlinking another one ends the sessions that it began.
+func TestUnlink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, vouches("example.test"))
+	s, err := w.signIn() // makes the account
+	must(t, err)
+	list, err := w.Identities(t.Context(), s.User)
+	must(t, err)
+	by := audit.Actor{User: s.User, Session: s.ID}
+	wantCode(t, w.Unlink(t.Context(), by, list[0].ID), "last_way_in")
+	if err := w.Unlink(t.Context(), audit.Actor{User: w.user("eve@example.test", password).ID}, list[0].ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("somebody else unlinks it: %v", err)
+	}
+	must(t, w.db.Admin(t.Context(), `UPDATE users SET password = 'x' WHERE id = '`+string(s.User)+`'`))
+	must(t, w.Unlink(t.Context(), by, list[0].ID))
+	if left, err := w.accounts.Sessions(t.Context(), s.User); err != nil || len(left) != 0 {
+		t.Errorf("%d sessions are left, %v", len(left), err)
+	}
+	must(t, w.db.Admin(t.Context(), `UPDATE users SET email = 'moved@example.test' WHERE id = '`+string(s.User)+`'`))
+	if again, err := w.signIn(); err != nil || again.User == s.User {
+		t.Errorf("an unlinked identity signs in %v, %v", again.User, err)
+	}
+}
+
+// Removing a provider signs out those who signed in with it, and nobody else.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", password)
+	must(t, w.link(ada))
+	_, err := w.signIn()
+	must(t, err)
+	_, _, err = w.accounts.SignIn(t.Context(), ada.Email, password, device)
+	must(t, err)
+	p, err := w.prove(sso.Start{})
+	must(t, err)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, ended, err := w.DeleteTx(t.Context(), tx, "acme")
+		if ended != 1 {
+			t.Errorf("%d sessions ended, want 1", ended)
+		}
+		return err
+	}))
+	list, err := w.accounts.Sessions(t.Context(), ada.ID)
+	must(t, err)
+	if len(list) != 1 || list[0].Method != account.ByPassword {
+		t.Errorf("sessions left: %+v", list)
+	}
+	if _, _, err := w.SSO.SignIn(t.Context(), p, device); err == nil {
+		t.Error("a removed provider signs in")
+	}
+}
+
+// A suspended user is refused, however the provider sees it.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", password)
+	must(t, w.link(ada))
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.accounts.SuspendTx(t.Context(), tx, audit.Actor{}, ada.ID, "unpaid")
+		return err
+	}))
+	_, err := w.signIn()
+	wantCode(t, err, "account_suspended")
+}

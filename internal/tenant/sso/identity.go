@@ -1,0 +1,269 @@
+package sso
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+)
+
+// IdentityID names a linked identity: "idn_" and 26 characters.
+type IdentityID string
+
+// Identity is an account elsewhere that signs in a user.
+type Identity struct {
+	ID        IdentityID
+	Issuer    string
+	Email     string // as the issuer told it last
+	CreatedAt db.Time
+	UsedAt    db.Time // 0: never
+}
+
+// maxIdentities is the most that a user has linked.
+const maxIdentities = 20
+
+// Identities returns what is linked to a user, the oldest first.
+func (s *SSO) Identities(ctx context.Context, user account.UserID) ([]Identity, error) {
+	return identities(ctx, s.c.DB, user)
+}
+
+func identities(ctx context.Context, r db.Reader, user account.UserID) ([]Identity, error) {
+	rows, err := r.Query(ctx, `SELECT id, issuer, email, created_at, used_at FROM sso_identities WHERE user_id = $1 ORDER BY created_at, id`, user)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (i Identity, err error) {
+		return i, r.Scan(&i.ID, &i.Issuer, &i.Email, &i.CreatedAt, &i.UsedAt)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list identities: %w", err)
+	}
+	return list, nil
+}
+
+// SignIn begins a session of the user whose identity was proven. An identity that is linked to nobody gets an account
+// where the provider vouches for its address; else it is a Forbidden fault.
+func (s *SSO) SignIn(ctx context.Context, p Proof, d account.Device) (session account.Session, token string, err error) {
+	if p.Links() {
+		return session, "", invalid("This sign-in was started to link an account", "start again from the sign-in page", "invalid_state")
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil { // it may have been removed meanwhile
+			return err
+		}
+		user, err := s.userOf(ctx, tx, p, d)
+		if err != nil {
+			return err
+		}
+		session, token, err = s.c.Accounts.SignInWithTx(ctx, tx, user, string(p.Provider.ID), d)
+		return err
+	})
+	return session, token, err
+}
+
+// holder returns whose identity it is, noting its use; empty: nobody's.
+func holder(ctx context.Context, tx *db.Tx, p Proof) (user account.UserID, err error) {
+	err = tx.QueryRow(ctx, `UPDATE sso_identities SET used_at = $3, email = $4 WHERE issuer = $1 AND subject = $2 RETURNING user_id`,
+		p.Provider.Issuer, p.Subject, db.Now(), text.Line(p.Email, 254)).Scan(&user)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find identity: %w", err)
+	}
+	return user, nil
+}
+
+// userOf returns the user whom a proof signs in. One without an identity is found by address only while nobody has ever
+// been able to sign in as them: then nothing of theirs can be taken over.
+func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) (account.UserID, error) {
+	user, err := holder(ctx, tx, p)
+	if err != nil || user != "" {
+		return user, err
+	}
+	if !p.vouched() {
+		return "", &fault.Error{
+			Kind: fault.Forbidden, Message: "No user is linked to this " + p.Provider.Name + " account",
+			Details: "sign in another way, then link it under Account > Sign-in and security", Code: "identity_unknown",
+		}
+	}
+	how := "invited user's first sign-in"
+	u, err := s.c.Accounts.UserByEmailTx(ctx, tx, p.Email)
+	if fault.Is(err, fault.NotFound) {
+		how = "new user"
+		u, err = s.c.Accounts.EnrollTx(ctx, tx, p.Email)
+	}
+	if err != nil {
+		return "", err
+	}
+	known, err := s.comesIn(ctx, tx, u)
+	if err != nil {
+		return "", err
+	}
+	if known || u.Admin {
+		return "", &fault.Error{
+			Kind: fault.Forbidden, Message: "A user with this email address already exists",
+			Details: "sign in the way you did before, then link your " + p.Provider.Name + " account under Account > Sign-in and security",
+			Code:    "link_required",
+		}
+	}
+	return u.ID, s.linkTx(ctx, tx, p, audit.Actor{User: u.ID, Addr: d.Addr}, how)
+}
+
+// comesIn reports whether a user has a way to sign in.
+func (s *SSO) comesIn(ctx context.Context, tx *db.Tx, u account.User) (bool, error) {
+	list, err := identities(ctx, tx, u.ID)
+	if err != nil || u.Password || len(list) > 0 {
+		return true, err
+	}
+	return s.c.Accounts.HasPasskeyTx(ctx, tx, u.ID)
+}
+
+// vouched reports whether the provider may speak for the address.
+func (p Proof) vouched() bool {
+	_, domain, ok := strings.Cut(strings.ToLower(p.Email), "@")
+	return ok && p.Verified && (slices.Contains(p.Provider.Domains, domain) || slices.Contains(p.Provider.Domains, "*"))
+}
+
+// Link links a proven identity to the user whose session began the sign-in, by its actor. Another user's is a Conflict
+// fault.
+func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
+	if !p.Links() || p.session != by.Session || by.User == "" {
+		return invalid("This sign-in was started in another session", "start again under Account > Sign-in and security", "invalid_state")
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil {
+			return err
+		}
+		switch user, err := holder(ctx, tx, p); {
+		case err != nil:
+			return err
+		case user == by.User:
+			return nil
+		case user != "":
+			return &fault.Error{
+				Kind: fault.Conflict, Message: "This " + p.Provider.Name + " account is linked to another user",
+				Details: "unlink it there first", Code: "identity_taken",
+			}
+		}
+		return s.linkTx(ctx, tx, p, by, "by its user")
+	})
+}
+
+func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, how string) error {
+	list, err := identities(ctx, tx, by.User)
+	if err != nil {
+		return err
+	}
+	if len(list) >= maxIdentities {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "Too many linked accounts",
+			Details: fmt.Sprintf("a user has at most %d: unlink one first", maxIdentities), Code: "too_many_identities",
+		}
+	}
+	id, now := IdentityID(db.NewID("idn")), db.Now()
+	added, err := tx.Exec(ctx, `
+		INSERT INTO sso_identities (issuer, subject, id, user_id, email, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
+		ON CONFLICT DO NOTHING`, p.Provider.Issuer, p.Subject, id, by.User, text.Line(p.Email, 254), now)
+	if err != nil {
+		return fmt.Errorf("link identity: %w", err)
+	}
+	if added == 0 { // somebody was faster
+		return &fault.Error{Kind: fault.Conflict, Message: "This account was linked just now", Details: "sign in again", Code: "identity_taken"}
+	}
+	return s.c.Accounts.AuditTx(ctx, tx, by, audit.Event{
+		Action: "identity.linked", Subject: string(id), Detail: text.Line(p.Email, 254) + " at " + p.Provider.Issuer + ", " + how,
+	})
+}
+
+// Unlink takes an identity from the actor, and ends the sessions that its providers began. The last way to sign in stays:
+// it is a Conflict fault.
+func (s *SSO) Unlink(ctx context.Context, by audit.Actor, id IdentityID) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := lockUser(ctx, tx, by.User); err != nil {
+			return err
+		}
+		list, err := identities(ctx, tx, by.User)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(i Identity) bool { return i.ID == id })
+		if i < 0 {
+			return fault.Missing("linked account")
+		}
+		gone := list[i]
+		if err := s.spareLastWay(ctx, tx, by.User, gone); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM sso_identities WHERE id = $1 AND user_id = $2`, id, by.User); err != nil {
+			return fmt.Errorf("unlink identity: %w", err)
+		}
+		if err := s.c.Accounts.AuditTx(ctx, tx, by, audit.Event{
+			Action: "identity.unlinked", Subject: string(id), Detail: gone.Email + " at " + gone.Issuer,
+		}); err != nil {
+			return err
+		}
+		return s.endSessionsTx(ctx, tx, by.User, gone.Issuer)
+	})
+}
+
+// lockUser makes others who change how this user signs in wait.
+func lockUser(ctx context.Context, tx *db.Tx, user account.UserID) error {
+	if _, err := tx.Exec(ctx, `UPDATE sso_identities SET used_at = used_at WHERE user_id = $1`, user); err != nil {
+		return fmt.Errorf("lock identities: %w", err)
+	}
+	return nil
+}
+
+func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, gone Identity) error {
+	u, err := s.c.Accounts.UserTx(ctx, tx, user)
+	if err != nil || u.Password {
+		return err
+	}
+	if has, err := s.c.Accounts.HasPasskeyTx(ctx, tx, user); err != nil || has {
+		return err
+	}
+	var others bool
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer WHERE i.user_id = $1 AND i.id <> $2)`,
+		user, gone.ID).Scan(&others)
+	if err != nil {
+		return fmt.Errorf("find other ways in: %w", err)
+	}
+	if !others {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This is your only way to sign in",
+			Details: "add a passkey, set a password or link another account first", Code: "last_way_in",
+		}
+	}
+	return nil
+}
+
+// endSessionsTx signs a user out wherever they signed in with a provider of this issuer.
+func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID, issuer string) error {
+	rows, err := tx.Query(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE issuer = $1`, issuer)
+	list, err := db.Collect(rows, err, scanProvider)
+	if err != nil {
+		return fmt.Errorf("find providers: %w", err)
+	}
+	for _, p := range list {
+		if _, err := s.c.Accounts.EndProviderTx(ctx, tx, string(p.ID), user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CountUsers returns how many users are linked to a provider's issuer.
+func (s *SSO) CountUsers(ctx context.Context, p Provider) (n int, err error) {
+	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1`, p.Issuer).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count linked users: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,244 @@
+package sso
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+)
+
+// ProviderID names a provider. It is a part of the address that people come back to, and no secret.
+type ProviderID string
+
+// Kind says which provider it is: each has its own rules for which addresses it has verified.
+type Kind string
+
+// The kinds. OIDC is every other issuer: Okta, Keycloak, Authentik, Zitadel and so on.
+const (
+	Google    Kind = "google"
+	Microsoft Kind = "microsoft"
+	GitLab    Kind = "gitlab"
+	GitHub    Kind = "github"
+	OIDC      Kind = "oidc"
+)
+
+// Kinds are all of them.
+var Kinds = []Kind{Google, Microsoft, GitLab, GitHub, OIDC}
+
+var (
+	names   = map[Kind]string{Google: "Google", Microsoft: "Microsoft", GitLab: "GitLab", GitHub: "GitHub", OIDC: "single sign-on"}
+	issuers = map[Kind]string{Google: "https://accounts.google.com", GitLab: "https://gitlab.com", GitHub: "https://github.com"}
+)
+
+// Provider is where people may sign in with an account that they have there.
+type Provider struct {
+	ID        ProviderID
+	Owner     account.OwnerID // the team that it is for; empty: everybody
+	Kind      Kind
+	Name      string // "Continue with <name>"
+	Issuer    string
+	ClientID  string
+	Domains   []string // whose addresses it vouches for; "*" is every one
+	CreatedAt db.Time
+
+	secret string // sealed
+}
+
+// NewProvider holds the settings of a new provider.
+type NewProvider struct {
+	ID       ProviderID // Optional: empty means the kind.
+	Kind     Kind
+	Name     string // Optional: empty means the kind's.
+	Issuer   string // Optional where the kind has one.
+	Tenant   string // of Microsoft: the directory's id
+	ClientID string
+	Secret   Secret
+	Domains  []string // Optional.
+}
+
+// Secret is a client secret. It is kept out of logs.
+type Secret string
+
+// LogValue keeps the secret out of logs.
+func (Secret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// String keeps the secret out of error texts.
+func (Secret) String() string { return "[redacted]" }
+
+// GoString keeps the secret out of %#v.
+func (Secret) GoString() string { return "[redacted]" }
+
+// CallbackPath is where a provider sends people back to, below the base URL. Each has a path of its own, so that the
+// answer of one is never taken for another's (RFC 9700 §4.4.2).
+func CallbackPath(id ProviderID) string { return "/sign-in/sso/" + string(id) + "/callback" }
+
+// Callback is the address that a provider must know.
+func (s *SSO) Callback(id ProviderID) string { return s.c.Base + CallbackPath(id) }
+
+const providerColumns = `id, owner_id, kind, name, issuer, client_id, secret, domains, created_at`
+
+func scanProvider(r db.Scanner) (p Provider, err error) {
+	var domains string
+	err = r.Scan(&p.ID, &p.Owner, &p.Kind, &p.Name, &p.Issuer, &p.ClientID, &p.secret, &domains, &p.CreatedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return p, fault.Missing("sign-in provider")
+	}
+	p.Domains = strings.Fields(domains)
+	return p, err
+}
+
+// List returns the providers that everybody may sign in with, in the order of their names.
+func (s *SSO) List(ctx context.Context) ([]Provider, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE owner_id = '' ORDER BY name, id`)
+	list, err := db.Collect(rows, err, scanProvider)
+	if err != nil {
+		return nil, fmt.Errorf("list sign-in providers: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns one of them, or a NotFound fault.
+func (s *SSO) Get(ctx context.Context, r db.Reader, id ProviderID) (Provider, error) {
+	return scanProvider(r.QueryRow(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE id = $1`, id))
+}
+
+func secretPurpose(id ProviderID) string { return "sso provider/" + string(id) }
+
+func (s *SSO) open(p Provider) (string, error) {
+	plain, err := s.c.Seal.Open(p.secret, secretPurpose(p.ID))
+	if err != nil {
+		return "", fmt.Errorf("open client secret of %s: %w", p.ID, err)
+	}
+	return string(plain), nil
+}
+
+// CreateTx stores a provider. One with this id, or this issuer and client, is a Conflict fault.
+func (s *SSO) CreateTx(ctx context.Context, tx *db.Tx, n NewProvider) (Provider, error) {
+	p, err := n.check()
+	if err != nil {
+		return p, err
+	}
+	p.CreatedAt = db.Now()
+	added, err := tx.Exec(ctx, `
+		INSERT INTO sso_providers (id, owner_id, kind, name, issuer, client_id, secret, domains, created_at)
+		VALUES ($1, '', $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+		p.ID, p.Kind, p.Name, p.Issuer, p.ClientID, s.c.Seal.Seal([]byte(n.Secret), secretPurpose(p.ID)), strings.Join(p.Domains, " "), p.CreatedAt)
+	if err != nil {
+		return p, fmt.Errorf("store sign-in provider: %w", err)
+	}
+	if added == 0 {
+		return p, &fault.Error{
+			Kind: fault.Conflict, Message: "A sign-in provider with this id already exists",
+			Details: "choose another id, or remove the other provider first", Received: string(p.ID), Code: "provider_exists",
+		}
+	}
+	return p, nil
+}
+
+// DeleteTx removes a provider and signs out whoever signed in with it. Identities stay: they are the issuer's, and work
+// again when a provider with that issuer is added.
+func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provider, ended int64, err error) {
+	if p, err = s.Get(ctx, tx, id); err != nil {
+		return p, 0, err
+	}
+	for _, q := range []string{`DELETE FROM sso_sign_ins WHERE provider_id = $1`, `DELETE FROM sso_providers WHERE id = $1`} {
+		if _, err := tx.Exec(ctx, q, id); err != nil {
+			return p, 0, fmt.Errorf("remove sign-in provider: %w", err)
+		}
+	}
+	ended, err = s.c.Accounts.EndProviderTx(ctx, tx, string(id), "")
+	return p, ended, err
+}
+
+var (
+	idForm     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	tenantForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	domainForm = regexp.MustCompile(`^(\*|[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+)$`)
+)
+
+// personal is the tenant of Microsoft's personal accounts: anybody can have one.
+const personal = "9188040d-6c67-4c5b-b112-36a304b66dad"
+
+// maxDomains is the most domains that a provider vouches for.
+const maxDomains = 100
+
+func invalid(message, details, code string) error {
+	return &fault.Error{Kind: fault.Invalid, Message: message, Details: details, Code: code}
+}
+
+// check returns the provider that the settings describe, or an Invalid fault.
+func (n NewProvider) check() (p Provider, err error) {
+	if !slices.Contains(Kinds, n.Kind) {
+		return p, invalid("Invalid provider kind", "the kind is google, microsoft, gitlab, github or oidc", "invalid_kind")
+	}
+	p = Provider{
+		ID: cmp.Or(n.ID, ProviderID(n.Kind)), Kind: n.Kind, Name: cmp.Or(strings.TrimSpace(n.Name), names[n.Kind]),
+		ClientID: strings.TrimSpace(n.ClientID),
+	}
+	if !idForm.MatchString(string(p.ID)) {
+		return p, invalid("Invalid provider id", "an id has 1 to 32 lower-case letters, digits and hyphens", "invalid_id")
+	}
+	if p.Name != text.Line(p.Name, 40) {
+		return p, invalid("Invalid provider name", "a name has 1 to 40 printable characters", "invalid_name")
+	}
+	if p.Issuer, err = n.issuer(); err != nil {
+		return p, err
+	}
+	for what, v := range map[string]string{"client ID": p.ClientID, "client secret": string(n.Secret)} {
+		if v == "" || len(v) > 1000 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return p, invalid("Invalid "+what, "it has 1 to 1000 printable characters without spaces", "invalid_client")
+		}
+	}
+	if len(n.Domains) > maxDomains {
+		return p, invalid("Too many domains", fmt.Sprintf("a provider has at most %d", maxDomains), "invalid_domain")
+	}
+	for _, d := range n.Domains {
+		d = strings.ToLower(strings.TrimSpace(d))
+		if !domainForm.MatchString(d) || len(d) > 253 {
+			return p, invalid("Invalid domain", "a domain looks like example.com; * allows every address", "invalid_domain")
+		}
+		p.Domains = append(p.Domains, d)
+	}
+	return p, nil
+}
+
+// issuer returns the issuer exactly as its tokens name it.
+func (n NewProvider) issuer() (string, error) {
+	issuer := cmp.Or(strings.TrimSpace(n.Issuer), issuers[n.Kind])
+	switch {
+	case n.Kind == Microsoft && (!tenantForm.MatchString(n.Tenant) || n.Tenant == personal):
+		return "", invalid("Invalid tenant", "the directory (tenant) ID is needed, such as 72f988bf-86f1-41af-91ab-2d7cd011db47; "+
+			"sign-in from every tenant is not supported, because any tenant can claim any email address", "invalid_tenant")
+	case n.Kind == Microsoft:
+		return "https://login.microsoftonline.com/" + n.Tenant + "/v2.0", nil
+	case n.Kind == Google && issuer != issuers[Google]:
+		return "", invalid("Invalid issuer", "Google's issuer is "+issuers[Google], "invalid_issuer")
+	}
+	u, err := url.Parse(issuer)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(issuer) > 500 || !secure(u, u) {
+		return "", invalid("Invalid issuer", "an issuer is an https address without a query, such as https://login.example.com", "invalid_issuer")
+	}
+	return issuer, nil
+}
+
+// secure reports whether an address of an issuer may be used: https, or plain http on this very machine where the issuer
+// is there too, for trials.
+func secure(u, issuer *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && loopback(u) && issuer.Scheme == "http" && loopback(issuer)
+}
+
+func loopback(u *url.URL) bool {
+	h := u.Hostname()
+	return h == "localhost" || h == "127.0.0.1" || h == "::1"
+}

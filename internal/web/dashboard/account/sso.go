@@ -1,0 +1,100 @@
+package account
+
+import (
+	"context"
+	"net/http"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/sso"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/requestinfo"
+)
+
+// ssoCookie ties a sign-in at a provider to the browser that began it.
+const ssoCookie = "slipway-sso"
+
+func (d *Pages) ssoRoutes() []shell.Route {
+	return []shell.Route{
+		shell.Post("/sign-in/sso/{provider}", shell.SignedOut, d.beginSSO, d.signInPage),
+		shell.Get("/sign-in/sso/{provider}/callback", shell.Open, d.finishSSO),
+		shell.Post("/account/identities/link", shell.User, d.linkIdentity, d.securityPage),
+		shell.Post("/account/identities/{identity}/unlink", shell.User, d.unlinkIdentity, d.securityPage),
+	}
+}
+
+// providers are those that everybody may sign in with.
+func (d *Pages) providers(ctx context.Context) ([]sso.Provider, error) {
+	if d.SSO == nil {
+		return nil, nil
+	}
+	return d.SSO.List(ctx)
+}
+
+// leaveFor leads to a provider, from where the browser comes back to finishSSO.
+func (d *Pages) leaveFor(ctx context.Context, q *shell.Request, id sso.ProviderID, from sso.Start) (shell.Answer, error) {
+	if d.SSO == nil {
+		return shell.Answer{}, fault.Missing("sign-in provider")
+	}
+	if err := d.Throttle(ctx, shell.Guesses{Key: "sso-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	if from.Browser = d.ReadCookie(q.Request, ssoCookie); len(from.Browser) < 40 {
+		from.Browser = sso.NewBrowser()
+	}
+	to, err := d.SSO.Begin(ctx, id, from)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	a := shell.Onward(shell.OnwardData{To: to})
+	a.Cookies = []*http.Cookie{d.Cookie(ssoCookie, from.Browser, sso.SignInTime)}
+	return a, nil
+}
+
+func (d *Pages) beginSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.leaveFor(ctx, q, sso.ProviderID(q.PathValue("provider")), sso.Start{Next: shell.Local(q.Query("next"))})
+}
+
+// finishSSO takes what the browser brings from a provider: it signs in, or links the account there to who is signed in.
+func (d *Pages) finishSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.SSO == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	if err := d.Throttle(ctx, shell.Guesses{Key: "sso-back:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	id := sso.ProviderID(q.PathValue("provider"))
+	proof, err := d.SSO.Finish(ctx, id, d.ReadCookie(q.Request, ssoCookie), q.URL.Query())
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	if proof.Links() {
+		if q.Session.Pending {
+			return shell.Answer{}, &fault.Error{Kind: fault.Unauthorized, Message: "Signed out", Details: "sign in again", Code: "signed_out"}
+		}
+		err := d.SSO.Link(ctx, proof, q.Actor())
+		return shell.GoTo("/account/security", proof.Provider.Name+" account linked"), err
+	}
+	s, token, err := d.SSO.SignIn(ctx, proof, q.Device())
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return d.enterAt(s, token, shell.Local(proof.Next)), nil
+}
+
+func (d *Pages) linkIdentity(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	return d.leaveFor(ctx, q, sso.ProviderID(q.Value("provider")), sso.Start{Session: q.Session.ID})
+}
+
+func (d *Pages) unlinkIdentity(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.SSO == nil {
+		return shell.Answer{}, fault.Missing("linked account")
+	}
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	err := d.SSO.Unlink(ctx, q.Actor(), sso.IdentityID(q.PathValue("identity")))
+	return shell.GoTo("/account/security", "Account unlinked"), err
+}
