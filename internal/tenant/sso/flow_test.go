@@ -206,3 +206,18 @@ func TestSuspended(t *testing.T) {
 	_, err := w.signIn()
 	wantCode(t, err, "account_suspended")
 }
+
+// A passkey that is the only way to sign in stays; with a linked account it may go.
+func TestLastPasskey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", "")
+	must(t, w.db.Admin(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
+		VALUES ('psk_1', '`+string(ada.ID)+`', 'c', '{}', 'Laptop', 1, 0)`))
+	remove := func() error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error { return w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, "psk_1") })
+	}
+	wantCode(t, remove(), "last_way_in")
+	must(t, w.link(ada))
+	must(t, remove())
+}

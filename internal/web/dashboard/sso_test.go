@@ -1,0 +1,192 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/sso"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// newGitHub is a GitHub Enterprise Server with one user, whose id is 583231.
+func newGitHub(t *testing.T) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login/oauth/access_token", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.FormValue("code") != "good" || r.FormValue("client_secret") != "secret" || r.FormValue("code_verifier") == "" {
+			fmt.Fprint(w, `{"error": "bad_verification_code"}`)
+			return
+		}
+		fmt.Fprint(w, `{"access_token": "gho_1", "token_type": "bearer"}`)
+	})
+	api := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer gho_1" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprint(w, body)
+		}
+	}
+	mux.HandleFunc("GET /api/v3/user", api(`{"id": 583231, "login": "octocat", "email": "public@example.test"}`))
+	mux.HandleFunc("GET /api/v3/user/emails", api(`[{"email": "old@example.test", "primary": false, "verified": true},
+		{"email": "octo@example.test", "primary": true, "verified": true}]`))
+	srv := httptest.NewTLSServer(mux)
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// withGitHub adds it as a provider that vouches for addresses of example.test.
+func (w *world) withGitHub(srv *httptest.Server) {
+	w.t.Helper()
+	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.SSO.CreateTx(w.t.Context(), tx, sso.NewProvider{
+			Kind: sso.GitHub, Issuer: srv.URL, ClientID: "client", Secret: "secret", Domains: []string{"example.test"},
+		})
+		return err
+	}))
+}
+
+// leave posts a form that leads to GitHub and returns the state that it is sent with.
+func (b *browser) leave(path string, form ...string) string {
+	b.w.t.Helper()
+	p := b.post(path, form...)
+	_, to, ok := strings.Cut(p.header.Get("Refresh"), "url=")
+	u, err := url.Parse(to)
+	if !ok || err != nil || u.Path != "/login/oauth/authorize" {
+		b.w.t.Fatalf("%s leads to %q: %s", path, to, p)
+	}
+	return u.Query().Get("state")
+}
+
+func callback(code, state string) string {
+	return "/sign-in/sso/github/callback?" + url.Values{"code": {code}, "state": {state}}.Encode()
+}
+
+func newSSOWorld(t *testing.T) *world {
+	t.Helper()
+	srv := newGitHub(t)
+	k, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+	must(t, err)
+	w := newWorld(t, func(c *Config) {
+		c.SSO = sso.New(sso.Config{DB: c.DB, Accounts: c.Accounts, Seal: k, Base: c.BaseURL, Out: srv.Client(), Log: c.Log})
+	})
+	w.withGitHub(srv)
+	return w
+}
+
+// Where there is no provider, the sign-in page and the account page are as they were.
+func TestNoProviders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.user("ada@example.test", false)
+	if p := w.browser().get("/sign-in"); strings.Contains(p.body, "Continue with") {
+		t.Errorf("the sign-in page offers providers: %s", p)
+	}
+	if p := w.as("ada@example.test").get("/account/security"); strings.Contains(p.body, "Linked accounts") {
+		t.Errorf("the account page offers providers: %s", p)
+	}
+}
+
+// A first sign-in makes an account where the address is vouched for; it goes on to a page of ours alone, in the browser
+// that began it alone, and once.
+func TestSignInWithGitHub(t *testing.T) {
+	t.Parallel()
+	w := newSSOWorld(t)
+	b := w.browser()
+	if p := b.get("/sign-in"); !p.has("sso-github") || !strings.Contains(p.body, "Continue with GitHub") {
+		t.Fatalf("no button: %s", p)
+	}
+	state := b.leave("/sign-in/sso/github?next=/account")
+	if p := w.browser().get(callback("good", state)); p.status != http.StatusBadRequest {
+		t.Errorf("another browser finishes the sign-in: %s", p)
+	}
+	p := b.get(callback("good", state))
+	if p.status != http.StatusSeeOther || p.header.Get("Location") != "/account" {
+		t.Fatalf("signed in: %s", p)
+	}
+	if p := b.get("/account"); p.status != http.StatusOK || !strings.Contains(p.body, "octo@example.test") {
+		t.Errorf("the account page: %s", p)
+	}
+	if p := b.get(callback("good", state)); p.status != http.StatusBadRequest {
+		t.Errorf("the same answer works twice: %s", p)
+	}
+
+	evil := w.browser()
+	p = evil.get(callback("good", evil.leave("/sign-in/sso/github?next=//evil.test/")))
+	if p.header.Get("Location") != "/" {
+		t.Errorf("it leads to %q", p.header.Get("Location"))
+	}
+	refused := w.browser()
+	if p := refused.get(callback("bad", refused.leave("/sign-in/sso/github"))); p.status != http.StatusForbidden || len(p.header.Values("Set-Cookie")) != 0 {
+		t.Errorf("a bad code: %s", p)
+	}
+}
+
+// A cookie that somebody else has put into the browser is not the one that the sign-in makes (session fixation), and a
+// form of another site begins nothing.
+func TestFixation(t *testing.T) {
+	t.Parallel()
+	w := newSSOWorld(t)
+	b := w.browser()
+	home, err := url.Parse(w.srv.URL)
+	must(t, err)
+	planted := strings.Repeat("A", 43)
+	b.client.Jar.SetCookies(home, []*http.Cookie{{Name: shell.SessionCookie, Value: planted, Path: "/"}})
+	if p := b.get(callback("good", b.leave("/sign-in/sso/github"))); p.status != http.StatusSeeOther {
+		t.Fatal(p)
+	}
+	for _, c := range b.client.Jar.Cookies(home) {
+		if c.Name == shell.SessionCookie && c.Value == planted {
+			t.Error("the planted session signs in")
+		}
+	}
+	p := w.browser().do(http.MethodPost, "/sign-in/sso/github", url.Values{}, "Sec-Fetch-Site: cross-site")
+	if p.status != http.StatusForbidden || p.header.Get("Refresh") != "" {
+		t.Errorf("another site begins a sign-in: %s", p)
+	}
+}
+
+// Who is signed in links an account and unlinks it; a browser that has signed out meanwhile links nothing.
+func TestLinkedAccounts(t *testing.T) {
+	t.Parallel()
+	w := newSSOWorld(t)
+	ada := w.user("octo@example.test", false) // the same address: it is not linked by that
+	b := w.browser()
+	if p := b.get(callback("good", b.leave("/sign-in/sso/github"))); p.status != http.StatusForbidden {
+		t.Errorf("the address opens an account: %s", p)
+	}
+	b = w.as(ada.Email)
+	state := b.leave("/account/identities/link", "provider", "github")
+	b.post("/sign-out")
+	if p := b.get(callback("good", state)); p.status != http.StatusBadRequest {
+		t.Errorf("linked without a session: %s", p)
+	}
+	b = w.as(ada.Email)
+	if p := b.get(callback("good", b.leave("/account/identities/link", "provider", "github"))); p.header.Get("Location") != "/account/security" {
+		t.Fatalf("not linked: %s", p)
+	}
+	list, err := w.dash.SSO.Identities(t.Context(), ada.ID)
+	must(t, err)
+	if p := b.get("/account/security"); len(list) != 1 || !p.has("identity-"+string(list[0].ID)) {
+		t.Fatalf("%d identities: %s", len(list), p)
+	}
+	other := w.browser()
+	if p := other.get(callback("good", other.leave("/sign-in/sso/github"))); p.status != http.StatusSeeOther {
+		t.Errorf("a linked account doesn't sign in: %s", p)
+	}
+	if p := b.post("/account/identities/" + string(list[0].ID) + "/unlink"); p.status != http.StatusSeeOther {
+		t.Errorf("not unlinked: %s", p)
+	}
+	if p := other.get("/account"); p.status != http.StatusSeeOther {
+		t.Errorf("a session of the unlinked account goes on: %s", p)
+	}
+}
