@@ -275,7 +275,8 @@ func LogTopic(site string) string { return "app-log/" + site }
 
 // LogFilter narrows a site's log. Zero fields don't.
 type LogFilter struct {
-	After      int64 // only lines with a greater number; without it: the newest
+	After      int64 // only lines with a greater number, the first of them; 0: the newest lines; less: the oldest
+	Before     int64 // only lines with a lesser number
 	Since      db.Time
 	Stream     string
 	Level      string
@@ -296,15 +297,15 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 		a.logs.flush(ctx)
 	}
 	order := "DESC"
-	if f.After > 0 {
+	if f.After != 0 {
 		order = "ASC"
 	}
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8)
-			ORDER BY n `+order+` LIMIT $9) AS lines
-		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Level, f.Limit)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND ($9 = 0 OR n < $9)
+			ORDER BY n `+order+` LIMIT $10) AS lines
+		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Level, f.Before, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {
 		return x, s.Scan(&x.N, &x.At, &x.Level, &x.Stream, &x.Process, &x.Deployment, &x.Message)
 	})

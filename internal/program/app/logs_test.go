@@ -103,3 +103,37 @@ func TestLogsAreBoundedByText(t *testing.T) {
 		t.Errorf("%d lines with %d bytes, up to %d", n, bytes, newest)
 	}
 }
+
+// A log is read from its end, from its beginning, and in pages either way.
+func TestLogPages(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	a := f.nodes[0]
+	for i := range 9 {
+		a.logs.add("site", "one", web, "stdout", fmt.Sprint(i))
+	}
+	read := func(x LogFilter) (text string, first, last int64) {
+		t.Helper()
+		x.Limit, x.Flush = 3, true
+		list, err := a.Logs(t.Context(), "site", x)
+		f.ok(err)
+		for _, l := range list {
+			text += l.Message
+		}
+		return text, list[0].N, list[len(list)-1].N
+	}
+	want := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("lines %s, want %s", got, want)
+		}
+	}
+	newest, first, _ := read(LogFilter{})
+	want(newest, "678")
+	older, _, _ := read(LogFilter{Before: first})
+	want(older, "345")
+	oldest, _, last := read(LogFilter{After: -1})
+	want(oldest, "012")
+	next, _, _ := read(LogFilter{After: last})
+	want(next, "345")
+}

@@ -13,28 +13,21 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// A crashed application shows wherever its site does, and its log begins with the newest line, says when,
-// how bad and by which process, and follows.
+// A crashed application shows wherever its site does. Its log is at its newest line, says when, how bad and by
+// which process in its own color, follows until its reader scrolls up, marks what was searched for, and each
+// line has an address of its own.
 func TestBrowserCrashAndLog(t *testing.T) {
 	t.Parallel()
 	var lines atomic.Int64
-	lines.Store(120)
+	lines.Store(420)
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{
 			process: func(site.Site) sites.Process {
 				return sites.Process{State: "crashed", Message: "The process exited: exit code 1, 5 times in a row", Restarts: 5, Since: db.Now()}
 			},
-			log: func(site.ID, sites.ProgramFilter) (out []sites.ProgramLine, err error) {
-				for n := range lines.Load() {
-					level := "info"
-					if n%7 == 0 {
-						level = "error"
-					}
-					out = append(out, sites.ProgramLine{
-						N: n + 1, At: db.Now(), Level: level, Stream: "stdout", Process: "worker:mail", Message: fmt.Sprintf("line number %d.", n+1),
-					})
-				}
-				return out, nil
+			tasks: []sites.ProgramTask{{Kind: "worker", Name: "mail", Command: "node mail.js", State: "running"}},
+			log: func(_ site.ID, f sites.ProgramFilter) ([]sites.ProgramLine, error) {
+				return printed(lines.Load(), f), nil
 			},
 		}
 	})
@@ -52,13 +45,39 @@ func TestBrowserCrashAndLog(t *testing.T) {
 	b.Until("the overview is green", `!document.querySelector('main .status.ok')?.innerText.includes('Live')`)
 	b.Look("overview-crashed")
 	b.Go(base + "/logs")
-	b.Sees("@program-log", "line number 120.", "worker:mail", "error")
-	first := `document.querySelector('[data-test="program-log"] .ln').innerText`
-	b.Until("the newest line isn't the first", first+`.includes('line number 120.')`)
-	b.Until("the line has no date", `/\d{1,2} [A-Z][a-z]{2} \d\d:\d\d:\d\d/.test(`+first+`)`)
+	const log = `document.querySelector('[data-test="program-log"]')`
+	inSight := func(n int) string {
+		return fmt.Sprintf(`(() => {
+			const line = document.getElementById('P%d'), l = line?.getBoundingClientRect(), box = %s.getBoundingClientRect();
+			return l && l.top >= box.top - 1 && l.bottom <= box.bottom + 1;
+		})()`, n, log)
+	}
+	b.Until("the newest line isn't in sight", inSight(420))
+	b.Until("the line has no date, level or process", `/\d{1,2} [A-Z][a-z]{2} \d\d:\d\d:\d\d[\s\S]*error[\s\S]*web/.test(document.getElementById('P420').innerText)`)
+	b.Until("the processes have one color", `getComputedStyle(document.querySelector('#P420 .proc')).color !== getComputedStyle(document.querySelector('#P419 .proc')).color`)
 	b.Look("log")
-	lines.Store(121)
-	b.Until("the log doesn't follow", first+`.includes('line number 121.')`)
+	lines.Store(421)
+	b.Until("the log doesn't follow", inSight(421))
+	b.Eval(log+`.dispatchEvent(new WheelEvent('wheel', { deltaY: -400 })), void (`+log+`.scrollTop -= 400)`, nil)
+	b.Until("it still says that it follows", `document.querySelector('[data-log-follow]').getAttribute('aria-pressed') === 'false'`)
+	lines.Store(430)
+	b.Until("new lines don't come", `document.getElementById('P430') !== null`)
+	b.Until("the reader was moved", "!"+inSight(430))
+	b.Click("[data-log-follow]")
+	b.Until("the newest line isn't in sight again", inSight(430))
+
+	b.Press("@older")
+	b.Until("lines of the newest page are among the older ones", `document.getElementById('P150') !== null && document.getElementById('P420') === null`)
+	b.Press("@newest")
+	b.Type("#log-search", "NUMBER 7")
+	b.Press("@filter-logs")
+	b.Until("what was searched for isn't marked", `[...document.querySelectorAll('.ln mark')].every((m) => m.innerText === 'number 7') && document.querySelectorAll('.ln mark').length === 11`)
+	b.Look("log-search")
+	b.Press("#P77 > a")
+	b.Until("the line that was named isn't in sight", inSight(77)+` && location.hash === '#P77' && document.querySelector('#P77.at') !== null`)
+	b.Go(base + "/logs?level=debug")
+	b.Sees("@no-lines", "No matching log lines")
+	b.Look("log-none")
 }
 
 // What an action did is said where the eye is, also where the page has scrolled to a fragment, and goes

@@ -1,4 +1,4 @@
-// The log of a deployment, live: it follows, is searched, wrapped and jumped through.
+// The logs of deployments and of applications, live: they follow, are searched, wrapped and jumped through.
 'use strict';
 (() => {
   const say = (text) => { const el = document.getElementById('say'); if (el) el.textContent = text; };
@@ -17,13 +17,15 @@
   if (!log) return;
   const panel = log.closest('.log-panel');
   const find = panel.querySelector('[data-log-search]');
-  const input = find.querySelector('input');
-  const count = find.querySelector('output');
+  const input = find ? find.querySelector('input') : null; // an application's log is searched on the server
+  const count = find ? find.querySelector('output') : null;
+  const list = log.querySelector('[data-lines]') || log;
   const errorButton = panel.querySelector('[data-log-error]');
   const wrapButton = panel.querySelector('[data-log-wrap]');
   const followButton = panel.querySelector('[data-log-follow]');
   const none = panel.querySelector('.log-none');
-  find.hidden = wrapButton.hidden = false;
+  if (find) find.hidden = false;
+  wrapButton.hidden = false;
   for (const el of panel.querySelectorAll('.log-plain, .log-more')) el.hidden = true;
 
   const store = { // a browser may keep nothing
@@ -49,6 +51,10 @@
   followButton.addEventListener('click', () => { setFollow(!follow); if (follow) end(); });
   log.addEventListener('wheel', (e) => { if (e.deltaY < 0) setFollow(false); }, { passive: true });
   log.addEventListener('touchmove', () => setFollow(false), { passive: true });
+  log.addEventListener('scroll', () => { // the reader is at the end again; a log that is its own reverse counts from there
+    const left = getComputedStyle(log).flexDirection === 'column-reverse' ? -log.scrollTop : log.scrollHeight - log.clientHeight - log.scrollTop;
+    if (left < 2 && !follow && !log.querySelector('.at')) setFollow(true);
+  }, { passive: true });
   log.addEventListener('keydown', (e) => { if (/^(ArrowUp|PageUp|Home)$/.test(e.key)) setFollow(false); });
 
   const center = (el) => {
@@ -83,9 +89,9 @@
       }
     }
   };
-  const tell = () => { count.textContent = !input.value.trim() ? '' : hits.length ? (at < 0 ? '' : (at + 1) + ' of ') + hits.length : 'none'; };
+  const tell = () => { if (input) count.textContent = !input.value.trim() ? '' : hits.length ? (at < 0 ? '' : (at + 1) + ' of ') + hits.length : 'none'; };
   const look4 = (lines) => {
-    const want = input.value.trim().toLowerCase();
+    const want = input ? input.value.trim().toLowerCase() : '';
     if (!want) return;
     for (const line of lines) {
       if (!line.lastElementChild.textContent.toLowerCase().includes(want)) continue;
@@ -108,18 +114,36 @@
     tell();
   };
   let typing;
-  input.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => { search(); go(1); }, 120); });
-  find.addEventListener('submit', (e) => { e.preventDefault(); go(1); });
-  input.addEventListener('keydown', (e) => {
+  if (find) input.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => { search(); go(1); }, 120); });
+  if (find) find.addEventListener('submit', (e) => { e.preventDefault(); go(1); });
+  if (find) input.addEventListener('keydown', (e) => {
     if (e.key === 'Enter' && e.shiftKey) { e.preventDefault(); go(-1); }
     if (e.key === 'Escape' && input.value) { e.preventDefault(); input.value = ''; search(); }
   });
 
+  // When a line was printed, in the reader's own time; the exact moment is on hover.
+  const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+  const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'long', timeStyle: 'medium' });
+  const localize = (scope) => {
+    for (const t of scope.querySelectorAll('time[data-clock]')) {
+      const at = new Date(t.dateTime);
+      t.firstElementChild.textContent = day.format(at);
+      t.lastChild.data = ' ' + clock.format(at);
+      t.title = exact.format(at) + ' (' + t.dateTime + ')';
+    }
+  };
+  localize(log);
+
   showError();
   if (follow) end();
+  const named = location.hash && document.getElementById(location.hash.slice(1));
+  if (named && log.contains(named)) center(named);
 
-  // The rest of the log, as it comes.
-  const source = new EventSource(log.dataset.log + '?after=' + encodeURIComponent(log.dataset.after));
+  // The rest of the log, as it comes. The browser keeps the newest lines.
+  const kept = 5000;
+  if (!log.dataset.log) return;
+  const source = new EventSource(log.dataset.log + (log.dataset.log.includes('?') ? '&' : '?') + 'after=' + encodeURIComponent(log.dataset.after));
   followButton.hidden = false;
   source.addEventListener('lines', (e) => {
     const t = document.createElement('template');
@@ -128,7 +152,10 @@
     chunk.className = 'log-chunk';
     chunk.append(t.content);
     const lines = [...chunk.children];
-    log.append(chunk);
+    localize(chunk);
+    list.append(chunk);
+    if (list !== log) while (list.children.length > 1 && list.querySelectorAll('.ln').length > kept) list.firstElementChild.remove();
+    log.hidden = false;
     if (none) none.hidden = true;
     look4(lines);
     tell();

@@ -31,7 +31,9 @@ func (h apps) Process(s site.Site) Process {
 
 // ProgramLog is the latest lines that a site's programs printed.
 func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
-	lines, err := h.Logs(ctx, string(id), app.LogFilter{Stream: f.Stream, Process: f.Process, Search: f.Search, Limit: f.Limit})
+	lines, err := h.Logs(ctx, string(id), app.LogFilter{
+		After: f.After, Before: f.Before, Since: f.Since, Stream: f.Stream, Level: f.Level, Process: f.Process, Search: f.Search, Limit: f.Limit,
+	})
 	out := make([]ProgramLine, len(lines))
 	for i, l := range lines {
 		out[i] = ProgramLine{N: l.N, At: l.At, Level: l.Level, Stream: l.Stream, Process: l.Process, Message: l.Message}

@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,13 +9,6 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
-)
-
-// maxLogSearch is how many bytes of a search text are used, and programLines how many lines
-// of a program's log a page shows.
-const (
-	MaxLogSearch = 200
-	programLines = 300
 )
 
 // Process is the state of a site's program.
@@ -40,10 +32,12 @@ type ProgramLine struct {
 	Message string
 }
 
-// ProgramFilter narrows a program's log. Empty fields don't.
+// ProgramFilter narrows a program's log. Zero fields don't.
 type ProgramFilter struct {
-	Stream, Process, Search string
-	Limit                   int
+	After, Before                  int64 // numbers of lines; without After, the newest; a negative one: from the oldest
+	Since                          db.Time
+	Stream, Level, Process, Search string
+	Limit                          int
 }
 
 // ProgramTask is a worker or a scheduled command.
@@ -65,14 +59,9 @@ func (h SiteHead) HasProgram() bool {
 
 type programData struct {
 	SiteHead
-	Lines  []ProgramLine
-	Search string
-	Stream string
-	Only   string // one process alone
-	Tasks  []ProgramTask
-	Plots  []shell.Plot
-	Live   string
-	Limit  int
+	Log   programLog
+	Tasks []ProgramTask
+	Plots []shell.Plot
 }
 
 // processOf returns the state of a site's program, or nil where it has none.
@@ -89,33 +78,14 @@ func (d *Pages) processOf(s site.Site) *Process {
 
 func (d *Pages) programData(ctx context.Context, q *shell.Request) (programData, error) {
 	head, err := d.Head(ctx, q, "logs")
-	if err != nil {
-		return programData{}, err
-	}
-	data := programData{
-		SiteHead: head,
-		Search:   shell.Short(MaxLogSearch, shell.Clean(strings.TrimSpace(q.Query("q")))),
-		Stream:   q.Query("stream"),
-		Limit:    programLines,
-	}
-	switch data.Stream {
-	case "stdout", "stderr", "system":
-	default:
-		data.Stream = ""
-	}
-	if data.Only = q.Query("process"); len(data.Only) > 64 || data.Only != shell.Clean(data.Only) {
-		data.Only = ""
-	}
-	data.Live = shell.Link(head.Base()+"/logs/follow", "q", data.Search, "stream", data.Stream, "process", data.Only)
-	if d.Programs != nil {
-		data.Lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, ProgramFilter{data.Stream, data.Only, data.Search, programLines})
-		slices.Reverse(data.Lines) // the newest are what people come for
-	}
-	return data, err
+	return programData{SiteHead: head}, err
 }
 
 func (d *Pages) programPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.programData(ctx, q)
+	if err == nil {
+		data.Log, err = d.programLog(ctx, q, data.SiteHead)
+	}
 	if err == nil && data.HasProgram() && d.Programs != nil {
 		if data.Tasks, err = d.Programs.ProgramTasks(ctx, data.Site.ID); err == nil {
 			data.Plots, err = d.programPlots(ctx, data.Site.ID)
@@ -142,7 +112,7 @@ func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(shell.Link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err
 }
 
-// programLive sends the state and the lines again whenever they change.
+// programLive sends the state again whenever it changes.
 func (d *Pages) programLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "logs"); err != nil {
 		return shell.Answer{}, err

@@ -27,6 +27,8 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/sites/{id}/follow", shell.User, d.siteLive).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/logs", shell.User, d.programPage).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/logs/follow", shell.User, d.programLive).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/logs/lines", shell.User, d.programFollow).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/logs/download", shell.User, d.programDownload).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/commands", shell.User, d.runCommand, d.programPage).Takes(account.SitesWrite),
 		shell.Get("/sites/{id}/traffic", shell.User, d.trafficPage).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/traffic/follow", shell.User, d.trafficLive).Takes(account.SitesRead),

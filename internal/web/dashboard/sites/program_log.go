@@ -1,0 +1,311 @@
+package sites
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/program/app"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// MaxLogSearch is how many bytes of a search text are used. A page of a program's log holds programLines
+// lines or programBytes of HTML; around a line that a link names, half of them lie on each side.
+const (
+	MaxLogSearch = 200
+	programLines = 200
+	programBytes = 56 << 10
+)
+
+// logRange is how far back a log is shown.
+type logRange struct {
+	Name, Label string
+	back        time.Duration
+}
+
+var logRanges = []logRange{
+	{"15m", "Last 15 minutes", 15 * time.Minute},
+	{"1h", "Last hour", time.Hour},
+	{"24h", "Last 24 hours", 24 * time.Hour},
+	{"7d", "Last 7 days", 7 * 24 * time.Hour},
+}
+
+// programLog is a program's log as a page shows it.
+type programLog struct {
+	Search, Stream, Level, Only, Range string // what it is narrowed to
+
+	HTML     template.HTML
+	Older    string // where the lines before the first are; empty where there are none
+	Newest   string // where the newest lines are; empty where they are shown
+	Live     string // where new lines come from; empty where the newest aren't shown
+	Last     int64  // the number of the last line
+	Download string
+
+	base string
+}
+
+// Ranges lists the choices.
+func (programLog) Ranges() []logRange { return logRanges }
+
+// Narrowed reports whether some lines may be left out.
+func (l programLog) Narrowed() bool { return l.Search+l.Stream+l.Level+l.Only+l.Range != "" }
+
+// link returns the address of a page of the same choices, with one parameter more.
+func (l programLog) link(path, name, value string) string {
+	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, name, value)
+}
+
+// filter returns what the choices narrow a log to.
+func (l programLog) filter() ProgramFilter {
+	f := ProgramFilter{Stream: l.Stream, Level: l.Level, Process: l.Only, Search: l.Search}
+	if i := slices.IndexFunc(logRanges, func(r logRange) bool { return r.Name == l.Range }); i >= 0 {
+		f.Since = db.Now().Add(-logRanges[i].back)
+	}
+	return f
+}
+
+// logChoice reads what a log is to be narrowed to; what isn't a choice narrows nothing.
+func logChoice(q *shell.Request, base string) programLog {
+	among := func(name string, values ...string) string {
+		if v := q.Query(name); slices.Contains(values, v) {
+			return v
+		}
+		return ""
+	}
+	l := programLog{
+		base:   base,
+		Search: shell.Short(MaxLogSearch, shell.Clean(strings.TrimSpace(q.Query("q")))),
+		Stream: among("stream", "stdout", "stderr", "system"),
+		Level:  among("level", "error", "warn", "info", "debug"),
+		Range:  among("range", "15m", "1h", "24h", "7d"),
+	}
+	if l.Only = q.Query("process"); len(l.Only) > 64 || l.Only != shell.Clean(l.Only) {
+		l.Only = ""
+	}
+	return l
+}
+
+// programLog reads the newest lines, those before a line, or those around one.
+func (d *Pages) programLog(ctx context.Context, q *shell.Request, head SiteHead) (programLog, error) {
+	l := logChoice(q, head.Base()+"/logs")
+	l.Download = l.link("/download", "", "")
+	if d.Programs == nil {
+		return l, nil
+	}
+	before, at := lineNumber(q.Query("before")), lineNumber(q.Query("line"))
+	f := l.filter()
+	f.Before, f.Limit = before, programLines+1
+	var after []ProgramLine
+	var err error
+	if at > 0 {
+		f.Before, f.Limit = at+1, programLines/2+1
+		next := l.filter()
+		next.After, next.Limit = at, programLines/2
+		if after, err = d.Programs.ProgramLog(ctx, head.Site.ID, next); err != nil {
+			return l, err
+		}
+	}
+	lines, err := d.Programs.ProgramLog(ctx, head.Site.ID, f)
+	if err != nil {
+		return l, err
+	}
+	more := len(lines) == f.Limit
+	if more {
+		lines = lines[1:]
+	}
+	html, cut := l.page(lines)
+	if more || cut > 0 {
+		l.Older = l.link("", "before", strconv.FormatInt(lines[cut].N, 10))
+	}
+	for _, x := range after {
+		if len(html) > 2*programBytes {
+			break
+		}
+		html += l.line(x)
+	}
+	l.HTML = template.HTML(html) // line escapes
+	if len(lines) > 0 {
+		l.Last = lines[len(lines)-1].N
+	}
+	if before == 0 && at == 0 {
+		l.Live = l.link("/lines", "", "")
+	} else {
+		l.Newest = l.link("", "", "")
+	}
+	return l, nil
+}
+
+// page renders the last of lines that a page has room for, and returns how many it left out.
+func (l programLog) page(lines []ProgramLine) (html string, cut int) {
+	parts := make([]string, len(lines))
+	size := 0
+	for i, x := range slices.Backward(lines) {
+		parts[i] = l.line(x)
+		if size += len(parts[i]); size > programBytes && i < len(lines)-1 {
+			return strings.Join(parts[i+1:], ""), i + 1
+		}
+	}
+	return strings.Join(parts, ""), 0
+}
+
+// processColors is how many colors badges of processes have.
+const processColors = 6
+
+// line renders a line: when it was printed, which links to it among all others, how serious it is, by which process, and its
+// text with what was searched for marked.
+func (l programLog) line(x ProgramLine) string {
+	var b strings.Builder
+	class, level := "", x.Level
+	switch level {
+	case "warn", "error", "debug":
+		class = " " + level
+	default:
+		level = "info"
+	}
+	n := strconv.FormatInt(x.N, 10)
+	at := x.At.Time()
+	fmt.Fprintf(&b, `<div class="ln app%s" id="P%s"><a href="?line=%s#P%s"><time datetime="%s" data-clock><span>%s</span> %s</time></a><span>`,
+		class, n, n, n, x.At, at.Format("2 Jan"), at.Format("15:04:05"))
+	fmt.Fprintf(&b, `<span class="log-level">%s</span> `, level)
+	if x.Process != "" {
+		h := fnv.New32a()
+		h.Write([]byte(x.Process))
+		fmt.Fprintf(&b, `<span class="proc p%d">%s</span> `, h.Sum32()%processColors, template.HTMLEscapeString(shell.Clean(x.Process)))
+	}
+	writeMarked(&b, x.Message, l.Search)
+	b.WriteString("</span></div>")
+	return b.String()
+}
+
+// writeMarked writes a text, with what was searched for marked, in any case. What other cases are other bytes
+// in length is not marked.
+func writeMarked(b *strings.Builder, text, want string) {
+	text = shell.Clean(text)
+	low, want := strings.ToLower(text), strings.ToLower(want)
+	if want == "" || len(low) != len(text) {
+		b.WriteString(template.HTMLEscapeString(text))
+		return
+	}
+	for {
+		i := strings.Index(low, want)
+		if i < 0 {
+			b.WriteString(template.HTMLEscapeString(text))
+			return
+		}
+		b.WriteString(template.HTMLEscapeString(text[:i]) + "<mark>" + template.HTMLEscapeString(text[i:i+len(want)]) + "</mark>")
+		text, low = text[i+len(want):], low[i+len(want):]
+	}
+}
+
+// programFollow streams lines as they are printed, those of the choices alone. The event's id is the number of
+// its last line: a browser that lost the connection goes on from there.
+func (d *Pages) programFollow(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "logs")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	l := logChoice(q, head.Base()+"/logs")
+	after := lineNumber(q.Query("after"))
+	if last := q.Header.Get("Last-Event-ID"); last != "" {
+		after = lineNumber(last)
+	}
+	return shell.Stream(func(e *shell.Events) error { return d.followProgram(e, l, head.Site.ID, after) }), nil
+}
+
+func (d *Pages) followProgram(e *shell.Events, l programLog, id site.ID, after int64) error {
+	if d.Programs == nil {
+		return e.Send("end", "", "")
+	}
+	wake, stop := d.DB.Listen(app.LogTopic(string(id))) // before the first look: nothing falls between
+	defer stop()
+	poll := time.NewTicker(2 * time.Second)
+	defer poll.Stop()
+	said := time.Now()
+	for {
+		f := l.filter()
+		f.After, f.Limit = after, logBatch
+		if after == 0 {
+			f.After = -1
+		}
+		lines, err := d.Programs.ProgramLog(e.Ctx, id, f)
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			var b strings.Builder
+			for _, x := range lines {
+				b.WriteString(l.line(x))
+				after = x.N
+			}
+			if err := e.Send("lines", strconv.FormatInt(after, 10), b.String()); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		if len(lines) == logBatch {
+			continue // there is more
+		}
+		if time.Since(said) > shell.Heartbeat {
+			if err := e.Alive(); err != nil {
+				return err
+			}
+			said = time.Now()
+		}
+		select {
+		case <-e.Ctx.Done():
+			return nil
+		case <-wake:
+		case <-poll.C:
+		}
+	}
+}
+
+// programDownload sends all lines of the choices as text, the oldest first.
+func (d *Pages) programDownload(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "logs")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	f := logChoice(q, "").filter()
+	f.After, f.Limit = -1, 1000
+	var lines []ProgramLine
+	if d.Programs != nil {
+		if lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, f); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	return shell.Raw(func(w http.ResponseWriter) {
+		d.WhileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(head.Site.Slug)+`.log"`)
+			out := bufio.NewWriter(w)
+			for len(lines) > 0 {
+				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+				for _, x := range lines {
+					fmt.Fprintf(out, "%s %-5s %-6s %s %s\n", x.At, x.Level, x.Stream, x.Process, shell.Clean(x.Message))
+				}
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				if len(lines) < f.Limit {
+					return nil
+				}
+				f.After = lines[len(lines)-1].N
+				if lines, err = d.Programs.ProgramLog(ctx, head.Site.ID, f); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}), nil
+}
