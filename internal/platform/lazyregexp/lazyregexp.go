@@ -63,3 +63,8 @@ func (re *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
 func (re *Regexp) FindAllStringSubmatchIndex(s string, n int) [][]int {
 	return re.compiled().FindAllStringSubmatchIndex(s, n)
 }
+
+// FindAllStringIndex returns where at most n matches in s begin and end; n below 0 is all of them.
+func (re *Regexp) FindAllStringIndex(s string, n int) [][]int {
+	return re.compiled().FindAllStringIndex(s, n)
+}

@@ -37,6 +37,7 @@ import (
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/docs"
 	"slipway/internal/web/idempotency"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
@@ -89,7 +90,7 @@ type API struct {
 	byPattern map[string]Route // by the mux's pattern
 	pushes    *db.Batch        // that forges tell of
 	spec      func() []byte    // openapi.json
-	docs      func() *pages
+	docs      func() *docs.Docs
 }
 
 // New registers every route. It starts nothing.

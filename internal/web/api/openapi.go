@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
+	"slipway/internal/web/docs"
 )
 
 // nouns is the order in which the reference shows things, and what it says of them.
@@ -22,46 +23,51 @@ var nouns = []*huma.Tag{
 	},
 	{
 		Name:        "Deployments",
-		Description: "A deployment carries a commit to a live release. The live site is untouched until the new release is ready.",
+		Description: "A deployment builds a commit and makes it live. The live site doesn't change until the new release is ready.",
 	},
-	{Name: "Domains", Description: "Custom domains of sites, and whether a name can be registered."},
-	{Name: "Environment variables", Description: "What builds and running sites see in their environment."},
+	{
+		Name:        "Applications",
+		Description: "Logs, metrics, processes and commands of sites that run a Node.js or PHP application.",
+	},
+	{Name: "Traffic", Description: "Requests, page views and bytes of a site, and its access log."},
+	{Name: "Domains", Description: "Custom domains of sites, and availability of domain names."},
+	{Name: "Environment variables", Description: "Variables that builds and applications get."},
 	{Name: "Deploy hooks", Description: "A URL that deploys a site when it receives a POST request."},
-	{Name: "Git", Description: "What pushes to a site's repository deploy, and the URL that the Git provider calls."},
-	{Name: "Connected accounts", Description: "Accounts of Git providers, through which repositories are found and results reported."},
-	{Name: "Notifications", Description: "Messages to Slack, Discord, Microsoft Teams and mailboxes."},
-	{Name: "Webhooks", Description: "Signed notifications to your HTTPS endpoints."},
-	{Name: "Databases", Description: "MariaDB databases that a site's programs reach."},
-	{Name: "WordPress", Description: "What a WordPress site has beside what every site has."},
-	{Name: "Operations", Description: "Work that outlives the request which started it."},
-	{Name: "Backups", Description: "Copies of a site."},
-	{Name: "Keys", Description: "API keys and what they may do."},
-	{Name: "Teams", Description: "Teams own sites together: members with roles, guests, invitations, transfers of sites and the audit log."},
-	{Name: "OAuth", Description: "Apps that people allow to act for them, and what they allowed."},
-	{Name: "Account", Description: "The calling key and its user."},
-	{Name: "Reference", Description: "This description as OpenAPI."},
+	{Name: "Git", Description: "Push to deploy: settings, the URL that the Git provider calls, and pull requests."},
+	{Name: "Connected accounts", Description: "Connected accounts at Git providers, used to list repositories and report deployments."},
+	{Name: "Notifications", Description: "Messages to Slack, Discord, Microsoft Teams and email addresses."},
+	{Name: "Webhooks", Description: "Signed HTTP requests that report events to your HTTPS endpoints."},
+	{Name: "Databases", Description: "MariaDB databases of a site's applications."},
+	{Name: "WordPress", Description: "Settings, users, updates, copies and imports of WordPress sites."},
+	{Name: "Operations", Description: "Long-running work, such as a restore or a clone."},
+	{Name: "Backups", Description: "Backups of a site's settings, files and databases."},
+	{Name: "Keys", Description: "API keys and their scopes."},
+	{Name: "Teams", Description: "Members with roles, guests, invitations, site transfers and the audit log."},
+	{Name: "OAuth", Description: "Apps that act on behalf of users, and the access that users granted them."},
+	{Name: "Account", Description: "The API key of the request, its user and the account's limits."},
+	{Name: "Reference", Description: "This API as an OpenAPI document."},
 }
 
-const overview = "The REST interface of a Slipway installation: sites, deployments, domains, webhooks and deploy hooks. " +
-	"Bodies are JSON. Every response carries `X-Request-Id` and the rate limit's headers; every error is an `Error`."
+const overview = "The REST API of a Slipway installation. " +
+	"Bodies are JSON. Every response has `X-Request-Id` and rate limit headers; every error is an `Error`."
 
 // failures are the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{
-	400: {"BadRequest", "Malformed JSON, a field or parameter that is not valid, or an unknown filter value."},
+	400: {"BadRequest", "Malformed JSON, an invalid field or parameter, or an unknown filter value."},
 	402: {
 		"LimitReached",
 		"A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits.",
 	},
 	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
-	403: {"Forbidden", "The key lacks the scope, or is not allowed for this site or from this address. `details` names what is missing."},
-	404: {"NotFound", "An unknown id, or one of another user."},
-	409: {"Conflict", "Not possible in the current state, or the `Idempotency-Key` was already used with a different request."},
+	403: {"Forbidden", "The key doesn't have the required scope, or isn't allowed for this site or from this IP address. `details` names what is missing."},
+	404: {"NotFound", "The id doesn't exist or belongs to another account."},
+	409: {"Conflict", "The request isn't possible in the current state, or the `Idempotency-Key` was already used with a different request."},
 	410: {"Gone", "The deploy hook is disabled."},
 	413: {"TooLarge", "The body is larger than 1 MiB."},
 	415: {"UnsupportedMediaType", "A form instead of JSON, or a Content-Encoding."},
-	429: {"TooManyRequests", "The rate limit is used up; `Retry-After` says for how long."},
-	500: {"InternalError", "Internal error. `requestId` finds it in the logs."},
-	503: {"Unavailable", "The service is starting, stopping or can't reach its database; `Retry-After` says when to try again."},
+	429: {"TooManyRequests", "The rate limit is exceeded. Retry after the time in `Retry-After`."},
+	500: {"InternalError", "Internal error. Include `requestId` when you contact the operator."},
+	503: {"Unavailable", "The service is starting, stopping or can't reach its database. Retry after the time in `Retry-After`."},
 }
 
 // limitHeaders are on every answer.
@@ -84,7 +90,7 @@ func (a *API) finish() {
 	doc.Security = []map[string][]string{{"key": {}}}
 	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {
 		Type: "http", Scheme: "bearer", BearerFormat: "slw_…",
-		Description: "An API key. Each operation says which scope the key needs.",
+		Description: "An API key. Each operation lists the scope that it requires.",
 	}}
 	if a.OAuth != nil {
 		doc.Components.SecuritySchemes["oauth2"] = a.oauthScheme()
@@ -103,12 +109,12 @@ func (a *API) finish() {
 	}
 	doc.Components.Headers["WWW-Authenticate"] = &huma.Header{Description: "Bearer", Schema: &huma.Schema{Type: huma.TypeString}}
 	doc.Components.Headers["Idempotent-Replayed"] = &huma.Header{
-		Description: "true when this is the answer to an earlier request with the same Idempotency-Key.",
+		Description: "true if this is the stored response to an earlier request with the same Idempotency-Key.",
 		Schema:      &huma.Schema{Type: huma.TypeString},
 	}
 	doc.Components.Parameters = map[string]*huma.Param{"Idempotency-Key": {
 		Name: "Idempotency-Key", In: "header",
-		Description: "1 to 255 printable ASCII characters. The same request sent again with the same key within 24 hours acts once and gets the same answer.",
+		Description: "1 to 255 printable ASCII characters. Repeating a request with the same key within 24 hours has no further effect and returns the same response.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)},
 	}}
 	doc.Components.Parameters["teamId"] = &huma.Param{
@@ -149,7 +155,28 @@ func (a *API) finish() {
 		}
 		return spec
 	})
-	a.docs = sync.OnceValue(func() *pages { return a.render(doc) })
+	a.docs = sync.OnceValue(func() *docs.Docs { return a.document(doc) })
+}
+
+// document makes the pages of the reference.
+func (a *API) document(doc *huma.OpenAPI) *docs.Docs {
+	c := docs.Config{
+		OpenAPI: doc, Scopes: scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL,
+	}
+	for _, r := range a.ops {
+		path := "/api/v1" + r.Path
+		if r.Hook {
+			path = r.Path
+		}
+		c.Operations = append(c.Operations, docs.Operation{
+			ID: r.ID, Method: r.Method, Path: path, Tag: r.Tag, Summary: r.Summary, Doc: r.Doc, Scope: string(r.Scope), Status: r.Status,
+			Hook: r.Hook, Open: r.Open, Raw: r.Raw,
+		})
+	}
+	for status, f := range failures {
+		c.Failures = append(c.Failures, docs.Failure{Status: status, When: f.when})
+	}
+	return docs.New(c)
 }
 
 // complete adds what all operations have in common.
@@ -191,7 +218,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	}
 	if r.Stream {
 		op.Responses["204"] = &huma.Response{
-			Description: "The log has ended and all of it was sent: the stream was resumed past its end.",
+			Description: "The log is complete and was sent in full: the stream was resumed after its end.",
 			Headers:     headers(204),
 		}
 	}
@@ -238,7 +265,7 @@ func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
 func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
 	r := Route{
 		Method: http.MethodGet, Path: "/openapi.json", ID: "getOpenAPI", Tag: "Reference", Status: 200, Open: true,
-		Summary: "Read this description", Doc: "OpenAPI 3.1. Needs no key.",
+		Summary: "Get the OpenAPI document", Doc: "OpenAPI 3.1. Needs no key.",
 	}
 	op := &huma.Operation{
 		OperationID: r.ID,

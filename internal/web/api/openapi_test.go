@@ -1,27 +1,42 @@
 package api_test
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"slipway/internal/tenant/oauth"
-
 	"slipway/internal/web/api"
+	"slipway/internal/web/docs"
 )
 
-func styleHash(t *testing.T, page string) string {
-	t.Helper()
-	_, rest, ok := strings.Cut(page, "<style>")
-	css, _, ok2 := strings.Cut(rest, "</style>")
-	if !ok || !ok2 {
-		t.Fatal("the page has no style")
+// Every operation has an example that e2e/docs_test.go or e2e/wordpress runs, but those that Git providers alone can cause.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var doc struct {
+		Paths map[string]map[string]struct{ OperationID string }
 	}
-	sum := sha256.Sum256([]byte(css))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+	if err := json.Unmarshal([]byte(w.api("GET", "/openapi.json", "", nil).body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	without := map[string]string{
+		"approvePull":   "it takes a pull request from a fork that waits",
+		"callGitHubApp": "GitHub signs it with the secret of the operator's app",
+	}
+	count := 0
+	for path, item := range doc.Paths {
+		for method, o := range item {
+			count++
+			if _, ok := docs.Example(o.OperationID); ok == (without[o.OperationID] != "") {
+				t.Errorf("%s %s (%s): has an example: %t", method, path, o.OperationID, ok)
+			}
+		}
+	}
+	if count < 100 {
+		t.Errorf("the document has %d operations", count)
+	}
 }
 
 func TestOpenAPI(t *testing.T) {

@@ -50,7 +50,7 @@ func (a *API) programRoutes() {
 		Stream:  true,
 		Path:    "/sites/{id}/logs",
 		ID:      "getSiteLogs",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "Read a site's application log",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -60,7 +60,7 @@ func (a *API) programRoutes() {
 	get(a, Route{
 		Path:    "/sites/{id}/metrics",
 		ID:      "getSiteMetrics",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "Read the metrics of a site's program",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -70,7 +70,7 @@ func (a *API) programRoutes() {
 	get(a, Route{
 		Path:    "/sites/{id}/processes",
 		ID:      "getSiteProcesses",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "List what runs beside a site's program",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -79,7 +79,7 @@ func (a *API) programRoutes() {
 	get(a, Route{
 		Path:    "/sites/{id}/crons",
 		ID:      "listCrons",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "List a site's scheduled commands",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -88,7 +88,7 @@ func (a *API) programRoutes() {
 	post(a, Route{
 		Path:    "/sites/{id}/crons/{name}/run",
 		ID:      "runCron",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "Run a scheduled command now",
 		Scope:   account.SitesWrite,
 		Noun:    "site",
@@ -98,7 +98,7 @@ func (a *API) programRoutes() {
 	post(a, Route{
 		Path:    "/sites/{id}/commands",
 		ID:      "runCommand",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "Run a command once",
 		Scope:   account.SitesWrite,
 		Noun:    "site",
@@ -109,7 +109,7 @@ func (a *API) programRoutes() {
 	post(a, Route{
 		Path:    "/sites/{id}/restart",
 		ID:      "restartSite",
-		Tag:     "Sites",
+		Tag:     "Applications",
 		Summary: "Restart a site's application",
 		Scope:   account.SitesWrite,
 		Noun:    "site",

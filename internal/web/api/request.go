@@ -107,7 +107,7 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 		a.serveAPI(w, r, req)
 		return
 	}
-	a.servePage(w, r)
+	a.docs().ServeHTTP(w, r)
 }
 
 // Serves reports whether a path belongs to the API or its reference, and not to the dashboard.

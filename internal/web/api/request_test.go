@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/web/api"
+	"slipway/internal/web/docs"
 	"slipway/internal/web/ratelimit"
 )
 
@@ -399,23 +403,32 @@ func TestPages(t *testing.T) {
 		"/":                                    200,
 		"/docs":                                200,
 		"/docs/sites":                          200,
+		"/docs/sites?lang=go":                  200,
+		"/docs/sites?lang=cobol":               200,
 		"/docs/deploy-hooks":                   200,
+		"/docs/guides/git":                     200,
 		"/docs?q=rollback":                     200,
 		"/docs?q=" + strings.Repeat("x", 5000): 200,
 		"/docs?q=%ff%3Cscript%3E":              200,
 		"/nope":                                404,
 		"/docs/":                               404,
 		"/docs/nothing":                        404,
+		"/docs/guides/nothing":                 404,
+		"/docs/guides/../git":                  404,
 	} {
 		a := w.send("GET", path, "", nil)
 		if a.status != status {
 			t.Errorf("%s: %d, want %d", path, a.status, status)
 		}
-		if status == 200 && (!strings.Contains(
-			a.header.Get("Content-Security-Policy"),
-			styleHash(t, a.body),
-		) || strings.Contains(a.body, "<script") || strings.Contains(a.body, "ZgotmplZ")) {
-			t.Errorf("%s: its policy %q does not fit its style", path, a.header.Get("Content-Security-Policy"))
+		if policy := a.header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self'") ||
+			strings.Contains(policy, "unsafe") || strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<style") ||
+			strings.Contains(a.body, "ZgotmplZ") {
+			t.Errorf("%s: its policy %q does not fit", path, policy)
+		}
+		for _, m := range regexp.MustCompile(`(?:src|href)="(/docs/[0-9a-f]{12}/[^"]+)"`).FindAllStringSubmatch(a.body, -1) {
+			if f := w.send("GET", m[1], "", nil); f.status != 200 || f.body == "" {
+				t.Errorf("%s loads %s: %d", path, m[1], f.status)
+			}
 		}
 	}
 	if a := w.send("POST", "/docs", "", nil); a.status != http.StatusMethodNotAllowed {
@@ -423,7 +436,7 @@ func TestPages(t *testing.T) {
 	}
 	for _, r := range api.New(w.c).Routes() {
 		page := "/docs/" + strings.ReplaceAll(strings.ToLower(r.Tag), " ", "-")
-		if docs := w.send("GET", page, "", nil).body; !strings.Contains(docs, `<h3 id="`+r.ID+`">`) {
+		if body := w.send("GET", page, "", nil).body; !strings.Contains(body, `<h2 id="`+r.ID+`">`) {
 			t.Errorf("%s does not show %s %s", page, r.Method, r.Path)
 		}
 		if !strings.Contains(w.send("GET", "/docs?q="+r.ID, "", nil).body, `href="`+page+"#"+r.ID+`"`) {
@@ -431,12 +444,90 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"rollback":        "/docs/sites#rollbackSite",
-		"Idempotency-Key": "/docs#idempotency",
-		"zeppelin":        "No results",
+		"rollback":         "/docs/sites#rollbackSite",
+		"Idempotency-Key":  "/docs#idempotency",
+		"deleted branches": "/docs/guides/git#",
+		"zeppelin":         "No results",
 	} {
-		if docs := w.send("GET", "/docs?q="+url.QueryEscape(query), "", nil).body; !strings.Contains(docs, want) {
+		if page := w.send("GET", "/docs?q="+url.QueryEscape(query), "", nil).body; !strings.Contains(page, want) {
 			t.Errorf("a search for %q does not find %s", query, want)
 		}
+	}
+}
+
+// Every page of the documentation is small, has headings in order, code that the keyboard reaches, links
+// that lead somewhere, and an example of every operation.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bodies := map[string]string{}
+	get := func(path string) string {
+		if bodies[path] == "" {
+			a := w.send("GET", path, "", nil)
+			if a.status != 200 {
+				t.Errorf("%s: %d", path, a.status)
+			}
+			bodies[path] = a.body
+		}
+		return bodies[path]
+	}
+	pages := []string{"/docs"}
+	for _, m := range regexp.MustCompile(`<li><a href="(/docs/[^"#]+)"`).FindAllStringSubmatch(get("/docs"), -1) {
+		pages = append(pages, m[1])
+	}
+	slices.Sort(pages)
+	pages = slices.Compact(pages)
+	if len(pages) < 30 {
+		t.Fatalf("only %d pages", len(pages))
+	}
+	heading := regexp.MustCompile(`<h([1-6])[ >]`)
+	link := regexp.MustCompile(`<a [^>]*href="([^"]+)"`)
+	for _, path := range pages {
+		page := get(path)
+		for _, l := range []string{"", "?lang=javascript", "?lang=go", "?lang=php"} {
+			if body := w.send("GET", path+l, "", nil).body; len(body) > 100<<10 {
+				t.Errorf("%s%s has %d KiB, more than 100", path, l, len(body)>>10)
+			}
+		}
+		level := 0
+		for i, m := range heading.FindAllStringSubmatch(page, -1) {
+			next := int(m[1][0] - '0')
+			if i == 0 && next != 1 || i > 0 && next == 1 || next > level+1 {
+				t.Errorf("%s: a heading of level %d follows one of level %d", path, next, level)
+			}
+			level = next
+		}
+		if strings.Contains(page, "<pre>") {
+			t.Errorf("%s: code can't be focused", path)
+		}
+		for _, m := range link.FindAllStringSubmatch(page, -1) {
+			to, fragment, _ := strings.Cut(html.UnescapeString(m[1]), "#")
+			to, _, _ = strings.Cut(to, "?")
+			if to == "" {
+				to = path
+			}
+			if !strings.HasPrefix(to, "/docs") {
+				continue
+			}
+			if target := get(to); fragment != "" && !strings.Contains(target, `id="`+fragment+`"`) {
+				t.Errorf("%s links to %s, which has no such section", path, m[1])
+			}
+		}
+	}
+	without := map[string]bool{"callGitHook": true, "callGitHubApp": true, "approvePull": true} // Git providers call them, or something that they sent comes first
+	shown := map[string]bool{}
+	for _, s := range docs.Scenarios() {
+		for _, step := range s.Steps {
+			shown[step.Operation] = true
+		}
+	}
+	for _, r := range api.New(w.c).Routes() {
+		if shown[r.ID] == without[r.ID] {
+			t.Errorf("%s: has a scenario: %v", r.ID, shown[r.ID])
+		}
+		delete(shown, r.ID)
+	}
+	for id := range shown {
+		t.Errorf("a scenario calls %s, which is no operation", id)
 	}
 }

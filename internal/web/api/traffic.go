@@ -51,7 +51,7 @@ func (a *API) trafficRoutes() {
 	get(a, Route{
 		Path:    "/sites/{id}/traffic",
 		ID:      "getSiteTraffic",
-		Tag:     "Sites",
+		Tag:     "Traffic",
 		Summary: "Read a site's traffic",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -62,7 +62,7 @@ func (a *API) trafficRoutes() {
 	get(a, Route{
 		Path:    "/sites/{id}/traffic/top",
 		ID:      "getSiteTopTraffic",
-		Tag:     "Sites",
+		Tag:     "Traffic",
 		Summary: "Read a site's top pages, missing paths, referrers and countries",
 		Scope:   account.SitesRead,
 		Noun:    "site",
@@ -74,7 +74,7 @@ func (a *API) trafficRoutes() {
 		Status:  http.StatusOK,
 		Path:    "/sites/{id}/access-log",
 		ID:      "getSiteAccessLog",
-		Tag:     "Sites",
+		Tag:     "Traffic",
 		Summary: "Download a site's access log",
 		Scope:   account.SitesRead,
 		Noun:    "site",

@@ -1,4 +1,4 @@
-package api
+package docs
 
 import (
 	"html"
@@ -8,10 +8,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// maxSearch is the length in bytes of a search of the reference that is answered.
-const maxSearch = 100
+// maxSearch is the length in bytes of a search that is answered, and maxHits how many results.
+const (
+	maxSearch = 100
+	maxHits   = 50
+)
 
-// hit is a result of a search: an operation, or a section of the guide.
+// hit is a result of a search: an operation, or a section of a page.
 type hit struct{ Name, Method, Path, Href string }
 
 // indexed is something that a search can find.
@@ -23,19 +26,20 @@ type indexed struct {
 
 var (
 	tags     = lazyregexp.New(`<[^>]*>`)
-	headings = lazyregexp.New(`<h[12] id="([a-z]+)">`)
+	headings = lazyregexp.New(`<h[1-4] id="([^"]+)">(.*?)</h[1-4]>`)
+	anchors  = lazyregexp.New(`<a class="anchor".*?</a>`)
 )
 
-// searchIndex lists the operations and the sections of the guide, whose page is given.
-func searchIndex(groups []group, page string) []indexed {
+// searchIndex lists the operations and the sections of the guides and of the page at /docs.
+func searchIndex(groups []group, guides []*guide, start string) []indexed {
 	var out []indexed
 	for _, g := range groups {
-		for _, o := range g.Ops {
+		for _, o := range g.Operations {
 			var text strings.Builder
-			text.WriteString(g.Name + " " + withoutTags(string(o.Doc)))
+			text.WriteString(g.Name + " " + o.Doc)
 			for _, list := range [][]field{o.Params, o.Body, o.Answer} {
 				for _, f := range list {
-					text.WriteString(" " + f.Name + " " + withoutTags(string(f.Doc)))
+					text.WriteString(" " + f.Name + " " + f.Doc)
 				}
 			}
 			out = append(out, indexed{
@@ -44,30 +48,40 @@ func searchIndex(groups []group, page string) []indexed {
 			})
 		}
 	}
+	out = append(out, sectionsOf("", "/docs", start)...)
+	for _, g := range guides {
+		out = append(out, sectionsOf(g.Title, "/docs/guides/"+g.Name, string(g.HTML))...)
+	}
+	return out
+}
+
+// sectionsOf splits a page at its headings.
+func sectionsOf(title, path, page string) []indexed {
+	var out []indexed
 	at := headings.FindAllStringSubmatchIndex(page, -1)
 	for i, m := range at {
 		end := len(page)
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
-		for _, s := range guide {
-			if s.ID == page[m[2]:m[3]] {
-				out = append(out, indexed{
-					hit{Name: s.Name, Href: "/docs#" + s.ID},
-					strings.ToLower(s.Name),
-					strings.ToLower(withoutTags(page[m[0]:end])),
-				})
-			}
+		name := strings.TrimSpace(withoutTags(anchors.ReplaceAllString(page[m[4]:m[5]], "")))
+		if title != "" && name != title {
+			name = title + ": " + name
 		}
+		out = append(out, indexed{
+			hit{Name: name, Href: path + "#" + page[m[2]:m[3]]},
+			strings.ToLower(name),
+			strings.ToLower(withoutTags(page[m[1]:end])),
+		})
 	}
 	return out
 }
 
-// search returns what holds every word of the query: first where its title holds them all.
+// search returns what has every word of the query: first where its title has them all.
 func search(index []indexed, query string) []hit {
 	words := strings.Fields(strings.ToLower(query))
 	words = words[:min(len(words), 8)] // anybody may search: a search stays cheap
-	holds := func(text string) bool {
+	has := func(text string) bool {
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				return false
@@ -78,13 +92,14 @@ func search(index []indexed, query string) []hit {
 	var first, rest []hit
 	for _, x := range index {
 		switch {
-		case holds(x.title):
+		case has(x.title):
 			first = append(first, x.hit)
-		case holds(x.title + " " + x.text):
+		case has(x.title + " " + x.text):
 			rest = append(rest, x.hit)
 		}
 	}
-	return append(first, rest...)
+	first = append(first, rest...)
+	return first[:min(len(first), maxHits)]
 }
 
 // searchQuery returns what a request searches for: at most maxSearch bytes.

@@ -1,7 +1,8 @@
-package api
+package docs
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -66,7 +67,7 @@ func fields(r huma.Registry, s *huma.Schema, depth int) (out []field) {
 			Name:     name,
 			Type:     kind(r, p),
 			Required: slices.Contains(full.Required, name),
-			Doc:      inline(p.Description),
+			Doc:      p.Description,
 			Depth:    depth,
 		})
 		inner := p
@@ -199,17 +200,17 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := encode(m.name)
+		name, err := json.Marshal(m.name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := encode(m.value)
+		value, err := json.Marshal(m.value)
 		if err != nil {
 			return nil, err
 		}
-		b.Write(bytes.TrimSpace(name))
+		b.Write(name)
 		b.WriteByte(':')
-		b.Write(bytes.TrimSpace(value))
+		b.Write(value)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil

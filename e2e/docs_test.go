@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+	"slipway/internal/tenant/mail/mailtest"
+	"slipway/internal/web/docs"
+)
+
+// The examples of the reference work as pasted into a shell: each scenario is run in order, with the
+// text of the pages that the program serves, and every call answers with its documented status.
+func TestDocumentedExamples(t *testing.T) {
+	t.Parallel()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	server := mailtest.New(t, mailtest.Config{})
+	w.Flags = append(w.Flags, "--git-host", "github.com="+w.Git.URL, "--smtp", server.Addr, "--smtp-from", "Slipway <slipway@example.test>", "--base-url", "http://"+w.Listen)
+	var commit string
+	for branch, files := range map[string]map[string]string{
+		"site/main":     {"index.html": "hello", "_redirects": "/old-page /new-page"},
+		"site/redesign": {"index.html": "new"},
+		"app/main": {
+			"package.json": `{"name": "app", "private": true, "scripts": {"start": "node server.js"}}`,
+			"server.js":    "require('http').createServer((q, r) => r.end('up')).listen(process.env.PORT)",
+			"slipway.toml": "[[cron]]\nname = \"cleanup\"\nschedule = \"0 3 * * *\"\ncommand = \"node --version\"\n",
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "files")
+		if err := world.WriteFiles(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		hash, err := w.Git.Commit("acme/"+filepath.Dir(branch), filepath.Base(branch), dir, "A commit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if branch == "site/main" {
+			commit = hash
+		}
+	}
+	w.Hooks.Serve("/api/v1/user", []byte(`{"login": "ada"}`))
+	w.Hooks.Serve("/api/v1/user/repos", []byte(`[]`))
+	ctx, cancel := deadline()
+	defer cancel()
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	member, err := w.User(invited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := outside{w, server, map[string]int{}}
+	for _, s := range docs.Scenarios() {
+		if s.Name == "wordpress" { // e2e/wordpress runs it
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			key, err := w.User(s.Name + "@example.test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.RunScenario(t.Context(), t.TempDir(), s, map[string]string{
+				"SLIPWAY_KEY": key, "GITEA_URL": w.Hooks.URL, "GITEA_TOKEN": "a-token", "SLACK_WEBHOOK_URL": w.Hooks.URL + "/slack",
+				"COMMIT": commit, "MEMBER_KEY": member, "EMAIL": s.Name + "@example.test",
+			}, x.lookup)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The examples in the other languages work as they are shown, too: a call with a body, and one without.
+func TestDocumentedLanguages(t *testing.T) {
+	t.Parallel()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen)
+	ctx, cancel := deadline()
+	defer cancel()
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	key, err := w.User("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for language, run := range map[string][]string{
+		"go":         {"main.go", "go", "run"},
+		"javascript": {"main.mjs", "node"},
+		"php":        {"main.php", "php"},
+	} {
+		for operation, want := range map[string]string{"createKey": `"key":"slw_`, "getAccount": `"email":"ada@example.test"`} {
+			page := map[string]string{"createKey": "keys", "getAccount": "account"}[operation]
+			source, err := w.Example(ctx, page+"?lang="+language, operation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := world.WriteFiles(dir, map[string]string{run[0]: source}); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(ctx, run[1], append(run[2:], run[0])...)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "SLIPWAY_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("%s in %s: %v: %s", operation, language, err, out)
+			}
+		}
+	}
+}
+
+// outside knows what readers get elsewhere than from the API: from an email, or a page of the dashboard.
+type outside struct {
+	w    *world.World
+	mail *mailtest.Server
+	read map[string]int // by variable: the mails that have been read for it
+}
+
+// invited is whom the scenarios invite, with the key $MEMBER_KEY.
+const invited = "grace@example.com"
+
+var mailed = map[string]*regexp.Regexp{
+	"INVITATION_TOKEN": regexp.MustCompile(`/invitations/([\w-]+)`),
+	"TRANSFER_CODE":    regexp.MustCompile(`(?m)^([\w-]{20,})$`),
+}
+
+func (o outside) lookup(name string, env map[string]string) (string, error) {
+	switch {
+	case mailed[name] != nil:
+		return o.fromMail(name)
+	case name == "GRANT_ID":
+		return o.authorize(env)
+	}
+	return "", fmt.Errorf("no step and nothing else gives %s", name)
+}
+
+// fromMail waits for the next mail to the invited user with what a variable stands for.
+func (o outside) fromMail(name string) (found string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), world.Patience(time.Minute))
+	defer cancel()
+	err = world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
+		all := o.mail.All()
+		for i := o.read[name]; i < len(all); i++ {
+			if m := mailed[name].FindStringSubmatch(all[i].Text); m != nil && all[i].To == invited && found == "" {
+				found, o.read[name] = m[1], i+1
+			}
+		}
+		return found != "", nil
+	})
+	return found, err
+}
+
+// authorize connects a device with the app and returns the id of the grant.
+func (o outside) authorize(env map[string]string) (string, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return "", err
+	}
+	client := &http.Client{Jar: jar, Timeout: world.Patience(20 * time.Second)}
+	post := func(path string, form url.Values, out any) error {
+		a, err := world.Read(client.PostForm("http://"+o.w.Listen+path, form))
+		if err == nil {
+			err = a.Err()
+		}
+		if err == nil && out != nil {
+			err = a.JSON(out)
+		}
+		return err
+	}
+	app := url.Values{"client_id": {env["APP_ID"]}, "client_secret": {env["CLIENT_SECRET"]}, "scope": {"sites:read"}}
+	var device struct {
+		Secret string `json:"device_code"`
+		Code   string `json:"user_code"`
+	}
+	if err := post("/sign-in", url.Values{"email": {env["EMAIL"]}, "password": {world.Password}}, nil); err != nil {
+		return "", err
+	}
+	if err := post("/oauth/device", app, &device); err != nil {
+		return "", err
+	}
+	allow := url.Values{"code": {device.Code}, "decision": {"allow"}, "scopes": {"sites:read"}, "reach": {"all"}, "expires": {"1d"}}
+	if err := post("/device", allow, nil); err != nil {
+		return "", err
+	}
+	app.Set("grant_type", "urn:ietf:params:oauth:grant-type:device_code")
+	app.Set("device_code", device.Secret)
+	if err := post("/oauth/token", app, nil); err != nil {
+		return "", err
+	}
+	var grants struct{ Data []struct{ ID string } }
+	if err := o.w.Call(context.Background(), env["SLIPWAY_KEY"], "GET", "/oauth/grants", nil, &grants); err != nil {
+		return "", err
+	}
+	if len(grants.Data) != 1 {
+		return "", fmt.Errorf("%d grants, not 1", len(grants.Data))
+	}
+	return grants.Data[0].ID, nil
+}

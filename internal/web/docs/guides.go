@@ -1,0 +1,166 @@
+package docs
+
+import (
+	"bytes"
+	"html/template"
+	"io/fs"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	guidefiles "slipway/docs"
+	"slipway/internal/platform/lazyregexp"
+)
+
+// guide is a file of the folder docs.
+type guide struct {
+	Name, Title string
+	HTML        template.HTML
+	Sections    []section
+}
+
+// chapter is a part of the list of guides.
+type chapter struct {
+	Name   string
+	Guides []*guide
+}
+
+// chapterNames orders the guides: a test wants each in one chapter.
+var chapterNames = []struct {
+	name   string
+	guides []string
+}{
+	{"Guides", []string{"git", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "oauth", "dashboard"}},
+	{"Operate", []string{"operating", "shares", "benchmarks", "backup-format"}},
+	{"About", []string{"glossary", "where"}},
+}
+
+func chapters(guides []*guide) []chapter {
+	var out []chapter
+	for _, c := range chapterNames {
+		next := chapter{Name: c.name}
+		for _, name := range c.guides {
+			for _, g := range guides {
+				if g.Name == name {
+					next.Guides = append(next.Guides, g)
+				}
+			}
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// readGuides renders the folder that is built into the program: what is wrong with it is wrong at
+// the first start, hence the panics.
+func readGuides() []*guide {
+	names, err := fs.Glob(guidefiles.Files, "*.md")
+	if err != nil {
+		panic(err)
+	}
+	var out []*guide
+	for _, name := range names {
+		source, err := guidefiles.Files.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, renderGuide(strings.TrimSuffix(name, ".md"), source))
+	}
+	return out
+}
+
+// renderGuide turns Markdown into a page. HTML in it is left out.
+func renderGuide(name string, source []byte) *guide {
+	g := &guide{Name: name, Title: name}
+	md := goldmark.New(
+		goldmark.WithExtensions(extension.Table, extension.Strikethrough),
+		goldmark.WithParserOptions(
+			parser.WithAutoHeadingID(),
+			parser.WithASTTransformers(util.Prioritized(rewrite{g}, 100)),
+		),
+	)
+	var b bytes.Buffer
+	if err := md.Convert(source, &b); err != nil {
+		panic(err)
+	}
+	html := strings.NewReplacer(
+		"<pre><code", `<pre tabindex="0"><code`,
+		"<table>", `<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>`,
+		"</table>", "</table></div>",
+	).Replace(b.String())
+	g.HTML = template.HTML(permalinks.ReplaceAllString(html, `<$1 id="$2">$3<a class="anchor" href="#$2" aria-label="Link to this section">#</a></$1>`))
+	return g
+}
+
+var permalinks = lazyregexp.New(`<(h[2-4]) id="([^"]+)">(.*)</h[2-4]>`)
+
+// rewrite notes a guide's sections, and points its links to other guides at their pages.
+type rewrite struct{ g *guide }
+
+func (t rewrite) Transform(doc *ast.Document, reader text.Reader, _ parser.Context) {
+	source := reader.Source()
+	var links []*ast.Link
+	ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Heading:
+			name := plain(n, source)
+			if n.Level == 1 {
+				t.g.Title = name
+				break
+			}
+			if id, ok := n.AttributeString("id"); ok && n.Level <= 3 {
+				t.g.Sections = append(t.g.Sections, section{string(id.([]byte)), name, n.Level - 2})
+			}
+		case *ast.Link:
+			links = append(links, n)
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, l := range links {
+		to, outside := guideLink(string(l.Destination))
+		if !outside {
+			l.Destination = []byte(to)
+			continue
+		}
+		for c := l.FirstChild(); c != nil; { // what the program doesn't serve is named without a link
+			next := c.NextSibling()
+			l.Parent().InsertBefore(l.Parent(), l, c)
+			c = next
+		}
+		l.Parent().RemoveChild(l.Parent(), l)
+	}
+}
+
+// guideLink returns where a link of a guide leads on the pages, and whether it leaves what they show.
+func guideLink(to string) (string, bool) {
+	file, fragment, _ := strings.Cut(to, "#")
+	if fragment != "" {
+		fragment = "#" + fragment
+	}
+	switch name, ok := strings.CutSuffix(file, ".md"); {
+	case file == "" || strings.Contains(file, "://") || strings.HasPrefix(file, "/"):
+		return to, false
+	case ok && !strings.Contains(name, "/"):
+		return "/docs/guides/" + name + fragment, false
+	}
+	return "", true
+}
+
+func plain(n ast.Node, source []byte) string {
+	var b strings.Builder
+	ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if t, ok := n.(*ast.Text); ok && entering {
+			b.Write(t.Segment.Value(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return b.String()
+}
