@@ -182,10 +182,10 @@ func sharedIn(file *ast.File) (found []place) {
 	return found
 }
 
-// locked reports whether a struct's fields are used by many goroutines: it has a mutex.
+// locked reports whether a struct's fields are used by many goroutines: it has a mutex or a map for them.
 func locked(s *ast.StructType) bool {
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
-		return text(f.Type) == "sync.Mutex" || text(f.Type) == "sync.RWMutex"
+		return text(f.Type) == "sync.Mutex" || text(f.Type) == "sync.RWMutex" || text(f.Type) == "sync.Map"
 	})
 }
 

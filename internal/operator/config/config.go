@@ -31,7 +31,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
-	"slipway/internal/wordpress/wordpress"
+	"slipway/internal/wordpress/core"
 )
 
 // Config holds the operator's settings as they were given.
@@ -246,7 +246,7 @@ func (c Config) Check() (Settings, error) {
 			return s, fmt.Errorf("--roles: %q must be api, worker or edge", r)
 		}
 	}
-	if err := wordpress.CheckSource(c.WordPressSource); err != nil {
+	if err := core.CheckSource(c.WordPressSource); err != nil {
 		return s, fmt.Errorf("--wordpress-source: %w", err)
 	}
 	for name, program := range map[string]string{"--redis-server": c.RedisServer, "--wp-cli": c.WPCLI} {

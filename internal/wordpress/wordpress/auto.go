@@ -83,7 +83,7 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &state); err != nil {
 		return err
 	}
-	c, err := w.core(ctx, func(string, ...any) {})
+	c, err := w.cores.Current(ctx, func(string, ...any) {})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/core"
 )
 
 // Prepare returns what a site's WordPress runs from, and sees that it has its database.
@@ -21,7 +22,7 @@ func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format st
 	if err != nil {
 		return "", err
 	}
-	c, err := w.core(ctx, say)
+	c, err := w.cores.Current(ctx, say)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +197,10 @@ type Layout struct {
 
 // TheLayout is that of every WordPress.
 func TheLayout() Layout {
-	return Layout{Root: publicDir, Front: "index.php", Tasks: tasksDir, Content: contentDir, Storage: []string{contentDir}}
+	return Layout{
+		Root: core.PublicDir, Front: "index.php", Tasks: core.TasksDir,
+		Content: core.ContentDir, Storage: []string{core.ContentDir},
+	}
 }
 
 // live returns the owner's site if a WordPress runs there.

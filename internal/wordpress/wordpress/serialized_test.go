@@ -15,7 +15,7 @@ func TestSerializedValuesStayWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal("PHP is needed: apt-get install php-cli")
 	}
-	lib, err := filepath.Abs("core/tasks/serialized.php")
+	lib, err := filepath.Abs("../core/files/tasks/serialized.php")
 	if err != nil {
 		t.Fatal(err)
 	}

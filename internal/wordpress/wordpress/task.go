@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/core"
 )
 
 // maxAnswer bounds what a task answers.
@@ -246,7 +247,7 @@ func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID)
 	st = out.State
 	st.ObjectCache = w.objectCache(x.ObjectCache, out.ObjectCache)
 	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution, st.AutoUpdate = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto
-	if st.LatestVersion, err = newest(ctx, w.c.DB); err != nil {
+	if st.LatestVersion, err = core.Newest(ctx, w.c.DB); err != nil {
 		return st, fmt.Errorf("find WordPress: %w", err)
 	}
 	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {

@@ -180,7 +180,7 @@ func (r *run) change(ctx context.Context) error {
 		)
 	}
 	if u.Core {
-		c, err := r.core(ctx, func(string, ...any) {})
+		c, err := r.cores.Current(ctx, func(string, ...any) {})
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,7 @@ import (
 	"slipway/internal/build/bundle"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -37,6 +38,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/core"
 	"slipway/internal/wordpress/pagecache"
 )
 
@@ -50,7 +52,7 @@ type Config struct {
 	Out       *http.Client // fetches the core
 
 	Dir    string // ours: where a core is put together
-	Source string // of the core, see openSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+	Source string // of the core, see core.CheckSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
 
 	Operations  *operation.Operations
 	Backups     *backup.Backups
@@ -91,7 +93,7 @@ type Host interface {
 // WordPress owns what makes sites WordPress. It is safe for concurrent use.
 type WordPress struct {
 	c      Config
-	making sync.Mutex // held while a core is put together
+	cores  *core.Cores
 	cache  *pagecache.Cache
 	logins throttle
 	crons  *crons
@@ -109,7 +111,8 @@ func New(c Config) *WordPress {
 			port = ":" + n
 		}
 	}
-	return &WordPress{c: c, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons()}
+	cores := core.New(core.Config{DB: c.DB, Bundles: c.Bundles, Out: c.Out, Dir: c.Dir, Source: c.Source, Log: c.Log})
+	return &WordPress{c: c, cores: cores, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons()}
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.
@@ -231,7 +234,7 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 		return invalid("locale", "locale is a language of WordPress such as de_DE", n.Locale)
 	}
 	if n.Version != "" {
-		if err := offers(ctx, tx, n.Version); err != nil {
+		if err := core.Offers(ctx, tx, n.Version); err != nil {
 			return err
 		}
 	}
@@ -358,4 +361,9 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	}
 	tx.AfterCommit(w.known.Clear)
 	return true, w.purgeTx(ctx, tx, id, []string{"*"})
+}
+
+// Roots marks the files of every core, so that they are not collected.
+func (w *WordPress) Roots(ctx context.Context, mark func(blob.Digest)) error {
+	return w.cores.Roots(ctx, mark)
 }

@@ -22,7 +22,7 @@ CREATE TABLE wordpress_sites (
 );
 CREATE INDEX wordpress_sites_cron ON wordpress_sites (next_cron);
 
--- Written by package wordpress: cores that are stored, by what they were made of.
+-- Written by package core: cores that are stored, by what they were made of.
 CREATE TABLE wordpress_cores (
   id         TEXT PRIMARY KEY,         -- digest of the source and of the files that are added
   version    TEXT NOT NULL,

@@ -14,7 +14,7 @@ function _doing_it_wrong($f, $m, $v) {}
 function _deprecated_function($f, $v, $r) {}
 function wp_load_translations_early() {}
 function __($text) { return $text; }
-require dirname(__DIR__) . '/core/redis.php';
+require dirname(__DIR__, 2) . '/core/files/redis.php';
 
 if ($argv[1] !== 'hostile') { // a busy machine is no reason to go on without Redis here
 	\Slipway\Redis::$silence = 60000000;

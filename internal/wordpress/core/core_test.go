@@ -1,4 +1,4 @@
-package wordpress
+package core
 
 import (
 	"archive/tar"
@@ -106,14 +106,14 @@ func TestDownloadedCore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := New(Config{
+			cores := New(Config{
 				DB:      dbtest.New(t),
 				Bundles: bundles,
 				Out:     &http.Client{Transport: tt.origin},
 				Dir:     filepath.Join(dir, "wordpress"),
 				Source:  tt.source,
 			})
-			c, err := w.core(t.Context(), func(string, ...any) {})
+			c, err := cores.Current(t.Context(), func(string, ...any) {})
 			if tt.want != "" {
 				if f := fault.As(err); f == nil || !strings.Contains(f.Message, tt.want) {
 					t.Fatalf("%v, want %q", err, tt.want)

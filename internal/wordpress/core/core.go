@@ -1,7 +1,10 @@
-package wordpress
+// Package core owns what WordPress itself is: the release that sites run from, fetched and checked
+// or copied from the operator's, with the files that Slipway adds, stored once for all sites.
+package core
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha1"
@@ -14,11 +17,13 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
@@ -30,15 +35,15 @@ import (
 // ours are the files that every core gets: its configuration, the part that is always
 // loaded, and the tasks.
 //
-//go:embed core
+//go:embed files
 var ours embed.FS
 
 // Where the parts of a core's bundle lie.
 const (
-	publicDir  = "public"        // the document root
+	PublicDir  = "public"        // the document root
 	slipwayDir = "slipway"       // beside it
-	tasksDir   = "slipway/tasks" // what only this package asks for
-	contentDir = "public/wp-content"
+	TasksDir   = "slipway/tasks" // what only this package asks for
+	ContentDir = "public/wp-content"
 )
 
 // The most of a core's archive.
@@ -55,8 +60,30 @@ const (
 	debianCore     = "/usr/share/wordpress"
 )
 
-// core is one that is stored.
-type core struct {
+// Config holds what cores are made with.
+type Config struct {
+	DB      *db.DB
+	Bundles *bundle.Bundles
+	Out     *http.Client // fetches archives
+	Dir     string       // where a core is put together
+	Source  string       // see CheckSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+	Log     *slog.Logger // Optional.
+}
+
+// Cores makes cores. It is safe for concurrent use.
+type Cores struct {
+	c      Config
+	making sync.Mutex // held while a core is put together
+}
+
+// New returns Cores. It fetches nothing yet.
+func New(c Config) *Cores {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Cores{c: c}
+}
+
+// Core is one that is stored.
+type Core struct {
 	Version string
 	Bundle  bundle.ID
 }
@@ -75,29 +102,29 @@ func CheckSource(source string) error {
 	return errors.New("give a directory, debian, or https://….tar.gz#sha256=…")
 }
 
-// Core returns the core that new sites run from, putting it together where it is not stored.
-func (w *WordPress) core(ctx context.Context, say func(format string, args ...any)) (core, error) {
-	w.making.Lock()
-	defer w.making.Unlock()
-	source := w.c.Source
+// Current returns the core that new sites run from, putting it together where it is not stored.
+func (s *Cores) Current(ctx context.Context, say func(format string, args ...any)) (Core, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	source := s.c.Source
 	if source == "debian" {
 		source = debianCore
 	}
 	if source == "" {
 		// What was fetched last is current for a day.
-		var c core
-		err := w.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id LIKE 'current/%' AND id LIKE $1 AND created_at > $2 ORDER BY created_at DESC LIMIT 1`,
+		var c Core
+		err := s.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id LIKE 'current/%' AND id LIKE $1 AND created_at > $2 ORDER BY created_at DESC LIMIT 1`,
 			"%/"+oursDigest(), db.Now()-24*60*60*1000).
 			Scan(&c.Version, &c.Bundle)
 		if err == nil {
 			return c, nil
 		}
-		sum, err := w.currentSum(ctx)
+		sum, err := s.currentSum(ctx)
 		if err == nil {
-			return w.stored(ctx, "current/"+sum, func(dir string) error { return w.unpack(ctx, currentArchive, sha1.New(), sum, dir) }, say)
+			return s.stored(ctx, "current/"+sum, func(dir string) error { return s.unpack(ctx, currentArchive, sha1.New(), sum, dir) }, say)
 		}
 		if _, e := os.Stat(filepath.Join(debianCore, "wp-includes/version.php")); e != nil {
-			return core{}, &fault.Error{
+			return Core{}, &fault.Error{
 				Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
 				Details: fmt.Sprintf(
 					"wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a copy with --wordpress-source",
@@ -105,15 +132,15 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 				),
 			}
 		}
-		w.c.Log.WarnContext(ctx, "wordpress.org is unreachable; using Debian's package", "err", err)
+		s.c.Log.WarnContext(ctx, "wordpress.org is unreachable; using Debian's package", "err", err)
 		source = debianCore
 	}
 	if address, sum, ok := strings.Cut(source, "#sha256="); ok {
-		return w.stored(ctx, "archive/"+sum, func(dir string) error { return w.unpack(ctx, address, sha256.New(), sum, dir) }, say)
+		return s.stored(ctx, "archive/"+sum, func(dir string) error { return s.unpack(ctx, address, sha256.New(), sum, dir) }, say)
 	}
 	version, err := os.ReadFile(filepath.Join(source, "wp-includes/version.php"))
 	if err != nil {
-		return core{}, &fault.Error{
+		return Core{}, &fault.Error{
 			Kind:    fault.Unavailable,
 			Message: "WordPress is not available on this server",
 			Code:    "wordpress_unavailable",
@@ -121,11 +148,11 @@ func (w *WordPress) core(ctx context.Context, say func(format string, args ...an
 		}
 	}
 	sum := sha256.Sum256(append([]byte(source+"\x00"), version...))
-	return w.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
+	return s.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
 }
 
-// newest returns the version of the core that was made last; empty: there is none yet.
-func newest(ctx context.Context, r db.Reader) (version string, err error) {
+// Newest returns the version of the core that was made last; empty: there is none yet.
+func Newest(ctx context.Context, r db.Reader) (version string, err error) {
 	err = r.QueryRow(ctx, `SELECT version FROM wordpress_cores ORDER BY created_at DESC LIMIT 1`).Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
@@ -133,9 +160,9 @@ func newest(ctx context.Context, r db.Reader) (version string, err error) {
 	return version, err
 }
 
-// offers is nil when new sites get this version. It makes no core: a transaction waits.
-func offers(ctx context.Context, r db.Reader, version string) error {
-	have, err := newest(ctx, r)
+// Offers is nil when new sites get this version. It makes no core: a transaction waits.
+func Offers(ctx context.Context, r db.Reader, version string) error {
+	have, err := Newest(ctx, r)
 	if err != nil {
 		return fmt.Errorf("find WordPress: %w", err)
 	}
@@ -156,8 +183,8 @@ func offers(ctx context.Context, r db.Reader, version string) error {
 }
 
 // currentSum asks which archive is current.
-func (w *WordPress) currentSum(ctx context.Context) (string, error) {
-	body, err := w.fetch(ctx, currentSum)
+func (s *Cores) currentSum(ctx context.Context) (string, error) {
+	body, err := s.fetch(ctx, currentSum)
 	if err != nil {
 		return "", err
 	}
@@ -170,12 +197,12 @@ func (w *WordPress) currentSum(ctx context.Context) (string, error) {
 	return sum, err
 }
 
-func (w *WordPress) fetch(ctx context.Context, address string) (io.ReadCloser, error) {
+func (s *Cores) fetch(ctx context.Context, address string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := w.c.Out.Do(req)
+	resp, err := s.c.Out.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +214,8 @@ func (w *WordPress) fetch(ctx context.Context, address string) (io.ReadCloser, e
 }
 
 // unpack fetches an archive, sees that it is the right one, and only then unpacks it.
-func (w *WordPress) unpack(ctx context.Context, address string, digest hash.Hash, sum, dir string) error {
-	body, err := w.fetch(ctx, address)
+func (s *Cores) unpack(ctx context.Context, address string, digest hash.Hash, sum, dir string) error {
+	body, err := s.fetch(ctx, address)
 	if err != nil {
 		return &fault.Error{
 			Kind:    fault.Unavailable,
@@ -198,7 +225,7 @@ func (w *WordPress) unpack(ctx context.Context, address string, digest hash.Hash
 		}
 	}
 	defer body.Close()
-	f, err := os.CreateTemp(w.c.Dir, "archive-")
+	f, err := os.CreateTemp(s.c.Dir, "archive-")
 	if err != nil {
 		return fmt.Errorf("store archive: %w", err)
 	}
@@ -347,10 +374,10 @@ func copyFile(from, to string) error {
 func oursDigest() string {
 	sum := sha256.New()
 	sum.Write([]byte("common "))
-	_ = fs.WalkDir(ours, "core", func(name string, e fs.DirEntry, err error) error {
+	_ = fs.WalkDir(ours, "files", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			b, _ := ours.ReadFile(name)
-			fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
+			fmt.Fprintf(sum, "core%s %d\n%s", strings.TrimPrefix(name, "files"), len(b), b)
 		}
 		return err
 	})
@@ -360,14 +387,14 @@ func oursDigest() string {
 var versionForm = lazyregexp.New(`(?m)^\$wp_version\s*=\s*'([0-9A-Za-z.+-]{1,30})';`)
 
 // stored returns the core of that name, making it where there is none.
-func (w *WordPress) stored(
+func (s *Cores) stored(
 	ctx context.Context,
 	name string,
 	fill func(dir string) error,
 	say func(format string, args ...any),
-) (c core, err error) {
+) (c Core, err error) {
 	id := name + "/" + oursDigest()
-	err = w.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id = $1`, id).Scan(&c.Version, &c.Bundle)
+	err = s.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id = $1`, id).Scan(&c.Version, &c.Bundle)
 	if err == nil {
 		return c, nil
 	}
@@ -375,15 +402,15 @@ func (w *WordPress) stored(
 		return c, fmt.Errorf("find WordPress: %w", err)
 	}
 	say("Preparing WordPress; this is done once for all sites")
-	if err := os.MkdirAll(w.c.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(s.c.Dir, 0o700); err != nil {
 		return c, fmt.Errorf("make WordPress: %w", err)
 	}
-	dir, err := os.MkdirTemp(w.c.Dir, "core-")
+	dir, err := os.MkdirTemp(s.c.Dir, "core-")
 	if err != nil {
 		return c, fmt.Errorf("make WordPress: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	public := filepath.Join(dir, publicDir)
+	public := filepath.Join(dir, PublicDir)
 	if err := os.Mkdir(public, 0o755); err != nil {
 		return c, fmt.Errorf("make WordPress: %w", err)
 	}
@@ -407,12 +434,12 @@ func (w *WordPress) stored(
 		return c, err
 	}
 	defer root.Close()
-	stored, err := w.c.Bundles.StoreCommon(ctx, root)
+	stored, err := s.c.Bundles.StoreCommon(ctx, root)
 	if err != nil {
 		return c, err
 	}
 	c.Bundle = stored.ID
-	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO wordpress_cores (id, version, bundle, created_at) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO UPDATE SET version = excluded.version, bundle = excluded.bundle, created_at = excluded.created_at`, id, c.Version, c.Bundle, db.Now())
@@ -427,24 +454,24 @@ func (w *WordPress) stored(
 // addOurs puts our files into a core.
 func addOurs(dir string) error {
 	if err := errors.Join(
-		os.MkdirAll(filepath.Join(dir, contentDir, "uploads"), 0o755),
+		os.MkdirAll(filepath.Join(dir, ContentDir, "uploads"), 0o755),
 		os.MkdirAll(filepath.Join(dir, slipwayDir), 0o755),
 	); err != nil {
 		return err
 	}
 	// Languages are many: a site gets those that it uses.
-	err := os.Rename(filepath.Join(dir, contentDir, "languages"), filepath.Join(dir, slipwayDir, "languages"))
+	err := os.Rename(filepath.Join(dir, ContentDir, "languages"), filepath.Join(dir, slipwayDir, "languages"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fs.WalkDir(ours, "core", func(name string, e fs.DirEntry, err error) error {
+	return fs.WalkDir(ours, "files", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		rel := strings.TrimPrefix(name, "core/")
+		rel := strings.TrimPrefix(name, "files/")
 		to := filepath.Join(dir, slipwayDir, rel)
 		if rel == "wp-config.php" {
-			to = filepath.Join(dir, publicDir, rel)
+			to = filepath.Join(dir, PublicDir, rel)
 		}
 		b, err := ours.ReadFile(name)
 		if err != nil {
@@ -458,14 +485,14 @@ func addOurs(dir string) error {
 }
 
 // Roots marks the files of every core, so that they are not collected.
-func (w *WordPress) Roots(ctx context.Context, mark func(blob.Digest)) error {
-	rows, err := w.c.DB.Query(ctx, `SELECT DISTINCT bundle FROM wordpress_cores`)
+func (s *Cores) Roots(ctx context.Context, mark func(blob.Digest)) error {
+	rows, err := s.c.DB.Query(ctx, `SELECT DISTINCT bundle FROM wordpress_cores`)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id bundle.ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return fmt.Errorf("list WordPress cores: %w", err)
 	}
 	for _, id := range ids {
-		for digest, err := range w.c.Bundles.Blobs(ctx, id) {
+		for digest, err := range s.c.Bundles.Blobs(ctx, id) {
 			if errors.Is(err, fs.ErrNotExist) {
 				break // damaged: it is made again
 			}
