@@ -120,6 +120,11 @@ func postPrepared[I, O, P any](
 		}
 		var p P
 		if prepare != nil {
+			// What was done may be why it can't be prepared again: a site that was moved is
+			// another owner's.
+			if kept, found, err := a.Answers.Stored(ctx, k, print); err != nil || found {
+				return unkeep(kept, found, err)
+			}
 			if p, err = prepare(ctx, c, in); err != nil {
 				return nil, err
 			}

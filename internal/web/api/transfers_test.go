@@ -140,8 +140,15 @@ func TestTransferAtOnce(t *testing.T) {
 	if got := w.must(201, "POST", "/sites/"+s+"/transfer", narrow, m{"to": "acme"}); got["completed"] != false || got["code"] == nil {
 		t.Errorf("a narrow key: %v", got)
 	}
-	if got := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme", "keepHooks": true}); got["completed"] != true {
-		t.Errorf("between one's own accounts: %v", got)
+	move := func() answer {
+		return w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme", "keepHooks": true}, "Idempotency-Key: move")
+	}
+	first := move()
+	if first.status != 201 || !strings.Contains(first.body, `"completed":true`) {
+		t.Errorf("between one's own accounts: %s", first)
+	}
+	if again := move(); again.status != 201 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the same request once the site has moved: %s", again)
 	}
 	w.must(200, "GET", "/sites/"+s, key, nil)
 	if a := w.api("GET", "/sites/"+s, ada, nil); a.status != 404 {

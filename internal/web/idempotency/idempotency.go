@@ -132,6 +132,23 @@ func (a *Answers) Once(
 	return answer, replayed, nil
 }
 
+// Stored returns the answer that was stored for a request. found is false where there is none,
+// or the request has no key. What a request needs before its transaction is to come after this:
+// it may be refused once the request has had its effect.
+func (a *Answers) Stored(ctx context.Context, k Key, fingerprint [32]byte) (answer []byte, found bool, err error) {
+	if k.Key == "" {
+		return nil, false, nil
+	}
+	if err := Check(k.Key); err != nil {
+		return nil, false, err
+	}
+	answer, err = a.find(ctx, a.db, k, fingerprint)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, false, nil
+	}
+	return answer, err == nil, err
+}
+
 // Remember is Once for requests that go to the network and change nothing here: it looks
 // for a stored answer, else runs fn outside any transaction and stores what it returns. Of two
 // that come at once both may run fn, and the first answer stored is the one both get.
@@ -141,21 +158,14 @@ func (a *Answers) Remember(
 	fingerprint [32]byte,
 	fn func(context.Context) ([]byte, error),
 ) (answer []byte, replayed bool, err error) {
+	if answer, replayed, err = a.Stored(ctx, k, fingerprint); err != nil || replayed {
+		return answer, replayed, err
+	}
+	answer, err = fn(ctx)
 	if k.Key == "" {
-		answer, err = fn(ctx)
 		return answer, false, err
 	}
-	if err := Check(k.Key); err != nil {
-		return nil, false, err
-	}
-	answer, err = a.find(ctx, a.db, k, fingerprint)
-	if err == nil {
-		return answer, true, nil
-	}
-	if !errors.Is(err, sql.ErrNoRows) {
-		return nil, false, err
-	}
-	if answer, err = fn(ctx); err != nil {
+	if err != nil {
 		return nil, false, err
 	}
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
