@@ -19,7 +19,7 @@ func TestConnections(t *testing.T) {
 		"no host",
 		w.api("POST", "/git/accounts", key, m{"provider": "gitea", "token": "good-token"}),
 		400,
-		"address of the server is needed",
+		"Host name required",
 	)
 	made := w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"})
 	if made["login"] != "octo" || made["baseUrl"] != "https://github.com" || fmt.Sprint(made["scopes"]) != "[repo admin:repo_hook]" ||
