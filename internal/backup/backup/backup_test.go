@@ -136,6 +136,22 @@ func (w *world) start() (stop func()) {
 	return stop
 }
 
+// keyIn and placeIn are what newWorld's repository has in a directory.
+func keyIn(t *testing.T, dir string) *seal.Sealer {
+	t.Helper()
+	key, err := seal.Load(filepath.Join(dir, "key"))
+	ok(t, err)
+	return key
+}
+
+func placeIn(t *testing.T, dir string) blob.Backend {
+	t.Helper()
+	at, err := blob.Dir(filepath.Join(dir, "backups"))
+	ok(t, err)
+	t.Cleanup(at.Close)
+	return at
+}
+
 func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -300,7 +316,7 @@ func contents(t *testing.T, dir string) map[string]string {
 // objects are the names of what the repository stores.
 func (w *world) objects() (names []string) {
 	w.t.Helper()
-	for e, err := range w.c.Repository.at.List(w.t.Context()) {
+	for e, err := range placeIn(w.t, w.dir).List(w.t.Context()) {
 		ok(w.t, err)
 		names = append(names, e.Name)
 	}
@@ -1010,7 +1026,9 @@ func TestBucket(t *testing.T) {
 	at, _, err := blob.OpenBackend(server.Bucket(t), blob.Options{Cache: t.TempDir(), Opaque: true})
 	ok(t, err)
 	defer at.Close()
-	w := newWorld(t, func(c *Config) { c.Repository = NewRepository(RepositoryConfig{Backend: at, Seal: c.Repository.seal}) })
+	w := newWorld(t, func(c *Config) {
+		c.Repository = NewRepository(RepositoryConfig{Backend: at, Seal: keyIn(t, c.Scratch)})
+	})
 	s := w.site("cloud", map[string]string{"index.html": "high"})
 	b := w.backUp(s.ID, NewBackup{})
 	if b.Status != Completed || b.VerifiedAt == 0 {

@@ -83,7 +83,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 		return c, err
 	}
 	if base != nil {
-		w.adopt(base)
+		w.adopt(&base.Contents)
 	}
 	m := &Manifest{ID: c.ID, At: begun.UTC()}
 	of := Config{Storage: s.Storage, Blobs: s.Blobs}
@@ -102,7 +102,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 			mostNames: maxCopyNames,
 		},
 	}
-	w.tick = t.tick
+	w.OnRead(t.tick)
 	// Files before the database that refers to them, and again what came meanwhile: a file is
 	// stored before anything refers to it, and deleted after nothing does.
 	seen := map[blob.Digest]bool{}
@@ -119,8 +119,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if err := w.close(); err != nil {
 		return c, err
 	}
-	m.Packs, m.Pieces = w.packs, w.pieces
-	m.compact()
+	w.List(&m.Contents)
 	raw, err := m.encode()
 	if err != nil {
 		return c, err
@@ -129,20 +128,20 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if err != nil {
 		return c, fmt.Errorf("store manifest: %w", err)
 	}
-	c.Manifest, c.Size, c.Stored, c.Took = name, m.size(), w.stored+n, time.Since(begun).Seconds()
+	c.Manifest, c.Size, c.Stored, c.Took = name, m.size(), w.Stored()+n, time.Since(begun).Seconds()
 	listed = true // or may be, whatever putNamed returns
-	return c, r.putNamed(ctx, copyKind, c.ID, c)
+	return c, r.putNamed(ctx, copyKind, string(c.ID), c)
 }
 
 // newestCopy returns the newest backup of the installation that can be read, nil where there
 // is none.
 func newestCopy(ctx context.Context, r *Repository, log *slog.Logger) (*Manifest, error) {
-	list, err := r.Copies(ctx)
+	list, err := Copies(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range list {
-		m, err := r.load(ctx, c.Manifest)
+		m, err := load(ctx, r, c.Manifest)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 			log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", c.ID, "err", err)
 			continue
@@ -250,8 +249,8 @@ func (t *taking) sites(ctx context.Context) error {
 			}
 			err = t.site(ctx, id)
 		}
-		if t.w.ctx.Err() != nil { // nothing can be stored any more
-			return context.Cause(t.w.ctx)
+		if err := t.w.Err(); err != nil { // nothing can be stored any more
+			return err
 		}
 		switch f := fault.As(err); {
 		case err == nil || fault.Is(err, fault.NotFound): // deleted meanwhile
@@ -337,7 +336,7 @@ func sortedKeys[V any](m map[string]V) []string {
 // PruneCopies forgets the backups of the installation that a schedule doesn't keep: those
 // that were taken by hand stay. It returns how many.
 func PruneCopies(ctx context.Context, r *Repository, keep Keep) (int, error) {
-	list, err := r.Copies(ctx)
+	list, err := Copies(ctx, r)
 	if err != nil {
 		return 0, err
 	}
@@ -350,7 +349,7 @@ func PruneCopies(ctx context.Context, r *Repository, keep Keep) (int, error) {
 	stays, gone := Schedule{Every: "daily", Keep: keep}.kept(taken, time.Now()), 0
 	for _, b := range taken {
 		if !stays[b.ID] {
-			if err := r.forget(ctx, b.ID); err != nil {
+			if err := forget(ctx, r, b.ID); err != nil {
 				return gone, err
 			}
 			gone++

@@ -24,7 +24,7 @@ type CopyReader struct {
 
 // OpenCopy opens a backup of the installation; the newest where id is empty.
 func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
-	list, err := r.Copies(ctx)
+	list, err := Copies(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -32,14 +32,14 @@ func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
 		if id != "" && c.ID != id {
 			continue
 		}
-		m, err := r.load(ctx, c.Manifest)
+		m, err := load(ctx, r, c.Manifest)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("its list of files is missing: %w", ErrDamaged)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open backup %s: %w", c.ID, err)
 		}
-		return &CopyReader{c, &reader{repo: r, m: m}}, nil
+		return &CopyReader{c, newReader(r, "", m)}, nil
 	}
 	if id != "" {
 		return nil, &fault.Error{
@@ -175,5 +175,5 @@ func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r i
 
 // Verified notes in the repository that the backup could be restored, just now.
 func (c *CopyReader) Verified(ctx context.Context) error {
-	return c.in.repo.putNamed(ctx, verifiedKind, c.Copy.ID, time.Now().UTC())
+	return c.in.repo.putNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
 }

@@ -74,7 +74,7 @@ func TestInstallation(t *testing.T) {
 	ok(t, w.SweepPlace(t.Context(), repo))
 
 	alone := NewRepository(RepositoryConfig{Backend: at, Identities: []age.Identity{identity}, ReadOnly: true})
-	list, err := alone.Copies(t.Context())
+	list, err := Copies(t.Context(), alone)
 	ok(t, err)
 	if len(list) != 2 || list[0].ID != second.ID || !list[0].VerifiedAt.IsZero() {
 		t.Fatalf("%+v", list)
@@ -133,26 +133,26 @@ func TestInstallation(t *testing.T) {
 	mine, err := OpenCopy(t.Context(), repo, second.ID)
 	ok(t, err)
 	ok(t, mine.Verified(t.Context()))
-	if list, err = alone.Copies(t.Context()); err != nil || list[0].VerifiedAt.IsZero() || !list[1].VerifiedAt.IsZero() {
+	if list, err = Copies(t.Context(), alone); err != nil || list[0].VerifiedAt.IsZero() || !list[1].VerifiedAt.IsZero() {
 		t.Errorf("%+v, %v", list, err)
 	}
 
 	// Without a key it doesn't open, in words; nothing there is no place to begin one.
-	if _, err := NewRepository(RepositoryConfig{
+	if _, err := Copies(t.Context(), NewRepository(RepositoryConfig{
 		Backend:    at,
 		Identities: nil,
 		Seal:       newSeal(t),
 		ReadOnly:   true,
-	}).Copies(t.Context()); !errors.Is(err, ErrNoKey) {
+	})); !errors.Is(err, ErrNoKey) {
 		t.Errorf("another key: %v", err)
 	}
 	empty, err := blob.Dir(t.TempDir())
 	ok(t, err)
-	if _, err := NewRepository(RepositoryConfig{
+	if _, err := Copies(t.Context(), NewRepository(RepositoryConfig{
 		Backend:  empty,
 		Seal:     w.seal,
 		ReadOnly: true,
-	}).Copies(t.Context()); !fault.Is(err, fault.NotFound) {
+	})); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an empty place: %v", err)
 	}
 	// The same in a bucket.
@@ -173,7 +173,7 @@ func TestInstallation(t *testing.T) {
 	}
 	gone, err := PruneCopies(t.Context(), repo, Keep{Daily: 1})
 	ok(t, err)
-	if list, err = repo.Copies(t.Context()); err != nil || gone != 2 || len(list) != 2 || list[1].ID != first.ID {
+	if list, err = Copies(t.Context(), repo); err != nil || gone != 2 || len(list) != 2 || list[1].ID != first.ID {
 		t.Errorf("pruned %d: %+v, %v", gone, list, err)
 	}
 }
@@ -186,7 +186,7 @@ func TestInstallationIsDue(t *testing.T) {
 	ok(t, err)
 	var repo *Repository
 	w := newWorld(t, func(c *Config) {
-		repo = NewRepository(RepositoryConfig{Backend: at, Seal: c.Repository.seal})
+		repo = NewRepository(RepositoryConfig{Backend: at, Seal: keyIn(t, c.Scratch)})
 		c.Every = 24 * time.Hour
 		c.Installation = opens(func(to string) (*Repository, Source, error) {
 			if to != "" {
@@ -201,7 +201,7 @@ func TestInstallationIsDue(t *testing.T) {
 		})
 	})
 	taken := func() int {
-		list, err := repo.Copies(t.Context())
+		list, err := Copies(t.Context(), repo)
 		ok(t, err)
 		for _, c := range list {
 			if !c.Scheduled {

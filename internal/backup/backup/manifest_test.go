@@ -23,14 +23,26 @@ func someManifest() *Manifest {
 		Live:     &deployment.Live{Release: "r"},
 		Places:   map[string]int64{"main": 2},
 		Folders:  []string{"uploads"},
-		Packs:    []string{pack("a"), pack("0")},
-		Pieces:   []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
-		Files: []File{
-			{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
-			{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
-			{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}},
+		Contents: Contents{
+			Packs:  []string{pack("a"), pack("0")},
+			Pieces: []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
+			Files: []File{
+				{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
+				{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
+				{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}},
+			},
 		},
 	}
+}
+
+func decoded(plain []byte) (*Manifest, error) {
+	m := &Manifest{}
+	c, err := decode(plain, m)
+	if err != nil {
+		return nil, err
+	}
+	m.Contents = *c
+	return m, nil
 }
 
 func TestManifest(t *testing.T) {
@@ -38,17 +50,17 @@ func TestManifest(t *testing.T) {
 	want := someManifest()
 	plain, err := want.encode()
 	ok(t, err)
-	got, err := decode(plain)
+	got, err := decoded(plain)
 	ok(t, err)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	for n := range plain { // one that is cut off is never taken for a whole one
-		if m, err := decode(plain[:n]); err == nil {
+		if m, err := decoded(plain[:n]); err == nil {
 			t.Fatalf("%d bytes of %d are %+v", n, len(plain), m)
 		}
 	}
-	if _, err := decode([]byte(`{"version":3}` + "\n")); err == nil || !strings.Contains(err.Error(), "newer Slipway") {
+	if _, err := decoded([]byte(`{"version":3}` + "\n")); err == nil || !strings.Contains(err.Error(), "newer Slipway") {
 		t.Errorf("a newer one: %v", err)
 	}
 }
@@ -56,7 +68,7 @@ func TestManifest(t *testing.T) {
 // Backups of the first version are read for as long as somebody has one.
 func TestFirstManifest(t *testing.T) {
 	t.Parallel()
-	got, err := decode([]byte(`{"version":1,"id":"bkp_1","site":"site_1","at":"2026-11-20T10:00:00Z","includes":["files"],"packs":["p"],` +
+	got, err := decoded([]byte(`{"version":1,"id":"bkp_1","site":"site_1","at":"2026-11-20T10:00:00Z","includes":["files"],"packs":["p"],` +
 		`"pieces":[[0,7,5,"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="]],` +
 		`"files":[{"p":"storage/uploads/a","s":5,"m":420,"t":"5.a.b","d":[0],"h":"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="}]}`))
 	ok(t, err)
@@ -67,14 +79,16 @@ func TestFirstManifest(t *testing.T) {
 		Site:     "site_1",
 		At:       time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
 		Includes: []string{Files},
-		Packs:    []string{"p"},
-		Pieces:   []piece{{0, 7, 5, sum}},
-		Files:    []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}},
+		Contents: Contents{
+			Packs:  []string{"p"},
+			Pieces: []piece{{0, 7, 5, sum}},
+			Files:  []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}},
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if _, err := decode([]byte(`{"version":2}`)); err == nil {
+	if _, err := decoded([]byte(`{"version":2}`)); err == nil {
 		t.Error("a second version without lists is taken")
 	}
 }
@@ -89,7 +103,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"version":1,"files":[]}`))
 	f.Add([]byte("{\"version\":2}\n\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(b)
+		m, err := decoded(b)
 		if err != nil || m.Version != manifestVersion {
 			return
 		}
@@ -97,7 +111,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return // such as a raw value that is no JSON
 		}
-		got, err := decode(again)
+		got, err := decoded(again)
 		if err != nil || !reflect.DeepEqual(
 			got.Files,
 			m.Files,

@@ -14,36 +14,34 @@ import (
 // encode returns a manifest as it is stored: a line of JSON with all but its lists, then the
 // lists in binary. Each backup of a site reads the lists of earlier ones, and a site may have
 // a million files.
-func (m *Manifest) encode() ([]byte, error) {
-	head := *m
-	head.Version, head.Packs, head.Pieces, head.Files = manifestVersion, nil, nil, nil
+func encode(head any, c *Contents) ([]byte, error) {
 	b, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
 	}
-	b = slices.Grow(append(b, '\n'), 64+packName*len(m.Packs)+(sha256.Size+12)*len(m.Pieces)+(sha256.Size+96)*len(m.Files))
+	b = slices.Grow(append(b, '\n'), 64+packName*len(c.Packs)+(sha256.Size+12)*len(c.Pieces)+(sha256.Size+96)*len(c.Files))
 	number := func(n int) { b = binary.AppendUvarint(b, uint64(n)) }
 	text := func(s string) { number(len(s)); b = append(b, s...) }
-	number(len(m.Packs))
-	for _, name := range m.Packs {
+	number(len(c.Packs))
+	for _, name := range c.Packs {
 		if b, err = appendHex(b, name); err != nil {
 			return nil, err
 		}
 	}
-	number(len(m.Pieces))
-	for _, p := range m.Pieces {
+	number(len(c.Pieces))
+	for _, p := range c.Pieces {
 		number(p.Pack)
 		number(p.Offset)
 		number(p.Length)
 		b = append(b, p.Sum[:]...)
 	}
-	number(len(m.Files))
+	number(len(c.Files))
 	parts := 0
-	for _, f := range m.Files {
+	for _, f := range c.Files {
 		parts += len(f.Pieces)
 	}
 	number(parts)
-	for _, f := range m.Files {
+	for _, f := range c.Files {
 		text(f.Path)
 		text(f.Link)
 		text(f.Stamp)
@@ -69,10 +67,13 @@ func appendHex(b []byte, name string) ([]byte, error) {
 }
 
 // decode is the inverse of encode. The first version was JSON throughout.
-func decode(plain []byte) (*Manifest, error) {
+func decode(plain []byte, about any) (*Contents, error) {
 	head, lists, binary := bytes.Cut(plain, []byte("\n"))
-	m := &Manifest{}
-	if err := json.Unmarshal(head, m); err != nil {
+	var m struct {
+		Version int `json:"version"`
+		Contents
+	}
+	if err := json.Unmarshal(head, &m); err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	switch {
@@ -81,12 +82,17 @@ func decode(plain []byte) (*Manifest, error) {
 	case binary != (m.Version == manifestVersion):
 		return nil, errors.New("read manifest: its lists are not of its version")
 	}
+	if about != nil {
+		if err := json.Unmarshal(head, about); err != nil {
+			return nil, fmt.Errorf("read manifest: %w", err)
+		}
+	}
 	if binary {
-		if w := (&wire{rest: string(lists)}); !w.lists(m) {
+		if w := (&wire{rest: string(lists)}); !w.lists(&m.Contents) {
 			return nil, errors.New("read manifest: its lists are cut off")
 		}
 	}
-	return m, nil
+	return &m.Contents, nil
 }
 
 // wire is read from its beginning to its end; what it can't hold makes it bad.
@@ -95,21 +101,21 @@ type wire struct {
 	bad  bool
 }
 
-func (w *wire) lists(m *Manifest) bool {
-	m.Packs = make([]string, w.count(packName))
-	for i := range m.Packs {
-		m.Packs[i] = hex.EncodeToString([]byte(w.take(packName)))
+func (w *wire) lists(c *Contents) bool {
+	c.Packs = make([]string, w.count(packName))
+	for i := range c.Packs {
+		c.Packs[i] = hex.EncodeToString([]byte(w.take(packName)))
 	}
-	m.Pieces = make([]piece, w.count(3+len(piece{}.Sum)))
-	for i := range m.Pieces {
-		p := &m.Pieces[i]
+	c.Pieces = make([]piece, w.count(3+len(piece{}.Sum)))
+	for i := range c.Pieces {
+		p := &c.Pieces[i]
 		p.Pack, p.Offset, p.Length = w.number(), w.number(), w.number()
 		copy(p.Sum[:], w.take(len(p.Sum)))
 	}
-	m.Files = make([]File, w.count(6+len(File{}.Sum)))
+	c.Files = make([]File, w.count(6+len(File{}.Sum)))
 	parts := make([]int, w.count(1))
-	for i := range m.Files {
-		f := &m.Files[i]
+	for i := range c.Files {
+		f := &c.Files[i]
 		f.Path, f.Link, f.Stamp = w.take(w.number()), w.take(w.number()), w.take(w.number())
 		f.Size, f.Mode = int64(w.number()), uint32(w.number())
 		copy(f.Sum[:], w.take(len(f.Sum)))

@@ -5,15 +5,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"slipway/internal/tenant/account"
 )
 
 // Content is cut into pieces of at most maxPiece bytes, and pieces travel in packs of
@@ -27,7 +24,7 @@ const (
 
 // piece is content in a pack.
 type piece struct {
-	Pack   int // index into Manifest.Packs
+	Pack   int // index into Contents.Packs
 	Offset int
 	Length int
 	Sum    [sha256.Size]byte // of its bytes
@@ -69,23 +66,43 @@ func newWriter(ctx context.Context, repo *Repository) *writer {
 
 // adopt makes the writer store nothing again that an earlier backup has, before anything
 // is added. The backup's files then refer to the writer's pieces.
-func (w *writer) adopt(m *Manifest) {
+func (w *writer) adopt(c *Contents) {
 	packs, pieces := len(w.packs), len(w.pieces)
-	w.packs = append(w.packs, m.Packs...)
-	w.pieces = slices.Grow(w.pieces, len(m.Pieces))
+	w.packs = append(w.packs, c.Packs...)
+	w.pieces = slices.Grow(w.pieces, len(c.Pieces))
 	if len(w.have) == 0 {
-		w.have = make(map[[sha256.Size]byte]int, len(m.Pieces))
+		w.have = make(map[[sha256.Size]byte]int, len(c.Pieces))
 	}
-	for i, p := range m.Pieces {
+	for i, p := range c.Pieces {
 		p.Pack += packs
 		w.pieces = append(w.pieces, p)
 		w.have[p.Sum] = pieces + i
 	}
-	for _, f := range m.Files {
+	for _, f := range c.Files {
 		for k := range f.Pieces {
 			f.Pieces[k] += pieces
 		}
 	}
+}
+
+// OnRead has f called with how many bytes were read, before anything is added.
+func (w *writer) OnRead(f func(n int64)) { w.tick = f }
+
+// Err says why nothing can be stored any more; nil: it can.
+func (w *writer) Err() error {
+	if w.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(w.ctx)
+}
+
+// Stored is how many bytes of packs were stored, once the writer is closed.
+func (w *writer) Stored() int64 { return w.stored }
+
+// List writes into c where the content of its files lies, once the writer is closed.
+func (w *writer) List(c *Contents) {
+	c.Packs, c.Pieces = w.packs, w.pieces
+	c.compact()
 }
 
 // What content is read into, and what packs are filled in: memory that is used again need not
@@ -103,10 +120,10 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 	scratch := scratches.Get().(*[maxPiece]byte)
 	defer scratches.Put(scratch)
 	buf := scratch[:0]
-	gaps, _ := r.(interface{ skip() int })
+	gaps, _ := r.(interface{ Skip() int })
 	for {
 		for gaps != nil && len(buf) == 0 { // where a piece begins
-			n := gaps.skip()
+			n := gaps.Skip()
 			if n == 0 {
 				break
 			}
@@ -256,153 +273,4 @@ func (w *writer) abandon() error {
 	}
 	w.own = nil
 	return err
-}
-
-// gear holds the values of the rolling hash that cuts content (FastCDC, Xia et al. 2016):
-// where it is cut depends on the bytes around, so that an insertion moves no later cut.
-var gear = func() (t [256]uint64) {
-	x := uint64(0x9e3779b97f4a7c15)
-	for i := range t { // splitmix64: any fixed random values do, for ever the same
-		x += 0x9e3779b97f4a7c15
-		z := x
-		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-		z = (z ^ z>>27) * 0x94d049bb133111eb
-		t[i] = z ^ z>>31
-	}
-	return t
-}()
-
-// cut returns the length of the next piece of b.
-func cut(b []byte) int {
-	if len(b) <= minPiece {
-		return len(b)
-	}
-	b = b[:min(len(b), maxPiece)]
-	i, from := minPiece, minPiece
-group:
-	for ; i+4*lane <= len(b); i += 4 * lane {
-		// Each step of the hash waits for the one before. It knows the last 64 bytes alone, so that
-		// it can begin at four places, and the processor works at the four steps at once.
-		h0, h1, h2, h3 := rolled(b, from, i), rolled(b, from, i+lane), rolled(b, from, i+2*lane), rolled(b, from, i+3*lane)
-		b0, b1, b2, b3 := (*[lane]byte)(b[i:]), (*[lane]byte)(b[i+lane:]), (*[lane]byte)(b[i+2*lane:]), (*[lane]byte)(b[i+3*lane:])
-		for k := range lane {
-			h0, h1, h2, h3 = h0<<1+gear[b0[k]], h1<<1+gear[b1[k]], h2<<1+gear[b2[k]], h3<<1+gear[b3[k]]
-			if h0&cutMask == 0 || h1&cutMask == 0 || h2&cutMask == 0 || h3&cutMask == 0 {
-				break group // what follows finds the first of them
-			}
-		}
-	}
-	for h := rolled(b, from, i); i < len(b); i++ {
-		h = h<<1 + gear[b[i]]
-		if h&cutMask == 0 {
-			return i + 1
-		}
-	}
-	return len(b)
-}
-
-// Where the hash has zeros content is cut: once per MiB. Its high bits know the last 64 bytes.
-const cutMask = uint64(1<<20-1) << 44
-
-// lane is how many bytes are hashed from one of four places on.
-const lane = 1 << 10
-
-// rolled returns the hash of what lies before b[i], from b[from] on.
-func rolled(b []byte, from, i int) (h uint64) {
-	for _, c := range b[max(from, i-64):i] {
-		h = h<<1 + gear[c]
-	}
-	return h
-}
-
-// reader reads content back. It keeps the last packs, and reads one ahead. It is for one
-// goroutine.
-type reader struct {
-	owner  account.OwnerID // of what is loaded from it
-	repo   *Repository
-	m      *Manifest
-	recent []recentPack
-	ahead  *aheadPack // nil: none is being read
-}
-
-type recentPack struct {
-	pack  int
-	plain []byte
-}
-
-// aheadPack is the pack after the one that was asked for last: what follows in a backup lies
-// there, and another processor opens it meanwhile.
-type aheadPack struct {
-	pack  int
-	done  chan struct{} // closed when the others are there
-	plain []byte
-	err   error
-}
-
-const keepPacks = 4
-
-func (r *reader) pack(ctx context.Context, i int) ([]byte, error) {
-	for at, p := range r.recent {
-		if p.pack == i {
-			copy(r.recent[1:at+1], r.recent[:at])
-			r.recent[0] = p
-			return p.plain, nil
-		}
-	}
-	plain, err := r.open(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.recent) < keepPacks {
-		r.recent = append(r.recent, recentPack{})
-	}
-	copy(r.recent[1:], r.recent)
-	r.recent[0] = recentPack{i, plain}
-	if next := i + 1; next < len(r.m.Packs) && r.ahead == nil {
-		x := &aheadPack{pack: next, done: make(chan struct{})}
-		r.ahead = x
-		go func() {
-			defer close(x.done)
-			x.plain, x.err = r.repo.get(ctx, r.m.Packs[next])
-		}()
-	}
-	return plain, nil
-}
-
-// open returns a pack that is not at hand.
-func (r *reader) open(ctx context.Context, i int) ([]byte, error) {
-	if x := r.ahead; x != nil {
-		<-x.done
-		r.ahead = nil
-		if x.pack == i && x.err == nil {
-			return x.plain, nil
-		}
-	}
-	return r.repo.get(ctx, r.m.Packs[i])
-}
-
-// copy writes a file's content, verified piece by piece and as a whole.
-func (r *reader) copy(ctx context.Context, w io.Writer, f File) error {
-	h := sha256.New()
-	var size int64
-	for _, i := range f.Pieces {
-		p := r.m.Pieces[i]
-		plain, err := r.pack(ctx, p.Pack)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
-		}
-		if p.Offset+p.Length > len(plain) {
-			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
-		}
-		b := plain[p.Offset : p.Offset+p.Length]
-		h.Write(b)
-		size += int64(len(b))
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	if [sha256.Size]byte(h.Sum(nil)) != f.Sum || size != f.Size {
-		return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func TestStoredAtTheSameTime(t *testing.T) {
 		}
 		seen[p.Sum] = true
 	}
-	r := &reader{repo: repo, m: &Manifest{Packs: w.packs, Pieces: w.pieces}}
+	r := NewReader(repo, &Contents{Packs: w.packs, Pieces: w.pieces})
 	for s := range streams {
 		for i, f := range files[s] {
 			var back bytes.Buffer

@@ -391,7 +391,7 @@ func (s *Backups) adopted(o operation.Operation) bool { return strings.HasPrefix
 // served at the same time, because each waits for something else.
 func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deployment.Live, d *data) error {
 	work, ctx := errgroup.WithContext(ctx)
-	own := func() *reader { return &reader{owner: in.owner, repo: in.repo, m: in.m} }
+	own := func() *reader { return newReader(in.repo, in.owner, in.m) }
 	if live != nil {
 		work.Go(func() error {
 			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {
@@ -743,7 +743,7 @@ func (in *reader) write(ctx context.Context, dir, like string, files []File, wro
 		if err != nil {
 			return fmt.Errorf("restore storage: %w", err)
 		}
-		to := &sparse{f: out}
+		to := newSparse(out)
 		if err := errors.Join(fileLike(out, owner), in.copy(ctx, to, x), to.close(), out.Close()); err != nil {
 			return err
 		}

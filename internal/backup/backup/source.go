@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
+	"slipway/internal/tenant/account"
 )
 
 // emptySum is the digest of no bytes.
@@ -78,6 +79,18 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
+// reader reads a backup's content. It is for one goroutine.
+type reader struct {
+	*Reader
+	owner account.OwnerID // of what is loaded from it; empty: the installation
+	repo  *Repository
+	m     *Manifest
+}
+
+func newReader(r *Repository, owner account.OwnerID, m *Manifest) *reader {
+	return &reader{NewReader(r, &m.Contents), owner, r, m}
+}
+
 // stored returns the store of what a backup holds. It is for one goroutine.
 func (r *reader) stored() *blob.Store { return blob.New(blob.Config{Backend: &held{r}}) }
 
@@ -102,9 +115,9 @@ func (s *Backups) reader(ctx context.Context, b Backup) (*reader, error) {
 	if err := s.possible(); err != nil {
 		return nil, err
 	}
-	m, err := s.c.Repository.load(ctx, b.manifest)
+	m, err := load(ctx, s.c.Repository, b.manifest)
 	if err != nil {
 		return nil, fmt.Errorf("open backup %s: %w", b.ID, err)
 	}
-	return &reader{owner: b.Owner, repo: s.c.Repository, m: m}, nil
+	return newReader(s.c.Repository, b.Owner, m), nil
 }

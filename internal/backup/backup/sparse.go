@@ -31,7 +31,7 @@ type holes struct {
 func newHoles(f *os.File, size int64) *holes { return &holes{f: f, end: size} }
 
 func (h *holes) Read(b []byte) (int, error) {
-	if h.at >= h.data { // of holes that skip has left, as they are not long
+	if h.at >= h.data { // of holes that Skip has left, as they are not long
 		h.data = h.end
 		if next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_HOLE); err == nil && next > h.at {
 			h.data = min(next, h.end)
@@ -45,8 +45,8 @@ func (h *holes) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// skip returns how many whole pieces of nothing follow, and passes them.
-func (h *holes) skip() int {
+// Skip returns how many whole pieces of nothing follow, and passes them.
+func (h *holes) Skip() int {
 	next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO):
@@ -65,6 +65,8 @@ type sparse struct {
 	f  *os.File
 	at int64
 }
+
+func newSparse(f *os.File) *sparse { return &sparse{f: f} }
 
 // A hole consists of blocks: file systems allocate no less.
 const block = 4 << 10
@@ -100,14 +102,3 @@ func run(b []byte, at int64) int {
 
 // close gives the file its length: its end may be a hole.
 func (s *sparse) close() error { return s.f.Truncate(s.at) }
-
-// onDisk is how many bytes a file takes at least where it is restored: pieces of zeros are holes.
-func (m *Manifest) onDisk(f File) (n int64) {
-	n = f.Size
-	for _, i := range f.Pieces {
-		if m.Pieces[i].Sum == zerosSum {
-			n -= int64(m.Pieces[i].Length)
-		}
-	}
-	return n
-}

@@ -38,7 +38,7 @@ func (s *Backups) Sweep(ctx context.Context) error {
 // installation may lie in one place or in two.
 func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
 	keep := map[string]bool{}
-	if err := r.kept(ctx, keep); err != nil {
+	if err := kept(ctx, r, keep); err != nil {
 		return fmt.Errorf("sweep backups: %w", err)
 	}
 	rows, err := s.c.DB.Query(ctx, `SELECT manifest FROM backups WHERE manifest <> '' UNION SELECT base FROM backups WHERE base <> ''`)
@@ -50,7 +50,7 @@ func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
 		if name == "" {
 			continue
 		}
-		m, err := r.load(ctx, name)
+		m, err := r.load(ctx, name, nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it can't be restored, and verifying it says so
 		}

@@ -186,7 +186,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer
 	}
 	read, stop := s.report(ctx, b.ID)
 	defer stop()
-	w.tick = func(n int64) { read.Add(n) }
+	w.OnRead(func(n int64) { read.Add(n) })
 	m := &Manifest{ID: b.ID, Site: b.Site, Includes: b.Includes}
 	if slices.Contains(b.Includes, Settings) {
 		m.Config = &config
@@ -215,8 +215,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer
 	if err := w.close(); err != nil {
 		return nil, w, err
 	}
-	m.Packs, m.Pieces = w.packs, w.pieces
-	m.compact()
+	w.List(&m.Contents)
 	return m, w, nil
 }
 
@@ -231,7 +230,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 	loads, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
 		loads.Go(func() (err error) {
-			list[i], err = s.c.Repository.load(ctx, name)
+			list[i], err = load(ctx, s.c.Repository, name)
 			if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 				return nil // what it has is stored anew
@@ -244,7 +243,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 	}
 	for _, m := range list {
 		if m != nil {
-			w.adopt(m)
+			w.adopt(&m.Contents)
 			newest = cmp.Or(newest, m)
 		}
 	}
@@ -451,7 +450,7 @@ func (c *collection) moment(ctx context.Context, b Backup) (err error) {
 			return err
 		}
 	}
-	first.index(c.w)
+	first.index()
 	c.base = first.m
 	return c.held(ctx, b, stored, databases)
 }
@@ -613,19 +612,12 @@ func (f *firstWrite) Write(b []byte) (int, error) {
 }
 
 // index makes what was collected so far the base of what follows.
-func (c *collection) index(w *writer) {
-	c.m.at = make(map[string]int, len(c.m.Files))
-	for i, f := range c.m.Files {
-		c.m.at[f.Path] = i
+func (c *collection) index() {
+	if c.base == nil {
+		c.m.Index()
+		return
 	}
-	if c.base != nil {
-		for p, i := range c.base.at {
-			if _, ok := c.m.at[p]; !ok {
-				c.m.at[p] = len(c.m.Files)
-				c.m.Files = append(c.m.Files, c.base.Files[i])
-			}
-		}
-	}
+	c.m.Above(&c.base.Contents)
 }
 
 // folder adds the regular files and links of a storage folder, which belongs to a site
@@ -804,7 +796,7 @@ func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *writer
 		now := db.Now()
 		wrote, err := tx.Exec(ctx, `
 			UPDATE backups SET status = 'completed', size_bytes = $2, stored_bytes = $3, manifest = $4, checksum = $5, base = '', completed_at = $6
-			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), w.stored+n, name, checksum(raw), now)
+			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), w.Stored()+n, name, checksum(raw), now)
 		if err != nil || wrote == 0 {
 			return err
 		}

@@ -42,9 +42,9 @@ func TestPlaceIsFull(t *testing.T) {
 	t.Parallel()
 	var place full
 	w := newWorld(t, func(c *Config) {
-		place.Backend = c.Repository.at
+		place.Backend = placeIn(t, c.Scratch)
 		place.room.Store(1 << 30)
-		c.Repository = NewRepository(RepositoryConfig{Backend: &place, Seal: c.Repository.seal})
+		c.Repository = NewRepository(RepositoryConfig{Backend: &place, Seal: keyIn(t, c.Scratch)})
 	})
 	s := w.site("big", map[string]string{"index.html": "hello"})
 	dir := w.folder(s.ID, map[string]string{"a": strings.Repeat("one ", 100)})

@@ -60,8 +60,7 @@ func writeVector(t *testing.T, dir string) {
 	}
 	m.Files = append(m.Files, File{Path: "storage/uploads/link", Link: "cat.txt"})
 	ok(t, w.close())
-	m.Packs, m.Pieces = w.packs, w.pieces
-	m.compact()
+	w.List(&m.Contents)
 	raw, err := m.encode()
 	ok(t, err)
 	_, _, err = r.put(t.Context(), raw)
@@ -95,7 +94,7 @@ func TestVector(t *testing.T) {
 			if e.Name == keySlot {
 				continue
 			}
-			m, err := r.load(t.Context(), e.Name)
+			m, err := load(t.Context(), r, e.Name)
 			if err != nil {
 				continue // a pack
 			}
@@ -106,7 +105,7 @@ func TestVector(t *testing.T) {
 					continue
 				}
 				var out strings.Builder
-				ok(t, (&reader{repo: r, m: m}).copy(t.Context(), &out, f))
+				ok(t, newReader(r, "", m).copy(t.Context(), &out, f))
 				got[f.Path] = out.String()
 			}
 			if m.ID != "bkp_vector" || !maps.Equal(got, vectorFiles) {

@@ -170,7 +170,7 @@ func List(ctx context.Context, s installation.Store, p Place, out io.Writer) err
 		return err
 	}
 	defer done()
-	list, err := repo.Copies(ctx)
+	list, err := backup.Copies(ctx, repo)
 	if err != nil {
 		return fault.Sentence(err)
 	}
