@@ -2,7 +2,7 @@
 // when they are due and how long they are kept, proving that they can be restored, and
 // restoring.
 //
-// A backup is a manifest in a Repository: settings and variables, the release and the
+// A backup is a manifest in a repository: settings and variables, the release and the
 // program that the site serves (by the digests of their blobs), the files of its storage
 // folders and the dumps of its databases, all of one moment. Content that an earlier
 // backup has is not stored again. Taking, verifying and restoring are jobs, which a crash
@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
@@ -120,7 +121,7 @@ type Config struct {
 	Notify      *notify.Notifications // Optional: nobody is told of failed backups.
 	Operations  *operation.Operations
 	Blobs       *blob.Store
-	Repository  *Repository
+	Repository  *repository.Repository
 	Why         string
 	Scratch     string // directory for what is restored to be looked at; ours alone
 	Log         *slog.Logger
@@ -144,7 +145,7 @@ type Config struct {
 type Installation interface {
 	// Open returns the repository at a place, the one of the settings where that is empty, and what the
 	// installation consists of.
-	Open(to string) (*Repository, Source, error)
+	Open(to string) (*repository.Repository, Source, error)
 }
 
 // Backups owns all backups. It is safe for concurrent use.

@@ -26,6 +26,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deploy"
@@ -102,7 +103,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	ok(t, err)
 	c := Config{
 		DB: w.db, Sites: w.sites, Deployments: w.deploys, Hooks: hooks, Operations: ops, Blobs: w.blobs,
-		Repository: NewRepository(RepositoryConfig{Backend: at, Seal: w.seal}), Scratch: dir, Log: log,
+		Repository: repository.New(repository.Config{Backend: at, Seal: w.seal}), Scratch: dir, Log: log,
 		Storage: &disk{
 			list: func(id site.ID) ([]Folder, error) { return w.storage[id], nil },
 			hold: func(site.ID) func() { w.held++; return func() { w.held += 1000 } },
@@ -680,7 +681,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%s holds %q", p, secret)
 			}
 		}
-		if len(filepath.Base(p)) == 64 && filepath.Base(p) != keySlot {
+		if len(filepath.Base(p)) == 64 && filepath.Base(p) != repository.KeySlot {
 			objects = append(objects, p)
 		}
 		return err
@@ -997,24 +998,24 @@ func TestKeys(t *testing.T) {
 	ok(t, err)
 	other, err := seal.Load(filepath.Join(dir, "key2"))
 	ok(t, err)
-	r := NewRepository(RepositoryConfig{Backend: at, Seal: mine, Recipients: []age.Recipient{id.Recipient()}})
-	name, _, err := r.put(t.Context(), []byte("precious"))
+	r := repository.New(repository.Config{Backend: at, Seal: mine, Recipients: []age.Recipient{id.Recipient()}})
+	name, _, err := r.Put(t.Context(), []byte("precious"))
 	ok(t, err)
 	for what, c := range map[string]struct {
-		c    RepositoryConfig
+		c    repository.Config
 		want error
 	}{
-		"own key":     {RepositoryConfig{Backend: at, Seal: mine}, nil},
-		"identity":    {RepositoryConfig{Backend: at, Identities: []age.Identity{id}}, nil},
-		"another key": {RepositoryConfig{Backend: at, Seal: other}, ErrNoKey},
-		"both":        {RepositoryConfig{Backend: at, Seal: other, Identities: []age.Identity{id}}, nil},
+		"own key":     {repository.Config{Backend: at, Seal: mine}, nil},
+		"identity":    {repository.Config{Backend: at, Identities: []age.Identity{id}}, nil},
+		"another key": {repository.Config{Backend: at, Seal: other}, repository.ErrNoKey},
+		"both":        {repository.Config{Backend: at, Seal: other, Identities: []age.Identity{id}}, nil},
 	} {
-		got, err := NewRepository(c.c).get(t.Context(), name)
+		got, err := repository.New(c.c).Get(t.Context(), name)
 		if !errors.Is(err, c.want) || err == nil && string(got) != "precious" {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}
-	if again, _, err := r.put(t.Context(), []byte("precious")); err != nil || again != name {
+	if again, _, err := r.Put(t.Context(), []byte("precious")); err != nil || again != name {
 		t.Errorf("the same bytes are stored as %s and %s, %v", name, again, err)
 	}
 }
@@ -1027,7 +1028,7 @@ func TestBucket(t *testing.T) {
 	ok(t, err)
 	defer at.Close()
 	w := newWorld(t, func(c *Config) {
-		c.Repository = NewRepository(RepositoryConfig{Backend: at, Seal: keyIn(t, c.Scratch)})
+		c.Repository = repository.New(repository.Config{Backend: at, Seal: keyIn(t, c.Scratch)})
 	})
 	s := w.site("cloud", map[string]string{"index.html": "high"})
 	b := w.backUp(s.ID, NewBackup{})

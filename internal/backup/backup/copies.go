@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/db"
 )
 
@@ -36,7 +37,7 @@ const (
 
 // Copies lists the backups of the installation, the newest first. One whose entry can't be
 // read is an error: what it held is not known.
-func Copies(ctx context.Context, r *Repository) ([]Copy, error) {
+func Copies(ctx context.Context, r *repository.Repository) ([]Copy, error) {
 	names, err := r.Named(ctx, copyKind, verifiedKind)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func Copies(ctx context.Context, r *Repository) ([]Copy, error) {
 	var list []Copy
 	for _, name := range names[0] {
 		var c Copy
-		if err := r.getNamed(ctx, name, &c); err != nil {
+		if err := r.GetNamed(ctx, name, &c); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -55,7 +56,7 @@ func Copies(ctx context.Context, r *Repository) ([]Copy, error) {
 	verified := map[string]time.Time{}
 	for _, name := range names[1] {
 		var at time.Time
-		if err := r.getNamed(ctx, name, &at); err == nil {
+		if err := r.GetNamed(ctx, name, &at); err == nil {
 			verified[name] = at
 		}
 	}
@@ -71,12 +72,12 @@ func Copies(ctx context.Context, r *Repository) ([]Copy, error) {
 }
 
 // forget removes a copy from the list. What it held goes with the next sweep.
-func forget(ctx context.Context, r *Repository, id ID) error {
+func forget(ctx context.Context, r *repository.Repository, id ID) error {
 	return errors.Join(r.DeleteNamed(ctx, copyKind, string(id)), r.DeleteNamed(ctx, verifiedKind, string(id)))
 }
 
 // kept adds what the copies of the installation need to keep.
-func kept(ctx context.Context, r *Repository, keep map[string]bool) error {
+func kept(ctx context.Context, r *repository.Repository, keep map[string]bool) error {
 	list, err := Copies(ctx, r)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func kept(ctx context.Context, r *Repository, keep map[string]bool) error {
 			}
 			keep[name] = true
 		}
-		m, err := r.load(ctx, c.Manifest, nil)
+		m, err := r.Load(ctx, c.Manifest, nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it can't be restored, and verifying it says so
 		}

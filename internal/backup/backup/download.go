@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/git/fetch"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -143,14 +144,14 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 			return err
 		}
 	}
-	file := func(name string, f File, mode int64) error {
+	file := func(name string, f repository.File, mode int64) error {
 		return add(entry{
 			name: name,
 			mode: mode,
 			size: f.Size,
 			link: f.Link,
 			sum:  hex.EncodeToString(f.Sum[:]),
-			copy: func(w io.Writer) error { return a.r.copy(ctx, w, f) },
+			copy: func(w io.Writer) error { return a.r.Copy(ctx, w, f) },
 		})
 	}
 	if err := a.live(ctx, file, add); err != nil {
@@ -168,7 +169,7 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 }
 
 // live adds the files of the release and of the program under their own names.
-func (a *Archive) live(ctx context.Context, file func(name string, f File, mode int64) error, add func(entry) error) error {
+func (a *Archive) live(ctx context.Context, file func(name string, f repository.File, mode int64) error, add func(entry) error) error {
 	l := a.r.m.Live
 	if l == nil {
 		return nil
@@ -180,9 +181,9 @@ func (a *Archive) live(ctx context.Context, file func(name string, f File, mode 
 			return err
 		}
 		for f := range tree.Files() {
-			held, ok := a.r.m.file(inBlobs + f.Body.Digest.String())
+			held, ok := a.r.m.File(inBlobs + f.Body.Digest.String())
 			if !ok {
-				return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+				return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 			}
 			if err := file(path.Join("files", f.Path), held, 0o644); err != nil {
 				return err
@@ -207,9 +208,9 @@ func (a *Archive) live(ctx context.Context, file func(name string, f File, mode 
 			}
 			continue
 		}
-		held, ok := a.r.m.file(inBlobs + f.Digest.String())
+		held, ok := a.r.m.File(inBlobs + f.Digest.String())
 		if !ok {
-			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 		}
 		mode := int64(0o644)
 		if f.Exec {

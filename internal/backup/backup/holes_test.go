@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/tenant/operation"
 )
 
@@ -36,7 +37,7 @@ func TestHolesStayHoles(t *testing.T) {
 	ok(t, err)
 	const size = 1<<30 + 12345
 	ok(t, f.Truncate(size))
-	for _, at := range []int64{0, 5000, 100 << 20, 100<<20 + maxPiece - 3, 600<<20 + 1, size - 4} {
+	for _, at := range []int64{0, 5000, 100 << 20, 100<<20 + repository.MaxPiece - 3, 600<<20 + 1, size - 4} {
 		_, err := f.WriteAt([]byte("data"), at)
 		ok(t, err)
 	}
@@ -86,12 +87,12 @@ func TestNamesAreBounded(t *testing.T) {
 	} {
 		s := w.site("site"+name, map[string]string{"index.html": "x"})
 		fill(w.folder(s.ID, map[string]string{"a": "b"}))
-		c := collection{s: w.Backups, w: newWriter(t.Context(), w.c.Repository), m: &Manifest{}, mostNames: 400 << 10, most: 1000}
+		c := collection{s: w.Backups, w: repository.NewWriter(t.Context(), w.c.Repository), m: &Manifest{}, mostNames: 400 << 10, most: 1000}
 		err := c.folder(t.Context(), w.storage[s.ID][0])
 		if err == nil || !strings.Contains(words(err), "backup") {
 			t.Errorf("%s: %v, with %d bytes of names and %d entries", name, err, c.names, c.seen)
 		}
-		ok(t, c.w.close())
+		ok(t, c.w.Close())
 	}
 }
 

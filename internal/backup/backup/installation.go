@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -67,15 +68,15 @@ type Control interface {
 // Each site's storage and databases are of one moment; the installation's own database is a
 // snapshot, and every file that it refers to is there. What is wrong with a single site is
 // among the copy's problems and stops nothing else.
-func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c Copy, err error) {
+func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled bool) (c Copy, err error) {
 	begun := time.Now()
 	c = Copy{ID: newCopyID(), At: begun.UTC(), Version: s.Version, Scheduled: scheduled}
 	s.Log, s.Pause = cmp.Or(s.Log, slog.New(slog.DiscardHandler)), cmp.Or(s.Pause, 2*time.Second)
-	w := newWriter(ctx, r)
+	w := repository.NewWriter(ctx, r)
 	listed := false
 	defer func() {
 		if err != nil && !listed {
-			err = errors.Join(err, w.abandon())
+			err = errors.Join(err, w.Abandon())
 		}
 	}()
 	base, err := newestCopy(ctx, r, s.Log)
@@ -83,7 +84,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 		return c, err
 	}
 	if base != nil {
-		w.adopt(&base.Contents)
+		w.Adopt(&base.Contents)
 	}
 	m := &Manifest{ID: c.ID, At: begun.UTC()}
 	of := Config{Storage: s.Storage, Blobs: s.Blobs}
@@ -116,7 +117,7 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 			return c, err
 		}
 	}
-	if err := w.close(); err != nil {
+	if err := w.Close(); err != nil {
 		return c, err
 	}
 	w.List(&m.Contents)
@@ -124,25 +125,25 @@ func TakeCopy(ctx context.Context, r *Repository, s Source, scheduled bool) (c C
 	if err != nil {
 		return c, err
 	}
-	name, n, err := r.put(ctx, raw)
+	name, n, err := r.Put(ctx, raw)
 	if err != nil {
 		return c, fmt.Errorf("store manifest: %w", err)
 	}
-	c.Manifest, c.Size, c.Stored, c.Took = name, m.size(), w.Stored()+n, time.Since(begun).Seconds()
-	listed = true // or may be, whatever putNamed returns
-	return c, r.putNamed(ctx, copyKind, string(c.ID), c)
+	c.Manifest, c.Size, c.Stored, c.Took = name, m.Size(), w.Stored()+n, time.Since(begun).Seconds()
+	listed = true // or may be, whatever PutNamed returns
+	return c, r.PutNamed(ctx, copyKind, string(c.ID), c)
 }
 
 // newestCopy returns the newest backup of the installation that can be read, nil where there
 // is none.
-func newestCopy(ctx context.Context, r *Repository, log *slog.Logger) (*Manifest, error) {
+func newestCopy(ctx context.Context, r *repository.Repository, log *slog.Logger) (*Manifest, error) {
 	list, err := Copies(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range list {
 		m, err := load(ctx, r, c.Manifest)
-		if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 			log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", c.ID, "err", err)
 			continue
 		}
@@ -335,7 +336,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // PruneCopies forgets the backups of the installation that a schedule doesn't keep: those
 // that were taken by hand stay. It returns how many.
-func PruneCopies(ctx context.Context, r *Repository, keep Keep) (int, error) {
+func PruneCopies(ctx context.Context, r *repository.Repository, keep Keep) (int, error) {
 	list, err := Copies(ctx, r)
 	if err != nil {
 		return 0, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
@@ -23,7 +24,7 @@ type CopyReader struct {
 }
 
 // OpenCopy opens a backup of the installation; the newest where id is empty.
-func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
+func OpenCopy(ctx context.Context, r *repository.Repository, id ID) (*CopyReader, error) {
 	list, err := Copies(ctx, r)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func OpenCopy(ctx context.Context, r *Repository, id ID) (*CopyReader, error) {
 		}
 		m, err := load(ctx, r, c.Manifest)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("its list of files is missing: %w", ErrDamaged)
+			err = fmt.Errorf("its list of files is missing: %w", repository.ErrDamaged)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open backup %s: %w", c.ID, err)
@@ -61,14 +62,14 @@ func (c *CopyReader) Databases() int { return len(c.in.m.under(inDatabase)) }
 // Check reads all of it, and compares the digest of every file.
 func (c *CopyReader) Check(ctx context.Context, progress func(done, all int64)) error {
 	var done int64
-	all := c.in.m.size()
+	all := c.in.m.Size()
 	for _, f := range c.in.m.Files {
 		if f.Link != "" {
 			continue
 		}
-		if err := c.in.copy(ctx, io.Discard, f); err != nil {
+		if err := c.in.Copy(ctx, io.Discard, f); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s: a stored object is missing: %w", f.Path, ErrDamaged)
+				return fmt.Errorf("%s: a stored object is missing: %w", f.Path, repository.ErrDamaged)
 			}
 			return err
 		}
@@ -82,27 +83,27 @@ func (c *CopyReader) Check(ctx context.Context, progress func(done, all int64)) 
 // it is.
 func (c *CopyReader) Control(ctx context.Context, at string) (dialect string, err error) {
 	for name, dialect := range map[string]string{controlSQL: "sqlite", controlPG: "postgres"} {
-		if f, ok := c.in.m.file(inControl + name); ok {
+		if f, ok := c.in.m.File(inControl + name); ok {
 			return dialect, c.write(ctx, f, at)
 		}
 	}
-	return "", fmt.Errorf("the installation's database is missing: %w", ErrDamaged)
+	return "", fmt.Errorf("the installation's database is missing: %w", repository.ErrDamaged)
 }
 
 // Dialect says in which dialect the installation's own database is.
 func (c *CopyReader) Dialect() string {
-	if _, ok := c.in.m.file(inControl + controlPG); ok {
+	if _, ok := c.in.m.File(inControl + controlPG); ok {
 		return "postgres"
 	}
 	return "sqlite"
 }
 
-func (c *CopyReader) write(ctx context.Context, f File, at string) error {
+func (c *CopyReader) write(ctx context.Context, f repository.File, at string) error {
 	out, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.in.copy(ctx, out, f), out.Close())
+	return errors.Join(c.in.Copy(ctx, out, f), out.Close())
 }
 
 // Files writes what lay in the data directory, the objects of sites' backups included.
@@ -110,7 +111,7 @@ func (c *CopyReader) Files(ctx context.Context, dir string) error {
 	for folder, below := range map[string]string{inFiles: "", inObjects: "backups"} {
 		for _, f := range c.in.m.under(folder) {
 			if !filepath.IsLocal(f.Path) {
-				return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+				return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 			}
 			at := filepath.Join(dir, below, f.Path)
 			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -136,7 +137,7 @@ func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string
 	for _, name := range c.in.m.Folders {
 		site, folder, ok := strings.Cut(name, "/")
 		if !ok || folder == "" {
-			return fmt.Errorf("%s: %w", name, ErrDamaged)
+			return fmt.Errorf("%s: %w", name, repository.ErrDamaged)
 		}
 		dir, err := place(site, folder)
 		if err != nil {
@@ -175,5 +176,5 @@ func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r i
 
 // Verified notes in the repository that the backup could be restored, just now.
 func (c *CopyReader) Verified(ctx context.Context) error {
-	return c.in.repo.putNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
+	return c.in.repo.PutNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
 }

@@ -14,6 +14,7 @@ import (
 
 	"filippo.io/age"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/blob/s3test"
 	"slipway/internal/platform/fault"
@@ -30,7 +31,7 @@ func TestInstallation(t *testing.T) {
 	ok(t, err)
 	at, err := blob.Dir(filepath.Join(w.dir, "elsewhere"))
 	ok(t, err)
-	repo := NewRepository(RepositoryConfig{Backend: at, Seal: w.seal, Recipients: []age.Recipient{identity.Recipient()}})
+	repo := repository.New(repository.Config{Backend: at, Seal: w.seal, Recipients: []age.Recipient{identity.Recipient()}})
 	s := w.site("blog", map[string]string{"index.html": "hello", "big.bin": strings.Repeat("some text of a page ", 1<<16)})
 	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow", "2026/dog.jpg": "woof"})
 	w.backUp(s.ID, NewBackup{})
@@ -73,7 +74,7 @@ func TestInstallation(t *testing.T) {
 	}))
 	ok(t, w.SweepPlace(t.Context(), repo))
 
-	alone := NewRepository(RepositoryConfig{Backend: at, Identities: []age.Identity{identity}, ReadOnly: true})
+	alone := repository.New(repository.Config{Backend: at, Identities: []age.Identity{identity}, ReadOnly: true})
 	list, err := Copies(t.Context(), alone)
 	ok(t, err)
 	if len(list) != 2 || list[0].ID != second.ID || !list[0].VerifiedAt.IsZero() {
@@ -138,17 +139,17 @@ func TestInstallation(t *testing.T) {
 	}
 
 	// Without a key it doesn't open, in words; nothing there is no place to begin one.
-	if _, err := Copies(t.Context(), NewRepository(RepositoryConfig{
+	if _, err := Copies(t.Context(), repository.New(repository.Config{
 		Backend:    at,
 		Identities: nil,
 		Seal:       newSeal(t),
 		ReadOnly:   true,
-	})); !errors.Is(err, ErrNoKey) {
+	})); !errors.Is(err, repository.ErrNoKey) {
 		t.Errorf("another key: %v", err)
 	}
 	empty, err := blob.Dir(t.TempDir())
 	ok(t, err)
-	if _, err := Copies(t.Context(), NewRepository(RepositoryConfig{
+	if _, err := Copies(t.Context(), repository.New(repository.Config{
 		Backend:  empty,
 		Seal:     w.seal,
 		ReadOnly: true,
@@ -159,7 +160,7 @@ func TestInstallation(t *testing.T) {
 	cloud, _, err := blob.OpenBackend(s3test.New(t).Bucket(t), blob.Options{Cache: t.TempDir(), Opaque: true})
 	ok(t, err)
 	defer cloud.Close()
-	far := NewRepository(RepositoryConfig{Backend: cloud, Seal: w.seal})
+	far := repository.New(repository.Config{Backend: cloud, Seal: w.seal})
 	_, err = TakeCopy(t.Context(), far, source, false)
 	ok(t, err)
 	c, err = OpenCopy(t.Context(), far, "")
@@ -184,11 +185,11 @@ func TestInstallationIsDue(t *testing.T) {
 	t.Parallel()
 	at, err := blob.Dir(filepath.Join(t.TempDir(), "elsewhere"))
 	ok(t, err)
-	var repo *Repository
+	var repo *repository.Repository
 	w := newWorld(t, func(c *Config) {
-		repo = NewRepository(RepositoryConfig{Backend: at, Seal: keyIn(t, c.Scratch)})
+		repo = repository.New(repository.Config{Backend: at, Seal: keyIn(t, c.Scratch)})
 		c.Every = 24 * time.Hour
-		c.Installation = opens(func(to string) (*Repository, Source, error) {
+		c.Installation = opens(func(to string) (*repository.Repository, Source, error) {
 			if to != "" {
 				t.Errorf("a scheduled backup goes to %q", to)
 			}
@@ -258,7 +259,7 @@ func TestInstallationWaitsForDatabases(t *testing.T) {
 	w := newWorld(t)
 	at, err := blob.Dir(filepath.Join(w.dir, "elsewhere"))
 	ok(t, err)
-	repo := NewRepository(RepositoryConfig{Backend: at, Seal: w.seal})
+	repo := repository.New(repository.Config{Backend: at, Seal: w.seal})
 	away := &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Code: "database_unavailable"}
 	slow := &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Code: "database_slow"}
 	var answers map[site.ID][]error // of the dumps, one after the other; the last one stays

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/tenant/site"
 )
@@ -23,7 +24,7 @@ type Manifest struct {
 	Places   map[string]int64 `json:"databases,omitempty"` // of databases, by name
 	Folders  []string         `json:"folders,omitempty"`   // of storage
 
-	Contents
+	repository.Contents
 }
 
 // The folders of a manifest's paths: blobs of the release and of the bundle by digest,
@@ -35,7 +36,7 @@ const (
 )
 
 // under yields the files below one of the folders, with their paths there.
-func (m *Manifest) under(folder string) (list []File) {
+func (m *Manifest) under(folder string) (list []repository.File) {
 	for _, f := range m.Files {
 		if rest, ok := strings.CutPrefix(f.Path, folder); ok {
 			f.Path = rest
@@ -59,14 +60,14 @@ func (m *Manifest) folderOf(p string) (name string) {
 // encode returns a manifest as it is stored.
 func (m *Manifest) encode() ([]byte, error) {
 	head := *m
-	head.Version, head.Contents = manifestVersion, Contents{}
-	return encode(head, &m.Contents)
+	head.Version, head.Contents = repository.Version, repository.Contents{}
+	return repository.Encode(head, &m.Contents)
 }
 
 // load reads a manifest from a repository.
-func load(ctx context.Context, r *Repository, name string) (*Manifest, error) {
+func load(ctx context.Context, r *repository.Repository, name string) (*Manifest, error) {
 	m := &Manifest{}
-	c, err := r.load(ctx, name, m)
+	c, err := r.Load(ctx, name, m)
 	if err != nil {
 		return nil, err
 	}

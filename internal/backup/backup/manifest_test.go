@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 )
 
 func someManifest() *Manifest {
 	pack := func(c string) string { return strings.Repeat(c, 64) }
 	return &Manifest{
-		Version:  manifestVersion,
+		Version:  repository.Version,
 		ID:       "bkp_1",
 		Site:     "site_1",
 		At:       time.Unix(1_700_000_000, 0).UTC(),
@@ -23,10 +24,10 @@ func someManifest() *Manifest {
 		Live:     &deployment.Live{Release: "r"},
 		Places:   map[string]int64{"main": 2},
 		Folders:  []string{"uploads"},
-		Contents: Contents{
+		Contents: repository.Contents{
 			Packs:  []string{pack("a"), pack("0")},
-			Pieces: []piece{{0, 0, 5, sha256.Sum256([]byte("a"))}, {1, 300, 1 << 22, sha256.Sum256([]byte("b"))}},
-			Files: []File{
+			Pieces: []repository.Piece{{Pack: 0, Offset: 0, Length: 5, Sum: sha256.Sum256([]byte("a"))}, {Pack: 1, Offset: 300, Length: 1 << 22, Sum: sha256.Sum256([]byte("b"))}},
+			Files: []repository.File{
 				{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
 				{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
 				{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}},
@@ -37,7 +38,7 @@ func someManifest() *Manifest {
 
 func decoded(plain []byte) (*Manifest, error) {
 	m := &Manifest{}
-	c, err := decode(plain, m)
+	c, err := repository.Decode(plain, m)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +80,10 @@ func TestFirstManifest(t *testing.T) {
 		Site:     "site_1",
 		At:       time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
 		Includes: []string{Files},
-		Contents: Contents{
+		Contents: repository.Contents{
 			Packs:  []string{"p"},
-			Pieces: []piece{{0, 7, 5, sum}},
-			Files:  []File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}},
+			Pieces: []repository.Piece{{Pack: 0, Offset: 7, Length: 5, Sum: sum}},
+			Files:  []repository.File{{Path: "storage/uploads/a", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sum, Pieces: []int{0}}},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -104,7 +105,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("{\"version\":2}\n\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decoded(b)
-		if err != nil || m.Version != manifestVersion {
+		if err != nil || m.Version != repository.Version {
 			return
 		}
 		again, err := m.encode()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
@@ -170,6 +171,6 @@ func (c everything) CopyTo(_ context.Context, path string) (string, error) { ret
 func (c everything) Sites(context.Context) ([]site.ID, error)              { return c.sites, nil }
 
 // opens is an Installation that answers with a function.
-type opens func(to string) (*Repository, Source, error)
+type opens func(to string) (*repository.Repository, Source, error)
 
-func (f opens) Open(to string) (*Repository, Source, error) { return f(to) }
+func (f opens) Open(to string) (*repository.Repository, Source, error) { return f(to) }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/hold"
 	"slipway/internal/platform/blob"
@@ -126,7 +127,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		}
 	}
 	in, err := s.reader(ctx, b)
-	if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 		return Plan{}, &fault.Error{
 			Kind:    fault.Conflict,
 			Message: "The backup is damaged and can't be restored",
@@ -138,7 +139,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		return Plan{}, err
 	}
 	if len(to.Paths) > 0 {
-		any := slices.ContainsFunc(in.m.under(inStorage), func(f File) bool { return chosen(to.Paths, f.Path) })
+		any := slices.ContainsFunc(in.m.under(inStorage), func(f repository.File) bool { return chosen(to.Paths, f.Path) })
 		if !any {
 			return Plan{}, &fault.Error{
 				Kind:    fault.NotFound,
@@ -253,7 +254,7 @@ func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	switch {
 	case err == nil:
 		return nil
-	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt):
+	case fault.As(err) != nil || errors.Is(err, repository.ErrDamaged) || errors.Is(err, blob.ErrCorrupt):
 		return s.endRestore(ctx, r, words(err), nil)
 	case errors.Is(err, fs.ErrNotExist):
 		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", r.Backup, "err", err)
@@ -476,7 +477,7 @@ func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
 	for _, f := range in.m.under(inBlobs) {
 		want, err := blob.ParseDigest(f.Path)
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 		}
 		var got blob.Digest
 		f.Path = inBlobs + f.Path
@@ -488,7 +489,7 @@ func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
 			return errors.Join(err, batch.Flush())
 		}
 		if got != want {
-			return errors.Join(fmt.Errorf("%s: %w", f.Path, ErrDamaged), batch.Flush())
+			return errors.Join(fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged), batch.Flush())
 		}
 	}
 	return batch.Flush()
@@ -558,7 +559,7 @@ func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *
 	for _, f := range have {
 		files := in.m.under(inStorage + f.Name + "/")
 		if len(r.Paths) > 0 {
-			files = slices.DeleteFunc(files, func(x File) bool { return !chosen(r.Paths, path.Join(f.Name, x.Path)) })
+			files = slices.DeleteFunc(files, func(x repository.File) bool { return !chosen(r.Paths, path.Join(f.Name, x.Path)) })
 			if len(files) == 0 {
 				continue
 			}
@@ -588,7 +589,7 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error
 	var need, files int64
 	for _, f := range m.Files {
 		if name, stored := strings.CutPrefix(f.Path, inStorage); stored && (len(r.Paths) == 0 || chosen(r.Paths, name)) {
-			need += m.onDisk(f)
+			need += m.OnDisk(f)
 			files++
 		}
 	}
@@ -659,7 +660,7 @@ func (w swap) drop() {
 }
 
 // prepare writes files beside the folder, owned as it is.
-func prepare(ctx context.Context, in *reader, f Folder, files []File, merge bool) (w swap, err error) {
+func prepare(ctx context.Context, in *reader, f Folder, files []repository.File, merge bool) (w swap, err error) {
 	defer func() {
 		if err != nil {
 			w.drop()
@@ -719,7 +720,7 @@ func (f *flusher) wait() { f.turn <- struct{}{} }
 // write writes files and links into an empty directory. Its files are owned as like is, or by
 // who runs this where that isn't there; ownLike does it for the rest. wrote hears how much;
 // optional.
-func (in *reader) write(ctx context.Context, dir, like string, files []File, wrote func(n int64)) error {
+func (in *reader) write(ctx context.Context, dir, like string, files []repository.File, wrote func(n int64)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -743,8 +744,8 @@ func (in *reader) write(ctx context.Context, dir, like string, files []File, wro
 		if err != nil {
 			return fmt.Errorf("restore storage: %w", err)
 		}
-		to := newSparse(out)
-		if err := errors.Join(fileLike(out, owner), in.copy(ctx, to, x), to.close(), out.Close()); err != nil {
+		to := repository.NewSparse(out)
+		if err := errors.Join(fileLike(out, owner), in.Copy(ctx, to, x), to.Close(), out.Close()); err != nil {
 			return err
 		}
 		if wrote != nil {

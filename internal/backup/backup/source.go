@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
 	"slipway/internal/tenant/account"
@@ -28,13 +29,13 @@ type held struct {
 var errReadOnly = errors.New("a backup can't be written to")
 
 func (h *held) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, error) {
-	f, ok := h.r.m.file(inBlobs + name)
+	f, ok := h.r.m.File(inBlobs + name)
 	if !ok {
 		return nil, 0, fs.ErrNotExist
 	}
-	if f.Size <= whole {
+	if f.Size <= repository.Whole {
 		var out bytes.Buffer
-		if err := h.r.copy(ctx, &out, f); err != nil {
+		if err := h.r.Copy(ctx, &out, f); err != nil {
 			return nil, 0, err
 		}
 		return nopCloser{bytes.NewReader(out.Bytes())}, f.Size, nil
@@ -44,7 +45,7 @@ func (h *held) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, 
 		return nil, 0, err
 	}
 	os.Remove(tmp.Name())
-	if err := h.r.copy(ctx, tmp, f); err != nil {
+	if err := h.r.Copy(ctx, tmp, f); err != nil {
 		tmp.Close()
 		return nil, 0, err
 	}
@@ -53,7 +54,7 @@ func (h *held) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, 
 }
 
 func (h *held) Stat(_ context.Context, name string) (blob.Entry, error) {
-	f, ok := h.r.m.file(inBlobs + name)
+	f, ok := h.r.m.File(inBlobs + name)
 	if !ok {
 		return blob.Entry{}, fs.ErrNotExist
 	}
@@ -81,14 +82,14 @@ func (nopCloser) Close() error { return nil }
 
 // reader reads a backup's content. It is for one goroutine.
 type reader struct {
-	*Reader
+	*repository.Reader
 	owner account.OwnerID // of what is loaded from it; empty: the installation
-	repo  *Repository
+	repo  *repository.Repository
 	m     *Manifest
 }
 
-func newReader(r *Repository, owner account.OwnerID, m *Manifest) *reader {
-	return &reader{NewReader(r, &m.Contents), owner, r, m}
+func newReader(r *repository.Repository, owner account.OwnerID, m *Manifest) *reader {
+	return &reader{repository.NewReader(r, &m.Contents), owner, r, m}
 }
 
 // stored returns the store of what a backup holds. It is for one goroutine.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/db"
 )
 
@@ -36,7 +37,7 @@ func (s *Backups) Sweep(ctx context.Context) error {
 
 // SweepPlace is Sweep of any repository of this installation: backups of sites and of the
 // installation may lie in one place or in two.
-func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
+func (s *Backups) SweepPlace(ctx context.Context, r *repository.Repository) error {
 	keep := map[string]bool{}
 	if err := kept(ctx, r, keep); err != nil {
 		return fmt.Errorf("sweep backups: %w", err)
@@ -50,7 +51,7 @@ func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
 		if name == "" {
 			continue
 		}
-		m, err := r.load(ctx, name, nil)
+		m, err := r.Load(ctx, name, nil)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it can't be restored, and verifying it says so
 		}
@@ -62,7 +63,7 @@ func (s *Backups) SweepPlace(ctx context.Context, r *Repository) error {
 			keep[p] = true
 		}
 	}
-	removed, size, err := r.sweep(ctx, keep)
+	removed, size, err := r.Sweep(ctx, keep)
 	if removed > 0 {
 		s.c.Log.InfoContext(ctx, "objects of deleted backups deleted", "objects", removed, "bytes", size)
 	}

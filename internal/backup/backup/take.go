@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -100,7 +101,7 @@ func words(err error) string {
 		}
 		return f.Message
 	}
-	if errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) {
+	if errors.Is(err, repository.ErrDamaged) || errors.Is(err, blob.ErrCorrupt) {
 		return "A stored file is damaged"
 	}
 	return "Internal error; try again"
@@ -166,7 +167,7 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 
 // collect reads all that the backup is to hold, stores what is new, and returns the list, and
 // what has stored it. Where that fails, nothing of it stays.
-func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer, err error) {
+func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *repository.Writer, err error) {
 	config, err := s.c.Sites.Export(ctx, b.Site)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
@@ -174,10 +175,10 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer
 	if err != nil {
 		return nil, w, err
 	}
-	w = newWriter(ctx, s.c.Repository)
+	w = repository.NewWriter(ctx, s.c.Repository)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.abandon())
+			err = errors.Join(err, w.Abandon())
 		}
 	}()
 	base, err := s.buildOn(ctx, b, w)
@@ -212,7 +213,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer
 			return nil, w, err
 		}
 	}
-	if err := w.close(); err != nil {
+	if err := w.Close(); err != nil {
 		return nil, w, err
 	}
 	w.List(&m.Contents)
@@ -221,7 +222,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *writer
 
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
 // them that can be read; nil where there is none.
-func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Manifest, err error) {
+func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *Manifest, err error) {
 	if b.base == "" {
 		return nil, nil
 	}
@@ -231,7 +232,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 	for i, name := range names {
 		loads.Go(func() (err error) {
 			list[i], err = load(ctx, s.c.Repository, name)
-			if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 				return nil // what it has is stored anew
 			}
@@ -243,7 +244,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *writer) (newest *Man
 	}
 	for _, m := range list {
 		if m != nil {
-			w.adopt(&m.Contents)
+			w.Adopt(&m.Contents)
 			newest = cmp.Or(newest, m)
 		}
 	}
@@ -283,7 +284,7 @@ func (s *Backups) report(ctx context.Context, id ID) (read *atomic.Int64, stop f
 // collection is one backup being filled.
 type collection struct {
 	s    *Backups
-	w    *writer
+	w    *repository.Writer
 	m    *Manifest
 	base *Manifest
 	counts
@@ -309,7 +310,7 @@ func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadC
 		return err
 	}
 	if c.base != nil && stamp != "" {
-		if old, ok := c.base.file(name); ok && old.Stamp == stamp {
+		if old, ok := c.base.File(name); ok && old.Stamp == stamp {
 			old.Mode = mode
 			c.m.Files = append(c.m.Files, old) // the writer's pieces begin with the base's
 			c.bytes += old.Size
@@ -321,11 +322,11 @@ func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadC
 		return err
 	}
 	defer r.Close()
-	list, sum, size, err := c.w.add(r)
+	list, sum, size, err := c.w.Add(r)
 	if err != nil {
 		return err
 	}
-	c.add(File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
+	c.add(repository.File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
 	return nil
 }
 
@@ -355,7 +356,7 @@ func (c *collection) fits(names int) error {
 	return nil
 }
 
-func (c *collection) add(f File) {
+func (c *collection) add(f repository.File) {
 	c.bytes += f.Size
 	c.m.Files = append(c.m.Files, f)
 }
@@ -394,7 +395,7 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 	if l.Bundle == "" {
 		return nil
 	}
-	if err := c.w.share(); err != nil { // a program that many sites have is stored once
+	if err := c.w.Share(); err != nil { // a program that many sites have is stored once
 		return err
 	}
 	bundles, done, err := c.s.scratchBundles(c.s.c.Blobs)
@@ -546,7 +547,7 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 			w.end(err)
 		}()
 	}
-	stored, storing := make([]File, len(streams)), &errgroup.Group{}
+	stored, storing := make([]repository.File, len(streams)), &errgroup.Group{}
 	stop = func() {
 		cancel()
 		for _, st := range streams {
@@ -570,11 +571,11 @@ func (c *collection) dumps(ctx context.Context, databases []Database) (add func(
 	}
 	storing.Go(func() error { // one after the other: each has what it needs of the processors
 		for i, st := range streams {
-			list, sum, size, err := c.w.add(st)
+			list, sum, size, err := c.w.Add(st)
 			if err != nil {
 				return fmt.Errorf("dump %s: %w", st.name, err)
 			}
-			stored[i] = File{Path: inDatabase + c.inside + st.name + ".sql", Size: size, Mode: 0o600, Sum: sum, Pieces: list}
+			stored[i] = repository.File{Path: inDatabase + c.inside + st.name + ".sql", Size: size, Mode: 0o600, Sum: sum, Pieces: list}
 		}
 		return nil
 	})
@@ -675,7 +676,7 @@ func (c *collection) entries(ctx context.Context, root *os.Root, at string, dept
 				if err = c.fits(len(at) + 1 + len(name) + len(to)); err != nil {
 					return err
 				}
-				c.m.Files = append(c.m.Files, File{Path: at + "/" + name, Link: to, Sum: emptySum})
+				c.m.Files = append(c.m.Files, repository.File{Path: at + "/" + name, Link: to, Sum: emptySum})
 			}
 		case e.Type().IsRegular():
 			if info, gone := e.Info(); gone == nil { // known already: a folder of a root is read with what its files are
@@ -750,21 +751,21 @@ func (c *collection) stored(root *os.Root, name, at string, info fs.FileInfo) er
 		if st, ok := now.Sys().(*syscall.Stat_t); ok {
 			c.holes += max(0, now.Size()-512*st.Blocks)
 		}
-		if c.holes > maxHoles {
+		if c.holes > repository.MaxHoles {
 			file.Close()
 			return nil, &fault.Error{
 				Kind:    fault.TooLarge,
 				Message: "The site's sparse files are too large for a backup",
-				Details: fmt.Sprintf("their holes have at most %d GiB together", maxHoles>>30),
+				Details: fmt.Sprintf("their holes have at most %d GiB together", repository.MaxHoles>>30),
 			}
 		}
-		return stream{newHoles(file, now.Size()), file}, nil
+		return stream{repository.NewHoles(file, now.Size()), file}, nil
 	})
 }
 
 // stream is a file that is read.
 type stream struct {
-	*holes
+	*repository.Holes
 	io.Closer
 }
 
@@ -783,24 +784,24 @@ func stampOf(info fs.FileInfo) string {
 }
 
 // complete writes the manifest and the end, and has the backup verified.
-func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *writer) error {
+func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *repository.Writer) error {
 	raw, err := m.encode()
 	if err != nil {
-		return errors.Join(err, w.abandon())
+		return errors.Join(err, w.Abandon())
 	}
-	name, n, err := s.c.Repository.put(ctx, raw)
+	name, n, err := s.c.Repository.Put(ctx, raw)
 	if err != nil {
-		return errors.Join(fmt.Errorf("store manifest: %w", err), w.abandon())
+		return errors.Join(fmt.Errorf("store manifest: %w", err), w.Abandon())
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := db.Now()
 		wrote, err := tx.Exec(ctx, `
 			UPDATE backups SET status = 'completed', size_bytes = $2, stored_bytes = $3, manifest = $4, checksum = $5, base = '', completed_at = $6
-			WHERE id = $1 AND status = 'running'`, b.ID, m.size(), w.Stored()+n, name, checksum(raw), now)
+			WHERE id = $1 AND status = 'running'`, b.ID, m.Size(), w.Stored()+n, name, checksum(raw), now)
 		if err != nil || wrote == 0 {
 			return err
 		}
-		b.Status, b.Size, b.CompletedAt = Completed, m.size(), now
+		b.Status, b.Size, b.CompletedAt = Completed, m.Size(), now
 		if _, err := job.Enqueue(ctx, tx, Verify{
 			Backup: b.ID,
 		}, job.Options{Queue: VerifyQueue, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
@@ -53,7 +54,7 @@ func (s *Backups) beginTrial(ctx context.Context, r *reader, attempt int64) (t *
 	}
 	var need int64
 	for _, f := range m.under(inStorage) {
-		if need += m.onDisk(f); m.folderOf(f.Path) == "" {
+		if need += m.OnDisk(f); m.folderOf(f.Path) == "" {
 			return nil, "Not run: the backup doesn't name its storage folders", nil
 		}
 	}
@@ -170,7 +171,7 @@ func (s *Backups) haveBlobs(ctx context.Context, r *reader) error {
 	for _, f := range r.m.under(inBlobs) {
 		d, err := blob.ParseDigest(f.Path)
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, ErrDamaged)
+			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 		}
 		in, _, err := s.c.Blobs.Open(ctx, d)
 		if errors.Is(err, fs.ErrNotExist) {

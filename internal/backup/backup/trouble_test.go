@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -44,7 +45,7 @@ func TestPlaceIsFull(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		place.Backend = placeIn(t, c.Scratch)
 		place.room.Store(1 << 30)
-		c.Repository = NewRepository(RepositoryConfig{Backend: &place, Seal: keyIn(t, c.Scratch)})
+		c.Repository = repository.New(repository.Config{Backend: &place, Seal: keyIn(t, c.Scratch)})
 	})
 	s := w.site("big", map[string]string{"index.html": "hello"})
 	dir := w.folder(s.ID, map[string]string{"a": strings.Repeat("one ", 100)})

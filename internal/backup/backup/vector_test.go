@@ -14,6 +14,7 @@ import (
 
 	"filippo.io/age"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/seal"
 )
@@ -44,8 +45,8 @@ func writeVector(t *testing.T, dir string) {
 	at, err := blob.Dir(filepath.Join(dir, "place"))
 	ok(t, err)
 	defer at.Close()
-	r := NewRepository(RepositoryConfig{Backend: at, Seal: key, Recipients: []age.Recipient{identity.Recipient()}})
-	w := newWriter(t.Context(), r)
+	r := repository.New(repository.Config{Backend: at, Seal: key, Recipients: []age.Recipient{identity.Recipient()}})
+	w := repository.NewWriter(t.Context(), r)
 	m := &Manifest{
 		ID:       "bkp_vector",
 		Site:     "site_vector",
@@ -54,16 +55,16 @@ func writeVector(t *testing.T, dir string) {
 		Places:   map[string]int64{"main": 0},
 	}
 	for _, name := range sortedKeys(vectorFiles) {
-		list, sum, size, err := w.add(strings.NewReader(vectorFiles[name]))
+		list, sum, size, err := w.Add(strings.NewReader(vectorFiles[name]))
 		ok(t, err)
-		m.Files = append(m.Files, File{Path: name, Size: size, Mode: 0o640, Sum: sum, Pieces: list})
+		m.Files = append(m.Files, repository.File{Path: name, Size: size, Mode: 0o640, Sum: sum, Pieces: list})
 	}
-	m.Files = append(m.Files, File{Path: "storage/uploads/link", Link: "cat.txt"})
-	ok(t, w.close())
+	m.Files = append(m.Files, repository.File{Path: "storage/uploads/link", Link: "cat.txt"})
+	ok(t, w.Close())
 	w.List(&m.Contents)
 	raw, err := m.encode()
 	ok(t, err)
-	_, _, err = r.put(t.Context(), raw)
+	_, _, err = r.Put(t.Context(), raw)
 	ok(t, err)
 }
 
@@ -82,16 +83,16 @@ func TestVector(t *testing.T) {
 	ok(t, err)
 	identities, err := age.ParseIdentities(bytes.NewReader(text))
 	ok(t, err)
-	for name, c := range map[string]RepositoryConfig{"key": {Seal: key}, "identity": {Identities: identities}} {
+	for name, c := range map[string]repository.Config{"key": {Seal: key}, "identity": {Identities: identities}} {
 		at, err := blob.Dir(dir)
 		ok(t, err)
 		defer at.Close()
 		c.Backend, c.ReadOnly = at, true
-		r := NewRepository(c)
+		r := repository.New(c)
 		found := 0
 		for e, err := range at.List(t.Context()) {
 			ok(t, err)
-			if e.Name == keySlot {
+			if e.Name == repository.KeySlot {
 				continue
 			}
 			m, err := load(t.Context(), r, e.Name)
@@ -105,7 +106,7 @@ func TestVector(t *testing.T) {
 					continue
 				}
 				var out strings.Builder
-				ok(t, newReader(r, "", m).copy(t.Context(), &out, f))
+				ok(t, newReader(r, "", m).Copy(t.Context(), &out, f))
 				got[f.Path] = out.String()
 			}
 			if m.ID != "bkp_vector" || !maps.Equal(got, vectorFiles) {
@@ -174,7 +175,7 @@ func TestReaderElsewhere(t *testing.T) {
 	hurt := filepath.Join(t.TempDir(), "place")
 	ok(t, os.CopyFS(hurt, os.DirFS(place)))
 	ok(t, filepath.WalkDir(hurt, func(p string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() || e.Name() == keySlot {
+		if err != nil || e.IsDir() || e.Name() == repository.KeySlot {
 			return err
 		}
 		b, err := os.ReadFile(p)

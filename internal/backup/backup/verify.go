@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deployment"
@@ -84,7 +85,7 @@ func (s *Backups) verify(ctx context.Context, v Verify, attempt int64) error {
 	case err == nil:
 		return s.verified(ctx, v, answer, "")
 	case passing(err, attempt):
-	case fault.As(err) != nil || errors.Is(err, ErrDamaged) || errors.Is(err, blob.ErrCorrupt) || errors.Is(err, fs.ErrNotExist):
+	case fault.As(err) != nil || errors.Is(err, repository.ErrDamaged) || errors.Is(err, blob.ErrCorrupt) || errors.Is(err, fs.ErrNotExist):
 		s.c.Log.ErrorContext(ctx, "backup can't be restored", "backup", b.ID, "site", b.Site, "err", err)
 		why := words(err)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +142,7 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 		if strings.HasPrefix(f.Path, inDatabase) || f.Link != "" || t != nil && strings.HasPrefix(f.Path, inStorage) {
 			continue
 		}
-		if err := r.copy(ctx, io.Discard, f); err != nil {
+		if err := r.Copy(ctx, io.Discard, f); err != nil {
 			return answer, err
 		}
 	}
@@ -181,7 +182,7 @@ var noDatabases = &fault.Error{
 func (s *Backups) cannotLoad() bool { return s.c.Databases == nil || s.c.Databases.Unavailable() != "" }
 
 // load loads a dump into a database of its own.
-func (s *Backups) load(ctx context.Context, r *reader, f File, check bool) (l Loaded, err error) {
+func (s *Backups) load(ctx context.Context, r *reader, f repository.File, check bool) (l Loaded, err error) {
 	whole := f
 	whole.Path = inDatabase + f.Path
 	err = r.pipe(ctx, whole, func(in io.Reader) (err error) {
@@ -206,11 +207,11 @@ func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (
 		if err != nil {
 			return "", fmt.Errorf("release: %w", err)
 		}
-		if _, ok := r.m.file(inBlobs + string(l.Release)); !ok {
-			return "", fmt.Errorf("release: %w", ErrDamaged)
+		if _, ok := r.m.File(inBlobs + string(l.Release)); !ok {
+			return "", fmt.Errorf("release: %w", repository.ErrDamaged)
 		}
 		for f := range tree.Files() {
-			if _, ok := r.m.file(inBlobs + f.Body.Digest.String()); !ok {
+			if _, ok := r.m.File(inBlobs + f.Body.Digest.String()); !ok {
 				return "", fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
 			}
 		}
@@ -236,7 +237,7 @@ func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (
 		if f.Link != "" {
 			continue
 		}
-		if _, ok := r.m.file(inBlobs + f.Digest.String()); !ok {
+		if _, ok := r.m.File(inBlobs + f.Digest.String()); !ok {
 			return "", fmt.Errorf("program file %s: %w", f.Path, fs.ErrNotExist)
 		}
 	}
@@ -244,11 +245,11 @@ func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (
 }
 
 // pipe hands a file's content to use while it is read.
-func (r *reader) pipe(ctx context.Context, f File, use func(in io.Reader) error) error {
+func (r *reader) pipe(ctx context.Context, f repository.File, use func(in io.Reader) error) error {
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := r.copy(ctx, out, f)
+		err := r.Copy(ctx, out, f)
 		out.CloseWithError(err) // nil is the end
 		done <- err
 	}()

@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -109,7 +110,7 @@ func followBackup(ctx context.Context, ops *operation.Operations, id operation.I
 }
 
 // open opens the repository of a place to read it, until done is called.
-func (p Place) open(s installation.Store, log *slog.Logger) (repo *backup.Repository, done func(), err error) {
+func (p Place) open(s installation.Store, log *slog.Logger) (repo *repository.Repository, done func(), err error) {
 	if p.From == "" {
 		return nil, nil, errors.New("--from: name the directory or s3://… where the backups are")
 	}
@@ -118,7 +119,7 @@ func (p Place) open(s installation.Store, log *slog.Logger) (repo *backup.Reposi
 			return nil, nil, fmt.Errorf("--from: there is no directory %s", p.From)
 		}
 	}
-	c := backup.RepositoryConfig{ReadOnly: true}
+	c := repository.Config{ReadOnly: true}
 	if p.Identity != "" {
 		c.Identities, err = identities(p.Identity)
 	} else {
@@ -135,7 +136,7 @@ func (p Place) open(s installation.Store, log *slog.Logger) (repo *backup.Reposi
 		os.RemoveAll(cache)
 		return nil, nil, fmt.Errorf("--from: %w", err)
 	}
-	return backup.NewRepository(c), func() { c.Backend.Close(); os.RemoveAll(cache) }, nil
+	return repository.New(c), func() { c.Backend.Close(); os.RemoveAll(cache) }, nil
 }
 
 func identities(file string) ([]age.Identity, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -29,7 +30,7 @@ type Installation struct {
 
 // Open returns the repository at a place, the one of the settings where that is empty, and what the
 // installation consists of.
-func (i *Installation) Open(to string) (*backup.Repository, backup.Source, error) {
+func (i *Installation) Open(to string) (*repository.Repository, backup.Source, error) {
 	var s backup.Source
 	if to == "" {
 		to = i.Settings.To

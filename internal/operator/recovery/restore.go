@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -85,7 +86,7 @@ func Verify(ctx context.Context, s installation.Store, p Place, id, mariaDB stri
 }
 
 func damagedBackup(err error) error {
-	if errors.Is(err, backup.ErrDamaged) {
+	if errors.Is(err, repository.ErrDamaged) {
 		return fmt.Errorf("the backup can't be restored: %w", err)
 	}
 	return fault.Sentence(err)
@@ -176,7 +177,7 @@ func Restore(ctx context.Context, s installation.Store, p Place, id, mariaDB str
 	step("Restoring sites' storage")
 	if err := c.Storage(ctx, func(site, folder string) (string, error) {
 		if strings.ContainsAny(site, "/.\x00") || site == "" {
-			return "", backup.ErrDamaged
+			return "", repository.ErrDamaged
 		}
 		dir, err := filepath.Abs(s.Path("storage", site, runtime.StorageName(folder)))
 		return dir, err

@@ -15,7 +15,7 @@ import (
 
 	"filippo.io/age"
 
-	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/seal"
@@ -30,7 +30,7 @@ type Settings struct {
 }
 
 // Open opens the place of backups, without talking to it. Where there is none it says why.
-func Open(s installation.Store, b Settings, sealer *seal.Sealer, log *slog.Logger) (r *backup.Repository, why string, err error) {
+func Open(s installation.Store, b Settings, sealer *seal.Sealer, log *slog.Logger) (r *repository.Repository, why string, err error) {
 	to := b.To
 	if to == "" {
 		if s.Remote() {
@@ -46,7 +46,7 @@ func Open(s installation.Store, b Settings, sealer *seal.Sealer, log *slog.Logge
 	if err != nil {
 		return nil, "", fmt.Errorf("--backup-to: %w", err)
 	}
-	return backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: sealer, Recipients: recipients}), "", nil
+	return repository.New(repository.Config{Backend: at, Seal: sealer, Recipients: recipients}), "", nil
 }
 
 // Check reports what is wrong with the settings. It talks to nobody.

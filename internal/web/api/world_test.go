@@ -19,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/build"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
@@ -112,7 +113,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 		Operations:  operations,
 		Blobs:       blobs,
 		Log:         log,
-		Repository:  backup.NewRepository(backup.RepositoryConfig{Backend: place, Seal: s}),
+		Repository:  repository.New(repository.Config{Backend: place, Seal: s}),
 		Scratch:     t.TempDir(),
 	})
 	c := api.Config{

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
@@ -120,7 +121,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Hooks:       hooks,
 		Operations:  operation.New(operation.Config{DB: d}),
 		Blobs:       blobs,
-		Repository:  backup.NewRepository(backup.RepositoryConfig{Backend: at, Seal: s}),
+		Repository:  repository.New(repository.Config{Backend: at, Seal: s}),
 		Scratch:     t.TempDir(),
 	})
 	c.WordPress = wordpress.New(wordpress.Config{DB: d, Sites: sites, Databases: c.Databases, Seal: s, Source: "/nowhere"})

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ func (k *keys) prefix(kind string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// putNamed stores an object under a name that is its own for ever.
-func (r *Repository) putNamed(ctx context.Context, kind string, id string, v any) error {
+// PutNamed stores an object under a name that is its own for ever.
+func (r *Repository) PutNamed(ctx context.Context, kind string, id string, v any) error {
 	k, err := r.open(ctx)
 	if err != nil {
 		return err
@@ -43,7 +43,8 @@ func (r *Repository) putNamed(ctx context.Context, kind string, id string, v any
 	return nil
 }
 
-func (r *Repository) getNamed(ctx context.Context, name string, v any) error {
+// GetNamed reads an object that PutNamed has stored.
+func (r *Repository) GetNamed(ctx context.Context, name string, v any) error {
 	k, err := r.open(ctx)
 	if err != nil {
 		return err

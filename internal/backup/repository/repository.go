@@ -1,4 +1,8 @@
-package backup
+// Package repository owns the format of backups (docs/backup-format.md): sealed objects at a place, the
+// packs that content is cut into, and the lists of what lies where. It knows nothing of sites.
+//
+// Begin with repository.go; pack.go writes content, read.go reads it back, contents.go lists it.
+package repository
 
 import (
 	"bytes"
@@ -51,9 +55,9 @@ type keys struct {
 	name, nonce []byte
 }
 
-// RepositoryConfig says where a repository is and what opens it. Backend is required, and
+// Config says where a repository is and what opens it. Backend is required, and
 // one of Seal and Identities.
-type RepositoryConfig struct {
+type Config struct {
 	Backend    blob.Backend
 	Seal       *seal.Sealer
 	Recipients []age.Recipient // who else may open it. Optional.
@@ -61,8 +65,8 @@ type RepositoryConfig struct {
 	ReadOnly   bool            // a place without backups is an error, not the beginning of one
 }
 
-// NewRepository returns the repository at a place. It reads nothing yet.
-func NewRepository(c RepositoryConfig) *Repository {
+// New returns the repository at a place. It reads nothing yet.
+func New(c Config) *Repository {
 	return &Repository{at: c.Backend, seal: c.Seal, recipients: c.Recipients, identities: c.Identities, readOnly: c.ReadOnly}
 }
 
@@ -70,8 +74,8 @@ func NewRepository(c RepositoryConfig) *Repository {
 // are not.
 const maxObject = 512 << 20
 
-// keySlot is the name of what the repository's key lies under.
-var keySlot = nameOf("slipway backup repository key")
+// KeySlot is the name of what the repository's key lies under.
+var KeySlot = nameOf("slipway backup repository key")
 
 func nameOf(s string) string {
 	sum := sha256.Sum256([]byte(s))
@@ -100,7 +104,7 @@ func (r *Repository) open(ctx context.Context) (*keys, error) {
 	if r.keys != nil {
 		return r.keys, nil
 	}
-	raw, err := r.read(ctx, keySlot, 1<<20)
+	raw, err := r.read(ctx, KeySlot, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r.create(ctx)
 	}
@@ -167,7 +171,7 @@ func (r *Repository) create(ctx context.Context) (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.at.Put(ctx, keySlot, bytes.NewReader(raw), int64(len(raw))); err != nil {
+	if err := r.at.Put(ctx, KeySlot, bytes.NewReader(raw), int64(len(raw))); err != nil {
 		return nil, fmt.Errorf("store the key of the backups: %w", err)
 	}
 	r.keys, err = derive(key)
@@ -213,13 +217,13 @@ var (
 	})
 )
 
-// put stores an object and returns its name and the bytes that it takes.
-func (r *Repository) put(ctx context.Context, plain []byte) (name string, stored int64, err error) {
+// Put stores an object and returns its name and the bytes that it takes.
+func (r *Repository) Put(ctx context.Context, plain []byte) (name string, stored int64, err error) {
 	sum := sha256.Sum256(plain)
 	return r.putBy(ctx, sum[:], plain)
 }
 
-// putBy is put for who has the digests already: no other bytes may have them.
+// putBy is Put for who has the digests already: no other bytes may have them.
 func (r *Repository) putBy(ctx context.Context, digests, plain []byte) (name string, stored int64, err error) {
 	k, err := r.open(ctx)
 	if err != nil {
@@ -268,8 +272,8 @@ func (k *keys) unseal(name string, sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// get returns an object's plain bytes, which are the very ones that were put.
-func (r *Repository) get(ctx context.Context, name string) ([]byte, error) {
+// Get returns an object's plain bytes, which are the very ones that were put.
+func (r *Repository) Get(ctx context.Context, name string) ([]byte, error) {
 	k, err := r.open(ctx)
 	if err != nil {
 		return nil, err
@@ -327,14 +331,14 @@ func storeError(err error) error {
 // takes from its first object to its manifest.
 const sweepAge = 24 * time.Hour
 
-// sweep deletes the objects that keep doesn't name and that are older than sweepAge.
-func (r *Repository) sweep(ctx context.Context, keep map[string]bool) (removed int, size int64, err error) {
+// Sweep deletes the objects that keep doesn't name and that are older than sweepAge.
+func (r *Repository) Sweep(ctx context.Context, keep map[string]bool) (removed int, size int64, err error) {
 	var gone []blob.Entry
 	for e, err := range r.at.List(ctx) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if !keep[e.Name] && e.Name != keySlot && time.Since(e.Time) > sweepAge {
+		if !keep[e.Name] && e.Name != KeySlot && time.Since(e.Time) > sweepAge {
 			gone = append(gone, e)
 		}
 	}

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ func TestStoredAtTheSameTime(t *testing.T) {
 	ok(t, err)
 	at, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
 	ok(t, err)
-	repo := NewRepository(RepositoryConfig{Backend: at, Seal: key})
-	w := newWriter(t.Context(), repo)
+	repo := New(Config{Backend: at, Seal: key})
+	w := NewWriter(t.Context(), repo)
 	shared := noise(1, 1<<20)
 	const streams, each = 3, 4
 	files, texts := make([][]File, streams), make([][][]byte, streams)
@@ -35,7 +35,7 @@ func TestStoredAtTheSameTime(t *testing.T) {
 				if i%2 == 1 {
 					text = text[:1000*(1+i)]
 				}
-				list, sum, size, err := w.add(bytes.NewReader(text))
+				list, sum, size, err := w.Add(bytes.NewReader(text))
 				if err != nil || sum != sha256.Sum256(text) || size != int64(len(text)) {
 					t.Errorf("stream %d, file %d: %d bytes, %v", s, i, size, err)
 				}
@@ -49,7 +49,7 @@ func TestStoredAtTheSameTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	ok(t, w.close())
+	ok(t, w.Close())
 	for i, name := range w.packs {
 		if len(name) != 2*packName {
 			t.Errorf("pack %d is called %q", i, name)
@@ -66,10 +66,17 @@ func TestStoredAtTheSameTime(t *testing.T) {
 	for s := range streams {
 		for i, f := range files[s] {
 			var back bytes.Buffer
-			if err := r.copy(t.Context(), &back, f); err != nil || !bytes.Equal(back.Bytes(), texts[s][i]) {
+			if err := r.Copy(t.Context(), &back, f); err != nil || !bytes.Equal(back.Bytes(), texts[s][i]) {
 				t.Errorf("stream %d, file %d came back otherwise, %v", s, i, err)
 			}
 		}
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -86,19 +93,19 @@ func cutOneByOne(b []byte) int {
 		return len(b)
 	}
 	var h uint64
-	for i := minPiece; i < len(b) && i < maxPiece; i++ {
+	for i := minPiece; i < len(b) && i < MaxPiece; i++ {
 		if h = h<<1 + gear[b[i]]; h&cutMask == 0 {
 			return i + 1
 		}
 	}
-	return min(len(b), maxPiece)
+	return min(len(b), MaxPiece)
 }
 
 // Content is cut where it always was: else a backup would store again what earlier ones have.
 func TestCutIsWhereItWas(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	b := make([]byte, maxPiece+5)
+	b := make([]byte, MaxPiece+5)
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
@@ -118,9 +125,9 @@ func TestCutIsWhereItWas(t *testing.T) {
 		minPiece + 4*lane - 1,
 		minPiece + 4*lane,
 		minPiece + 4*lane + 1,
-		maxPiece - 1,
-		maxPiece,
-		maxPiece + 5,
+		MaxPiece - 1,
+		MaxPiece,
+		MaxPiece + 5,
 	} {
 		check(b[:n])
 		check(make([]byte, n)) // is cut nowhere
@@ -128,10 +135,10 @@ func TestCutIsWhereItWas(t *testing.T) {
 	// A cut at every place of a group of lanes, and of what is left behind the last one.
 	var ending []byte // 64 bytes after which content is cut
 	for ending == nil {
-		for i := range b[:maxPiece] {
+		for i := range b[:MaxPiece] {
 			b[i] = byte(r.Uint32())
 		}
-		if n := cutOneByOne(b); n < maxPiece {
+		if n := cutOneByOne(b); n < MaxPiece {
 			ending = slices.Clone(b[n-64 : n])
 		}
 	}
@@ -149,7 +156,7 @@ func TestCutIsWhereItWas(t *testing.T) {
 }
 
 func BenchmarkCut(b *testing.B) {
-	text := bytes.Repeat([]byte("Some words of a post. "), maxPiece/22)
+	text := bytes.Repeat([]byte("Some words of a post. "), MaxPiece/22)
 	b.SetBytes(int64(len(text) - minPiece))
 	for b.Loop() {
 		cut(text)
@@ -157,7 +164,7 @@ func BenchmarkCut(b *testing.B) {
 }
 
 func BenchmarkCutOneByOne(b *testing.B) {
-	text := bytes.Repeat([]byte("Some words of a post. "), maxPiece/22)
+	text := bytes.Repeat([]byte("Some words of a post. "), MaxPiece/22)
 	b.SetBytes(int64(len(text) - minPiece))
 	for b.Loop() {
 		cutOneByOne(text)

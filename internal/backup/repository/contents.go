@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 // Contents lists the files of a backup and where their bytes lie.
 type Contents struct {
 	Packs  []string `json:"packs,omitempty"`
-	Pieces []piece  `json:"pieces,omitempty"`
+	Pieces []Piece  `json:"pieces,omitempty"`
 	Files  []File   `json:"files,omitempty"`
 
-	at map[string]int // index into Files; made by load
+	at map[string]int // index into Files; made by Index
 }
 
-const manifestVersion = 2
+// Version is the version of the format that is written.
+const Version = 2
 
 // File is a file, or a link, in a backup.
 type File struct {
@@ -50,7 +51,7 @@ func (f *File) UnmarshalJSON(b []byte) error {
 }
 
 // UnmarshalJSON reads [pack, offset, length, digest], as the first version has it.
-func (p *piece) UnmarshalJSON(b []byte) error {
+func (p *Piece) UnmarshalJSON(b []byte) error {
 	var sum []byte
 	parts := []any{&p.Pack, &p.Offset, &p.Length, &sum}
 	if err := json.Unmarshal(b, &parts); err != nil {
@@ -122,15 +123,16 @@ func (c *Contents) compact() {
 	c.Packs, c.Pieces = names, list
 }
 
-// size is how many bytes the files have together.
-func (c *Contents) size() (n int64) {
+// Size is how many bytes the files have together.
+func (c *Contents) Size() (n int64) {
 	for _, f := range c.Files {
 		n += f.Size
 	}
 	return n
 }
 
-func (c *Contents) file(path string) (File, bool) {
+// File returns the file at a path.
+func (c *Contents) File(path string) (File, bool) {
 	i, ok := c.at[path]
 	if !ok {
 		return File{}, false
@@ -138,14 +140,14 @@ func (c *Contents) file(path string) (File, bool) {
 	return c.Files[i], true
 }
 
-// load reads a manifest; what it says beside its contents is decoded into head, where that isn't nil. Only this installation writes them, and the repository proves it;
+// Load reads a manifest; what it says beside its contents is decoded into head, where that isn't nil. Only this installation writes them, and the repository proves it;
 // what it says is checked as far as a mistake would read beyond something.
-func (r *Repository) load(ctx context.Context, name string, head any) (*Contents, error) {
-	plain, err := r.get(ctx, name)
+func (r *Repository) Load(ctx context.Context, name string, head any) (*Contents, error) {
+	plain, err := r.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	c, err := decode(plain, head)
+	c, err := Decode(plain, head)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +167,8 @@ func (r *Repository) load(ctx context.Context, name string, head any) (*Contents
 	return c, nil
 }
 
-// onDisk is how many bytes a file takes at least where it is restored: pieces of zeros are holes.
-func (c *Contents) onDisk(f File) (n int64) {
+// OnDisk is how many bytes a file takes at least where it is restored: pieces of zeros are holes.
+func (c *Contents) OnDisk(f File) (n int64) {
 	n = f.Size
 	for _, i := range f.Pieces {
 		if c.Pieces[i].Sum == zerosSum {

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 // gear holds the values of the rolling hash that cuts content (FastCDC, Xia et al. 2016):
 // where it is cut depends on the bytes around, so that an insertion moves no later cut.
@@ -19,7 +19,7 @@ func cut(b []byte) int {
 	if len(b) <= minPiece {
 		return len(b)
 	}
-	b = b[:min(len(b), maxPiece)]
+	b = b[:min(len(b), MaxPiece)]
 	i, from := minPiece, minPiece
 group:
 	for ; i+4*lane <= len(b); i += 4 * lane {

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (r *Reader) pack(ctx context.Context, i int) ([]byte, error) {
 		r.ahead = x
 		go func() {
 			defer close(x.done)
-			x.plain, x.err = r.repo.get(ctx, r.c.Packs[next])
+			x.plain, x.err = r.repo.Get(ctx, r.c.Packs[next])
 		}()
 	}
 	return plain, nil
@@ -72,11 +72,11 @@ func (r *Reader) open(ctx context.Context, i int) ([]byte, error) {
 			return x.plain, nil
 		}
 	}
-	return r.repo.get(ctx, r.c.Packs[i])
+	return r.repo.Get(ctx, r.c.Packs[i])
 }
 
-// copy writes a file's content, verified piece by piece and as a whole.
-func (r *Reader) copy(ctx context.Context, w io.Writer, f File) error {
+// Copy writes a file's content, verified piece by piece and as a whole.
+func (r *Reader) Copy(ctx context.Context, w io.Writer, f File) error {
 	h := sha256.New()
 	var size int64
 	for _, i := range f.Pieces {

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"context"
@@ -17,29 +17,29 @@ import (
 // about packSize: thousands of small files are a few large objects.
 const (
 	packSize = 8 << 20
-	maxPiece = 4 << 20
+	MaxPiece = 4 << 20
 	minPiece = 256 << 10 // of content that is cut at all
-	whole    = 1 << 20   // content of up to so many bytes is one piece
+	Whole    = 1 << 20   // content of up to so many bytes is one piece
 )
 
-// piece is content in a pack.
-type piece struct {
+// Piece is content in a pack.
+type Piece struct {
 	Pack   int // index into Contents.Packs
 	Offset int
 	Length int
 	Sum    [sha256.Size]byte // of its bytes
 }
 
-// writer stores content that the repository lacks, and collects where all of it lies. add is
-// safe for concurrent use; adopt comes before, and close after.
-type writer struct {
+// Writer stores content that the repository lacks, and collects where all of it lies. Add is
+// safe for concurrent use; Adopt comes before, and Close after.
+type Writer struct {
 	ctx  context.Context
 	repo *Repository
 	put  *errgroup.Group
 	tick func(read int64)
 
 	mu     sync.Mutex // guards pieces to digests
-	pieces []piece
+	pieces []Piece
 	// share: none, one backup's: bounded by the pieces of what it reads
 	have    map[[sha256.Size]byte]int // index into pieces
 	packs   []string                  // those of this writer have their names once it is closed
@@ -55,18 +55,19 @@ type writer struct {
 	own    []string // names of packs that no other writer can refer to
 }
 
-func newWriter(ctx context.Context, repo *Repository) *writer {
+// NewWriter returns a writer to a repository. Its packs are uploaded until ctx ends.
+func NewWriter(ctx context.Context, repo *Repository) *Writer {
 	g, ctx := errgroup.WithContext(ctx)
 	// share: none, one backup's: three uploads at once
 	g.SetLimit(3)
-	w := &writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
+	w := &Writer{ctx: ctx, repo: repo, put: g, have: map[[sha256.Size]byte]int{}, names: map[int]string{}, tick: func(int64) {}}
 	_, _ = rand.Read(w.salt[:]) // never fails
 	return w
 }
 
-// adopt makes the writer store nothing again that an earlier backup has, before anything
+// Adopt makes the writer store nothing again that an earlier backup has, before anything
 // is added. The backup's files then refer to the writer's pieces.
-func (w *writer) adopt(c *Contents) {
+func (w *Writer) Adopt(c *Contents) {
 	packs, pieces := len(w.packs), len(w.pieces)
 	w.packs = append(w.packs, c.Packs...)
 	w.pieces = slices.Grow(w.pieces, len(c.Pieces))
@@ -86,10 +87,10 @@ func (w *writer) adopt(c *Contents) {
 }
 
 // OnRead has f called with how many bytes were read, before anything is added.
-func (w *writer) OnRead(f func(n int64)) { w.tick = f }
+func (w *Writer) OnRead(f func(n int64)) { w.tick = f }
 
 // Err says why nothing can be stored any more; nil: it can.
-func (w *writer) Err() error {
+func (w *Writer) Err() error {
 	if w.ctx.Err() == nil {
 		return nil
 	}
@@ -97,10 +98,10 @@ func (w *writer) Err() error {
 }
 
 // Stored is how many bytes of packs were stored, once the writer is closed.
-func (w *writer) Stored() int64 { return w.stored }
+func (w *Writer) Stored() int64 { return w.stored }
 
 // List writes into c where the content of its files lies, once the writer is closed.
-func (w *writer) List(c *Contents) {
+func (w *Writer) List(c *Contents) {
 	c.Packs, c.Pieces = w.packs, w.pieces
 	c.compact()
 }
@@ -109,15 +110,15 @@ func (w *writer) List(c *Contents) {
 // be fetched from the system page by page.
 var (
 	// share: total one for each file that backups read at the time; owner as many as its backups, of which one runs; edge more are made
-	scratches = sync.Pool{New: func() any { return new([maxPiece]byte) }}
+	scratches = sync.Pool{New: func() any { return new([MaxPiece]byte) }}
 	// share: total one for each pack that backups fill or upload at the time; owner as many as its backups, of which one runs; edge more are made
 	packs = sync.Pool{New: func() any { return new([packSize]byte) }}
 )
 
-// add stores what r holds and returns its pieces, its SHA-256 and its length.
-func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64, err error) {
+// Add stores what r holds and returns its pieces, its SHA-256 and its length.
+func (w *Writer) Add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64, err error) {
 	h := sha256.New()
-	scratch := scratches.Get().(*[maxPiece]byte)
+	scratch := scratches.Get().(*[MaxPiece]byte)
 	defer scratches.Put(scratch)
 	buf := scratch[:0]
 	gaps, _ := r.(interface{ Skip() int })
@@ -136,8 +137,8 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 					return nil, sum, 0, context.Cause(w.ctx)
 				}
 				h.Write(zeros[:])
-				w.tick(maxPiece)
-				list, size = append(list, i), size+maxPiece
+				w.tick(MaxPiece)
+				list, size = append(list, i), size+MaxPiece
 			}
 		}
 		n, err := io.ReadFull(r, scratch[len(buf):])
@@ -146,9 +147,9 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 		if err != nil && !end {
 			return nil, sum, 0, err
 		}
-		for len(buf) == maxPiece || end && len(buf) > 0 {
+		for len(buf) == MaxPiece || end && len(buf) > 0 {
 			n := len(buf)
-			if size > 0 || n > whole {
+			if size > 0 || n > Whole {
 				n = cut(buf)
 			}
 			if end && size == 0 && n == len(buf) { // one piece: its digest is the file's
@@ -174,8 +175,8 @@ func (w *writer) add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 	}
 }
 
-// piece returns the index of a piece with these bytes, and their digest.
-func (w *writer) piece(b []byte) (int, [sha256.Size]byte, error) {
+// Piece returns the index of a piece with these bytes, and their digest.
+func (w *Writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 	w.tick(int64(len(b)))
 	sum := sha256.Sum256(b)
 	w.mu.Lock()
@@ -192,14 +193,14 @@ func (w *writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 		w.buf = packs.Get().(*[packSize]byte)[:0]
 		w.packs = append(w.packs, "")
 	}
-	w.pieces = append(w.pieces, piece{len(w.packs) - 1, len(w.buf), len(b), sum})
+	w.pieces = append(w.pieces, Piece{len(w.packs) - 1, len(w.buf), len(b), sum})
 	w.buf, w.digests = append(w.buf, b...), append(w.digests, sum[:]...)
 	w.have[sum] = len(w.pieces) - 1
 	return len(w.pieces) - 1, sum, nil
 }
 
 // hole returns the index of a piece of zeros.
-func (w *writer) hole() (int, error) {
+func (w *Writer) hole() (int, error) {
 	w.mu.Lock()
 	i, ok := w.have[zerosSum]
 	w.mu.Unlock()
@@ -210,9 +211,9 @@ func (w *writer) hole() (int, error) {
 	return i, err
 }
 
-// share ends the pack that is being filled. What comes is in others, which are named by their
+// Share ends the pack that is being filled. What comes is in others, which are named by their
 // pieces alone: what many backups add alike is stored once.
-func (w *writer) share() error {
+func (w *Writer) Share() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.flushLocked()
@@ -220,7 +221,7 @@ func (w *writer) share() error {
 	return err
 }
 
-func (w *writer) flushLocked() error {
+func (w *Writer) flushLocked() error {
 	if w.buf == nil {
 		return nil
 	}
@@ -247,8 +248,8 @@ func (w *writer) flushLocked() error {
 	return w.ctx.Err()
 }
 
-// close returns when every pack is durable.
-func (w *writer) close() error {
+// Close returns when every pack is durable.
+func (w *Writer) Close() error {
 	w.mu.Lock()
 	err := w.flushLocked()
 	w.mu.Unlock()
@@ -259,11 +260,11 @@ func (w *writer) close() error {
 	return err
 }
 
-// abandon deletes what the writer has stored for a backup that failed, as far as nothing else
+// Abandon deletes what the writer has stored for a backup that failed, as far as nothing else
 // can refer to it: on a full disk that is what others need. The rest goes with a sweep. It
-// returns close's error.
-func (w *writer) abandon() error {
-	err := w.close()
+// returns Close's error.
+func (w *Writer) Abandon() error {
+	err := w.Close()
 	ctx, done := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
 	defer done()
 	for _, name := range w.own {

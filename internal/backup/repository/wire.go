@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// encode returns a manifest as it is stored: a line of JSON with all but its lists, then the
+// Encode returns a manifest as it is stored: a line of JSON with all but its lists, then the
 // lists in binary. Each backup of a site reads the lists of earlier ones, and a site may have
 // a million files.
-func encode(head any, c *Contents) ([]byte, error) {
+func Encode(head any, c *Contents) ([]byte, error) {
 	b, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func appendHex(b []byte, name string) ([]byte, error) {
 	return b, nil
 }
 
-// decode is the inverse of encode. The first version was JSON throughout.
-func decode(plain []byte, about any) (*Contents, error) {
+// Decode is the inverse of encode. The first version was JSON throughout.
+func Decode(plain []byte, about any) (*Contents, error) {
 	head, lists, binary := bytes.Cut(plain, []byte("\n"))
 	var m struct {
 		Version int `json:"version"`
@@ -77,9 +77,9 @@ func decode(plain []byte, about any) (*Contents, error) {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	switch {
-	case m.Version > manifestVersion:
+	case m.Version > Version:
 		return nil, fmt.Errorf("read manifest: version %d was written by a newer Slipway", m.Version)
-	case binary != (m.Version == manifestVersion):
+	case binary != (m.Version == Version):
 		return nil, errors.New("read manifest: its lists are not of its version")
 	}
 	if about != nil {
@@ -106,7 +106,7 @@ func (w *wire) lists(c *Contents) bool {
 	for i := range c.Packs {
 		c.Packs[i] = hex.EncodeToString([]byte(w.take(packName)))
 	}
-	c.Pieces = make([]piece, w.count(3+len(piece{}.Sum)))
+	c.Pieces = make([]Piece, w.count(3+len(Piece{}.Sum)))
 	for i := range c.Pieces {
 		p := &c.Pieces[i]
 		p.Pack, p.Offset, p.Length = w.number(), w.number(), w.number()

@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"bytes"
@@ -12,25 +12,27 @@ import (
 
 // zeros holds the bytes of a hole, as far as a piece goes: it is stored once.
 var (
-	zeros    [maxPiece]byte
+	zeros    [MaxPiece]byte
 	zerosSum = sha256.Sum256(zeros[:])
 )
 
-// maxHoles bounds the holes of all files of one backup: their digest is worked out although
+// MaxHoles bounds the holes of all files of one backup: their digest is worked out although
 // nothing of them is read.
-const maxHoles = 16 << 30
+const MaxHoles = 16 << 30
 
-// holes reads a file whose holes cost nothing but the bytes that it returns for them.
-type holes struct {
+// Holes reads a file whose holes cost nothing but the bytes that it returns for them.
+type Holes struct {
 	f    *os.File
 	at   int64
 	end  int64 // of the file, as it was when it was opened
 	data int64 // from at to here is data; behind it a hole may begin
 }
 
-func newHoles(f *os.File, size int64) *holes { return &holes{f: f, end: size} }
+// NewHoles returns a reader of the first bytes of a file.
+func NewHoles(f *os.File, size int64) *Holes { return &Holes{f: f, end: size} }
 
-func (h *holes) Read(b []byte) (int, error) {
+// Read reads what comes next.
+func (h *Holes) Read(b []byte) (int, error) {
 	if h.at >= h.data { // of holes that Skip has left, as they are not long
 		h.data = h.end
 		if next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_HOLE); err == nil && next > h.at {
@@ -46,7 +48,7 @@ func (h *holes) Read(b []byte) (int, error) {
 }
 
 // Skip returns how many whole pieces of nothing follow, and passes them.
-func (h *holes) Skip() int {
+func (h *Holes) Skip() int {
 	next, err := unix.Seek(int(h.f.Fd()), h.at, unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO):
@@ -54,24 +56,26 @@ func (h *holes) Skip() int {
 	case err != nil:
 		return 0
 	}
-	n := max(0, min(next, h.end)-h.at) / maxPiece
-	h.at += n * maxPiece
+	n := max(0, min(next, h.end)-h.at) / MaxPiece
+	h.at += n * MaxPiece
 	return int(n)
 }
 
-// sparse writes a file in which runs of zeros are holes, so that a file of holes takes no
+// Sparse writes a file in which runs of zeros are holes, so that a file of holes takes no
 // more on disk than where it came from.
-type sparse struct {
+type Sparse struct {
 	f  *os.File
 	at int64
 }
 
-func newSparse(f *os.File) *sparse { return &sparse{f: f} }
+// NewSparse returns a writer to an empty file.
+func NewSparse(f *os.File) *Sparse { return &Sparse{f: f} }
 
 // A hole consists of blocks: file systems allocate no less.
 const block = 4 << 10
 
-func (s *sparse) Write(b []byte) (int, error) {
+// Write writes what comes next.
+func (s *Sparse) Write(b []byte) (int, error) {
 	for done := 0; done < len(b); {
 		n := run(b[done:], s.at)
 		if !bytes.Equal(b[done:done+n], zeros[:n]) {
@@ -100,5 +104,5 @@ func run(b []byte, at int64) int {
 	return end
 }
 
-// close gives the file its length: its end may be a hole.
-func (s *sparse) close() error { return s.f.Truncate(s.at) }
+// Close gives the file its length: its end may be a hole.
+func (s *Sparse) Close() error { return s.f.Truncate(s.at) }

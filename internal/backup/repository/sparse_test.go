@@ -1,4 +1,4 @@
-package backup
+package repository
 
 import (
 	"bytes"
@@ -27,14 +27,14 @@ func TestSparse(t *testing.T) {
 		name := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		f, err := os.Create(name)
 		ok(t, err)
-		s := newSparse(f)
+		s := NewSparse(f)
 		for rest := want; len(rest) > 0; {
 			n := 1 + r.IntN(len(rest))
 			_, err := s.Write(rest[:n])
 			ok(t, err)
 			rest = rest[n:]
 		}
-		ok(t, s.close())
+		ok(t, s.Close())
 		ok(t, f.Close())
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes came out as %d, %v", len(want), len(got), err)
