@@ -7,12 +7,16 @@ import (
 	"slipway/internal/build/build"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
 
 // connectTransfers says what moves with a site that is transferred.
 func (h *node) connectTransfers(builds *build.Builds) {
+	h.oauth.Connect(oauth.Removers{
+		Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify,
+	})
 	h.teams.Connect(
 		h.git, ties{h},
 		team.NamedPart{Name: "deployments", Part: h.deployments}, // first: it refuses while one runs
@@ -55,4 +59,12 @@ func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 		}
 	}
 	return append(cut, "webhooks and notifications of the sender no longer cover this site"), nil
+}
+
+// EndGrantsTx is team.Ties'.
+func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	if user == "" {
+		return t.h.oauth.CloseOwnerTx(ctx, tx, owner)
+	}
+	return t.h.oauth.EndMemberTx(ctx, tx, owner, user)
 }

@@ -166,7 +166,10 @@ func (s *Server) DeleteAppTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if _, err := s.App(ctx, tx, owner, id); err != nil {
 		return err
 	}
-	if err := endGrantsTx(ctx, tx, `app_id = $1`, id); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM oauth_approvals WHERE app_id = $1`, id); err != nil {
+		return err
+	}
+	if err := s.endGrantsTx(ctx, tx, `app_id = $1`, id); err != nil {
 		return err
 	}
 	for _, q := range []string{
@@ -217,7 +220,7 @@ func (s *Server) SetDisabledTx(ctx context.Context, tx *db.Tx, id AppID, disable
 		return fault.Missing("app")
 	}
 	if disabled {
-		return endGrantsTx(ctx, tx, `app_id = $1`, id)
+		return s.endGrantsTx(ctx, tx, `app_id = $1`, id)
 	}
 	return nil
 }

@@ -194,6 +194,7 @@ type sealedRequest struct {
 	Challenge string            `json:"c"`
 	User      account.UserID    `json:"u"`
 	Session   account.SessionID `json:"i"`
+	Owner     account.OwnerID   `json:"o"` // whom the page was about
 	Until     db.Time           `json:"e"`
 }
 
@@ -203,9 +204,9 @@ const consentPurpose = "oauth consent"
 const consentLife = 30 * time.Minute
 
 // Seal returns a request as the consent page's form carries it.
-func (s *Server) Seal(r Request, user account.UserID, session account.SessionID) string {
+func (s *Server) Seal(r Request, by account.Caller, session account.SessionID) string {
 	b, err := json.Marshal(sealedRequest{
-		r.App.ID, r.Redirect, r.Scopes, r.state, r.challenge, user, session, db.Now().Add(consentLife),
+		r.App.ID, r.Redirect, r.Scopes, r.state, r.challenge, by.User, session, by.Owner, db.Now().Add(consentLife),
 	})
 	if err != nil {
 		panic(err) // strings and numbers alone
@@ -214,14 +215,14 @@ func (s *Server) Seal(r Request, user account.UserID, session account.SessionID)
 }
 
 // Unseal returns the request of a consent page, for the session that saw it alone.
-func (s *Server) Unseal(ctx context.Context, sealed string, user account.UserID, session account.SessionID) (Request, error) {
+func (s *Server) Unseal(ctx context.Context, sealed string, by account.Caller, session account.SessionID) (Request, error) {
 	stale := &fault.Error{
 		Kind: fault.Conflict, Message: "This page is out of date",
 		Details: "it was opened by another sign-in or too long ago; start again in the app", Code: "stale_consent",
 	}
 	b, err := s.c.Seal.Open(sealed, consentPurpose)
 	var f sealedRequest
-	if err != nil || json.Unmarshal(b, &f) != nil || f.User != user || f.Session != session || f.Until <= db.Now() {
+	if err != nil || json.Unmarshal(b, &f) != nil || f.User != by.User || f.Owner != by.Owner || f.Session != session || f.Until <= db.Now() {
 		return Request{}, stale
 	}
 	a, err := s.find(ctx, s.c.DB, f.App)
@@ -276,6 +277,9 @@ const maxGrantSites = 100
 // begins when the app redeems the code.
 func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r Request, c Consent) (to string, err error) {
 	if err := c.check(r.Scopes); err != nil {
+		return "", err
+	}
+	if err := s.allowed(ctx, tx, by.Owner, r.App.ID); err != nil {
 		return "", err
 	}
 	if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.OAuthGrants, 1); err != nil {

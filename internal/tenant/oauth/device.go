@@ -114,6 +114,9 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 		if err := c.check(d.Scopes); err != nil {
 			return err
 		}
+		if err := s.allowed(ctx, tx, by.Owner, d.App.ID); err != nil {
+			return err
+		}
 		if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.OAuthGrants, 1); err != nil {
 			return err
 		}

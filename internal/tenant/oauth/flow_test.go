@@ -300,15 +300,15 @@ func TestConsentIsBound(t *testing.T) {
 	eve := w.user("eve@example.test")
 	r, err := w.Authorize(t.Context(), w.ada.Caller(), w.query())
 	must(t, err)
-	sealed := w.Seal(r, w.ada.ID, "ses_ada")
-	again, err := w.Unseal(t.Context(), sealed, w.ada.ID, "ses_ada")
+	sealed := w.Seal(r, w.ada.Caller(), "ses_ada")
+	again, err := w.Unseal(t.Context(), sealed, w.ada.Caller(), "ses_ada")
 	if err != nil || again.Redirect != r.Redirect || again.Scopes.String() != r.Scopes.String() || again.App.ID != w.app.ID {
 		t.Fatalf("unsealed %+v, %v", again, err)
 	}
 	for name, try := range map[string]func() error{
-		"another user":    func() error { _, err := w.Unseal(t.Context(), sealed, eve.ID, "ses_ada"); return err },
-		"another session": func() error { _, err := w.Unseal(t.Context(), sealed, w.ada.ID, "ses_eve"); return err },
-		"changed":         func() error { _, err := w.Unseal(t.Context(), sealed+"A", w.ada.ID, "ses_ada"); return err },
+		"another user":    func() error { _, err := w.Unseal(t.Context(), sealed, eve.Caller(), "ses_ada"); return err },
+		"another session": func() error { _, err := w.Unseal(t.Context(), sealed, w.ada.Caller(), "ses_eve"); return err },
+		"changed":         func() error { _, err := w.Unseal(t.Context(), sealed+"A", w.ada.Caller(), "ses_ada"); return err },
 	} {
 		if err := try(); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v", name, err)
@@ -332,7 +332,7 @@ func TestConsentIsBound(t *testing.T) {
 		_, err := w.UpdateAppTx(t.Context(), tx, w.ada.Owner, w.app.ID, oauth.AppChange{RedirectURIs: &uris})
 		return err
 	}))
-	if _, err := w.Unseal(t.Context(), sealed, w.ada.ID, "ses_ada"); !fault.Is(err, fault.Conflict) {
+	if _, err := w.Unseal(t.Context(), sealed, w.ada.Caller(), "ses_ada"); !fault.Is(err, fault.Conflict) {
 		t.Errorf("an address that the app gave up: %v", err)
 	}
 	if to := w.Deny(r); !strings.Contains(to, "error=access_denied") || !strings.Contains(to, "state=xyz") {

@@ -32,13 +32,16 @@ type Grant struct {
 	CreatedAt db.Time
 	UsedAt    db.Time
 	UsedAddr  string
+	By        string // the address of who consented; empty once they are deleted
+	Made      int    // webhooks, deploy hooks and channels that the app created with it
 }
 
-const grantColumns = `g.id, g.app_id, a.name, a.website, g.user_id, g.owner_id, g.scopes, g.sites, g.expires_at, g.created_at, g.used_at, g.used_addr`
+const grantColumns = `g.id, g.app_id, a.name, a.website, g.user_id, g.owner_id, g.scopes, g.sites, g.expires_at, g.created_at, g.used_at, g.used_addr,
+	COALESCE((SELECT u.email FROM people u WHERE u.id = g.user_id), ''), (SELECT count(*) FROM oauth_made m WHERE m.grant_id = g.id)`
 
 func scanGrant(row db.Scanner) (g Grant, err error) {
 	var scopes, sites string
-	err = row.Scan(&g.ID, &g.App, &g.AppName, &g.Website, &g.User, &g.Owner, &scopes, &sites, &g.Expires, &g.CreatedAt, &g.UsedAt, &g.UsedAddr)
+	err = row.Scan(&g.ID, &g.App, &g.AppName, &g.Website, &g.User, &g.Owner, &scopes, &sites, &g.Expires, &g.CreatedAt, &g.UsedAt, &g.UsedAddr, &g.By, &g.Made)
 	if errors.Is(err, sql.ErrNoRows) {
 		return g, fault.Missing("grant")
 	}
@@ -75,11 +78,14 @@ func (s *Server) RevokeGrantTx(ctx context.Context, tx *db.Tx, by account.Caller
 	if err != nil {
 		return g, err
 	}
-	return g, endGrantsTx(ctx, tx, `id = $1`, id)
+	return g, s.endGrantsTx(ctx, tx, `id = $1`, id)
 }
 
-// endGrantsTx deletes grants with all that they gave out.
-func endGrantsTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
+// endGrantsTx deletes grants with all that they gave out, and what their apps created.
+func (s *Server) endGrantsTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
+	if err := s.removeMadeTx(ctx, tx, where, args...); err != nil {
+		return err
+	}
 	for _, q := range []string{
 		`DELETE FROM oauth_tokens WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`,
 		`DELETE FROM oauth_grants WHERE ` + where,
@@ -91,9 +97,44 @@ func endGrantsTx(ctx context.Context, tx *db.Tx, where string, args ...any) erro
 	return nil
 }
 
+// EndMemberTx ends what a member granted for an owner; user empty: what anybody did.
+func (s *Server) EndMemberTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	if err := s.endGrantsTx(ctx, tx, `owner_id = $1 AND ($2 = '' OR user_id = $2)`, owner, user); err != nil {
+		return err
+	}
+	for _, table := range []string{"oauth_codes", "oauth_devices"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE owner_id = $1 AND ($2 = '' OR user_id = $2)`, owner, user); err != nil {
+			return fmt.Errorf("end grants of a member: %w", err)
+		}
+	}
+	return nil
+}
+
+// CloseOwnerTx ends everything that a team which goes has of apps: what they may do, and those that it registered.
+func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	if err := s.EndMemberTx(ctx, tx, owner, ""); err != nil {
+		return err
+	}
+	own := `app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $1)`
+	if err := s.endGrantsTx(ctx, tx, own, owner); err != nil {
+		return err
+	}
+	for _, q := range []string{
+		`DELETE FROM oauth_codes WHERE ` + own,
+		`DELETE FROM oauth_devices WHERE ` + own,
+		`DELETE FROM oauth_approvals WHERE owner_id = $1 OR ` + own,
+		`DELETE FROM oauth_apps WHERE owner_id = $1`,
+	} {
+		if _, err := tx.Exec(ctx, q, owner); err != nil {
+			return fmt.Errorf("close apps of a team: %w", err)
+		}
+	}
+	return nil
+}
+
 // ForgetUserTx ends what a user who is deleted granted, and their owner's apps.
 func (s *Server) ForgetUserTx(ctx context.Context, tx *db.Tx, user account.UserID, owner account.OwnerID) error {
-	if err := endGrantsTx(ctx, tx, `user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`, user, owner); err != nil {
+	if err := s.endGrantsTx(ctx, tx, `user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`, user, owner); err != nil {
 		return err
 	}
 	for _, q := range []string{

@@ -52,7 +52,8 @@ type Config struct {
 type Server struct {
 	c Config
 
-	fetches *fair.Pool // of client ID metadata documents
+	fetches  *fair.Pool // of client ID metadata documents
+	removers Removers   // set by Connect
 
 	mu sync.Mutex // guards used
 	// share: total the grants used since the last flush; owner its grants, which are limited; edge none: an entry is some 60 bytes
@@ -126,9 +127,7 @@ func (s *Server) expire(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `
-			DELETE FROM oauth_grants WHERE expires_at < $1 OR NOT EXISTS (
-			  SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)`, now)
-		return err
+		return s.endGrantsTx(ctx, tx, `expires_at < $1 OR NOT EXISTS (
+			SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)`, now)
 	})
 }

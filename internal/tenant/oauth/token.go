@@ -53,7 +53,7 @@ func (s *Server) beginTx(
 	if err != nil {
 		return "", Tokens{}, fmt.Errorf("begin grant: %w", err)
 	}
-	err = endGrantsTx(ctx, tx, fmt.Sprintf(`id IN (
+	err = s.endGrantsTx(ctx, tx, fmt.Sprintf(`id IN (
 		SELECT id FROM oauth_grants WHERE user_id = $1 AND app_id = $2 ORDER BY used_at DESC, id DESC LIMIT 1000 OFFSET %d)`, maxGrants), user, app)
 	if err != nil {
 		return "", Tokens{}, err
@@ -254,7 +254,7 @@ func (s *Server) endReusedTx(ctx context.Context, tx *db.Tx, where, arg, what st
 	if err != nil {
 		return err
 	}
-	if err := endGrantsTx(ctx, tx, `id = $1`, g.ID); err != nil {
+	if err := s.endGrantsTx(ctx, tx, `id = $1`, g.ID); err != nil {
 		return err
 	}
 	s.c.Log.WarnContext(ctx, "grant ended: a secret of it was used twice", "grant", g.ID, "app", g.App, "what", what)
@@ -302,6 +302,9 @@ func (s *Server) Authenticate(ctx context.Context, token string, addr netip.Addr
 	c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
 	c.Grant, c.App, c.Via = string(id), string(app), name
 	if !personal {
+		if err := s.allowed(ctx, s.c.DB, c.Owner, app); err != nil {
+			return account.Caller{}, err
+		}
 		if err := s.c.Accounts.Narrow(ctx, &c); err != nil {
 			return account.Caller{}, err
 		}
@@ -324,6 +327,9 @@ func (s *Server) Holds(ctx context.Context, c account.Caller) error {
 		return fmt.Errorf("check grant again: %w", err)
 	}
 	if c.Team != "" {
+		if err := s.allowed(ctx, s.c.DB, c.Owner, AppID(c.App)); err != nil {
+			return err
+		}
 		return s.c.Accounts.Narrow(ctx, &c)
 	}
 	return nil
@@ -381,7 +387,7 @@ func (s *Server) Revoke(ctx context.Context, a App, token string) error {
 		if err != nil {
 			return err
 		}
-		if err := endGrantsTx(ctx, tx, `id = $1`, g.ID); err != nil {
+		if err := s.endGrantsTx(ctx, tx, `id = $1`, g.ID); err != nil {
 			return err
 		}
 		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: g.Owner, Via: a.Name}, audit.Event{

@@ -151,6 +151,9 @@ func (s *Teams) closeTx(ctx context.Context, tx *db.Tx, t Team) error {
 	if _, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE owner_id = $1`, t.Owner, db.Now()); err != nil {
 		return fmt.Errorf("delete team: %w", err)
 	}
+	if err := s.endGrantsTx(ctx, tx, t.Owner, ""); err != nil {
+		return err
+	}
 	if err := s.c.Hooks.DeleteAllTx(ctx, tx, t.Owner); err != nil {
 		return err
 	}

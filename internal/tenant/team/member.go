@@ -162,6 +162,9 @@ func (s *Teams) removeTx(
 	if services, err = s.c.Accounts.EndMemberTx(ctx, tx, owner, m.User, heir); err != nil {
 		return nil, err
 	}
+	if err := s.endGrantsTx(ctx, tx, owner, m.User); err != nil {
+		return nil, err
+	}
 	return services, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.MemberRemoved(s.told(m, id)))
 }
 
@@ -316,4 +319,12 @@ func (s *Teams) AppointTx(ctx context.Context, tx *db.Tx, name string, user acco
 	}
 	return t, s.c.Accounts.TellOwnerTx(ctx, tx, t.Owner, "New owner of the team "+t.Name,
 		"The operator of this installation made another user an owner of the team "+t.Name+".", "/")
+}
+
+// endGrantsTx ends what apps may do for the team: of one member, or of all.
+func (s *Teams) endGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	if s.ties == nil {
+		return nil
+	}
+	return s.ties.EndGrantsTx(ctx, tx, owner, user)
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +40,7 @@ type Team struct {
 	Slug             string
 	RequireTwoFactor bool
 	RequireSSO       bool
+	Apps             string // which apps members may authorize for it: all, approved, none
 	CreatedAt        db.Time
 	Deleting         db.Time // since when it is being deleted with its sites; 0: it isn't
 	Members          int
@@ -78,12 +80,12 @@ func New(c Config) *Teams {
 	return &Teams{c: c}
 }
 
-const columns = `t.id, t.owner_id, t.name, t.slug, t.require_2fa, t.require_sso, t.created_at, t.deleting_at,
+const columns = `t.id, t.owner_id, t.name, t.slug, t.require_2fa, t.require_sso, t.apps, t.created_at, t.deleting_at,
 	(SELECT count(*) FROM team_members n WHERE n.owner_id = t.owner_id)`
 
 func scan(row db.Scanner, more ...any) (t Team, err error) {
 	err = row.Scan(append([]any{
-		&t.ID, &t.Owner, &t.Name, &t.Slug, &t.RequireTwoFactor, &t.RequireSSO, &t.CreatedAt, &t.Deleting, &t.Members,
+		&t.ID, &t.Owner, &t.Name, &t.Slug, &t.RequireTwoFactor, &t.RequireSSO, &t.Apps, &t.CreatedAt, &t.Deleting, &t.Members,
 	}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, fault.Missing("team")
@@ -191,6 +193,7 @@ type Patch struct {
 	Name             *string
 	Slug             *string
 	RequireTwoFactor *bool
+	Apps             *string // all, approved or none
 }
 
 // UpdateTx changes a team. Requiring a second factor is the owners', who must have one themselves.
@@ -231,8 +234,16 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 		}
 		t.RequireTwoFactor = *p.RequireTwoFactor
 	}
-	if _, err := tx.Exec(ctx, `UPDATE teams SET name = $2, slug = $3, require_2fa = $4 WHERE owner_id = $1`,
-		by.Owner, t.Name, t.Slug, t.RequireTwoFactor); err != nil {
+	if p.Apps != nil {
+		if !slices.Contains([]string{"all", "approved", "none"}, *p.Apps) {
+			return t, &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid app policy", Received: *p.Apps, Details: "apps must be all, approved or none", Code: "invalid_apps",
+			}
+		}
+		t.Apps = *p.Apps
+	}
+	if _, err := tx.Exec(ctx, `UPDATE teams SET name = $2, slug = $3, require_2fa = $4, apps = $5 WHERE owner_id = $1`,
+		by.Owner, t.Name, t.Slug, t.RequireTwoFactor, t.Apps); err != nil {
 		if db.Duplicate(err) {
 			return t, errSlugTaken(t.Slug)
 		}

@@ -41,6 +41,8 @@ type Hooks interface {
 // Ties end what else an owner has that names a site, such as keys that are restricted to it.
 type Ties interface {
 	// CutTx ends what ties the site to an owner, and says what that was, in words.
+	// EndGrantsTx ends what apps may do for a team: of one member, or with user empty of all, when the team goes.
+	EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error
 	CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error)
 }
 

@@ -20,6 +20,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -134,6 +135,9 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 		}
 	}
 	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+	if err == nil {
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.DeployHook, h.ID.Ref())
+	}
 	did = audit.Event{Action: "hook.created", Subject: in.ID, Detail: h.Name}
 	return a.showHook(h), did, err
 }

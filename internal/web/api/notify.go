@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 )
 
 type channelBody struct {
@@ -176,6 +177,9 @@ func (a *API) createChannel(
 		Sites:  sites,
 		Events: b.Events,
 	})
+	if err == nil {
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Channel, string(made.ID))
+	}
 	did = audit.Event{Action: "notification_channel.created", Subject: string(made.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }

@@ -40,6 +40,8 @@ type GrantBody struct {
 	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
 	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
 	CreatedAt    string   `json:"createdAt" format:"date-time"`
+	UserID       string   `json:"userId" doc:"Who authorized the app."`
+	Created      int      `json:"created" doc:"Webhooks, deploy hooks and notification channels that the app created. They are deleted when its access ends."`
 }
 
 type grantApp struct {
@@ -179,6 +181,7 @@ func showGrant(g oauth.Grant) GrantBody {
 	b := GrantBody{
 		ID: string(g.ID), App: grantApp{string(g.App), g.AppName, some(g.Website)}, Scopes: names(g.Scopes),
 		Sites: append([]string{}, g.Sites...), ExpiresAt: g.Expires.String(), CreatedAt: g.CreatedAt.String(),
+		UserID: string(g.User), Created: g.Made,
 	}
 	if g.UsedAt > g.CreatedAt || g.UsedAddr != "" {
 		b.LastUsedAt, b.LastUsedFrom = when(g.UsedAt), some(g.UsedAddr)

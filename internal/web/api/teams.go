@@ -23,6 +23,7 @@ type teamBody struct {
 	Members          int     `json:"members" doc:"Number of members, guests included."`
 	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Members without two-factor authentication are blocked, with their API keys."`
 	RequireSSO       bool    `json:"requireSso"`
+	Apps             string  `json:"apps" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team."`
 	CreatedAt        string  `json:"createdAt" format:"date-time"`
 }
 
@@ -199,6 +200,7 @@ type updateTeamIn struct {
 		Name             *string `json:"name,omitempty"`
 		Slug             *string `json:"slug,omitempty" doc:"The dashboard's addresses and the operator's limits use it."`
 		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, with their API keys. The caller must have it."`
+		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. Apps that it keeps out stop working at once."`
 	}
 }
 
@@ -206,7 +208,7 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return teamBody{}, did, err
 	}
-	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{Name: in.Body.Name, Slug: in.Body.Slug, RequireTwoFactor: in.Body.RequireTwoFactor})
+	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{Name: in.Body.Name, Slug: in.Body.Slug, RequireTwoFactor: in.Body.RequireTwoFactor, Apps: in.Body.Apps})
 	did = audit.Event{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
 	if in.Body.RequireTwoFactor != nil {
 		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*in.Body.RequireTwoFactor]
@@ -502,7 +504,7 @@ func requireTeam(c account.Caller) error {
 
 func showTeam(t team.Team) teamBody {
 	return teamBody{
-		string(t.ID), t.Name, t.Slug, some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.CreatedAt.String(),
+		string(t.ID), t.Name, t.Slug, some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.Apps, t.CreatedAt.String(),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
 )
@@ -135,6 +136,9 @@ func (a *API) createWebhook(
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
+	if err == nil {
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Webhook, string(w.ID))
+	}
 	did = audit.Event{Action: "webhook.created", Subject: string(w.ID), Detail: w.URL}
 	return showWebhook(w), did, err
 }

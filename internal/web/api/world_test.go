@@ -163,6 +163,9 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	for _, f := range with {
 		f(&c)
 	}
+	c.OAuth.Connect(oauth.Removers{
+		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify,
+	})
 	c.Teams.Connect(
 		c.Git, ties{c},
 		team.NamedPart{Name: "deployments", Part: c.Deployments},
@@ -355,3 +358,11 @@ func (w *world) site(key, name string) string {
 
 // routesOf lists the routes of a world's interface.
 func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }
+
+// EndGrantsTx is team.Ties'.
+func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	if user == "" {
+		return t.c.OAuth.CloseOwnerTx(ctx, tx, owner)
+	}
+	return t.c.OAuth.EndMemberTx(ctx, tx, owner, user)
+}

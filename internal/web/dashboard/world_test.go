@@ -128,6 +128,9 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	for _, f := range with {
 		f(&c)
 	}
+	c.OAuth.Connect(oauth.Removers{
+		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify,
+	})
 	c.Teams.Connect(
 		c.Git, ties{c},
 		team.NamedPart{Name: "deployments", Part: c.Deployments},
@@ -298,4 +301,12 @@ func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
 	}
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// EndGrantsTx is team.Ties'.
+func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	if user == "" {
+		return t.c.OAuth.CloseOwnerTx(ctx, tx, owner)
+	}
+	return t.c.OAuth.EndMemberTx(ctx, tx, owner, user)
 }

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/web/dashboard/shell"
@@ -14,6 +15,9 @@ import (
 type grantsData struct {
 	Grants []grantRow
 	Apps   []oauth.App
+	Team   bool
+	May    bool             // decide about apps of the team
+	List   []oauth.Approval // of the team
 }
 
 type grantRow struct {
@@ -38,6 +42,12 @@ func (d *Pages) grantsPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		}
 		data.Grants = append(data.Grants, row)
 	}
+	if data.Team = q.Caller.Team != ""; data.Team {
+		data.May = q.Caller.Require(account.AppsWrite) == nil
+		if data.List, err = d.OAuth.Approvals(ctx, q.Caller.Owner); err != nil {
+			return shell.Answer{}, err
+		}
+	}
 	data.Apps, err = d.OAuth.Apps(ctx, q.Caller.Owner)
 	return shell.Page("account_apps", "Apps", data), err
 }
@@ -49,9 +59,25 @@ func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer
 	id := oauth.GrantID(q.PathValue("grant"))
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		g, err := d.OAuth.RevokeGrantTx(ctx, tx, q.Caller, id)
+		if err == nil && g.User != q.User.ID { // members end what they allowed themselves
+			err = q.Caller.Require(account.AppsWrite)
+		}
 		return audit.Event{Action: "app.revoked", Subject: string(id), Detail: g.AppName}, err
 	})
 	return shell.GoTo("/account/apps", "Access revoked"), err
+}
+
+// decideApp approves an app for the team, or takes it off the list.
+func (d *Pages) decideApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.OAuth == nil || q.Caller.Team == "" {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	id, action, do, says := oauth.AppID(q.Value("app")), "app.approved", d.OAuth.ApproveAppTx, "App approved"
+	if q.Value("decision") != "approve" {
+		action, do, says = "app.approval_removed", d.OAuth.RemoveApprovalTx, "App removed"
+	}
+	err := d.Act(ctx, q, action, func(tx *db.Tx) (string, error) { return string(id), do(ctx, tx, q.Caller, id) })
+	return shell.GoTo("/account/apps", says), err
 }
 
 type appData struct {

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -22,11 +23,13 @@ type permission struct {
 	Scope     account.Scope
 	Words     string
 	Dangerous bool
+	No        bool // the person's role in the team doesn't include it
 }
 
-func permissions(asked account.Scopes) (out []permission) {
+func permissions(by account.Caller, asked account.Scopes) (out []permission) {
 	for _, s := range asked {
-		out = append(out, permission{s, s.Description(), slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s)})
+		_, err := by.For(s, "")
+		out = append(out, permission{s, s.Description(), slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s), err != nil})
 	}
 	return out
 }
@@ -51,6 +54,9 @@ type consentData struct {
 	Sites       []site.Site
 	More        int // sites that are not offered
 	Lives       any
+	Accounts    []accountChoice // empty: the person has no team
+	Slug        string          // of the team that the app would act for; empty: the person's own account
+	Refused     string          // the team whose policy keeps the app out
 
 	Code string // of a device, as people read it; empty: none
 	From string // its address
@@ -58,10 +64,47 @@ type consentData struct {
 }
 
 func (d *Pages) consentData(ctx context.Context, q *shell.Request, app oauth.App, asked account.Scopes) (consentData, error) {
-	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices})
-	return consentData{
-		App: app, Permissions: permissions(asked), Writes: writes(asked), Sites: sites, More: total - len(sites), Lives: grantLives,
-	}, err
+	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices, Only: q.Only()})
+	if err != nil {
+		return consentData{}, err
+	}
+	data := consentData{
+		App: app, Permissions: permissions(q.Caller, asked), Writes: writes(asked), Sites: sites, More: total - len(sites), Lives: grantLives,
+		Slug: q.Caller.Slug,
+	}
+	if err := d.OAuth.Allowed(ctx, q.Caller, app.ID); fault.As(err) != nil {
+		data.Refused = q.Caller.Slug
+	} else if err != nil {
+		return data, err
+	}
+	data.Accounts, err = d.accounts(ctx, q)
+	return data, err
+}
+
+// accountChoice is an account of the person that an app can be authorized for.
+type accountChoice struct {
+	Name, Link string
+	On         bool
+}
+
+// accounts lists the person's own account and their teams, each with the page for it. People without a team get none.
+func (d *Pages) accounts(ctx context.Context, q *shell.Request) ([]accountChoice, error) {
+	teams, err := d.Teams.Refs(ctx, q.User.ID)
+	if err != nil || len(teams) == 0 {
+		return nil, err
+	}
+	list := []accountChoice{{"Your personal account", withTeam(q.URL, ""), q.Caller.Slug == ""}}
+	for _, t := range teams {
+		list = append(list, accountChoice{t.Name, withTeam(q.URL, t.Slug), q.Caller.Slug == t.Slug})
+	}
+	return list, nil
+}
+
+// withTeam is the address of a page for another account.
+func withTeam(u *url.URL, slug string) string {
+	v := u.Query()
+	v.Set("team", slug)
+	return u.Path + "?" + v.Encode()
 }
 
 func writes(scopes account.Scopes) bool {
@@ -79,7 +122,7 @@ func (d *Pages) consentPage(ctx context.Context, q *shell.Request) (shell.Answer
 	var r oauth.Request
 	var err error
 	if sealed := q.Value("request"); q.Method == "POST" && sealed != "" {
-		r, err = d.OAuth.Unseal(ctx, sealed, q.User.ID, q.Session.ID)
+		r, err = d.OAuth.Unseal(ctx, sealed, q.Caller, q.Session.ID)
 	} else {
 		query, malformed := url.ParseQuery(q.URL.RawQuery)
 		if malformed != nil {
@@ -95,7 +138,7 @@ func (d *Pages) consentPage(ctx context.Context, q *shell.Request) (shell.Answer
 		return shell.Answer{}, err
 	}
 	data, err := d.consentData(ctx, q, r.App, r.Scopes)
-	data.Host, data.Request = r.RedirectHost(), d.OAuth.Seal(r, q.User.ID, q.Session.ID)
+	data.Host, data.Request = r.RedirectHost(), d.OAuth.Seal(r, q.Caller, q.Session.ID)
 	return shell.Page("consent", "Authorize "+r.App.Name, data).AsPopup(), err
 }
 
@@ -111,6 +154,9 @@ func leave(to, app string) shell.Answer {
 func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, error) {
 	var c oauth.Consent
 	for _, name := range q.PostForm["scopes"] {
+		if _, err := q.Caller.For(account.Scope(name), ""); err != nil {
+			return c, shell.At("scopes", err)
+		}
 		c.Scopes = append(c.Scopes, account.Scope(name))
 	}
 	if q.Value("reach") == "some" {
@@ -120,6 +166,9 @@ func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, e
 	}
 	for _, id := range c.Sites {
 		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {
+			return c, shell.At("sites", err)
+		}
+		if err := q.Caller.RequireSite(id); err != nil {
 			return c, shell.At("sites", err)
 		}
 	}
@@ -142,12 +191,15 @@ func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answ
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	r, err := d.OAuth.Unseal(ctx, q.Value("request"), q.User.ID, q.Session.ID)
+	r, err := d.OAuth.Unseal(ctx, q.Value("request"), q.Caller, q.Session.ID)
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if q.Value("decision") != "allow" {
+	if v := q.Value("decision"); v != "allow" && v != "request" {
 		return leave(d.OAuth.Deny(r), r.App.Name), nil
+	}
+	if q.Value("decision") == "request" {
+		return d.requestApproval(ctx, q, r.App)
 	}
 	c, err := d.consent(ctx, q)
 	if err != nil {
@@ -162,6 +214,14 @@ func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, shell.At("scopes", err)
 	}
 	return leave(to, r.App.Name), nil
+}
+
+// requestApproval asks the team's admins for an app that its policy keeps out.
+func (d *Pages) requestApproval(ctx context.Context, q *shell.Request, app oauth.App) (shell.Answer, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "app.requested", Subject: string(app.ID), Detail: app.Name}, d.OAuth.RequestApprovalTx(ctx, tx, q.Caller, app.ID)
+	})
+	return shell.GoTo("/account/apps", "Approval requested. An admin of the team decides about "+app.Name), err
 }
 
 // Guesses of device codes, within window.

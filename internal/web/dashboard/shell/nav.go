@@ -72,6 +72,7 @@ func (v *view) teamRail() []NavGroup {
 		{"Team", []NavLink{
 			at("users", "Members", base+"/members", "", base+"/invite", base+"/invitations"),
 			at("keys", "API keys", "/account/keys", ""),
+			at("apps", "Apps", "/account/apps", "", "/account/oauth-apps"),
 			at("bell", "Notifications", "/account/notifications", ""),
 			at("audit", "Audit log", base+"/audit", ""),
 			at("settings", "Settings", base+"/settings", ""),

@@ -61,6 +61,9 @@ func (d *Shell) teamLink(q *Request, to string) string {
 	rest, anchor, hash := strings.Cut(to, "#")
 	path, query, _ := strings.Cut(rest, "?")
 	rt, ok := d.routeOf(q, "GET", path)
+	if !ok { // only a form leads there
+		rt, ok = d.routeOf(q, "POST", path)
+	}
 	if !ok || rt.scope == "" || rt.ofSite() || strings.Contains(rt.Path, "{team}") || strings.Contains("&"+query, "&team=") {
 		return to
 	}

@@ -69,6 +69,13 @@ func (d *Pages) requireTwoFactor(ctx context.Context, q *shell.Request) (shell.A
 	return shell.GoTo("/teams/"+t.Slug+"/settings", says), err
 }
 
+// saveApps changes which apps members may authorize for the team.
+func (d *Pages) saveApps(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	apps := q.Value("apps")
+	t, err := d.update(ctx, q, team.Patch{Apps: &apps}, "apps: "+shell.Short(20, apps))
+	return shell.GoTo("/teams/"+t.Slug+"/settings", "Saved"), err
+}
+
 // delete ends the team, once its slug was typed.
 func (d *Pages) delete(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var o *operation.Operation

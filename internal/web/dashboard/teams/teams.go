@@ -59,6 +59,7 @@ func (d *Pages) Routes() []shell.Route {
 
 		read("/teams/{team}/settings", d.settingsPage),
 		write("/teams/{team}/settings", d.saveSettings, d.settingsPage),
+		write("/teams/{team}/apps", d.saveApps, d.settingsPage),
 		write("/teams/{team}/two-factor", d.requireTwoFactor, d.settingsPage).Least(account.RoleOwner),
 		write("/teams/{team}/delete", d.delete, d.settingsPage).Least(account.RoleOwner),
 	})

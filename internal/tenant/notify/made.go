@@ -1,0 +1,18 @@
+package notify
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// RemoveMadeTx deletes a channel that an app created, when its access ends.
+func (n *Notifications) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
+	err := n.DeleteTx(ctx, tx, owner, ID(id))
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}

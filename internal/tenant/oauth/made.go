@@ -1,0 +1,87 @@
+package oauth
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// Kind names what an app can create that would go on without its tokens.
+type Kind string
+
+// The kinds.
+const (
+	Webhook    Kind = "webhook"
+	DeployHook Kind = "deploy_hook"
+	Channel    Kind = "channel" // of notifications
+)
+
+// Remover deletes what an app created. What isn't there any more is no error.
+type Remover interface {
+	RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error
+}
+
+// Removers holds the packages in which apps create things.
+type Removers struct{ Webhooks, DeployHooks, Channels Remover }
+
+func (r Removers) of(k Kind) Remover {
+	switch k {
+	case Webhook:
+		return r.Webhooks
+	case DeployHook:
+		return r.DeployHooks
+	case Channel:
+		return r.Channels
+	}
+	return nil
+}
+
+// Connect names the packages in which apps create things. They end with the grant, so that an app doesn't hear of an
+// account that has revoked its access.
+func (s *Server) Connect(removers Removers) { s.removers = removers }
+
+// MadeTx remembers what a caller has created, where the caller is an app.
+func (s *Server) MadeTx(ctx context.Context, tx *db.Tx, by account.Caller, kind Kind, id string) error {
+	if by.Grant == "" {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO oauth_made (kind, id, owner_id, grant_id) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (kind, id) DO UPDATE SET owner_id = EXCLUDED.owner_id, grant_id = EXCLUDED.grant_id`, kind, id, by.Owner, by.Grant)
+	if err != nil {
+		return fmt.Errorf("remember what an app created: %w", err)
+	}
+	return nil
+}
+
+// made is one thing that an app created.
+type made struct {
+	kind  Kind
+	id    string
+	owner account.OwnerID
+}
+
+// removeMadeTx deletes what the grants of a condition have created.
+func (s *Server) removeMadeTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
+	of := ` FROM oauth_made WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`
+	rows, err := tx.Query(ctx, `SELECT kind, id, owner_id`+of, args...)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (m made, err error) { return m, r.Scan(&m.kind, &m.id, &m.owner) })
+	if err != nil {
+		return fmt.Errorf("find what apps created: %w", err)
+	}
+	for _, m := range list {
+		r := s.removers.of(m.kind)
+		if r == nil {
+			return fmt.Errorf("nobody deletes the %s %s of an app", m.kind, m.id)
+		}
+		if err := r.RemoveMadeTx(ctx, tx, m.owner, m.id); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, `DELETE`+of, args...); err != nil {
+		return fmt.Errorf("forget what apps created: %w", err)
+	}
+	return nil
+}

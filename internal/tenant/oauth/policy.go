@@ -1,0 +1,114 @@
+package oauth
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// Approval is an app that members of a team may authorize for it, or that one of them asked for.
+type Approval struct {
+	App       App
+	Requested string // the address of who asked
+	Approved  bool
+	CreatedAt db.Time
+}
+
+// errNotAllowed is for apps that a team's policy keeps out. Members ask an admin.
+var errNotAllowed = &fault.Error{
+	Kind: fault.Forbidden, Message: "This team doesn't allow this app",
+	Details: "its admins decide which apps members can authorize", Code: "app_not_allowed",
+}
+
+// allowed is nil where an app may act for an owner. Accounts of single people have no policy, and the installation's own
+// command line is no stranger's app. It is asked at each request, so a team that closes itself to apps does so at once.
+func (s *Server) allowed(ctx context.Context, r db.Reader, owner account.OwnerID, app AppID) error {
+	if app == CLI {
+		return nil
+	}
+	var policy string
+	var approved bool
+	err := r.QueryRow(ctx, `
+		SELECT p.apps, EXISTS (SELECT 1 FROM oauth_approvals a WHERE a.owner_id = p.owner_id AND a.app_id = $2 AND a.approved_by <> '')
+		FROM app_policies p WHERE p.owner_id = $1`, owner, app).Scan(&policy, &approved)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read app policy: %w", err)
+	}
+	if policy == "all" || policy == "approved" && approved {
+		return nil
+	}
+	return errNotAllowed
+}
+
+// Allowed returns nil where an app may be authorized for the caller's owner, else a Forbidden fault.
+func (s *Server) Allowed(ctx context.Context, by account.Caller, app AppID) error {
+	return s.allowed(ctx, s.c.DB, by.Owner, app)
+}
+
+// RequestApprovalTx asks the admins of the caller's team for an app.
+func (s *Server) RequestApprovalTx(ctx context.Context, tx *db.Tx, by account.Caller, app AppID) error {
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM oauth_approvals WHERE owner_id = $1`, by.Owner).Scan(&n); err != nil {
+		return fmt.Errorf("count approvals: %w", err)
+	}
+	if n >= maxApprovals {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "Too many apps are approved or requested", Details: "remove some first", Code: "too_many_approvals",
+		}
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO oauth_approvals (owner_id, app_id, requested_by, approved_by, created_at) VALUES ($1, $2, $3, '', $4)
+		ON CONFLICT (owner_id, app_id) DO NOTHING`, by.Owner, app, by.User, db.Now())
+	if err != nil {
+		return fmt.Errorf("request approval: %w", err)
+	}
+	return nil
+}
+
+// maxApprovals is how many apps a team can have on its list.
+const maxApprovals = 200
+
+// ApproveAppTx lets the members of the caller's team authorize an app that one of them asked for.
+func (s *Server) ApproveAppTx(ctx context.Context, tx *db.Tx, by account.Caller, app AppID) error {
+	n, err := tx.Exec(ctx, `UPDATE oauth_approvals SET approved_by = $3 WHERE owner_id = $1 AND app_id = $2`, by.Owner, app, by.User)
+	return oneApproval(n, err)
+}
+
+// RemoveApprovalTx takes an app off the team's list. With the policy "approved" its grants stop working at once.
+func (s *Server) RemoveApprovalTx(ctx context.Context, tx *db.Tx, by account.Caller, app AppID) error {
+	n, err := tx.Exec(ctx, `DELETE FROM oauth_approvals WHERE owner_id = $1 AND app_id = $2`, by.Owner, app)
+	return oneApproval(n, err)
+}
+
+func oneApproval(n int64, err error) error {
+	if err != nil {
+		return fmt.Errorf("change approval: %w", err)
+	}
+	if n == 0 {
+		return fault.Missing("app")
+	}
+	return nil
+}
+
+// Approvals lists the apps of a team that are approved or asked for, requests first.
+func (s *Server) Approvals(ctx context.Context, owner account.OwnerID) ([]Approval, error) {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT a.id, a.name, a.website, COALESCE((SELECT u.email FROM people u WHERE u.id = p.requested_by), ''), p.approved_by <> '', p.created_at
+		FROM oauth_approvals p JOIN oauth_apps a ON a.id = p.app_id
+		WHERE p.owner_id = $1 ORDER BY 5, lower(a.name), a.id`, owner)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (a Approval, err error) {
+		return a, r.Scan(&a.App.ID, &a.App.Name, &a.App.Website, &a.Requested, &a.Approved, &a.CreatedAt)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list approvals: %w", err)
+	}
+	return list, nil
+}

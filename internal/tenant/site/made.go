@@ -1,0 +1,20 @@
+package site
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+)
+
+// Ref names a deploy hook where its id, which is a secret, must not be stored.
+func (id HookID) Ref() string { return id.digest() }
+
+// RemoveMadeTx deletes a deploy hook that an app created, when its access ends. ref is what Ref returned.
+func (s *Sites) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, ref string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM deploy_hooks WHERE digest = $1 AND owner_id = $2`, ref, owner); err != nil {
+		return fmt.Errorf("delete deploy hook of an app: %w", err)
+	}
+	return nil
+}
