@@ -116,7 +116,7 @@ func TestBrowserKeyboard(t *testing.T) {
 
 	w.Go(site + "/settings")
 	w.Reach("@open-delete-site")
-	w.ReachBack("@save-name") // a long way up, with a bar over the page
+	w.ReachBack("#f-name") // a long way up, with a bar over the page
 	w.Reach("@open-delete-site")
 	w.Keys("Enter")
 	w.Focused("#delete-site-confirm")

@@ -93,7 +93,8 @@ func TestBrowserToast(t *testing.T) {
 	base := "/sites/" + string(s.ID)
 	b.Go(base + "/settings")
 	b.Eval(`void document.querySelector('[data-test="save-build"]').form.setAttribute('action', location.pathname + '#danger')`, nil)
-	b.Press("@save-build")
+	b.Type("#f-build_command", "make")
+	b.Press("@save-all")
 	b.Sees("@flash", "Saved")
 	b.Eval(`void scrollTo(0, document.body.scrollHeight)`, nil)
 	b.Until("the toast is out of sight", `(() => {

@@ -42,4 +42,43 @@
       form.requestSubmit();
     });
   }
+
+  // Settings: one bar saves what has changed in all forms of the page. Without scripts each form has its button.
+  const forms = [...document.querySelectorAll('form[data-settings]')];
+  if (!forms.length || document.querySelector('[data-test="problem"], form[data-settings] [aria-invalid="true"]')) return; // what was refused has its own button
+  const bar = document.createElement('div');
+  bar.className = 'save-bar'; bar.hidden = true; bar.dataset.test = 'save-bar';
+  bar.setAttribute('role', 'region'); bar.setAttribute('aria-label', 'Unsaved changes');
+  const count = document.createElement('output');
+  const button = (text, cls, test, act) => {
+    const b = document.createElement('button');
+    b.type = 'button'; b.className = cls; b.textContent = text; b.dataset.test = test;
+    b.addEventListener('click', act);
+    return b;
+  };
+  const changed = (el) => el.options ? [...el.options].some((o) => o.selected !== o.defaultSelected) && el.value !== (el.querySelector('option[selected]') || el.options[0]).value
+    : el.type === 'checkbox' || el.type === 'radio' ? el.checked !== el.defaultChecked : el.type !== 'hidden' && el.type !== 'submit' && el.value !== el.defaultValue;
+  const changes = (f) => [...f.elements].filter((el) => el.name && changed(el)).length;
+  const show = () => {
+    const n = forms.reduce((sum, f) => sum + changes(f), 0);
+    bar.hidden = n === 0;
+    count.textContent = n === 1 ? '1 unsaved change' : n + ' unsaved changes';
+  };
+  const save = async () => {
+    const dirty = forms.filter(changes);
+    if (!dirty.every((f) => f.reportValidity())) return;
+    for (const f of dirty.slice(0, -1)) {
+      const r = await fetch(f.action, { method: 'POST', body: new URLSearchParams(new FormData(f)), redirect: 'manual' }).catch(() => null);
+      if (!r || r.type !== 'opaqueredirect') { f.requestSubmit(); return; } // its page says what is wrong
+    }
+    if (dirty.length) dirty.at(-1).requestSubmit();
+  };
+  bar.append(count, button('Discard', 'button', 'discard', () => { for (const f of forms) f.reset(); show(); }), button('Save changes', 'button primary', 'save-all', save));
+  for (const f of forms) {
+    f.classList.add('with-bar');
+    f.addEventListener('input', show);
+    f.addEventListener('change', show);
+  }
+  forms.at(-1).closest('section').after(bar);
+  show();
 })();

@@ -33,7 +33,10 @@ var runFields = map[string]string{
 }
 
 // Run returns one of the owner's settings of the program as text; empty is as detected.
-func (s settingsData) Run(name string) string {
+func (s settingsData) Run(name string) string { return runText(s.Site.Run, name) }
+
+// runText returns one of the settings of a program as text; empty: it says nothing.
+func runText(r site.Run, name string) string {
 	number := func(n *int) string {
 		if n == nil {
 			return ""
@@ -46,7 +49,7 @@ func (s settingsData) Run(name string) string {
 		}
 		return *v
 	}
-	r, health := s.Site.Run, site.HealthCheck{}
+	var health site.HealthCheck
 	if r.HealthCheck != nil {
 		health = *r.HealthCheck
 	}

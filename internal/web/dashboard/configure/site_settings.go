@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/deploy/project"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -45,6 +46,8 @@ type settingsData struct {
 	sites.SiteHead
 	Presets []framework.Preset
 	Storage sites.Storage
+	Plan    framework.Plan // of the live deployment, or the newest
+	TOML    site.Run       // what slipway.toml says there
 }
 
 // Build is one of the owner's build settings; empty is as detected.
@@ -74,6 +77,10 @@ func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answe
 	data := settingsData{SiteHead: head, Presets: framework.Presets()}
 	if err == nil && head.HasProgram() && d.Programs != nil {
 		data.Storage, err = d.Programs.Storage(ctx, head.Site.ID)
+	}
+	if err == nil {
+		data.Plan, err = d.planOf(ctx, q, head)
+		data.TOML = project.RunSettings(data.Plan.Run)
 	}
 	return shell.Page("site_settings", "Settings of "+head.Site.Name, data), err
 }

@@ -1,0 +1,131 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+)
+
+// effective is what applies to a setting: the site's own value, or else what the layer below says.
+type effective struct {
+	Set   bool   // the site has a value of its own
+	Below string // what applies without it; empty: nothing, or unknown
+	From  string // who says so: slipway.toml, detected: Next.js, default; empty: unknown until a deployment
+}
+
+// planOf returns what the live deployment, or else the newest, was made of; a site without one has no plan.
+func (d *Pages) planOf(ctx context.Context, q *shell.Request, head sites.SiteHead) (plan framework.Plan, err error) {
+	x := head.Latest
+	if id := deployment.ID(head.Site.LiveDeployment); id != "" && (x == nil || x.ID != id) {
+		live, err := d.Deployments.Get(ctx, q.Caller.Owner, id)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return plan, err
+		}
+		if err == nil {
+			x = &live
+		}
+	}
+	if x == nil || len(x.Plan) == 0 {
+		return plan, nil
+	}
+	err = json.Unmarshal(x.Plan, &plan)
+	return plan, err
+}
+
+// said turns the source of a plan's field into words. What the site's settings said then is the site's
+// own, or was removed since and isn't known before the next deployment.
+func (s settingsData) said(field, value string) (string, string) {
+	switch source := s.Plan.Sources[field]; source {
+	case "", "site settings":
+		return "", ""
+	case "detection":
+		return value, "detected: " + s.Plan.Name
+	default:
+		return value, "from " + source
+	}
+}
+
+// BuildSetting returns what applies to a setting of the build.
+func (s settingsData) BuildSetting(name string) (e effective) {
+	line := func(list []framework.Command) string {
+		var out []string
+		for _, c := range list {
+			out = append(out, c.String())
+		}
+		return strings.Join(out, " && ")
+	}
+	e.Set = s.Build(name) != ""
+	switch name {
+	case "framework":
+		e.Set = s.Site.Framework != ""
+		e.Below, e.From = s.said("framework", s.Plan.Name)
+		if e.From != "" && s.Plan.Sources["framework"] == "detection" {
+			e.From = "detected"
+		}
+	case "root":
+		root := s.Plan.Root
+		if root == "" {
+			root = "/"
+		}
+		e.Below, e.From = s.said("root", root)
+	case "output":
+		e.Below, e.From = s.said("output", s.Plan.Output)
+	case "install":
+		e.Below, e.From = s.said("install", line(s.Plan.Install))
+	case "command":
+		e.Below, e.From = s.said("build", line(s.Plan.Build))
+	case "node":
+		if e.Below, e.From = s.said("node", s.Plan.Node); e.From == "" && s.Plan.Node == "" && s.Plan.Manager != "" {
+			e.From = "default"
+		}
+	}
+	return e
+}
+
+// runDefaults are what applies where neither the site nor its project says anything.
+var runDefaults = map[string]string{
+	"health_path": "/", "health_timeout": "60", "sleep": "900", "drain": "30", "memory": "512", "cpus": "1", "pids": "512",
+	"response": "100", "storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None",
+}
+
+// RunSetting returns what applies to a setting of how the program is run.
+func (s settingsData) RunSetting(name string) (e effective) {
+	e.Set = s.Run(name) != ""
+	if toml := runText(s.TOML, name); toml != "" {
+		e.Below, e.From = strings.ReplaceAll(toml, "\n", ", "), "from slipway.toml"
+		return e
+	}
+	switch {
+	case name == "command" && s.Plan.Run != nil && s.Plan.Run.Command != nil:
+		e.Below, e.From = *s.Plan.Run.Command, "from slipway.toml"
+	case name == "command" && !e.Set && s.Plan.Start != nil:
+		if e.Below = s.Plan.Start.Command.String(); e.Below != "" {
+			e.From = "detected: " + s.Plan.Name
+		}
+	case name == "release" && !e.Set && s.Plan.Release != nil:
+		e.Below, e.From = s.Plan.Release.String(), "from the repository"
+	case name == "storage" && s.Plan.Start != nil && len(s.Plan.Start.Storage) > 0:
+		e.Below, e.From = strings.Join(s.Plan.Start.Storage, ", "), "detected: "+s.Plan.Name
+	case runDefaults[name] != "":
+		e.Below, e.From = runDefaults[name], "default"
+	}
+	return e
+}
+
+// Advanced reports whether one of the folded limits has a value of the site's own.
+func (s settingsData) Advanced() bool {
+	for _, name := range []string{"health_timeout", "drain", "pids", "response", "request_mib"} {
+		if s.Run(name) != "" {
+			return true
+		}
+	}
+	return false
+}
