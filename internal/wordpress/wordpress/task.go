@@ -18,7 +18,6 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
-	"slipway/internal/wordpress/core"
 )
 
 // maxAnswer bounds what a task answers.
@@ -211,48 +210,4 @@ func (w *WordPress) objectCache(on bool, t *told) ObjectCache {
 	}
 	f := t.Figures
 	return ObjectCache{true, ObjectsActive, f.Hits, f.Misses, f.Keys, f.Bytes}
-}
-
-// State is how a site's WordPress is.
-type State struct {
-	Version, LatestVersion, PHPVersion, Title, Locale, AdminURL string
-	Maintenance, Debug, XMLRPC                                  bool
-	Memory, Upload, Execution                                   int64
-	Plugins, Themes                                             []Extension
-	AutoUpdate                                                  string
-	ObjectCache                                                 ObjectCache
-	DatabaseBytes, DiskBytes                                    int64
-}
-
-// Read asks the owner's WordPress how it is.
-func (w *WordPress) Read(ctx context.Context, owner account.OwnerID, id site.ID) (st State, err error) {
-	s, err := w.c.Sites.Get(ctx, owner, id)
-	if err == nil {
-		err = w.live(s)
-	}
-	if err != nil {
-		return st, err
-	}
-	x, err := w.get(ctx, w.c.DB, id)
-	if err != nil {
-		return st, err
-	}
-	var out struct {
-		State
-		ObjectCache *told
-	}
-	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &out); err != nil {
-		return st, err
-	}
-	st = out.State
-	st.ObjectCache = w.objectCache(x.ObjectCache, out.ObjectCache)
-	st.Maintenance, st.Debug, st.XMLRPC, st.Memory, st.Upload, st.Execution, st.AutoUpdate = x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto
-	if st.LatestVersion, err = core.Newest(ctx, w.c.DB); err != nil {
-		return st, fmt.Errorf("find WordPress: %w", err)
-	}
-	if d, err := w.c.Databases.Get(ctx, w.c.DB, owner, x.Database); err == nil {
-		st.DatabaseBytes = d.Size
-	}
-	st.DiskBytes = w.disk(id)
-	return st, nil
 }

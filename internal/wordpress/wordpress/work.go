@@ -234,9 +234,13 @@ func (r *run) end(ctx context.Context, message, failure string, result map[strin
 	if failure != "" && (r.changed() || r.step.At == atBack) { // whatever is there now is seen
 		r.purgeAll(ctx, r.changedSite())
 	}
-	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
+	err := r.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return r.c.Operations.EndTx(ctx, tx, r.x.Operation, message, failure, result)
 	})
+	if err == nil && (failure == "" || r.changed() || r.step.At == atBack) {
+		r.relearn(ctx, r.x.Owner, r.changedSite())
+	}
+	return err
 }
 
 func (r *run) result() map[string]any {

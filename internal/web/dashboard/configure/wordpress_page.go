@@ -22,6 +22,7 @@ import (
 func (d *Pages) wordpressRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage).Takes(account.SitesRead),
+		shell.Get("/sites/{id}/wordpress/state/follow", shell.User, d.wordpressState).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/wordpress/follow", shell.User, d.wordpressLive).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/wordpress/login", shell.User, d.loginWordPress, d.wordpressPage).Takes(account.SitesWrite),
 		shell.Post("/sites/{id}/wordpress/purge", shell.User, d.purgeWordPress, d.wordpressPage).Takes(account.SitesWrite),
@@ -38,7 +39,9 @@ func (d *Pages) wordpressRoutes() []shell.Route {
 type wordpressData struct {
 	sites.SiteHead
 	State  wordpress.State
-	Error  string // why WordPress does not answer
+	At     db.Time // when WordPress said so; 0: never
+	Error  string  // why WordPress does not answer
+	Stale  bool    // WordPress is being asked behind the page
 	Work   []wordpressWork
 	Others []site.Site // that this one can be pushed to, the one it was cloned from first
 	Origin site.ID     // the site that it was cloned from; empty: none that can be pushed to
@@ -85,7 +88,7 @@ type wordpressWork struct {
 	Percent              int
 	Site                 site.ID // that it made; empty: none
 	Over, Failed         bool
-	At                   db.Time
+	At, Ended            db.Time
 }
 
 // workNames are the kinds of operations in people's words.
@@ -104,17 +107,25 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	data := wordpressData{SiteHead: head, NoObjectCache: d.WordPress.NoObjectCache()}
-	if data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err != nil {
-		f := fault.As(err)
-		if f == nil {
+	if q.Query("refresh") != "" { // without scripts
+		if _, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err != nil && fault.As(err) == nil {
 			return shell.Answer{}, err
 		}
-		data.Error = f.Message + ": " + f.Details
+	}
+	why := fault.As(err)
+	if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID); err != nil {
+		if why = fault.As(err); why == nil {
+			return shell.Answer{}, err
+		}
+	}
+	if why != nil {
+		data.Error = why.Message + ": " + why.Details
 	}
 	if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
 		return shell.Answer{}, err
 	}
-	if data.Error == "" {
+	data.Stale = data.Error == "" && data.stale()
+	if err == nil && data.At != 0 {
 		if data.Others, data.Origin, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
 			return shell.Answer{}, err
 		}
@@ -144,10 +155,60 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 				Over:    o.CompletedAt != 0,
 				Failed:  o.Error != "",
 				At:      o.CreatedAt,
+				Ended:   o.CompletedAt,
 			})
 		}
 	}
 	return out, nil
+}
+
+// factsLife is how long what WordPress said is shown without asking again.
+const factsLife = time.Minute
+
+// stale reports whether WordPress is to be asked again: what it said is old, or from before the end of an
+// operation.
+func (d wordpressData) stale() bool {
+	if db.Now().Sub(d.At) > factsLife {
+		return true
+	}
+	return slices.ContainsFunc(d.Work, func(w wordpressWork) bool { return !w.Over || w.Ended > d.At })
+}
+
+// wordpressState asks WordPress behind the page, waking it, and ends once what is stored is new: the page then
+// shows that. A WordPress that doesn't answer is asked once: the page says why.
+func (d *Pages) wordpressState(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "wordpress")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	asked := false
+	data := wordpressData{SiteHead: head}
+	return shell.LivePart(time.Second, func(ctx context.Context) ([]byte, bool, error) {
+		var err error
+		if data.Error == "" {
+			if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID); err == nil {
+				data.Work, err = d.wordpressWork(ctx, q, head.Site.ID)
+			}
+			working := slices.ContainsFunc(data.Work, func(w wordpressWork) bool { return !w.Over })
+			if err == nil && data.stale() && !working && !asked {
+				asked = true
+				if data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err == nil {
+					return nil, true, nil
+				}
+			}
+			if f := fault.As(err); f != nil {
+				data.Error = f.Message + ": " + f.Details
+			} else if err != nil {
+				return nil, false, err
+			}
+			if data.Error == "" && !data.stale() {
+				return nil, true, nil
+			}
+		}
+		data.Stale = data.Error == ""
+		html, err := d.Part(ctx, q, "site_wordpress", "wordpress-state", data)
+		return html, false, err
+	}), nil
 }
 
 // wordpressLive sends the operations again whenever they have come further.
