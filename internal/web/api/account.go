@@ -14,22 +14,22 @@ import (
 type accountBody struct {
 	ID        string     `json:"id" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Email     string     `json:"email"`
-	Admin     bool       `json:"admin" doc:"Whether this user runs the installation."`
+	Admin     bool       `json:"admin" doc:"Whether the user is an operator of the installation."`
 	CreatedAt string     `json:"createdAt" format:"date-time"`
 	Key       accountKey `json:"key" doc:"The calling key, or the permissions of the calling access token."`
 
-	App *accountApp `json:"app" doc:"The app that holds the calling access token. Null for API keys."`
+	App *accountApp `json:"app" doc:"The app of the calling access token. Null for API keys."`
 
 	Limits map[string]limitBody `json:"limits" doc:"Maximum and current use of each limit, by name. Exceeding one is answered with 402."`
 }
 
 type limitBody struct {
-	Limit *int64 `json:"limit" doc:"Null: no limit."`
+	Limit *int64 `json:"limit" doc:"Null if unlimited."`
 	Used  int64  `json:"used"`
 }
 
 type accountKey struct {
-	ID        string   `json:"id" doc:"Empty for an access token."`
+	ID        string   `json:"id" doc:"Empty for access tokens."`
 	Scopes    []string `json:"scopes"`
 	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
 }
@@ -43,21 +43,21 @@ type accountApp struct {
 type KeyBody struct {
 	ID           string   `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string   `json:"name"`
-	Hint         string   `json:"hint" doc:"The first characters of the secret, to tell keys apart." example:"slw_4fT0qZ"`
+	Hint         string   `json:"hint" doc:"First characters of the secret." example:"slw_4fT0qZ"`
 	Scopes       []string `json:"scopes"`
-	Sites        []string `json:"sites" doc:"The sites it is restricted to; empty means all."`
-	Addresses    []string `json:"addresses" doc:"The address ranges it may be used from; empty means any."`
+	Sites        []string `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
+	Addresses    []string `json:"addresses" doc:"Address ranges it may be used from. Empty: any."`
 	ExpiresAt    *string  `json:"expiresAt" format:"date-time"`
 	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
-	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
+	LastUsedFrom *string  `json:"lastUsedFrom" doc:"IP address of its last use."`
 	CreatedAt    string   `json:"createdAt" format:"date-time"`
-	Service      bool     `json:"service,omitempty" doc:"Of a team: it acts for the team, and outlives who created it."`
-	CreatedBy    string   `json:"createdBy,omitempty" doc:"Of a team: the email address of who created it."`
+	Service      bool     `json:"service,omitempty" doc:"Whether it is a service key: it acts for a team and is kept when its creator leaves."`
+	CreatedBy    string   `json:"createdBy,omitempty" doc:"For keys of a team: the creator's email address."`
 }
 
 type newKeyBody struct {
 	KeyBody
-	Key string `json:"key" doc:"The secret. It is returned only once." example:"slw_4fT0qZ…"`
+	Key string `json:"key" doc:"The secret. Returned only once." example:"slw_4fT0qZ…"`
 }
 
 func (a *API) accountRoutes() {
@@ -86,7 +86,7 @@ func (a *API) accountRoutes() {
 	}, a.createKey)
 	change(a, "DELETE", Route{
 		Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
-		Doc: "The key stops working at once, and streams that it opened end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found.",
+		Doc: "The key stops working immediately; open streams end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found.",
 	}, a.revokeKey)
 }
 
@@ -124,12 +124,12 @@ func (a *API) listKeys(ctx context.Context, c account.Caller, in *PartIn) (data[
 type createKeyIn struct {
 	Body struct {
 		Name      string   `json:"name" doc:"1 to 100 characters."`
-		Scopes    []string `json:"scopes" doc:"Its permissions; see Scopes."`
+		Scopes    []string `json:"scopes" doc:"Scopes of the key."`
 		Sites     []string `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
 		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
 		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
-		TeamID    string   `json:"teamId,omitempty" doc:"The id or slug of a team that the key acts for. It takes a key of the personal account with all scopes. Default: what the calling key acts for."`
-		Service   bool     `json:"service,omitempty" doc:"For admins of a team: a key that outlives who created it."`
+		TeamID    string   `json:"teamId,omitempty" doc:"Id or slug of the team that the key acts for. Requires a key of the personal account with all scopes. Default: the account of the calling key."`
+		Service   bool     `json:"service,omitempty" doc:"Create a service key, which is kept when its creator leaves the team. Requires an admin of the team."`
 	}
 }
 

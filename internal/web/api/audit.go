@@ -21,29 +21,29 @@ type auditBody struct {
 	ID      string  `json:"id" example:"aud_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	At      string  `json:"at" format:"date-time"`
 	Action  string  `json:"action" example:"member.added"`
-	UserID  *string `json:"userId" doc:"Who did it. Null: the service itself."`
-	Email   *string `json:"email" doc:"Their address; null once the user is deleted."`
-	AboutID *string `json:"aboutId" doc:"The other user that it concerns."`
-	KeyID   *string `json:"keyId" doc:"The API key that it was done with."`
-	Via     *string `json:"via" doc:"With what it was done, in words."`
+	UserID  *string `json:"userId" doc:"The acting user. Null if Slipway acted itself."`
+	Email   *string `json:"email" doc:"The acting user's email address. Null if the user was deleted."`
+	AboutID *string `json:"aboutId" doc:"The other user that the action affected."`
+	KeyID   *string `json:"keyId" doc:"The API key that was used."`
+	Via     *string `json:"via" doc:"How it was done: in the dashboard, with a named key or a deploy hook."`
 	Address *string `json:"address"`
-	Subject *string `json:"subject" doc:"The id of what it was done to."`
+	Subject *string `json:"subject" doc:"Id of the affected object."`
 	Detail  *string `json:"detail"`
 }
 
 type auditPage struct {
 	Data []auditBody `json:"data"`
-	Next *string     `json:"next" doc:"Pass it as before to read on. Null: there is no more."`
+	Next *string     `json:"next" doc:"Pass it as before for the next page. Null on the last page."`
 }
 
 type auditIn struct {
 	ByID
-	Action string `query:"action" maxLength:"60" doc:"A noun (member) or a whole action (member.added)."`
-	User   string `query:"userId" doc:"Only what this user did."`
-	App    string `query:"appId" doc:"Only what this app did."`
-	Since  string `query:"since" format:"date-time" doc:"Not older than this time."`
-	Before string `query:"before" doc:"Only entries before this id, as next has it."`
-	Limit  whole  `query:"limit" doc:"Entries per answer: 25 by default, at most 100."`
+	Action string `query:"action" maxLength:"60" doc:"Only these actions: a subject such as member, or an action such as member.added."`
+	User   string `query:"userId" doc:"Only actions of this user."`
+	App    string `query:"appId" doc:"Only actions of this app."`
+	Since  string `query:"since" format:"date-time" doc:"Only entries since this time."`
+	Before string `query:"before" doc:"Only entries before this id, from next."`
+	Limit  whole  `query:"limit" doc:"Entries per page: 25 by default, at most 100."`
 }
 
 // maxExport is how many lines one export has at most.
@@ -53,7 +53,7 @@ func (a *API) auditRoutes() {
 	r := Route{
 		Method: http.MethodGet, Status: http.StatusOK, Path: "/teams/{id}/audit", ID: "getTeamAudit", Tag: "Teams",
 		Summary: "Read a team's audit log", Scope: account.AuditRead, Wide: true, Noun: "audit log",
-		Doc: "Newest first; it goes back 400 days. With `Accept: application/x-ndjson` it answers with all entries that match, one JSON object per line.",
+		Doc: "Newest first. Entries are kept for 400 days. With `Accept: application/x-ndjson` the response has all matching entries, one JSON object per line.",
 	}
 	op := a.operation(r, typeOf[auditPage]())
 	op.Responses["200"].Content["application/x-ndjson"] = &huma.MediaType{Schema: &huma.Schema{

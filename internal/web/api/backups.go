@@ -24,24 +24,24 @@ type backupBody struct {
 	SiteID      string   `json:"siteId" doc:"The site, which may be deleted."`
 	Type        string   `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
 	Status      string   `json:"status" enum:"pending,running,completed,failed"`
-	Includes    []string `json:"includes" doc:"What it was asked to hold: config, files, database."`
+	Includes    []string `json:"includes" doc:"The requested contents: config, files, database."`
 	Note        *string  `json:"note"`
-	SizeBytes   *int64   `json:"sizeBytes" doc:"What it holds. While it is running: what has been read so far."`
-	StoredBytes *int64   `json:"storedBytes" doc:"What it added to the store: content that an earlier backup has is not stored again."`
-	Checksum    *string  `json:"checksum" doc:"SHA-256 of its list of files, which names the SHA-256 of each."`
-	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last proven that it can be restored: all of it was read, its databases were loaded and compared, and a WordPress answered from the copy."`
-	Answer      *string  `json:"answer" example:"Restored copy: GET / returned 200" doc:"How the site answered when it was verified: its program runs from the restored copy, without a network and mail. An application that needs what lies outside may not answer so; a WordPress must."`
-	Error       *string  `json:"error" doc:"Why it could not be taken, or could not be verified."`
+	SizeBytes   *int64   `json:"sizeBytes" doc:"Bytes in the backup. While it is running: bytes read so far."`
+	StoredBytes *int64   `json:"storedBytes" doc:"Bytes added to the store. Content of earlier backups is not stored again."`
+	Checksum    *string  `json:"checksum" doc:"SHA-256 of its file list, which has the SHA-256 of each file."`
+	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last verified: all of it was read, its databases were loaded and compared, and WordPress responded from the restored copy."`
+	Answer      *string  `json:"answer" example:"Restored copy: GET / returned 200" doc:"The site's response when the backup was verified. Its program runs from the restored copy, without network and mail. Applications that depend on external services may not respond; WordPress must."`
+	Error       *string  `json:"error" doc:"Why the backup or its verification failed."`
 	CreatedAt   string   `json:"createdAt" format:"date-time"`
 	CompletedAt *string  `json:"completedAt" format:"date-time"`
-	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: stored until it is deleted, or the schedule no longer keeps it."`
+	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: kept until it is deleted or the schedule no longer keeps it."`
 }
 
 // scheduleBody is when a site is backed up.
 type scheduleBody struct {
 	Every string   `json:"every" enum:"off,hourly,daily,weekly"`
-	At    string   `json:"at" example:"03:00" doc:"Time of day in UTC; weekly ones are taken on Sunday."`
-	Keep  keepBody `json:"keep" doc:"How many scheduled backups stay. The newest always does."`
+	At    string   `json:"at" example:"03:00" doc:"Time of day in UTC. Weekly backups run on Sunday."`
+	Keep  keepBody `json:"keep" doc:"How many scheduled backups are kept. The latest is always kept."`
 }
 
 type keepBody struct {
@@ -68,7 +68,7 @@ func (a *API) backupRoutes() {
 	get(a, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
 	create := r(
 		"/sites/{id}/backups", "createBackup", "Back a site up",
-		"Needs no body. Holds the site's settings and variables, what it serves, its storage and its databases, all of one moment, while the site runs. Once completed it is restored into a temporary location, compared and run: `verifiedAt` says when, `answer` how it answered.",
+		"The body is optional. Backs up the site's settings and variables, release, storage and databases at one moment, while the site runs. Once completed, the backup is verified: it is restored to a temporary location, compared and run. See `verifiedAt` and `answer`.",
 		account.BackupsWrite,
 	)
 	create.Status, create.Limited = 201, true
@@ -87,21 +87,21 @@ func (a *API) backupRoutes() {
 	)
 	verify := r(
 		"/backups/{id}/verify", "verifyBackup", "Verify a backup",
-		"Restores it into a temporary location, compares it and runs it there. Every backup is verified once when it is completed.",
+		"Restores the backup to a temporary location, compares it and runs it there. Every backup is verified once when it is completed.",
 		account.BackupsWrite,
 	)
 	verify.Status = 202
 	post(a, verify, a.verifyBackup)
 	restore := r(
 		"/backups/{id}/restore", "restoreBackup", "Restore a backup",
-		"Without a body: all of it, to its own site. The site's present state is backed up first, and the operation's `result.backupId` names that backup: restoring it undoes the restore. `newSite` makes a site instead, which is how a deleted one comes back.",
+		"Without a body, everything is restored to the backup's own site. The site's current state is backed up first: restore the operation's `result.backupId` to undo. `newSite` restores to a new site, for example after the site was deleted.",
 		account.BackupsWrite,
 	)
 	restore.Status, restore.Limited, restore.Role = 202, true, account.RoleManager
 	postPrepared(a, restore, a.planRestore, a.restoreBackup)
 	a.downloadRoute(r(
 		"/backups/{id}/download", "downloadBackup", "Download a backup",
-		"An archive that opens without Slipway: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.",
+		"A plain archive: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.",
 		account.BackupsRead,
 	))
 }
@@ -159,8 +159,8 @@ func (a *API) getBackup(ctx context.Context, c account.Caller, in *ByID) (backup
 type createBackupIn struct {
 	ByID
 	Body *struct {
-		Note     string   `json:"note,omitempty" maxLength:"500" doc:"Shown beside it."`
-		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to hold. Without it: all there is."`
+		Note     string   `json:"note,omitempty" maxLength:"500" doc:"Note shown with the backup."`
+		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to back up. Default: everything."`
 	}
 }
 
@@ -210,12 +210,12 @@ func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in 
 type restoreBackupIn struct {
 	ByID
 	Body *struct {
-		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to restore. Without it: all that the backup holds."`
-		Paths    []string `json:"paths,omitempty" maxItems:"1000" doc:"Files and folders of the site's storage; nothing else is restored then." example:"[\"uploads/2026\"]"`
+		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to restore. Default: everything in the backup."`
+		Paths    []string `json:"paths,omitempty" maxItems:"1000" doc:"Only these files and folders of the site's storage are restored." example:"[\"uploads/2026\"]"`
 		SiteID   string   `json:"siteId,omitempty" doc:"Another site to restore to."`
 		NewSite  *struct {
 			Name string `json:"name" doc:"Display name, 1 to 100 characters."`
-		} `json:"newSite,omitempty" doc:"Makes a site and restores to that."`
+		} `json:"newSite,omitempty" doc:"Create a site and restore to it."`
 	}
 }
 
@@ -262,8 +262,8 @@ func (a *API) restoreBackup(
 
 type downloadIn struct {
 	ByID
-	Format  string `query:"format" enum:"tar.zst,zip" doc:"tar.zst without it."`
-	Secrets string `query:"secrets" enum:"true,false" doc:"Whether env.json holds the values of secret variables too, and site.json the repository's credential; the key needs env:write for it."`
+	Format  string `query:"format" enum:"tar.zst,zip" doc:"Default: tar.zst."`
+	Secrets string `query:"secrets" enum:"true,false" doc:"Whether to include the values of secret variables in env.json and the repository credential in site.json. Requires the scope env:write."`
 }
 
 func (a *API) downloadRoute(r Route) {

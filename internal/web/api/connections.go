@@ -16,9 +16,9 @@ type connectionBody struct {
 	Provider  string   `json:"provider" enum:"github,gitlab,gitea,bitbucket"`
 	BaseURL   string   `json:"baseUrl" example:"https://github.com"`
 	Host      string   `json:"host" example:"github.com"`
-	Login     string   `json:"login" doc:"As the Git provider calls the account."`
-	Scopes    []string `json:"scopes" doc:"What the Git provider says that the token may do. Empty where it doesn't say."`
-	Sites     int      `json:"sites" doc:"How many sites use it."`
+	Login     string   `json:"login" doc:"The account's name at the Git provider."`
+	Scopes    []string `json:"scopes" doc:"The token's scopes at the Git provider. Empty if the provider doesn't report them."`
+	Sites     int      `json:"sites" doc:"Number of sites that use it."`
 	Error     *string  `json:"error" doc:"Last error from the Git provider, or null."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
@@ -47,7 +47,7 @@ func (a *API) connectionRoutes() {
 		"createConnection",
 		"Connect an account",
 		"With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
-			"The Git provider is asked whose it is. One to the same account is replaced. Then choose it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
+			"The Git provider is asked for the token's account. An existing connection to that account is replaced. Select it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
 		account.SitesWrite,
 	)
 	create.Status = http.StatusCreated
@@ -57,7 +57,7 @@ func (a *API) connectionRoutes() {
 		http.MethodDelete,
 		r(
 			"/git/accounts/{id}", "deleteConnection", "Disconnect an account",
-			"Forgets its token. Sites that used it are read without a credential from then on.", account.SitesWrite,
+			"Deletes its token. Repositories of sites that used it are read without a credential from then on.", account.SitesWrite,
 		),
 		a.deleteConnection,
 	)
@@ -65,7 +65,7 @@ func (a *API) connectionRoutes() {
 		a,
 		r(
 			"/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account",
-			"At most 100 whose name holds `search`, the last used first.", account.SitesRead,
+			"At most 100 whose name contains `search`, most recently used first.", account.SitesRead,
 		),
 		a.findRepositories,
 	)
@@ -93,10 +93,10 @@ func (a *API) listConnections(ctx context.Context, c account.Caller, in *PartIn)
 
 type createConnectionIn struct {
 	Body struct {
-		Provider string `json:"provider" enum:"github,gitlab,gitea,bitbucket" doc:"gitea is Forgejo too."`
-		BaseURL  string `json:"baseUrl,omitempty" maxLength:"260" doc:"Without it: github.com, gitlab.com or bitbucket.org." example:"https://git.example.com"`
-		Token    string `json:"token" doc:"Stored sealed, never shown, sent to that host alone."`
-		Username string `json:"username,omitempty" maxLength:"200" doc:"Of a Bitbucket app password."`
+		Provider string `json:"provider" enum:"github,gitlab,gitea,bitbucket" doc:"Use gitea for Forgejo."`
+		BaseURL  string `json:"baseUrl,omitempty" maxLength:"260" doc:"URL of a self-hosted server. Default: github.com, gitlab.com or bitbucket.org." example:"https://git.example.com"`
+		Token    string `json:"token" doc:"Access token. Stored encrypted, never shown, and sent only to that host."`
+		Username string `json:"username,omitempty" maxLength:"200" doc:"Username of a Bitbucket app password."`
 	}
 }
 
@@ -128,7 +128,7 @@ func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller,
 
 type findRepositoriesIn struct {
 	ByID
-	Search string `query:"search" maxLength:"100" doc:"Part of the repository's name."`
+	Search string `query:"search" maxLength:"100" doc:"Text that the repository's name contains."`
 }
 
 func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (data[foundRepository], error) {

@@ -16,12 +16,12 @@ type databaseBody struct {
 	SiteID     string   `json:"siteId"`
 	Engine     string   `json:"engine" enum:"mariadb"`
 	Name       string   `json:"name"`
-	Env        []string `json:"env" doc:"The names of the variables by which the site's programs reach it. Their values are in no answer."`
+	Env        []string `json:"env" doc:"Names of the variables that the site's programs connect with. Their values are never returned."`
 	Status     string   `json:"status" enum:"creating,active,error"`
-	Reason     *string  `json:"reason" doc:"Why it is in error."`
+	Reason     *string  `json:"reason" doc:"The error, if its status is error."`
 	SizeBytes  int64    `json:"sizeBytes"`
-	LimitBytes int64    `json:"limitBytes" doc:"At this size it takes no more rows; those there are can be read and deleted."`
-	Full       bool     `json:"full" doc:"Whether it is over its limit."`
+	LimitBytes int64    `json:"limitBytes" doc:"Maximum size. Beyond it no rows can be added; existing rows can be read and deleted."`
+	Full       bool     `json:"full" doc:"Whether it exceeds its limit."`
 	CreatedAt  string   `json:"createdAt" format:"date-time"`
 }
 
@@ -38,8 +38,8 @@ func (a *API) databaseRoutes() {
 		"/sites/{id}/databases",
 		"createDatabase",
 		"Create a database",
-		"A MariaDB database with a user of its own. It is `active` a moment later; a program that runs gets the variables with its next start, see `POST /sites/{id}/restart`. "+
-			"The site's production and preview programs reach it, builds do not. The first one's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of others begin with their name. A variable of the same name that you set yourself wins.",
+		"Creates a MariaDB database with its own user. It becomes `active` shortly after. Running programs get the variables at their next start, see `POST /sites/{id}/restart`. "+
+			"Builds can't connect to it. The first database's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of other databases are prefixed with their name. Your own variable of the same name takes precedence.",
 		account.SitesWrite,
 	)
 	create.Status, create.Limited = http.StatusCreated, true
@@ -55,7 +55,7 @@ func (a *API) databaseRoutes() {
 		a,
 		r(
 			"/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password",
-			"The old one ends within seconds. Programs that run get the new one with their next start.",
+			"The old password stops working within seconds. Running programs get the new one at their next start.",
 			account.SitesWrite,
 		),
 		a.rotateDatabasePassword,
@@ -90,7 +90,7 @@ type createDatabaseIn struct {
 	ByID
 	Body struct {
 		Engine string `json:"engine" enum:"mariadb"`
-		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" patternDescription:"1 to 32 lowercase letters, digits and underscores, beginning with a letter" doc:"Unique in the site. Without it: main."`
+		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" patternDescription:"1 to 32 lowercase letters, digits and underscores, beginning with a letter" doc:"Unique in the site. Default: main."`
 	}
 }
 

@@ -16,8 +16,8 @@ type deliveryBody struct {
 	EventID       string        `json:"eventId" doc:"Also sent as the webhook-id header; use it to detect duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Event         string        `json:"event"`
 	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
-	RedeliveryOf  *string       `json:"redeliveryOf" doc:"The delivery that this one repeats."`
-	Body          string        `json:"body" doc:"The exact bytes that are sent."`
+	RedeliveryOf  *string       `json:"redeliveryOf" doc:"The delivery that this redelivery repeats."`
+	Body          string        `json:"body" doc:"The exact bytes of the request body."`
 	CreatedAt     string        `json:"createdAt" format:"date-time"`
 	NextAttemptAt *string       `json:"nextAttemptAt" format:"date-time"`
 	CompletedAt   *string       `json:"completedAt" format:"date-time"`
@@ -28,12 +28,12 @@ type attemptBody struct {
 	Number     int     `json:"number"`
 	StartedAt  string  `json:"startedAt" format:"date-time"`
 	DurationMS int     `json:"durationMs"`
-	StatusCode *int    `json:"statusCode" doc:"Null when there was no answer."`
+	StatusCode *int    `json:"statusCode" doc:"Null if there was no response."`
 	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
-	Reason     *string `json:"reason" doc:"The error as a sentence, with how to fix it."`
-	Request    string  `json:"request" doc:"Request line and headers, the signatures included."`
-	Response   *string `json:"response" doc:"Status line and headers of the answer, the first 4 KiB."`
-	Answer     *string `json:"answer" doc:"The first 4 KiB of the answer's body."`
+	Reason     *string `json:"reason" doc:"The error and how to fix it."`
+	Request    string  `json:"request" doc:"Request line and headers, including signatures."`
+	Response   *string `json:"response" doc:"Status line and headers of the response, at most 4 KiB."`
+	Answer     *string `json:"answer" doc:"The first 4 KiB of the response body."`
 }
 
 func (a *API) deliveryRoutes() {
@@ -46,7 +46,7 @@ func (a *API) deliveryRoutes() {
 			"/webhooks/{id}/deliveries",
 			"listDeliveries",
 			"List a webhook's deliveries",
-			"Newest first, with every attempt, for 30 days; at most the newest 100,000 of an account, shared out equally over its webhooks. `state`, `event` and `since` narrow the list; failed deliveries include those that were skipped while the webhook was disabled. "+
+			"Newest first, with all attempts. Deliveries are kept for 30 days, at most the latest 100,000 of an account, divided equally among its webhooks. Filter with `state`, `event` and `since`. Failed deliveries include those skipped while the webhook was disabled. "+
 				"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.",
 			account.WebhooksRead,
 		),
@@ -58,7 +58,7 @@ func (a *API) deliveryRoutes() {
 	post(a, one, a.redeliver)
 	all := r(
 		"/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
-		"Starts an operation that queues new deliveries of failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.",
+		"Starts an operation that redelivers failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.",
 		account.WebhooksWrite,
 	)
 	all.Status = 202
@@ -67,7 +67,7 @@ func (a *API) deliveryRoutes() {
 		a,
 		r(
 			"/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
-			"Resets its failures. With `redeliverSince`, events that failed or were skipped since then are redelivered by the operation in the response.",
+			"Resets its failures. With `redeliverSince`, the operation in the response redelivers events that failed or were skipped since then.",
 			account.WebhooksWrite,
 		),
 		a.enableWebhook,
@@ -79,7 +79,7 @@ type listDeliveriesIn struct {
 	PageIn
 	State string `query:"state" enum:"pending,succeeded,failed" doc:"Only deliveries in this state."`
 	Event string `query:"event" doc:"Only deliveries of this event." example:"deployment.failed"`
-	Since since  `query:"since" doc:"Only deliveries created from then on: a moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"24h"`
+	Since since  `query:"since" doc:"Only deliveries created since then: a time (RFC 3339) or an age such as 90m, 24h or 30d." example:"24h"`
 }
 
 func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeliveriesIn) (page[deliveryBody], error) {
@@ -114,9 +114,9 @@ func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *re
 type redeliverAllIn struct {
 	ByID
 	Body struct {
-		Since  string   `json:"since" doc:"A moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"24h"`
-		Until  string   `json:"until,omitempty" doc:"A moment (RFC 3339). Default: now."`
-		Events []string `json:"events,omitempty" doc:"Only these. Default: all."`
+		Since  string   `json:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h or 30d." example:"24h"`
+		Until  string   `json:"until,omitempty" doc:"A time (RFC 3339). Default: now."`
+		Events []string `json:"events,omitempty" doc:"Only deliveries of these events. Default: all."`
 		State  string   `json:"state,omitempty" enum:"failed,succeeded" default:"failed"`
 	}
 }
@@ -161,7 +161,7 @@ func moment(field, text string) (db.Time, error) {
 type enableIn struct {
 	ByID
 	Body *struct {
-		RedeliverSince string `json:"redeliverSince,omitempty" doc:"A moment (RFC 3339), or how far back, such as 90m, 24h or 30d." example:"5d"`
+		RedeliverSince string `json:"redeliverSince,omitempty" doc:"A time (RFC 3339) or an age such as 90m, 24h or 30d." example:"5d"`
 	}
 }
 

@@ -20,19 +20,19 @@ type deploymentBody struct {
 	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
 	Title         *string         `json:"title"`
 	Branch        *string         `json:"branch" doc:"Null until the repository's default branch is known."`
-	BranchURL     *string         `json:"branchUrl" doc:"The branch's page at the Git provider; null where it is not known."`
-	PullRequest   *pullRef        `json:"pullRequest" doc:"The pull request that it is for."`
+	BranchURL     *string         `json:"branchUrl" doc:"URL of the branch at the Git provider. Null if unknown."`
+	PullRequest   *pullRef        `json:"pullRequest" doc:"The pull request that the deployment is a preview of."`
 	CommitHash    *string         `json:"commitHash"`
-	CommitURL     *string         `json:"commitUrl" doc:"The commit's page at the Git provider; null where it is not known."`
+	CommitURL     *string         `json:"commitUrl" doc:"URL of the commit at the Git provider. Null if unknown."`
 	CommitMessage *string         `json:"commitMessage"`
 	CommitAuthor  *string         `json:"commitAuthor"`
 	Framework     *string         `json:"framework" doc:"The detected framework."`
 	Runtime       *string         `json:"runtime"`
-	Plan          json.RawMessage `json:"plan" doc:"How it was built, and where each setting came from."`
+	Plan          json.RawMessage `json:"plan" doc:"How it was built, and the source of each setting."`
 	URL           string          `json:"url" doc:"The immutable address of this deployment."`
-	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the newest preview of the branch or the pull request; null for production."`
-	IsCurrent     bool            `json:"isCurrent" doc:"Whether it is what the site serves."`
-	Queue         *queueBody      `json:"queue" doc:"The position of a pending deployment, and what it waits for."`
+	PreviewURL    *string         `json:"previewUrl" doc:"The stable address of the latest preview of the branch or pull request. Null for production."`
+	IsCurrent     bool            `json:"isCurrent" doc:"Whether this deployment is live."`
+	Queue         *queueBody      `json:"queue" doc:"Queue position of a pending deployment, and what it is waiting for."`
 	Stages        []stageBody     `json:"stages"`
 	Error         *string         `json:"error" doc:"Why it failed or was canceled."`
 	RollbackOf    *string         `json:"rollbackOf" doc:"The deployment whose release a rollback made live again."`
@@ -46,12 +46,12 @@ type deploymentBody struct {
 type pullRef struct {
 	Number int     `json:"number"`
 	Title  *string `json:"title" doc:"Title at the Git provider. Null if unknown."`
-	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Its build sees no variables and no credential."`
-	URL    *string `json:"url" doc:"Its page at the Git provider; null where it is not known."`
+	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Builds of forks get no variables and no credential."`
+	URL    *string `json:"url" doc:"URL of the pull request at the Git provider. Null if unknown."`
 }
 
 type queueBody struct {
-	Position int    `json:"position" doc:"1 is next."`
+	Position int    `json:"position" doc:"1 is next in the queue."`
 	Reason   string `json:"reason" enum:"site_busy,workers_busy"`
 }
 
@@ -70,7 +70,7 @@ func (a *API) deploymentRoutes() {
 		a,
 		r(
 			"/sites/{id}/deployments", "listDeployments", "List a site's deployments",
-			"Newest first. `branch`, `target`, `status`, `author` and `pullRequest` narrow the list.",
+			"Newest first. Filter with `branch`, `target`, `status`, `author` and `pullRequest`.",
 			account.DeploymentsRead,
 		),
 		a.listDeployments,
@@ -84,14 +84,14 @@ func (a *API) deploymentRoutes() {
 		"/deployments/{id}/logs",
 		"getDeploymentLogs",
 		"Read a deployment's log",
-		"Up to 10,000 lines; pass `next` as `after` to read on. "+
-			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes. "+
+		"Up to 10,000 lines; pass `next` as `after` for the next ones. "+
+			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes a stream. "+
 			"Values of secret variables never appear.",
 		account.DeploymentsRead,
 	))
 	cancel := r(
 		"/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
-		"A queued deployment is canceled at once, a running one as soon as its processes have ended. One to production takes the scope `deployments:write`.",
+		"A queued deployment is canceled immediately, a running one when its processes have ended. Canceling a production deployment requires the scope `deployments:write`.",
 		account.PreviewsWrite,
 	)
 	post(a, cancel, a.cancelDeployment)
@@ -99,14 +99,14 @@ func (a *API) deploymentRoutes() {
 		a,
 		r(
 			"/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production",
-			"Makes the release of a successful preview live at once, without building it again.",
+			"Makes the release of a successful preview live immediately, without building it again.",
 			account.DeploymentsWrite,
 		),
 		a.promoteDeployment,
 	)
 	retry := r(
 		"/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
-		"Builds the same commit once more, for the same target. A deployment that ended before its commit was known builds the newest commit of its branch. One to production takes the scope `deployments:write`.",
+		"Builds the same commit again, for the same target. If the deployment ended before its commit was known, the latest commit of its branch is built. Redeploying to production requires the scope `deployments:write`.",
 		account.PreviewsWrite,
 	)
 	retry.Limited = true
@@ -125,11 +125,11 @@ func (a *API) deployment(ctx context.Context, c account.Caller, id string) (depl
 type listDeploymentsIn struct {
 	ByID
 	PageIn
-	Branch string `query:"branch" doc:"Only those of this branch."`
-	Target string `query:"target" doc:"Only those for production or preview."`
-	Status string `query:"status" doc:"Only those with this status."`
-	Author string `query:"author" maxLength:"200" doc:"Only those of commits with this author."`
-	Pull   int    `query:"pullRequest" minimum:"0" maximum:"999999999" doc:"Only those for this pull request."`
+	Branch string `query:"branch" doc:"Only deployments of this branch."`
+	Target string `query:"target" doc:"Only production or preview deployments."`
+	Status string `query:"status" doc:"Only deployments with this status."`
+	Author string `query:"author" maxLength:"200" doc:"Only deployments of commits by this author."`
+	Pull   int    `query:"pullRequest" minimum:"0" maximum:"999999999" doc:"Only deployments of this pull request."`
 }
 
 func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDeploymentsIn) (page[deploymentBody], error) {

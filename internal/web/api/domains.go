@@ -18,13 +18,13 @@ type domainBody struct {
 	SSLStatus    string          `json:"sslStatus" enum:"pending,active,failed,expired"`
 	SiteID       string          `json:"siteId"`
 	Primary      bool            `json:"primary"`
-	RedirectTo   *string         `json:"redirectTo" doc:"Where visitors are redirected; null when it serves the site."`
+	RedirectTo   *string         `json:"redirectTo" doc:"Host that visitors are redirected to. Null: no redirect."`
 	Verification []recordBody    `json:"verification" doc:"Records that verify ownership; one valid record is enough."`
-	DNS          []recordBody    `json:"dns" doc:"Records that point the name here, and for a wildcard the one that its certificate needs."`
+	DNS          []recordBody    `json:"dns" doc:"Records that send traffic to Slipway, and for a wildcard the record that its certificate needs."`
 	Problems     []dnsProblem    `json:"problems" doc:"Other problems."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
-	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"When the DNS is checked next."`
+	NextCheckAt  *string         `json:"nextCheckAt" format:"date-time" doc:"Time of the next DNS check."`
 	CreatedAt    string          `json:"createdAt" format:"date-time"`
 	UpdatedAt    string          `json:"updatedAt" format:"date-time"`
 }
@@ -54,9 +54,9 @@ type certificateBody struct {
 type availability struct {
 	Domain    string `json:"domain" example:"example.com"`
 	Available bool   `json:"available"`
-	Price     int    `json:"price" doc:"A year, in whole units of the currency."`
+	Price     int    `json:"price" doc:"Price per year, in whole units of the currency."`
 	Currency  string `json:"currency" example:"USD"`
-	Source    string `json:"source" enum:"local,rdap,dns" doc:"Where the answer comes from: this installation, the registry or the DNS."`
+	Source    string `json:"source" enum:"local,rdap,dns" doc:"Source of the result: this installation, the registry or DNS."`
 }
 
 func (a *API) domainRoutes() {
@@ -66,7 +66,7 @@ func (a *API) domainRoutes() {
 	get(a, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead), a.listDomains)
 	check := r(
 		"/domains/check", "checkDomain", "Check a domain's availability",
-		"Whether it can be registered or transferred, and for how much. Answers within a few seconds whatever the registry does.",
+		"Whether the domain can be registered or transferred, and its price. Responds within a few seconds.",
 		account.DomainsRead,
 	)
 	check.Noun = ""
@@ -74,7 +74,7 @@ func (a *API) domainRoutes() {
 	get(a, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead), a.listSiteDomains)
 	create := r(
 		"/sites/{id}/domains", "createDomain", "Add a domain to a site",
-		"Nothing is routed and no certificate is ordered until ownership is verified by one of the records in `verification`. `dns` lists the records that point the name here. Checks run automatically, and at once with `verify`.",
+		"The domain isn't served and gets no certificate until one of the records in `verification` proves ownership. `dns` lists the records that send traffic to Slipway. Checks run automatically; `verify` runs one immediately.",
 		account.DomainsWrite,
 	)
 	create.Status = 201
@@ -86,7 +86,7 @@ func (a *API) domainRoutes() {
 		"PATCH",
 		r(
 			"/domains/{id}", "updateDomain", "Change a domain",
-			"Changes the fields that are sent. With `siteId` the domain moves to another site without interruption.",
+			"Changes the given fields. With `siteId` the domain moves to another site without interruption.",
 			account.DomainsWrite,
 		),
 		a.updateDomain,
@@ -96,7 +96,7 @@ func (a *API) domainRoutes() {
 		"DELETE",
 		r(
 			"/domains/{id}", "deleteDomain", "Remove a domain",
-			"The domain is no longer served when the response arrives. For 30 days, another account can add a verified name only with the TXT record.",
+			"The domain is no longer served once the response arrives. For 30 days, another account can verify a previously verified name only with the TXT record.",
 			account.DomainsWrite,
 		),
 		a.deleteDomain,
@@ -105,7 +105,7 @@ func (a *API) domainRoutes() {
 		a,
 		r(
 			"/domains/{id}/verify", "verifyDomain", "Check a domain now",
-			"Checks the DNS and returns the result, in at most about 10 seconds. A failed domain is pending again.",
+			"Checks DNS and returns the result within about 10 seconds. A failed domain becomes pending again.",
 			account.DomainsWrite,
 		),
 		a.verifyDomain,
@@ -133,7 +133,7 @@ type createDomainIn struct {
 	ByID
 	Body struct {
 		Name       string `json:"name" doc:"A host name, or a wildcard such as *.example.com." example:"shop.example.com"`
-		RedirectTo string `json:"redirectTo,omitempty" doc:"A host that visitors are redirected to."`
+		RedirectTo string `json:"redirectTo,omitempty" doc:"Redirect visitors to this host."`
 		Primary    bool   `json:"primary,omitempty" doc:"Whether this is the site's primary domain. The first eligible domain is."`
 	}
 }
@@ -166,8 +166,8 @@ func (a *API) getDomain(ctx context.Context, c account.Caller, in *ByID) (domain
 type updateDomainIn struct {
 	ByID
 	Body struct {
-		SiteID     *string `json:"siteId,omitempty" doc:"Another site of the same owner. The domain is served without interruption."`
-		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or empty: serves the site."`
+		SiteID     *string `json:"siteId,omitempty" doc:"Move the domain to another site of the same owner, without interruption."`
+		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or empty: no redirect."`
 		Primary    *bool   `json:"primary,omitempty"`
 	}
 }

@@ -18,10 +18,10 @@ import (
 type varBody struct {
 	ID        string   `json:"id" example:"env_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Key       string   `json:"key" example:"API_TOKEN"`
-	Value     *string  `json:"value" doc:"Null where secret."`
+	Value     *string  `json:"value" doc:"Null for secrets."`
 	Secret    bool     `json:"secret"`
-	Target    []string `json:"target" doc:"Where it is available: build, runtime or both; with production or preview, only in deployments for that target."`
-	Branch    *string  `json:"branch" doc:"The branch, or pattern of branches, whose previews it is for. Null: it isn't bound to branches."`
+	Target    []string `json:"target" doc:"Where it is available: build, runtime or both; production or preview restrict it to that target."`
+	Branch    *string  `json:"branch" doc:"Branch or branch pattern of the previews that get it. Null: not limited to branches."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
 }
@@ -32,7 +32,7 @@ type newVar struct {
 	Value  string   `json:"value" doc:"At most 32 KiB."`
 	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and redacted from logs."`
 	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Where it is available: build, runtime, or both by default. production or preview restrict it to deployments for that target."`
-	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of those that match: * stands for any characters. Of several values of one key the one with the longest matching pattern counts, and one without a branch last." example:"feature/*"`
+	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of branches that match: * matches any characters. If a key has several values, the longest matching pattern wins; a value without a branch is the fallback." example:"feature/*"`
 }
 
 // newVars is one variable or an array of them, as they were sent.
@@ -108,7 +108,7 @@ func (a *API) envRoutes() {
 	get(a, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
 	set := r(
 		"/sites/{id}/env", "setEnv", "Set variables",
-		"One variable, or an array of up to 1,000; a key that exists is replaced. One key may be set once for `production` and once for `preview`, or once for both, and besides once for each pattern of branches. All are set or none. They are encrypted at rest and take effect with the next deployment.",
+		"One variable, or an array of up to 1,000. Existing keys are replaced. A key can have one value for both targets or one each for `production` and `preview`, and one more for each branch pattern. Either all are set or none. Values are encrypted at rest and take effect on the next deployment.",
 		account.EnvWrite,
 	)
 	set.Status, set.Loose = 201, true
@@ -119,7 +119,7 @@ func (a *API) envRoutes() {
 		"PATCH",
 		r(
 			"/sites/{id}/env/{key}", "updateEnv", "Change a variable",
-			"By its key, or by its id where the key exists more than once. A secret variable stays secret unless a new value comes with the change.",
+			"By key, or by id if the key exists more than once. A secret can be changed to a plain variable only together with a new value.",
 			account.EnvWrite,
 		),
 		a.updateEnv,
@@ -203,7 +203,7 @@ type updateEnvIn struct {
 		Value  *string  `json:"value,omitempty"`
 		Secret *bool    `json:"secret,omitempty"`
 		Target []string `json:"target,omitempty" enum:"build,runtime,production,preview"`
-		Branch *string  `json:"branch,omitempty" maxLength:"200" doc:"An empty one: not bound to branches."`
+		Branch *string  `json:"branch,omitempty" maxLength:"200" doc:"Empty: not limited to branches."`
 	}
 }
 

@@ -29,11 +29,11 @@ type problem struct {
 	challenge  string // of WWW-Authenticate, after "Bearer ". Optional.
 
 	Message   string `json:"error" doc:"What went wrong, in one sentence."`
-	Details   string `json:"details,omitempty" doc:"What is allowed, or what to do about it."`
-	Received  any    `json:"received,omitempty" doc:"The offending value, where there is one. Never a secret."`
-	Code      string `json:"code" doc:"A stable code for programs, in snake_case." example:"site_not_found"`
+	Details   string `json:"details,omitempty" doc:"What is allowed, or how to fix it."`
+	Received  any    `json:"received,omitempty" doc:"The rejected value, if there is one. Never a secret."`
+	Code      string `json:"code" doc:"Stable error code in snake_case." example:"site_not_found"`
 	Limit     *int64 `json:"limit,omitempty" doc:"With limit_reached: the limit."`
-	Current   *int64 `json:"current,omitempty" doc:"With limit_reached: how much is used."`
+	Current   *int64 `json:"current,omitempty" doc:"With limit_reached: the current use."`
 	Name      string `json:"name,omitempty" doc:"With limit_reached: the limit's name, as in GET /account."`
 	RequestID string `json:"requestId" doc:"The id of this request in the service's logs; also in X-Request-Id."`
 }

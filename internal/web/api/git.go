@@ -21,23 +21,23 @@ import (
 )
 
 type gitBody struct {
-	HookURL     *string  `json:"hookUrl" doc:"Enter it as the webhook URL at the Git provider. It contains a secret. Null: none yet."`
-	Provider    *string  `json:"provider" doc:"The Git provider that called last: github, gitlab, gitea, bitbucket or bitbucket_server. Null: none yet."`
+	HookURL     *string  `json:"hookUrl" doc:"URL to enter as a webhook at the Git provider. Contains a secret. Null if there is no Git hook."`
+	Provider    *string  `json:"provider" doc:"The Git provider of the last call: github, gitlab, gitea, bitbucket or bitbucket_server. Null if there was none."`
 	Connected   bool     `json:"connected" doc:"Whether the Git provider has called since the hook was created."`
 	AutoDeploy  bool     `json:"autoDeploy" doc:"Whether pushes deploy."`
-	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What has previews beside the production branch: nothing, pushed branches, open pull requests, or both. Off for WordPress sites."`
-	Watch       []string `json:"watch" doc:"Patterns of files. A push that changes none of them is skipped. Empty: build.watch of the live deployment's slipway.toml, or else the build's root folder decides."`
-	PreviewDays int      `json:"previewDays" doc:"After how many days without a deployment the preview address of a branch or pull request ends. 0: never."`
-	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag has a preview."`
-	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch ends."`
-	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether commits of pull requests from forks can be approved for a preview, which sees no variables, databases or stored files."`
-	Database    string   `json:"previewDatabase" enum:"none,empty,copy" doc:"The databases of a preview, one for each that the site has and under the same variables: none, empty ones, or copies of production's as of the preview's first start. They are deleted with the preview. Pull requests from forks never have any."`
-	Connection  *string  `json:"connectionId" doc:"The connected account that the repository is read with, where the site has no credential of its own, and that reports deployments to the Git provider."`
-	Report      bool     `json:"report" doc:"Whether deployments are reported to the Git provider: as the status of the commit, as its record of a deployment, and in one comment on the pull request."`
-	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"What previews and deployment addresses ask visitors for: nothing, the site's password, or a member's sign-in. See also the serving settings, which can protect all addresses."`
-	PollMinutes int      `json:"pollMinutes" doc:"How often the repository is asked for new commits, for a Git provider that can't reach this server. 0: never."`
+	Previews    string   `json:"previews" enum:"off,branches,pull_requests,all" doc:"What gets previews: nothing, pushed branches, open pull requests, or both. Off for WordPress sites."`
+	Watch       []string `json:"watch" doc:"File patterns. Pushes that change no matching file are skipped. If empty, build.watch in the live deployment's slipway.toml applies, otherwise the root directory."`
+	PreviewDays int      `json:"previewDays" doc:"Days without a deployment after which the preview address of a branch or pull request is removed. 0: never."`
+	Tags        string   `json:"tags" enum:"ignore,preview" doc:"Whether a pushed tag gets a preview."`
+	Deleted     string   `json:"deletedBranches" enum:"end,keep" doc:"Whether the preview address of a deleted branch is removed."`
+	Forks       string   `json:"forks" enum:"approval,ignore" doc:"Whether members can approve previews of pull requests from forks. These previews get no variables, databases or stored files."`
+	Database    string   `json:"previewDatabase" enum:"none,empty,copy" doc:"Databases of a preview, one for each database of the site, under the same variables: none, empty, or a copy of production's made at the preview's first start. They are deleted with the preview. Pull requests from forks never get any."`
+	Connection  *string  `json:"connectionId" doc:"The connected account that reads the repository, unless the site has its own credential, and reports deployments to the Git provider."`
+	Report      bool     `json:"report" doc:"Whether deployments are reported to the Git provider: as a commit status, a deployment record, and one comment on the pull request."`
+	Protection  string   `json:"previewProtection" enum:"none,password,members" doc:"Protection of preview and deployment URLs: none, the site's password, or a member's sign-in. The serving settings can protect all addresses."`
+	PollMinutes int      `json:"pollMinutes" doc:"Minutes between polls for new commits, for a Git provider that can't reach this server. 0: never."`
 	PolledAt    *string  `json:"polledAt" format:"date-time"`
-	PollError   *string  `json:"pollError" doc:"Why the last poll failed."`
+	PollError   *string  `json:"pollError" doc:"Error of the last poll."`
 	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
 	LastEvent   *string  `json:"lastEvent" doc:"The last event from the Git provider and its result."`
 }
@@ -50,7 +50,7 @@ func (a *API) gitRoutes() {
 		a,
 		r(
 			"/sites/{id}/git", "getGit", "Read a site's Git settings",
-			"With the hook's address, which holds a secret.", account.DeploymentsWrite,
+			"Includes the hook's URL, which contains a secret.", account.DeploymentsWrite,
 		),
 		a.getGit,
 	)
@@ -59,14 +59,14 @@ func (a *API) gitRoutes() {
 		http.MethodPatch,
 		r(
 			"/sites/{id}/git", "updateGit", "Change a site's Git settings",
-			"Takes effect with the next push; `previewProtection` within a second.", account.DeploymentsWrite,
+			"Takes effect on the next push; `previewProtection` within a second.", account.DeploymentsWrite,
 		),
 		a.hashPreviewPassword,
 		a.updateGit,
 	)
 	create := r(
 		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
-		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. An earlier hook of the site stops working.",
+		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. The site's previous hook stops working.",
 		account.DeploymentsWrite,
 	)
 	create.Status = http.StatusCreated
@@ -78,7 +78,7 @@ func (a *API) gitRoutes() {
 		Summary: "List events of a site's repository",
 		Noun:    "event",
 		Scope:   account.DeploymentsRead,
-		Doc:     "The newest 50, newest first: what the Git provider told of, or a poll found, and what came of it.",
+		Doc:     "The latest 50 events, newest first: webhook calls of the Git provider and changes found by polling, with their results.",
 	}, a.listGitEvents)
 	get(a, Route{
 		Path:    "/sites/{id}/pulls",
@@ -87,7 +87,7 @@ func (a *API) gitRoutes() {
 		Summary: "List pull requests",
 		Noun:    "pull request",
 		Scope:   account.DeploymentsRead,
-		Doc:     "As the Git provider last told of them: open ones first. `waiting` ones are from forks and are built once a member approved their commit.",
+		Doc:     "As last reported by the Git provider, open ones first. Those that are `waiting` are from forks and are built once a member approves their commit.",
 	}, a.listPulls)
 	post(a, Route{
 		Path:    "/sites/{id}/pulls/{number}/approve",
@@ -97,12 +97,12 @@ func (a *API) gitRoutes() {
 		Noun:    "pull request",
 		Scope:   account.DeploymentsWrite,
 		Limited: true,
-		Doc:     "Builds exactly that commit as a preview, without the site's variables, credential and caches. A later commit needs another approval.",
+		Doc:     "Builds exactly this commit as a preview, without the site's variables, credential and caches. Each later commit needs another approval.",
 	}, a.approvePull)
 	a.postGitHook(Route{
 		Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
-		Doc: "For Git providers: GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is signed with the hook's secret in the Git provider's own way and is at most 1 MiB. " +
-			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview where the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries act once.",
+		Doc: "Called by GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is at most 1 MiB, and signed with the hook's secret as the provider does. " +
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview if the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries are processed once.",
 	})
 	a.postAppHook(Route{
 		Path:    "/hooks/github/{hook}",
@@ -111,7 +111,7 @@ func (a *API) gitRoutes() {
 		Summary: "Report an event of a GitHub App",
 		Noun:    "GitHub App",
 		Hook:    true,
-		Doc:     "For GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request does for each site of the repository, which uses an account connected with the app, what its own Git hook would do.",
+		Doc:     "Called by GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request has the effect of a call to the Git hook of each site that reads the repository with an account connected through the app.",
 	})
 }
 
@@ -177,15 +177,15 @@ type updateGitIn struct {
 	ByID
 	Body struct {
 		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
-		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all" doc:"Off for WordPress sites, which have no previews."`
-		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, from the repository's root; the last one that matches a file counts. An empty list: slipway.toml or the build's root folder decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
+		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all" doc:"Must be off for WordPress sites, which have no previews."`
+		Watch      []string `json:"watch,omitempty" maxItems:"50" doc:"At most 50 patterns such as src/**, docs or !**/*.md, relative to the repository's root; the last matching pattern wins. If empty, slipway.toml or the root directory decides." example:"[\"apps/web/**\", \"!**/*.md\"]"`
 
 		PreviewDays *int    `json:"previewDays,omitempty" minimum:"0" maximum:"365"`
 		Tags        *string `json:"tags,omitempty" enum:"ignore,preview"`
 		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
 		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
-		Database    *string `json:"previewDatabase,omitempty" enum:"none,empty,copy" doc:"For previews whose databases are made from now on; with none, previews get no database at their next start."`
-		Connection  *string `json:"connectionId,omitempty" doc:"Of a connected account on the repository's host. An empty one: none."`
+		Database    *string `json:"previewDatabase,omitempty" enum:"none,empty,copy" doc:"Applies to databases created from now on. With none, previews get no database at their next start."`
+		Connection  *string `json:"connectionId,omitempty" doc:"Id of a connected account at the repository's Git provider. An empty string removes it."`
 		Report      *bool   `json:"report,omitempty"`
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
 		Protection  *string `json:"previewProtection,omitempty" enum:"none,password,members"`
@@ -306,8 +306,8 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 }
 
 type madeGitHook struct {
-	URL    string `json:"url" doc:"The address for the Git provider's webhook settings."`
-	Secret string `json:"secret" doc:"The secret or token to enter there. It is returned only once."`
+	URL    string `json:"url" doc:"URL for the Git provider's webhook settings."`
+	Secret string `json:"secret" doc:"Secret or token for the Git provider's webhook settings. Returned only once."`
 }
 
 func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ madeGitHook, did audit.Event, _ error) {
@@ -327,8 +327,8 @@ type calledGitHook struct {
 	Message      string   `json:"message"`
 	DeploymentID string   `json:"deploymentId,omitempty" doc:"The first deployment that the event triggered."`
 	Status       string   `json:"status,omitempty"`
-	Deployments  []string `json:"deployments,omitempty" doc:"All deployments that it triggered, if more than one."`
-	Skipped      bool     `json:"skipped,omitempty" doc:"True when nothing was deployed."`
+	Deployments  []string `json:"deployments,omitempty" doc:"All deployments that the event triggered, if more than one."`
+	Skipped      bool     `json:"skipped,omitempty" doc:"True if nothing was deployed."`
 	Reason       string   `json:"reason,omitempty"`
 }
 
@@ -442,11 +442,11 @@ func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (st
 
 type gitEventBody struct {
 	ID           string  `json:"id"`
-	Provider     string  `json:"provider" doc:"Which Git provider told of it: github, gitlab, gitea, bitbucket or bitbucket_server; github_app for one that came through a GitHub App, or poll."`
-	Name         string  `json:"name" doc:"As the Git provider calls it."`
+	Provider     string  `json:"provider" doc:"Source of the event: github, gitlab, gitea, bitbucket, bitbucket_server, github_app (through a GitHub App) or poll."`
+	Name         string  `json:"name" doc:"The Git provider's name for the event."`
 	Ref          *string `json:"ref" doc:"The branch, tag or pull request."`
 	CommitHash   *string `json:"commitHash"`
-	Outcome      string  `json:"outcome" doc:"What came of it."`
+	Outcome      string  `json:"outcome" doc:"Result of the event."`
 	DeploymentID *string `json:"deploymentId"`
 	At           string  `json:"at" format:"date-time"`
 }
@@ -468,9 +468,9 @@ type pullBody struct {
 	Author     *string `json:"author"`
 	CommitHash *string `json:"commitHash"`
 	Open       bool    `json:"open"`
-	Fork       *string `json:"fork" doc:"The repository that the branch is in. Null: the site's own."`
-	Waiting    bool    `json:"waiting" doc:"Whether a member has to approve the commit before it is built."`
-	URL        *string `json:"url" doc:"Its page at the Git provider; null where it is not known."`
+	Fork       *string `json:"fork" doc:"The repository of the branch. Null if it is the site's own."`
+	Waiting    bool    `json:"waiting" doc:"Whether a member must approve the commit before it is built."`
+	URL        *string `json:"url" doc:"URL of the pull request at the Git provider. Null if unknown."`
 	UpdatedAt  string  `json:"updatedAt" format:"date-time"`
 }
 
@@ -504,7 +504,7 @@ type approvePullIn struct {
 	ByID
 	Number int `path:"number" minimum:"1" maximum:"999999999"`
 	Body   struct {
-		Commit string `json:"commit" doc:"The pull request's commit that was reviewed. 409 when it has a newer one."`
+		Commit string `json:"commit" doc:"The reviewed commit. 409 if the pull request has a newer one."`
 	}
 }
 

@@ -30,9 +30,9 @@ type appSiteBody struct {
 
 type calledGitHubApp struct {
 	Message string        `json:"message"`
-	Skipped bool          `json:"skipped,omitempty" doc:"True when nothing was deployed."`
+	Skipped bool          `json:"skipped,omitempty" doc:"True if nothing was deployed."`
 	Reason  string        `json:"reason,omitempty"`
-	Sites   []appSiteBody `json:"sites,omitempty" doc:"What came of it for each site of the repository."`
+	Sites   []appSiteBody `json:"sites,omitempty" doc:"Result for each site of the repository."`
 }
 
 // postAppHook registers the address that GitHub calls for an app.

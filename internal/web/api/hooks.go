@@ -26,19 +26,19 @@ import (
 )
 
 type hookBody struct {
-	ID              string   `json:"id" doc:"A secret: whoever knows it may deploy the site."`
+	ID              string   `json:"id" doc:"Id of the hook. A secret: anyone who has it can deploy the site."`
 	SiteID          string   `json:"siteId"`
 	Name            string   `json:"name"`
 	URL             string   `json:"url" doc:"Send a POST request here to deploy. It contains the secret."`
 	Branch          *string  `json:"branch" doc:"The branch that it deploys. Null: the site's branch."`
 	AnyBranch       bool     `json:"anyBranch" doc:"Whether callers may name another branch."`
-	Title           *string  `json:"title" doc:"The default title of its deployments."`
+	Title           *string  `json:"title" doc:"Default title of its deployments."`
 	ClearCache      bool     `json:"clearCache" doc:"Whether it always builds without the cache."`
 	Signed          bool     `json:"signed" doc:"Whether callers must sign the body with the hook's secret."`
 	Addresses       []string `json:"addresses" doc:"Addresses and ranges that may call it. Empty: any."`
 	ExpiresAt       *string  `json:"expiresAt" format:"date-time"`
-	PerMinute       *int     `json:"perMinute" doc:"Calls a minute. Null: the installation's rate limit."`
-	PerDay          int      `json:"perDay" doc:"Calls a day (UTC)."`
+	PerMinute       *int     `json:"perMinute" doc:"Calls per minute. Null: the installation's rate limit."`
+	PerDay          int      `json:"perDay" doc:"Calls per day (UTC)."`
 	Active          bool     `json:"active"`
 	LastTriggeredAt *string  `json:"lastTriggeredAt" format:"date-time"`
 	TriggerCount    int      `json:"triggerCount"`
@@ -57,7 +57,7 @@ func (a *API) hookRoutes() {
 	)
 	create := r(
 		"/sites/{id}/hooks", "createHook", "Create a deploy hook",
-		"A POST to its `url` deploys the site, without an API key.", account.DeploymentsWrite,
+		"A POST to its `url` deploys the site without an API key.", account.DeploymentsWrite,
 	)
 	create.Limited = true
 	create.Status = 201
@@ -67,7 +67,7 @@ func (a *API) hookRoutes() {
 		"PATCH",
 		r(
 			"/hooks/{id}", "updateHook", "Change a deploy hook",
-			"Rename it, bind it to a branch, disable or enable it, restrict who may call it and how often, or give it a new URL with `rotate`; the old URL stops working.",
+			"Changes its name, branch, restrictions or status. With `rotate` it gets a new URL, and the old one stops working.",
 			account.DeploymentsWrite,
 		),
 		a.updateHook,
@@ -81,9 +81,9 @@ func (a *API) hookRoutes() {
 		Summary: "Deploy by hook",
 		Noun:    "deploy hook",
 		Hook:    true,
-		Doc: "Needs no key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so that link previews and crawlers do not. " +
-			"A call that finds a queued deployment of the same branch, triggered by a hook or a push, is merged into it and answers `deduplicated`; calls with a body are never merged. " +
-			"Calls of Git providers are recognized by their headers: a ping and events other than pushes to the hook's branch are answered with `skipped` and the reason. Their signature is not checked here; a Git hook does that.",
+		Doc: "Needs no API key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so link previews and crawlers don't. " +
+			"If a hook or push has already queued a deployment of the same branch, the call is merged into it and the response has `deduplicated`; calls with a body are never merged. " +
+			"Calls of Git providers are recognized by their headers: pings and events other than pushes to the hook's branch are answered with `skipped` and the reason. Provider signatures are not checked; use a Git hook for that.",
 	}
 	a.postHook(call)
 }
@@ -101,14 +101,14 @@ type createHookIn struct {
 	Body struct {
 		Name       string   `json:"name" doc:"1 to 100 characters."`
 		Branch     string   `json:"branch,omitempty" doc:"The branch to deploy. Default: the site's branch."`
-		AnyBranch  bool     `json:"anyBranch,omitempty" doc:"Let callers name another branch."`
-		Title      string   `json:"title,omitempty" doc:"The default title of its deployments, at most 200 characters."`
+		AnyBranch  bool     `json:"anyBranch,omitempty" doc:"Allow callers to name another branch."`
+		Title      string   `json:"title,omitempty" doc:"Default title of its deployments, at most 200 characters."`
 		ClearCache bool     `json:"clearCache,omitempty" doc:"Always build without the cache."`
-		Secret     string   `json:"secret,omitempty" doc:"Callers must then send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body, keyed with it. At most 256 characters; never returned."`
+		Secret     string   `json:"secret,omitempty" doc:"Signing secret, at most 256 characters, never returned. Callers must send X-Hub-Signature-256: sha256= and the hex HMAC-SHA256 of the body with this key."`
 		Addresses  []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges that may call it. Default: any." example:"[\"203.0.113.0/24\"]"`
 		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
-		PerMinute  int      `json:"perMinute,omitempty" minimum:"0" maximum:"1000" doc:"Calls a minute. 0: the installation's rate limit."`
-		PerDay     int      `json:"perDay,omitempty" minimum:"0" maximum:"10000" doc:"Calls a day (UTC). 0: 1,000."`
+		PerMinute  int      `json:"perMinute,omitempty" minimum:"0" maximum:"1000" doc:"Calls per minute. 0: the installation's rate limit."`
+		PerDay     int      `json:"perDay,omitempty" minimum:"0" maximum:"10000" doc:"Calls per day (UTC). 0: 1,000."`
 	}
 }
 
@@ -150,13 +150,13 @@ type updateHookIn struct {
 		AnyBranch  *bool    `json:"anyBranch,omitempty"`
 		Title      *string  `json:"title,omitempty"`
 		ClearCache *bool    `json:"clearCache,omitempty"`
-		Secret     *string  `json:"secret,omitempty" doc:"Empty: removes it."`
+		Secret     *string  `json:"secret,omitempty" doc:"Empty: remove it."`
 		Addresses  []string `json:"addresses,omitempty" doc:"An empty list: any."`
 		ExpiresAt  *string  `json:"expiresAt,omitempty" format:"date-time" doc:"Null: never."`
 		PerMinute  *int     `json:"perMinute,omitempty" minimum:"0" maximum:"1000"`
 		PerDay     *int     `json:"perDay,omitempty" minimum:"0" maximum:"10000"`
 		Active     *bool    `json:"active,omitempty"`
-		Rotate     bool     `json:"rotate,omitempty" doc:"Give it a new URL."`
+		Rotate     bool     `json:"rotate,omitempty" doc:"Replace its URL."`
 	}
 }
 
@@ -288,13 +288,13 @@ func (a *API) showHook(h site.Hook) hookBody {
 
 type callHookIn struct {
 	Hook          string `path:"hook"`
-	Branch        string `query:"branch" doc:"Only where the hook allows it."`
-	Title         string `query:"title" doc:"Shown beside the deployment."`
+	Branch        string `query:"branch" doc:"Only if the hook allows it."`
+	Title         string `query:"title" doc:"Title of the deployment."`
 	ClearCache    string `query:"clear_cache" enum:"true,false" doc:"Build without the cache."`
-	TriggerBranch string `query:"trigger_branch" doc:"The same as branch."`
-	TriggerTitle  string `query:"trigger_title" doc:"The same as title."`
+	TriggerBranch string `query:"trigger_branch" doc:"Alias of branch."`
+	TriggerTitle  string `query:"trigger_title" doc:"Alias of title."`
 	Signature     string `header:"X-Hub-Signature-256" doc:"If the hook has a secret: sha256= and the hex HMAC-SHA256 of the body."`
-	Hop           string `header:"X-Service-Hop" doc:"Sent by webhook deliveries, so that loops of webhooks and deploy hooks end."`
+	Hop           string `header:"X-Service-Hop" doc:"Sent with webhook deliveries, to stop loops of webhooks and deploy hooks."`
 }
 
 type calledHook struct {
@@ -303,8 +303,8 @@ type calledHook struct {
 	Status       string `json:"status,omitempty" example:"pending"`
 	Skipped      bool   `json:"skipped,omitempty" doc:"True if the event was ignored."`
 	Reason       string `json:"reason,omitempty" doc:"Why it was skipped."`
-	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True when the call was merged into an earlier deployment that is still queued."`
-	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True when the body is over 32 KiB or not UTF-8 text: the build does not get it."`
+	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True if the call was merged into a queued deployment."`
+	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True if the body is over 32 KiB or not UTF-8 text. The build doesn't get it."`
 }
 
 // admitHook returns the hook that is called, if this caller may call it now.

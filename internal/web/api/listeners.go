@@ -18,7 +18,7 @@ type listenerBody struct {
 	Events    []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
 	SiteIDs   []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
 	CreatedAt string   `json:"createdAt" format:"date-time"`
-	ExpiresAt string   `json:"expiresAt" format:"date-time" doc:"Unless deliveries are fetched until then, which moves it on."`
+	ExpiresAt string   `json:"expiresAt" format:"date-time" doc:"When the listener ends, unless deliveries are fetched before."`
 }
 
 type offersBody struct {
@@ -26,11 +26,11 @@ type offersBody struct {
 }
 
 type offerBody struct {
-	N       int64             `json:"n" doc:"Its place: the value for after."`
+	N       int64             `json:"n" doc:"Sequence number: the value for after."`
 	ID      string            `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	EventID string            `json:"eventId" doc:"Also the webhook-id header."`
+	EventID string            `json:"eventId" doc:"Same as the webhook-id header."`
 	Event   string            `json:"event"`
-	Headers map[string]string `json:"headers" doc:"As a request to a URL would have them, the signatures included."`
+	Headers map[string]string `json:"headers" doc:"Headers of the request that an endpoint would get, including signatures."`
 	Body    string            `json:"body" doc:"The exact bytes that are signed."`
 }
 
@@ -52,7 +52,7 @@ func (a *API) listenerRoutes() {
 		"/webhook-listeners",
 		"createListener",
 		"Listen for events without a URL",
-		"For local development: deliveries wait until they are fetched, signed as they would be sent. A listener ends 5 minutes after the last fetch; a user may have 5. `slipway webhooks listen` uses it.",
+		"For local development: signed deliveries wait until they are fetched. A listener ends 5 minutes after the last fetch; a user can have 5. Used by `slipway webhooks listen`.",
 	)
 	create.Status = 201
 	post(a, create, a.createListener)
@@ -60,7 +60,7 @@ func (a *API) listenerRoutes() {
 		"/webhook-listeners/{id}/deliveries",
 		"fetchDeliveries",
 		"Fetch deliveries of a listener",
-		"With `Accept: text/event-stream` they are sent as they come. The same `after` brings the same deliveries again, for an hour: what was lost on the way is not lost.",
+		"With `Accept: text/event-stream` they are streamed. Deliveries are kept for an hour: a repeated request with the same `after` returns them again.",
 	)
 	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
 	streamRoute(a, fetch, typeOf[offersBody](), a.fetchDeliveries)
@@ -69,8 +69,8 @@ func (a *API) listenerRoutes() {
 
 type createListenerIn struct {
 	Body struct {
-		Events []string `json:"events,omitempty" doc:"Names of events. Default: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
-		Secret string   `json:"secret" doc:"1 to 256 characters; 16 or more are recommended. It signs deliveries and is never returned."`
+		Events []string `json:"events,omitempty" doc:"Event types. Default: all." example:"[\"deployment.completed\",\"deployment.failed\"]"`
+		Secret string   `json:"secret" doc:"Signing secret, 1 to 256 characters, 16 or more recommended. Never returned."`
 		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}
 }
@@ -103,7 +103,7 @@ func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, i
 type fetchDeliveriesIn struct {
 	ByID
 	After count  `query:"after" doc:"Only deliveries after the one with this number."`
-	Last  string `header:"Last-Event-ID" doc:"The same, as clients send it when they resume a stream."`
+	Last  string `header:"Last-Event-ID" doc:"Alias of after, sent by clients that resume a stream."`
 }
 
 func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesIn) (func(huma.Context), error) {

@@ -34,11 +34,11 @@ const (
 
 type logBody struct {
 	Logs []lineBody `json:"logs"`
-	Next *int64     `json:"next" doc:"If there is more: the value for after."`
+	Next *int64     `json:"next" doc:"The value for after, if there are more lines."`
 }
 
 type lineBody struct {
-	N         int64   `json:"n" doc:"From 1, without gaps."`
+	N         int64   `json:"n" doc:"Line number, from 1 without gaps."`
 	Timestamp string  `json:"timestamp" format:"date-time"`
 	Level     string  `json:"level" enum:"debug,info,warn,error"`
 	Stage     *string `json:"stage"`
@@ -49,7 +49,7 @@ type lineBody struct {
 type logsIn struct {
 	ByID
 	After count  `query:"after" doc:"Only lines after the one with this number."`
-	Last  string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
+	Last  string `header:"Last-Event-ID" doc:"Alias of after, sent by browsers that resume a stream."`
 }
 
 // count is a whole number of at least 0 in a query.

@@ -16,14 +16,14 @@ type channelBody struct {
 	ID         string   `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
 	Name       string   `json:"name"`
-	Host       *string  `json:"host" doc:"Of its target, which is a secret and never shown. Null for email."`
-	Email      *string  `json:"email" doc:"Whom an email channel notifies. Null: the account's address, or another kind of channel."`
-	Confirmed  bool     `json:"confirmed" doc:"False: the recipient of email hasn't followed the link in the confirmation email yet, and gets nothing else until then."`
-	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"The sites that it is about. Null: all sites."`
-	SiteID     *string  `json:"siteId" doc:"The site, where it is about one alone; else null." deprecated:"true"`
+	Host       *string  `json:"host" doc:"Host of the target URL. The URL is a secret and never shown. Null for email."`
+	Email      *string  `json:"email" doc:"Recipient of an email channel. Null: the account's address, or another kind of channel."`
+	Confirmed  bool     `json:"confirmed" doc:"Whether the recipient of an email channel has confirmed it. Until then no notifications are sent."`
+	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"Ids of the sites it covers. Null: all sites."`
+	SiteID     *string  `json:"siteId" doc:"The site, if it covers exactly one. Otherwise null." deprecated:"true"`
 	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
 	Active     bool     `json:"active"`
-	Error      *string  `json:"error" doc:"Why the service last refused a message. Null: it didn't."`
+	Error      *string  `json:"error" doc:"Last error from the service, or null."`
 	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
 	CreatedAt  string   `json:"createdAt" format:"date-time"`
 	UpdatedAt  string   `json:"updatedAt" format:"date-time"`
@@ -46,14 +46,14 @@ func (a *API) notifyRoutes() {
 		a,
 		r(
 			"/notifications", "listChannels", "List notification channels",
-			"Where people are told of failed and recovered deployments, and of domains and certificates that need attention.",
+			"Channels that get notifications about failed and recovered deployments, and about domains and certificates that need attention.",
 			account.WebhooksRead,
 		),
 		a.listChannels,
 	)
 	create := r(
 		"/notifications", "createChannel", "Create a notification channel",
-		"For Slack (and what understands its format), Discord and Microsoft Teams with the URL of an incoming webhook of the service, which gets messages in its own format; or by mail to the account's address, or to another one whose owner is asked first and follows a link within 7 days.",
+		"For Slack (and compatible services), Discord and Microsoft Teams: the URL of an incoming webhook. For email: the account's address, or another one that its owner confirms with a link within 7 days.",
 		account.WebhooksWrite,
 	)
 	create.Status = http.StatusCreated
@@ -74,7 +74,7 @@ func (a *API) notifyRoutes() {
 		a,
 		r(
 			"/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again",
-			"At most 3 a day to one address.", account.WebhooksWrite,
+			"At most 3 per day for one address.", account.WebhooksWrite,
 		),
 		a.askChannel,
 	)
@@ -82,7 +82,7 @@ func (a *API) notifyRoutes() {
 		a,
 		r(
 			"/notifications/{id}/test", "testChannel", "Send a test notification",
-			"The channel's `error` says whether the service took it.", account.WebhooksWrite,
+			"If it fails, the channel's `error` says why.", account.WebhooksWrite,
 		),
 		a.testChannel,
 	)
@@ -140,10 +140,10 @@ type createChannelIn struct {
 	Body struct {
 		Kind    string   `json:"kind" enum:"slack,discord,teams,email"`
 		Name    string   `json:"name,omitempty" doc:"1 to 100 characters."`
-		Target  string   `json:"target,omitempty" doc:"The URL of the service's incoming webhook. Stored sealed, never shown. For email an address; without it the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
-		SiteIDs []string `json:"siteIds,omitempty" doc:"1 to 100 sites. Without it: all sites."`
-		SiteID  string   `json:"siteId,omitempty" doc:"One site; the same as siteIds with it alone." deprecated:"true"`
-		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed" doc:"Without it: all events."`
+		Target  string   `json:"target,omitempty" doc:"URL of the service's incoming webhook, stored encrypted and never shown. For email: an address. Default: the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
+		SiteIDs []string `json:"siteIds,omitempty" doc:"Ids of 1 to 100 sites. Default: all sites."`
+		SiteID  string   `json:"siteId,omitempty" doc:"Id of one site: short for siteIds with one id." deprecated:"true"`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed" doc:"Default: all events."`
 	}
 }
 
@@ -198,8 +198,8 @@ type updateChannelIn struct {
 	ByID
 	Body struct {
 		Name    *string  `json:"name,omitempty"`
-		Target  *string  `json:"target,omitempty" doc:"Another URL; of email another address, which is confirmed anew; empty: the account's."`
-		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"1 to 100 sites. Null: all sites."`
+		Target  *string  `json:"target,omitempty" doc:"Another URL. For email: another address, which must be confirmed again, or empty for the account's."`
+		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"Ids of 1 to 100 sites. Null: all sites."`
 		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
 		Active  *bool    `json:"active,omitempty"`
 	}

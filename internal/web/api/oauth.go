@@ -14,20 +14,20 @@ import (
 
 // AppBody is an OAuth app as its owner sees it.
 type AppBody struct {
-	ID             string   `json:"id" doc:"The client_id." example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Name           string   `json:"name" doc:"People see it on the consent page."`
+	ID             string   `json:"id" doc:"The app's client_id." example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name           string   `json:"name" doc:"Name shown on the consent page."`
 	Website        *string  `json:"website"`
-	RedirectURIs   []string `json:"redirectUris" doc:"Where people return to. Compared byte for byte; the port of a loopback address is free."`
-	Confidential   bool     `json:"confidential" doc:"Whether the app has a server that keeps a secret."`
-	SecretHint     *string  `json:"secretHint" doc:"The first characters of the newest secret."`
-	OldSecretUntil *string  `json:"oldSecretUntil" format:"date-time" doc:"Until when the secret before the last rotation works. Null: there is none."`
-	Disabled       bool     `json:"disabled" doc:"Whether the operator of this installation disabled the app."`
+	RedirectURIs   []string `json:"redirectUris" doc:"Compared byte for byte, except for the port of a loopback address."`
+	Confidential   bool     `json:"confidential" doc:"Whether the app has a client secret."`
+	SecretHint     *string  `json:"secretHint" doc:"First characters of the current secret."`
+	OldSecretUntil *string  `json:"oldSecretUntil" format:"date-time" doc:"When the previous secret expires. Null if there is none."`
+	Disabled       bool     `json:"disabled" doc:"Whether the operator disabled the app."`
 	CreatedAt      string   `json:"createdAt" format:"date-time"`
 }
 
 type newAppBody struct {
 	AppBody
-	ClientSecret *string `json:"clientSecret" doc:"The secret of a confidential app. It is returned only once." example:"sls_4fT0qZ…"`
+	ClientSecret *string `json:"clientSecret" doc:"The secret of a confidential app. Returned only once." example:"sls_4fT0qZ…"`
 }
 
 // GrantBody describes the rights that a person allowed an app.
@@ -35,10 +35,10 @@ type GrantBody struct {
 	ID           string   `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	App          grantApp `json:"app"`
 	Scopes       []string `json:"scopes"`
-	Sites        []string `json:"sites" doc:"The sites it is restricted to; empty means all."`
+	Sites        []string `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
 	ExpiresAt    string   `json:"expiresAt" format:"date-time"`
 	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
-	LastUsedFrom *string  `json:"lastUsedFrom" doc:"The address of its last use."`
+	LastUsedFrom *string  `json:"lastUsedFrom" doc:"IP address of its last use."`
 	CreatedAt    string   `json:"createdAt" format:"date-time"`
 	UserID       string   `json:"userId" doc:"Who authorized the app."`
 	Created      int      `json:"created" doc:"Webhooks, deploy hooks and notification channels that the app created. They are deleted when its access ends."`
@@ -57,12 +57,12 @@ func (a *API) oauthRoutes() {
 	const tag = "OAuth"
 	get(a, Route{
 		Path: "/oauth/apps", ID: "listApps", Tag: tag, Scope: account.AppsWrite, Summary: "List OAuth apps",
-		Doc: "The apps that the account registered, newest first, without their secrets.",
+		Doc: "Apps that the account registered, newest first, without their secrets.",
 	}, a.listApps)
 	post(a, Route{
 		Path: "/oauth/apps", ID: "createApp", Tag: tag, Scope: account.AppsWrite, Status: 201, Noun: "app", Private: true, Limited: true,
 		Summary: "Register an OAuth app",
-		Doc:     "The secret of a confidential app is returned once, in `clientSecret`. Public apps prove themselves by PKCE alone.",
+		Doc:     "The secret of a confidential app is returned once, in `clientSecret`. Public apps have no secret and use PKCE.",
 	}, a.createApp)
 	get(a, Route{Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite, Summary: "Read an OAuth app"}, a.getApp)
 	change(a, "PATCH", Route{
@@ -70,20 +70,20 @@ func (a *API) oauthRoutes() {
 	}, a.updateApp)
 	change(a, "DELETE", Route{
 		Path: "/oauth/apps/{id}", ID: "deleteApp", Tag: tag, Scope: account.AppsWrite, Summary: "Delete an OAuth app",
-		Doc: "Every grant that people gave the app ends at once.",
+		Doc: "Revokes all grants of the app immediately.",
 	}, a.deleteApp)
 	post(a, Route{
 		Path: "/oauth/apps/{id}/rotate-secret", ID: "rotateAppSecret", Tag: tag, Scope: account.AppsWrite, Private: true,
 		Summary: "Rotate an app's secret",
-		Doc:     "Returns a new secret once. The one before it works for another 24 hours.",
+		Doc:     "Returns a new secret once. The previous one works for another 24 hours.",
 	}, a.rotateAppSecret)
 	get(a, Route{
 		Path: "/oauth/grants", ID: "listGrants", Tag: tag, Scope: account.AccountRead, Summary: "List authorized apps",
-		Doc: "What people allowed apps to do with the account, one entry for each device, newest first. An access token sees its own grant alone.",
+		Doc: "Grants of apps for this account, one per device, newest first. An access token lists only its own grant.",
 	}, a.listGrants)
 	change(a, "DELETE", Route{
 		Path: "/oauth/grants/{id}", ID: "revokeGrant", Tag: tag, Scope: account.AppsWrite, Summary: "Revoke an app's access",
-		Doc: "Its tokens stop working at once, and streams that they opened end within 5 seconds. An app gives its own access back at `/oauth/revoke`.",
+		Doc: "Its tokens stop working immediately; open streams end within 5 seconds. Apps revoke their own tokens at `/oauth/revoke`.",
 	}, a.revokeGrant)
 }
 
@@ -98,7 +98,7 @@ func (a *API) oauthScheme() *huma.SecurityScheme {
 	}
 	return &huma.SecurityScheme{
 		Type: "oauth2",
-		Description: "An access token that a person allowed an app (OAuth 2.1): authorization code with PKCE, " +
+		Description: "An access token of an app that a user authorized (OAuth 2.1): authorization code with PKCE, " +
 			"or the device grant (RFC 8628) at `/oauth/device`. Tokens are sent like API keys.",
 		Flows: &huma.OAuthFlows{AuthorizationCode: &huma.OAuthFlow{
 			AuthorizationURL: a.BaseURL + "/oauth/authorize", TokenURL: a.BaseURL + "/oauth/token",
@@ -121,8 +121,8 @@ type createAppIn struct {
 	Body struct {
 		Name         string   `json:"name" doc:"1 to 60 characters. It must not imitate Slipway."`
 		Website      string   `json:"website,omitempty" doc:"An https URL, shown on the consent page."`
-		RedirectURIs []string `json:"redirectUris,omitempty" doc:"At most 20: https, http on a loopback address, or a private scheme with a dot. Without one, people authorize the app by device code."`
-		Confidential bool     `json:"confidential,omitempty" doc:"Whether the app has a server that keeps a secret. Default: false."`
+		RedirectURIs []string `json:"redirectUris,omitempty" doc:"At most 20: https, http on a loopback address, or a private scheme with a dot. Without one, users authorize the app with a device code."`
+		Confidential bool     `json:"confidential,omitempty" doc:"Whether the app has a client secret. Default: false."`
 	}
 }
 
@@ -137,8 +137,8 @@ type updateAppIn struct {
 	ByID
 	Body struct {
 		Name         *string   `json:"name,omitempty" doc:"1 to 60 characters."`
-		Website      *string   `json:"website,omitempty" doc:"An https URL; empty removes it."`
-		RedirectURIs *[]string `json:"redirectUris,omitempty" doc:"Replaces the list."`
+		Website      *string   `json:"website,omitempty" doc:"An https URL. Empty: remove it."`
+		RedirectURIs *[]string `json:"redirectUris,omitempty" doc:"Replaces all redirect URIs."`
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 type operationBody struct {
 	ID          string          `json:"id" example:"op_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Kind        string          `json:"kind" example:"webhook.redeliver"`
-	SiteID      *string         `json:"siteId" doc:"Null when it concerns no site, or several."`
+	SiteID      *string         `json:"siteId" doc:"Null if the operation is about no site, or several."`
 	Status      string          `json:"status" enum:"pending,running,success,failed,canceled"`
-	Progress    *float64        `json:"progress" minimum:"0" maximum:"1" doc:"Null while it is unknown."`
+	Progress    *float64        `json:"progress" minimum:"0" maximum:"1" doc:"Null if unknown."`
 	Message     *string         `json:"message"`
 	Error       *string         `json:"error" doc:"Why it failed."`
 	Result      json.RawMessage `json:"result" doc:"The result, by kind. Null until it has ended."`
@@ -31,7 +31,7 @@ func (a *API) operationRoutes() {
 			"/operations/{id}",
 			"getOperation",
 			"Read an operation",
-			"Work that outlives the request which started it and is not a deployment. Ended operations are stored for 30 days.",
+			"Progress and result of long-running work other than deployments. Ended operations are kept for 30 days.",
 		),
 		a.getOperation,
 	)

@@ -19,8 +19,8 @@ func (a *API) ruleRoutes() {
 		Summary: "Test redirects and headers",
 		Scope:   account.SitesRead,
 		Noun:    "rule test",
-		Doc: "Reports which rule would answer a request, and how, without sending it. Nothing changes. " +
-			"With `rules` the content of rule files that are not published yet is tested in the place of the published ones.",
+		Doc: "Returns the rule that would answer a request, and its response, without sending the request. " +
+			"With `rules`, unpublished rule files are tested instead of the published ones.",
 	}, a.testRules)
 }
 
@@ -28,8 +28,8 @@ type testRulesIn struct {
 	ByID
 	Body struct {
 		Path         string            `json:"path" maxLength:"4096" doc:"Path and query of the request, or a full URL." example:"/old/page?a=1"`
-		Headers      map[string]string `json:"headers,omitempty" doc:"Headers of the request: Host, Accept-Language and Cookie. Rules depend on no others."`
-		Country      string            `json:"country,omitempty" pattern:"^([A-Za-z]{2})?$" patternDescription:"a country code of two letters, such as DE" doc:"ISO 3166 code of the visitor's country, for rules that ask for it." example:"DE"`
+		Headers      map[string]string `json:"headers,omitempty" doc:"Request headers that rules depend on: Host, Accept-Language and Cookie."`
+		Country      string            `json:"country,omitempty" pattern:"^([A-Za-z]{2})?$" patternDescription:"a country code of two letters, such as DE" doc:"ISO 3166 code of the visitor's country, for rules with a country condition." example:"DE"`
 		DeploymentID string            `json:"deploymentId,omitempty" doc:"Test against this deployment. Default: the live one."`
 		Rules        map[string]string `json:"rules,omitempty" doc:"Content of _redirects, _headers, slipway.toml, netlify.toml or vercel.json by name, at most 64 KiB each."`
 	}
@@ -38,14 +38,14 @@ type testRulesIn struct {
 type ruleAnswerBody struct {
 	Action       string        `json:"action" enum:"file,rewrite,redirect,proxy,error,password" doc:"The result: a file, a rewrite to another file, a redirect, a proxied request, an error page, or a password prompt."`
 	Status       int           `json:"status"`
-	Rule         *string       `json:"rule" doc:"File and line of the redirect rule that decided, such as _redirects:3, or null."`
+	Rule         *string       `json:"rule" doc:"File and line of the matching redirect rule, such as _redirects:3, or null."`
 	Location     *string       `json:"location" doc:"The target of a redirect or proxied request, or null."`
-	File         *string       `json:"file" doc:"The file of the release that answers, or null."`
+	File         *string       `json:"file" doc:"The file of the release that is served, or null."`
 	Headers      []ruleHeader  `json:"headers" doc:"Headers set by rules."`
 	Removed      []string      `json:"removed" doc:"Names of headers removed by rules."`
 	HeaderRules  []string      `json:"headerRules" doc:"File and line of the header rules that apply."`
-	Vary         []string      `json:"vary" doc:"Request headers that the answer depends on."`
-	ByCountry    bool          `json:"byCountry" doc:"Whether the answer depends on the visitor's country."`
+	Vary         []string      `json:"vary" doc:"Request headers that the response depends on."`
+	ByCountry    bool          `json:"byCountry" doc:"Whether the response depends on the visitor's country."`
 	Problems     []ruleProblem `json:"problems" doc:"Rules that would be ignored, with the reason."`
 	DeploymentID string        `json:"deploymentId"`
 }
@@ -57,7 +57,7 @@ type ruleHeader struct {
 
 type ruleProblem struct {
 	File    string `json:"file"`
-	Line    int    `json:"line" doc:"From 1; 0 is the whole file."`
+	Line    int    `json:"line" doc:"Line number from 1. 0: the whole file."`
 	Message string `json:"message"`
 }
 

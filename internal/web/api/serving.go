@@ -18,7 +18,7 @@ func (a *API) servingRoutes() {
 		Summary: "Read a site's serving settings",
 		Scope:   account.SitesRead,
 		Noun:    "serving settings",
-		Doc:     "Who must give a password, to which hosts rules may forward requests, how the addresses of pages end, and what the access log holds.",
+		Doc:     "Password protection, hosts that rewrites may proxy to, trailing slashes, and the contents of the access log.",
 	}, a.getServing)
 	changePrepared(a, http.MethodPatch, Route{
 		Path:    "/sites/{id}/serving",
@@ -27,19 +27,19 @@ func (a *API) servingRoutes() {
 		Summary: "Change a site's serving settings",
 		Scope:   account.SitesWrite,
 		Noun:    "serving settings",
-		Doc:     "Takes effect within a second, without a deployment. A new password ends the access of everybody who used the old one.",
+		Doc:     "Takes effect within a second, without a deployment. Visitors who entered the old password must enter the new one.",
 	}, a.hashPassword, a.updateServing)
 }
 
 type servingBody struct {
-	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may forward requests to. Empty: none."`
-	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Which addresses of the site require the password."`
-	SignIn      string   `json:"signIn" enum:"none,previews,all" doc:"Which addresses of the site require a member's sign-in at this installation. Where a password protects them too, either opens them."`
+	ProxyHosts  []string `json:"proxyHosts" doc:"Hosts that rewrites with status 200 may proxy requests to. Empty: none."`
+	Protection  string   `json:"protection" enum:"none,previews,all" doc:"Addresses of the site that require the password."`
+	SignIn      string   `json:"signIn" enum:"none,previews,all" doc:"Addresses of the site that require a member's sign-in. If a password protects them too, either one grants access."`
 	HasPassword bool     `json:"hasPassword" doc:"Whether a password is set. It is stored hashed and never shown."`
 
-	SinglePage    string `json:"singlePage" enum:"auto,on,off" doc:"Whether 200.html or index.html answers for paths without a file and without an extension. auto: as slipway.toml says or the framework was detected."`
-	TrailingSlash string `json:"trailingSlash" enum:"auto,always,never" doc:"How the addresses of pages end; others are redirected. auto: from slipway.toml or vercel.json; otherwise follows the file layout."`
-	AccessLog     string `json:"accessLog" enum:"truncated,no-addresses,off" doc:"What the access log holds: visitors' networks (24 bits of an IPv4 address, 48 of an IPv6 address), no addresses, or nothing at all, and then no pages, referrers or countries are counted either."`
+	SinglePage    string `json:"singlePage" enum:"auto,on,off" doc:"Whether 200.html or index.html is served for unknown paths without an extension. auto: from slipway.toml or the detected framework."`
+	TrailingSlash string `json:"trailingSlash" enum:"auto,always,never" doc:"Trailing slashes of page URLs; others are redirected. auto: from slipway.toml or vercel.json, otherwise follows the file layout."`
+	AccessLog     string `json:"accessLog" enum:"truncated,no-addresses,off" doc:"Contents of the access log: visitors' networks (24 bits of an IPv4 address, 48 of an IPv6 address), no addresses, or off. If off, pages, referrers and countries aren't counted either."`
 }
 
 func showServing(v site.Serving) servingBody {
@@ -65,13 +65,13 @@ func (a *API) getServing(ctx context.Context, c account.Caller, in *ByID) (servi
 type updateServingIn struct {
 	ByID
 	Body struct {
-		ProxyHosts    *[]string `json:"proxyHosts,omitempty" doc:"At most 20 names, with a port where it isn't 443 or 80." maxItems:"20"`
+		ProxyHosts    *[]string `json:"proxyHosts,omitempty" doc:"At most 20 host names, with a port if it isn't 443 or 80." maxItems:"20"`
 		Protection    *string   `json:"protection,omitempty" enum:"none,previews,all"`
 		SignIn        *string   `json:"signIn,omitempty" enum:"none,previews,all"`
 		SinglePage    *string   `json:"singlePage,omitempty" enum:"auto,on,off"`
 		TrailingSlash *string   `json:"trailingSlash,omitempty" enum:"auto,always,never"`
 		AccessLog     *string   `json:"accessLog,omitempty" enum:"truncated,no-addresses,off"`
-		Password      *string   `json:"password,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"8 to 200 characters. It needs no user name."`
+		Password      *string   `json:"password,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"Password, 8 to 200 characters. Visitors need no username."`
 	}
 }
 

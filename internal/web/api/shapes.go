@@ -15,7 +15,7 @@ import (
 // data is the envelope of lists that stay short: all of it, or the page asked for.
 type data[T any] struct {
 	Data       []T         `json:"data"`
-	Pagination *pagination `json:"pagination,omitempty" doc:"Only where page or limit was given."`
+	Pagination *pagination `json:"pagination,omitempty" doc:"Only if page or limit was given."`
 }
 
 // page is the envelope of lists with pages.
@@ -27,7 +27,7 @@ type page[T any] struct {
 type pagination struct {
 	Page       int `json:"page"`
 	Limit      int `json:"limit"`
-	Total      int `json:"total" doc:"Number of items in all pages."`
+	Total      int `json:"total" doc:"Number of items on all pages."`
 	TotalPages int `json:"totalPages"`
 }
 
@@ -71,14 +71,14 @@ type ByID struct {
 
 // PageIn is the input of lists with pages.
 type PageIn struct {
-	Page  whole `query:"page" doc:"Which page, from 1 (the default)."`
+	Page  whole `query:"page" doc:"Page number, from 1 (the default)."`
 	Limit whole `query:"limit" doc:"Items per page: 25 by default, at most 100; larger values count as 100."`
 }
 
 // PartIn is the input of lists that stay short.
 type PartIn struct {
-	Page  whole `query:"page" doc:"Which page, from 1. Without page and limit the whole list is returned."`
-	Limit whole `query:"limit" doc:"Items per page, at most 100; larger values count as 100. Without page and limit the whole list is returned."`
+	Page  whole `query:"page" doc:"Page number, from 1. Without page and limit, the whole list is returned."`
+	Limit whole `query:"limit" doc:"Items per page, at most 100; larger values count as 100. Without page and limit, the whole list is returned."`
 }
 
 // partOf is the input of lists that stay short and belong to one thing.

@@ -29,9 +29,9 @@ type NewSiteBody struct {
 	URL           string      `json:"url" example:"https://my-site.example.com"`
 	Subdomain     string      `json:"subdomain"`
 	Repository    *repository `json:"repository"`
-	Framework     *string     `json:"framework" doc:"The preset that was asked for."`
-	Build         site.Build  `json:"build" doc:"Build settings; absent ones are detected."`
-	Run           site.Run    `json:"run" doc:"Settings of the site's application; absent ones have their defaults."`
+	Framework     *string     `json:"framework" doc:"The requested framework preset."`
+	Build         site.Build  `json:"build" doc:"Build settings. Absent ones are detected."`
+	Run           site.Run    `json:"run" doc:"Settings of the site's application. Absent ones have their defaults."`
 	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
 	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
 	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
@@ -43,13 +43,13 @@ type siteBody struct {
 	Domains   []domainSummary `json:"domains"`
 	Process   *processBody    `json:"process" doc:"The site's application; null if it has none."`
 	SSL       siteSSL         `json:"ssl" doc:"The certificate of the site's own address."`
-	Backups   scheduleBody    `json:"backups" doc:"When it is backed up."`
+	Backups   scheduleBody    `json:"backups" doc:"Backup schedule."`
 	UpdatedAt string          `json:"updatedAt" format:"date-time"`
 }
 
 type siteSSL struct {
 	Status        string  `json:"status" enum:"pending,active,failed,expired"`
-	Reason        *string `json:"reason" doc:"Why there is no certificate yet, what failed, or which authority visitors have to trust."`
+	Reason        *string `json:"reason" doc:"Why there is no certificate yet, what failed, or which authority visitors must trust."`
 	Issuer        *string `json:"issuer"`
 	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
 	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
@@ -90,7 +90,7 @@ func (a *API) siteRoutes() {
 	create.Status, create.Wide = 201, true
 	create.Limited = true
 	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
-		"`type` says where the content comes from. Node.js and PHP projects are `static` in this sense: the repository's content decides how they are served."
+		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is served is detected from the repository."
 	post(a, create, a.createSite)
 
 	get(a, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
@@ -172,7 +172,7 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 // credential lets a private repository be read.
 type credential struct {
 	Token     string `json:"token,omitempty" doc:"An access token, for https." writeOnly:"true"`
-	User      string `json:"user,omitempty" doc:"The token's user name, if the host requires one."`
+	User      string `json:"user,omitempty" doc:"Username for the token, if the host requires one."`
 	DeployKey string `json:"deployKey,omitempty" doc:"A private key in PEM form, without a passphrase, for ssh. It takes precedence over a token." writeOnly:"true"`
 }
 
@@ -193,8 +193,8 @@ type createSiteIn struct {
 		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
 		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
 		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
-		WordPress  newWordPress `json:"wordpress,omitempty" doc:"What a site of type wordpress begins with."`
-		Connection string       `json:"connectionId,omitempty" doc:"A connected account on the repository's host, which reads it in place of a credential, and reports deployments to the Git provider."`
+		WordPress  newWordPress `json:"wordpress,omitempty" doc:"How WordPress is installed, for sites of type wordpress."`
+		Connection string       `json:"connectionId,omitempty" doc:"A connected account at the repository's Git provider. It reads the repository instead of a credential, and reports deployments."`
 	}
 }
 
@@ -240,10 +240,10 @@ type updateSiteIn struct {
 		Repository *string        `json:"repository,omitempty"`
 		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string        `json:"framework,omitempty"`
-		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields stay; an empty string resets a field to detection."`
-		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields stay; an empty command resets it to detection."`
-		Backups    *schedulePatch `json:"backups,omitempty" doc:"When it is backed up. Fields that are absent stay."`
-		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored one; an empty object removes it. A credential is only sent to the host of the repository: when repository moves to another host, the stored one is removed."`
+		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; an empty string resets a field to detection."`
+		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields are kept; an empty command resets it to detection."`
+		Backups    *schedulePatch `json:"backups,omitempty" doc:"Backup schedule. Absent fields are kept."`
+		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored credential; an empty object removes it. A credential is sent only to the repository's host: if repository changes to another host, the stored credential is removed."`
 	}
 }
 
@@ -313,12 +313,12 @@ func (in *updateSiteIn) parts() (list []string) {
 
 type deleteSiteIn struct {
 	ByID
-	Backup string `query:"backup" enum:"true,false" doc:"Whether to take a backup first, which stays for 30 days. The site is deleted once it is completed; if it fails, the site stays."`
+	Backup string `query:"backup" enum:"true,false" doc:"Whether to back up the site first. The site is deleted when the backup is completed, and kept if it fails. The backup is kept for 30 days."`
 }
 
 type deletedSite struct {
 	Message   string         `json:"message"`
-	Operation *operationBody `json:"operation,omitempty" doc:"With backup=true, status 202: the backup, and then the deletion."`
+	Operation *operationBody `json:"operation,omitempty" doc:"With backup=true (status 202): the operation that backs up and then deletes the site."`
 }
 
 func (d deletedSite) status() int {
@@ -357,10 +357,10 @@ type deploySiteIn struct {
 	ByID
 	Body *struct {
 		Branch     string `json:"branch,omitempty" doc:"Default: the site's production branch. Any other branch is deployed as a preview."`
-		Commit     string `json:"commit,omitempty" doc:"The full id of a commit of the branch. Default: the newest."`
+		Commit     string `json:"commit,omitempty" doc:"Full id of a commit of the branch. Default: the latest."`
 		Target     string `json:"target,omitempty" doc:"production or preview. Default: production for the production branch, preview for any other."`
 		ClearCache bool   `json:"clearCache,omitempty" doc:"Build without the cache."`
-		Title      string `json:"title,omitempty" doc:"Shown beside the deployment, at most 200 characters."`
+		Title      string `json:"title,omitempty" doc:"Title of the deployment, at most 200 characters."`
 	}
 }
 

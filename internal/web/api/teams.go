@@ -19,9 +19,9 @@ type teamBody struct {
 	ID               string  `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name             string  `json:"name"`
 	Slug             string  `json:"slug"`
-	Role             *string `json:"role" doc:"The caller's role. Null: a guest, who has roles on single sites alone."`
-	Members          int     `json:"members" doc:"Number of members, guests included."`
-	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Members without two-factor authentication are blocked, with their API keys."`
+	Role             *string `json:"role" doc:"The caller's role. Null for guests, who have roles only on single sites."`
+	Members          int     `json:"members" doc:"Number of members, including guests."`
+	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Whether members without two-factor authentication, and their API keys, are blocked."`
 	RequireSSO       bool    `json:"requireSso"`
 	Apps             string  `json:"apps" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team."`
 	CreatedAt        string  `json:"createdAt" format:"date-time"`
@@ -30,8 +30,8 @@ type teamBody struct {
 type memberBody struct {
 	UserID    string         `json:"userId" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Email     string         `json:"email"`
-	Role      *string        `json:"role" doc:"owner, admin, developer, contributor, viewer or billing. Null: a guest."`
-	Sites     []siteRoleBody `json:"sites" doc:"Roles on single sites. The higher of both roles holds."`
+	Role      *string        `json:"role" doc:"owner, admin, developer, contributor, viewer or billing. Null for guests."`
+	Sites     []siteRoleBody `json:"sites" doc:"Roles on single sites. The higher of the two roles applies."`
 	TwoFactor bool           `json:"twoFactor"`
 	SSO       bool           `json:"sso"`
 	JoinedAt  string         `json:"joinedAt" format:"date-time"`
@@ -45,7 +45,7 @@ type siteRoleBody struct {
 type invitationBody struct {
 	ID        string         `json:"id" example:"inv_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Email     string         `json:"email"`
-	Role      *string        `json:"role" doc:"Null: a guest."`
+	Role      *string        `json:"role" doc:"Null for guests."`
 	Sites     []siteRoleBody `json:"sites"`
 	CreatedAt string         `json:"createdAt" format:"date-time"`
 	ExpiresAt string         `json:"expiresAt" format:"date-time"`
@@ -53,7 +53,7 @@ type invitationBody struct {
 
 type newInvitationBody struct {
 	invitationBody
-	URL *string `json:"url" doc:"The page to accept it on, to pass on by hand. Null where the installation sends emails."`
+	URL *string `json:"url" doc:"URL to accept the invitation, for you to pass on. Null if the installation sends emails."`
 }
 
 func (a *API) teamRoutes() {
@@ -65,7 +65,7 @@ func (a *API) teamRoutes() {
 	get(a, list, a.listTeams)
 	person := func(r Route) Route { r.Scope, r.Person = account.All, true; return r }
 	create := person(r("/teams", "createTeam", "Create a team",
-		"The user becomes its owner. It takes a key of the personal account with all scopes. Create a key that acts for the team with `POST /keys` and `teamId`.", ""))
+		"The user becomes its owner. Requires a key of the personal account with all scopes. To create a key that acts for the team, use `POST /keys` with `teamId`.", ""))
 	create.Status, create.Limited = 201, true
 	post(a, create, a.createTeam)
 	get(a, r("/teams/{id}", "getTeam", "Read a team", "By its id or slug. A key acts for one owner, so this takes a key of the team.", account.TeamRead), a.getTeam)
@@ -78,27 +78,27 @@ func (a *API) teamRoutes() {
 
 	get(a, r("/teams/{id}/members", "listMembers", "List members", "Guests included, those who joined first at the top.", account.TeamRead), a.listMembers)
 	change(a, "PATCH", r("/teams/{id}/members/{userId}", "updateMember", "Change a member's role",
-		"Nobody gives, changes or takes a role above their own; owners and billing members are the owners'. The last owner stays: 409 `last_owner`.",
+		"Members can't assign, change or remove a role above their own; only owners manage owners and billing members. The last owner can't be removed: 409 `last_owner`.",
 		account.TeamWrite), a.updateMember)
 	change(a, "DELETE", r("/teams/{id}/members/{userId}", "removeMember", "Remove a member",
-		"Their keys for the team stop working at once, and streams end within 5 seconds. Service keys that they created stay, and are listed in `serviceKeys`: rotate them.",
+		"Their keys for the team stop working immediately; open streams end within 5 seconds. Service keys that they created are kept and listed in `serviceKeys`: rotate them.",
 		account.TeamWrite), a.removeMember)
 	leave := person(r("/teams/{id}/leave", "leaveTeam", "Leave a team", "It takes a key of the personal account with all scopes.", ""))
 	post(a, leave, a.leaveTeam)
 
 	get(a, r("/teams/{id}/invitations", "listInvitations", "List invitations", "Those that can still be accepted, newest first.", account.TeamWrite), a.listInvitations)
 	invite := r("/teams/{id}/invitations", "createInvitation", "Invite a member",
-		"Sends an email to the address; an earlier invitation to it is replaced. The answer doesn't tell whether a user has this address. "+
-			"An invitation is valid for 7 days, and only for that address.", account.TeamWrite)
+		"Sends an email to the address, and replaces an earlier invitation for it. The response doesn't reveal whether a user has this address. "+
+			"An invitation is valid for 7 days, for that address only.", account.TeamWrite)
 	invite.Status, invite.Limited, invite.Private, invite.Noun = 201, true, true, "invitation"
 	post(a, invite, a.createInvitation)
 	change(a, "DELETE", r("/teams/{id}/invitations/{invitation}", "revokeInvitation", "Revoke an invitation", "", account.TeamWrite), a.revokeInvitation)
 	resend := r("/teams/{id}/invitations/{invitation}/resend", "resendInvitation", "Send an invitation again",
-		"With a new link, for another 7 days. The link before stops working.", account.TeamWrite)
+		"With a new link, valid for another 7 days. The previous link stops working.", account.TeamWrite)
 	resend.Private = true
 	post(a, resend, a.resendInvitation)
 	accept := person(r("/invitations/accept", "acceptInvitation", "Accept an invitation",
-		"It takes a key of the personal account with all scopes, of the user with the invited address.", ""))
+		"Requires a key of the invited user's personal account with all scopes.", ""))
 	accept.Noun = "invitation"
 	post(a, accept, a.acceptInvitation)
 
@@ -111,7 +111,7 @@ func (a *API) teamRoutes() {
 	put := on("/sites/{id}/members/{userId}", "setSiteMember", "Set a member's role on a site", "For members and guests of the team; invite others first.", account.TeamWrite)
 	change(a, "PUT", put, a.setSiteMember)
 	change(a, "DELETE", on("/sites/{id}/members/{userId}", "removeSiteMember", "Remove a member's role on a site",
-		"A guest who has no role on another site leaves the team with it.", account.TeamWrite), a.removeSiteMember)
+		"A guest without a role on another site leaves the team.", account.TeamWrite), a.removeSiteMember)
 	a.auditRoutes()
 	a.transferRoutes()
 }
@@ -162,7 +162,7 @@ func (a *API) listTeams(ctx context.Context, c account.Caller, in *PartIn) (data
 type createTeamIn struct {
 	Body struct {
 		Name string `json:"name" doc:"1 to 100 characters."`
-		Slug string `json:"slug,omitempty" doc:"2 to 48 lower-case letters, digits and hyphens. Default: made from the name."`
+		Slug string `json:"slug,omitempty" doc:"2 to 48 lowercase letters, digits and hyphens. Default: derived from the name."`
 	}
 }
 
@@ -198,9 +198,9 @@ type updateTeamIn struct {
 	ByID
 	Body struct {
 		Name             *string `json:"name,omitempty"`
-		Slug             *string `json:"slug,omitempty" doc:"The dashboard's addresses and the operator's limits use it."`
-		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, with their API keys. The caller must have it."`
-		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. Apps that it keeps out stop working at once."`
+		Slug             *string `json:"slug,omitempty" doc:"Slug of the team, used in dashboard URLs and in the operator's limits."`
+		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, and their API keys. Requires a caller who has it."`
+		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. Other apps stop working immediately."`
 	}
 }
 
@@ -219,16 +219,16 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 
 type deleteTeamIn struct {
 	ByID
-	Sites string `query:"sites" enum:"delete" doc:"delete: delete the team's sites too."`
+	Sites string `query:"sites" enum:"delete" doc:"delete: also delete the team's sites."`
 	Body  struct {
-		Confirm string `json:"confirm" doc:"The team's slug."`
+		Confirm string `json:"confirm" doc:"The team's slug, as confirmation."`
 	}
 }
 
 // deletedTeam is 200 where the team is gone, and 202 with an operation where its sites are deleted first.
 type deletedTeam struct {
 	Message   string         `json:"message"`
-	Operation *operationBody `json:"operation,omitempty" doc:"Deletes the sites, then the team."`
+	Operation *operationBody `json:"operation,omitempty" doc:"The operation that deletes the sites, then the team."`
 }
 
 func (d deletedTeam) status() int {
@@ -275,7 +275,7 @@ type MemberIn struct {
 type updateMemberIn struct {
 	MemberIn
 	Body struct {
-		Role *string `json:"role" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Null makes a guest of a member who has a role on a site."`
+		Role *string `json:"role" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Null: make a member who has a role on a site a guest."`
 	}
 }
 
@@ -313,7 +313,7 @@ func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user a
 
 type removedMember struct {
 	Message     string   `json:"message"`
-	ServiceKeys []string `json:"serviceKeys" doc:"Names of service keys that the member created. They stay: rotate them."`
+	ServiceKeys []string `json:"serviceKeys" doc:"Names of service keys that the member created. They keep working: rotate them."`
 }
 
 func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did audit.Event, _ error) {
@@ -355,7 +355,7 @@ type createInvitationIn struct {
 	ByID
 	Body struct {
 		Email string         `json:"email"`
-		Role  string         `json:"role,omitempty" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Default: a guest, who needs sites."`
+		Role  string         `json:"role,omitempty" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Default: a guest, for whom sites is required."`
 		Sites []siteRoleBody `json:"sites,omitempty" maxItems:"100" doc:"Roles on single sites."`
 	}
 }
@@ -410,7 +410,7 @@ func (a *API) resendInvitation(
 
 type acceptInvitationIn struct {
 	Body struct {
-		Token string `json:"token" doc:"The last part of the link in the email."`
+		Token string `json:"token" doc:"Token from the link in the email."`
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 type transferBody struct {
-	ID        *string     `json:"id" doc:"Of a transfer that waits for the receiver. Null: a dry run, or the site was transferred at once." example:"trf_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID        *string     `json:"id" doc:"Id of a pending transfer. Null for a dry run, or if the site was transferred immediately." example:"trf_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	SiteID    string      `json:"siteId"`
-	Completed bool        `json:"completed" doc:"Whether the site belongs to the receiver now."`
-	Code      *string     `json:"code" doc:"Accepts the transfer, once. It is returned only here; null where it was mailed to the receiver."`
+	Completed bool        `json:"completed" doc:"Whether the site was transferred."`
+	Code      *string     `json:"code" doc:"Code to accept the transfer, valid once. Returned only here. Null if it was emailed to the receiver."`
 	ExpiresAt *string     `json:"expiresAt" format:"date-time"`
 	Moves     []movedBody `json:"moves" doc:"What moves with the site."`
 	Stays     []string    `json:"stays" doc:"What stays with the sender."`
@@ -32,9 +32,9 @@ func (a *API) transferRoutes() {
 	offer := Route{
 		Path: "/sites/{id}/transfer", ID: "transferSite", Tag: "Teams", Scope: account.SitesWrite, Role: account.RoleAdmin, Noun: "transfer",
 		Private: true, Limited: true, Summary: "Transfer a site", Status: 201,
-		Doc: "To a team, by its id or slug, or to a user, by their email address. With `dryRun` nothing happens and the answer says what would. " +
-			"Where the key has all scopes and its user is an owner or admin of the receiving team, or is the receiver, the site moves at once. " +
-			"Otherwise the receiver accepts with the code, within 24 hours.",
+		Doc: "To a team (id or slug) or to a user (email address). With `dryRun` nothing changes, and the response describes the effects. " +
+			"If the key has all scopes and its user is the receiver, or an owner or admin of the receiving team, the site moves immediately. " +
+			"Otherwise the receiver accepts with the code within 24 hours.",
 	}
 	postPrepared(a, offer, a.planTransfer, a.transferSite)
 	accept := Route{
@@ -54,8 +54,8 @@ type transferSiteIn struct {
 	ByID
 	Body struct {
 		To        string `json:"to" doc:"The id or slug of a team, or an email address."`
-		DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would happen."`
-		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook, where the site moves at once."`
+		DryRun    bool   `json:"dryRun,omitempty" doc:"Describe the effects without changing anything."`
+		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook, if the site moves immediately."`
 	}
 }
 
@@ -119,7 +119,7 @@ type acceptTransferIn struct {
 	Body struct {
 		Code      string `json:"code"`
 		TeamID    string `json:"teamId,omitempty" doc:"The id or slug of the team that the key must act for."`
-		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook. The sender knows them."`
+		KeepHooks bool   `json:"keepHooks,omitempty" doc:"Keep the URLs of deploy hooks and the Git hook, which the sender knows."`
 	}
 }
 

@@ -27,7 +27,7 @@ type webhookBody struct {
 	Active         bool     `json:"active"`
 	DisabledReason *string  `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (all deliveries failed for 5 days)."`
 	FailingSince   *string  `json:"failingSince" format:"date-time"`
-	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then the previous secret signs too."`
+	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then, deliveries are also signed with the previous secret."`
 	CreatedAt      string   `json:"createdAt" format:"date-time"`
 	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
 }
@@ -39,7 +39,7 @@ type eventBody struct {
 	Description string          `json:"description"`
 	SameAs      *string         `json:"sameAs" doc:"The first of the aliases."`
 	Schema      json.RawMessage `json:"schema" doc:"JSON Schema (2020-12) of a delivery's body."`
-	Sample      json.RawMessage `json:"sample" doc:"A body as it would be delivered."`
+	Sample      json.RawMessage `json:"sample" doc:"Sample body."`
 }
 
 type pinged struct {
@@ -56,7 +56,7 @@ func (a *API) webhookRoutes() {
 	get(a, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead), a.listWebhooks)
 	create := r(
 		"/webhooks", "createWebhook", "Create a webhook",
-		"The URL is HTTPS. Events may use either set of names. The secret signs deliveries; without one it is generated and shown in the dashboard. It is never returned.",
+		"The URL must use HTTPS. Events may use either set of names. Deliveries are signed with the secret; if you don't set one, it is generated and shown in the dashboard. It is never returned.",
 		account.WebhooksWrite,
 	)
 	create.Status = 201
@@ -66,7 +66,7 @@ func (a *API) webhookRoutes() {
 		a,
 		r(
 			"/webhooks/events", "listEvents", "List event names",
-			"Every name that can be subscribed to, with its aliases, the JSON Schema of its body and a sample.",
+			"All event types, with their aliases, the JSON Schema of the body and a sample.",
 			account.WebhooksRead,
 		),
 		a.listEvents,
@@ -77,7 +77,7 @@ func (a *API) webhookRoutes() {
 		"PATCH",
 		r(
 			"/webhooks/{id}", "updateWebhook", "Change a webhook",
-			"Disabling one (`active: false`) skips its queued deliveries; enabling it resets its failures. A field that this request can't change is refused unless it equals the current value.",
+			"Disabling it (`active: false`) skips its queued deliveries; enabling it resets its failures. Read-only fields are rejected unless they equal the current value.",
 			account.WebhooksWrite,
 		),
 		a.updateWebhook,
@@ -92,7 +92,7 @@ func (a *API) webhookRoutes() {
 		a,
 		r(
 			"/webhooks/{id}/ping", "pingWebhook", "Send a test event",
-			"Queues an event named `ping`, whatever the webhook is subscribed to.", account.WebhooksWrite,
+			"Queues a `ping` event, regardless of the webhook's events.", account.WebhooksWrite,
 		),
 		a.pingWebhook,
 	)
@@ -102,8 +102,8 @@ func (a *API) webhookRoutes() {
 			"/webhooks/{id}/rotate-secret",
 			"rotateWebhookSecret",
 			"Rotate a webhook's secret",
-			"Until the overlap ends, `X-Service-Signature` stays with the old secret, `X-Service-Signature-Next` carries the new one, and `webhook-signature` carries both. "+
-				"An overlap of 0 replaces the secret at once, for one that has leaked. A generated secret is shown in the dashboard only.",
+			"Until the overlap ends, `X-Service-Signature` uses the old secret, `X-Service-Signature-Next` the new one, and `webhook-signature` has both signatures. "+
+				"An overlap of 0 replaces the secret immediately; use it if the secret has leaked. A generated secret is shown only in the dashboard.",
 			account.WebhooksWrite,
 		),
 		a.rotateSecret,
@@ -120,8 +120,8 @@ func (a *API) listWebhooks(ctx context.Context, c account.Caller, in *PartIn) (d
 type createWebhookIn struct {
 	Body struct {
 		URL    string   `json:"url" doc:"HTTPS, without user info, at most 2,048 characters."`
-		Events []string `json:"events" minItems:"1" doc:"Names of events." example:"[\"deployment.completed\",\"deployment.failed\"]"`
-		Secret *string  `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Default: a generated one."`
+		Events []string `json:"events" minItems:"1" doc:"Event types." example:"[\"deployment.completed\",\"deployment.failed\"]"`
+		Secret *string  `json:"secret,omitempty" doc:"Signing secret, 1 to 256 characters, 16 or more recommended. Default: generated."`
 		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites."`
 	}
 }
@@ -172,7 +172,7 @@ type updateWebhookIn struct {
 		URL    *string  `json:"url,omitempty"`
 		Events []string `json:"events,omitempty" minItems:"1"`
 		Active *bool    `json:"active,omitempty"`
-		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites. An empty list: all sites."`
+		Sites  []string `json:"siteIds,omitempty" doc:"Only events of these sites. Empty: all sites."`
 	}
 }
 
@@ -215,14 +215,14 @@ func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *
 type rotateSecretIn struct {
 	ByID
 	Body *struct {
-		Secret         *string `json:"secret,omitempty" doc:"1 to 256 characters; 16 or more are recommended. Default: a generated one."`
-		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret signs too. 0: not at all."`
+		Secret         *string `json:"secret,omitempty" doc:"Signing secret, 1 to 256 characters, 16 or more recommended. Default: generated."`
+		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long deliveries are also signed with the old secret. 0: not at all."`
 	}
 }
 
 type rotated struct {
 	Message       string  `json:"message"`
-	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null when the old secret has ended already."`
+	OverlapEndsAt *string `json:"overlapEndsAt" format:"date-time" doc:"Null if the old secret was replaced immediately."`
 }
 
 func (a *API) rotateSecret(

@@ -19,16 +19,16 @@ import (
 
 // newWordPress are the settings of a new WordPress.
 type newWordPress struct {
-	Title      string `json:"title,omitempty" doc:"Without it: the site's name."`
-	AdminEmail string `json:"adminEmail,omitempty" doc:"Without it: your own address."`
-	AdminUser  string `json:"adminUser,omitempty" doc:"The administrator's user name. Without it: made of the address."`
-	Locale     string `json:"locale,omitempty" example:"de_DE" doc:"The language. Without it: English."`
+	Title      string `json:"title,omitempty" doc:"Title. Default: the site's name."`
+	AdminEmail string `json:"adminEmail,omitempty" doc:"The administrator's email address. Default: yours."`
+	AdminUser  string `json:"adminUser,omitempty" doc:"The administrator's username. Default: derived from the email address."`
+	Locale     string `json:"locale,omitempty" example:"de_DE" doc:"Language. Default: English."`
 	Version    string `json:"version,omitempty" doc:"Only the version that the installation offers."`
 }
 
 type wordpressBody struct {
 	Version       string          `json:"version"`
-	LatestVersion *string         `json:"latestVersion" doc:"What a deployment of the site would bring it to."`
+	LatestVersion *string         `json:"latestVersion" doc:"The version that the next deployment updates WordPress to."`
 	PHPVersion    string          `json:"phpVersion"`
 	Title         string          `json:"title"`
 	Locale        string          `json:"locale"`
@@ -37,11 +37,11 @@ type wordpressBody struct {
 	Debug         bool            `json:"debug"`
 	XMLRPC        bool            `json:"xmlrpc"`
 	PHP           wordpressPHP    `json:"php"`
-	AutoUpdate    string          `json:"autoUpdate" enum:"off,minor" doc:"minor: versions whose first two numbers stay are installed daily, with a backup before and a check after."`
+	AutoUpdate    string          `json:"autoUpdate" enum:"off,minor" doc:"minor: minor versions (same first two numbers) are installed daily, with a backup before and a check after."`
 	Plugins       []extensionBody `json:"plugins"`
 	Themes        []extensionBody `json:"themes"`
 	ObjectCache   objectCacheBody `json:"objectCache"`
-	DiskBytes     int64           `json:"diskBytes" doc:"Of wp-content."`
+	DiskBytes     int64           `json:"diskBytes" doc:"Bytes of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
 }
 
@@ -65,7 +65,7 @@ type extensionBody struct {
 	Name          string  `json:"name"`
 	Version       string  `json:"version"`
 	Active        bool    `json:"active"`
-	UpdateVersion *string `json:"updateVersion" doc:"Where there is a newer one."`
+	UpdateVersion *string `json:"updateVersion" doc:"The newer version, if there is one."`
 }
 
 func (a *API) wordpressRoutes() {
@@ -74,7 +74,7 @@ func (a *API) wordpressRoutes() {
 	}
 	read := r(
 		"", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress",
-		"Asks WordPress itself, waking it where it sleeps.", account.SitesRead,
+		"Queried from WordPress, which is started if it sleeps.", account.SitesRead,
 	)
 	read.Asks = true
 	get(a, read, a.getWordPress)
@@ -83,7 +83,7 @@ func (a *API) wordpressRoutes() {
 		http.MethodPatch,
 		r(
 			"", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings",
-			"Takes effect within seconds: where its PHP runs, another process takes its place and no request is dropped. The page cache is purged. In maintenance visitors who are not logged in get a page with status 503.",
+			"Takes effect within seconds. Running PHP is replaced without dropping requests, and the page cache is purged. In maintenance mode, visitors who aren't logged in get a page with status 503.",
 			account.SitesWrite,
 		),
 		a.updateWordPress,
@@ -96,7 +96,7 @@ func (a *API) wordpressRoutes() {
 			"crons",
 			"listWordPressCrons",
 			"List a WordPress site's scheduled events",
-			"What WordPress and its plugins do by themselves; Slipway runs it when it is due.",
+			"WP-Cron events of WordPress and its plugins. Slipway runs them when they are due.",
 		},
 	} {
 		list := r(
@@ -104,7 +104,7 @@ func (a *API) wordpressRoutes() {
 			"/sites/{id}/wordpress/"+x.path,
 			x.id,
 			x.summary,
-			x.doc+" Asks WordPress itself, waking it where it sleeps.",
+			x.doc+" Queried from WordPress, which is started if it sleeps.",
 			account.SitesRead,
 		)
 		list.Asks = true
@@ -117,13 +117,13 @@ func (a *API) wordpressRoutes() {
 	a.wordpressWork()
 	login := r(
 		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
-		"A link that logs into wp-admin as the administrator. It works once, for five minutes.", account.SitesWrite,
+		"A link that logs in to wp-admin as the administrator. Valid once, for five minutes.", account.SitesWrite,
 	)
 	login.Status, login.Private = http.StatusCreated, true
 	postPrepared(a, login, a.prepareLogin, a.loginWordPress)
 	purge := r(
 		"", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",
-		"All pages, and the object cache with them, or those of the paths. The next visitor of each gets a new one. The operation has succeeded already.",
+		"Purges all pages and the object cache, or only the given paths. Purged pages are rendered again at the next visit. The operation in the response has already succeeded.",
 		account.SitesWrite,
 	)
 	purge.Status = http.StatusAccepted
@@ -159,7 +159,7 @@ func (a *API) wordpressUsers(ctx context.Context, c account.Caller, in *listWord
 
 type wpEvent struct {
 	Hook         string  `json:"hook"`
-	Schedule     *string `json:"schedule" doc:"Null: once."`
+	Schedule     *string `json:"schedule" doc:"Null: runs once."`
 	EverySeconds int64   `json:"everySeconds"`
 	NextAt       string  `json:"nextAt" format:"date-time"`
 }
@@ -218,7 +218,7 @@ type updateWordPressIn struct {
 		Debug       *bool   `json:"debug,omitempty"`
 		XMLRPC      *bool   `json:"xmlrpc,omitempty"`
 		AutoUpdate  *string `json:"autoUpdate,omitempty" enum:"off,minor"`
-		ObjectCache *bool   `json:"objectCache,omitempty" doc:"A Redis beside the site's PHP, in its sandbox and within its memory, that holds results of database queries. 503 where the server has no Redis."`
+		ObjectCache *bool   `json:"objectCache,omitempty" doc:"Whether to cache results of database queries in a Redis server in the site's sandbox, within its memory limit. 503 if this server has no Redis."`
 		PHP         *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
@@ -288,7 +288,7 @@ func (a *API) updateWordPress(
 }
 
 type loginBody struct {
-	URL       string `json:"url" doc:"It is a secret, and works once."`
+	URL       string `json:"url" doc:"A secret. Works once."`
 	ExpiresAt string `json:"expiresAt" format:"date-time"`
 }
 
@@ -316,7 +316,7 @@ func (a *API) loginWordPress(
 type purgeIn struct {
 	ByID
 	Body *struct {
-		Paths []string `json:"paths,omitempty" maxItems:"100" example:"[\"/\", \"/shop/\"]" doc:"Without them: all."`
+		Paths []string `json:"paths,omitempty" maxItems:"100" example:"[\"/\", \"/shop/\"]" doc:"Default: all."`
 	}
 }
 

@@ -41,8 +41,8 @@ func (a *API) wordpressWork() {
 			"/sites/{id}/wordpress/update",
 			"updateWordPressVersions",
 			"Update WordPress",
-			"Updates the core, plugins and themes to their newest versions. The site is backed up before; afterwards a set of pages is compared with how they answered (status, title, content), and the site's log must hold no new fatal error. "+
-				"Where that fails the site is brought back from the backup, and the operation fails with what was wrong. `result` has `backupId` and `updated`.",
+			"Updates the core, plugins and themes to their latest versions. The site is backed up first. Afterwards a set of pages is compared with their responses before (status, title, content), and the site's log is checked for new fatal errors. "+
+				"If a check fails, the site is restored from the backup, and the operation fails with the reason. `result` has `backupId` and `updated`.",
 		),
 		a.updateVersions,
 	)
@@ -52,7 +52,7 @@ func (a *API) wordpressWork() {
 			"/sites/{id}/wordpress/search-replace",
 			"searchReplaceWordPress",
 			"Search and replace in the database",
-			"Replaces text in all tables, also inside values that PHP has serialized, whose lengths are corrected. With `dryRun` nothing changes: `result` says how many rows and replacements there would be, by table. Without it the site is backed up before. Post GUIDs and passwords stay.",
+			"Replaces text in all tables, including serialized PHP values. With `dryRun` nothing changes, and `result` counts rows and replacements by table. Otherwise the site is backed up first. Post GUIDs and passwords are not changed.",
 		),
 		a.searchReplace,
 	)
@@ -60,7 +60,7 @@ func (a *API) wordpressWork() {
 		"/sites/{id}/clone",
 		"cloneSite",
 		"Clone a WordPress site",
-		"Makes a new site with the files, the database and the settings of this one as they are now, its addresses rewritten, and hidden from search engines. `result.siteId` is the new site. For sites of type wordpress.",
+		"Creates a new site with the files, database and settings of this one, with rewritten URLs and hidden from search engines. `result.siteId` is the new site. For sites of type wordpress.",
 	)
 	post(a, clone, a.cloneSite)
 	post(
@@ -69,7 +69,7 @@ func (a *API) wordpressWork() {
 			"/sites/{id}/push",
 			"pushSite",
 			"Push a WordPress site to another one",
-			"Replaces the files, the database, or both of another WordPress site of yours by those of this one, and rewrites addresses. `result.backupId` is a backup of what was there. The operation belongs to the site that is pushed to.",
+			"Replaces the files, the database or both of another of your WordPress sites with those of this one, and rewrites URLs. `result.backupId` is a backup of the previous state. The operation belongs to the target site.",
 		),
 		a.pushSite,
 	)
@@ -77,7 +77,7 @@ func (a *API) wordpressWork() {
 		"/sites/{id}/wordpress/import",
 		"importWordPress",
 		"Import a WordPress",
-		"Puts another WordPress in the place of this one: an archive (`.tar.gz` or `.zip`, as the body) with `wp-content` and one `.sql` file, up to the site's storage limit; or, as JSON, the https address where one is, and its SHA-256 where that is known. Addresses are rewritten to the site's, its users are those of the import; the state before is in a backup, and comes back where the import fails.",
+		"Replaces this WordPress with an imported one: an archive (`.tar.gz` or `.zip`) with `wp-content` and one `.sql` file, at most the site's storage limit, as the body; or JSON with its https URL and, optionally, its SHA-256. URLs are rewritten, and users come from the import. The previous state is backed up, and restored if the import fails.",
 	))
 }
 
@@ -154,7 +154,7 @@ type searchReplaceIn struct {
 	Body struct {
 		From   string `json:"from" maxLength:"2000"`
 		To     string `json:"to" maxLength:"2000"`
-		DryRun bool   `json:"dryRun,omitempty" doc:"Only count."`
+		DryRun bool   `json:"dryRun,omitempty" doc:"Only count, without changing anything."`
 	}
 }
 
@@ -178,7 +178,7 @@ func (a *API) searchReplace(
 type cloneIn struct {
 	ByID
 	Body struct {
-		Name string `json:"name" doc:"Of the new site, 1 to 100 characters."`
+		Name string `json:"name" doc:"Name of the new site, 1 to 100 characters."`
 	}
 }
 
@@ -196,7 +196,7 @@ func (a *API) cloneSite(ctx context.Context, tx *db.Tx, c account.Caller, in *cl
 type pushIn struct {
 	ByID
 	Body struct {
-		To       string `json:"to" doc:"The site to push to."`
+		To       string `json:"to" doc:"Id of the target site."`
 		Files    bool   `json:"files,omitempty" doc:"Themes, plugins and uploads."`
 		Database bool   `json:"database,omitempty"`
 	}
@@ -272,8 +272,8 @@ func (a *API) importRoute(r Route) {
 
 // importFrom is an import whose archive the service fetches.
 type importFrom struct {
-	URL    string `json:"url" format:"uri" doc:"Of the archive; https."`
-	SHA256 string `json:"sha256,omitempty" doc:"Of the archive, in hexadecimal. Another archive is not imported."`
+	URL    string `json:"url" format:"uri" doc:"URL of the archive; https."`
+	SHA256 string `json:"sha256,omitempty" doc:"SHA-256 of the archive, in hexadecimal. An archive with another hash is rejected."`
 }
 
 func (a *API) receiveImport(
