@@ -3,7 +3,6 @@ package framework
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -24,8 +23,7 @@ const (
 // ErrTooLarge is returned by Files.ReadFile for a file over its limit.
 var ErrTooLarge = errors.New("file too large")
 
-// Files is a tree of regular files at rest: a checked-out directory (FromFS), or a git
-// commit that was only listed.
+// Files is a tree of regular files at rest: such as a git commit that was only listed.
 type Files interface {
 	// Paths returns the regular files, slash-separated and relative to the tree's top.
 	// Symbolic links are not among them. Detect ignores paths that are not clean.
@@ -34,88 +32,6 @@ type Files interface {
 	// none, ErrTooLarge when it holds more than max bytes, then with its first max
 	// bytes or none.
 	ReadFile(name string, max int64) ([]byte, error)
-}
-
-// FromFS lists fsys, the folders nearest to the top first, and reads from it. Links
-// are neither listed nor followed, `.git` and `node_modules` are left out, and the
-// listing ends at 100,000 files. Give it os.Root.FS(), which cannot be led outside;
-// os.DirFS can.
-func FromFS(fsys fs.FS) (Files, error) {
-	d := &dirFiles{fsys: fsys}
-	queue := []string{"."}
-	for depth := 0; len(queue) > 0 && depth < maxDepth; depth++ {
-		var next []string
-		for _, dir := range queue {
-			entries, err := list(fsys, dir, maxPaths)
-			if err != nil && dir == "." {
-				return nil, fmt.Errorf("list repository: %w", err)
-			}
-			for _, e := range entries {
-				name := path.Join(dir, e.Name())
-				switch {
-				case len(name) > maxPathLen || !clean(name):
-				case e.IsDir() && e.Name() != ".git" && e.Name() != "node_modules":
-					next = append(next, name)
-				case e.Type().IsRegular():
-					d.paths = append(d.paths, name)
-				}
-			}
-			if len(d.paths) > maxPaths || len(next) > maxPaths {
-				return d, nil
-			}
-		}
-		queue = next
-	}
-	return d, nil
-}
-
-// list reads a folder in pieces, so that a folder of millions costs no more than max.
-func list(fsys fs.FS, dir string, max int) ([]fs.DirEntry, error) {
-	f, err := fsys.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r, ok := f.(fs.ReadDirFile)
-	if !ok {
-		return fs.ReadDir(fsys, dir)
-	}
-	var all []fs.DirEntry
-	for len(all) <= max {
-		some, err := r.ReadDir(1024)
-		all = append(all, some...)
-		if errors.Is(err, io.EOF) || len(some) == 0 {
-			break
-		}
-		if err != nil {
-			return all, err
-		}
-	}
-	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return all, nil
-}
-
-type dirFiles struct {
-	fsys  fs.FS
-	paths []string
-}
-
-func (d *dirFiles) Paths() []string { return d.paths }
-
-func (d *dirFiles) ReadFile(name string, max int64) ([]byte, error) {
-	f, err := d.fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) > max {
-		return b[:max], fmt.Errorf("read %s: %w", name, ErrTooLarge)
-	}
-	return b, nil
 }
 
 // clean reports whether p is a relative slash-separated path that stays inside the

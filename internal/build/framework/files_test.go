@@ -64,8 +64,8 @@ func TestFromFSFollowsNoLink(t *testing.T) {
 	if got := files.Paths(); !slices.Equal(got, []string{"a/b.txt"}) {
 		t.Errorf("Paths() = %q", got)
 	}
-	if _, _, err := OutputFor(files, Overrides{}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("OutputFor found a page through a link: %v", err)
+	if plan, err := Detect(files, Overrides{}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("Detect found a page through a link: %+v, %v", plan, err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestReadFileIsBounded(t *testing.T) {
 	}
 }
 
-func TestOutputFor(t *testing.T) {
+func TestOutputDirectory(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		files  []string
@@ -108,9 +108,8 @@ func TestOutputFor(t *testing.T) {
 			toml:  "[build]\nroot = \"site\"",
 			want:  "site/public",
 		},
-		"named but absent": {files: []string{"index.html"}, toml: `output = "web"`, want: "!"},
-		"climbs":           {files: []string{"index.html"}, toml: `output = "../web"`, want: "!"},
-		"nothing":          {files: []string{"README.md"}, want: "!"},
+		"climbs":  {files: []string{"index.html"}, toml: `output = "../web"`, want: "!"},
+		"nothing": {files: []string{"README.md"}, want: "!"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,15 +129,16 @@ func TestOutputFor(t *testing.T) {
 			if tt.output != "" {
 				o.Output = &tt.output
 			}
-			got, why, err := OutputFor(files, o)
+			plan, err := Detect(files, o)
+			got := join(plan.Root, plan.Output)
 			if tt.want == "!" {
 				if !fault.Is(err, fault.Invalid) {
-					t.Errorf("OutputFor = %q, %q, %v, want a fault", got, why, err)
+					t.Errorf("output %q, %v, want a fault", got, err)
 				}
 				return
 			}
-			if err != nil || got != tt.want || why == "" {
-				t.Errorf("OutputFor = %q, %q, %v, want %q", got, why, err, tt.want)
+			if err != nil || got != tt.want {
+				t.Errorf("output %q, %v, want %q", got, err, tt.want)
 			}
 		})
 	}

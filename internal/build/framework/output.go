@@ -5,32 +5,6 @@ package framework
 // site often has pages below /docs/, and a folder docs of a program has no neighbour.
 var siteFolders = []string{"public", "dist", "_site", "build", "", "docs"}
 
-// OutputFor answers for repositories that need no build: the folder to publish,
-// relative to the repository, and one sentence why. It is the first of public, dist,
-// _site, build, the root directory and docs that holds an index.html, unless the
-// settings or slipway.toml name one. The error is fault.Invalid.
-func OutputFor(files Files, o Overrides) (folder, why string, err error) {
-	t := newTree(files)
-	s, err := settle(t, o)
-	if err != nil {
-		return "", "", err
-	}
-	p := newProject(t, s)
-	if s.output.ok() {
-		folder = join(p.root, s.output.text)
-		if !t.hasDir(folder) {
-			return "", "", invalid("Output folder "+shown(s.output.text)+" is not in the repository",
-				"output must be a folder with files ("+s.output.source+")", s.output.text)
-		}
-		return folder, "the output folder is set in " + s.output.source, nil
-	}
-	out, ok := p.indexFolder()
-	if !ok {
-		return "", "", p.nothing()
-	}
-	return join(p.root, out), shown(out) + " holds an index.html", nil
-}
-
 func (p *project) indexFolder() (string, bool) {
 	for _, f := range siteFolders {
 		if p.has(join(f, "index.html")) || p.has(join(f, "index.htm")) {

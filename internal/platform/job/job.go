@@ -10,7 +10,7 @@
 // group run one at a time and in order, and queues are fair over shares. The package
 // never knows what a job does.
 //
-// Leases, Loop and Backoff are the parts that a queue of another package needs when its
+// Leases and Loop are the parts that a queue of another package needs when its
 // work is more than a job: a leased row kept, places filled, the wait after a failure.
 package job
 

@@ -97,19 +97,6 @@ func TestLeaseEndsWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	t.Parallel()
-	b := Backoff{time.Second, time.Minute}
-	for failures, want := range map[int]time.Duration{-1: 0, 0: 0, 1: time.Second, 2: time.Minute, 3: time.Minute, 1 << 40: time.Minute} {
-		if got := b.After(failures); got < want-want/10 || got > want+want/10 {
-			t.Errorf("after %d failures: %v, want %v give or take a tenth", failures, got, want)
-		}
-	}
-	if got := (Backoff{}).After(3); got != 0 {
-		t.Errorf("an empty back-off waits %v", got)
-	}
-}
-
 type renamed struct{ Name string }
 
 func (renamed) Kind() string { return "test.renamed" }

@@ -58,18 +58,6 @@ func (l Loop) Run(ctx context.Context) {
 	}
 }
 
-// Backoff are the waits after a first, second, … failure. The last one repeats.
-type Backoff []time.Duration
-
-// After returns how long to wait after so many failures, give or take a tenth: what
-// failed together is not tried again together.
-func (b Backoff) After(failures int) time.Duration {
-	if len(b) == 0 || failures < 1 {
-		return 0
-	}
-	return Jitter(b[min(failures, len(b))-1])
-}
-
 // Jitter changes d at random by up to a tenth.
 func Jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*2-1)*0.1*float64(d))

@@ -193,7 +193,7 @@ func check(n NewSite) (Site, error) {
 			Details: "framework is the id of a preset, at most 64 characters",
 		}
 	}
-	if err := checkRun(n.Run); err != nil {
+	if err := CheckRun(n.Run); err != nil {
 		return Site{}, err
 	}
 	return site, checkBuild(n.Build)

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -10,32 +11,32 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Run holds the owner's settings of how the site's program is run; a nil field is left to
-// what slipway.toml, detection or the default says.
+// Run holds the owner's settings of the site's program. A nil field means the value of
+// slipway.toml, detection or the default.
 type Run struct {
-	Command           *string      `json:"command,omitempty" doc:"The start command. Applies at the next start."`
-	Release           *string      `json:"release,omitempty" doc:"Runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile. Applies with the next deployment."`
+	Command           *string      `json:"command,omitempty" doc:"Start command. Applies at the next start."`
+	Release           *string      `json:"release,omitempty" doc:"Release command: runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile. Applies on the next deployment."`
 	HealthCheck       *HealthCheck `json:"healthCheck,omitempty"`
-	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Unused for so long, the program stops, and the next request starts it. 0 never. Default 900. Applies within seconds."`
-	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"64 to 16384. Default 512. Applies at the next start."`
-	CPUs              *float64     `json:"cpus,omitempty" doc:"0.1 to 64. Default 1. Applies at the next start."`
-	Pids              *int         `json:"pids,omitempty" doc:"How many processes and threads it may have at once. 32 to 4096. Default 512. Applies at the next start."`
-	Storage           *[]string    `json:"storage,omitempty" doc:"Folders of the project that the program may write to, and that stay when another deployment takes over; those that detection knows are among them. Up to 10. Applies at the next start."`
-	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"What they may hold together. 16 to 10240. Default 1024. Applies at the next start."`
-	Ports             *[]int       `json:"ports,omitempty" doc:"Ports, beside 80 and 443, at which the program may reach public hosts by name, for databases and the like. Up to 16. Default none. Applies at the next start."`
-	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"The most that the body of a request may have; a larger one is answered with 413. 1 to 1048576. Default no limit. Applies within seconds."`
-	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"How long the program may take for the first byte of an answer, from the last byte of the request; then visitors get 504. 1 to 3600. Default 100. Applies within seconds."`
-	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether the dashboard opens terminals in the program's sandbox. Default false."`
-	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"What requests under way are given to end when another deployment takes over. 0 to 600. Default 30. Applies within seconds."`
+	SleepAfterSeconds *int         `json:"sleepAfterSeconds,omitempty" doc:"Stop the program after this long without requests; the next request wakes it. 0: never. Default: 900. Applies within seconds."`
+	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"Memory limit, 64 to 16384. Default: 512. Applies at the next start."`
+	CPUs              *float64     `json:"cpus,omitempty" doc:"CPU limit, 0.1 to 64. Default: 1. Applies at the next start."`
+	Pids              *int         `json:"pids,omitempty" doc:"Maximum number of processes and threads, 32 to 4096. Default: 512. Applies at the next start."`
+	Storage           *[]string    `json:"storage,omitempty" doc:"Folders that the program can write to, kept across deployments. Detected folders are always included. At most 10. Applies at the next start."`
+	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"Maximum total size of the storage folders, 16 to 10240. Default: 1024. Applies at the next start."`
+	Ports             *[]int       `json:"ports,omitempty" doc:"Additional ports of public hosts that the program can connect to, beside 80 and 443, for example of databases. At most 16. Default: none. Applies at the next start."`
+	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"Maximum size of a request body, 1 to 1048576; larger ones get 413. Default: no limit. Applies within seconds."`
+	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"Time from the end of the request to the first byte of the response, 1 to 3600; after that visitors get a 504. Default: 100. Applies within seconds."`
+	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether the dashboard can open terminals in the program's sandbox. Default: false."`
+	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"Time that in-flight requests get to finish when another deployment takes over, 0 to 600. Default: 30. Applies within seconds."`
 }
 
-// HealthCheck says when a program may take over.
+// HealthCheck is the check that a program must pass before it goes live.
 type HealthCheck struct {
-	Path           *string `json:"path,omitempty" doc:"Must answer with anything but a server error. Default /."`
-	TimeoutSeconds *int    `json:"timeoutSeconds,omitempty" doc:"1 to 600. Default 60."`
+	Path           *string `json:"path,omitempty" doc:"Path that must return a non-5xx status before the program goes live. Default: /."`
+	TimeoutSeconds *int    `json:"timeoutSeconds,omitempty" doc:"Timeout, 1 to 600. Default: 60."`
 }
 
-// mergeRun is the settings with what a patch says; an empty command returns to detection.
+// mergeRun returns the settings with a patch applied; an empty command resets it to detection.
 func mergeRun(have, p Run) Run {
 	if p.Command != nil {
 		if have.Command = p.Command; *p.Command == "" {
@@ -52,55 +53,26 @@ func mergeRun(have, p Run) Run {
 		if have.HealthCheck != nil {
 			merged = *have.HealthCheck
 		}
-		if h.Path != nil {
-			merged.Path = h.Path
-		}
-		if h.TimeoutSeconds != nil {
-			merged.TimeoutSeconds = h.TimeoutSeconds
-		}
+		merged.Path = cmp.Or(h.Path, merged.Path)
+		merged.TimeoutSeconds = cmp.Or(h.TimeoutSeconds, merged.TimeoutSeconds)
 		have.HealthCheck = &merged
 	}
-	if p.SleepAfterSeconds != nil {
-		have.SleepAfterSeconds = p.SleepAfterSeconds
-	}
-	if p.MemoryMiB != nil {
-		have.MemoryMiB = p.MemoryMiB
-	}
-	if p.CPUs != nil {
-		have.CPUs = p.CPUs
-	}
-	if p.Pids != nil {
-		have.Pids = p.Pids
-	}
-	if p.Storage != nil {
-		have.Storage = p.Storage
-	}
-	if p.StorageMiB != nil {
-		have.StorageMiB = p.StorageMiB
-	}
-	if p.Ports != nil {
-		have.Ports = p.Ports
-	}
-	if p.RequestMiB != nil {
-		have.RequestMiB = p.RequestMiB
-	}
-	if p.ResponseSeconds != nil {
-		have.ResponseSeconds = p.ResponseSeconds
-	}
-	if p.Terminal != nil {
-		have.Terminal = p.Terminal
-	}
-	if p.DrainSeconds != nil {
-		have.DrainSeconds = p.DrainSeconds
-	}
+	have.SleepAfterSeconds = cmp.Or(p.SleepAfterSeconds, have.SleepAfterSeconds)
+	have.MemoryMiB = cmp.Or(p.MemoryMiB, have.MemoryMiB)
+	have.CPUs = cmp.Or(p.CPUs, have.CPUs)
+	have.Pids = cmp.Or(p.Pids, have.Pids)
+	have.Storage = cmp.Or(p.Storage, have.Storage)
+	have.StorageMiB = cmp.Or(p.StorageMiB, have.StorageMiB)
+	have.Ports = cmp.Or(p.Ports, have.Ports)
+	have.RequestMiB = cmp.Or(p.RequestMiB, have.RequestMiB)
+	have.ResponseSeconds = cmp.Or(p.ResponseSeconds, have.ResponseSeconds)
+	have.Terminal = cmp.Or(p.Terminal, have.Terminal)
+	have.DrainSeconds = cmp.Or(p.DrainSeconds, have.DrainSeconds)
 	return have
 }
 
-// CheckRun holds settings to their ranges, whoever said them.
-func CheckRun(r Run) error { return checkRun(r) }
-
-// checkRun holds settings to their ranges.
-func checkRun(r Run) error {
+// CheckRun returns a fault for settings that are out of their ranges.
+func CheckRun(r Run) error {
 	bad := func(name, details string, received any) error {
 		return &fault.Error{Kind: fault.Invalid, Message: "Invalid run." + name, Details: details, Received: received, Code: "invalid_run"}
 	}

@@ -72,14 +72,14 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		site.Build = merge(site.Build, *p.Build)
 	}
 	if p.Run != nil {
-		if err := checkRun(*p.Run); err != nil {
+		if err := CheckRun(*p.Run); err != nil {
 			return Site{}, err
 		}
 		site.Run = mergeRun(site.Run, *p.Run)
 	}
 	if p.EditRun != nil {
 		p.EditRun(&site.Run)
-		if err := checkRun(site.Run); err != nil {
+		if err := CheckRun(site.Run); err != nil {
 			return Site{}, err
 		}
 	}
