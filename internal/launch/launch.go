@@ -1,8 +1,8 @@
-// Package launch owns what a deployment's program is started with: its plan, the site's
-// settings and variables, its databases and its WordPress, put together as package app runs it.
+// Package launch owns the specification with which a deployment's program starts: its plan, the site's
+// settings and variables, its databases and its WordPress, combined as package app needs them.
 //
-// It starts nothing. What is asked for twice gives what holds by then. The databases of a
-// preview are made when its program is asked for first.
+// It starts nothing. Each call returns the current settings. Databases of a preview are created
+// when its program is first needed.
 package launch
 
 import (

@@ -1,16 +1,15 @@
-// Package backup owns copies of sites from which they can be brought back: taking them,
-// when they are due and how long they are kept, proving that they can be restored, and
-// restoring.
+// Package backup owns backups of sites: taking them, their schedule and retention, verifying
+// that they can be restored, and restoring them.
 //
 // A backup is a manifest in a repository: settings and variables, the release and the
 // program that the site serves (by the digests of their blobs), the files of its storage
-// folders and the dumps of its databases, all of one moment. Content that an earlier
-// backup has is not stored again. Taking, verifying and restoring are jobs, which a crash
-// repeats; nothing of a site changes before all that is to be put in its place is at hand.
+// folders and the dumps of its databases, all from one moment. Content of earlier
+// backups is not stored again. Taking, verifying and restoring are jobs, which are repeated
+// after a crash; a restore changes nothing of a site until all of its data is ready.
 // A copy of the whole installation (TakeCopy, OpenCopy) is a manifest too, in the same
-// repository or another, which lists its copies itself: where nothing else is left they are
-// found. The package never serves anything, and knows storage and programs only through the
-// interfaces of parts.go.
+// repository or another one, which lists its copies itself, so they can be found if nothing
+// else is left. The package never serves anything, and knows storage and programs only through
+// the interfaces of parts.go.
 package backup
 
 import (

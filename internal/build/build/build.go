@@ -1,12 +1,12 @@
-// Package build owns turning a commit into an artefact: the dependencies are installed
-// and the project's own commands run, in a sandbox, and what they leave is handed on.
+// Package build owns turning a commit into an artefact: installing dependencies and running
+// the project's own commands in a sandbox, and handing over their output.
 //
 // Run waits for a free slot, fairly between owners, prepares a directory that belongs to
 // the site's own uid, runs each command in a sandbox of its own over the same files, and
 // calls the caller with the artefact while it exists. When Run returns, every process of
 // the build is dead and its directory is gone; caches stay for the site's next build.
-// The package knows nothing of deployments: it is told what to build and reports how it
-// goes. It never publishes and never decides what a project is.
+// The package knows nothing of deployments: callers tell it what to build, and it reports
+// progress. It never publishes and never decides the kind of project.
 package build
 
 import (

@@ -1,16 +1,16 @@
-// Package buildlog owns what a build says: the bytes of an untrusted process become
-// log lines that can be shown, and a failed build's lines become a likely cause.
+// Package buildlog owns the output of builds: it turns the bytes of an untrusted process into
+// log lines that can be shown, and the lines of a failed build into a likely cause.
 //
 // A stream passes three steps. The terminal step keeps text and colors and drops
 // every other control sequence, so that a line can neither move a reader's cursor nor
-// hide what it says. The redaction step works on that text: values of secrets, and
-// their usual encodings, become [secret] wherever the writes happened to be split. The
+// hide its content. The redaction step works on that text: values of secrets, and
+// their usual encodings, become [secret] even if they are split between writes. The
 // line step cuts, classifies and counts. Memory is bounded by the longest line, the
 // secrets and a few hundred remembered lines, whatever the process writes.
 //
-// Redaction is a courtesy to people who print their environment by mistake. It is not
-// a wall: a build that wants to tell a secret can always spell it in another way.
-// The package never stores anything, and never learns what a deployment is.
+// Redaction protects people who print their environment by mistake. It is not a security
+// boundary: a malicious build can always encode a secret in another way.
+// The package never stores anything, and knows nothing of deployments.
 package buildlog
 
 import (

@@ -1,5 +1,5 @@
-// Package phpversion owns which versions of PHP this host has, and which of them a constraint of
-// composer.json gets.
+// Package phpversion owns the PHP versions of this host, and selecting one for a constraint in
+// composer.json.
 package phpversion
 
 import (

@@ -1,8 +1,8 @@
-// Package publish owns what of a commit, or of what a build has left, becomes a release or a
-// bundle: which files, under which names, with which rules, and what is warned of.
+// Package publish owns which files of a commit, or of a build's output, become a release or a
+// bundle, under which names, with which rules, and which warnings they cause.
 //
-// Files are strangers': links that lead outside are left out, pipes are not opened. It stores
-// through packages release and bundle, and knows neither sites nor deployments.
+// Files are untrusted: links that lead outside are skipped, and pipes are not opened. It stores
+// files through packages release and bundle, and knows neither sites nor deployments.
 package publish
 
 import (

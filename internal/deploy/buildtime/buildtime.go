@@ -1,4 +1,4 @@
-// Package buildtime owns how long builds have taken: of whose site, in which calendar month.
+// Package buildtime owns the time that builds took, by site and calendar month.
 package buildtime
 
 import (

@@ -1,11 +1,11 @@
-// Package deploy owns deployments: from the wish for one to a release that is live, or a
-// reason why not.
+// Package deploy owns deployments: from a trigger to a live release, or to an error with its
+// reason.
 //
 // A trigger writes a pending deployment and the job that runs it. The job fetches, plans,
-// builds and publishes, each step safe to repeat and none of them visible, and then
+// builds and publishes, in steps that can be repeated and are not visible, and then
 // activates in one transaction. Deployments of one site run one at a time and in order.
-// A site that is live stays so until that transaction; a crash at any line repeats the
-// job. Every deployment ends. The package never serves anything.
+// The live release stays live until that transaction; after a crash the job is repeated.
+// Every deployment ends. The package never serves anything.
 package deploy
 
 import (

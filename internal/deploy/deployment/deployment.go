@@ -1,5 +1,5 @@
-// Package deployment owns what a deployment is, and the reading of them: one by its id, those
-// of a site in pages, and where the waiting ones stand.
+// Package deployment owns the type of a deployment, and reading deployments: one by its id,
+// those of a site in pages, and the positions of queued ones.
 //
 // It changes nothing: package deploy writes what is read here.
 package deployment

@@ -1,5 +1,5 @@
-// Package hold owns the keeping of releases that nothing refers to yet: those that a running
-// deployment builds on or has made stay until it has ended, whatever becomes of it.
+// Package hold owns keeping releases that nothing refers to yet: releases that a running
+// deployment uses or has made are kept until it has ended.
 package hold
 
 import (

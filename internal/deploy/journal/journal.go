@@ -1,8 +1,8 @@
 // Package journal owns what a deployment reports while it runs: the lines of its log, its
-// stages, where it stands and the time it has left; and what is read of the log afterwards.
+// stages, progress and remaining time; and reading the log afterwards.
 //
-// What is new is written in groups, and with the caller's own change in one transaction where
-// both must be there or neither. The deployment's row is its service's, which is handed what
+// New lines are written in groups, and in one transaction with the caller's own change if
+// both belong together. The deployment's row belongs to its service, which is told what
 // to write.
 package journal
 

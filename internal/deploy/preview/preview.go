@@ -1,8 +1,8 @@
-// Package preview owns the stable addresses of previews: which branch or pull request of a site
-// has which label, what it serves, and when it ends.
+// Package preview owns the stable addresses of previews: the label of each branch or pull
+// request, the deployment that it serves, and when it ends.
 //
-// A branch keeps its label as long as it has one. How many addresses there are is bounded for
-// a site and for its owner. What is deployed there is for package deploy to say.
+// A branch keeps its label as long as it has one. The number of addresses is limited per site
+// and per owner. Package deploy decides what is deployed there.
 package preview
 
 import (

@@ -1,5 +1,5 @@
-// Package project owns how a commit becomes a plan: what it is, what the site's settings say of
-// it, what is built, how it starts, and which commands run beside.
+// Package project owns how a commit becomes a plan: the kind of project, the site's settings,
+// the build, the start command, and the background processes.
 //
 // It reads a commit without a checkout and changes nothing.
 package project

@@ -1,9 +1,9 @@
-// Package pushes owns what pushes to a site's repository do: the address that its forge
-// calls, which events deploy what, and which are skipped and why.
+// Package pushes owns what pushes to a site's repository do: the URL that its Git provider
+// calls, which events are deployed, and which are skipped and why.
 //
-// An event is handled in the transaction of the call: what it starts, what it skips and
-// that it was seen are written together, so a call that is sent again acts once. The
-// package starts deployments and runs none.
+// An event is handled in the transaction of the call: the deployments that it starts, the
+// reasons for skipping, and the record of the event are written together, so a repeated call
+// acts once. The package starts deployments but doesn't run them.
 package pushes
 
 import (

@@ -1,7 +1,7 @@
-// Package ruletest owns what is told of a site's redirect and header rules: which its release has,
-// and how a release would answer a request that is not sent.
+// Package ruletest owns reports on a site's redirect and header rules: the rules of its release,
+// and how a release would answer a request, without sending it.
 //
-// The rules themselves are package release's, which compiles and obeys them.
+// The rules themselves belong to package release, which compiles and applies them.
 package ruletest
 
 import (

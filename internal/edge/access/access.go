@@ -1,7 +1,6 @@
-// Package access owns who may see a site's protected addresses: visitors with its password, by
-// a form or with each request, members with their sign-in, and users that the release's own
-// rules name. It asks for what is missing, keeps who has given it signed in by a cookie, and
-// bounds guesses.
+// Package access owns the protection of a site's addresses: visitors with its password (by
+// form or with each request), members with their sign-in, and users in the release's own
+// rules. It asks for credentials, remembers visitors with a cookie, and limits guesses.
 package access
 
 import (

@@ -1,10 +1,10 @@
-// Package connlimit owns how many connections a process accepts: overall and per client
-// network, with some kept back for those who must always get in.
+// Package connlimit owns how many connections a process accepts: in total and per client
+// network, with some reserved for clients that must always be able to connect.
 //
-// A listener that is wrapped closes what is over a limit at once, so that neither the
+// A wrapped listener immediately closes connections over a limit, so that neither the
 // backlog nor the table of file descriptors fills up. When all places are taken, the
 // connection that has been idle the longest is closed. The package knows neither TLS nor
-// HTTP: servers tell it which connections are idle.
+// HTTP: servers report which connections are idle.
 package connlimit
 
 import (

@@ -1,7 +1,7 @@
-// Package endpoint owns the contract between whoever has a visitor's request and what answers
-// it in a site's place: a program, or what stands in front of one. Package app answers with
-// programs, package wordpress with its guard and page cache in front of those; the edge asks
-// either the same way.
+// Package endpoint owns the contract between a server with a visitor's request and the program
+// that responds for a site, or a layer in front of the program. Package app provides programs,
+// package wordpress its guard and page cache in front of those; the edge calls both in the
+// same way.
 package endpoint
 
 import (

@@ -1,9 +1,9 @@
-// Package fileserver owns how a file of a release is answered over HTTP: which of its
-// representations (RFC 9110, section 12), on which conditions (section 13), which parts of
-// it (section 14), and how long whoever may keep it.
+// Package fileserver owns serving a file of a release over HTTP: its representations
+// (RFC 9110, section 12), conditional requests (section 13), ranges (section 14), and
+// caching.
 //
-// Small files are kept in memory, keyed by their digests, so what is kept is never stale;
-// longer ones are read from the store as they are sent.
+// Small files are cached in memory by their digests, so cached files are never stale;
+// larger ones are read from the store while they are sent.
 package fileserver
 
 import (

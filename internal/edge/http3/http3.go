@@ -1,5 +1,5 @@
-// Package http3 owns serving a handler over QUIC: its limits, how its connections count beside
-// all others, and what of HTTP/3 is refused.
+// Package http3 owns serving a handler over QUIC: its limits, counting its connections together
+// with all others, and rejecting parts of HTTP/3 that are not supported.
 package http3
 
 import (

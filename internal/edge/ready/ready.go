@@ -1,6 +1,5 @@
-// Package ready owns whole answers in memory that are ready to be sent by package fastpath:
-// found without a lock or an allocation, up to a number of bytes, and never of what has been
-// replaced.
+// Package ready owns complete responses in memory for package fastpath: found without a lock
+// or an allocation, limited by their total size, and dropped when they are replaced.
 package ready
 
 import (

@@ -1,5 +1,5 @@
-// Package response owns what all answers to visitors of sites have in common, whoever gives
-// them: what is remembered of one, how long it may take, and the pages that are ours.
+// Package response owns what all responses to visitors have in common: what is recorded about
+// a response, its deadline, and Slipway's own pages.
 package response
 
 import (

@@ -394,20 +394,28 @@ func (s *Fetcher) Branches(ctx context.Context, r Request) (branches []string, b
 		return nil, "", err
 	}
 	defer place()
+	err = s.ask(ctx, r, func(ctx context.Context, remote *remote) (err error) {
+		branches, byDefault, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
+		return s.orVacant(ctx, remote, r, err)
+	})
+	return branches, byDefault, err
+}
+
+// ask calls f with a connection to the request's host, for at most a minute.
+func (s *Fetcher) ask(ctx context.Context, r Request, f func(context.Context, *remote) error) error {
 	parent := ctx
-	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
+	most := min(s.c.Timeout, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	remote, err := s.connect(ctx, r)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	defer remote.close()
-	branches, byDefault, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*")
-	err = s.orVacant(ctx, remote, r, err)
-	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
-		err = slow(r, min(s.c.Timeout, time.Minute))
+	if err = f(ctx, remote); err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
+		err = slow(r, most)
 	}
-	return branches, byDefault, err
+	return err
 }
 
 // Heads returns the commits of a repository's branches and tags, by refs/heads/… and
@@ -422,18 +430,10 @@ func (s *Fetcher) Heads(ctx context.Context, r Request) (refs map[string]string,
 		return nil, "", err
 	}
 	defer place()
-	parent := ctx
-	ctx, cancel := context.WithTimeout(ctx, min(s.c.Timeout, time.Minute))
-	defer cancel()
-	remote, err := s.connect(ctx, r)
-	if err != nil {
-		return nil, "", err
-	}
-	defer remote.close()
-	_, byDefault, refs, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*", "refs/tags/*")
-	if err != nil && ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
-		err = slow(r, min(s.c.Timeout, time.Minute))
-	}
+	err = s.ask(ctx, r, func(ctx context.Context, remote *remote) (err error) {
+		_, byDefault, refs, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/*", "refs/tags/*")
+		return err
+	})
 	return refs, byDefault, err
 }
 

@@ -1,5 +1,5 @@
-// Package config owns the operator's settings: what was said on the command line is checked
-// as a whole, and what follows from it is worked out, before anything is changed.
+// Package config owns the operator's settings: they are checked as a whole, and derived values
+// are computed, before anything is changed.
 //
 // An error is one line that names the flag.
 package config

@@ -1,6 +1,6 @@
-// Package cache owns values kept in memory: those used last, up to a cost, each loaded by
-// one caller at a time whoever asks for it. Values may have owners, none of whom displaces
-// what the others have. ADR 0029 has the libraries that were measured beside it.
+// Package cache owns values cached in memory: the most recently used, up to a total cost, each
+// loaded by one caller at a time. Values can have owners, and no owner displaces the values of
+// others beyond its share. ADR 0029 has the libraries that were measured beside it.
 package cache
 
 import (

@@ -1,12 +1,12 @@
-// Package egress owns the way out: every connection to a host that a user named is
-// dialled here, and nowhere else.
+// Package egress owns outgoing connections: every connection to a host that a user named is
+// made here, and nowhere else.
 //
-// An address is checked at the moment it is dialled, after DNS and for each address of a
-// name, so neither rebinding nor a redirect nor an exotic notation gets around it. What
-// counts as public is an allow-list (Public); the addresses of this very machine are
-// refused too. Child processes such as git and builds get the same judgement through
-// Proxy. The package never reads proxy settings from the environment, never follows a
-// redirect, and never tells a user which address a name resolved to.
+// An address is checked when the connection is made, after DNS and for each address of a
+// name, so rebinding, redirects and unusual notations can't bypass the check. Public
+// addresses are an allow-list (Public); the addresses of this machine are blocked too.
+// Child processes such as git and builds are checked in the same way through Proxy. The
+// package never reads proxy settings from the environment, never follows a redirect, and
+// never tells a user which address a name resolved to.
 package egress
 
 import (

@@ -1,8 +1,8 @@
-// Package fair owns shares: how a bounded thing that all tenants use is divided between them.
+// Package fair owns fair sharing: how a limited resource is divided between tenants.
 //
-// A Pool hands out places. Its total bounds what the process spends, and bounds per owner,
-// site and visitor keep one of them from taking all of it. Those that wait are served in
-// turn: the owner with the least held first, below it the site, below it the visitor. The
+// A Pool hands out places. Its total limits what the process uses, and limits per owner,
+// site and visitor keep one of them from taking everything. Waiting requests are served in
+// turn: first the owner with the fewest places, within it the site, within it the visitor. The
 // package knows neither users nor SQL, and never starts a goroutine.
 package fair
 

@@ -1,11 +1,10 @@
-// Package gc owns the collection of garbage: which stored blobs nobody refers to any more.
+// Package gc owns garbage collection: deleting stored blobs that nothing refers to.
 //
-// Every package that refers to blobs registers its roots. A collection, which is a job and
-// runs on one node at a time, asks all of them and deletes the blobs that none marks and
-// that nobody has put for longer than the grace. A root that can't be read stops it before
-// anything is deleted. What other nodes put meanwhile is safe: a put makes its blob young,
-// and deletions are on record in the database while they last (Record), where who has put
-// looks afterwards.
+// Every package that refers to blobs registers its roots. A collection is a job that runs on
+// one node at a time: it asks all roots, and deletes blobs that none of them marks and that
+// have not been put for longer than the grace period. If a root can't be read, nothing is
+// deleted. Blobs that other nodes put meanwhile are safe: a put renews the blob's age, and
+// running deletions are recorded in the database (Record), which a put checks afterwards.
 //
 // The package doesn't know what blobs are for.
 package gc

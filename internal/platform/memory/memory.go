@@ -1,5 +1,5 @@
-// Package memory owns how much memory the heap keeps: a small one has room to grow, and what
-// a burst of work has left is given back to the system.
+// Package memory owns the size of the heap: a small heap has room to grow, and memory of a
+// burst of work is returned to the system.
 package memory
 
 import (

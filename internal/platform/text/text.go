@@ -1,5 +1,5 @@
-// Package text owns what is done to texts of strangers before they are stored, sent or shown, and how
-// sizes and counts are written in sentences.
+// Package text owns cleaning untrusted texts before they are stored, sent or shown, and writing
+// sizes and counts in sentences.
 package text
 
 import (

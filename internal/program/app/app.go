@@ -1,16 +1,16 @@
-// Package app owns what runs: which programs are up on this machine, waking and sleeping,
-// switching from one to the next, and what they print.
+// Package app owns which programs run on this machine: waking and sleeping, switching from one
+// to the next, and their output.
 //
-// A program belongs to a deployment. Acquire is for whoever has a request for it: a sleeping
-// program is woken while the request is held, once however many ask. Start is for a
-// deployment that is to go live: it returns when the program has shown that it is healthy.
-// Run is the loop that compares what should run with what runs: programs that nobody asks
-// for go to sleep, those of a site that serves another deployment by now are drained, those
-// of sites that are stopped or gone end, and those that never sleep are kept up. Nothing
-// else stops a program, and none outlives the process.
+// A program belongs to a deployment. Acquire is for callers with a request for it: a sleeping
+// program is woken while the request waits, once for any number of callers. Start is for a
+// deployment that is about to go live: it returns when the program is healthy. Run is the loop
+// that compares the programs that should run with those that do: idle programs are put to
+// sleep, programs of a replaced deployment are drained, programs of stopped or deleted sites
+// end, and programs that never sleep are restarted. Nothing else stops a program, and no
+// program outlives the process.
 //
-// Beside a site's program run its workers, always and on one node, its scheduled commands,
-// once for each time on whatever node, and what Execute and RunTx are asked for.
+// A site's program is accompanied by its workers (always, on one node), its scheduled commands
+// (once for each time, on any node), and commands started by Execute and RunTx.
 //
 // The package runs nothing itself: a runtime.Engine does.
 package app

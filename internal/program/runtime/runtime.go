@@ -1,10 +1,10 @@
-// Package runtime owns running programs: it starts what a specification says, connects to
+// Package runtime owns running programs: it starts a program from a specification, connects to
 // it, and stops it.
 //
-// An Engine knows artefacts, commands, environments, limits, ports and storage, and no
-// path, uid or port of a host: Processes, the one there is, runs each program in a sandbox
-// on this machine, in a network of its own, and another may place them in a cluster. What
-// should run, and when, is not the engine's business.
+// An Engine knows artefacts, commands, environments, limits, ports and storage, but no
+// path, uid or port of a host. Processes, the only engine so far, runs each program in a
+// sandbox on this machine with its own network; another engine could run them in a cluster.
+// The engine doesn't decide what should run, or when.
 package runtime
 
 import (

@@ -1,11 +1,11 @@
-// Package account owns users, their sessions, second factors, passkeys and API keys, the
-// mails to them, and the log of what was done: who is asking, and what they may do.
+// Package account owns users, their sessions, two-factor authentication, passkeys and API
+// keys, and emails to them: who the caller is, and what they may do.
 //
-// Passwords are kept as argon2id; keys, sessions, recovery codes and setup links as
-// SHA-256 digests; the secrets themselves are shown once and never stored or logged, except
-// that a mail waits sealed until the mail server has it. A key is looked up on every
-// request, so revoking it works on the next one. The package decides what a Caller may
-// do but never asks on its behalf: services take the owner, transports call Require.
+// Passwords are stored as argon2id; keys, sessions, recovery codes and setup links as
+// SHA-256 digests. The secrets themselves are shown once and never stored or logged, except
+// in a queued email, which is encrypted until it is sent. A key is looked up on every
+// request, so revoking it takes effect on the next one. The package defines what a Caller may
+// do but doesn't check it for services: services take the owner, transports call Require.
 package account
 
 import (

@@ -1,5 +1,5 @@
-// Package audit owns the log of what was done, by whom, with what and from where. Its lines are written in the
-// transaction that does what they say; whether the actor still may is asked by package account before.
+// Package audit owns the audit log: actions with their actor, credential and address. Entries are written in the
+// transaction of the action; package account has checked the actor's permission before.
 package audit
 
 import (

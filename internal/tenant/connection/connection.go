@@ -1,14 +1,14 @@
-// Package connection owns accounts at Git forges that users connect: reading their
-// repositories without a pasted credential, and telling the forge of deployments.
+// Package connection owns users' accounts at Git providers: they read repositories without
+// a pasted credential, and report deployments to the provider.
 //
-// A connection is an access token, checked with the forge when it is stored, sealed, and
-// sent to that forge's host alone: pasted, or issued to one of the operator's apps, and then
-// refreshed before it ends, by one process at a time. With a GitHub App a repository is read
-// with tokens for it alone, for as long as the user can read it. Reports are durable jobs that tell the state of a
-// deployment as it is when they run: statuses of commits, deployment records, and one
-// comment on each pull request. What a forge refuses never fails a deployment; it is noted
-// at the connection. The package knows neither sites nor deployments: callers say what to
-// tell.
+// A connection is an access token, checked with the provider when it is stored, encrypted, and
+// sent only to that provider's host. It is either pasted, or issued to one of the operator's
+// apps and then refreshed before it expires, by one process at a time. With a GitHub App, a
+// repository is read with tokens for that repository only, as long as the user can read it.
+// Reports are durable jobs that send the state of a deployment at the time they run: commit
+// statuses, deployment records, and one comment on each pull request. If the provider rejects
+// a report, the deployment doesn't fail; the error is stored with the connection. The package
+// knows neither sites nor deployments: callers pass the content.
 package connection
 
 import (

@@ -1,11 +1,11 @@
-// Package domain owns custom domains: who claims which name for which site, the proof
-// that they may, what the DNS says about it, and whether a name could be registered.
+// Package domain owns custom domains: which account claims which name for which site, the
+// verification of ownership, the diagnosis of DNS, and whether a name can be registered.
 //
-// A claim is routed only after proof: a TXT record with the account's token, or a CNAME
-// to the very site. Checks run by themselves with back-off, on any node, and every check
-// leaves behind what is required, what is there and what is wrong, in words. The package
-// never takes silence (of a registry or a name server) for an answer, never routes a
-// name on an address record alone, and never touches certificates.
+// A claim is routed only after verification: a TXT record with the account's token, or a CNAME
+// record to the site. Checks run automatically with back-off, on any node, and store the
+// required records, the current ones, and what is wrong. The package never treats a missing
+// response (of a registry or a name server) as a result, never routes a name because of an
+// address record alone, and never touches certificates.
 package domain
 
 import (

@@ -1,5 +1,5 @@
-// Package limits owns how much of something an owner may have: the names of limits, their defaults, the
-// operator's exceptions, and the one question that services ask before they add to what an owner has.
+// Package limits owns the limits of accounts: their names, their defaults, the operator's exceptions, and the
+// check that services make before they add something.
 package limits
 
 import (

@@ -1,14 +1,14 @@
-// Package mail owns getting a plain text mail to the one mail server that the operator
-// names, which takes it from there.
+// Package mail owns sending plain text emails to the operator's mail server, which delivers
+// them.
 //
-// Each mail has a connection of its own with a time limit, encrypted unless the server is
-// this very machine. The protocol, its ways of signing in and the encoding of headers and
-// text are github.com/wneessen/go-mail's: the standard library's net/smtp is frozen, and
-// knows neither LOGIN nor SCRAM, without one of which big providers take no mail. Its
-// client is not used, only what stands under it, so that a connection always ends with
-// its context. The package keeps nothing: whoever must not lose a mail sends it from a
-// job. It never sends a password, or a mail, over a line that others can read, unless the
-// operator says so (Off), and never lets a text become a second header.
+// Each email uses its own connection with a time limit, encrypted unless the server is on
+// this machine. The protocol, authentication and the encoding of headers and text come from
+// github.com/wneessen/go-mail, because the standard library's net/smtp is frozen and supports
+// neither LOGIN nor SCRAM, which big providers require. Its client is not used, only the layer
+// below it, so that a connection always ends with its context. The package stores nothing:
+// callers that must not lose an email send it from a job. It never sends a password or an
+// email over an unencrypted connection unless the operator allows it (Off), and a text can't
+// add headers.
 package mail
 
 import (

@@ -1,7 +1,7 @@
-// Package member owns the proof that a visitor of a site's protected address is one of its
-// members: the question of the host, the grant of the control plane, and the cookie.
+// Package member owns the proof that a visitor of a protected address is a member of the
+// site: the edge's request, the control plane's grant, and the cookie.
 //
-// It stores nothing: all three are sealed, and each is of use for one purpose, site and host.
+// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host.
 package member
 
 import (

@@ -1,11 +1,11 @@
 // Package notify owns notifications for people: to Slack, Discord and Microsoft Teams in
-// each service's own format, and by mail, when deployments fail or recover, and when a
+// each service's own format, and by email, when deployments fail or recover, and when a
 // domain or a certificate needs attention.
 //
-// TellTx writes what to send in the caller's transaction, one durable job for each channel
-// that wants it: a rollback sends nothing and a crash loses nothing. Addresses are secrets:
-// they are stored sealed and messages go through egress. The package knows neither sites
-// nor deployments; callers say what happened.
+// TellTx enqueues one durable job for each channel in the caller's transaction: a rollback
+// sends nothing and a crash loses nothing. Target URLs are secrets: they are stored encrypted,
+// and messages go through egress. The package knows neither sites nor deployments; callers
+// pass the content.
 package notify
 
 import (

@@ -1,9 +1,9 @@
 // Package operation owns the progress of work that outlives a request and is not a
-// deployment: what it is, how far it is and how it ended.
+// deployment: its kind, progress and result.
 //
-// A service opens an operation in the transaction that enqueues the job which does it
-// (OpenTx), notes how far it is (AdvanceTx) and writes its end once (EndTx). Whoever asked
-// reads it until it has ended. The package never does the work and knows no service.
+// A service opens an operation in the transaction that enqueues its job (OpenTx), updates its
+// progress (AdvanceTx) and ends it once (EndTx). Clients poll it until it has ended. The
+// package doesn't do the work and knows no service.
 package operation
 
 import (

@@ -1,9 +1,9 @@
-// Package site owns sites: what they are called, where their content comes from, their
-// status, environment variables and deploy hooks, and their end.
+// Package site owns sites: their names, source, status, environment variables and deploy
+// hooks, and their deletion.
 //
-// A change and the events it causes are one transaction. What must follow a change is a
-// job: Provision and Purge are enqueued here and worked by the service that knows how. The
-// package never runs anything and never touches files; deployments are another service's.
+// A change and its events are one transaction. Work that must follow a change is a job:
+// Provision and Purge are enqueued here and run by the services that implement them. The
+// package never runs anything and never touches files; deployments belong to another service.
 package site
 
 import (

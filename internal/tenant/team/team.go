@@ -1,10 +1,9 @@
-// Package team owns teams: which there are, who belongs to them with which role, who is invited, and the transfer of sites
-// between owners.
+// Package team owns teams, their members with roles, invitations, and the transfer of sites between owners.
 //
-// A team is an owner like a personal account: what belongs to it belongs to its OwnerID. What a member may do is read from
-// the view memberships at each request (account.CallerFor, account.Authenticate), so a change here counts from the next
-// request on. The package asks no caller for scopes; it does hold everybody to their own role: nobody gives, changes or
-// takes a role above it, and every team keeps an owner.
+// A team is an owner like a personal account: its sites and domains have its OwnerID. Permissions of members are read from
+// the view memberships at each request (account.CallerFor, account.Authenticate), so a change takes effect on the next
+// request. The package doesn't check scopes, but it enforces roles: members can't assign, change or remove a role above
+// their own, and every team keeps an owner.
 package team
 
 import (

@@ -1,16 +1,16 @@
-// Package traffic owns how much each site was visited: answers by class of status, pages
-// and bytes, over time; and how much bandwidth its owner has used this month.
+// Package traffic owns the traffic of each site over time (responses by status class, page
+// views and bytes) and the bandwidth that its owner has used this month.
 //
-// Add puts counts into stretches of five minutes; several nodes may add to the same one.
-// A job sums up hours and days once they are over and forgets what is too old: five
-// minutes are kept for two days, hours for ninety, days for four hundred. Only stretches
-// with visits take up space. Questions are answered from the longest stretches that will
-// do, and from shorter ones where the longer are not summed up yet.
+// Add adds counts to intervals of five minutes; several nodes can add to the same one.
+// A job sums up hours and days when they have ended and deletes old figures: five-minute
+// figures are kept for two days, hours for ninety, days for four hundred. Only intervals
+// with visits are stored. Queries read the longest intervals that fit, and shorter ones
+// where the longer are not summed up yet.
 //
-// Beside numbers it keeps names (top.go: pages, missing paths, referrers, countries), by the
-// day and for a month, and an access log (log.go), for a week and up to a size.
+// It also keeps names (top.go: pages, missing paths, referrers, countries) per day for a
+// month, and an access log (log.go) for a week and up to a size.
 //
-// The package counts nothing itself and knows no visitors, only networks: it can't tell
+// The package doesn't count requests itself and sees networks, not visitors: it can't tell
 // people from programs.
 package traffic
 

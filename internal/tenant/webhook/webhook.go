@@ -1,13 +1,13 @@
-// Package webhook owns outgoing notifications: who asked to hear of what, and getting
-// each event to them, signed, at least once.
+// Package webhook owns outgoing notifications: subscriptions, and delivering each event to
+// its endpoint, signed, at least once.
 //
-// EmitTx freezes the body inside the caller's transaction and queues one delivery per
-// subscription and name; the dispatcher (Run) sends them, so that a rollback sends
-// nothing and a crash loses nothing. A receiver may see an event twice, then with the
-// same webhook-id and the same bytes; order is not promised. Endpoints take turns and
-// have at most four requests in flight each, so a slow one delays no other. The package
-// never reads another package's tables: callers hand it what to say. It never follows a
-// redirect and never sends a header that a user chose.
+// EmitTx stores the body inside the caller's transaction and queues one delivery per
+// subscription and name; the dispatcher (Run) sends them, so a rollback sends nothing and a
+// crash loses nothing. A receiver may get an event twice, with the same webhook-id and the
+// same bytes; the order is not guaranteed. Endpoints take turns and have at most four requests
+// in flight each, so a slow endpoint doesn't delay others. The package never reads another
+// package's tables: callers pass the content of events. It never follows a redirect and never
+// sends a header that a user chose.
 package webhook
 
 import (

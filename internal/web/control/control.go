@@ -1,5 +1,5 @@
-// Package control owns the door of the control plane: which hosts it answers for, and how
-// long a request's body and an answer may take. What is behind it is for others to say.
+// Package control owns the outer handler of the control plane: the hosts that it serves, and
+// deadlines for request bodies and responses.
 package control
 
 import (

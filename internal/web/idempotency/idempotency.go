@@ -1,14 +1,14 @@
-// Package idempotency owns answers that were already given, so that a request sent twice acts
-// once.
+// Package idempotency owns stored responses, so that a repeated request acts once.
 //
-// The effect of a request and its answer are one transaction: a crash keeps both or
-// neither, and of two that come at once the later waits for the first and gets its
-// answer. Answers are sealed, for one may hold a new key's secret, and stored for a day.
-// Errors are never stored: what did nothing may be tried again under the same key.
+// The effect of a request and its response are one transaction: a crash keeps both or
+// neither, and of two simultaneous requests the later one waits for the first and gets its
+// response. Responses are encrypted, because they can contain a new key's secret, and stored
+// for a day. Errors are never stored: a request without an effect can be retried with the same
+// key.
 //
-// What is stored for one owner is bounded (usage.go): the part of an answer that the
-// request holds already is stored as a reference to it, the oldest answers are dropped
-// when they are too many bytes, and a dropped one still acts once.
+// Storage per owner is bounded (usage.go): parts of a response that repeat the request are
+// stored as references, the oldest responses are dropped when they exceed the limit, and a
+// request whose response was dropped still acts once.
 package idempotency
 
 import (

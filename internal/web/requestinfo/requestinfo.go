@@ -1,8 +1,8 @@
 // Package requestinfo owns what is known of a client before it has authenticated: its address
-// behind trusted proxies, the network that the address counts as, the request's id, and how
-// many streams a user holds open.
+// behind trusted proxies, its network, the request's id, and the number of streams that a
+// user has open.
 //
-// Both transports use it, so that what is trusted of a request is decided once. It never
+// Both transports use it, so trust in a request is decided in one place. It never
 // believes a header unless a trusted proxy sent it.
 package requestinfo
 

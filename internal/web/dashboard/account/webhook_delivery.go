@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -85,21 +86,13 @@ func (l deliveryLine) Begins() string {
 	if len(l.Attempts) == 0 {
 		return ""
 	}
-	return clipped(l.Attempts[len(l.Attempts)-1].Answer, answerInList)
-}
-
-// clipped cuts a text to n characters and says so.
-func clipped(text string, n int) string {
-	if cut := shell.Short(n, text); cut != text {
-		return cut + "…"
-	}
-	return text
+	return text.Cut(l.Attempts[len(l.Attempts)-1].Answer, answerInList)
 }
 
 // fitting cuts a text so that it takes no more bytes of HTML than are left, and takes
 // them off.
-func fitting(text string, left *int) string {
-	for i, c := range text {
+func fitting(s string, left *int) string {
+	for i, c := range s {
 		switch c {
 		case '"', '\'', '&', '<', '>', '+', 0: // html/template writes them as references
 			*left -= len("&#34;")
@@ -108,10 +101,10 @@ func fitting(text string, left *int) string {
 		}
 		if *left < 0 {
 			*left = 0
-			return text[:i] + "…"
+			return s[:i] + "…"
 		}
 	}
-	return text
+	return s
 }
 
 type deliveryData struct {
@@ -133,8 +126,8 @@ func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryDat
 	}
 	left := answersPerPage
 	for i := len(x.Attempts) - 1; i >= 0; i-- { // the newest say the most
-		for _, text := range []*string{&x.Attempts[i].Answer, &x.Attempts[i].Response, &x.Attempts[i].Request} {
-			*text = fitting(*text, &left)
+		for _, part := range []*string{&x.Attempts[i].Answer, &x.Attempts[i].Response, &x.Attempts[i].Request} {
+			*part = fitting(*part, &left)
 		}
 	}
 	left = requestPerPage

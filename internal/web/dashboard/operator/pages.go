@@ -1,4 +1,4 @@
-// Package operator owns the pages of whoever runs the installation: its state, users, all
+// Package operator owns the pages of the operator: the state of the installation, users, all
 // sites and Git apps.
 package operator
 
