@@ -140,6 +140,22 @@ type Usage struct {
 	CPU    time.Duration
 }
 
+// Run runs a program to its end, such as a script that is needed once, and returns how it
+// ended. The end of ctx stops it.
+func Run(ctx context.Context, e Engine, s Spec) (Exit, error) {
+	p, err := e.Start(ctx, s)
+	if err != nil {
+		return Exit{}, err
+	}
+	select {
+	case <-p.Done():
+		return p.Exit(), nil
+	case <-ctx.Done():
+		p.Stop(0)
+		return Exit{}, context.Cause(ctx)
+	}
+}
+
 // Program is one that was started.
 type Program interface {
 	// Dial connects to the program's port. ErrNotListening while it does not listen.
