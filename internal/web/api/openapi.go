@@ -119,7 +119,7 @@ func (a *API) finish() {
 	}}
 	doc.Components.Parameters["teamId"] = &huma.Param{
 		Name: "teamId", In: "query",
-		Description: "The id or slug of the team that the key must act for; another is a 403 `team_mismatch`. It never chooses a team: the key does.",
+		Description: "Id or slug of the team that the key must act for, otherwise 403 `team_mismatch`. It doesn't select a team: the key does.",
 		Schema:      &huma.Schema{Type: huma.TypeString},
 	}
 	errorSchema := doc.Components.Schemas.Schema(typeOf[problem](), true, "Error")

@@ -19,24 +19,24 @@ import (
 )
 
 type processBody struct {
-	State        string  `json:"state" enum:"none,starting,running,sleeping,stopped,crashed" doc:"A sleeping program is started by the next request."`
+	State        string  `json:"state" enum:"none,starting,running,sleeping,stopped,crashed" doc:"State of the program. The next request wakes a sleeping one."`
 	Since        *string `json:"since" format:"date-time"`
 	DeploymentID *string `json:"deploymentId"`
 	Restarts     int     `json:"restarts"`
 	MemoryBytes  int64   `json:"memoryBytes"`
 	Message      *string `json:"message" doc:"Why it crashed."`
-	NeedsRestart bool    `json:"needsRestart" doc:"Whether it runs with other settings than the site has by now: command, memoryMiB, cpus, pids, storage, storageMiB or ports. Restart it to apply them. Other settings apply within seconds, or, release, with the next deployment."`
+	NeedsRestart bool    `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB or ports changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
 }
 
 type programLogs struct {
 	Logs []programLine `json:"logs"`
-	Next *int64        `json:"next" doc:"If there is more: the value for after."`
+	Next *int64        `json:"next" doc:"The value for after, if there are more lines."`
 }
 
 type programLine struct {
-	N            int64   `json:"n" doc:"Increases with every line of the site."`
+	N            int64   `json:"n" doc:"Increases with each line of the site."`
 	Timestamp    string  `json:"timestamp" format:"date-time"`
-	Level        string  `json:"level" enum:"debug,info,warn,error" doc:"Derived from the text of the line."`
+	Level        string  `json:"level" enum:"debug,info,warn,error" doc:"Log level, detected from the line's text."`
 	Message      string  `json:"message"`
 	Stream       string  `json:"stream" enum:"stdout,stderr,system"`
 	Process      string  `json:"process"`
@@ -54,8 +54,8 @@ func (a *API) programRoutes() {
 		Summary: "Read a site's application log",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "The newest lines, oldest first; with `after` the lines that follow. The last 10,000 lines of a site are stored. " +
-			"With `Accept: text/event-stream` the log is followed live: one event per line with its number as id, comments as heartbeats. `Last-Event-ID` resumes.",
+		Doc: "The latest lines, oldest first; with `after`, the lines after that number. The last 10,000 lines of a site are kept. " +
+			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, and comments as heartbeats. `Last-Event-ID` resumes a stream.",
 	}, typeOf[programLogs](), a.siteLogs)
 	get(a, Route{
 		Path:    "/sites/{id}/metrics",
@@ -64,17 +64,17 @@ func (a *API) programRoutes() {
 		Summary: "Read the metrics of a site's program",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "What the program answered, how fast, and what it used. A point stands for a minute where `since` is up to two hours back, for a quarter of an hour up to a day, else for an hour, for up to 31 days. " +
-			"Static files that are served without the program are not counted here. Figures appear within ten seconds or so.",
+		Doc: "Requests, response times and resource usage of the program. By default a point covers a minute if `since` is up to two hours ago, 15 minutes up to a day, otherwise an hour. At most 31 days. " +
+			"Static files that are served without the program are not counted. Figures appear within about ten seconds.",
 	}, a.siteMetrics)
 	get(a, Route{
 		Path:    "/sites/{id}/processes",
 		ID:      "getSiteProcesses",
 		Tag:     "Applications",
-		Summary: "List what runs beside a site's program",
+		Summary: "List background processes",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc:     "The background workers and scheduled commands of the live deployment, as slipway.toml or the Procfile declares them. Their lines are in the site's log, by `process`.",
+		Doc:     "Workers and scheduled commands of the live deployment, from slipway.toml or the Procfile. Their output is in the site's log, tagged with `process`.",
 	}, a.siteProcesses)
 	get(a, Route{
 		Path:    "/sites/{id}/crons",
@@ -83,7 +83,7 @@ func (a *API) programRoutes() {
 		Summary: "List a site's scheduled commands",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc:     "Those of the live deployment, as slipway.toml declares them, with how the last run ended. Their lines are in the site's log, as process `cron:` and the name.",
+		Doc:     "Scheduled commands of the live deployment, from slipway.toml, with the result of the last run. Their output is in the site's log, with the process `cron:` and the name.",
 	}, a.listCrons)
 	post(a, Route{
 		Path:    "/sites/{id}/crons/{name}/run",
@@ -93,7 +93,7 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesWrite,
 		Noun:    "site",
 		Status:  http.StatusAccepted,
-		Doc:     "Starts an operation that runs it once, beside its schedule, like a command on request.",
+		Doc:     "Starts an operation that runs it once, in addition to its schedule.",
 	}, a.runCron)
 	post(a, Route{
 		Path:    "/sites/{id}/commands",
@@ -103,8 +103,8 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesWrite,
 		Noun:    "site",
 		Status:  http.StatusAccepted,
-		Doc: "Starts an operation that runs a command in the files of the live deployment: in the same sandbox, with the same runtime variables and limits as the program, and without a port. " +
-			"Its lines are in the site's log, as process `command`; the operation's result has the exit code and the last 64 KiB of the output. A site runs one at a time.",
+		Doc: "Starts an operation that runs a command in the files of the live deployment, with the program's sandbox, runtime variables and limits, and without a port. " +
+			"Its output is in the site's log, with the process `command`; the operation's result has the exit code and the last 64 KiB of output. A site runs one command at a time.",
 	}, a.runCommand)
 	post(a, Route{
 		Path:    "/sites/{id}/restart",
@@ -114,8 +114,8 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesWrite,
 		Noun:    "site",
 		Status:  http.StatusAccepted,
-		Doc: "Starts an operation that starts a new instance with the current settings and variables and switches to it once it is healthy: no request is dropped. " +
-			"Where the new one is not healthy the old one stays. One that sleeps is left asleep: the next request starts it anew.",
+		Doc: "Starts an operation that starts a new instance with the current settings and variables, and switches to it once it is healthy. No request is dropped. " +
+			"If the new instance isn't healthy, the old one keeps running. A sleeping application isn't started; the next request starts it with the current settings.",
 	}, a.restartSite)
 }
 
@@ -151,8 +151,8 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 type runCommandIn struct {
 	ByID
 	Body struct {
-		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"Run without a shell unless it needs one."`
-		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"1 to 3600. Default 600."`
+		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"The command. Run without a shell unless it needs one."`
+		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"Timeout in seconds, 1 to 3600. Default: 600."`
 	}
 }
 
@@ -217,9 +217,9 @@ func (a *API) runCommand(
 
 type siteMetricsIn struct {
 	ByID
-	Since since  `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d." example:"24h"`
-	Until since  `query:"until" doc:"Likewise; now by default. The last point is the one that it is in."`
-	Step  string `query:"step" doc:"What a point stands for: 1m or 15m, up to 25 hours back, or 1h, up to 31 days back. By default as the period suggests."`
+	Since since  `query:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h (the default) or 30d." example:"24h"`
+	Until since  `query:"until" doc:"A time or an age. Default: now. The last point includes it."`
+	Step  string `query:"step" doc:"The time that a point covers: 1m or 15m (up to 25 hours ago) or 1h (up to 31 days ago). Default: depends on since."`
 }
 
 // metricSteps lists the durations that a point may stand for.
@@ -227,20 +227,20 @@ var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 *
 
 type metricsBody struct {
 	Step  string       `json:"step" enum:"1m,15m,1h"`
-	Total FiguresBody  `json:"total" doc:"The sum of all points."`
-	Data  []metricSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+	Total FiguresBody  `json:"total" doc:"Sum of all points."`
+	Data  []metricSpan `json:"data" doc:"Points, oldest first, without gaps."`
 
-	Storage storageBody `json:"storage" doc:"What the site's programs store."`
+	Storage storageBody `json:"storage" doc:"Storage of the site's programs."`
 }
 
 type storageBody struct {
-	Bytes      int64   `json:"bytes" doc:"On disk, previews included. It counts to the account's storage.bytes."`
-	MeasuredAt *string `json:"measuredAt" format:"date-time" doc:"Null: not yet. Measured every half minute while a program runs."`
-	Full       bool    `json:"full" doc:"The account can store no more, and the site's programs can't add to what they store."`
+	Bytes      int64   `json:"bytes" doc:"Bytes on disk, including previews. Counts towards the account's storage.bytes."`
+	MeasuredAt *string `json:"measuredAt" format:"date-time" doc:"When it was measured: every 30 seconds while a program runs. Null: not yet."`
+	Full       bool    `json:"full" doc:"Whether the account's storage limit is reached, so that programs can't store more."`
 }
 
 type metricSpan struct {
-	At string `json:"at" format:"date-time" doc:"When the point begins."`
+	At string `json:"at" format:"date-time" doc:"Start of the point."`
 	FiguresBody
 }
 
@@ -248,13 +248,13 @@ type metricSpan struct {
 // of embedded types that are not.
 type FiguresBody struct {
 	Requests    int64        `json:"requests"`
-	Bytes       int64        `json:"bytes" doc:"Of the bodies of answers."`
+	Bytes       int64        `json:"bytes" doc:"Bytes of response bodies."`
 	Statuses    statusesBody `json:"statuses"`
-	Latency     latencyBody  `json:"latencyMs" doc:"Until the first byte of the answer, waking included, in milliseconds, estimated from classes. Zero without requests."`
-	MemoryBytes int64        `json:"memoryBytes" doc:"The most that was seen."`
+	Latency     latencyBody  `json:"latencyMs" doc:"Time to first byte in milliseconds, including wake-ups, estimated from a histogram. Zero without requests."`
+	MemoryBytes int64        `json:"memoryBytes" doc:"Maximum."`
 	CPUSeconds  float64      `json:"cpuSeconds"`
-	Restarts    int64        `json:"restarts" doc:"Crashes, and restarts on request."`
-	Wakes       int64        `json:"wakes" doc:"Starts because a request came."`
+	Restarts    int64        `json:"restarts" doc:"Crashes and requested restarts."`
+	Wakes       int64        `json:"wakes" doc:"Starts caused by a request."`
 }
 
 type latencyBody struct {
@@ -334,11 +334,11 @@ type processesBody struct {
 type taskBody struct {
 	Name     string  `json:"name"`
 	Kind     string  `json:"kind" enum:"worker,cron"`
-	Process  string  `json:"process" doc:"Its name in the site's log." example:"worker:mail"`
+	Process  string  `json:"process" doc:"Process name in the site's log." example:"worker:mail"`
 	Command  string  `json:"command"`
-	Schedule *string `json:"schedule" doc:"Of a cron, in UTC."`
+	Schedule *string `json:"schedule" doc:"Schedule of a cron, in UTC."`
 	NextRun  *string `json:"nextRun" format:"date-time"`
-	State    *string `json:"state" enum:"starting,running,stopped,crashed" doc:"Of a worker, on the node that answers."`
+	State    *string `json:"state" enum:"starting,running,stopped,crashed" doc:"State of a worker on this node."`
 	Restarts int     `json:"restarts"`
 	Message  *string `json:"message" doc:"Why it crashed."`
 }
@@ -367,11 +367,11 @@ func showTask(t app.TaskState) taskBody {
 
 type cronBody struct {
 	Name         string  `json:"name"`
-	Schedule     string  `json:"schedule" doc:"In UTC." example:"*/15 * * * *"`
+	Schedule     string  `json:"schedule" doc:"Schedule, in UTC." example:"*/15 * * * *"`
 	Command      string  `json:"command"`
 	NextAt       *string `json:"nextAt" format:"date-time"`
-	LastAt       *string `json:"lastAt" format:"date-time" doc:"When the last run began. Null: it has not run."`
-	LastExitCode *int    `json:"lastExitCode" doc:"Null: it has not run, runs now, or was interrupted."`
+	LastAt       *string `json:"lastAt" format:"date-time" doc:"Start of the last run. Null if it hasn't run."`
+	LastExitCode *int    `json:"lastExitCode" doc:"Exit code of the last run. Null if it hasn't run, is running or was interrupted."`
 }
 
 func (a *API) listCrons(ctx context.Context, c account.Caller, in *partOf) (data[cronBody], error) {
@@ -395,7 +395,7 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *partOf) (data
 
 type runCronIn struct {
 	ByID
-	Name string `path:"name" maxLength:"64" doc:"The scheduled command's name."`
+	Name string `path:"name" maxLength:"64" doc:"Name of the scheduled command."`
 }
 
 func (a *API) runCron(
@@ -431,14 +431,14 @@ func hasProgram(s site.Site) bool {
 type siteLogsIn struct {
 	ByID
 	After   count  `query:"after" doc:"Only lines with a greater number."`
-	Since   since  `query:"since" doc:"Only lines from this time on: a moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h or 7d." example:"90m"`
+	Since   since  `query:"since" doc:"Only lines since then: a time (RFC 3339) or an age such as 90m, 24h or 7d." example:"90m"`
 	Search  string `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
 	Stream  string `query:"stream" doc:"Only lines of stdout, stderr or system."`
 	Level   string `query:"level" doc:"Only lines of one level: debug, info, warn or error."`
 	Process string `query:"process" maxLength:"64" doc:"Only lines of one process: web, worker:name, cron:name, release or command."`
-	Tail    count  `query:"tail" doc:"Only the newest so many lines, 1 to 1,000: as limit without after."`
-	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000; 100 by default. A stream begins with that many."`
-	Last    string `header:"Last-Event-ID" doc:"The same as after; browsers send it when they resume a stream."`
+	Tail    count  `query:"tail" doc:"Number of latest lines, 1 to 1,000: like limit without after."`
+	Limit   count  `query:"limit" doc:"Maximum number of lines, 1 to 1,000. Default: 100. A stream starts with that many."`
+	Last    string `header:"Last-Event-ID" doc:"Alias of after, sent by browsers that resume a stream."`
 }
 
 func (in *siteLogsIn) filter() (f app.LogFilter, err error) {

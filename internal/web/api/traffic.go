@@ -19,15 +19,15 @@ import (
 )
 
 type trafficBody struct {
-	Since string        `json:"since" format:"date-time" doc:"When the first point begins."`
-	Until string        `json:"until" format:"date-time" doc:"The time up to which the last point has been counted."`
+	Since string        `json:"since" format:"date-time" doc:"Start of the first point."`
+	Until string        `json:"until" format:"date-time" doc:"Time up to which traffic is counted in the last point."`
 	Step  string        `json:"step" enum:"5m,15m,1h,2h,6h,1d"`
-	Total CountsBody    `json:"total" doc:"The sum of all points."`
-	Data  []trafficSpan `json:"data" doc:"The points from the oldest to the newest, without gaps."`
+	Total CountsBody    `json:"total" doc:"Sum of all points."`
+	Data  []trafficSpan `json:"data" doc:"Points, oldest first, without gaps."`
 }
 
 type trafficSpan struct {
-	At string `json:"at" format:"date-time" doc:"When the point begins, a multiple of the step in UTC."`
+	At string `json:"at" format:"date-time" doc:"Start of the point, a multiple of the step in UTC."`
 	CountsBody
 }
 
@@ -36,13 +36,13 @@ type trafficSpan struct {
 type CountsBody struct {
 	Requests int64        `json:"requests"`
 	Pages    int64        `json:"pages" doc:"Requests for HTML pages of the site, including those answered with 304."`
-	Bytes    int64        `json:"bytes" doc:"Of bodies, compressed as they were sent."`
+	Bytes    int64        `json:"bytes" doc:"Bytes of response bodies as sent (compressed)."`
 	Statuses statusesBody `json:"statuses"`
 }
 
 type statusesBody struct {
 	OK           int64 `json:"2xx"`
-	Redirected   int64 `json:"3xx" doc:"Redirects, and 304 for what the visitor still had."`
+	Redirected   int64 `json:"3xx" doc:"Redirects, and 304 for cached content."`
 	ClientErrors int64 `json:"4xx"`
 	ServerErrors int64 `json:"5xx"`
 }
@@ -55,7 +55,7 @@ func (a *API) trafficRoutes() {
 		Summary: "Read a site's traffic",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "Requests of visitors to all addresses of the site except those of single deployments. Redirects from http to https are not counted, " +
+		Doc: "Requests to all addresses of the site except deployment URLs. Redirects from http to https are not counted, " +
 			"bots are counted like people, and no visitor is tracked. Counts appear within about ten seconds. " +
 			"Steps below an hour go back 48 hours, those below a day 90 days, days 400 days.",
 	}, a.siteTraffic)
@@ -63,11 +63,11 @@ func (a *API) trafficRoutes() {
 		Path:    "/sites/{id}/traffic/top",
 		ID:      "getSiteTopTraffic",
 		Tag:     "Traffic",
-		Summary: "Read a site's top pages, missing paths, referrers and countries",
+		Summary: "Read a site's top pages, 404s, referrers and countries",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "Counted by the day (UTC) and stored for 31 days; since is rounded down to the beginning of its day. At most 200 names of a kind are counted apart on a day; others holds the rest. " +
-			"Nothing is counted where the site's accessLog is off. Countries need a database that the operator configures.",
+		Doc: "Counted per day (UTC) and kept for 31 days; since is rounded down to the start of its day. At most 200 names of each kind are counted separately per day; the rest is in others. " +
+			"Nothing is counted if the site's accessLog is off. Countries require a GeoIP database configured by the operator.",
 	}, a.siteTop)
 	a.accessLogRoute(Route{
 		Method:  http.MethodGet,
@@ -78,22 +78,22 @@ func (a *API) trafficRoutes() {
 		Summary: "Download a site's access log",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "One JSON object per line and request, the oldest first, without query strings; the network of a visitor instead of an address. It holds the last seven days or four megabytes, compressed, whichever is less; " +
+		Doc: "One JSON object per request and line, oldest first, without query strings and with the visitor's network instead of the address. Kept for the last seven days or four compressed megabytes, whichever is less; " +
 			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were.",
 	})
 }
 
 type topBody struct {
-	Since     string   `json:"since" format:"date-time" doc:"From when on it was counted."`
-	Pages     topNames `json:"pages" doc:"Paths of pages that were shown."`
+	Since     string   `json:"since" format:"date-time" doc:"Start of the counted period."`
+	Pages     topNames `json:"pages" doc:"Paths of viewed pages."`
 	Missing   topNames `json:"missing" doc:"Paths that were answered with 404."`
-	Referrers topNames `json:"referrers" doc:"Hosts whose links led to a page."`
+	Referrers topNames `json:"referrers" doc:"Referring hosts."`
 	Countries topNames `json:"countries" doc:"ISO 3166 codes."`
 }
 
 type topNames struct {
 	Top    []topName `json:"top"`
-	Others int64     `json:"others" doc:"All others together."`
+	Others int64     `json:"others" doc:"Sum of all others."`
 }
 
 type topName struct {
@@ -103,8 +103,8 @@ type topName struct {
 
 type siteTopIn struct {
 	ByID
-	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
-	Names count `query:"names" doc:"Maximum number of names of a kind, 1 to 200; 20 by default."`
+	Since since `query:"since" doc:"A time (RFC 3339) or an age such as 24h (the default) or 7d." example:"7d"`
+	Names count `query:"names" doc:"Maximum number of names of each kind, 1 to 200. Default: 20."`
 }
 
 func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out topBody, err error) {
@@ -146,7 +146,7 @@ func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out
 
 type accessLogIn struct {
 	ByID
-	Since since `query:"since" doc:"A moment (RFC 3339), or how far back, such as 24h (the default) or 7d." example:"7d"`
+	Since since `query:"since" doc:"A time (RFC 3339) or an age such as 24h (the default) or 7d." example:"7d"`
 }
 
 func (a *API) accessLogRoute(r Route) {
@@ -208,8 +208,8 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 
 type siteTrafficIn struct {
 	ByID
-	Since since `query:"since" doc:"A moment (RFC 3339), or how far back in minutes, hours or days, such as 90m, 24h (the default) or 30d. It is rounded down to the beginning of a step." example:"7d"`
-	Step  step  `query:"step" doc:"The time that one point covers. By default a step that gives about a hundred points or fewer."`
+	Since since `query:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h (the default) or 30d. Rounded down to the start of a step." example:"7d"`
+	Step  step  `query:"step" doc:"The time that a point covers. Default: a step that gives about a hundred points or fewer."`
 }
 
 // since is how far back an answer goes. It stays text until it is read, so that the
