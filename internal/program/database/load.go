@@ -22,6 +22,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
+	"slipway/internal/program/dump"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
@@ -112,7 +113,7 @@ const statementTime = 10 * time.Minute
 const sizeEvery = 16 << 20
 
 // fill executes SQL as the scratch's own user, whose rights end with its schema.
-func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[string]sum, error) {
+func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[string]dump.Sum, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName, c.Net, c.Logger = s.schema, s.password, s.schema, "unix", nobody{}
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = 10*time.Second, statementTime, time.Minute
@@ -132,15 +133,15 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		_, err := conn.(driver.ExecerContext).ExecContext(ctx, q, nil)
 		return err
 	}
-	for q := range strings.SplitSeq(strings.TrimSpace(session), "\n") {
+	for q := range strings.SplitSeq(strings.TrimSpace(dump.Session), "\n") {
 		if err := run(strings.TrimSuffix(q, ";")); err != nil {
 			return nil, fmt.Errorf("load database: %w", err)
 		}
 	}
-	sums, ended, of := map[string]sum{}, false, ""
-	read := newStatements(r, func(line []byte) {
+	sums, ended, of := map[string]dump.Sum{}, false, ""
+	read := dump.NewStatements(r, func(line []byte) {
 		if rest, ok := bytes.CutPrefix(line, []byte("-- slipway:sum ")); ok {
-			var x sum
+			var x dump.Sum
 			if json.Unmarshal(rest, &x) == nil {
 				sums[x.Table] = x
 			}
@@ -148,7 +149,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		ended = ended || bytes.Equal(line, []byte("-- slipway:end"))
 	})
 	for n, looked := 1, int64(0); ; n++ {
-		q, err := read.next()
+		q, err := read.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -172,7 +173,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 				}
 				of = m[2]
 			}
-			if statement = own(statement); statement == "" {
+			if statement = dump.Portable(statement); statement == "" {
 				continue
 			}
 		}
@@ -204,10 +205,10 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 			return nil, fmt.Errorf("load database: %w", err)
 		}
 		if setsMode.MatchString(statement[:min(len(statement), 64)]) {
-			read.literal = strings.Contains(strings.ToUpper(statement), "NO_BACKSLASH_ESCAPES")
+			read.Literal = strings.Contains(strings.ToUpper(statement), "NO_BACKSLASH_ESCAPES")
 		}
-		if read.read-looked > sizeEvery {
-			looked = read.read
+		if read.Bytes-looked > sizeEvery {
+			looked = read.Bytes
 			if err := s.fits(ctx); err != nil {
 				return nil, err
 			}
@@ -252,54 +253,19 @@ func (s *Scratch) fits(ctx context.Context) error {
 }
 
 var (
-	notOurs = lazyregexp.New(
-		`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`,
-	)
-	anyDefiner = lazyregexp.New(
-		"(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)",
-	)
 	setsMode   = lazyregexp.New(`(?i)^(/\*!\d* *)?SET\s+(SESSION\s+|@@SESSION\.|@@)?SQL_MODE\s*=`)
-	ofMySQL    = lazyregexp.New(`(?i)\butf8mb4_(?:[a-z]{2,4}_(?:[a-z]+_)?)?0900_(ai_ci|as_ci|as_cs_ks|as_cs|bin)\b`)
-	anyTable   = lazyregexp.New(`(?i)^(/\*!\d* *)?(CREATE|ALTER|SET)\b`)
 	ofDatabase = lazyregexp.New("(?is)^(/\\*!\\d* *)?USE\\s+`?([^`;\\s]+)")
 	ofEvent    = lazyregexp.New(`(?is)^(/\*!\d* *)?(CREATE|ALTER|DROP)\b(OR\s+REPLACE|[\s/*!0-9])*EVENT\s`)
-	anyCreate  = lazyregexp.New(`(?i)^(/\*!\d* *)?CREATE\b`)
 )
 
-// own leaves out of a stranger's SQL what concerns its own server: other databases, locks,
-// settings, and the users that things belonged to. Collations of MySQL 8 become ones that
-// MariaDB has.
-func own(q string) string {
-	head := q[:min(len(q), 512)]
-	if notOurs.MatchString(head) {
-		return ""
-	}
-	if anyCreate.MatchString(head) {
-		q = anyDefiner.ReplaceAllString(head, "") + q[len(head):]
-	}
-	if anyTable.MatchString(head) {
-		q = ofMySQL.ReplaceAllStringFunc(q, collation)
-	}
-	return q
-}
-
-// collation returns the collation in place of one that only MySQL 8 has, by its comparison:
-// WordPress's own choice on MariaDB, or by code point where case counts.
-func collation(name string) string {
-	if lower := strings.ToLower(name); strings.HasSuffix(lower, "_ci") {
-		return "utf8mb4_unicode_520_ci"
-	}
-	return "utf8mb4_bin"
-}
-
 // compare reads the scratch as Dump does, and compares what every table holds.
-func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]sum) error {
-	got := &dumper{schema: s.schema}
-	if err := a.read(ctx, got); err != nil {
+func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]dump.Sum) error {
+	got, err := dump.Sums(ctx, a.sql, s.schema)
+	if err != nil {
 		return fmt.Errorf("compare database: %w", err)
 	}
-	have := map[string]sum{}
-	for _, x := range got.sums {
+	have := map[string]dump.Sum{}
+	for _, x := range got {
 		have[x.Table] = x
 	}
 	for _, table := range slices.Sorted(maps.Keys(want)) {

@@ -1,4 +1,4 @@
-package database
+package dump
 
 import (
 	"bufio"
@@ -11,20 +11,21 @@ import (
 // maxStatement is the longest statement that the server takes in one packet.
 const maxStatement = 64<<20 - 1<<10
 
-// statements cuts SQL as MariaDB's own client does: at semicolons that stand in no string,
+// Statements cuts SQL as MariaDB's own client does: at semicolons that stand in no string,
 // name or comment, or at what a DELIMITER line says instead.
-type statements struct {
-	r    *bufio.Reader
-	mark []byte            // ends a statement
-	note func(line []byte) // gets comments of one line that stand between statements. Optional.
-	buf  []byte
-	read int64 // bytes of the statements so far
+type Statements struct {
+	r     *bufio.Reader
+	mark  []byte            // ends a statement
+	note  func(line []byte) // gets comments of one line that stand between statements. Optional.
+	buf   []byte
+	Bytes int64 // bytes of the statements so far
 
-	literal bool // a backslash in a string is one: sql_mode has NO_BACKSLASH_ESCAPES
+	Literal bool // a backslash in a string is one: sql_mode has NO_BACKSLASH_ESCAPES
 }
 
-func newStatements(r io.Reader, note func(line []byte)) *statements {
-	s := &statements{r: bufio.NewReaderSize(r, 256<<10), mark: []byte(";"), note: note}
+// NewStatements cuts what r holds; note gets the comments of one line. Optional.
+func NewStatements(r io.Reader, note func(line []byte)) *Statements {
+	s := &Statements{r: bufio.NewReaderSize(r, 256<<10), mark: []byte(";"), note: note}
 	if bom := []byte("\ufeff"); s.at(bom) { // editors write it
 		_, _ = s.r.Discard(len(bom))
 	}
@@ -50,9 +51,9 @@ var runs = func() (t map[byte]*[256]bool) {
 	return t
 }()
 
-// next returns the next statement without its end, io.EOF after the last. It is valid until
+// Next returns the next statement without its end, io.EOF after the last. It is valid until
 // the next call.
-func (s *statements) next() ([]byte, error) {
+func (s *Statements) Next() ([]byte, error) {
 	s.buf = s.buf[:0]
 	state := byte(0) // what we are in: a string or a name by its quote, a comment by *
 	for {
@@ -68,7 +69,7 @@ func (s *statements) next() ([]byte, error) {
 		if state == 0 && s.at(s.mark) {
 			_, _ = s.r.Discard(len(s.mark))
 			if text := bytes.TrimSpace(s.buf); len(text) > 0 {
-				s.read += int64(len(text))
+				s.Bytes += int64(len(text))
 				return text, nil
 			}
 			s.buf = s.buf[:0]
@@ -98,7 +99,7 @@ func (s *statements) next() ([]byte, error) {
 			state = c
 		case c == state && c != '*': // a doubled quote ends and begins again
 			state = 0
-		case c == '\\' && !s.literal && (state == '\'' || state == '"'):
+		case c == '\\' && !s.Literal && (state == '\'' || state == '"'):
 			s.buf = append(s.buf, c)
 			if c, err = s.r.ReadByte(); err != nil {
 				return s.last(err)
@@ -111,7 +112,7 @@ func (s *statements) next() ([]byte, error) {
 }
 
 // run copies bytes until one that may mean something.
-func (s *statements) run(ends *[256]bool) error {
+func (s *Statements) run(ends *[256]bool) error {
 	for {
 		if _, err := s.r.Peek(1); err != nil {
 			return err
@@ -130,7 +131,7 @@ func (s *statements) run(ends *[256]bool) error {
 }
 
 // last ends the statement that no mark ended.
-func (s *statements) last(err error) ([]byte, error) {
+func (s *Statements) last(err error) ([]byte, error) {
 	if err != io.EOF {
 		return nil, err
 	}
@@ -138,23 +139,23 @@ func (s *statements) last(err error) ([]byte, error) {
 	if len(text) == 0 {
 		return nil, io.EOF
 	}
-	s.read += int64(len(text))
+	s.Bytes += int64(len(text))
 	return text, nil
 }
 
-func (s *statements) at(text []byte) bool {
+func (s *Statements) at(text []byte) bool {
 	b, _ := s.r.Peek(len(text))
 	return bytes.Equal(b, text)
 }
 
 // dashes reports whether a comment goes on after its first dash.
-func (s *statements) dashes() bool {
+func (s *Statements) dashes() bool {
 	b, _ := s.r.Peek(2)
 	return len(b) > 0 && b[0] == '-' && (len(b) == 1 || b[1] <= ' ')
 }
 
 // comment skips the rest of the line that begins with c.
-func (s *statements) comment(c byte) error {
+func (s *Statements) comment(c byte) error {
 	line := []byte{c}
 	for {
 		part, err := s.r.ReadSlice('\n')
@@ -175,7 +176,7 @@ func (s *statements) comment(c byte) error {
 }
 
 // delimiter reads a line that changes the mark.
-func (s *statements) delimiter() bool {
+func (s *Statements) delimiter() bool {
 	const word = "DELIMITER"
 	b, _ := s.r.Peek(len(word) + 1)
 	if len(b) <= len(word) || !bytes.EqualFold(b[:len(word)], []byte(word)) || b[len(word)] != ' ' && b[len(word)] != '\t' {

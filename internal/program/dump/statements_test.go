@@ -1,4 +1,4 @@
-package database
+package dump
 
 import (
 	"errors"
@@ -41,10 +41,10 @@ func TestStatements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, r := range []io.Reader{strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in))} {
-				s := newStatements(r, nil)
+				s := NewStatements(r, nil)
 				var got []string
 				for {
-					q, err := s.next()
+					q, err := s.Next()
 					if errors.Is(err, io.EOF) {
 						break
 					}
@@ -59,8 +59,8 @@ func TestStatements(t *testing.T) {
 			}
 		})
 	}
-	long := newStatements(strings.NewReader("SELECT '"+strings.Repeat("x", maxStatement+1<<20)+"'"), nil)
-	if _, err := long.next(); !errors.Is(err, errLong) {
+	long := NewStatements(strings.NewReader("SELECT '"+strings.Repeat("x", maxStatement+1<<20)+"'"), nil)
+	if _, err := long.Next(); !errors.Is(err, errLong) {
 		t.Errorf("a long one: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func TestForeign(t *testing.T) {
 		"CREATE DEFINER=`root`@`localhost` VIEW v AS SELECT 1":                          "CREATE  VIEW v AS SELECT 1",
 		"INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')":                               "INSERT INTO a VALUES ('CREATE DEFINER=`a`@`b`')",
 	} {
-		if got := own(in); got != want {
+		if got := Portable(in); got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)
 		}
 	}
