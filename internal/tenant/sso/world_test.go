@@ -93,9 +93,7 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 			w.Write(i.jwks())
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]any{
-			"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(i.key.N.Bytes()), "e": b64(big.NewInt(int64(i.key.E)).Bytes()),
-		}}})
+		w.Write(i.keys())
 	case "/token":
 		r.ParseForm()
 		code := r.PostForm.Get("code")
@@ -125,6 +123,17 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// keys is the issuer's set of keys.
+func (i *issuer) keys() []byte {
+	text, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
+		"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(i.key.N.Bytes()), "e": b64(big.NewInt(int64(i.key.E)).Bytes()),
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
