@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"slipway/internal/client/cli"
 )
 
 // version is set by the build.
@@ -21,18 +23,21 @@ var version = "dev"
 // commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
 // its name in capitals, and a key of the file given by --config, in that order.
 type commands struct {
-	Config   configFile      `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
-	Serve    serveCommand    `cmd:"" help:"Run the service."`
-	User     userCommand     `cmd:"" help:"Manage users."`
-	Team     teamCommand     `cmd:"" help:"Manage teams."`
-	App      appCommand      `cmd:"" help:"Manage OAuth apps."`
-	SSO      ssoCommand      `cmd:"" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
-	Key      keyCommand      `cmd:"" help:"Manage API keys."`
-	Backup   backupCommand   `cmd:"" help:"Back up and restore the whole installation."`
-	Webhooks webhooksCommand `cmd:"" help:"Receive webhooks for local development."`
-	CA       caCommand       `cmd:"" name:"ca" help:"Manage the local certificate authority."`
-	Doctor   doctorCommand   `cmd:"" help:"Check this machine: what works and what is missing."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Config configFile `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
+
+	cli.Commands `embed:""`
+
+	Serve    serveCommand    `cmd:"" group:"Operate" help:"Run the service."`
+	User     userCommand     `cmd:"" group:"Operate" help:"Manage users."`
+	Team     teamCommand     `cmd:"" group:"Operate" help:"Manage teams."`
+	App      appCommand      `cmd:"" group:"Operate" help:"Manage OAuth apps."`
+	SSO      ssoCommand      `cmd:"" group:"Operate" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
+	Key      keyCommand      `cmd:"" group:"Operate" help:"Manage API keys."`
+	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
+	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
+	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`
+	Doctor   doctorCommand   `cmd:"" group:"Operate" help:"Check this machine: what works and what is missing."`
+	Version  versionCommand  `cmd:"" group:"Operate" help:"Print the version."`
 }
 
 func main() {
@@ -47,6 +52,7 @@ func run(args []string) int {
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.Configuration(tomlFile),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindToProvider(cli.System),
 	)
 	if err != nil {
 		return complain(err)
@@ -74,6 +80,10 @@ func complain(err error) int {
 		return 2
 	}
 	fmt.Fprintf(os.Stderr, "slipway: %s\n", line)
+	var f *cli.Failure
+	if errors.As(err, &f) {
+		return f.ExitCode()
+	}
 	return 1
 }
 

@@ -35,7 +35,7 @@ var chapterNames = []struct {
 	name   string
 	guides []string
 }{
-	{"Guides", []string{"git", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "dashboard"}},
+	{"Guides", []string{"git", "command-line", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "dashboard"}},
 	{"Operate", []string{"operating", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }

@@ -1,0 +1,175 @@
+// Package cli owns the commands with which a developer drives an installation: signing in, linking a
+// folder to a site, deploying, reading logs, setting variables.
+//
+// A command prints its result to standard output and everything else to standard error. On a terminal
+// results are tables; in a pipe they are lines with tabs, without a header; with --json they are what
+// the REST interface answered. Where an answer is needed and nobody can be asked, a command ends with
+// status 4 and names the flag.
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"golang.org/x/term"
+
+	"slipway/internal/client/login"
+	"slipway/internal/client/rest"
+)
+
+// Commands are those that a developer uses.
+type Commands struct {
+	Login       loginCommand       `cmd:"" group:"Your sites" help:"Sign in at a Slipway server."`
+	Logout      logoutCommand      `cmd:"" group:"Your sites" help:"Sign out and revoke this machine's access."`
+	Whoami      whoamiCommand      `cmd:"" group:"Your sites" help:"Show who is signed in."`
+	Link        linkCommand        `cmd:"" group:"Your sites" help:"Link this folder to a site."`
+	Unlink      unlinkCommand      `cmd:"" group:"Your sites" help:"Remove the link of this folder."`
+	Deploy      deployCommand      `cmd:"" group:"Your sites" help:"Deploy a branch or commit of the site's repository, and print its URL."`
+	Deployments deploymentsCommand `cmd:"" group:"Your sites" help:"List, cancel, retry, promote and roll back deployments."`
+	Logs        logsCommand        `cmd:"" group:"Your sites" help:"Show the log of the site's application, or of a deployment."`
+	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
+	Domains     domainsCommand     `cmd:"" group:"Your sites" help:"List, add, verify and remove domains."`
+	Sites       sitesCommand       `cmd:"" group:"Your sites" help:"List, show, start, stop and delete sites."`
+	Open        openCommand        `cmd:"" group:"Your sites" help:"Print the site's URL, and open it where there is a browser."`
+	API         apiCommand         `cmd:"" name:"api" group:"Your sites" help:"Call the REST API."`
+}
+
+// Exit statuses beside 1, which is any other failure, and 2, wrong usage.
+const (
+	exitDeployment  = 3 // a deployment failed or was canceled
+	exitAnswer      = 4 // an answer is needed and nobody can be asked
+	exitSignedOut   = 5 // not signed in, or not allowed
+	exitMissing     = 6 // not found
+	exitLimit       = 7 // a limit or quota is reached
+	exitUnreachable = 8 // the server doesn't answer
+	exitInterrupted = 130
+)
+
+// Failure is an error with an exit status of its own.
+type Failure struct {
+	Status int
+	error
+}
+
+// ExitCode returns the status with which the program ends.
+func (f *Failure) ExitCode() int { return f.Status }
+
+// Unwrap returns the error.
+func (f *Failure) Unwrap() error { return f.error }
+
+// failure gives an error the exit status that it has.
+func failure(err error) error {
+	var f *Failure
+	var no *rest.Error
+	switch {
+	case err == nil || errors.As(err, &f):
+		return err
+	case errors.Is(err, login.ErrSignedOut):
+		return &Failure{exitSignedOut, fmt.Errorf("%w: run slipway login", err)}
+	case errors.Is(err, rest.ErrUnreachable):
+		return &Failure{exitUnreachable, err}
+	case errors.Is(err, context.Canceled):
+		return &Failure{exitInterrupted, errors.New("interrupted")}
+	case errors.As(err, &no):
+		switch no.Status {
+		case http.StatusUnauthorized:
+			return &Failure{exitSignedOut, fmt.Errorf("%w; run slipway login", err)}
+		case http.StatusForbidden:
+			return &Failure{exitSignedOut, err}
+		case http.StatusNotFound:
+			return &Failure{exitMissing, err}
+		case http.StatusPaymentRequired, http.StatusTooManyRequests:
+			return &Failure{exitLimit, err}
+		}
+	}
+	return err
+}
+
+func needed(format string, args ...any) error {
+	return &Failure{exitAnswer, fmt.Errorf(format, args...)}
+}
+
+// Env is what commands run in.
+type Env struct {
+	In    io.Reader
+	Out   io.Writer
+	Err   io.Writer
+	TTY   bool // Out is a terminal
+	Ask   bool // In and Err are terminals: a person can be asked
+	Store *login.Store
+	Dir   string // the working directory
+}
+
+// System returns the environment of this process.
+func System() (*Env, error) {
+	store, err := login.Open()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	terminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	return &Env{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Store: store, Dir: dir,
+		TTY: terminal(os.Stdout), Ask: terminal(os.Stdin) && terminal(os.Stderr),
+	}, nil
+}
+
+// say prints a line for a person.
+func (e *Env) say(format string, args ...any) { fmt.Fprintf(e.Err, format+"\n", args...) }
+
+// target says which installation a command is for. Its flags are every command's.
+type target struct {
+	Server string `env:"SLIPWAY_SERVER" help:"URL of the server. Default: the linked one, or where you signed in last." placeholder:"URL"`
+	Token  string `env:"SLIPWAY_TOKEN" help:"API key to use instead of signing in. Better set as SLIPWAY_TOKEN: command lines are visible to others." placeholder:"KEY"`
+	CAFile string `name:"ca-file" env:"SLIPWAY_CA_FILE" help:"PEM file of further certificate authorities to trust." type:"path" placeholder:"FILE"`
+	JSON   bool   `name:"json" env:"-" help:"Print what the API answers."`
+}
+
+// client returns a client of the installation that the flags, the link or the last sign-in name.
+func (t target) client(e *Env) (*rest.Client, error) {
+	server := t.Server
+	if server == "" {
+		l, _, err := findLink(e.Dir)
+		if err != nil {
+			return nil, err
+		}
+		server = l.Server
+	}
+	if server == "" {
+		var err error
+		if server, err = e.Store.Default(); err != nil {
+			return nil, err
+		}
+	}
+	if server == "" {
+		return nil, login.ErrSignedOut
+	}
+	origin, err := rest.Origin(server)
+	if err != nil {
+		return nil, err
+	}
+	c := rest.Config{Server: origin, CAFile: t.CAFile, Notice: e.Err}
+	if t.Token != "" {
+		c.Token = func(context.Context) (string, error) { return t.Token, nil }
+		return rest.New(c)
+	}
+	a, err := e.Store.Account(origin)
+	if err != nil {
+		return nil, fmt.Errorf("%w at %s", err, origin)
+	}
+	c.CAFile = cmp.Or(c.CAFile, a.CAFile)
+	h, err := rest.HTTP(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	c.Token = func(ctx context.Context) (string, error) { return e.Store.Token(ctx, h, origin) }
+	return rest.New(c)
+}

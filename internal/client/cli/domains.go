@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"slipway/internal/client/rest"
+)
+
+type domainsCommand struct {
+	List   listDomains  `cmd:"" help:"List the site's domains."`
+	Add    addDomain    `cmd:"" help:"Add a domain, and print the DNS records that it needs."`
+	Verify verifyDomain `cmd:"" help:"Check a domain's DNS records now."`
+	Remove removeDomain `cmd:"" help:"Remove a domain."`
+}
+
+// record is a DNS record that a domain needs.
+type record struct{ Type, Name, Value, Status string }
+
+// domain is what the commands need of one.
+type domain struct {
+	ID           string
+	Name         string
+	Status       string
+	SSLStatus    string
+	Verification []record
+	DNS          []record
+}
+
+type listDomains struct{ ofSite }
+
+// Run lists domains.
+func (l listDomains) Run(ctx context.Context, e *Env) error {
+	c, s, err := l.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	all, err := c.List(ctx, "/sites/"+s.ID+"/domains")
+	if err != nil {
+		return failure(err)
+	}
+	if l.JSON {
+		return e.list(all)
+	}
+	var rows [][]string
+	for _, raw := range all {
+		var d domain
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return err
+		}
+		rows = append(rows, []string{d.Name, d.Status, d.SSLStatus, d.ID})
+	}
+	e.table([]string{"name", "status", "certificate", "id"}, rows)
+	return nil
+}
+
+type addDomain struct {
+	ofSite
+	Name string `arg:"" env:"-" help:"The domain, such as www.example.com."`
+}
+
+// Run adds a domain.
+func (a addDomain) Run(ctx context.Context, e *Env) error {
+	c, s, err := a.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/sites/"+s.ID+"/domains", map[string]string{"name": a.Name})
+	if err != nil {
+		return failure(err)
+	}
+	return showDomain(e, answer, a.JSON)
+}
+
+func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.json(answer)
+	}
+	var d domain
+	if err := json.Unmarshal(answer, &d); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range append(d.Verification, d.DNS...) {
+		rows = append(rows, []string{r.Type, r.Name, r.Value, r.Status})
+	}
+	e.say("%s is %s. DNS records:", printable(d.Name), d.Status)
+	e.table([]string{"type", "name", "value", "status"}, rows)
+	return nil
+}
+
+// named are the flags of commands about one domain of a site.
+type named struct {
+	ofSite
+	Name string `arg:"" env:"-" help:"The domain, or its id."`
+}
+
+func (n named) domain(ctx context.Context, e *Env) (*rest.Client, domain, error) {
+	c, s, err := n.find(ctx, e)
+	if err != nil {
+		return nil, domain{}, err
+	}
+	all, err := c.List(ctx, "/sites/"+s.ID+"/domains")
+	if err != nil {
+		return nil, domain{}, err
+	}
+	for _, raw := range all {
+		var d domain
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return nil, d, err
+		}
+		if d.Name == n.Name || d.ID == n.Name {
+			return c, d, nil
+		}
+	}
+	return nil, domain{}, &Failure{exitMissing, fmt.Errorf("%s has no domain %s", printable(s.Name), n.Name)}
+}
+
+type verifyDomain struct{ named }
+
+// Run checks a domain.
+func (v verifyDomain) Run(ctx context.Context, e *Env) error {
+	c, d, err := v.domain(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/domains/"+url.PathEscape(d.ID)+"/verify", nil)
+	if err != nil {
+		return failure(err)
+	}
+	return showDomain(e, answer, v.JSON)
+}
+
+type removeDomain struct {
+	named
+	Yes string `env:"-" help:"Confirm by the domain's name instead of typing it." placeholder:"NAME"`
+}
+
+// Run removes a domain.
+func (r removeDomain) Run(ctx context.Context, e *Env) error {
+	c, d, err := r.domain(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	if err := e.confirm("Removing "+d.Name+" takes it off the site.", d.Name, r.Yes); err != nil {
+		return err
+	}
+	answer, err := c.Do(ctx, http.MethodDelete, "/domains/"+url.PathEscape(d.ID), nil)
+	if err != nil {
+		return failure(err)
+	}
+	if r.JSON {
+		return e.json(answer)
+	}
+	e.say("Removed %s", printable(d.Name))
+	return nil
+}

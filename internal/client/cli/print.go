@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// printable makes a stranger's text fit for a terminal: control characters, and those that turn the
+// direction of writing, are shown as escapes.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\t':
+			b.WriteByte(' ')
+		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// table prints rows: with a header and aligned on a terminal, else with tabs.
+func (e *Env) table(header []string, rows [][]string) {
+	var out io.Writer = e.Out
+	if e.TTY {
+		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
+		defer w.Flush()
+		out = w
+		for i, h := range header {
+			header[i] = strings.ToUpper(h)
+		}
+		fmt.Fprintln(out, strings.Join(header, "\t"))
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+		}
+		fmt.Fprintln(out, strings.Join(row, "\t"))
+	}
+}
+
+// json prints what the API answered, indented on a terminal.
+func (e *Env) json(v json.RawMessage) error {
+	var b bytes.Buffer
+	var err error
+	if e.TTY {
+		err = json.Indent(&b, v, "", "  ")
+	} else {
+		err = json.Compact(&b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("the server's answer is no JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err = e.Out.Write(b.Bytes())
+	return err
+}
+
+// list prints a list as JSON.
+func (e *Env) list(rows []json.RawMessage) error {
+	if rows == nil {
+		rows = []json.RawMessage{}
+	}
+	b, err := json.Marshal(rows)
+	if err != nil {
+		return err
+	}
+	return e.json(b)
+}
+
+// ago writes a time for people on a terminal, and as it came elsewhere.
+func (e *Env) ago(stamp string) string {
+	t, err := time.Parse(time.RFC3339, stamp)
+	if !e.TTY || err != nil {
+		return stamp
+	}
+	for _, u := range []struct {
+		d    time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := int(time.Since(t) / u.d); n > 0 {
+			s := ""
+			if n > 1 {
+				s = "s"
+			}
+			return fmt.Sprintf("%d %s%s ago", n, u.name, s)
+		}
+	}
+	return "just now"
+}
+
+// color paints a word on a terminal, unless NO_COLOR or TERM=dumb says otherwise (https://no-color.org).
+func (e *Env) color(code, text string) string {
+	if !e.TTY || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}

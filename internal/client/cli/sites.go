@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+type sitesCommand struct {
+	List   listSites  `cmd:"" help:"List your sites."`
+	Get    getSite    `cmd:"" help:"Show a site."`
+	Start  startSite  `cmd:"" help:"Serve a stopped site again."`
+	Stop   stopSite   `cmd:"" help:"Show visitors an offline page. Everything is kept."`
+	Delete deleteSite `cmd:"" help:"Delete a site."`
+}
+
+type listSites struct{ target }
+
+// Run lists sites.
+func (l listSites) Run(ctx context.Context, e *Env) error {
+	c, err := l.client(e)
+	if err != nil {
+		return failure(err)
+	}
+	all, err := c.List(ctx, "/sites")
+	if err != nil {
+		return failure(err)
+	}
+	if l.JSON {
+		return e.list(all)
+	}
+	var rows [][]string
+	for _, raw := range all {
+		var s site
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return err
+		}
+		rows = append(rows, []string{s.Slug, s.Status, s.Type, s.URL, e.ago(s.UpdatedAt)})
+	}
+	e.table([]string{"site", "status", "type", "url", "updated"}, rows)
+	return nil
+}
+
+type getSite struct{ ofSite }
+
+// Run shows a site.
+func (g getSite) Run(ctx context.Context, e *Env) error {
+	c, s, err := g.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	answer, err := c.Do(ctx, http.MethodGet, "/sites/"+s.ID, nil)
+	if err != nil {
+		return failure(err)
+	}
+	return showSite(e, answer, g.JSON)
+}
+
+func showSite(e *Env, answer json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.json(answer)
+	}
+	var s site
+	if err := json.Unmarshal(answer, &s); err != nil {
+		return err
+	}
+	repository := ""
+	if s.Repository != nil {
+		repository = s.Repository.URL + " " + s.Repository.Branch
+	}
+	e.table([]string{"field", "value"}, [][]string{
+		{"name", s.Name},
+		{"slug", s.Slug},
+		{"id", s.ID},
+		{"status", strings.TrimSpace(s.Status + " " + s.StatusReason)},
+		{"url", s.URL},
+		{"repository", repository},
+	})
+	return nil
+}
+
+type (
+	startSite struct{ ofSite }
+	stopSite  struct{ ofSite }
+)
+
+func (o ofSite) post(ctx context.Context, e *Env, what string) error {
+	c, s, err := o.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/sites/"+s.ID+"/"+what, nil)
+	if err != nil {
+		return failure(err)
+	}
+	return showSite(e, answer, o.JSON)
+}
+
+// Run starts a site.
+func (s startSite) Run(ctx context.Context, e *Env) error { return s.post(ctx, e, "start") }
+
+// Run stops a site.
+func (s stopSite) Run(ctx context.Context, e *Env) error { return s.post(ctx, e, "stop") }
+
+type deleteSite struct {
+	ofSite
+	Yes string `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
+}
+
+// Run deletes a site.
+func (d deleteSite) Run(ctx context.Context, e *Env) error {
+	c, s, err := d.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	if err := e.confirm("Deleting "+s.Name+" removes its deployments, domains and data.", s.Slug, d.Yes); err != nil {
+		return err
+	}
+	answer, err := c.Do(ctx, http.MethodDelete, "/sites/"+s.ID, nil)
+	if err != nil {
+		return failure(err)
+	}
+	if d.JSON {
+		return e.json(answer)
+	}
+	e.say("Deleted %s", printable(s.Name))
+	return nil
+}
+
+// confirm returns an error unless a person types a name, or has given it by --yes.
+func (e *Env) confirm(what, name, yes string) error {
+	if yes == name {
+		return nil
+	}
+	if yes != "" {
+		return needed("--yes=%s is another name: give --yes=%s", yes, name)
+	}
+	if !e.Ask {
+		return needed("%s Confirm it with --yes=%s", what, name)
+	}
+	fmt.Fprintf(e.Err, "%s\nType %s to confirm: ", printable(what), printable(name))
+	line, err := bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n')
+	if strings.TrimSpace(line) != name {
+		if err != nil && err != io.EOF {
+			return err
+		}
+		return needed("nothing was done: %s was not typed", name)
+	}
+	return nil
+}
+
+type openCommand struct{ ofSite }
+
+// Run prints the site's address, and opens it where this is a desktop.
+func (o openCommand) Run(ctx context.Context, e *Env) error {
+	_, s, err := o.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	fmt.Fprintln(e.Out, s.URL)
+	if opener, err := exec.LookPath("xdg-open"); err == nil && e.TTY && (os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "") {
+		return exec.CommandContext(ctx, opener, s.URL).Start()
+	}
+	return nil
+}

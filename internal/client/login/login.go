@@ -1,0 +1,254 @@
+// Package login owns how the command line gets and keeps the tokens with which it signs in.
+//
+// Tokens are in one file that only its user may read, by the address of the installation. Of those
+// that OAuth gives (the device grant, RFC 8628) the refresh token is exchanged under a lock of the
+// file: two commands at once never present it twice, which would end the grant.
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/sys/unix"
+)
+
+// clientID is the OAuth app that every installation has for the command line.
+const clientID = "app_slipway_cli"
+
+// ErrSignedOut is the error of a command that needs an account at an installation where nobody is signed in.
+var ErrSignedOut = errors.New("you aren't signed in")
+
+// Account is what is kept of one installation.
+type Account struct {
+	Key    string        `json:"key,omitempty"`   // an API key
+	Token  *oauth2.Token `json:"token,omitempty"` // in place of a key
+	CAFile string        `json:"caFile,omitempty"`
+}
+
+// Store is the file of accounts.
+type Store struct{ path string }
+
+type file struct {
+	Default string              `json:"default"` // the installation that was signed in to last
+	Servers map[string]*Account `json:"servers"`
+}
+
+// Open returns the store of this user: $XDG_CONFIG_HOME/slipway/auth.json. It reads nothing yet.
+func Open() (*Store, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return nil, fmt.Errorf("find where settings are kept: %w", err)
+	}
+	return &Store{filepath.Join(dir, "slipway", "auth.json")}, nil
+}
+
+// At returns the store in a file.
+func At(path string) *Store { return &Store{path} }
+
+// Path returns the file's path.
+func (s *Store) Path() string { return s.path }
+
+// Default returns the installation that was signed in to last; empty: none.
+func (s *Store) Default() (string, error) {
+	f, err := s.read()
+	return f.Default, err
+}
+
+// Account returns what is kept of an installation. The error is ErrSignedOut where that is nothing.
+func (s *Store) Account(server string) (Account, error) {
+	f, err := s.read()
+	if err != nil {
+		return Account{}, err
+	}
+	if a := f.Servers[server]; a != nil {
+		return *a, nil
+	}
+	return Account{}, ErrSignedOut
+}
+
+// Put keeps an account, and makes its installation the default.
+func (s *Store) Put(server string, a Account) error {
+	return s.change(func(f *file) error {
+		f.Servers[server], f.Default = &a, server
+		return nil
+	})
+}
+
+// Remove forgets an account.
+func (s *Store) Remove(server string) error {
+	return s.change(func(f *file) error {
+		if f.Servers[server] == nil {
+			return ErrSignedOut
+		}
+		delete(f.Servers, server)
+		if f.Default == server {
+			f.Default = ""
+			for other := range f.Servers {
+				f.Default = other
+			}
+		}
+		return nil
+	})
+}
+
+// read refuses a file that others may read: whoever can has had the tokens.
+func (s *Store) read() (file, error) {
+	f := file{Servers: map[string]*Account{}}
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return f, fmt.Errorf("%s can be read by others: sign in again after chmod 600 %s, and revoke what it held", s.path, s.path)
+	}
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return f, fmt.Errorf("%s is damaged: remove it and sign in again", s.path)
+	}
+	if f.Servers == nil {
+		f.Servers = map[string]*Account{}
+	}
+	return f, nil
+}
+
+// change rewrites the file under its lock.
+func (s *Store) change(do func(*file) error) error {
+	dir := filepath.Dir(s.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(s.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", s.path, err)
+	}
+	f, err := s.read()
+	if err != nil {
+		return err
+	}
+	if err := do(&f); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, "auth-") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(text)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), s.path)
+}
+
+// Token returns a token for an installation that is good for a minute at least.
+func (s *Store) Token(ctx context.Context, h *http.Client, server string) (string, error) {
+	a, err := s.Account(server)
+	switch {
+	case err != nil:
+		return "", err
+	case a.Key != "":
+		return a.Key, nil
+	case a.Token == nil:
+		return "", ErrSignedOut
+	case time.Until(a.Token.Expiry) > time.Minute:
+		return a.Token.AccessToken, nil
+	}
+	var fresh *oauth2.Token
+	err = s.change(func(f *file) error {
+		a := f.Servers[server]
+		if a == nil || a.Token == nil {
+			return ErrSignedOut
+		}
+		if time.Until(a.Token.Expiry) > time.Minute { // another command was quicker
+			fresh = a.Token
+			return nil
+		}
+		old := &oauth2.Token{RefreshToken: a.Token.RefreshToken}
+		t, err := config(server, nil).TokenSource(context.WithValue(ctx, oauth2.HTTPClient, h), old).Token()
+		var refused *oauth2.RetrieveError
+		if errors.As(err, &refused) && refused.ErrorCode == "invalid_grant" {
+			return fmt.Errorf("%w any more: the access was revoked or has expired", ErrSignedOut)
+		}
+		if err != nil {
+			return fmt.Errorf("refresh the token: %w", err)
+		}
+		fresh, a.Token = t, t
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return fresh.AccessToken, nil
+}
+
+func config(server string, scopes []string) *oauth2.Config {
+	return &oauth2.Config{ClientID: clientID, Scopes: scopes, Endpoint: oauth2.Endpoint{
+		TokenURL: server + "/oauth/token", DeviceAuthURL: server + "/oauth/device", AuthStyle: oauth2.AuthStyleInParams,
+	}}
+}
+
+// Device signs in by the device grant: show tells a person where to go and which code to type, and the
+// call returns when they have decided.
+func Device(ctx context.Context, h *http.Client, server string, scopes []string, show func(address, code string)) (*oauth2.Token, error) {
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, h)
+	c := config(server, scopes)
+	d, err := c.DeviceAuth(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for a code: %w", err)
+	}
+	show(d.VerificationURIComplete, d.UserCode)
+	t, err := c.DeviceAccessToken(ctx, d)
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) {
+		switch refused.ErrorCode {
+		case "access_denied":
+			return nil, errors.New("the request was denied in the browser")
+		case "expired_token":
+			return nil, errors.New("the code has expired: run slipway login again")
+		}
+	}
+	return t, err
+}
+
+// Revoke ends a grant at its installation.
+func Revoke(ctx context.Context, h *http.Client, server string, t *oauth2.Token) error {
+	form := url.Values{"client_id": {clientID}, "token": {t.RefreshToken}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/oauth/revoke", strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := h.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server answers %s", resp.Status)
+	}
+	return nil
+}
