@@ -10,7 +10,8 @@ import (
 
 var keyNames = map[string]chromedp.Action{
 	"Enter": chromedp.KeyEvent(kb.Enter), "Space": chromedp.KeyEvent(" "), "Escape": chromedp.KeyEvent(kb.Escape),
-	"Tab": chromedp.KeyEvent(kb.Tab), "Shift+Tab": chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(input.ModifierShift)),
+	"ArrowLeft": chromedp.KeyEvent(kb.ArrowLeft),
+	"Tab":       chromedp.KeyEvent(kb.Tab), "Shift+Tab": chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(input.ModifierShift)),
 }
 
 // Keys presses keys by their names; what is none is typed.

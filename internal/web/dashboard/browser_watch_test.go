@@ -122,11 +122,26 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	signIn(b, ada)
 	b.Go(sites.DeploymentPath(s.ID, dep))
 	b.Sees("@open-cancel")
+	tab := func(state, icon string) string {
+		return `document.title.startsWith('` + state + `') && document.querySelector('link[rel="icon"]').href.includes('mark-` + icon + `')`
+	}
+	b.Until("the tab doesn't show that it is in progress", tab("Queued: ", "busy"))
+	b.Eval(`Object.defineProperty(document, 'hidden', { get: () => true }), window.told = [],
+		void (window.Notification = class extends EventTarget {
+			static permission = 'default';
+			static async requestPermission() { return Notification.permission = 'granted'; }
+			constructor(title, options) { super(); told.push(title + ': ' + options.body); }
+		})`, nil)
+	b.Eval(`void (document.querySelector('[data-notify]').hidden = false)`, nil) // headless Chromium denies them
+	b.Click("@notify")
+	b.Until("the button doesn't say that it notifies", `document.querySelector('[data-notify]').getAttribute('aria-pressed') === 'true'`)
 	visit := `[...document.querySelectorAll('[data-fresh="head"] a')].some((a) => a.innerText === 'Visit')`
 	b.Until("a site that isn't live can be visited", "!"+visit)
 	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	w.live(s, dep)
 	b.Sees("@live-link")
+	b.Until("the tab doesn't show that it is ready", tab("Ready: ", "ok"))
+	b.Until("nobody was notified", `told.length === 1 && told[0].startsWith('Deployment ready: ')`)
 	b.Until("the header doesn't lead to the site", visit)
 	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	b.Look("ended")

@@ -98,6 +98,15 @@
       if (now) { update(old, document.importNode(now, true)); freshen(old); }
     }
   };
+  // The tab shows how a deployment goes, also while another one is looked at.
+  const icon = document.querySelector('link[rel="icon"]');
+  const tab = (el) => {
+    const now = el.querySelector('[data-tab]');
+    if (!now || !icon) return;
+    if (now.dataset.title) document.title = now.dataset.title + ' · Slipway';
+    const href = icon.dataset[now.dataset.tab || 'plain'];
+    if (href && icon.getAttribute('href') !== href) icon.setAttribute('href', href);
+  };
   const follow = (el) => {
     const source = el.source = new EventSource(el.dataset.live);
     source.addEventListener('html', (e) => {
@@ -106,6 +115,7 @@
       t.innerHTML = e.data; // our own template's output, escaped on the server
       fill(el, t.content);
       freshen(el);
+      tab(el);
       if (active && document.activeElement !== active) { // what had the focus is gone: its part gets it
         const again = active.isConnected ? active : el;
         if (again === el && !el.hasAttribute('tabindex')) el.tabIndex = -1;

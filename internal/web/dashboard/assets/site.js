@@ -13,6 +13,59 @@
   const look = document.querySelector('button[value="look"]');
   if (branch && look && document.querySelector('[data-test="plan"], [data-test="plan-why"]')) branch.addEventListener('change', () => look.click());
 
+  // The gauges of a site share a crosshair: by pointer or with the arrow keys, with the reader's own time and
+  // the deployment that was made then. The overview is sent again as it changes: elements are looked up anew.
+  const moment = new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' });
+  let crossed = null; // the point that is shown
+  const cross = (gauges, at) => {
+    crossed = at;
+    const marks = new Map(gauges.dataset.marks.split('|').filter(Boolean).map((m) => [Number(m.slice(0, m.indexOf(':'))), m.slice(m.indexOf(':') + 1)]));
+    for (const plot of gauges.querySelectorAll('.gauge-plot')) {
+      const words = plot.dataset.words.split('|'), note = plot.parentElement.querySelector('.gauge-note');
+      let line = plot.querySelector('.gauge-cross');
+      if (at === null) {
+        if (line) line.remove();
+        if (note.dataset.was !== undefined) { note.textContent = note.dataset.was; delete note.dataset.was; }
+        continue;
+      }
+      const n = crossed = Math.max(0, Math.min(words.length - 1, at));
+      if (!line) { line = document.createElement('span'); line.className = 'gauge-cross'; plot.append(line); }
+      line.style.left = 100 * n / (words.length - 1) + '%';
+      if (note.dataset.was === undefined) note.dataset.was = note.textContent;
+      note.textContent = moment.format(Number(gauges.dataset.from) + n * Number(gauges.dataset.step)) + ' · ' + words[n] + (marks.has(n) ? ' · ' + marks.get(n) : '');
+      plot.setAttribute('aria-valuenow', n);
+      plot.setAttribute('aria-valuetext', note.textContent);
+    }
+  };
+  const gaugeOf = (e) => e.target.closest ? e.target.closest('.gauge-plot') : null;
+  document.addEventListener('pointermove', (e) => {
+    const plot = gaugeOf(e), shown = document.querySelector('.gauge-cross');
+    if (!plot) { if (shown && !document.activeElement.closest('.gauge-plot')) cross(shown.closest('[data-gauges]'), null); return; }
+    const box = plot.getBoundingClientRect();
+    cross(plot.closest('[data-gauges]'), Math.round((e.clientX - box.left) / box.width * (plot.dataset.words.split('|').length - 1)));
+  });
+  const slide = () => {
+    for (const plot of document.querySelectorAll('.gauge-plot:not([tabindex])')) {
+      const last = plot.dataset.words.split('|').length - 1;
+      for (const [k, v] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', last], ['aria-valuenow', last]]) plot.setAttribute(k, v);
+    }
+  };
+  slide();
+  document.addEventListener('focusin', (e) => { const plot = gaugeOf(e); if (plot) cross(plot.closest('[data-gauges]'), crossed ?? Infinity); });
+  document.addEventListener('focusout', (e) => { const plot = gaugeOf(e); if (plot) cross(plot.closest('[data-gauges]'), null); });
+  document.addEventListener('keydown', (e) => {
+    const plot = gaugeOf(e), step = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -4, PageUp: 4, Home: -Infinity, End: Infinity }[e.key];
+    if (!plot || !step) return;
+    e.preventDefault();
+    cross(plot.closest('[data-gauges]'), (crossed ?? 0) + step);
+  });
+  const overview = document.querySelector('[data-gauges]');
+  if (overview) new MutationObserver(() => {
+    slide();
+    const plot = document.activeElement.closest('.gauge-plot'); // what was sent anew has no crosshair
+    if (plot && crossed !== null && !plot.querySelector('.gauge-cross')) cross(plot.closest('[data-gauges]'), crossed);
+  }).observe(overview.parentElement, { subtree: true, childList: true, attributeFilter: ['tabindex', 'role'] });
+
   const log = document.querySelector('[data-log]');
   if (!log) return;
   const panel = log.closest('.log-panel');
@@ -162,8 +215,28 @@
     showError();
     if (follow) end();
   });
+  // A notification tells the end of a deployment to whoever asked for it and looks at something else then.
+  const bell = panel.querySelector('[data-notify]');
+  const notifies = () => bell && window.isSecureContext && 'Notification' in window && Notification.permission === 'granted' && store.get('notify') === 'on';
+  if (bell && window.isSecureContext && 'Notification' in window) {
+    bell.hidden = Notification.permission === 'denied';
+    press(bell, notifies());
+    bell.addEventListener('click', async () => {
+      if (notifies()) store.set('notify', 'off');
+      else if (await Notification.requestPermission() === 'granted') store.set('notify', 'on');
+      else { bell.hidden = true; say('The browser blocks notifications of this page'); return; }
+      press(bell, notifies());
+      say(notifies() ? 'You are notified when this deployment ends and another tab is open' : 'Notifications are off');
+    });
+  }
   source.addEventListener('end', (e) => {
     source.close();
+    if (notifies() && document.hidden) {
+      const name = panel.parentElement.querySelector('.dep-head h2');
+      const told = new Notification(e.data === 'success' ? 'Deployment ready' : 'Deployment ' + e.data, { body: name ? name.textContent : '', tag: location.pathname });
+      told.addEventListener('click', () => { window.focus(); told.close(); });
+    }
+    if (bell) bell.hidden = true;
     followButton.hidden = true;
     say(e.data === 'success' ? 'The deployment is ready' : 'The deployment has ended: ' + e.data);
     const target = location.hash && document.getElementById(location.hash.slice(1));

@@ -329,6 +329,11 @@ func (x deploymentData) Progress() string {
 	return ""
 }
 
+// Title names the deployment and how it goes: people look at other tabs meanwhile.
+func (x deploymentData) Title() string {
+	return shell.Word("deployment", string(x.Dep.Status)) + ": " + x.Dep.Name()
+}
+
 // Refreshing reports whether the page changes by itself.
 func (x deploymentData) Refreshing() bool { return !x.Dep.Ended() }
 
@@ -351,7 +356,8 @@ func (d *Pages) deploymentPage(ctx context.Context, q *shell.Request) (shell.Ans
 		return shell.Answer{}, err
 	}
 	log, err := d.logView(ctx, q, x)
-	return shell.Page("site_deployment", x.Name(), deploymentData{head, x, log}), err
+	data := deploymentData{head, x, log}
+	return shell.Page("site_deployment", data.Title(), data), err
 }
 
 // deploymentLive sends the part over the log again whenever it changes.

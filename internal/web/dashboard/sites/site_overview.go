@@ -24,6 +24,8 @@ type overview struct {
 	Trouble []trouble
 	Current *DeploymentRow // what is served; nil when nothing, or when it is long ago
 	Visits  visits
+	Cockpit cockpit
+	Events  []happening // the newest first
 }
 
 func (d *Pages) siteOverview(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -52,11 +54,11 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 		return overview{}, err
 	}
 	data := overview{SiteHead: head}
-	list, _, err := d.Deployments.List(ctx, q.Caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 5})
+	list, _, err := d.Deployments.List(ctx, q.Caller.Owner, head.Site.ID, deployment.Filter{Page: 1, Limit: 10})
 	if err != nil {
 		return data, err
 	}
-	data.Rows = RowsOf(head, list)
+	data.Rows = RowsOf(head, list[:min(len(list), 5)])
 	if id := deployment.ID(head.Site.LiveDeployment); id != "" {
 		live, err := d.Deployments.Get(ctx, q.Caller.Owner, id)
 		if err == nil {
@@ -72,6 +74,12 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 	slices.Reverse(data.Hooks)
 	data.Hooks = data.Hooks[:min(len(data.Hooks), 3)]
 	data.Trouble = troubles(head, list, data.Domains)
+	if data.Cockpit, err = d.cockpit(ctx, q, head, list); err != nil {
+		return data, err
+	}
+	if data.Events, err = d.timeline(ctx, q, head, list, data.Domains); err != nil {
+		return data, err
+	}
 	all, on := shell.Chosen(shell.Stretches[:3], q.Query("traffic"), func(name string) string {
 		return shell.Link(
 			head.Base(),
