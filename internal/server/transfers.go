@@ -7,16 +7,12 @@ import (
 	"slipway/internal/build/build"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
 
 // connectTransfers says what moves with a site that is transferred.
 func (h *node) connectTransfers(builds *build.Builds) {
-	h.oauth.Connect(oauth.Removers{
-		Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify,
-	})
 	h.teams.Connect(
 		h.git, ties{h},
 		team.NamedPart{Name: "deployments", Part: h.deployments}, // first: it refuses while one runs

@@ -297,6 +297,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.oauth = oauth.New(oauth.Config{
 		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 	})
+	h.oauth.Connect(oauth.Removers{Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{

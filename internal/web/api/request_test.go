@@ -514,7 +514,7 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	without := map[string]bool{"callGitHook": true, "callGitHubApp": true, "approvePull": true} // Git providers call them, or something that they sent comes first
+	without := map[string]bool{"callGitHubApp": true, "approvePull": true} // Git providers call them, or something that they sent comes first
 	shown := map[string]bool{}
 	for _, s := range docs.Scenarios() {
 		for _, step := range s.Steps {
