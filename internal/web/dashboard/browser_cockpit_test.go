@@ -69,6 +69,8 @@ func TestBrowserCockpit(t *testing.T) {
 	var last string
 	b.Eval(note, &last)
 	b.Look("overview-crosshair")
+	w.as(ada).post("/sites/"+string(s.ID)+"/domains", "domain", "other.example.com")
+	b.Sees("@timeline", "other.example.com") // the overview was sent anew: the focus stays
 	b.Keys("ArrowLeft", "ArrowLeft")
 	b.Until("the keys don't move the crosshair", note+` !== '`+last+`' && /\d\d:\d\d.* · .*MiB/.test(`+note+`)`)
 	b.Eval(`void document.activeElement.blur()`, nil)

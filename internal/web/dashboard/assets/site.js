@@ -45,9 +45,9 @@
     cross(plot.closest('[data-gauges]'), Math.round((e.clientX - box.left) / box.width * (plot.dataset.words.split('|').length - 1)));
   });
   const slide = () => {
-    for (const plot of document.querySelectorAll('.gauge-plot:not([tabindex])')) {
+    for (const plot of document.querySelectorAll('.gauge-plot[role="img"]')) {
       const last = plot.dataset.words.split('|').length - 1;
-      for (const [k, v] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', last], ['aria-valuenow', last]]) plot.setAttribute(k, v);
+      for (const [k, v] of [['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', last], ['aria-valuenow', last]]) plot.setAttribute(k, v);
     }
   };
   slide();
@@ -64,7 +64,7 @@
     slide();
     const plot = document.activeElement.closest('.gauge-plot'); // what was sent anew has no crosshair
     if (plot && crossed !== null && !plot.querySelector('.gauge-cross')) cross(plot.closest('[data-gauges]'), crossed);
-  }).observe(overview.parentElement, { subtree: true, childList: true, attributeFilter: ['tabindex', 'role'] });
+  }).observe(overview.parentElement, { subtree: true, childList: true, attributeFilter: ['role'] });
 
   const log = document.querySelector('[data-log]');
   if (!log) return;
