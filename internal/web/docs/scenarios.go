@@ -257,8 +257,9 @@ var scenarios = []Scenario{
 		},
 		{
 			Operation: "cloneSite", Body: `{"name": "Blog staging"}`,
-			Keep: []string{"OPERATION_ID=id", "CLONE_ID=siteId"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
 		},
+		{Operation: "getOperation", Keep: []string{"CLONE_ID=result.siteId"}},
 		{
 			Operation: "updateWordPressVersions",
 			Body: `{
