@@ -97,7 +97,7 @@ console.log('the token is ' + process.env.TOKEN)
 	const secret = "tok-3c1f9d27ab"
 	s.Type("#f-key", "TOKEN")
 	s.Type("#f-value", secret)
-	s.Click("@secret")
+	s.Until("the name ticks the box", `document.querySelector('[data-test="secret"]').checked`)
 	s.Press("@add-var")
 	s.Sees("@vars", "TOKEN")
 	s.Sees("@needs-redeploy")
