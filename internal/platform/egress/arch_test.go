@@ -23,6 +23,7 @@ var inward = map[string]string{
 	"internal/tenant/mail":      "the operator's mail server",
 	"internal/program/runtime":  "health checks of own processes, over loopback or unix sockets",
 	"internal/platform/sandbox": "the unix socket between a build and its proxy",
+	"internal/client/rest":      "a developer's own machine: the installation that its user signs in at",
 	"internal/web/listen":       "a developer's own machine: the installation and the target that its user names",
 	"internal/program/app":      "this installation's own programs, through their engine",
 	"internal/web/api":          "nothing but its own listener",

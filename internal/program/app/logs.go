@@ -303,7 +303,7 @@ func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, erro
 	rows, err := a.c.DB.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND ($9 = 0 OR n < $9)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND (CAST($9 AS BIGINT) = 0 OR n < $9)
 			ORDER BY n `+order+` LIMIT $10) AS lines
 		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Level, f.Before, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {

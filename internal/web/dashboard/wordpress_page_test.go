@@ -55,8 +55,8 @@ func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 // Acquire wakes it.
 func (p *blog) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
 	p.woken.Add(1)
-	p.asleep.Lock()
-	p.asleep.Unlock() //nolint:staticcheck // it only waits
+	p.asleep.Lock() // waits while it is asleep
+	defer p.asleep.Unlock()
 	return &endpoint.Endpoint{Tasks: p, Release: func() {}}, nil
 }
 

@@ -56,7 +56,7 @@ func (d *Pages) timeline(ctx context.Context, q *shell.Request, head SiteHead, l
 		}
 		out = append(out, h)
 	}
-	backups, _, err := d.Backups.List(ctx, q.Caller.Owner, backup.Filter{Site: head.Site.ID, Limit: 5})
+	backups, _, err := d.Backups.List(ctx, q.Caller.Owner, backup.Filter{Site: head.Site.ID, Page: 1, Limit: 5})
 	if err != nil {
 		return nil, err
 	}
