@@ -20,6 +20,7 @@ func TestBrowserControls(t *testing.T) {
 	measure := func(path string) {
 		t.Helper()
 		b.Go(path)
+		b.Until("the page is not to be loaded anew", `!document.querySelector('[data-live-end="reload"]')`)
 		var odd []string
 		b.Eval(`[...document.querySelectorAll('main :is(input:not([type="checkbox"], [type="radio"], [type="hidden"]), select:not([multiple]), .button:not(.small)), .gate-panel :is(input:not([type="checkbox"], [type="radio"], [type="hidden"]), .button)')]
 			.filter((el) => el.checkVisibility() && el.offsetHeight && el.offsetHeight !== 36)

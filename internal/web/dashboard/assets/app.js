@@ -107,6 +107,9 @@
     const href = icon.dataset[now.dataset.tab || 'plain'];
     if (href && icon.getAttribute('href') !== href) icon.setAttribute('href', href);
   };
+  // A page that is being left isn't loaded anew: that would cancel the way to the next one.
+  let leaving = 0;
+  window.addEventListener('beforeunload', () => { leaving = Date.now(); });
   const follow = (el) => {
     const source = el.source = new EventSource(el.dataset.live);
     source.addEventListener('html', (e) => {
@@ -125,7 +128,8 @@
     });
     source.addEventListener('end', () => {
       source.close();
-      if (el.dataset.liveEnd === 'reload') location.reload(); else refresh();
+      if (el.dataset.liveEnd !== 'reload') refresh();
+      else if (Date.now() - leaving > 10000) location.reload();
     });
     window.addEventListener('pagehide', () => source.close());
   };
