@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test quick bench build need bin/slipway bin/try clean
+.PHONY: help run test quick bench pictures build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, BUILDS=… goes
 	@go run ./scripts/need nghttp2-client
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
 	go run ./bench/builds $(BUILDS)
+
+pictures: ## the pictures of README.md, from a new installation in Chromium
+	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser
 
 build: bin/slipway ## bin/slipway
 

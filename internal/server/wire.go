@@ -356,6 +356,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Ready:          &h.serving,
 			Version:        s.Version,
 			FontURL:        h.pages.FontURL(),
+			IconURL:        h.pages.IconURL(),
 		})
 		h.tokens = weboauth.New(weboauth.Config{
 			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,

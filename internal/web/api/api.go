@@ -79,6 +79,7 @@ type Config struct {
 	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
 	Version        string         // of the program. Optional.
 	FontURL        string         // of the reference's font, on the same host. Optional: the system's.
+	IconURL        string         // of the reference's icon, an SVG on the same host. Optional: none.
 }
 
 // API is the REST API.

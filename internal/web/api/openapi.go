@@ -161,7 +161,7 @@ func (a *API) finish() {
 // document makes the pages of the reference.
 func (a *API) document(doc *huma.OpenAPI) *docs.Docs {
 	c := docs.Config{
-		OpenAPI: doc, Scopes: scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL,
+		OpenAPI: doc, Scopes: scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL, IconURL: a.IconURL,
 	}
 	for _, r := range a.ops {
 		path := "/api/v1" + r.Path

@@ -150,3 +150,6 @@ func (d *Dashboard) Handler() http.Handler { return d.shell.Handler() }
 
 // FontURL returns the path of the interface's font, for other pages of the same host.
 func (d *Dashboard) FontURL() string { return d.shell.Assets.URL("inter.woff2") }
+
+// IconURL returns the path of the interface's icon, for other pages of the same host.
+func (d *Dashboard) IconURL() string { return d.shell.Assets.URL("mark.svg") }

@@ -33,6 +33,7 @@ type Config struct {
 	BaseURL, APIURL string // where the API and deploy hooks are reached
 	RateLimit       int    // requests per minute and key
 	FontURL         string // of a font on the same host. Optional: the system's.
+	IconURL         string // of the pages' icon, an SVG on the same host. Optional: none.
 }
 
 // Operation is one of the API.

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"strings"
@@ -88,16 +89,20 @@ func renderGuide(name string, source []byte) *guide {
 	if err := md.Convert(source, &b); err != nil {
 		panic(err)
 	}
-	html := strings.NewReplacer(
-		"<pre><code", `<pre tabindex="0"><code`,
-		"<table>", `<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>`,
-		"</table>", "</table></div>",
-	).Replace(b.String())
+	html := strings.NewReplacer("<pre><code", `<pre tabindex="0"><code`, "</table>", "</table></div>").Replace(b.String())
+	tables := 0
+	html = tableStart.ReplaceAllStringFunc(html, func(start string) string {
+		tables++ // regions need names of their own
+		return fmt.Sprintf(`<div class="scroll" tabindex="0" role="region" aria-label="Table %d">%s`, tables, start)
+	})
 	g.HTML = template.HTML(permalinks.ReplaceAllString(html, `<$1 id="$2">$3<a class="anchor" href="#$2" aria-label="Link to this section">#</a></$1>`))
 	return g
 }
 
-var permalinks = lazyregexp.New(`<(h[2-4]) id="([^"]+)">(.*)</h[2-4]>`)
+var (
+	permalinks = lazyregexp.New(`<(h[2-4]) id="([^"]+)">(.*)</h[2-4]>`)
+	tableStart = lazyregexp.New("<table>")
+)
 
 // rewrite notes a guide's sections, and points its links to other guides at their pages.
 type rewrite struct{ g *guide }
