@@ -64,6 +64,14 @@ if (isset($_GET['probe'])) add_action('init', function () {
 	case 'schedule':
 		echo json_encode(wp_schedule_single_event(time(), 'probe_event'));
 		break;
+	case 'slow': // two that are due: while the first one runs, others are scheduled
+		wp_schedule_single_event(time() - 20, 'probe_slow');
+		echo json_encode(wp_schedule_single_event(time() - 10, 'probe_after'));
+		break;
+	case 'began':
+		wp_cache_delete('probe_began', 'options'); wp_cache_delete('notoptions', 'options');
+		echo json_encode(get_option('probe_began'));
+		break;
 	case 'happened':
 		wp_cache_delete('probe_happened', 'options'); wp_cache_delete('notoptions', 'options');
 		echo json_encode(get_option('probe_happened'));
@@ -71,6 +79,7 @@ if (isset($_GET['probe'])) add_action('init', function () {
 	}
 	exit;
 });
+add_action('probe_slow', function () { update_option('probe_began', 'yes', false); sleep(5); });
 add_action('probe_event', function () { update_option('probe_happened', 'yes', false); });
 `
 
@@ -92,6 +101,10 @@ func (h *installation) ask(s siteBody, what string, more ...string) string {
 func (h *installation) network(s siteBody) {
 	t := h.t
 	h.plant(s, "mu-plugins/probe.php", probe)
+	if got := h.ask(s, "slow"); got != "true" {
+		t.Errorf("events that are due: %s", got)
+	}
+	h.calmly("an event runs", func() bool { return h.ask(s, "began") == `"yes"` })
 	if got := h.ask(s, "schedule"); got != "true" {
 		t.Errorf("an event that is due now: %s", got)
 	}

@@ -157,10 +157,15 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	if err := w.task(ctx, s, s.LiveDeployment, "cron", map[string]any{}, &out); err != nil {
 		if ctx.Err() == nil {
 			w.c.Programs.Note(string(id), "Scheduled events of WordPress did not run: "+err.Error())
+			w.nextEvents(ctx, id, now.Add(cronLeast), mark) // such as while the program restarted
 		}
 		return
 	}
-	next := min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost))
+	w.nextEvents(ctx, id, min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost)), mark)
+}
+
+// nextEvents notes when a site's events are due again, unless it has told of sooner ones since mark was noted.
+func (w *WordPress) nextEvents(ctx context.Context, id site.ID, next, mark db.Time) {
 	_ = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		// What the site has told of meanwhile is not in the answer.
 		_, err := tx.Exec(
