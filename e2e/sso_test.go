@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,21 +19,7 @@ import (
 // startIssuer runs oidc-provider, with one client for a redirect address, and returns its issuer.
 func startIssuer(t *testing.T, redirect string) string {
 	t.Helper()
-	dir, from := t.TempDir(), filepath.Join(world.Root(), "e2e", "libraries", "issuer")
-	for _, name := range []string{"package.json", "package-lock.json", "main.mjs"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
+	dir := installNode(t, "issuer")
 	issuer := exec.CommandContext(t.Context(), "node", "main.mjs", redirect)
 	issuer.Dir = dir
 	out, err := issuer.StdoutPipe()

@@ -17,10 +17,12 @@ import (
 	"io"
 	"log"
 	"math/big"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"time"
@@ -169,6 +171,9 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	held := r.held[d.Path]
 	r.mu.Unlock()
 	if ok {
+		if kind := mime.TypeByExtension(path.Ext(d.Path)); kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
 		_, _ = w.Write(file)
 		return
 	}

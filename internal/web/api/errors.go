@@ -144,10 +144,11 @@ func (a *API) challenge(r *http.Request, p *problem) string {
 		text += `, scope="` + string(a.byPattern[pattern].Scope) + `"`
 	}
 	switch p.Code {
-	case "invalid_token":
-		text += `, error="invalid_token"`
+	case "missing_key": // RFC 6750 §3.1: without a token there is no error code
 	case "scope_required":
 		text += `, error="insufficient_scope"`
+	default:
+		text += `, error="invalid_token"`
 	}
 	return text
 }

@@ -60,12 +60,15 @@ func TestAccessTokens(t *testing.T) {
 	}
 	a = w.api("GET", "/sites", "", nil)
 	challenge = a.header.Get("WWW-Authenticate")
-	if a.status != 401 || !strings.Contains(challenge, `scope="sites:read"`) ||
+	if a.status != 401 || strings.Contains(challenge, "error=") || !strings.Contains(challenge, `scope="sites:read"`) ||
 		!strings.Contains(challenge, `resource_metadata="http://slipway.test/.well-known/oauth-protected-resource/api/v1"`) {
 		t.Errorf("without a token: %d, %s", a.status, challenge)
 	}
-	if a := w.api("GET", "/sites", account.NewSecret("slo_"), nil); a.status != 401 {
-		t.Errorf("an unknown token: %d", a.status)
+	for _, unknown := range []string{account.NewSecret("slo_"), account.NewSecret("slw_"), "slo_cut"} {
+		a := w.api("GET", "/sites", unknown, nil)
+		if a.status != 401 || !strings.Contains(a.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
+			t.Errorf("an unknown token: %d, %s", a.status, a.header.Get("WWW-Authenticate"))
+		}
 	}
 	list := w.must(200, "GET", "/oauth/grants", token, nil)["data"].([]any)
 	if len(list) != 1 || list[0].(m)["id"] != id {
