@@ -53,22 +53,29 @@ func main() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	started := time.Now()
+	started, idle := time.Now(), idleTime()
+	packages, err := packageCosts()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	var failed, missing, tests []string
+	var spentOn []cost
 	title := func(s step) {
 		fmt.Printf("%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
 	}
 	end := func(s step, e ending) {
+		spentOn = append(spentOn, cost{s.name, e.took, e.processor})
 		if e.without {
 			missing = append(missing, s.lost)
 			fmt.Printf("  %s\n", paint("33;1", "NOT RUN, what it needs is not there: "+s.lost))
 		}
 		if e.err == nil {
-			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", e.took))
+			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", rounded(e.took)))
 			return
 		}
 		failed, tests = append(failed, s.name), append(tests, e.tests...)
-		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", e.took), e.err)
+		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", rounded(e.took)), e.err)
 	}
 	var beside []func()
 	all := steps
@@ -95,6 +102,8 @@ func main() {
 		tell()
 	}
 	fmt.Println()
+	table(os.Stdout, spentOn, readCosts(packages(), root), time.Since(started), idleTime()-idle)
+	fmt.Println()
 	for _, name := range missing {
 		fmt.Printf("%s %s was not run\n", paint("33;1", "NOTE"), name)
 	}
@@ -105,10 +114,10 @@ func main() {
 		fmt.Printf("%s\n%s\n", paint("31;1", "What failed, once more:"), strings.TrimRight(strings.Join(tests, ""), "\n"))
 	}
 	if len(failed) > 0 {
-		fmt.Printf("%s in %s: %s\n", paint("31;1", "not green"), took(started), strings.Join(failed, ", "))
+		fmt.Printf("%s in %s: %s\n", paint("31;1", "not green"), rounded(time.Since(started)), strings.Join(failed, ", "))
 		os.Exit(1)
 	}
-	fmt.Printf("%s in %s\n", paint("32;1", "green"), took(started))
+	fmt.Printf("%s in %s\n", paint("32;1", "green"), rounded(time.Since(started)))
 }
 
 // install gets what tests need beside Go.
@@ -246,23 +255,25 @@ func importing(list, imported string) (found []string) {
 type ending struct {
 	err     error
 	without bool // what it needs is not there
-	took    string
+	took    time.Duration
 	tests   []string // lines that tell of the tests that failed
+
+	processor time.Duration // what it and its children used
 }
 
 // run runs a step, and tells to what it says: all of it when it failed or is shown.
 func (s step) run(to io.Writer) (e ending) {
 	at := time.Now()
-	e.tests, e.err = s.execute(s.argv, to)
+	s.execute(s.argv, to, &e)
 	if s.without != nil && exitCode(e.err) == unavailable {
 		e.without = true
-		e.tests, e.err = s.execute(s.without, to)
+		s.execute(s.without, to, &e)
 	}
-	e.took = took(at)
+	e.took = time.Since(at)
 	return e
 }
 
-func (s step) execute(argv []string, to io.Writer) (failed []string, err error) {
+func (s step) execute(argv []string, to io.Writer, e *ending) {
 	var kept bytes.Buffer
 	lines := &indented{to: to}
 	out := io.Writer(&kept)
@@ -275,14 +286,17 @@ func (s step) execute(argv []string, to io.Writer) (failed []string, err error) 
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	err = cmd.Run()
-	if err == nil && s.silent && kept.Len() > 0 {
-		err = errors.New("these are not as they must be")
+	e.err = cmd.Run()
+	if e.err == nil && s.silent && kept.Len() > 0 {
+		e.err = errors.New("these are not as they must be")
 	}
-	if err != nil {
+	if e.err != nil {
 		lines.Write(kept.Bytes())
 	}
-	return lines.failed, err
+	if cmd.ProcessState != nil {
+		e.processor += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	e.tests = lines.failed
 }
 
 // indented puts two spaces before each line, leaves out packages without tests, and keeps
@@ -340,7 +354,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-func took(since time.Time) string { return time.Since(since).Round(100 * time.Millisecond).String() }
+func rounded(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
 // short keeps a long command on one line.
 func short(argv []string) string {

@@ -5,7 +5,8 @@
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
 // lists the folders of the packages that run on both, as PATH lists folders. What is built
 // for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run
-// adds a line: the seconds of processor time that it and its children took, and the package.
+// adds a line: the seconds of processor time that it and its children used, the seconds that it took,
+// the database, and the package's folder.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
@@ -103,6 +105,7 @@ func run(argv, env []string, out *os.File) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last to see where one hangs
 	defer signal.Stop(signals)
+	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
 		return 2
@@ -121,7 +124,7 @@ func run(argv, env []string, out *os.File) int {
 	}()
 	var failed *exec.ExitError
 	err := cmd.Wait()
-	note(cmd)
+	note(cmd, time.Since(started))
 	switch {
 	case err == nil:
 		return 0
@@ -134,7 +137,7 @@ func run(argv, env []string, out *os.File) int {
 }
 
 // note adds what a run cost to the file of costs.
-func note(ended *exec.Cmd) {
+func note(ended *exec.Cmd, took time.Duration) {
 	name := os.Getenv(costs)
 	dir, err := os.Getwd()
 	if name == "" || err != nil || ended.ProcessState == nil {
@@ -149,6 +152,6 @@ func note(ended *exec.Cmd) {
 		return
 	}
 	defer file.Close()
-	took := ended.ProcessState.UserTime() + ended.ProcessState.SystemTime()
-	fmt.Fprintf(file, "%.1f %s %s\n", took.Seconds(), on, dir)
+	used := ended.ProcessState.UserTime() + ended.ProcessState.SystemTime()
+	fmt.Fprintf(file, "%.1f %.1f %s %s\n", used.Seconds(), took.Seconds(), on, dir)
 }
