@@ -5,6 +5,8 @@ package browser
 import (
 	"strings"
 	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
 )
 
 // The documentation can be read by everybody, in both themes and on a phone; examples are found, copied and tried from
@@ -33,6 +35,22 @@ func TestDocumentation(t *testing.T) {
 	w.Until("the example is there", `location.hash === '#rollbackSite'`)
 	if text := w.Copied(`section[aria-labelledby="rollbackSite"] .example .copy`); !strings.HasPrefix(text, "curl ") {
 		t.Errorf("the copied example is %q", text)
+	}
+	// No button lies over the code beside it, however long its lines are.
+	w.Go("/docs/sites")
+	for _, width := range []int64{390, 1280} {
+		w.Run(emulation.SetDeviceMetricsOverride(width, 860, 1, false))
+		var over string
+		w.Eval(`[...document.querySelectorAll('.copy')].filter((b) => b.checkVisibility()).map((b) => {
+			const pre = b.parentElement.querySelector('pre'), line = document.createRange();
+			line.selectNodeContents(pre);
+			const r = b.getBoundingClientRect(), frame = pre.getBoundingClientRect();
+			const under = [...line.getClientRects()].some((t) => Math.min(t.right, frame.right) > r.left && t.left < r.right && t.bottom > r.top && t.top < r.bottom);
+			return under ? pre.innerText.slice(0, 80) : '';
+		}).find(Boolean) || ''`, &over)
+		if over != "" {
+			t.Errorf("at %d px a copy button lies over %q", width, over)
+		}
 	}
 	w.Go("/docs/account#getAccount")
 	try := `section[aria-labelledby="getAccount"] .try `

@@ -36,16 +36,15 @@ func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id UserID) error {
 	}
 	var used bool
 	err = tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM api_keys WHERE user_id = $1) OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)
-			OR EXISTS (SELECT 1 FROM linked_users WHERE user_id = $1)`, id).Scan(&used)
+		SELECT EXISTS (SELECT 1 FROM api_keys WHERE user_id = $1)`, id).Scan(&used)
 	if err != nil {
 		return fmt.Errorf("revoke invitation: %w", err)
 	}
-	if used || u.Password {
+	if used || !u.Invited {
 		return &fault.Error{
 			Kind:    fault.Conflict,
 			Message: "The invite has already been accepted",
-			Details: "the user has a password or keys",
+			Details: "the user has a way to sign in, or API keys",
 			Code:    "invitation_used",
 		}
 	}

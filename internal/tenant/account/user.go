@@ -19,16 +19,20 @@ type User struct {
 	Owner     OwnerID // their personal account
 	Email     string  // lower case
 	Admin     bool    // runs the installation
-	Password  bool    // has one; else only a setup link lets them in
+	Password  bool    // has one
+	Invited   bool    // has no way to sign in yet: no password, no passkey, and no linked account elsewhere
 	CreatedAt db.Time
 	Suspended db.Time // since when nothing lets them in; 0: not
 	Why       string  // what they are told of it
 }
 
-const userColumns = `users.id, users.owner_id, users.email, users.admin, users.password <> '', users.created_at, users.suspended_at, users.suspended_why`
+const userColumns = `users.id, users.owner_id, users.email, users.admin, users.password <> '',
+	users.password = '' AND NOT EXISTS (SELECT 1 FROM passkeys WHERE passkeys.user_id = users.id)
+		AND NOT EXISTS (SELECT 1 FROM linked_users WHERE linked_users.user_id = users.id),
+	users.created_at, users.suspended_at, users.suspended_why`
 
 func userFields(u *User) []any {
-	return []any{&u.ID, &u.Owner, &u.Email, &u.Admin, &u.Password, &u.CreatedAt, &u.Suspended, &u.Why}
+	return []any{&u.ID, &u.Owner, &u.Email, &u.Admin, &u.Password, &u.Invited, &u.CreatedAt, &u.Suspended, &u.Why}
 }
 
 func scanUser(row db.Scanner) (u User, err error) {

@@ -8,6 +8,10 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 )
 
 // The command palette by keyboard alone: it opens, finds, goes there and closes; letters after g go to pages.
@@ -41,4 +45,46 @@ func TestBrowserPalette(t *testing.T) {
 	b.Run(chromedp.KeyEvent("?"))
 	b.Sees("@shortcuts", "Deployments", "Command palette")
 	b.Look("shortcuts")
+}
+
+// On a team's pages the palette finds the team's sites, and its pages and actions stay with the team.
+func TestBrowserPaletteOfTeam(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	w.site(u, "Own journal")
+	var shop site.Site
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		acme, err := w.dash.Teams.CreateTx(t.Context(), tx, u, team.NewTeam{Name: "Acme"})
+		if err != nil {
+			return err
+		}
+		shop, err = w.dash.Sites.CreateTx(t.Context(), tx, acme.Owner, site.NewSite{Name: "Team shop", Type: "static", Repository: "git.test/acme/site"})
+		return err
+	}))
+	b := w.window("palette-team", w.srv.URL)
+	signIn(b, u.Email)
+	for _, page := range []string{"/webhooks?team=acme", "/sites/" + string(shop.ID)} {
+		b.Go(page)
+		b.Run(chromedp.KeyEvent("k", chromedp.KeyModifiers(2)))
+		b.Sees("@palette-dialog", "Team shop")
+		b.Run(chromedp.KeyEvent("journal"))
+		b.Sees("@palette-dialog", "No results")
+		b.Run(chromedp.KeyEvent(kb.Escape))
+		b.Misses("@palette-dialog")
+		for action, want := range map[string]string{"New site": "/new?team=acme", "API keys": "/account/keys?team=acme", "Webhooks": "/webhooks?team=acme"} {
+			b.Go(page)
+			b.Run(chromedp.KeyEvent("k", chromedp.KeyModifiers(2)), chromedp.KeyEvent(action))
+			b.Until(action+" is not first", `document.querySelector('.palette-item[aria-selected="true"]')?.innerText.includes('`+action+`')`)
+			b.Run(chromedp.KeyEvent(kb.Enter))
+			b.Until(action+" leaves the team", `location.pathname + location.search === '`+want+`' && document.readyState === 'complete'`)
+		}
+	}
+	// So do the pages that were visited last.
+	b.Go("/webhooks/new?team=acme")
+	b.Go("/account")
+	b.Run(chromedp.KeyEvent("k", chromedp.KeyModifiers(2)))
+	b.Sees("@palette-dialog", "Recent", "Create webhook")
+	b.Click("#palette-0")
+	b.Until("the page that was visited last leaves the team", `location.pathname + location.search === '/webhooks/new?team=acme' && document.readyState === 'complete'`)
 }

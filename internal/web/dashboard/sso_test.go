@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/sso"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -128,6 +129,46 @@ func TestSignInWithGitHub(t *testing.T) {
 	refused := w.browser()
 	if p := refused.get(callback("bad", refused.leave("/sign-in/sso/github"))); p.status != http.StatusForbidden || len(p.header.Values("Set-Cookie")) != 0 {
 		t.Errorf("a bad code: %s", p)
+	}
+}
+
+// The operator's pages tell who signs in with a provider from who has not accepted an invite, and offer to revoke only the
+// latter.
+func TestOperatorSeesLinkedUsers(t *testing.T) {
+	t.Parallel()
+	w := newSSOWorld(t)
+	w.user("root@example.test", true)
+	b := w.browser()
+	if p := b.get(callback("good", b.leave("/sign-in/sso/github"))); p.status != http.StatusSeeOther {
+		t.Fatal(p)
+	}
+	octo, err := w.dash.Accounts.UserByEmail(t.Context(), "octo@example.test")
+	must(t, err)
+	eve, err := w.dash.Accounts.CreateUser(t.Context(), "eve@example.test", "", false)
+	must(t, err)
+	root := w.as("root@example.test")
+	list := root.get("/operator/users").body
+	for _, tt := range []struct {
+		id      account.UserID
+		invited bool
+	}{{octo.ID, false}, {eve.ID, true}} {
+		_, row, _ := strings.Cut(list, `data-test="user-`+string(tt.id)+`"`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		if got := strings.Contains(row, "Invited"); got != tt.invited {
+			t.Errorf("the list says invited: %t, want %t: %s", got, tt.invited, row)
+		}
+		page := root.get("/operator/users/" + string(tt.id)).body
+		if got := strings.Contains(page, "invite not accepted yet"); got != tt.invited {
+			t.Errorf("the page says invited: %t, want %t", got, tt.invited)
+		}
+		if got := strings.Contains(page, "Revoke invite"); got != tt.invited {
+			t.Errorf("the page offers to revoke the invite: %t, want %t", got, tt.invited)
+		}
+	}
+	// A link for a password says what it does.
+	p := root.post("/operator/users/" + string(octo.ID) + "/link")
+	if !strings.Contains(p.body, "Link to set a password") || strings.Contains(p.body, "invit") {
+		t.Errorf("the link of somebody who signs in with GitHub: %s", p)
 	}
 }
 

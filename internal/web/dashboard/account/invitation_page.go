@@ -72,10 +72,8 @@ func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.A
 	}
 	switch {
 	case data.Accept:
-		if err := d.joinTeam(ctx, q.User, q); err != nil {
-			return shell.Answer{}, err
-		}
-		return shell.GoTo("/", "You joined the team "+i.Team), nil
+		to, err := d.joinTeam(ctx, q.User, q)
+		return shell.GoTo(to, "You joined the team "+i.Team), err
 	case data.SignedInAs != "":
 		return shell.Answer{}, &fault.Error{
 			Kind: fault.Forbidden, Message: "This invitation is for another email address",
@@ -111,23 +109,30 @@ func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invit
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if err := d.joinTeam(ctx, u, q); err != nil {
+	to, err := d.joinTeam(ctx, u, q)
+	if err != nil {
 		return shell.Answer{}, err
 	}
-	a := d.enter(q, s, token)
+	a := d.enterAt(s, token, to)
 	a.Flash = "Welcome to Slipway. You joined the team " + i.Team
 	return a, nil
 }
 
-// joinTeam accepts the invitation of the page for a user, with the line in the team's log.
-func (d *Pages) joinTeam(ctx context.Context, u account.User, q *shell.Request) error {
-	return d.DB.Write(ctx, func(tx *db.Tx) error {
+// joinTeam accepts the invitation of the page for a user, with the line in the team's log, and returns the team's first page:
+// its sites, or its members for a role that sees no sites.
+func (d *Pages) joinTeam(ctx context.Context, u account.User, q *shell.Request) (to string, err error) {
+	err = d.DB.Write(ctx, func(tx *db.Tx) error {
 		m, t, err := d.Teams.AcceptTx(ctx, tx, u, q.PathValue("token"))
 		if err != nil {
 			return err
+		}
+		to = "/?team=" + t.Slug
+		if m.Role == account.RoleBilling {
+			to = "/teams/" + t.Slug + "/members"
 		}
 		return d.Accounts.AuditTx(ctx, tx, audit.Actor{User: u.ID, Owner: t.Owner, Session: q.Session.ID, Addr: q.Addr}, audit.Event{
 			Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest"),
 		})
 	})
+	return to, err
 }

@@ -132,7 +132,7 @@ func (d *Pages) setTheme(ctx context.Context, q *shell.Request) (shell.Answer, e
 
 type setupData struct {
 	First   bool
-	Invited bool // the account has no password yet
+	Invited bool // the user has no way to sign in yet
 	Email   string
 }
 
@@ -145,10 +145,10 @@ func (d *Pages) setupPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	switch {
 	case u.ID == "":
 		title = "Welcome to Slipway"
-	case !u.Password:
+	case u.Invited:
 		title = "Accept your invite"
 	}
-	return shell.Page("sign_setup", title, setupData{u.ID == "", u.ID != "" && !u.Password, u.Email}), nil
+	return shell.Page("sign_setup", title, setupData{u.ID == "", u.Invited, u.Email}), nil
 }
 
 func (d *Pages) setUp(ctx context.Context, q *shell.Request) (shell.Answer, error) {

@@ -16,22 +16,26 @@
     set: (v) => { try { localStorage.setItem('recent', JSON.stringify(v)); } catch { /* then not */ } },
   };
   const go = (path) => { location.href = path; };
+  const team = document.body.dataset.team; // the one that the page is about; pages of its account are asked for with it
+  const ofTeam = (path) => (team ? path + (path.includes('?') ? '&' : '?') + 'team=' + encodeURIComponent(team) : path);
 
   // The pages that were visited last, by their breadcrumb.
   const crumbs = [...document.querySelectorAll('.crumbs li > :is(a, span)')].map((c) => c.textContent.trim());
+  const inAddress = new URLSearchParams(location.search).get('team');
+  const here = location.pathname + (inAddress ? '?team=' + encodeURIComponent(inAddress) : '');
   if (crumbs.length > 1) {
-    const now = { name: crumbs.slice(1).join(' / '), path: location.pathname };
+    const now = { name: crumbs.slice(1).join(' / '), path: here };
     store.set([now, ...store.get().filter((p) => p.path !== now.path)].slice(0, 8));
   }
 
   const pages = [...document.querySelectorAll('.rail-link')].map((a) => ({ name: a.textContent.trim(), hint: a.closest('.group')?.querySelector('.group-title')?.textContent || '', run: () => go(a.getAttribute('href')) }));
   const crumbSite = document.querySelector('.rail-site');
   if (crumbSite) pages.push(
-    { name: 'Webhooks', hint: 'Account', run: () => go('/webhooks') }, { name: 'Account', hint: '', run: () => go('/account') }, { name: 'API keys', hint: 'Account', run: () => go('/account/keys') });
+    { name: 'Webhooks', hint: 'Account', run: () => go(ofTeam('/webhooks')) }, { name: 'Account', hint: '', run: () => go('/account') }, { name: 'API keys', hint: 'Account', run: () => go(ofTeam('/account/keys')) });
   const actions = () => [
     ...[...document.querySelectorAll('.site-top .head-actions :is(a, button)')].map((b) => ({ name: b.textContent.trim() + ' ' + crumbSite.textContent.trim(), hint: 'This site', run: () => b.click() })),
-    { name: 'New site', hint: '', run: () => go('/new') },
-    { name: 'Create API key', hint: 'Account', run: () => go('/account/keys/new') },
+    { name: 'New site', hint: '', run: () => go(ofTeam('/new')) },
+    { name: 'Create API key', hint: 'Account', run: () => go(ofTeam('/account/keys/new')) },
     ...(document.getElementById('api') ? [{ name: 'Show API requests of this page', hint: '', run: () => document.getElementById('api').showPopover() }] : []),
     ...[...document.querySelectorAll('.rail [data-theme-form] button')].map((b) => ({ name: 'Theme: ' + b.value, hint: '', run: () => b.click() })),
     { name: 'Keyboard shortcuts', hint: '?', run: () => help() },
@@ -75,7 +79,7 @@
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (o) => words.every((w) => (o.name + ' ' + o.hint).toLowerCase().includes(w));
     const groups = scope === 'sites' ? [['Sites', sites.filter(fits)]] : [
-      ['Recent', words.length ? [] : store.get().filter((p) => p.path !== location.pathname).slice(0, 5).map((p) => ({ name: p.name, hint: '', run: () => go(p.path) }))],
+      ['Recent', words.length ? [] : store.get().filter((p) => p.path !== here).slice(0, 5).map((p) => ({ name: p.name, hint: '', run: () => go(p.path) }))],
       ['Sites', sites.filter(fits)],
       ['Pages', pages.filter(fits)],
       ['Actions', actions().filter(fits)],
@@ -100,7 +104,7 @@
     if (asked) asked.abort();
     asked = new AbortController();
     try {
-      const r = await fetch('/find?q=' + encodeURIComponent(input.value.trim()), { signal: asked.signal, headers: { Accept: 'application/json' }, redirect: 'error' });
+      const r = await fetch(ofTeam('/find?q=' + encodeURIComponent(input.value.trim())), { signal: asked.signal, headers: { Accept: 'application/json' }, redirect: 'error' });
       if (!r.ok) return;
       sites = (await r.json()).map((s) => ({ name: s.name, hint: s.host, run: () => go(s.path) }));
       show();

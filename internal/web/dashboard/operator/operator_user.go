@@ -56,7 +56,7 @@ func (d *Pages) userData(ctx context.Context, u account.User) (data userData, er
 // showLink shows a one-time link, which is kept nowhere.
 func (d *Pages) showLink(ctx context.Context, u account.User, token string) (shell.Answer, error) {
 	data, err := d.userData(ctx, u)
-	data.Link, data.Invited = d.BaseURL+"/setup/"+token, !u.Password
+	data.Link, data.Invited = d.BaseURL+"/setup/"+token, u.Invited
 	data.Mailed = data.Invited && d.Accounts.Mails()
 	return shell.Page("operator_user", u.Email, data), err
 }
@@ -90,7 +90,7 @@ func (d *Pages) makeLink(ctx context.Context, q *shell.Request) (shell.Answer, e
 	var token string
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (deed audit.Event, err error) {
 		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
-		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && !u.Password {
+		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && u.Invited {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
 		return audit.Event{Action: "password.link", Subject: string(u.ID), About: u.ID, Detail: u.Email}, err

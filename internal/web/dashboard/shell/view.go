@@ -64,6 +64,9 @@ func (v *view) Refresh() int {
 // SignedIn reports whether there is somebody to show the navigation to.
 func (v *view) SignedIn() bool { return v.q.signedIn() }
 
+// Team returns the slug of the team that the page is about; empty: a page of the person's own.
+func (v *view) Team() string { return v.q.member.Slug }
+
 // In reports whether the page lies at or below a path, for the navigation.
 func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
 
