@@ -115,7 +115,7 @@ func (b *Browser) Window(address string) *Window {
 	}
 	ctx, stop := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
 	b.t.Cleanup(stop)
-	w := &Window{t: b.t, ctx: ctx, browser: b, Base: strings.TrimSuffix(address, "/"), hosts: map[string]bool{}, expected: map[int]int{}}
+	w := &Window{t: b.t, ctx: ctx, browser: b, Base: strings.TrimSuffix(address, "/"), hosts: map[string]bool{}, expected: map[int]int{}, refused: map[string]int{}}
 	w.Allow(w.Base)
 	w.watch()
 	permit := browser.GrantPermissions([]browser.PermissionType{

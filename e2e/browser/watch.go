@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/log"
@@ -16,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"slipway/e2e/world"
 )
 
 // Allow lets pages of this window ask the host of an address.
@@ -36,6 +39,28 @@ func (w *Window) Expect(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected[status]++
+}
+
+// Refuses says that the browser is about to refuse something and to complain of it with this word. Refused waits for it.
+func (w *Window) Refuses(word string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused[word] = 0
+}
+
+// Refused waits until the browser has complained with a word of Refuses.
+func (w *Window) Refused(word string) {
+	w.t.Helper()
+	ctx, stop := context.WithTimeout(w.ctx, patience)
+	defer stop()
+	err := world.Until(ctx, 5*time.Millisecond, func() (bool, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.refused[word] > 0, nil
+	})
+	if err != nil {
+		w.fatal("the browser refuses nothing with the word %s: %v", word, err)
+	}
 }
 
 var answered = regexp.MustCompile(`responded with a status of (\d+)`)
@@ -92,7 +117,14 @@ func (w *Window) watch() {
 }
 
 func (w *Window) note(format string, args ...any) {
-	w.faults = append(w.faults, fmt.Sprintf(format, args...)+" (at "+w.at+")")
+	text := fmt.Sprintf(format, args...)
+	for word := range w.refused {
+		if strings.Contains(text, word) {
+			w.refused[word]++
+			return
+		}
+	}
+	w.faults = append(w.faults, text+" (at "+w.at+")")
 }
 
 func words(args []*runtime.RemoteObject) (text string) {

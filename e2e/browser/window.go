@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"slipway/e2e/world"
@@ -32,9 +35,29 @@ type Window struct {
 
 	mu       sync.Mutex // guards all below
 	hosts    map[string]bool
-	expected map[int]int // status → how many answers of it may still come
+	expected map[int]int    // status → how many answers of it may still come
+	refused  map[string]int // word → how often the browser has complained with it
 	faults   []string
 	at       string // the page that was opened last
+}
+
+// Popup returns the window that what is done opens.
+func (w *Window) Popup(do func()) *Window {
+	w.t.Helper()
+	opened := chromedp.WaitNewTarget(w.ctx, func(i *target.Info) bool { return i.Type == "page" && i.OpenerID != "" })
+	do()
+	select {
+	case id := <-opened:
+		ctx, stop := chromedp.NewContext(w.ctx, chromedp.WithTargetID(id))
+		w.t.Cleanup(stop)
+		p := &Window{t: w.t, ctx: ctx, browser: w.browser, Base: w.Base, hosts: w.hosts, expected: map[int]int{}, refused: map[string]int{}}
+		p.watch()
+		p.Run(network.Enable(), audits.Enable(), page.Enable(), chromedp.EmulateViewport(wide, height))
+		return p
+	case <-time.After(patience):
+		w.fatal("no popup opens")
+		return nil
+	}
 }
 
 var hook = regexp.MustCompile(`@([a-zA-Z0-9_.-]+)(\*?)`)
