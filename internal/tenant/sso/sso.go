@@ -33,7 +33,7 @@ type Config struct {
 // SSO is the service. It is safe for concurrent use.
 type SSO struct {
 	c   Config
-	out *http.Client // Out, with a bound on what it reads
+	out *http.Client // Out, with bounds on what it reads
 
 	mu sync.Mutex // guards found
 	// share: total the operator's and teams' providers; owner the providers of a team, which are limited; edge none: an entry is one document of at most 128 KiB
@@ -47,7 +47,7 @@ func New(c Config) *SSO {
 	s := &SSO{c: c, found: map[ProviderID]*discovery{}}
 	if c.Out != nil {
 		out := *c.Out
-		out.Transport = bounded{out.Transport}
+		out.Transport = light{bounded{out.Transport}}
 		s.out = &out
 	}
 	return s

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +68,20 @@ func TestForgedTokens(t *testing.T) {
 		},
 		"no token": func(w *world) { w.issuer.sign = func(_, _ map[string]any) string { return "" } },
 		"huge keys": func(w *world) { // the right ones, behind more than is read
-			w.issuer.jwks = func() []byte { return append(bytes.Repeat([]byte(" "), 1<<20), w.issuer.keys()...) }
+			w.issuer.jwks = func() []byte { return append(bytes.Repeat([]byte(" "), 1<<20), w.issuer.keys(w.issuer.public())...) }
+		},
+		"a key of a megabit": func(w *world) { // beside the right one
+			w.issuer.jwks = func() []byte { return w.issuer.keys(huge(1<<19), w.issuer.public()) }
+		},
+		"a key of a megabit, hidden": func(w *world) {
+			w.issuer.jwks = func() []byte {
+				k := huge(1 << 19)
+				k["N"] = "AQAB" // read by whoever ignores the case of names
+				return w.issuer.keys(map[string]any{"kty": "RSA", "n": 5}, k, w.issuer.public())
+			}
+		},
+		"many keys": func(w *world) {
+			w.issuer.jwks = func() []byte { return w.issuer.keys(slices.Repeat([]map[string]any{w.issuer.public()}, 65)...) }
 		},
 		"userinfo of somebody else": func(w *world) {
 			claim("email", nil)(w)
@@ -84,6 +98,12 @@ func TestForgedTokens(t *testing.T) {
 			wantCode(t, err, "sso_invalid")
 		})
 	}
+}
+
+// huge is an RSA key with so many bits.
+func huge(bits int) map[string]any {
+	n := bytes.Repeat([]byte{0xff}, bits/8)
+	return map[string]any{"kty": "RSA", "kid": "1", "alg": "RS256", "n": b64(n), "e": "AQAB"}
 }
 
 // again is the same installation after a restart.

@@ -93,7 +93,7 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 			w.Write(i.jwks())
 			return
 		}
-		w.Write(i.keys())
+		w.Write(i.keys(i.public()))
 	case "/token":
 		r.ParseForm()
 		code := r.PostForm.Get("code")
@@ -125,11 +125,16 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keys is the issuer's set of keys.
-func (i *issuer) keys() []byte {
-	text, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
+// public is the issuer's key as its key set has it.
+func (i *issuer) public() map[string]any {
+	return map[string]any{
 		"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(i.key.N.Bytes()), "e": b64(big.NewInt(int64(i.key.E)).Bytes()),
-	}}})
+	}
+}
+
+// keys is a set of keys.
+func (i *issuer) keys(list ...map[string]any) []byte {
+	text, err := json.Marshal(map[string]any{"keys": list})
 	if err != nil {
 		panic(err)
 	}
