@@ -118,6 +118,9 @@ type World struct {
 	Flags             []string // what serve gets beside its addresses
 	Env               []string // beside this process's own
 
+	// Sockets are passed on to serve as systemd does it.
+	Sockets []*os.File
+
 	client *http.Client
 	mu     sync.Mutex // guards proc and roots
 	proc   *process
@@ -237,6 +240,12 @@ func (w *World) Launch() error {
 	defer log.Close()
 	cmd := exec.Command(w.Binary, w.Args()...)
 	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
+	if len(w.Sockets) > 0 {
+		// LISTEN_PID is the number of the process that takes the sockets: the shell's, which becomes it.
+		cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, w.Binary}, w.Args()...)...)
+		cmd.Dir, cmd.ExtraFiles = w.Dir, w.Sockets
+		cmd.Env = append(append(os.Environ(), w.Env...), fmt.Sprintf("LISTEN_FDS=%d", len(w.Sockets)))
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	// A test that panics must not leave it running. (The signal comes with the end of the
 	// thread that forked; Go ends none but those that a goroutine locked.)

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/recovery"
+	"slipway/internal/platform/systemd"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -30,6 +31,11 @@ const drain = 20 * time.Second
 // Serve runs the service until ctx ends, then drains. What is wrong with the settings,
 // the addresses or the database is an error before anything is changed.
 func Serve(ctx context.Context, c config.Config) error {
+	tell := systemd.NewNotifier()
+	passed, err := systemd.Sockets()
+	if err != nil {
+		return err
+	}
 	s, err := c.Check()
 	if err != nil {
 		return err
@@ -37,7 +43,9 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := recovery.Interrupted(s.Store); err != nil {
 		return err
 	}
-	listeners, err := ports.Open(portsOf(s))
+	opening := portsOf(s)
+	opening.Passed = passed
+	listeners, err := ports.Open(opening)
 	if err != nil {
 		return err
 	}
@@ -50,6 +58,10 @@ func Serve(ctx context.Context, c config.Config) error {
 		return err
 	}
 	defer unlock()
+	// A start may have to migrate the database. What hangs for longer than this won't end.
+	if err := tell.Working("Preparing the database.", 15*time.Minute); err != nil {
+		s.Log.WarnContext(ctx, "systemd is not told", "err", err)
+	}
 	h, err := wire(ctx, s, listeners)
 	if err != nil {
 		return err
@@ -67,6 +79,7 @@ func Serve(ctx context.Context, c config.Config) error {
 	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !config.Local(s.SiteDomain) {
 		s.Log.WarnContext(ctx, "no wildcard certificate", "why", config.NoWildcard)
 	}
+	h.tell, h.activated = tell, len(passed) > 0
 	return h.run(ctx, listeners)
 }
 
@@ -134,17 +147,21 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		})
 	}
 	serve(servers.control, func() error { return servers.control.Serve(l.Control) })
+	// Visitors wait in the queues of their listeners until the edge knows the sites.
 	if l.HTTP != nil {
-		serve(servers.http, func() error { return servers.http.Serve(l.HTTP) })
+		serve(servers.http, func() error { h.table(failed); return servers.http.Serve(l.HTTP) })
 	}
 	if l.HTTPS != nil {
-		serve(servers.https, func() error { return servers.https.Serve(l.HTTPS) })
+		serve(servers.https, func() error { h.table(failed); return servers.https.Serve(l.HTTPS) })
 	}
 	if l.QUIC != nil {
 		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.Limits)
-		serve(srv, func() error { return srv.Serve(l.QUIC) })
+		serve(srv, func() error { h.table(failed); return srv.Serve(l.QUIC) })
 	}
 	h.serving.Store(true)
+	reporting, stopReporting := context.WithCancel(failed)
+	defer stopReporting()
+	go h.report(reporting, l.Control.Addr())
 
 	var end error
 	select {
@@ -154,15 +171,20 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	case <-failed.Done():
 	}
 
-	// /readyz says no and the control plane answers 503 from here on. Whoever comes all the
-	// same, because a load balancer has not noticed yet, finds the listeners open for a
-	// while; then what is under way may finish.
-	h.draining.Store(true)
-	h.serving.Store(false)
-	if end == nil && ctx.Err() != nil {
-		select {
-		case <-time.After(h.s.DrainDelay):
-		case <-failed.Done():
+	stopReporting()
+	h.say(ctx, h.tell.Stopping())
+	// Where systemd holds the sockets, whoever comes from here on waits for the next life of the
+	// program, which answers. Elsewhere /readyz says no and the control plane answers 503 from
+	// here on. Whoever comes all the same, because a load balancer has not noticed yet, finds
+	// the listeners open for a while; then what is under way may finish.
+	if !h.activated {
+		h.draining.Store(true)
+		h.serving.Store(false)
+		if end == nil && ctx.Err() != nil {
+			select {
+			case <-time.After(h.s.DrainDelay):
+			case <-failed.Done():
+			}
 		}
 	}
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
@@ -186,6 +208,22 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		h.s.Log.InfoContext(ctx, "slipway has stopped")
 	}
 	return end
+}
+
+// tableTime is how long visitors wait for the edge's first table; then they are told to come again.
+const tableTime = 10 * time.Second
+
+// table returns when the edge has read its table, or that takes too long.
+func (h *node) table(ctx context.Context) {
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(tableTime); !h.edge.Ready() && time.Now().Before(end); {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // servers returns the HTTP servers, each with limits against slow and endless requests.

@@ -39,6 +39,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/memory"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/program/runtime"
@@ -106,10 +107,12 @@ type node struct {
 	edge        *edge.Edge           // nil without the role
 	certs       *certs.Certs         // nil without the role edge
 
-	door     *control.Door
-	members  *member.Members
-	draining atomic.Bool // since the first sign of the end
-	serving  atomic.Bool // between the opening of the listeners and the first sign of the end
+	door      *control.Door
+	members   *member.Members
+	draining  atomic.Bool // since the first sign of the end
+	tell      systemd.Notifier
+	activated bool        // systemd holds the sockets
+	serving   atomic.Bool // between the opening of the listeners and the first sign of the end
 }
 
 // workers is how many jobs of each queue run at once in one process. Builds have a

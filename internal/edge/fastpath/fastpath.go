@@ -20,6 +20,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -104,6 +105,9 @@ func (s *Sent) Agent() string {
 	return s.plain.agent.String()
 }
 
+// freshTime is how long a shutdown waits for the first request of a connection; net/http's is the same.
+const freshTime = 5 * time.Second
+
 // Server serves connections. It has the methods of http.Server that its owner needs.
 type Server struct {
 	Config
@@ -113,6 +117,8 @@ type Server struct {
 	toH2    *handover    // to lanes
 	date    atomic.Pointer[date]
 	headers *fair.Pool // bytes of requests' fields
+
+	accepting sync.WaitGroup // Serve, which may have accepted one more than it was to
 
 	mu sync.Mutex // guards the rest
 	ln net.Listener
@@ -160,7 +166,9 @@ func (s *Server) Serve(ln net.Listener) error {
 		return http.ErrServerClosed
 	}
 	s.ln = ln
+	s.accepting.Add(1)
 	s.mu.Unlock()
+	defer s.accepting.Done()
 	s.toH1.addr, s.toH2.addr = ln.Addr(), ln.Addr()
 	go s.HTTP.Serve(s.toH1)
 	go s.lanes.Serve(s.toH2)
@@ -180,7 +188,10 @@ func (s *Server) Serve(ln net.Listener) error {
 			return err
 		}
 		wait = 0
-		go s.serve(raw)
+		c := &conn{s: s, raw: raw, tls: tls.Server(raw, s.tls), idling: func(bool) {}}
+		c.fresh.Store(true)
+		s.add(c)
+		go s.serve(c)
 	}
 }
 
@@ -190,18 +201,21 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// Shutdown lets requests under way finish and ends all connections, as http.Server's does.
+// Shutdown lets requests under way finish and ends all connections, as http.Server's does. A
+// connection that was accepted and has asked for nothing yet is answered once: its client can't
+// know that nobody has read its request.
 func (s *Server) Shutdown(ctx context.Context) error {
-	conns := s.close()
+	s.close()
+	s.accepting.Wait()
 	s.HTTP.SetKeepAlivesEnabled(false)
-	for _, c := range conns {
+	for _, c := range s.all() {
 		c.drain()
 	}
 	// net/http takes no connection once it is shut down, and cuts the end of an answer if
 	// it thinks the connection idle. So those of HTTP/1.1, which may still be handed over,
 	// end before HTTP, and those of HTTP/2 before their lanes.
 	brief, cancel := context.WithTimeout(ctx, s.HeaderTime)
-	_ = s.ended(brief, func(c *conn) bool { return c.onDrain == nil && !c.passing.Load() })
+	_ = s.ended(brief, func(c *conn) bool { return c.onDrain.Load() == nil && !c.passing.Load() })
 	cancel()
 	errs := make(chan error, 1)
 	go func() { errs <- s.HTTP.Shutdown(ctx) }()
@@ -235,24 +249,28 @@ func (s *Server) ended(ctx context.Context, kind func(*conn) bool) error {
 
 // Close ends everything at once.
 func (s *Server) Close() error {
-	for _, c := range s.close() {
+	s.close()
+	s.accepting.Wait()
+	for _, c := range s.all() {
 		c.raw.Close()
 	}
 	return errors.Join(s.HTTP.Close(), s.lanes.Close())
 }
 
-func (s *Server) close() []*conn {
+func (s *Server) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
 	if s.ln != nil {
 		s.ln.Close()
 	}
-	var out []*conn
-	for c := range s.conns {
-		out = append(out, c)
-	}
-	return out
+}
+
+// all returns the connections.
+func (s *Server) all() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 // conn is a connection that is served here.
@@ -265,19 +283,25 @@ type conn struct {
 	memo
 
 	sent            Sent
-	readBy, writeBy time.Time   // the deadlines that are set
-	idling          func(bool)  // tells a limiter of connections
-	drained         atomic.Bool // no further requests
-	passing         atomic.Bool // Hosts.Pass has a request
-	onDrain         func()      // wakes it up for that; nil on HTTP/1.1
+	readBy, writeBy time.Time              // the deadlines that are set
+	idling          func(bool)             // tells a limiter of connections
+	drained         atomic.Bool            // no further requests
+	passing         atomic.Bool            // Hosts.Pass has a request
+	fresh           atomic.Bool            // it has asked for nothing yet
+	onDrain         atomic.Pointer[func()] // wakes it up for that; nil on HTTP/1.1
 
 	leaving sync.Mutex // guards left
 	left    bool       // it is net/http's, deadlines and all
 }
 
 // serve does the handshake and decides who serves the connection.
-func (s *Server) serve(raw net.Conn) {
-	c := &conn{s: s, raw: raw, tls: tls.Server(raw, s.tls), idling: func(bool) {}}
+func (s *Server) serve(c *conn) {
+	raw, kept := c.raw, false
+	defer func() {
+		if !kept {
+			s.remove(c)
+		}
+	}()
 	if l, ok := raw.(interface{ SetIdle(bool) }); ok {
 		c.idling = l.SetIdle
 	}
@@ -310,10 +334,7 @@ func (s *Server) serve(raw net.Conn) {
 		s.toH1.give(c.tls)
 		return
 	}
-	if !s.add(c) {
-		raw.Close()
-		return
-	}
+	kept = true
 	// A handshake makes a stack grow that a waiting connection would hold on to: the rest
 	// goes on in a goroutine whose stack is small.
 	go func() {
@@ -333,14 +354,10 @@ func (s *Server) survive(raw net.Conn) {
 	}
 }
 
-func (s *Server) add(c *conn) bool {
+func (s *Server) add(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
 	s.conns[c] = struct{}{}
-	return true
 }
 
 func (s *Server) remove(c *conn) {
@@ -352,8 +369,20 @@ func (s *Server) remove(c *conn) {
 // drain ends the connection when nothing is under way on it any more.
 func (c *conn) drain() {
 	c.drained.Store(true)
-	if c.onDrain != nil {
-		c.onDrain()
+	if c.fresh.Load() {
+		time.AfterFunc(min(freshTime, c.s.HeaderTime), func() {
+			c.fresh.Store(false)
+			c.wakeUp()
+		})
+		return
+	}
+	c.wakeUp()
+}
+
+// wakeUp makes the connection see that it is to end.
+func (c *conn) wakeUp() {
+	if drain := c.onDrain.Load(); drain != nil {
+		(*drain)()
 		return
 	}
 	c.leaving.Lock()

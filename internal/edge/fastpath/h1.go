@@ -133,7 +133,7 @@ func (h *h1) wait() bool {
 		h.readBy = now.Add(h.s.IdleTime)
 		h.raw.SetReadDeadline(h.readBy)
 	}
-	if h.drained.Load() { // its deadline may just have been overwritten
+	if h.drained.Load() && !h.fresh.Load() { // its deadline may just have been overwritten
 		return false
 	}
 	h.idling(true)
@@ -141,6 +141,9 @@ func (h *h1) wait() bool {
 	h.idling(false)
 	if n == 0 {
 		return false
+	}
+	if h.fresh.Load() {
+		h.fresh.Store(false)
 	}
 	h.in = ins.Get().(*[]byte)
 	h.n = copy(*h.in, h.first[:n])

@@ -110,7 +110,8 @@ func newH2(c *conn) *h2 {
 		h.out = binary.BigEndian.AppendUint16(h.out, uint16(s.ID))
 		h.out = binary.BigEndian.AppendUint32(h.out, s.Val)
 	}
-	c.onDrain = h.startDrain
+	drain := h.startDrain
+	c.onDrain.Store(&drain)
 	return h
 }
 

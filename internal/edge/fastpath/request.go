@@ -90,6 +90,9 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 		h.ignored = max(h.ignored, id)
 		return nil // it was told which streams are served
 	}
+	if h.fresh.Load() {
+		h.fresh.Store(false)
+	}
 	h.lastStream, h.asked = id, true
 	if len(h.streams)+h.lingering >= maxStreams {
 		h.rst(id, http2.ErrCodeRefusedStream)

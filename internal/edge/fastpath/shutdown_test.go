@@ -178,3 +178,56 @@ func TestShutdownWithinHeader(t *testing.T) {
 		})
 	}
 }
+
+// Who was accepted before a shutdown and asks during it is answered: at a handshake's beginning,
+// at its end, on HTTP/2. Who never asks holds the shutdown up for no longer than freshTime.
+func TestShutdownAnswersFirstRequests(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	early, err := net.Dial("tcp", w.fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	late := dial(t, w.fast, "http/1.1")
+	second := dialH2(t, w.fast)
+	silent := dial(t, w.fast, "http/1.1")
+	wait.Until(t, "all are accepted", func() bool {
+		w.server.mu.Lock()
+		defer w.server.mu.Unlock()
+		return len(w.server.conns) == 4
+	})
+	begun := time.Now()
+	done := w.shut(t)
+
+	handshake := tls.Client(early, &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	for name, c := range map[string]net.Conn{"before its handshake": handshake, "after its handshake": late} {
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		io.WriteString(c, get("/small", ""))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if resp.StatusCode != 200 || !resp.Close {
+			t.Errorf("%s: %d, the last one: %v", name, resp.StatusCode, resp.Close)
+		}
+	}
+	second.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: 1, EndStream: true, EndHeaders: true, BlockFragment: second.block(fieldsOf("GET", "/small")...),
+	})
+	if h := second.listen(func(h *heard) bool { return h.ended[1] && h.goAway != nil }); h.status[1] != "200" {
+		t.Errorf("on HTTP/2: %v", h)
+	}
+	second.conn.Close()
+	select {
+	case err := <-done:
+		if took := time.Since(begun); err != nil || took < freshTime/2 {
+			t.Errorf("the shutdown ends after %s, before the silent one's time is over: %v", took, err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("who never asks holds the shutdown up")
+	}
+	if _, err := silent.Read(make([]byte, 1)); err == nil {
+		t.Error("who never asked gets something")
+	}
+}

@@ -1,4 +1,4 @@
-// Package ports owns the listeners of a process: which it opens, and how many connections they take.
+// Package ports owns the listeners of a process: which it opens or takes from systemd, and how many connections they take.
 package ports
 
 import (
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -21,6 +22,10 @@ type Config struct {
 	HTTPS   string
 	QUIC    bool // UDP on the port of HTTPS too
 	DNS     string
+
+	// Passed are sockets that systemd opened before the process began. Each takes the place of
+	// opening the address with its port; one that no address has is an error.
+	Passed []*os.File
 }
 
 // Ports are the listeners. A closed one is nil.
@@ -47,8 +52,12 @@ func Open(c Config) (p *Ports, err error) {
 			err = fmt.Errorf("%s: %w", flag, err)
 		}
 	}
+	passed, err := takeOver(c.Passed)
 	open := func(flag, addr string) (got net.Listener) {
 		if err == nil && addr != "" {
+			if got = passed.stream(addr); got != nil {
+				return got
+			}
 			patiently(flag, func() (err error) {
 				got, err = net.Listen("tcp", addr)
 				return err
@@ -58,6 +67,9 @@ func Open(c Config) (p *Ports, err error) {
 	}
 	packets := func(flag string, beside net.Listener) (got net.PacketConn) {
 		if err == nil && beside != nil {
+			if got = passed.packets(beside.Addr().String()); got != nil {
+				return got
+			}
 			patiently(flag, func() (err error) {
 				got, err = net.ListenPacket("udp", beside.Addr().String())
 				return err
@@ -73,7 +85,11 @@ func Open(c Config) (p *Ports, err error) {
 	}
 	p.DNS = open("--acme-dns", c.DNS)
 	p.Packets = packets("--acme-dns", p.DNS)
+	if err == nil {
+		err = passed.rest()
+	}
 	if err != nil {
+		passed.close()
 		p.Close()
 	}
 	return p, err

@@ -2,6 +2,7 @@ package ports
 
 import (
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -89,4 +90,66 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	t.Errorf("no refusal is counted: %v", families)
+}
+
+// A socket that systemd opened is taken where its flag would open one; what does not fit is an error.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	packets, err := net.ListenPacket("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	stream := func() *os.File {
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	udp, err := packets.(*net.UDPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	p, err := Open(Config{HTTPS: at, QUIC: true, Passed: []*os.File{stream(), udp}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.HTTPS.Addr().String() != at || p.QUIC.LocalAddr().String() != at {
+		t.Errorf("listens on %s and %s, want %s", p.HTTPS.Addr(), p.QUIC.LocalAddr(), at)
+	}
+	if c, err := net.Dial("tcp", at); err != nil {
+		t.Error(err)
+	} else if got, err := p.HTTPS.Accept(); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+		got.Close()
+	}
+	pipe, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, c := range []struct {
+		config Config
+		file   *os.File
+		want   string
+	}{
+		{Config{HTTPS: "127.0.0.1:0"}, stream(), "systemd passes a socket on " + at + ", but no setting says that Slipway listens there"},
+		{Config{}, stream(), "systemd passes a socket on " + at},
+		{Config{}, pipe, "a socket that systemd passes is of no use here: "},
+	} {
+		c.config.Passed = []*os.File{c.file}
+		if _, err := Open(c.config); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
 }

@@ -41,6 +41,7 @@ var programs = map[string]string{
 	"python3-cryptography":              "/usr/lib/python3/dist-packages/cryptography",
 	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
 	"redis-server":                      "/usr/bin/redis-server",
+	"systemd":                           "/usr/bin/systemd-analyze",
 }
 
 // Missing returns those of the Debian packages that are not there.

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// With sockets from systemd a restart refuses nobody and fails no request: whoever comes between
+// two lives of the program waits in the queue of the socket, and the next life answers. The
+// program says when it serves and when it ends.
+func TestRestartRefusesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(3*time.Minute))
+	defer cancel()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	key, err := w.User("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{w.Listen, w.HTTP, w.HTTPS} {
+		w.Sockets = append(w.Sockets, passed(t, addr))
+	}
+	told := newManager(t, w)
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	told.wait(ctx, t, "READY=1")
+	told.wait(ctx, t, "WATCHDOG=1")
+	site := newSite(ctx, t, w, key)
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser.Transport.(*http.Transport).DisableKeepAlives = true // each request a connection of its own
+	old, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := old.Transport.(*http.Transport)
+	plain.DisableKeepAlives, plain.ForceAttemptHTTP2 = true, false // and of HTTP/1.1
+
+	// share: none, of this test alone
+	var answered, failed atomic.Int64
+	visiting, stop := context.WithCancel(ctx)
+	var visitors sync.WaitGroup
+	for i := range 4 {
+		client := []*http.Client{browser, old}[i%2]
+		visitors.Go(func() {
+			for visiting.Err() == nil {
+				a, err := w.Site(ctx, client, world.Request{Method: "GET", URL: site})
+				if err != nil || a.Status != 200 || string(a.Body) != "It floats." {
+					failed.Add(1)
+					t.Errorf("a visitor: %v %d %.200s", err, a.Status, a.Body)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for life := range 3 {
+		before := answered.Load()
+		if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) {
+			return answered.Load() > before+50 || failed.Load() > 0, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Stop(ctx); err != nil {
+			t.Fatalf("life %d: %v", life, err)
+		}
+		told.wait(ctx, t, "STOPPING=1")
+		if err := w.Start(ctx); err != nil {
+			t.Fatalf("life %d: %v", life, err)
+		}
+		told.wait(ctx, t, "READY=1")
+	}
+	stop()
+	visitors.Wait()
+	t.Logf("%d requests over three restarts", answered.Load())
+}
+
+// newSite returns the address of a new site that says that it floats.
+func newSite(ctx context.Context, t *testing.T, w *world.World, key string) string {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "content")
+	if err := world.WriteFiles(dir, map[string]string{"index.html": "It floats."}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Git.Commit("acme/boat", "main", dir, "a boat"); err != nil {
+		t.Fatal(err)
+	}
+	var site struct{ Data struct{ ID, URL string } }
+	if err := w.Call(ctx, key, "POST", "/sites", map[string]string{
+		"name": "Boat", "type": "static", "repository": "git.test/acme/boat", "branch": "main",
+	}, &site); err != nil {
+		t.Fatal(err)
+	}
+	var deployed struct{ DeploymentID string }
+	if err := w.Call(ctx, key, "POST", "/sites/"+site.Data.ID+"/deploy", nil, &deployed); err != nil {
+		t.Fatal(err)
+	}
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := world.Until(ctx, 20*time.Millisecond, func() (bool, error) {
+		a, err := w.Site(ctx, browser, world.Request{Method: "GET", URL: site.Data.URL + "/"})
+		return err == nil && a.Status == 200, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return site.Data.URL + "/"
+}
+
+// passed opens a socket as systemd would, and closes it when the test ends.
+func passed(t *testing.T, addr string) *os.File {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// manager hears what the program tells systemd.
+type manager struct {
+	conn *net.UnixConn
+	said chan string
+}
+
+func newManager(t *testing.T, w *world.World) *manager {
+	t.Helper()
+	path := filepath.Join(w.Dir, "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	w.Env = append(w.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=2000000")
+	// share: none, of this test alone
+	m := &manager{conn: c, said: make(chan string, 1000)}
+	go func() {
+		for {
+			b := make([]byte, 4096)
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			m.said <- string(b[:n])
+		}
+	}()
+	return m
+}
+
+// wait returns when the program has said what, which may follow other lines.
+func (m *manager) wait(ctx context.Context, t *testing.T, what string) {
+	t.Helper()
+	for {
+		select {
+		case got := <-m.said:
+			if len(got) >= len(what) && got[:len(what)] == what {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("the program never said %s", what)
+		}
+	}
+}
