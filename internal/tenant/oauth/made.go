@@ -3,8 +3,10 @@ package oauth
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 )
 
@@ -54,6 +56,38 @@ func (s *Server) MadeTx(ctx context.Context, tx *db.Tx, by account.Caller, kind 
 		return fmt.Errorf("remember what an app created: %w", err)
 	}
 	return nil
+}
+
+// errNotMade is for apps that would change what somebody else created: the change would outlive their access.
+var errNotMade = &fault.Error{
+	Kind: fault.Forbidden, Message: "This app didn't create it",
+	Details: "apps can change and delete only the webhooks, deploy hooks and notification channels that they created", Code: "not_created_by_app",
+}
+
+// Changes is nil where the caller may change or delete a thing of this kind. An app may where it created it, with any of its
+// grants for the account: what an app points at an address of its own must end with its access. People, their keys and the
+// command line, which is nobody else's app, may all that their scopes say.
+func (s *Server) Changes(ctx context.Context, r db.Reader, by account.Caller, kind Kind, id string) error {
+	made, err := s.Made(ctx, r, by, kind)
+	if err == nil && !made(id) {
+		err = errNotMade
+	}
+	return err
+}
+
+// Made tells what of a kind the caller's app created in the account; for everybody else all is theirs.
+func (s *Server) Made(ctx context.Context, r db.Reader, by account.Caller, kind Kind) (func(id string) bool, error) {
+	if by.Grant == "" || AppID(by.App) == CLI {
+		return func(string) bool { return true }, nil
+	}
+	rows, err := r.Query(ctx, `
+		SELECT m.id FROM oauth_made m JOIN oauth_grants g ON g.id = m.grant_id
+		WHERE m.kind = $1 AND m.owner_id = $2 AND g.app_id = $3`, kind, by.Owner, by.App)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (id string, err error) { return id, r.Scan(&id) })
+	if err != nil {
+		return nil, fmt.Errorf("find what an app created: %w", err)
+	}
+	return func(id string) bool { return slices.Contains(list, id) }, nil
 }
 
 // made is one thing that an app created.

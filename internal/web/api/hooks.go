@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,7 +53,7 @@ func (a *API) hookRoutes() {
 	}
 	get(
 		a,
-		r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets.", account.DeploymentsWrite),
+		r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets. Apps list only the hooks that they created.", account.DeploymentsWrite),
 		a.listHooks,
 	)
 	create := r(
@@ -93,6 +94,15 @@ func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data
 		return data[hookBody]{}, err
 	}
 	hooks, err := a.Sites.Hooks(ctx, c.Owner, site.ID(in.ID))
+	if err != nil {
+		return data[hookBody]{}, err
+	}
+	// The URL of a hook outlives the access of whoever has read it, so apps read those of their own hooks alone.
+	made, err := a.OAuth.Made(ctx, a.DB, c, oauth.DeployHook)
+	if err != nil {
+		return data[hookBody]{}, err
+	}
+	hooks = slices.DeleteFunc(hooks, func(h site.Hook) bool { return !made(h.ID.Ref()) })
 	return part(in.PartIn, each(hooks, a.showHook), err)
 }
 
@@ -178,6 +188,9 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		Rotate:    b.Rotate,
 	}
 	now, err := a.Sites.OwnHook(ctx, tx, c.Owner, site.HookID(in.ID))
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.DeployHook, now.ID.Ref())
+	}
 	if err != nil {
 		return hookBody{}, did, err
 	}
@@ -210,6 +223,9 @@ func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *B
 	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
 		err = c.RequireSite(string(s))
+	}
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.DeployHook, site.HookID(in.ID).Ref())
 	}
 	if err != nil {
 		return message{}, did, err

@@ -213,6 +213,9 @@ func (a *API) updateChannel(
 ) (_ channelBody, did audit.Event, _ error) {
 	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
 	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, in.ID)
+	}
+	if err == nil {
 		err = checkPatch(ctx, "notification channel", []string{
 			"name", "target", "siteIds", "events", "active",
 		}, showChannel(now), map[string]string{"siteId": "send siteIds", "kind": "delete the channel and create another one"})
@@ -234,7 +237,11 @@ func (a *API) updateChannel(
 
 func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	did = audit.Event{Action: "notification_channel.deleted", Subject: in.ID}
-	return message{"Notification channel deleted"}, did, a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
+	err := a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, in.ID)
+	}
+	return message{"Notification channel deleted"}, did, err
 }
 
 func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {

@@ -94,3 +94,65 @@ func TestOneWindowPerGrant(t *testing.T) {
 		t.Errorf("remaining: %s, %s with the same grant, %s with another", a, b, c)
 	}
 }
+
+// What an app didn't create stays as it is: a webhook of the account's own that an app points elsewhere would outlive the
+// app's access, and so would the URL of a deploy hook that it has read. What the app created it changes with each of its
+// grants.
+func TestAppsChangeWhatTheyCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	id := w.site(key, "one")
+	scopes := []account.Scope{account.WebhooksRead, account.WebhooksWrite, account.DeploymentsWrite}
+	_, token := w.grant(u, scopes...)
+	create := func(key, url string) (webhook, channel, hook string) {
+		t.Helper()
+		webhook = w.must(201, "POST", "/webhooks", key, m{"url": url, "events": []string{"deployment.completed"}})["id"].(string)
+		channel = w.must(201, "POST", "/notifications", key, m{"kind": "slack", "name": "Ops", "target": "https://hooks.slack.com/services/T/B/" + url[len(url)-1:]})["id"].(string)
+		hook = w.must(201, "POST", "/sites/"+id+"/hooks", key, m{"name": "CMS"})["id"].(string)
+		return webhook, channel, hook
+	}
+	webhook, channel, hook := create(key, "https://hooks.test/a")
+	evil := m{"url": "https://evil.test/"}
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{
+		{"PATCH", "/webhooks/" + webhook, evil},
+		{"PATCH", "/webhooks/" + webhook, m{"active": false}},
+		{"POST", "/webhooks/" + webhook + "/rotate-secret", m{"secret": "a secret that the app knows", "overlapSeconds": 0}},
+		{"DELETE", "/webhooks/" + webhook, nil},
+		{"PATCH", "/notifications/" + channel, m{"target": "https://hooks.slack.com/services/evil"}},
+		{"DELETE", "/notifications/" + channel, nil},
+		{"PATCH", "/hooks/" + hook, m{"rotate": true}},
+		{"DELETE", "/hooks/" + hook, nil},
+	} {
+		if a := w.api(c.method, c.path, token, c.body); a.status != 403 || a.json(t)["code"] != "not_created_by_app" {
+			t.Errorf("%s %s: %s", c.method, c.path, a)
+		}
+	}
+	if now := w.must(200, "GET", "/webhooks/"+webhook, key, nil); now["url"] != "https://hooks.test/a" || now["active"] != true {
+		t.Errorf("the account's webhook is now %v", now)
+	}
+	if list := w.must(200, "GET", "/sites/"+id+"/hooks", token, nil)["data"].([]any); len(list) != 0 {
+		t.Errorf("the app reads the secret URLs of %v", list)
+	}
+	if a := w.api("PATCH", "/webhooks/hook_unknown", token, evil); a.status != 404 {
+		t.Errorf("a webhook that isn't there: %s", a)
+	}
+
+	webhook, channel, hook = create(token, "https://hooks.test/c")
+	w.must(200, "PATCH", "/webhooks/"+webhook, token, m{"url": "https://hooks.test/b"})
+	w.must(200, "POST", "/webhooks/"+webhook+"/rotate-secret", token, m{})
+	w.must(200, "PATCH", "/notifications/"+channel, token, m{"name": "Other"})
+	w.must(200, "PATCH", "/hooks/"+hook, token, m{"name": "Other"})
+	if list := w.must(200, "GET", "/sites/"+id+"/hooks", token, nil)["data"].([]any); len(list) != 1 || list[0].(m)["name"] != "Other" {
+		t.Errorf("the app reads %v of its own hooks", list)
+	}
+	w.must(200, "DELETE", "/notifications/"+channel, key, nil) // people may all
+	w.must(200, "DELETE", "/webhooks/"+webhook, token, nil)
+	w.must(200, "DELETE", "/hooks/"+hook, token, nil)
+	if list := w.must(200, "GET", "/sites/"+id+"/hooks", key, nil)["data"].([]any); len(list) != 1 || list[0].(m)["name"] != "CMS" {
+		t.Errorf("the account's hooks are %v", list)
+	}
+}

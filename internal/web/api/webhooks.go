@@ -183,6 +183,9 @@ func (a *API) updateWebhook(
 	in *updateWebhookIn,
 ) (_ webhookBody, did audit.Event, _ error) {
 	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+	}
 	if err != nil {
 		return webhookBody{}, did, err
 	}
@@ -202,6 +205,9 @@ func (a *API) updateWebhook(
 
 func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *ByID) (_ message, did audit.Event, _ error) {
 	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+	}
 	did = audit.Event{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
 	return message{"Webhook deleted"}, did, err
 }
@@ -240,6 +246,9 @@ func (a *API) rotateSecret(
 		}
 	}
 	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
+	if err == nil {
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+	}
 	did = audit.Event{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
 	return rotated{"Secret rotated", when(w.OverlapEnds)}, did, err
 }
