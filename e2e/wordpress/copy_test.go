@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"slipway/e2e/world"
@@ -50,6 +51,7 @@ func (h *installation) copies(s siteBody) {
 		strings.NewReader(`{"title": "Tried out", "content": "see `+staging.URL+`/x", "status": "publish"}`),
 		&struct{}{},
 	)
+	h.compared(s, staging)
 	h.call("POST", "/sites/"+staging.ID+"/push", map[string]any{"to": s.ID, "database": true, "files": true}, &op)
 	op = h.ended(op.ID, "success")
 	if op.Result["backupId"] == nil {
@@ -119,6 +121,69 @@ func (h *installation) copies(s siteBody) {
 		t.Errorf("wp-admin after the import: %d", status)
 	}
 	h.call("DELETE", "/sites/"+staging.ID, nil, nil)
+}
+
+// compared changes the origin of a clone, of which a comparison before a push then tells, and of nothing that both
+// have, such as addresses.
+func (h *installation) compared(s, staging siteBody) {
+	t := h.t
+	type count struct {
+		Type  string
+		Count int64
+	}
+	type comparison struct {
+		SameSince string
+		Newer     []count
+		Options   *struct{ Names []string }
+		Files     *struct {
+			OnlyInTarget, Different, OnlyInSource, NotCompared int
+			Examples                                           []string
+		}
+		To struct {
+			Error   *string
+			Content struct {
+				Posts []count
+				Users *struct{ Count int64 }
+				Files *struct{ Count int64 }
+			}
+		}
+	}
+	compare := func() (c comparison) {
+		t.Helper()
+		h.call("GET", "/sites/"+staging.ID+"/push/compare?to="+s.ID, nil, &c)
+		if c.To.Error != nil || c.SameSince == "" || c.Options == nil || c.Files == nil || c.To.Content.Users == nil || c.To.Content.Files == nil {
+			t.Fatalf("the comparison is not whole: %+v", c)
+		}
+		return c
+	}
+	c := compare()
+	if len(c.Newer) != 0 || c.Files.OnlyInTarget+c.Files.Different+c.Files.NotCompared != 0 {
+		t.Errorf("after a clone differ: %+v, files %+v", c.Newer, *c.Files)
+	}
+	for _, name := range c.Options.Names {
+		if name == "blogname" || name == "widget_block" || name == "active_plugins" || name == "blogdescription" {
+			t.Errorf("the option %s differs after a clone", name)
+		}
+	}
+	owner, _ := h.login(s)
+	for _, title := range []string{"Order one", "Order two"} {
+		owner.rest("POST", "/posts", "application/json", strings.NewReader(`{"title": "`+title+`", "status": "publish"}`), &struct{}{})
+	}
+	owner.rest("POST", "/settings", "application/json", strings.NewReader(`{"description": "Told apart"}`), &struct{}{})
+	h.plant(s, "uploads/only-here.txt", "new")
+	after := compare()
+	if len(after.Newer) != 1 || after.Newer[0] != (count{"post", 2}) {
+		t.Errorf("newer in the target: %+v", after.Newer)
+	}
+	if !slices.Contains(after.Options.Names, "blogdescription") {
+		t.Errorf("options that differ: %v, before %v", after.Options.Names, c.Options.Names)
+	}
+	if f := after.Files; f.OnlyInTarget != 1 || !slices.Contains(f.Examples, "uploads/only-here.txt") {
+		t.Errorf("files: %+v", *f)
+	}
+	if n := after.To.Content.Files.Count - c.To.Content.Files.Count; n != 1 {
+		t.Errorf("the target has %d more files, want one", n)
+	}
 }
 
 // export makes of a backup what a plugin for moving sites makes: wp-content and a dump,

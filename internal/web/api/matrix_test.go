@@ -59,6 +59,7 @@ var matrix = map[string]row{
 		status: 409,
 	},
 	"cloneSite":           {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
+	"comparePush":         {path: "/sites/{site}/push/compare?to={site}", status: 400},
 	"pushSite":            {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},
 	"importWordPress":     {path: "/sites/{site}/wordpress/import", body: m{"url": "https://files.test/site.tar.gz"}, status: 409},
 	"loginWordPress":      {path: "/sites/{site}/wordpress/login", status: 409},

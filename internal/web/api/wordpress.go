@@ -41,6 +41,7 @@ type wordpressBody struct {
 	Plugins       []extensionBody `json:"plugins"`
 	Themes        []extensionBody `json:"themes"`
 	ObjectCache   objectCacheBody `json:"objectCache"`
+	Content       contentBody     `json:"content" doc:"How much content there is, and when it changed last."`
 	DiskBytes     int64           `json:"diskBytes" doc:"Bytes of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
 }
@@ -114,6 +115,7 @@ func (a *API) wordpressRoutes() {
 			get(a, list, a.wordpressEvents)
 		}
 	}
+	a.wordpressComparison()
 	a.wordpressWork()
 	login := r(
 		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
@@ -201,6 +203,7 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wor
 		PHP:           wordpressPHP{st.Memory, st.Upload, st.Execution},
 		Plugins:       each(st.Plugins, extension),
 		Themes:        each(st.Themes, extension),
+		Content:       showContent(st.Content),
 		DatabaseBytes: st.DatabaseBytes,
 		DiskBytes:     st.DiskBytes,
 		AutoUpdate:    st.AutoUpdate,
@@ -235,7 +238,7 @@ func checkWordPressPatch(ctx context.Context) error {
 		"title":   "change it in wp-admin",
 		"locale":  "change it in wp-admin",
 	}
-	for _, name := range []string{"latestVersion", "phpVersion", "adminUrl", "plugins", "themes", "databaseBytes", "diskBytes"} {
+	for _, name := range []string{"latestVersion", "phpVersion", "adminUrl", "plugins", "themes", "content", "databaseBytes", "diskBytes"} {
 		fixed[name] = "it is read-only; omit it"
 	}
 	if err := checkPatch(ctx, "WordPress setting", []string{

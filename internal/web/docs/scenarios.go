@@ -269,6 +269,7 @@ var scenarios = []Scenario{
 }`,
 			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
 		},
+		{Operation: "comparePush", Query: "to=$PRODUCTION_ID"},
 		{
 			Operation: "pushSite", Body: `{
   "to": "$PRODUCTION_ID",

@@ -187,20 +187,37 @@ func (r *run) rewrite(ctx context.Context) error {
 		}
 	}
 	r.purgeAll(ctx, id)
+	if err := r.copied(ctx, id); err != nil {
+		return err
+	}
 	if r.x.What == kindClone {
-		if err := r.setOrigin(ctx, id, p.From); err != nil {
-			return err
-		}
 		return r.end(ctx, "Cloned", "", out)
 	}
 	return r.end(ctx, "Pushed", "", out)
 }
 
-// setOrigin notes which site a clone was made of: it is what is pushed to by default.
-func (w *WordPress) setOrigin(ctx context.Context, id, from site.ID) error {
-	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET origin = $2 WHERE site_id = $1`, id, from)
+// copied notes which site a clone was made of, which is what is pushed to by default, and of when the content is
+// that both have now.
+func (r *run) copied(ctx context.Context, id site.ID) error {
+	p := r.x.Copy
+	at := db.Now()
+	b, err := r.c.Backups.Get(ctx, r.x.Owner, r.step.Source)
+	switch {
+	case err == nil:
+		at = b.CreatedAt
+	case !fault.Is(err, fault.NotFound): // it was deleted since
 		return err
+	}
+	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if r.x.What == kindClone {
+			if _, err := tx.Exec(ctx, `UPDATE wordpress_sites SET origin = $2 WHERE site_id = $1`, id, p.From); err != nil {
+				return err
+			}
+		}
+		if !p.Database {
+			return nil
+		}
+		return r.setSyncedTx(ctx, tx, id, p.From, at)
 	})
 }
 

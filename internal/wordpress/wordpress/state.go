@@ -21,6 +21,7 @@ type State struct {
 	AutoUpdate                                                  string
 	ObjectCache                                                 ObjectCache
 	DatabaseBytes, DiskBytes                                    int64
+	Content                                                     Content
 }
 
 // facts are what a WordPress says of itself. They are stored, so that they can be shown without waking it.
@@ -28,6 +29,7 @@ type facts struct {
 	Version, PHPVersion, Title, Locale, AdminURL string
 	Plugins, Themes                              []Extension
 	ObjectCache                                  *told
+	Content                                      Content
 	DiskBytes                                    int64 // ours: of wp-content
 }
 
@@ -79,12 +81,23 @@ func (w *WordPress) ofOwner(ctx context.Context, owner account.OwnerID, id site.
 
 // learn asks a WordPress for its facts and stores them.
 func (w *WordPress) learn(ctx context.Context, s site.Site) (f facts, err error) {
+	return w.learnSince(ctx, s, 0, false)
+}
+
+// learnSince is learn that also counts what is newer than since, and reads digests of the options where they are
+// to be compared. Neither is stored.
+func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, compare bool) (f facts, err error) {
 	at := db.Now()
-	if err := w.task(ctx, s, s.LiveDeployment, "info", map[string]any{}, &f); err != nil {
+	in := map[string]any{"content": true, "since": int64(since) / 1000, "compare": compare}
+	if err := w.task(ctx, s, s.LiveDeployment, "info", in, &f); err != nil {
 		return f, err
 	}
+	f.Content.bound()
+	f.Content.Files = w.filesOf(ctx, s.ID)
 	f.DiskBytes = w.disk(s.ID)
-	text, err := json.Marshal(f)
+	stored := f
+	stored.Content = f.Content.withoutComparison()
+	text, err := json.Marshal(stored)
 	if err != nil || len(text) > maxFacts {
 		return f, err
 	}
@@ -125,6 +138,7 @@ func (w *WordPress) state(ctx context.Context, owner account.OwnerID, x row, f f
 		AutoUpdate:  x.Auto,
 		ObjectCache: w.objectCache(x.ObjectCache, f.ObjectCache),
 		DiskBytes:   f.DiskBytes,
+		Content:     f.Content,
 	}
 	var err error
 	if st.LatestVersion, err = core.Newest(ctx, w.c.DB); err != nil {

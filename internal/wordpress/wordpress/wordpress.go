@@ -30,6 +30,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/seal"
@@ -92,11 +93,12 @@ type Host interface {
 
 // WordPress owns what makes sites WordPress. It is safe for concurrent use.
 type WordPress struct {
-	c      Config
-	cores  *core.Cores
-	cache  *pagecache.Cache
-	logins throttle
-	crons  *crons
+	c         Config
+	cores     *core.Cores
+	cache     *pagecache.Cache
+	logins    throttle
+	crons     *crons
+	comparing *fair.Pool
 	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	known sync.Map     // of string to served: deployments whose guard was asked for
 	count atomic.Int64 // of them
@@ -112,7 +114,7 @@ func New(c Config) *WordPress {
 		}
 	}
 	cores := core.New(core.Config{DB: c.DB, Bundles: c.Bundles, Out: c.Out, Dir: c.Dir, Source: c.Source, Log: c.Log})
-	return &WordPress{c: c, cores: cores, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons()}
+	return &WordPress{c: c, cores: cores, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons(), comparing: newComparing()}
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.

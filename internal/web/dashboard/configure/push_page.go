@@ -1,12 +1,15 @@
 package configure
 
 import (
+	"cmp"
 	"context"
-	"strconv"
-	"sync"
+	"fmt"
+	"slices"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -17,33 +20,29 @@ import (
 // pushData holds what a push of a WordPress over another would change.
 type pushData struct {
 	sites.SiteHead
-	To   site.Site
-	Rows []pushRow
-	Why  string // why not everything could be compared
+	To    site.Site
+	Rows  []pushRow
+	Since db.Time  // when both had the same content; 0: unknown
+	Newer string   // what of the target is newer than that: "12 posts and 3 orders"; empty: nothing
+	Whole bool     // whether the target says all of what is newer
+	Why   []string // why not everything could be compared
 }
 
 // pushRow compares one kind of content.
-type pushRow struct{ Name, From, To string }
+type pushRow struct {
+	Name     string
+	From, To pushCell
+	Says     string   // how the two differ; empty: unknown
+	Examples []string // names of what differs, the first of them
+}
 
-// Says whether the two have the same; empty where that is unknown.
-func (r pushRow) Says() string {
-	switch {
-	case r.From == unknown || r.To == unknown:
-		return ""
-	case r.From == r.To:
-		return "Same"
-	}
-	return "Differs"
+// pushCell is what one site has of a kind of content.
+type pushCell struct {
+	Text string
+	At   db.Time // of the last change; 0: unknown
 }
 
 const unknown = "Unknown"
-
-// sideOf holds one of two sites that are compared.
-type sideOf struct {
-	state wordpress.State
-	users int
-	err   error
-}
 
 func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
@@ -64,53 +63,185 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	data := pushData{SiteHead: head, To: to}
-	var sides [2]sideOf
-	var both sync.WaitGroup
-	for i, id := range []site.ID{head.Site.ID, to.ID} {
-		both.Go(func() {
-			x := &sides[i]
-			if x.state, x.err = d.WordPress.Read(ctx, q.Caller.Owner, id); x.err == nil {
-				_, x.users, x.err = d.WordPress.Users(ctx, q.Caller.Owner, id)
-			}
-		})
+	c, err := d.WordPress.Compare(ctx, q.Caller.Owner, head.Site.ID, to.ID)
+	if err != nil {
+		return shell.Answer{}, err
 	}
-	both.Wait()
-	for i, name := range []string{head.Site.Name, to.Name} {
-		if f := fault.As(sides[i].err); f != nil {
-			data.Why = name + ": " + f.Message + "; " + f.Details
-		} else if sides[i].err != nil {
-			return shell.Answer{}, sides[i].err
+	data := pushData{SiteHead: head, To: to, Since: c.Since, Newer: amounts(c.Lost()), Rows: pushRows(c)}
+	now := c.To.State.Content
+	data.Whole = c.To.Err == nil && now.Posts != nil && now.Comments != nil && now.Users != nil
+	for _, side := range []wordpress.Side{c.From, c.To} {
+		if f := fault.As(side.Err); f != nil {
+			data.Why = append(data.Why, side.Site.Name+": "+f.Message+"; "+f.Details)
 		}
 	}
-	data.Rows = pushRows(sides[0], sides[1])
 	return shell.Page("site_push", "Push "+head.Site.Name+" to "+to.Name, data), nil
 }
 
-// pushRows compares two sites. What one of them doesn't say is unknown.
-func pushRows(from, to sideOf) []pushRow {
-	says := func(x sideOf, fn func(sideOf) string) string {
-		if x.err != nil {
-			return unknown
+// nouns of types of posts that people know. Others have the names that WordPress shows.
+var nouns = map[string]string{
+	"post": "post", "page": "page", "attachment": "media file", "product": "product", "shop_order": "order", "shop_coupon": "coupon",
+	"comment": "comment", "user": "user",
+}
+
+// amounts lists in words what is newer: "12 posts, 3 orders and 1 user".
+func amounts(list []wordpress.Amount) string {
+	var parts []string
+	for _, a := range list {
+		part := text.Count(int(a.Newer), nouns[a.Type])
+		if nouns[a.Type] == "" {
+			part = fmt.Sprintf("%d of %s", a.Newer, a.Name)
 		}
-		return fn(x)
+		parts = append(parts, part)
+	}
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
+}
+
+// pushRows compares two sites. What one of them doesn't say is unknown.
+func pushRows(c wordpress.Comparison) []pushRow {
+	from, to := c.From.State, c.To.State
+	rows := []pushRow{
+		said("Title", c, pushCell{Text: from.Title}, pushCell{Text: to.Title}),
+		said("WordPress", c, pushCell{Text: from.Version}, pushCell{Text: to.Version}),
+		said("Plugins", c, pushCell{Text: extensions(from.Plugins, "plugin")}, pushCell{Text: extensions(to.Plugins, "plugin")}),
+		said("Themes", c, pushCell{Text: extensions(from.Themes, "theme")}, pushCell{Text: extensions(to.Themes, "theme")}),
+	}
+	rows = append(rows, postRows(c)...)
+	rows = append(rows,
+		counted("Comments", from.Content.Comments, to.Content.Comments, c.Since),
+		counted("Users", from.Content.Users, to.Content.Users, c.Since),
+		optionsRow(c),
+		filesRow(c),
+		said("Database size", c, pushCell{Text: shell.BytesWord(from.DatabaseBytes)}, pushCell{Text: shell.BytesWord(to.DatabaseBytes)}),
+	)
+	return rows
+}
+
+// said compares what both sites say of themselves.
+func said(name string, c wordpress.Comparison, from, to pushCell) pushRow {
+	r := pushRow{Name: name, From: from, To: to}
+	if c.From.Err != nil {
+		r.From = pushCell{Text: unknown}
+	}
+	if c.To.Err != nil {
+		r.To = pushCell{Text: unknown}
+	}
+	if c.From.Err != nil || c.To.Err != nil {
+		return r
+	}
+	r.Says = "Same"
+	if from.Text != to.Text {
+		r.Says = "Different"
+	}
+	return r
+}
+
+// postRows compares posts by type. A type that one site doesn't have counts 0 there.
+func postRows(c wordpress.Comparison) []pushRow {
+	from, to := c.From.State.Content.Posts, c.To.State.Content.Posts
+	if from == nil && to == nil {
+		return []pushRow{{Name: "Posts", From: pushCell{Text: unknown}, To: pushCell{Text: unknown}}}
+	}
+	find := func(list []wordpress.Amount, kind, name string) *wordpress.Amount {
+		if i := slices.IndexFunc(list, func(a wordpress.Amount) bool { return a.Type == kind }); i >= 0 {
+			return &list[i]
+		}
+		if list == nil {
+			return nil
+		}
+		return &wordpress.Amount{Type: kind, Name: name}
 	}
 	var rows []pushRow
-	for _, r := range []struct {
-		name string
-		fn   func(sideOf) string
-	}{
-		{"Title", func(x sideOf) string { return x.state.Title }},
-		{"WordPress", func(x sideOf) string { return x.state.Version }},
-		{"Plugins", func(x sideOf) string { return extensions(x.state.Plugins, "plugin") }},
-		{"Themes", func(x sideOf) string { return extensions(x.state.Themes, "theme") }},
-		{"Users", func(x sideOf) string { return strconv.Itoa(x.users) }},
-		{"Files", func(x sideOf) string { return shell.BytesWord(x.state.DiskBytes) }},
-		{"Database", func(x sideOf) string { return shell.BytesWord(x.state.DatabaseBytes) }},
-	} {
-		rows = append(rows, pushRow{r.name, says(from, r.fn), says(to, r.fn)})
+	seen := map[string]bool{}
+	for _, a := range slices.Concat(from, to) {
+		if !seen[a.Type] {
+			seen[a.Type] = true
+			rows = append(rows, counted(a.Name, find(from, a.Type, a.Name), find(to, a.Type, a.Name), c.Since))
+		}
 	}
 	return rows
+}
+
+// counted compares how much both have, and what is newer in each than the time when they were the same.
+func counted(name string, from, to *wordpress.Amount, since db.Time) pushRow {
+	r := pushRow{Name: name, From: amountCell(from), To: amountCell(to)}
+	switch {
+	case from == nil || to == nil:
+		return r
+	case since != 0 && from.Newer+to.Newer > 0:
+		var parts []string
+		if to.Newer > 0 {
+			parts = append(parts, fmt.Sprintf("%d changed in the target", to.Newer))
+		}
+		if from.Newer > 0 {
+			parts = append(parts, fmt.Sprintf("%d changed here", from.Newer))
+		}
+		r.Says = strings.Join(parts, ", ")
+	case from.Count != to.Count:
+		r.Says = "Different"
+	case since != 0 || from.Changed == to.Changed:
+		r.Says = "Same"
+	default:
+		r.Says = "Different"
+	}
+	return r
+}
+
+func amountCell(a *wordpress.Amount) pushCell {
+	if a == nil {
+		return pushCell{Text: unknown}
+	}
+	return pushCell{shell.Thousands(a.Count), a.Changed.At()}
+}
+
+func optionsRow(c wordpress.Comparison) pushRow {
+	cell := func(d wordpress.Digests) pushCell {
+		if d == nil {
+			return pushCell{Text: unknown}
+		}
+		return pushCell{Text: shell.Thousands(int64(len(d)))}
+	}
+	r := pushRow{Name: "Options", From: cell(c.From.State.Content.Options), To: cell(c.To.State.Content.Options)}
+	if c.Known {
+		if r.Says = "Same"; len(c.Options) > 0 {
+			r.Says = fmt.Sprintf("%d different", len(c.Options))
+		}
+		for _, name := range c.Options[:min(len(c.Options), 5)] {
+			r.Examples = append(r.Examples, text.Clip(name, 60))
+		}
+	}
+	return r
+}
+
+func filesRow(c wordpress.Comparison) pushRow {
+	cell := func(a *wordpress.Amount) pushCell {
+		if a == nil {
+			return pushCell{Text: unknown}
+		}
+		return pushCell{shell.Thousands(a.Count) + ", " + shell.BytesWord(a.Bytes), a.Changed.At()}
+	}
+	r := pushRow{Name: "Files", From: cell(c.From.State.Content.Files), To: cell(c.To.State.Content.Files)}
+	f := c.Files
+	if f == nil {
+		return r
+	}
+	var parts []string
+	for _, x := range []struct {
+		n    int
+		word string
+	}{{f.Removed, "only in the target"}, {f.Changed, "different"}, {f.Added, "new"}, {f.Unread, "too large to compare"}} {
+		if x.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.word))
+		}
+	}
+	r.Says = cmp.Or(strings.Join(parts, ", "), "Same")
+	for _, name := range f.Examples {
+		r.Examples = append(r.Examples, text.Clip(strings.ToValidUTF8(name, "\uFFFD"), 80))
+	}
+	return r
 }
 
 // extensions says how many there are, and how many of them are active.
@@ -121,7 +252,7 @@ func extensions(list []wordpress.Extension, noun string) string {
 			active++
 		}
 	}
-	return shell.Pluralize(int64(len(list)), noun) + ", " + strconv.Itoa(active) + " active"
+	return fmt.Sprintf("%s, %d active", shell.Pluralize(int64(len(list)), noun), active)
 }
 
 // pushWordPress replaces the content of another site, whose name was typed.

@@ -1,6 +1,7 @@
 <?php
-// What there is: versions of the core, plugins and themes, and what has an update.
+// What there is: versions of the core, plugins and themes, what has an update, and how much content.
 require __DIR__ . '/boot.php';
+require __DIR__ . '/content.php';
 wordpress();
 require_once ABSPATH . 'wp-admin/includes/plugin.php';
 require_once ABSPATH . 'wp-admin/includes/update.php';
@@ -24,4 +25,5 @@ if (getenv('SLIPWAY_REDIS')) {
 	$cache = ['own' => file_exists(WP_CONTENT_DIR . '/object-cache.php'), 'paused' => class_exists('Slipway\Redis') && \Slipway\Redis::paused(), 'figures' => isset($GLOBALS['slipway_redis']) ? ($GLOBALS['wp_object_cache']->figures() ?: null) : null];
 }
 answer(['objectCache' => $cache, 'version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(), 'public' => (int) get_option('blog_public'),
+	'content' => empty($in['content']) ? null : content((int) ($in['since'] ?? 0), !empty($in['compare'])),
 	'plugins' => array_slice($plugins, 0, 500), 'themes' => array_slice($themes, 0, 200)]);

@@ -1,0 +1,109 @@
+package wordpress
+
+import (
+	"cmp"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/text"
+)
+
+// Content is how much content a WordPress has, and when it changed last. Plugins run while it is counted, so it is
+// as true as they are.
+type Content struct {
+	Posts    []Amount // by type, the most first; nil: they couldn't be counted
+	Comments *Amount  // nil where it couldn't be counted, as the others
+	Users    *Amount
+	Files    *Amount // of wp-content, without caches
+	Options  Digests `json:",omitempty"` // only where they are compared
+}
+
+// Amount is how much of one kind of content there is.
+type Amount struct {
+	Type, Name string // of posts: such as page, "Pages"
+	Count      int64
+	Changed    seconds // when one of them changed last, or was added; 0: unknown
+	Newer      int64   // of them changed since the time that was asked for
+	Bytes      int64   // of files
+}
+
+// seconds are a moment as PHP tells it.
+type seconds int64
+
+// At returns the moment. Before 1970 and past the year 9999 nothing happens.
+func (s seconds) At() db.Time {
+	if s < 0 || s > 253402300799 {
+		return 0
+	}
+	return db.Time(s) * 1000
+}
+
+// Digests are those of options by name.
+type Digests map[string]string
+
+// Bounds of what a WordPress says of its content.
+const (
+	maxPostTypes = 50
+	maxOptions   = 5000
+)
+
+// bound cuts what a WordPress says.
+func (c *Content) bound() {
+	c.Posts = c.Posts[:min(len(c.Posts), maxPostTypes)]
+	for i := range c.Posts {
+		p := &c.Posts[i]
+		p.bound()
+		p.Type = text.Clip(p.Type, 20)
+		p.Name = cmp.Or(text.Clip(p.Name, 60), p.Type)
+	}
+	for _, a := range []*Amount{c.Comments, c.Users} {
+		if a != nil {
+			a.bound()
+		}
+	}
+	if len(c.Options) > maxOptions {
+		c.Options = nil
+	}
+	c.Files = nil // ours
+}
+
+func (a *Amount) bound() {
+	a.Count, a.Newer = max(a.Count, 0), max(a.Newer, 0)
+	if a.Changed.At() == 0 {
+		a.Changed = 0
+	}
+}
+
+// withoutComparison returns the content as it is stored.
+func (c Content) withoutComparison() Content {
+	plain := func(a *Amount) *Amount {
+		if a == nil {
+			return nil
+		}
+		b := *a
+		b.Newer = 0
+		return &b
+	}
+	c.Posts = slices.Clone(c.Posts)
+	for i := range c.Posts {
+		c.Posts[i].Newer = 0
+	}
+	c.Comments, c.Users, c.Files, c.Options = plain(c.Comments), plain(c.Users), plain(c.Files), nil
+	return c
+}
+
+// Differing returns the names of options that one of two sites doesn't have, or has with another value.
+func (d Digests) Differing(other Digests) (names []string) {
+	for name, digest := range d {
+		if other[name] != digest {
+			names = append(names, name)
+		}
+	}
+	for name := range other {
+		if _, ok := d[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
