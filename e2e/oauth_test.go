@@ -3,14 +3,17 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
-	"html"
+	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,57 +41,6 @@ func installNode(t *testing.T, name string) (dir string) {
 	return dir
 }
 
-// withPassword is a browser in which a user of the world has signed in.
-func withPassword(t *testing.T, base, email string) *person {
-	t.Helper()
-	p := newPerson(t)
-	status, where, _, body := p.open(base+"/sign-in", url.Values{"email": {email}, "password": {world.Password}})
-	if status != http.StatusOK || where.Path == "/sign-in" {
-		t.Fatalf("signing in ends at %s: %d %s", where, status, body)
-	}
-	return p
-}
-
-var (
-	sealedRequest = regexp.MustCompile(`name="request" value="([^"]+)"`)
-	offeredScope  = regexp.MustCompile(`name="scopes" value="([^"]+)"`)
-)
-
-// consent is the person at an address to which an app has sent them. It returns the one to which they are sent back.
-func (p *person) consent(base, at, decision string) string {
-	p.t.Helper()
-	status, where, refresh, body := p.open(at, nil)
-	if refresh == "" { // otherwise the app is refused without a question
-		found := sealedRequest.FindStringSubmatch(body)
-		if status != http.StatusOK || found == nil {
-			p.t.Fatalf("no consent page at %s: %d %s", where, status, body)
-		}
-		form := url.Values{"request": {html.UnescapeString(found[1])}, "decision": {decision}, "reach": {"all"}, "expires": {"1d"}}
-		for _, m := range offeredScope.FindAllStringSubmatch(body, -1) {
-			form.Add("scopes", m[1])
-		}
-		status, where, refresh, body = p.open(base+"/oauth/authorize", form)
-	}
-	_, to, ok := strings.Cut(refresh, "url=")
-	if !ok {
-		p.t.Fatalf("consent ends at %s: %d %s", where, status, body)
-	}
-	return to
-}
-
-// device is the person who types the code of a device.
-func (p *person) device(at, code, decision string) {
-	p.t.Helper()
-	_, _, _, body := p.open(at, url.Values{"code": {code}})
-	form := url.Values{"code": {code}, "decision": {decision}, "reach": {"all"}, "expires": {"1d"}}
-	for _, m := range offeredScope.FindAllStringSubmatch(body, -1) {
-		form.Add("scopes", m[1])
-	}
-	if status, _, _, body := p.open(at, form); status != http.StatusOK || !strings.Contains(body, `data-test="done"`) {
-		p.t.Fatalf("the device is not decided about: %d %s", status, body)
-	}
-}
-
 // The client libraries that authors of apps use sign in at the real program: metadata, challenges, PKCE, iss, refresh,
 // device, revocation; MCP's clients come with nothing but the address of the API. One that knows no PKCE is refused.
 func TestOAuthClients(t *testing.T) {
@@ -110,7 +62,10 @@ func TestOAuthClients(t *testing.T) {
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ada := withPassword(t, base, "ada@example.test")
+	ada, err := w.Person("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
 	app := func(confidential bool) (id, secret string) {
 		t.Helper()
 		var made struct{ ID, ClientSecret string }
@@ -148,7 +103,6 @@ func TestOAuthClients(t *testing.T) {
 			name += ", confidential"
 		}
 		t.Run(name, func(t *testing.T) {
-			p := &person{t, ada.client}
 			program := exec.CommandContext(ctx, "node", "main.mjs", c.library, base, c.id, c.secret, redirect)
 			var errs bytes.Buffer
 			program.Dir, program.Stderr = dir, &errs
@@ -182,9 +136,12 @@ func TestOAuthClients(t *testing.T) {
 					done = true
 					continue
 				case ask.Visit != "":
-					answer = p.consent(base, ask.Visit, decision)
+					answer, err = ada.Consent(ask.Visit, decision)
 				case ask.Device != "":
-					p.device(ask.At, ask.Device, decision)
+					err = ada.Device(ask.At, ask.Device, decision)
+				}
+				if err != nil {
+					t.Fatal(err)
 				}
 				if err := json.NewEncoder(in).Encode(answer); err != nil {
 					t.Fatal(err)
@@ -194,5 +151,152 @@ func TestOAuthClients(t *testing.T) {
 				t.Errorf("%s: %v, done %v\n%s", c.library, err, done, &errs)
 			}
 		})
+	}
+}
+
+// Threat 22: whatever is sent in a query is no credential, and no secret of OAuth is in a log, in the audit log, in a stored
+// answer or anywhere else on the disk.
+func TestOAuthSecretsAreNotKept(t *testing.T) {
+	t.Parallel()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	key, err := w.User("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := deadline()
+	defer cancel()
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	base := "http://" + w.Listen
+	ada, err := w.Person("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := map[string]string{}
+	send := func(method, at, token string, body any, header http.Header) world.Answer {
+		t.Helper()
+		a, err := w.Do(ctx, world.Request{Method: method, URL: at, Key: token, Body: body, Header: header})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	form := func(path string, form url.Values) (v map[string]string) {
+		t.Helper()
+		a := send("POST", base+path, "", form.Encode(), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
+		var any map[string]any
+		if err := a.JSON(&any); err != nil {
+			t.Fatal(err)
+		}
+		v = map[string]string{}
+		for name, x := range any {
+			v[name], _ = x.(string)
+		}
+		return v
+	}
+	var app struct{ ID, ClientSecret string }
+	a := send("POST", base+"/api/v1/oauth/apps", key, map[string]any{
+		"name": "Acme", "redirectUris": []string{"https://app.test/callback"}, "confidential": true,
+	}, http.Header{"Idempotency-Key": {"one"}})
+	if err := a.JSON(&app); err != nil || app.ClientSecret == "" {
+		t.Fatal(a.Status, err)
+	}
+	planted["client secret"] = app.ClientSecret
+	client := func(more ...string) url.Values {
+		v := url.Values{"client_id": {app.ID}, "client_secret": {app.ClientSecret}}
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
+	}
+	const verifier = "a-verifier-that-has-at-least-forty-three-characters"
+	sum := sha256.Sum256([]byte(verifier))
+	to, err := ada.Consent(base+"/oauth/authorize?"+client("redirect_uri", "https://app.test/callback", "response_type", "code",
+		"scope", "sites:read deployments:write account:read", "code_challenge", base64.RawURLEncoding.EncodeToString(sum[:]),
+		"code_challenge_method", "S256", "client_secret", "none").Encode(), "allow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted["code"] = back.Query().Get("code")
+	redeem := client("grant_type", "authorization_code", "code", planted["code"], "redirect_uri", "https://app.test/callback", "code_verifier", verifier)
+	got := form("/oauth/token", redeem)
+	planted["access token"], planted["refresh token"] = got["access_token"], got["refresh_token"]
+	next := form("/oauth/token", client("grant_type", "refresh_token", "refresh_token", got["refresh_token"]))
+	planted["next access token"], planted["next refresh token"] = next["access_token"], next["refresh_token"]
+	planted["device code"] = form("/oauth/device", client("scope", "sites:read"))["device_code"]
+	for _, cookie := range ada.Client.Jar.Cookies(&url.URL{Scheme: "http", Host: w.Listen, Path: "/"}) {
+		if len(cookie.Value) > 20 {
+			planted["session"] = cookie.Value
+		}
+	}
+	token := planted["next access token"]
+	for _, at := range []string{
+		"/api/v1/sites?access_token=" + token, "/api/v1/sites?token=" + token, "/api/v1/account?bearer=" + token,
+		"/oauth/token?client_secret=" + app.ClientSecret, "/oauth/introspect?token=" + token, "/api/v1/nothing?key=" + token, "/device?code=" + token,
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			if a := send(method, base+at, "", nil, nil); strings.HasPrefix(at, "/api/v1/sites") && a.Status != http.StatusUnauthorized {
+				t.Errorf("%s with a token in the query: %d", method, a.Status)
+			}
+		}
+	}
+	site := send("POST", base+"/api/v1/sites", key, `{"name": "Shop", "type": "static", "repository": "git.test/acme/shop"}`, nil)
+	var made struct{ Data struct{ ID string } }
+	if err := site.JSON(&made); err != nil {
+		t.Fatal(err)
+	}
+	hook := send("POST", base+"/api/v1/sites/"+made.Data.ID+"/hooks", token, `{"name": "App"}`, http.Header{"Idempotency-Key": {"two"}})
+	var its struct{ ID string }
+	if err := hook.JSON(&its); err != nil || its.ID == "" {
+		t.Fatal(hook.Status, err)
+	}
+	planted["deploy hook"] = its.ID
+	send("POST", base+"/api/v1/sites", token, `{"name": "`+token+`"`, http.Header{"Idempotency-Key": {"three"}}) // which is no JSON
+	send("DELETE", base+"/api/v1/oauth/grants/"+token, key, nil, nil)
+	form("/oauth/token", redeem) // a second time: the grant ends, which the logs say
+	if a := send("GET", base+"/api/v1/account", token, nil, nil); a.Status != http.StatusUnauthorized {
+		t.Errorf("after a second use of the code: %d", a.Status)
+	}
+	if err := w.Stop(ctx); err != nil { // all is written
+		t.Fatal(err)
+	}
+	files, found := 0, 0
+	for _, dir := range []string{w.Data, filepath.Join(w.Dir, "serve.log")} {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			files++
+			if bytes.Contains(text, []byte(app.ID)) {
+				found++
+			}
+			for what, secret := range planted {
+				if len(secret) < 20 {
+					t.Errorf("no %s was planted: %q", what, secret)
+				} else if bytes.Contains(text, []byte(secret)) {
+					t.Errorf("%s holds the %s", path, what)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 3 || found == 0 {
+		t.Errorf("of %d files none holds even the app's id", files)
+	}
+	if len(planted) != 9 {
+		t.Errorf("planted: %v", slices.Sorted(maps.Keys(planted)))
 	}
 }

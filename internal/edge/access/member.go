@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"net/http"
@@ -19,10 +20,10 @@ type Members interface {
 	Ask(q Question) string
 	// Granted returns what a grant answers; false for what is none any more.
 	Granted(grant string) (q Question, until time.Time, ok bool)
-	// Pass returns the value of a cookie that is good for a site's host until then, and
-	// Passes reports whether a value is one now.
-	Pass(site, host string, until time.Time) string
-	Passes(value, site, host string) bool
+	// Pass returns the value of a cookie of a user that is good for a site's host until then, and
+	// Passes reports whether a value is one now, of a user who is a member now.
+	Pass(user, site, host string, until time.Time) string
+	Passes(ctx context.Context, value, site, host string) bool
 }
 
 // Question holds what a visitor of a protected address asks the control plane.
@@ -31,6 +32,7 @@ type Question struct {
 	Host  string // that was visited, in lower case, with the port where it is not 443
 	Path  string // and query
 	Nonce string // of the browser that asks: a grant is of use to it alone
+	User  string // who was granted it; empty in what is asked
 }
 
 // GrantPath is where a host takes grants.
@@ -52,7 +54,7 @@ func (g *Guard) member(r *http.Request, a Address) bool {
 		return false
 	}
 	c, err := r.Cookie(memberCookie)
-	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(c.Value, a.Site, a.Host)
+	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, a.Site, a.Host)
 }
 
 // askMember sends a visitor to the control plane, or takes the grant that they come back
@@ -70,7 +72,7 @@ func (g *Guard) askMember(w http.ResponseWriter, r *http.Request, a Address) boo
 			response.Page(w, r, response.PageNoGrant)
 			return true
 		}
-		setCookie(w, memberCookie, g.Members.Pass(a.Site, a.Host, until), until)
+		setCookie(w, memberCookie, g.Members.Pass(q.User, a.Site, a.Host, until), until)
 		setCookie(w, nonceCookie, "", time.Unix(1, 0))
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -105,7 +107,7 @@ func (g *Guard) question(w http.ResponseWriter, r *http.Request, a Address, path
 	if len(path) > maxAskPath || strings.HasPrefix(path, memberPrefix) {
 		path = "/"
 	}
-	return g.Members.Ask(Question{a.Site, a.Host + g.Port, path, nonce})
+	return g.Members.Ask(Question{Site: a.Site, Host: a.Host + g.Port, Path: path, Nonce: nonce})
 }
 
 func setCookie(w http.ResponseWriter, name, value string, until time.Time) {

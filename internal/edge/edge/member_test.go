@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -34,12 +35,12 @@ func (standInMembers) Granted(grant string) (q access.Question, until time.Time,
 	return q, time.Now().Add(time.Hour), ok
 }
 
-func (standInMembers) Pass(site, host string, _ time.Time) string {
+func (standInMembers) Pass(_, site, host string, _ time.Time) string {
 	text, _ := json.Marshal(sealedCookie{site, host})
 	return url.QueryEscape(string(text))
 }
 
-func (standInMembers) Passes(value, site, host string) bool {
+func (standInMembers) Passes(_ context.Context, value, site, host string) bool {
 	text, _ := url.QueryUnescape(value)
 	var c sealedCookie
 	return json.Unmarshal([]byte(text), &c) == nil && c == sealedCookie{site, host}

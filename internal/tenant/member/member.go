@@ -1,13 +1,16 @@
 // Package member owns the proof that a visitor of a protected address is a member of the
 // site: the edge's request, the control plane's grant, and the cookie.
 //
-// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host.
+// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host. The cookie names the member,
+// and whether they still are one is asked again every few seconds.
 package member
 
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"sync"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -29,6 +32,8 @@ const (
 	grantTime    = time.Minute
 	cookieTime   = time.Hour       // after which the visitor asks again, and who is no member any more is out
 	teamTime     = 5 * time.Minute // the same on a site of a team, whose members change
+	recheck      = 3 * time.Second // how long it counts that a cookie's holder was found to be a member
+	maxStanding  = 20_000          // members remembered for it
 )
 
 // Config holds what Members needs.
@@ -42,10 +47,28 @@ type Config struct {
 }
 
 // Members answers who may see protected addresses.
-type Members struct{ c Config }
+type Members struct {
+	c Config
+
+	mu sync.Mutex // guards standing
+	// share: total 20,000 members that were at protected addresses lately; owner those of its sites; edge more are asked about at each request
+	standing map[visitor]found
+}
+
+// visitor is the holder of a cookie, at a site.
+type visitor struct {
+	user account.UserID
+	site site.ID
+}
+
+// found is what was found about a visitor, and when.
+type found struct {
+	member bool
+	at     time.Time
+}
 
 // New returns Members.
-func New(c Config) *Members { return &Members{c} }
+func New(c Config) *Members { return &Members{c: c, standing: map[visitor]found{}} }
 
 // sealedAnswer holds the fields that all three have.
 type sealedAnswer struct {
@@ -55,6 +78,7 @@ type sealedAnswer struct {
 	Nonce string `json:"n,omitempty"`
 	Until int64  `json:"u"` // Unix time
 	Team  bool   `json:"t,omitempty"`
+	User  string `json:"w,omitempty"` // who has the grant or the cookie; empty: made by a version before this field
 }
 
 func (m *Members) seal(purpose string, a sealedAnswer, life time.Duration) string {
@@ -83,6 +107,7 @@ type Question struct {
 	Host  string // that was visited, in lower case, with the port where it is not 443
 	Path  string // and query
 	Nonce string // of the browser that asks: a grant is of use to it alone
+	User  string // who was granted it; empty in what is asked
 }
 
 // Ask returns the address at the control plane that a question is sent to.
@@ -102,18 +127,65 @@ func (m *Members) Granted(grant string) (q Question, until time.Time, ok bool) {
 	if a.Team {
 		life = teamTime
 	}
-	return Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce}, time.Now().Add(life), ok
+	return Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User}, time.Now().Add(life), ok
 }
 
-// Pass returns the value of a cookie that is good for a site's host until then.
-func (m *Members) Pass(site, host string, until time.Time) string {
-	return m.seal(cookiePurpose, sealedAnswer{Site: site, Host: host}, time.Until(until))
+// Pass returns the value of a cookie of a user that is good for a site's host until then.
+func (m *Members) Pass(user, site, host string, until time.Time) string {
+	return m.seal(cookiePurpose, sealedAnswer{User: user, Site: site, Host: host}, time.Until(until))
 }
 
-// Passes reports whether a value is one that is good now.
-func (m *Members) Passes(value, site, host string) bool {
+// Passes reports whether a value is one that is good now, and its holder still a member of the site.
+func (m *Members) Passes(ctx context.Context, value, at, host string) bool {
 	a, ok := m.open(cookiePurpose, value)
-	return ok && a.Site == site && a.Host == host
+	if !ok || a.Site != at || a.Host != host {
+		return false
+	}
+	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), site.ID(at)})
+}
+
+// still reports whether a visitor is a member now or was a moment ago. Sites are served without the database, so while it
+// can't be asked the cookie counts until it ends.
+func (m *Members) still(ctx context.Context, v visitor) bool {
+	m.mu.Lock()
+	last, known := m.standing[v]
+	m.mu.Unlock()
+	now := time.Now()
+	if known && now.Sub(last.at) < recheck {
+		return last.member
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := m.admitUser(ctx, v)
+	if err != nil && fault.As(err) == nil {
+		return !known || last.member
+	}
+	member := err == nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.standing) >= maxStanding {
+		maps.DeleteFunc(m.standing, func(_ visitor, f found) bool { return now.Sub(f.at) >= recheck })
+	}
+	if len(m.standing) < maxStanding {
+		m.standing[v] = found{member, now}
+	}
+	return member
+}
+
+// admitUser is admit for the holder of a cookie.
+func (m *Members) admitUser(ctx context.Context, v visitor) error {
+	who, err := m.c.Accounts.User(ctx, v.user)
+	if err != nil {
+		return err
+	}
+	if who.Suspended != 0 {
+		return &fault.Error{Kind: fault.Forbidden, Message: "This account is suspended", Code: "account_suspended"}
+	}
+	s, err := m.c.Sites.ByID(ctx, m.c.DB, v.site)
+	if err != nil {
+		return err
+	}
+	return m.admit(ctx, who, s)
 }
 
 // Answer returns where a member goes with the grant that answers a question of the
@@ -143,7 +215,7 @@ func (m *Members) Answer(ctx context.Context, who account.User, ask string) (str
 	if err != nil {
 		return "", err
 	}
-	grant := m.seal(grantPurpose, sealedAnswer{Site: string(s.ID), Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner}, grantTime)
+	grant := m.seal(grantPurpose, sealedAnswer{Site: string(s.ID), Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner, User: string(who.ID)}, grantTime)
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
 }
 

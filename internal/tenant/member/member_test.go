@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -59,14 +60,15 @@ func TestMembersOfASite(t *testing.T) {
 	}
 	grant := value(to, "grant")
 	got, until, ok := m.Granted(grant)
+	q.User = string(ada.ID)
 	if !ok || got != q || time.Until(until) > time.Hour || time.Until(until) < 50*time.Minute {
 		t.Errorf("granted %+v until %s, %v", got, until, ok)
 	}
 	if _, err := m.Answer(t.Context(), eve, ask); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("somebody else: %v", err)
 	}
-	pass := m.Pass(q.Site, "pr-1--shop.sites.test", until)
-	if !m.Passes(pass, q.Site, "pr-1--shop.sites.test") {
+	pass := m.Pass(q.User, q.Site, "pr-1--shop.sites.test", until)
+	if !m.Passes(t.Context(), pass, q.Site, "pr-1--shop.sites.test") {
 		t.Error("the cookie lets nobody in")
 	}
 	for name, of := range map[string][3]string{
@@ -83,7 +85,7 @@ func TestMembersOfASite(t *testing.T) {
 			"pr-1--shop.sites.test",
 		},
 	} {
-		if m.Passes(of[0], of[1], of[2]) {
+		if m.Passes(t.Context(), of[0], of[1], of[2]) {
 			t.Errorf("%s lets in", name)
 		}
 	}
@@ -176,7 +178,33 @@ func TestMembersOfATeam(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	pass := m.Pass(string(viewer.ID), string(s.ID), "shop.sites.test", time.Now().Add(time.Minute))
+	passes := func() bool { return m.Passes(t.Context(), pass, string(s.ID), "shop.sites.test") }
+	later := func() { // what was found is too old
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for v, f := range m.standing {
+			m.standing[v] = found{f.member, f.at.Add(-recheck)}
+		}
+	}
+	if !passes() {
+		t.Error("a member's cookie lets nobody in")
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if later(); !m.Passes(gone, pass, string(s.ID), "shop.sites.test") {
+		t.Error("while the database can't be asked, a member's cookie lets nobody in")
+	}
+	if earlier := m.Pass("", string(s.ID), "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, string(s.ID), "shop.sites.test") {
+		t.Error("the cookie of an earlier version lets nobody in")
+	}
 	exec(`DELETE FROM team_members WHERE user_id = $1`, string(viewer.ID))
+	if later(); passes() {
+		t.Error("the cookie of who was removed lets them in")
+	}
+	if len(m.standing) != 1 {
+		t.Errorf("%d visitors are remembered", len(m.standing))
+	}
 	if err := ask(viewer, s.ID); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("who was removed: %v", err)
 	}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -154,5 +155,55 @@ func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	w.must(200, "DELETE", "/hooks/"+hook, token, nil)
 	if list := w.must(200, "GET", "/sites/"+id+"/hooks", key, nil)["data"].([]any); len(list) != 1 || list[0].(m)["name"] != "CMS" {
 		t.Errorf("the account's hooks are %v", list)
+	}
+}
+
+// Threat 29: nothing but an access token of this installation for its API opens the API: not one that another installation
+// gave out, and no other secret of an app.
+func TestTokensOfOtherResources(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	u, _ := w.user("a@example.test")
+	stranger, _ := other.user("a@example.test")
+	_, foreign := other.grant(stranger, account.SitesRead)
+	_, token := w.grant(u, account.SitesRead)
+	w.must(200, "GET", "/sites", token, nil)
+	var app oauth.App
+	var secret string
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		app, secret, err = w.c.OAuth.CreateAppTx(t.Context(), tx, w.caller(u).Owner, oauth.NewApp{Name: "Server", Confidential: true})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d, device, err := w.c.OAuth.BeginDevice(t.Context(), app, "sites:read", "203.0.113.9")
+	if err == nil {
+		err = w.db.Write(t.Context(), func(tx *db.Tx) error {
+			return w.c.OAuth.DecideDeviceTx(t.Context(), tx, w.caller(u), d, &oauth.Consent{Scopes: d.Scopes, Expires: db.Now().Add(time.Hour)})
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.c.OAuth.PollDevice(t.Context(), app, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, secret := range map[string]string{
+		"another installation's token": foreign, "a refresh token": got.Refresh, "a device code": device, "a client secret": secret,
+	} {
+		a := w.api("GET", "/sites", secret, nil)
+		if a.status != 401 || !strings.Contains(a.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
+			t.Errorf("%s: %s", name, a)
+		}
+	}
+	for _, resource := range []string{"http://slipway.test/api/v2", "http://slipway.test/api/v1/", "https://other.test/api/v1"} {
+		_, err := w.c.OAuth.Authorize(t.Context(), w.caller(u), url.Values{
+			"client_id": {string(app.ID)}, "response_type": {"code"}, "resource": {resource}, "code_challenge_method": {"S256"},
+			"code_challenge": {strings.Repeat("x", 43)},
+		})
+		if err == nil {
+			t.Errorf("a token for %s is asked for", resource)
+		}
 	}
 }

@@ -30,8 +30,8 @@ type consenting struct {
 	shop       site.Site
 }
 
-func newConsenting(t *testing.T) *consenting {
-	w := &consenting{world: newWorld(t), t: t}
+func newConsenting(t *testing.T, change ...func(*Config)) *consenting {
+	w := &consenting{world: newWorld(t, change...), t: t}
 	ctx := t.Context()
 	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
 	grace := w.user("grace@example.test", false)

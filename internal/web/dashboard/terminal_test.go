@@ -451,3 +451,33 @@ func TestRunSettings(t *testing.T) {
 		t.Errorf("%s, %d restarts", p, restarted)
 	}
 }
+
+// Threat 31: a member's open terminal ends soon after they are removed from the team, or lose the right to it.
+func TestTerminalEndsWithTheMembership(t *testing.T) {
+	t.Parallel()
+	w := newConsenting(t, func(c *Config) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
+			fmt.Fprintf(x.Output, "%s is open", s.Name)
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}}
+	})
+	id := w.deployment(w.shop)
+	w.live(w.shop, id)
+	w.program(w.shop, w.deployment(w.shop))
+	page := "/sites/" + string(w.shop.ID) + "/terminal"
+	w.ada.post(page, "allow", "1").to(t, page)
+	grace := string(w.users["grace@example.test"].ID)
+	for _, end := range [][]string{{"/role", "role", "viewer"}, {"/remove"}} {
+		w.ada.post("/teams/acme/members/"+grace+"/role", "role", "developer").to(t, "/teams/acme/members")
+		x := w.grace.connect(t, page+"/connect?columns=100&rows=30", nil)
+		x.shows("Shop is open")
+		begun := time.Now()
+		if p := w.ada.post("/teams/acme/members/"+grace+end[0], end[1:]...); p.status != 303 {
+			t.Fatal(p)
+		}
+		x.closes(sites.CloseRefused, "session has ended")
+		t.Logf("after %s it ends within %s", end[0], time.Since(begun))
+	}
+	w.eventually("each end is recorded", func() bool { return w.logged("site.terminal_closed") == 2 })
+}
