@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test quick bench pictures build need bin/slipway bin/try clean
+.PHONY: help run test quick bench release pictures build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, BUILDS=… goes
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
 	go run ./bench/builds $(BUILDS)
 
+release: ## archives and Debian packages of this commit, in dist; ARGS="-arch amd64" for one
+	go run ./scripts/release $(ARGS)
+
 pictures: ## the pictures of README.md, from a new installation in Chromium
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser
 
@@ -37,5 +40,5 @@ bin/slipway:
 bin/try:
 	@go build -o bin/try ./scripts/try
 
-clean: ## remove bin (never slipway-data)
-	rm -rf bin
+clean: ## remove bin and dist (never slipway-data)
+	rm -rf bin dist

@@ -82,3 +82,26 @@ func TestAPIKeyInTheEnvironmentIsNoSecretsKey(t *testing.T) {
 		t.Errorf("the listener's key is %q, %v", c.Webhooks.Listen.Key, err)
 	}
 }
+
+// The settings that packages install are settings, those in comments too.
+func TestPackagedSettings(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../packaging/deb/server.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if bare, ok := strings.CutPrefix(line, "#"); ok && !strings.HasPrefix(bare, " ") {
+			line = bare
+		}
+		lines = append(lines, line)
+	}
+	c, err := parse(t, "serve", "--config", file(t, strings.Join(lines, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Serve; s.DataDir != "/var/lib/slipway" || *s.EdgeHTTPS != ":443" || s.SiteDomain != "sites.example.net" || s.BackupEvery == 0 {
+		t.Errorf("%q %q %q %v", s.DataDir, *s.EdgeHTTPS, s.SiteDomain, s.BackupEvery)
+	}
+}

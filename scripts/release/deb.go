@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/md5"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree that it lays out in dir.
+func (r *release) deb(arch, program, dir string) error {
+	for _, file := range []struct {
+		from, to string
+		mode     os.FileMode
+	}{
+		{program, "usr/bin/slipway", 0o755},
+		{"packaging/systemd/slipway.service", "lib/systemd/system/slipway.service", 0o644},
+		{"packaging/systemd/slipway.socket", "lib/systemd/system/slipway.socket", 0o644},
+		{"packaging/systemd/unprivileged.conf", "usr/share/doc/slipway/examples/unprivileged.conf", 0o644},
+		{"packaging/deb/server.toml", "etc/slipway/server.toml", 0o640},
+		{"packaging/deb/default", "etc/default/slipway", 0o644},
+		{"packaging/deb/lintian-overrides", "usr/share/lintian/overrides/slipway", 0o644},
+		{"packaging/deb/postinst", "DEBIAN/postinst", 0o755},
+		{"packaging/deb/prerm", "DEBIAN/prerm", 0o755},
+		{"packaging/deb/postrm", "DEBIAN/postrm", 0o755},
+		{"packaging/deb/conffiles", "DEBIAN/conffiles", 0o644},
+	} {
+		text, err := os.ReadFile(file.from)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(dir, file.to), text, file.mode); err != nil {
+			return err
+		}
+	}
+	news, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"CHANGELOG.md.gz": string(news), "changelog.gz": r.changelog()} {
+		packed, err := zipped(text)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(dir, "usr/share/doc/slipway", name), packed, 0o644); err != nil {
+			return err
+		}
+	}
+	sums, size, err := contents(dir)
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(dir, "DEBIAN/md5sums"), sums, 0o644); err != nil {
+		return err
+	}
+	control, err := os.ReadFile("packaging/deb/control")
+	if err != nil {
+		return err
+	}
+	text := strings.NewReplacer("@VERSION@", r.version, "@ARCH@", arch, "@SIZE@", strconv.FormatInt(size, 10)).Replace(string(control))
+	if err := write(filepath.Join(dir, "DEBIAN/control"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := r.dated(dir); err != nil {
+		return err
+	}
+	return command([]string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.date.Unix(), 10)}, "dpkg-deb",
+		"--root-owner-group", "-Zxz", "--build", dir, filepath.Join(r.out, "slipway_"+r.version+"_"+arch+".deb"))
+}
+
+// changelog returns the one entry of Debian's changelog that a package made from elsewhere has.
+func (r *release) changelog() string {
+	return fmt.Sprintf("slipway (%s) stable; urgency=medium\n\n  * What changed is in CHANGELOG.md.gz.\n\n -- Slipway developers <developers@slipway.example>  %s\n",
+		r.version, r.date.Format(time.RFC1123Z))
+}
+
+// zipped compresses without a name or a date.
+func zipped(text string) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := z.Write([]byte(text)); err != nil {
+		return nil, err
+	}
+	err = z.Close()
+	return b.Bytes(), err
+}
+
+// contents returns the text of md5sums, which dpkg --verify reads, and the size in KiB.
+func contents(dir string) (sums []byte, size int64, err error) {
+	var b strings.Builder
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || strings.HasPrefix(name, "DEBIAN/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		size += (int64(len(text)) + 1023) >> 10
+		if !strings.HasPrefix(name, "etc/") {
+			fmt.Fprintf(&b, "%x  %s\n", md5.Sum(text), name)
+		}
+		return nil
+	})
+	return []byte(b.String()), size, err
+}
+
+// dated gives everything the commit's date, and folders the usual mode, whatever the umask is.
+func (r *release) dated(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o755)
+		}
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(path, r.date, r.date)
+	})
+}
+
+func write(path string, text []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, text, mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode) // whatever the umask is
+}

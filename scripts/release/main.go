@@ -1,0 +1,171 @@
+// Command release makes what Slipway is installed from: for each architecture an archive and a
+// Debian package, for all of them the checksums and the list of what is inside (CycloneDX).
+//
+// The same commit makes the same bytes, in any folder and at any time: builds have no paths in
+// them, and every date is the commit's.
+package main
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	r := release{}
+	flag.StringVar(&r.out, "out", "dist", "folder for the files; emptied first")
+	flag.StringVar(&r.version, "version", "", "version; default: the newest of CHANGELOG.md, with the commit unless that is tagged")
+	archs := flag.String("arch", "amd64,arm64", "architectures")
+	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
+	flag.Parse()
+	r.archs = strings.Split(*archs, ",")
+	if err := r.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release is one run.
+type release struct {
+	out, version, program string
+	archs                 []string
+	date                  time.Time // of the commit
+}
+
+func (r *release) run() error {
+	if err := r.identify(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "slipway-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	for _, arch := range r.archs {
+		program, err := r.build(arch, work)
+		if err != nil {
+			return err
+		}
+		if err := r.archive(arch, program); err != nil {
+			return err
+		}
+		if err := r.deb(arch, program, filepath.Join(work, "deb-"+arch)); err != nil {
+			return err
+		}
+		if arch == r.archs[0] {
+			if err := r.sbom(program); err != nil {
+				return err
+			}
+		}
+	}
+	return r.sums()
+}
+
+// identify finds the version and the date of the commit.
+func (r *release) identify() error {
+	stamp, err := git("log", "-1", "--format=%ct")
+	if err != nil {
+		return err
+	}
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return err
+	}
+	r.date = time.Unix(seconds, 0).UTC()
+	if r.version != "" {
+		return nil
+	}
+	log, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindSubmatch(log)
+	if newest == nil {
+		return fmt.Errorf("CHANGELOG.md names no release")
+	}
+	r.version = string(newest[1])
+	if tag, _ := git("tag", "--points-at", "HEAD", "v"+r.version); tag == "" {
+		commit, err := git("rev-parse", "--short=12", "HEAD")
+		if err != nil {
+			return err
+		}
+		// Newer than the release, for dpkg; build metadata, for semver.
+		r.version += "+" + r.date.Format("20060102") + ".g" + commit
+	}
+	return nil
+}
+
+// build returns the path of the program for arch.
+func (r *release) build(arch, work string) (string, error) {
+	if r.program != "" {
+		return r.program, nil
+	}
+	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS="}
+	// The sandbox's helper is a program of its own inside ours, of the same architecture.
+	if err := command(env, "go", "generate", "./internal/platform/sandbox"); err != nil {
+		return "", err
+	}
+	program := filepath.Join(work, "slipway-"+arch)
+	err := command(env, "go", "build", "-trimpath", "-buildvcs=true", "-tags", "slipway_init",
+		"-ldflags", "-s -w -X main.version="+r.version, "-o", program, "./cmd/slipway")
+	return program, err
+}
+
+// sums writes SHA256SUMS over all files, in the form that sha256sum -c reads.
+func (r *release) sums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		h := sha256.New()
+		size, err := io.Copy(h, f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  %-48s %6.1f MiB\n", e.Name(), float64(size)/(1<<20))
+		lines = append(lines, fmt.Sprintf("%x  %s\n", h.Sum(nil), e.Name()))
+	}
+	slices.Sort(lines)
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// command runs a command with more environment, and shows what it prints.
+func command(env []string, name string, args ...string) error {
+	c := exec.Command(name, args...)
+	c.Env = append(os.Environ(), env...)
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The same commit makes the same bytes, in another folder, under another umask; the checksums are
+// theirs, and the list of contents names what the program is built from.
+func TestRelease(t *testing.T) {
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Fatal("dpkg-deb is missing: packages are made on Debian or Ubuntu")
+	}
+	t.Chdir("../..")
+	program, err := os.Executable() // any Go program will do
+	if err != nil {
+		t.Fatal(err)
+	}
+	make := func(umask int) string {
+		before := syscall.Umask(umask)
+		defer syscall.Umask(before)
+		r := release{out: filepath.Join(t.TempDir(), "dist"), version: "1.2.3", program: program, archs: []string{"amd64"}}
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		return r.out
+	}
+	one, two := make(0o022), make(0o077)
+	sums, err := os.ReadFile(filepath.Join(one, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz"}
+	if n := strings.Count(string(sums), "\n"); n != len(names) {
+		t.Errorf("%d checksums, want %d:\n%s", n, len(names), sums)
+	}
+	for _, name := range names {
+		a, err := os.ReadFile(filepath.Join(one, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(two, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s differs between two runs", name)
+		}
+		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(a), name); !strings.Contains(string(sums), line) {
+			t.Errorf("SHA256SUMS has no line %s", line)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(one, names[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		BOMFormat  string
+		Components []struct{ Name, PURL string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" || len(bom.Components) == 0 || bom.Components[0].Name != "Go" {
+		t.Errorf("the list of contents: %v\n%.300s", err, text)
+	}
+	out, err := exec.Command("dpkg-deb", "--contents", filepath.Join(one, names[1])).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"-rwxr-xr-x root/root", "./usr/bin/slipway", "-rw-r----- root/root", "./etc/slipway/server.toml", "./lib/systemd/system/slipway.socket"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the package lacks %s:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), "drwx------") {
+		t.Errorf("a folder of the package has the umask's mode:\n%s", out)
+	}
+}
