@@ -56,6 +56,7 @@ import (
 	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/api"
 	"slipway/internal/web/control"
@@ -87,6 +88,7 @@ type node struct {
 	notify      *notify.Notifications
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
+	usage       *usage.Usage
 	oauth       *oauth.Server
 	sso         *sso.SSO
 	answers     *idempotency.Answers
@@ -229,10 +231,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openDatabases(quotas, apps.Why); err != nil {
 		return nil, err
 	}
-	h.traffic = traffic.New(traffic.Config{DB: h.db, Limits: quotas})
+	h.usage = usage.New(usage.Config{DB: h.db, Limits: quotas, Log: s.Log})
+	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
 	h.deployments = deploy.New(deploy.Config{
 		DB:          h.db,
 		Limits:      quotas,
+		Usage:       h.usage,
 		Sites:       h.sites,
 		Hooks:       h.webhooks,
 		Source:      h.source,
@@ -320,6 +324,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.backups.Work(h.jobs)
 	h.wordpress.Work(h.jobs)
 	h.traffic.Work(h.jobs)
+	h.usage.Work(h.jobs)
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
 		// One user has so many streams and downloads, whether of pages or of the API.
@@ -393,7 +398,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Countries:    countries,
 			ControlHosts: s.ControlHosts,
 			Certificates: h.certs,
-			Visits:       edgeVisits{h.traffic},
+			Visits:       &edgeVisits{Traffic: h.traffic, source: usage.ProcessSource("edge")},
 			Out:          out.Client(0).Transport,
 			Password:     site.VerifyPassword,
 			Members:      edgeMembers{h.members},
@@ -430,7 +435,7 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas
 
 // prepare does what must be done once before serving.
 func (h *node) prepare(ctx context.Context) error {
-	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.traffic.Schedule, h.backups.Schedule, h.gc.Schedule} {
+	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
 		if err := schedule(ctx); err != nil {
 			return err
 		}

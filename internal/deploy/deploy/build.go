@@ -12,13 +12,14 @@ import (
 	"slipway/internal/build/framework"
 	"slipway/internal/build/publish"
 	"slipway/internal/build/release"
-	"slipway/internal/deploy/buildtime"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/preview"
 	"slipway/internal/deploy/project"
 	"slipway/internal/git/fetch"
+	"slipway/internal/platform/db"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/usage"
 )
 
 // built makes a release of what a build leaves in its output folder.
@@ -86,16 +87,16 @@ func (d *Deployments) build(
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
 		return err
 	}
-	var meter buildtime.Meter
-	meter.Start()
-	report := &reporting{ctx: ctx, d: d, id: x.ID, p: p, meter: &meter}
+	spent := buildTime{site: s, source: usage.NewSource(string(x.ID) + "/" + db.Random(10))}
+	spent.start()
+	report := &reporting{ctx: ctx, d: d, id: x.ID, p: p, meter: &spent.meter}
 	metered, end := context.WithCancelCause(ctx)
 	var counting sync.WaitGroup
-	counting.Go(func() { d.countBuild(metered, s, &meter, end) })
+	counting.Go(func() { d.countBuild(metered, &spent, end) })
 	err = d.c.Builds.Run(metered, spec, report, use)
 	end(nil)
 	counting.Wait()
-	d.noteBuild(ctx, s, &meter)
+	d.noteBuild(ctx, &spent)
 	return err
 }
 
@@ -107,7 +108,8 @@ const (
 
 // countBuild notes how long a build takes while it does, until ctx ends, and ends it once its
 // owner's build minutes are used up.
-func (d *Deployments) countBuild(ctx context.Context, s site.Site, meter *buildtime.Meter, end context.CancelCauseFunc) {
+func (d *Deployments) countBuild(ctx context.Context, b *buildTime, end context.CancelCauseFunc) {
+	s := b.site
 	for {
 		u, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, limits.BuildMinutes)
 		if err != nil && ctx.Err() == nil {
@@ -126,14 +128,22 @@ func (d *Deployments) countBuild(ctx context.Context, s site.Site, meter *buildt
 		case <-ctx.Done():
 			return
 		}
-		d.noteBuild(ctx, s, meter)
+		d.noteBuild(ctx, b)
 	}
 }
 
-func (d *Deployments) noteBuild(ctx context.Context, s site.Site, meter *buildtime.Meter) {
-	took := meter.Lap()
-	if err := buildtime.Note(ctx, d.c.DB, s.Owner, string(s.ID), took); err != nil {
-		d.c.Log.ErrorContext(ctx, "build time not recorded", "site", s.ID, "took", took, "err", err)
+// buildTime is what one attempt of a deployment has built so far. The attempt is a source of its own: where it is
+// repeated after a crash, both count.
+type buildTime struct {
+	meter
+	site   site.Site
+	source *usage.Source
+}
+
+func (d *Deployments) noteBuild(ctx context.Context, b *buildTime) {
+	b.source.Add(db.Now(), b.site.Owner, usage.Build, string(b.site.ID), b.lap().Milliseconds())
+	if err := d.c.Usage.Write(ctx, b.source); err != nil {
+		d.c.Log.ErrorContext(ctx, "build time not recorded, will be retried", "site", b.site.ID, "err", err)
 	}
 }
 

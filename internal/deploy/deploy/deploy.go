@@ -30,6 +30,7 @@ import (
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 )
 
@@ -67,6 +68,7 @@ type Config struct {
 	Gone []func(ctx context.Context, id site.ID) error
 
 	Limits *limits.Limits // Optional: without it the service's own.
+	Usage  *usage.Usage   // where build time is counted. Optional: without it one of its own.
 }
 
 // Programs runs programs, and their release commands. Package app does, which stands on this one.
@@ -97,6 +99,9 @@ func New(c Config) *Deployments {
 	c.Keep = cmp.Or(c.Keep, 20)
 	c.History = cmp.Or(c.History, 500)
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	if c.Usage == nil {
+		c.Usage = usage.New(usage.Config{DB: c.DB, Limits: c.Limits, Log: c.Log})
+	}
 	d := &Deployments{
 		Deployments: deployment.New(deployment.Config{DB: c.DB, Sites: c.Sites}),
 		c:           c,

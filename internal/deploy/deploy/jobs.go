@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"slipway/internal/deploy/buildtime"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/preview"
@@ -167,7 +166,7 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 				return fmt.Errorf("forget deployment: %w", err)
 			}
 		}
-		return buildtime.ForgetTx(ctx, tx)
+		return nil
 	})
 	if err != nil {
 		return err

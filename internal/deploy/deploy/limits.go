@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"slipway/internal/build/release"
-	"slipway/internal/deploy/buildtime"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/usage"
 )
 
 // countLimits says how much of each limit an owner uses.
@@ -22,7 +22,6 @@ func (d *Deployments) countLimits() {
 		SELECT COALESCE(CAST(SUM(CASE WHEN place = 1 THEN stored_bytes ELSE added_bytes END) AS BIGINT), 0) FROM (
 			SELECT stored_bytes, added_bytes, row_number() OVER (PARTITION BY site_id ORDER BY id) AS place
 			FROM deployments WHERE owner_id = $1 AND stored_bytes > 0 AND release <> '') AS stored`)
-	l.Count(limits.BuildMinutes, buildtime.Minutes)
 	l.Count(limits.Caches, func(ctx context.Context, r db.Reader, owner account.OwnerID) (int64, error) {
 		return d.c.Builds.CacheUse(ctx, r, string(owner))
 	})
@@ -36,7 +35,7 @@ func (d *Deployments) requireTx(ctx context.Context, tx *db.Tx, s site.Site) err
 	if err := d.c.Limits.Require(ctx, tx, s.Owner, limits.Storage, 1); err != nil {
 		return err
 	}
-	builds, err := buildtime.Any(ctx, tx, s.Owner, string(s.ID))
+	builds, err := d.c.Usage.UsedBySite(ctx, tx, s.Owner, string(s.ID), usage.Build)
 	if err != nil || !builds {
 		return err // it may be one that is published as it is; one that does build is refused there
 	}

@@ -9,7 +9,6 @@ import (
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/toolchain"
-	"slipway/internal/deploy/buildtime"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
@@ -18,6 +17,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/usage"
 )
 
 // limited makes a world whose accounts have these limits.
@@ -79,6 +79,14 @@ func TestStorageIsLimited(t *testing.T) {
 	}
 }
 
+// build counts what a build of the site has taken.
+func (w *world) build(s site.Site, took time.Duration) {
+	w.t.Helper()
+	source := usage.ProcessSource("test")
+	source.Add(db.Now(), s.Owner, usage.Build, string(s.ID), took.Milliseconds())
+	ok(w.t, w.c.Usage.Write(w.t.Context(), source))
+}
+
 // Build minutes of a calendar month: who has used them up builds nothing more in it, and
 // publishes what needs no build as before.
 func TestBuildMinutesAreLimited(t *testing.T) {
@@ -93,12 +101,12 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	if x := w.firstOf(built); !strings.Contains(x.Error, "can't run builds") {
 		t.Fatal(x.Error)
 	}
-	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 100*time.Second))
+	w.build(built, 100*time.Second)
 	if n := used(t, w, l, built.Owner, limits.BuildMinutes); n != 1 {
 		t.Errorf("%d minutes are used", n)
 	}
 	w.again(built)
-	ok(t, buildtime.Note(t.Context(), w.db, built.Owner, string(built.ID), 55*time.Second))
+	w.build(built, 55*time.Second)
 	_, err := w.Trigger(t.Context(), built.Owner, built.ID, Trigger{Cause: deployment.ByAPI})
 	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "build.minutes" || f.Limit.Limit != 2 ||
 		f.Limit.Current != 2 ||
@@ -118,7 +126,7 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
 	// A month later all is as new.
-	ok(t, w.db.Admin(t.Context(), `UPDATE build_time SET month = month - 1`))
+	ok(t, w.db.Admin(t.Context(), `UPDATE usage_sources SET hour = hour - 2700000000`)) // 750 hours
 	if n := used(t, w, l, built.Owner, limits.BuildMinutes); n != 0 {
 		t.Errorf("%d minutes are used", n)
 	}
@@ -193,7 +201,7 @@ func TestBuildEndsWithItsMinutes(t *testing.T) {
 	})
 	w.commit("built", map[string]string{"index.html": "x", "slipway.toml": "[build]\ncommand = \"true\"\noutput = \".\"\n"})
 	s := w.site("git.test/acme/built")
-	ok(t, buildtime.Note(t.Context(), w.db, s.Owner, string(s.ID), 118*time.Second))
+	w.build(s, 118*time.Second)
 	if x := w.firstOf(s); x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}

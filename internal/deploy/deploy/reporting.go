@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 
-	"slipway/internal/deploy/buildtime"
 	"slipway/internal/deploy/deployment"
 )
 
@@ -13,7 +12,7 @@ type reporting struct {
 	d     *Deployments
 	id    deployment.ID
 	p     *progress
-	meter *buildtime.Meter
+	meter *meter
 }
 
 func (r *reporting) Line(level, message, raw string) { r.p.Line(level, message, raw) }
@@ -32,7 +31,7 @@ func (r *reporting) Enter(stage string) {
 func (r *reporting) Skip(stage string) { r.p.Skip(stage) }
 
 func (r *reporting) Wait(place int) {
-	r.meter.Stop()
+	r.meter.stop()
 	if r.p.Queued(place) {
 		r.p.clock.Stop()          // waiting costs nobody their time,
 		r.d.survived(r.ctx, r.id) // and a crash of the process meanwhile is not its doing
@@ -40,7 +39,7 @@ func (r *reporting) Wait(place int) {
 }
 
 func (r *reporting) Begin() {
-	r.meter.Start()
+	r.meter.start()
 	r.p.clock.Start()
 	r.d.working(r.ctx, r.id)
 }

@@ -145,7 +145,7 @@ type changes struct {
 // owner returns what is kept of an owner's visits.
 func (c *changes) owner(id string) *visits.Owner {
 	if c.owners[id] == nil {
-		c.owners[id] = &visits.Owner{}
+		c.owners[id] = &visits.Owner{ID: id}
 	}
 	return c.owners[id]
 }
@@ -155,7 +155,9 @@ func (c *changes) owner(id string) *visits.Owner {
 func (c *changes) set(n *target) {
 	if old, ok := c.ids.Get(n.site); ok {
 		if s, _ := c.labels.Get(old); s != nil && s.target.Load().site == n.site {
-			n.visits = s.target.Load().visits // it goes on counting
+			if was := s.target.Load(); was.owner == n.owner {
+				n.visits = was.visits // it goes on counting
+			}
 			if old != n.label {
 				c.gone = append(c.gone, s.target.Load().answers)
 				c.labels.Drop(old)

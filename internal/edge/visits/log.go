@@ -72,7 +72,10 @@ type detail struct {
 type bounds struct{ lines, tops atomic.Int64 }
 
 // Owner is how much is kept of all sites of an owner.
-type Owner struct{ bounds }
+type Owner struct {
+	ID string
+	bounds
+}
 
 // addLine keeps a line if there is room for it. make is called only then.
 func (d *detail) addLine(b *bounds, make func() Line) {

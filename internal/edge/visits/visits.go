@@ -17,6 +17,7 @@ import (
 // Counts holds what was counted of one site during an interval.
 type Counts struct {
 	Site    string
+	Owner   string   // whose it was when it was visited: a site that has moved to another owner may be in two
 	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
 	Pages   int64    // those of them that brought an HTML page of the site: 200, or 304 for one the visitor has
 	Bytes   int64    // of bodies, as they were sent
@@ -136,7 +137,7 @@ func (l *Counter) collect() []Counts {
 	out := make([]Counts, 0, len(list))
 	for _, v := range list {
 		v.listed.Store(false)
-		n := Counts{Site: v.id, Pages: v.pages.Swap(0), Bytes: v.bytes.Swap(0)}
+		n := Counts{Site: v.id, Owner: v.detail.owner.ID, Pages: v.pages.Swap(0), Bytes: v.bytes.Swap(0)}
 		for i := range v.classes {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
@@ -236,14 +237,16 @@ func merge(a, b []Counts) []Counts {
 	if len(a) == 0 {
 		return b
 	}
-	at := make(map[string]int, len(a))
+	type key struct{ site, owner string }
+	at := make(map[key]int, len(a))
 	for i, v := range a {
-		at[v.Site] = i
+		at[key{v.Site, v.Owner}] = i
 	}
 	for _, v := range b {
-		i, ok := at[v.Site]
+		k := key{v.Site, v.Owner}
+		i, ok := at[k]
 		if !ok {
-			at[v.Site] = len(a)
+			at[k] = len(a)
 			a = append(a, v)
 			continue
 		}

@@ -29,11 +29,8 @@ func (t *Traffic) Work(j *job.Jobs) {
 	})
 }
 
-// Schedule makes sure that the job exists, and that the limits that hold now are obeyed.
+// Schedule makes sure that the job exists.
 func (t *Traffic) Schedule(ctx context.Context) error {
-	if err := t.reconsider(ctx); err != nil {
-		return err
-	}
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Sum{}, job.Options{Unique: "traffic.sum"})
 		return err
@@ -46,9 +43,6 @@ func (t *Traffic) tidy(ctx context.Context) error {
 		if err := t.sum(ctx, s.from, s.to); err != nil {
 			return fmt.Errorf("sum up traffic: %w", err)
 		}
-	}
-	if err := t.reconsider(ctx); err != nil {
-		return err
 	}
 	// Whole hours go and whole days: what is left of one would be a wrong sum of it.
 	for _, k := range []struct{ span, keep, whole time.Duration }{{fine, keepFine, hour}, {hour, keepHour, day}, {day, keepDay, day}} {

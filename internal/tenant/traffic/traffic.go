@@ -1,5 +1,5 @@
 // Package traffic owns the traffic of each site over time (responses by status class, page
-// views and bytes) and the bandwidth that its owner has used this month.
+// views and bytes).
 //
 // Add adds counts to intervals of five minutes; several nodes can add to the same one.
 // A job sums up hours and days when they have ended and deletes old figures: five-minute
@@ -25,7 +25,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/usage"
 )
 
 // The stretches that are kept, and for how long.
@@ -41,9 +41,9 @@ const (
 
 // Config holds what Traffic needs.
 type Config struct {
-	DB     *db.DB
-	Limits *limits.Limits // of owners' bandwidth. Optional: without it nobody's is counted.
-	Now    func() db.Time // Optional: nil means db.Now.
+	DB    *db.DB
+	Usage *usage.Usage   // of owners. Optional: without it Batch.Usage is not written.
+	Now   func() db.Time // Optional: nil means db.Now.
 
 	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
 	AllLogs int64 // of all. Optional: 0 means 1 GiB.
@@ -58,11 +58,7 @@ func New(c Config) *Traffic {
 		c.Now = db.Now
 	}
 	c.SiteLog, c.AllLogs = cmp.Or(c.SiteLog, siteLog), cmp.Or(c.AllLogs, allLogs)
-	t := &Traffic{c}
-	if c.Limits != nil {
-		t.countBandwidth()
-	}
-	return t
+	return &Traffic{c}
 }
 
 // Counts holds the requests of a site's visitors in some time.
@@ -99,6 +95,8 @@ type Batch struct {
 	Since   time.Time // when its counts begin
 	Counter string    // what counted them. Optional: without it the batch is added each time.
 	Number  int64     // the counter's numbers rise from batch to batch; from 1
+
+	Usage *usage.Source // what it has counted is written in the same transaction. Optional.
 }
 
 // Add adds what sites' visitors asked for since a moment, in one transaction. A site that
@@ -111,7 +109,16 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, de
 	if err != nil {
 		return fmt.Errorf("pack access log: %w", err)
 	}
-	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
+	var used []usage.Row
+	if b.Usage != nil && t.c.Usage != nil {
+		used = b.Usage.Pending()
+	}
+	err = t.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if len(used) > 0 {
+			if err := t.c.Usage.MergeTx(ctx, tx, used); err != nil {
+				return err
+			}
+		}
 		if first, err := b.claim(ctx, tx, now); err != nil || !first {
 			return err
 		}
@@ -152,8 +159,12 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, de
 			}
 			bodies = bodies[len(some):]
 		}
-		return t.spend(ctx, tx, b.Since, bySite, owners)
+		return nil
 	})
+	if err == nil && b.Usage != nil {
+		b.Usage.Written(used)
+	}
+	return err
 }
 
 // claim records that the batch is added, and reports false where it was before.

@@ -32,7 +32,7 @@ func (w *world) settle() {
 // an owner that is in neither fails the test: it was forgotten.
 var (
 	movedTables = strings.Fields(`app_tasks backup_schedules backups build_caches databases deploy_hooks deployments domains slugs wordpress_sites`)
-	leftTables  = strings.Fields(`build_time operations webhook_events notify_channels site_members`)
+	leftTables  = strings.Fields(`build_time operations usage_sites usage_sources webhook_events notify_channels site_members`)
 )
 
 // Every table with a site and an owner is known to the transfer, and no row of a transferred site stays behind in one that moves.

@@ -1,0 +1,108 @@
+package usage
+
+import (
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/limits"
+)
+
+// sites writes the rows of sites that are there, as their service would.
+func (w *world) sites(owner id.Owner, ids ...string) {
+	w.t.Helper()
+	ok(w.t, w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {
+		for _, id := range ids {
+			if _, err := tx.Exec(w.t.Context(), `
+				INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+					needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+				VALUES ($1, $2, $1, $1, 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, id, owner); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// serve gives everybody another limit of bandwidth, as a restart with other settings does.
+func (w *world) serve(most int64) *limits.Limits {
+	w.t.Helper()
+	l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: most}})
+	w.Usage = at(New(Config{DB: w.c.DB, Limits: l}), func() db.Time { return w.clock })
+	ok(w.t, w.reconsider(w.t.Context()))
+	return l
+}
+
+func (w *world) paused() (n int) {
+	w.t.Helper()
+	ok(w.t, w.c.DB.QueryRow(w.t.Context(), `SELECT count(*) FROM paused_sites WHERE month = $1`, limits.Month(w.clock)).Scan(&n))
+	return n
+}
+
+// At the limit all of the owner's sites are paused, and nobody else's, until the month ends or the limit rises. What a
+// site used that is deleted counts on.
+func TestBandwidthPauses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.clock = db.At(time.Date(2027, 3, 31, 22, 0, 0, 0, time.UTC))
+	l := w.serve(1000)
+	w.sites(ada, "site_a", "site_b")
+	w.sites(eve, "site_e")
+	edge := NewSource("edge/1")
+	send := func(owner id.Owner, site string, n int64) {
+		t.Helper()
+		edge.Add(w.clock, owner, Bandwidth, site, n)
+		ok(t, w.Write(t.Context(), edge))
+	}
+	used := func(owner id.Owner) int64 {
+		t.Helper()
+		u, err := l.UseOf(t.Context(), w.c.DB, owner, limits.Bandwidth)
+		ok(t, err)
+		return u.Used
+	}
+	send(ada, "site_a", 400)
+	send(ada, "site_b", 500)
+	send(eve, "site_e", 999)
+	if used(ada) != 900 || used(eve) != 999 || w.paused() != 0 {
+		t.Fatalf("%d, %d, %d paused", used(ada), used(eve), w.paused())
+	}
+	wake, stop := w.c.DB.Listen(pausedTopic)
+	defer stop()
+	send(ada, "site_b", 100)
+	if used(ada) != 1000 || w.paused() != 2 {
+		t.Errorf("%d, %d paused", used(ada), w.paused())
+	}
+	<-wake
+	ok(t, w.c.DB.Admin(t.Context(), `UPDATE sites SET deleted_at = 1 WHERE id = 'site_b'`))
+	if used(ada) != 1000 || w.paused() != 1 {
+		t.Errorf("after a deletion: %d, %d paused", used(ada), w.paused())
+	}
+	l = w.serve(5000)
+	if w.paused() != 0 {
+		t.Error("paused although the limit was raised")
+	}
+	l = w.serve(1000)
+	send(ada, "site_a", 1)
+	if w.paused() != 1 {
+		t.Error("not paused although the limit was lowered")
+	}
+	w.clock = w.clock.Add(3 * hour)
+	if used(ada) != 0 || w.paused() != 0 {
+		t.Errorf("in the next month: %d, %d paused", used(ada), w.paused())
+	}
+	// The last hours of a month are sealed in the next one, and count to the one that they lie in.
+	ok(t, w.tidy(t.Context()))
+	w.clock = w.clock.Add(3 * hour)
+	ok(t, w.tidy(t.Context()))
+	if used(ada) != 0 {
+		t.Errorf("%d after sealing", used(ada))
+	}
+	w.clock = w.clock.Add(2 * keepSites)
+	ok(t, w.tidy(t.Context()))
+	var rows int
+	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM usage_caps`).Scan(&rows))
+	if rows != 0 {
+		t.Errorf("%d rows are left", rows)
+	}
+}

@@ -1,0 +1,220 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/job"
+)
+
+// Seal is the job that seals the hours that are over and forgets what is too old. One of it exists; it runs every
+// hour. Run twice, it finds nothing more to do.
+type Seal struct{}
+
+// Kind names the job.
+func (Seal) Kind() string { return "usage.seal" }
+
+// Work registers the job.
+func (u *Usage) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Seal, _ int64) error {
+		if err := u.tidy(ctx); err != nil {
+			return err
+		}
+		now := u.now()
+		return job.Later(floor(now, hour).Add(hour + time.Minute).Sub(now))
+	})
+}
+
+// Schedule makes sure that the job exists, and that the limits that hold now are obeyed.
+func (u *Usage) Schedule(ctx context.Context) error {
+	if err := u.reconsider(ctx); err != nil {
+		return err
+	}
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Seal{}, job.Options{Unique: "usage.seal"})
+		return err
+	})
+}
+
+func (u *Usage) tidy(ctx context.Context) error {
+	if err := u.seal(ctx); err != nil {
+		return fmt.Errorf("seal usage: %w", err)
+	}
+	if err := u.reconsider(ctx); err != nil {
+		return err
+	}
+	now := u.now()
+	for _, f := range []struct {
+		table, column string
+		before        db.Time
+	}{
+		{"usage_sources", "hour", floor(now.Add(-keepSources), hour)},
+		{"usage_hours", "hour", floor(now.Add(-keepHours), hour)},
+		{"usage_sites", "day", floor(now.Add(-keepSites), day)},
+	} {
+		if err := u.forget(ctx, f.table, f.column, f.before); err != nil {
+			return fmt.Errorf("forget usage: %w", err)
+		}
+	}
+	return nil
+}
+
+// seal seals every hour that ended two hours ago or earlier, one after the other.
+func (u *Usage) seal(ctx context.Context) error {
+	for {
+		var sealed, next db.Time
+		// Hours without anything to count are passed over: late rows go to the next hour that has any, or to the last.
+		err := u.c.DB.QueryRow(ctx, `
+			SELECT s.hour, COALESCE((SELECT MIN(hour) FROM usage_sources WHERE hour > s.hour), 0) FROM usage_sealed s`).Scan(&sealed, &next)
+		if err != nil {
+			return err
+		}
+		last := floor(u.now().Add(-sealAfter), hour).Add(-hour)
+		if last <= sealed {
+			return nil // also where the clock was set back
+		}
+		if next == 0 || next > last {
+			next = last
+		}
+		if err := u.sealHour(ctx, sealed, next); err != nil {
+			return err
+		}
+	}
+}
+
+// sealHour counts what is written of an hour, and of earlier ones since they were sealed. A crash in between leaves
+// some owners counted and the hour open; the next run counts the others.
+func (u *Usage) sealHour(ctx context.Context, before, at db.Time) error {
+	for {
+		owners, err := u.uncounted(ctx, at)
+		if err != nil {
+			return err
+		}
+		err = u.c.DB.Write(ctx, func(tx *db.Tx) error {
+			// The row's lock keeps other nodes from sealing meanwhile.
+			n, err := tx.Exec(ctx, `UPDATE usage_sealed SET hour = hour WHERE hour = $1`, before)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return errSealed
+			}
+			if len(owners) > 0 {
+				return u.countTx(ctx, tx, at, owners)
+			}
+			_, err = tx.Exec(ctx, `UPDATE usage_sealed SET hour = $1`, at)
+			return err
+		})
+		if err != nil || len(owners) == 0 {
+			return err
+		}
+	}
+}
+
+var errSealed = fmt.Errorf("another node has sealed the hour")
+
+// ownersAtOnce bounds a transaction, so that it holds up others for a moment only.
+const ownersAtOnce = 100
+
+// uncounted returns some owners who have anything to count up to an hour.
+func (u *Usage) uncounted(ctx context.Context, at db.Time) ([]id.Owner, error) {
+	rows, err := u.c.DB.Query(ctx, `
+		SELECT DISTINCT owner_id FROM usage_sources WHERE hour <= $1 AND counted < quantity ORDER BY owner_id LIMIT $2`, at, ownersAtOnce)
+	return db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
+}
+
+// countTx adds what is written and not counted to an hour and its day. One statement marks it as counted and returns
+// how much that was: whatever is written meanwhile is either in it or stays uncounted.
+func (u *Usage) countTx(ctx context.Context, tx *db.Tx, at db.Time, owners []id.Owner) error {
+	args := db.Args{at}
+	list := db.AddList(&args, owners)
+	rows, err := tx.Query(ctx, `
+		UPDATE usage_sources SET counted = quantity, moved = quantity - counted
+		WHERE hour <= $1 AND counted < quantity AND owner_id IN (`+list+`)
+		RETURNING owner_id, meter, site_id, moved`, args...)
+	sums, sites := map[entry]int64{}, map[entry]int64{}
+	_, err = db.Collect(rows, err, func(s db.Scanner) (e entry, err error) {
+		var n int64
+		if err := s.Scan(&e.owner, &e.meter, &e.site, &n); err != nil {
+			return e, err
+		}
+		if e.site != "" {
+			sites[e] += n
+		}
+		e.site = ""
+		sums[e] += n
+		return e, nil
+	})
+	if err != nil {
+		return fmt.Errorf("count usage: %w", err)
+	}
+	for _, t := range []struct {
+		table, column string
+		at            db.Time
+		sums          map[entry]int64
+	}{
+		{"usage_hours", "hour", at, sums},
+		{"usage_days", "day", floor(at, day), sums},
+		{"usage_sites", "day", floor(at, day), sites},
+	} {
+		if err := addTx(ctx, tx, t.table, t.column, t.at, t.sums); err != nil {
+			return fmt.Errorf("add to %s: %w", t.table, err)
+		}
+	}
+	return nil
+}
+
+// addTx adds quantities to rows of a table.
+func addTx(ctx context.Context, tx *db.Tx, table, column string, at db.Time, sums map[entry]int64) error {
+	bySite := ""
+	if table == "usage_sites" {
+		bySite = ", site_id"
+	}
+	var q strings.Builder
+	var args db.Args
+	write := func() error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := `INSERT INTO ` + table + ` (owner_id, meter, ` + column + bySite + `, quantity) VALUES ` + q.String() + `
+			ON CONFLICT (owner_id, meter, ` + column + bySite + `) DO UPDATE SET quantity = ` + table + `.quantity + excluded.quantity`
+		_, err := tx.Exec(ctx, text, args...)
+		q.Reset()
+		args = nil
+		return err
+	}
+	for e, n := range sums {
+		if len(args) > 0 {
+			q.WriteByte(',')
+		}
+		q.WriteString("(" + args.Add(e.owner) + ", " + args.Add(e.meter) + ", " + args.Add(at))
+		if bySite != "" {
+			q.WriteString(", " + args.Add(e.site))
+		}
+		q.WriteString(", " + args.Add(n) + ")")
+		if len(args) >= 5*rowsAtOnce {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+	}
+	return write()
+}
+
+// forget deletes what lies before a moment, one stretch at a time.
+func (u *Usage) forget(ctx context.Context, table, column string, before db.Time) error {
+	for {
+		var n int64
+		err := u.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+			n, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+column+` = (SELECT MIN(`+column+`) FROM `+table+` WHERE `+column+` < $1)`, before)
+			return err
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
