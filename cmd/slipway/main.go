@@ -57,6 +57,9 @@ func run(args []string) int {
 	if err != nil {
 		return complain(err)
 	}
+	if len(args) > 0 && args[0] == "help" { // as git and go have it
+		args = append(args[1:], "--help")
+	}
 	cmd, err := parser.Parse(args)
 	if err != nil {
 		return complain(err)

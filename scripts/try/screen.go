@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // screen says where everything is, each line good to be copied.
@@ -26,9 +27,15 @@ func (t *try) screen(s site) {
 	}
 	fmt.Println()
 	for _, l := range lines {
-		fmt.Printf("  %-10s %s%*s  %s\n", l[0], t.paint("36", l[1]), max(0, width-len(l[1])), "", t.paint("2", l[2]))
+		fmt.Printf("  %-10s %s", l[0], t.paint("36", l[1]))
+		if l[2] != "" {
+			fmt.Printf("%*s  %s", max(0, width-len(l[1])), "", t.paint("2", l[2]))
+		}
+		fmt.Println()
 	}
-	command := func(what, text string) { fmt.Printf("\n  %s\n  %s\n", t.paint("2", what), text) }
+	command := func(what string, text ...string) {
+		fmt.Printf("\n  %s\n  %s\n", t.paint("2", what), strings.Join(text, "\n  "))
+	}
 	authorized := "-H 'Authorization: Bearer " + t.memory.Key + "'"
 	command("See your sites", "curl "+authorized+" "+base+"/api/v1/sites")
 	if s.URL != "" {
@@ -38,6 +45,9 @@ func (t *try) screen(s site) {
 			"curl -X POST "+authorized+" "+base+"/api/v1/sites/"+s.ID+"/deploy",
 		)
 	}
+	command("Deploy a repository of yours on this machine: clone it to where the server finds it, and create a site of it",
+		"git clone --bare PATH "+t.path("you/my-site"),
+		"curl "+authorized+" "+base+`/api/v1/sites --json '{"name": "My site", "type": "static", "repository": "local/you/my-site"}'`)
 	fmt.Printf("\n  All of it stays in %s. Ctrl-C ends it; %s starts it again.\n\n",
 		t.data, t.paint("1", "make run"))
 }
