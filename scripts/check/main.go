@@ -143,7 +143,7 @@ const tags = plainTags + ",slipway_init"
 func steps(root string) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Tests of one package run side by side, too: more packages at once would be no faster, and meet their limits of time.
-	tests := append([]string{
+	test := append([]string{
 		"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags,
 		fmt.Sprintf("-p=%d", runtime.NumCPU()),
 		"-exec=" + bin("ondatabases"),
@@ -155,7 +155,7 @@ func steps(root string) []step {
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
 		{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}},
 		// go run would hide its exit status
-		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases"}},
+		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases", "./scripts/onscratch"}},
 		// what S3 is tested against is fetched and built here, not while a test waits
 		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},
 		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
@@ -165,8 +165,8 @@ func steps(root string) []step {
 		// Everything once, and what needs a database once more on PostgreSQL.
 		{
 			name:    "tests",
-			argv:    append([]string{bin("withpostgres")}, tests...),
-			without: tests,
+			argv:    append([]string{bin("onscratch"), bin("withpostgres")}, test...),
+			without: append([]string{bin("onscratch")}, test...),
 			lost:    "services on PostgreSQL",
 			shown:   true,
 			env: []string{
