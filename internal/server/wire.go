@@ -33,6 +33,7 @@ import (
 	"slipway/internal/launch"
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
+	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/gc"
@@ -508,6 +509,18 @@ func (h *node) observe() {
 			return float64(n)
 		}))
 	}
+	disk := func(name, help string, of func(size, free int64) int64) {
+		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			size, free, err := installation.DiskSpace(h.s.DataDir)
+			if err != nil {
+				return -1
+			}
+			return float64(of(size, free))
+		}))
+	}
+	disk("slipway_disk_bytes", "Size of the disk of the data directory.", func(size, _ int64) int64 { return size })
+	disk("slipway_disk_free_bytes", "What is free on it, in bytes or in files at their usual size, whichever is less.",
+		func(_, free int64) int64 { return free })
 	gauge("slipway_sites", "Sites that exist.", site.Total)
 	gauge("slipway_deployments_pending", "Deployments in the queue.", deployment.PendingTotal)
 	gauge("slipway_deployments_running", "Deployments in progress.", deployment.RunningTotal)
