@@ -25,6 +25,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Backups:        h.backups,
 		WordPress:      h.wordpress,
 		Traffic:        h.traffic,
+		Usage:          h.usage,
 		Webhooks:       h.webhooks,
 		OAuth:          h.oauth,
 		SSO:            h.sso,

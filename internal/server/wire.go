@@ -196,6 +196,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	apps.Operations = h.operations
 	quotas := limits.New(s.AccountLimits)
 	apps.Limits = quotas
+	h.usage = usage.New(usage.Config{DB: h.db, Limits: quotas, Log: s.Log})
+	apps.Usage = h.usage
 	h.apps = app.New(apps)
 	quotas.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
@@ -232,7 +234,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openDatabases(quotas, apps.Why); err != nil {
 		return nil, err
 	}
-	h.usage = usage.New(usage.Config{DB: h.db, Limits: quotas, Log: s.Log})
+	h.usage.Connect(usageNotices{h.notify})
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
 	h.deployments = deploy.New(deploy.Config{
 		DB:          h.db,
@@ -347,6 +349,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Domains:        h.domains,
 			Certificates:   h.addresses(),
 			Traffic:        h.traffic,
+			Usage:          h.usage,
 			Apps:           h.apps,
 			Databases:      h.databases,
 			WordPress:      h.wordpress,
@@ -399,6 +402,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Countries:    countries,
 			ControlHosts: s.ControlHosts,
 			Certificates: h.certs,
+			Lender:       usage.Lender{Usage: h.usage, Node: db.NewID("edge")},
 			Visits:       &edgeVisits{Traffic: h.traffic, source: usage.ProcessSource("edge")},
 			Out:          out.Client(0).Transport,
 			Password:     site.VerifyPassword,
@@ -468,6 +472,7 @@ func (h *node) services() []service {
 		{"OAuth", h.oauth.Run},
 		{"rate limit", h.limiter.Run},
 		{"memory", memory.GiveBack},
+		{"usage", h.usage.Run},
 	}
 	if h.pages != nil {
 		list = append(list, service{"dashboard", h.pages.Run})

@@ -35,6 +35,7 @@ type Commands struct {
 	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
 	Domains     domainsCommand     `cmd:"" group:"Your sites" help:"List, add, verify and remove domains."`
 	Sites       sitesCommand       `cmd:"" group:"Your sites" help:"List, show, start, stop and delete sites."`
+	Usage       usageCommand       `cmd:"" group:"Your sites" help:"Show what your sites used in a month."`
 	Open        openCommand        `cmd:"" group:"Your sites" help:"Print the site's URL, and open it where there is a browser."`
 	API         apiCommand         `cmd:"" name:"api" group:"Your sites" help:"Call the REST API."`
 }

@@ -33,6 +33,7 @@ import (
 
 	"slipway/internal/build/release"
 	"slipway/internal/edge/access"
+	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/connlimit"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/fileserver"
@@ -73,6 +74,10 @@ type Config struct {
 	Visits      visits.Recorder  // Optional: without it nothing is counted.
 	VisitsEvery time.Duration    // how often it is given what was counted. Optional: 0 means 10s.
 	Countries   visits.Countries // Optional: without it nobody's country is known.
+
+	// Lender lends parts of owners' bandwidth where little is left. Optional: without it sites are paused once it is
+	// written that nothing is left.
+	Lender allowance.Lender
 
 	// Out reaches other hosts, through egress, where a site's rules and settings forward
 	// requests. Optional: without it nothing is forwarded.
@@ -118,8 +123,10 @@ type Edge struct {
 	metrics    metrics
 	visits     *visits.Counter
 	loaded     atomic.Bool
-	paused     map[string]bool    // sites; of follow alone
-	backends   map[string]backend // by kind
+	paused     map[string]bool             // sites; of follow alone
+	capped     map[string]*allowance.Lease // owners; of follow alone
+	allowances *allowance.Allowances       // nil without a lender
+	backends   map[string]backend          // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
 	held       *fair.Pool    // by fields of answers
@@ -161,8 +168,14 @@ func New(c Config) *Edge {
 	e.held = response.NewHeld()
 	e.table.now.Store(&hosts{})
 	e.table.counts = c.Visits != nil
+	var marks visits.Marks
+	if c.Lender != nil && c.Visits != nil {
+		e.allowances = allowance.New(allowance.Config{Lender: c.Lender, Log: c.Log})
+		marks = e.allowances
+	}
 	e.visits = visits.New(visits.Config{
 		Recorder:  c.Visits,
+		Marks:     marks,
 		Every:     cmp.Or(c.VisitsEvery, 10*time.Second),
 		Countries: c.Countries,
 		Log:       c.Log,
@@ -183,7 +196,17 @@ func (e *Edge) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return e.follow(ctx) })
 	g.Go(func() error { return e.visits.Run(ctx) })
-	return g.Wait()
+	if e.allowances == nil {
+		return g.Wait()
+	}
+	wake, stop := e.DB.Listen(allowance.Topic)
+	defer stop()
+	g.Go(func() error { return e.allowances.Run(ctx, wake) })
+	err := g.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	e.allowances.Return(ctx)
+	return err
 }
 
 // Ready reports whether the table of hosts has been read once. Before that every host is

@@ -13,7 +13,8 @@ import (
 const pausedEvery = 10 * time.Second
 
 // readPaused reads which sites are paused this month because their owner's bandwidth is
-// used up, and reports whether that has changed.
+// used up, and which owners have so little of it left that their responses take an
+// allowance. It reports whether that has changed.
 func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -27,9 +28,18 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 	for _, id := range ids {
 		paused[id] = true
 	}
-	if maps.Equal(paused, e.paused) {
-		return false, nil
-	}
+	changed = !maps.Equal(paused, e.paused)
 	e.paused = paused
-	return true, nil
+	if e.allowances == nil {
+		return changed, nil
+	}
+	rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE month = $1`, month)
+	owners, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return changed, fmt.Errorf("read capped owners: %w", err)
+	}
+	capped := e.allowances.Set(owners)
+	changed = changed || !maps.Equal(capped, e.capped)
+	e.capped = capped
+	return changed, nil
 }

@@ -84,7 +84,7 @@ func (w way) program() *target {
 	}
 	t := w.to.target.Load()
 	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil ||
-		t.protected() {
+		t.protected() || t.lease != nil {
 		return nil
 	}
 	return t
@@ -96,7 +96,7 @@ func (w way) plain() *target {
 		return nil
 	}
 	t := w.to.target.Load()
-	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
+	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() || t.lease != nil {
 		return nil
 	}
 	if w.site != "" && t.site != w.site {

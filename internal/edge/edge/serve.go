@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/response"
 	"slipway/internal/edge/visits"
@@ -44,8 +45,34 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 		if t := rec.target; !t.preview && rec.Status != 0 {
 			e.visits.Request(rec.visits, t.accessLog(), r, rec.Status, rec.Bytes, shown, rec.Request)
 		}
-		e.visits.Count(rec.visits, rec.Status, rec.Bytes, shown)
+		bytes := rec.Bytes
+		if rec.paused {
+			bytes = 0 // what we say instead is not the site's
+		}
+		e.visits.Count(rec.visits, rec.Status, bytes, shown)
 	}
+	if rec.allowed != nil {
+		rec.allowed.End()
+	}
+}
+
+// spends reports whether there is bandwidth left for an answer. Where there is not, that has been said.
+func (e *Edge) spends(w *recorder, r *http.Request, t *target) bool {
+	if t.lease == nil || t.visits == nil {
+		return true
+	}
+	if w.allowed = t.lease.Admit(r.Context()); w.allowed != nil {
+		w.Spent = w.allowed
+		return true
+	}
+	e.bound(w, r)
+	e.pausedPage(w, r)
+	return false
+}
+
+func (e *Edge) pausedPage(w *recorder, r *http.Request) {
+	w.paused = true
+	response.Page(w, r, response.PagePaused)
 }
 
 // tenant answers what concerns a site: its backend if it is live, a page of ours if not.
@@ -56,7 +83,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 		if err == nil && to == "" && t.state == stateLive {
 			rec.Private = t.protected()
 			if answer := e.backendOf(t); answer != nil {
-				if e.admitted(rec, r, t) {
+				if e.admitted(rec, r, t) && e.spends(rec, r, t) {
 					answer(rec, r, t)
 				}
 				return
@@ -79,7 +106,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	case t.state == stateStopped:
 		e.sitePage(rec, r, t, response.PageStopped)
 	case t.state == statePaused:
-		response.Page(rec, r, response.PagePaused)
+		e.pausedPage(rec, r)
 	case t.state == stateError:
 		response.Page(rec, r, response.PageError)
 	case t.state == stateEmpty:
@@ -170,6 +197,9 @@ type recorder struct {
 	response.Recorder
 	visits *visits.Site // of the site; nil when it is none's, or nobody counts
 	target *target      // likewise
+
+	paused  bool                // it has no bandwidth left, and the answer is ours
+	allowed *allowance.Response // nil where nothing limits it
 }
 
 // record returns a recorder of what is answered through w.

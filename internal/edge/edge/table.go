@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"slipway/internal/build/release"
+	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/visits"
@@ -35,6 +36,8 @@ type target struct {
 	version    int64
 	preview    bool         // the address of a deployment or a branch, not of the site
 	visits     *visits.Site // nil where nobody counts
+
+	lease *allowance.Lease // of its owner's bandwidth; nil: there is plenty
 
 	earlier *earlier // releases of a program that open pages may still ask for; nil for none
 

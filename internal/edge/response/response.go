@@ -17,6 +17,9 @@ var (
 	Private    = []string{"private, max-age=0, must-revalidate"} // only the visitor's own browser may keep it
 )
 
+// Spender counts bytes of a body as they are sent.
+type Spender interface{ Sent(n int64) }
+
 // Recorder remembers what an answer was.
 type Recorder struct {
 	http.ResponseWriter
@@ -30,6 +33,8 @@ type Recorder struct {
 	Request string // the id that a page of ours shows; empty until there is one
 
 	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
+
+	Spent Spender // hears of the bytes of the body. Optional.
 
 	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
 	Remote  string     // the client's address, for Held
@@ -88,6 +93,9 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.Bytes += int64(n)
+	if r.Spent != nil {
+		r.Spent.Sent(int64(n))
+	}
 	return n, err
 }
 

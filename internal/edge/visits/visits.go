@@ -56,6 +56,7 @@ type Config struct {
 	Recorder  Recorder      // Optional: without it nothing is counted.
 	Every     time.Duration // how often it is given what was counted
 	Countries Countries     // Optional: without it nobody's country is known.
+	Marks     Marks         // Optional
 	Log       *slog.Logger
 }
 
@@ -65,6 +66,12 @@ type Recorder interface {
 	// time, from one goroutine. A group that it refuses is offered again later with the same
 	// numbers as the same batch, so that it can tell one whose answer alone was lost.
 	Record(ctx context.Context, b Batch, group []Counts) error
+}
+
+// Marks hears how far the recorder has come.
+type Marks interface {
+	Collecting() // what was counted until now is about to be handed over
+	Stored()     // the recorder has taken everything that was counted before the latest Collecting
 }
 
 // Countries know where addresses are.
@@ -184,6 +191,9 @@ func (l *Counter) Run(ctx context.Context) error {
 				refused = nil
 			}
 		}
+		if l.Marks != nil {
+			l.Marks.Collecting()
+		}
 		kept = merge(kept, l.collect())
 		until := time.Now()
 		for len(kept) > 0 && err == nil {
@@ -197,6 +207,9 @@ func (l *Counter) Run(ctx context.Context) error {
 		kept = withoutDetails(kept)
 		if len(kept) == 0 {
 			b.Since = until
+			if refused == nil && l.Marks != nil {
+				l.Marks.Stored()
+			}
 		}
 		if (err != nil) != failing { // once when it begins, once when it is over
 			if failing = err != nil; failing {

@@ -31,6 +31,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/usage"
 )
 
 // Wanted says what a deployment runs, and how it is kept running.
@@ -67,6 +68,7 @@ type Config struct {
 	// Limits say how many programs and commands an owner may run at once, and how much its sites
 	// may store. Optional: nil leaves the first to Most.
 	Limits Limits
+	Usage  *usage.Usage // of memory and CPU. Optional: nil counts none.
 	Log    *slog.Logger // Optional.
 	People People       // or Connect's. Optional: nobody is told of crashes.
 
@@ -140,6 +142,9 @@ func New(c Config) *Apps {
 	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
 	a.logs.init(c.DB, c.Log)
+	if c.Usage != nil {
+		a.metrics.used = usage.ProcessSource("programs")
+	}
 	return a
 }
 

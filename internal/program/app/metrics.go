@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/usage"
 )
 
 // latencies are the upper ends of the classes in which first bytes are counted; the last
@@ -92,6 +94,9 @@ type metrics struct {
 	sites map[string]*Figures
 	// share: total the instances that run; owner those that it may run; edge gone with them
 	cpu map[*instance]time.Duration // what was counted of each, the loop's alone
+	at  time.Time                   // of the last sample, the loop's alone
+
+	used *usage.Source // what they used, for their owners; nil: it isn't counted
 }
 
 // How often figures are written, and how long those of each step stay.
@@ -141,9 +146,15 @@ func (a *Apps) sample() {
 	}
 	a.mu.Unlock()
 	seen := map[*instance]time.Duration{}
+	now := time.Now()
+	took := now.Sub(a.metrics.at)
+	if a.metrics.at.IsZero() || took > 3*metricsEvery {
+		took = metricsEvery // it was not looked at for longer: that is not counted
+	}
+	a.metrics.at = now
 	for _, p := range all {
 		p.mu.Lock()
-		in, site := p.now, p.want.Site
+		in, site, owner := p.now, p.want.Site, p.want.Owner
 		p.mu.Unlock()
 		if in == nil {
 			continue
@@ -152,6 +163,11 @@ func (a *Apps) sample() {
 		seen[in] = u.CPU
 		more := max(0, u.CPU-a.metrics.cpu[in])
 		a.metrics.of(site, func(f *Figures) { f.Memory, f.CPU = max(f.Memory, u.Memory), f.CPU+more })
+		if a.metrics.used == nil {
+			continue
+		}
+		a.metrics.used.Add(db.At(now), account.OwnerID(owner), usage.CPU, site, more.Milliseconds())
+		a.metrics.used.Add(db.At(now), account.OwnerID(owner), usage.Memory, site, u.Memory>>20*took.Milliseconds()/1000)
 	}
 	a.metrics.cpu = seen
 }
@@ -170,6 +186,9 @@ func (a *Apps) countFigures(ctx context.Context) {
 		a.sample()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		err := a.writeFigures(last, db.Now())
+		if err == nil && a.c.Usage != nil {
+			err = a.c.Usage.Write(last, a.metrics.used)
+		}
 		if err == nil && time.Since(tidied) > time.Hour {
 			if err = a.tidyFigures(last); err == nil {
 				tidied = time.Now()

@@ -192,6 +192,21 @@ func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name 
 	return l.of(ctx, r, owner, name)
 }
 
+// Below reports whether anybody's limit may be less than n.
+func (l *Limits) Below(name Name, n int64) bool {
+	if most, ok := l.settings.Defaults[name]; ok && most < n || !ok && kinds[name].byDefault < n {
+		return true
+	}
+	for _, exceptions := range []map[string]map[Name]int64{l.settings.Users, l.settings.Teams} {
+		for _, of := range exceptions {
+			if most, ok := of[name]; ok && most < n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // of is the owner's limit: the exception of their user or team, else the default.
 func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
 	if len(l.settings.Users)+len(l.settings.Teams) > 0 {

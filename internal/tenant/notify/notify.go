@@ -58,11 +58,12 @@ const (
 	OutOfMemory         = "application.out_of_memory" // for the first time since it was well
 	CronFailed          = "cron.failed"
 	BackupFailed        = "backup.failed"
+	UsageThreshold      = "usage.threshold" // a share of a limit of the month is used
 )
 
 // Events are all there are.
 var Events = []string{
-	DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed, AppCrashed, OutOfMemory, CronFailed, BackupFailed,
+	DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed, AppCrashed, OutOfMemory, CronFailed, BackupFailed, UsageThreshold,
 }
 
 // Channel is where an owner is told of something.

@@ -4,67 +4,156 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/limits"
 )
 
-// pausedTopic wakes who acts on owners whose bandwidth is used up, or is there again.
+// pausedTopic wakes who acts on owners whose bandwidth is nearly or wholly used up, or is there again.
 const pausedTopic = "paused"
+
+// flushMost is more than nodes send of one owner's bytes before all of them have written what they counted: where less is
+// left, they need loans. On one node that is 800 MB/s.
+const (
+	flushMost     = 8 << 30
+	flushMostMany = 32 << 30
+)
+
+// Warnings are the shares of a limit, in percent, that owners are told of.
+var Warnings = []int64{50, 75, 90, 100}
+
+// Teller tells owners that they have used a share of a limit.
+type Teller interface {
+	TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error
+}
+
+// Warning says how much of a month's limit is used.
+type Warning struct {
+	Name    limits.Name
+	Percent int64 // one of Warnings
+	Used    int64 // in the limit's unit
+	Limit   int64
+}
+
+// Connect says who tells owners. It is called while the program is put together.
+func (u *Usage) Connect(t Teller) { u.teller = t }
+
+// caps are the meters that have a limit of the month, and how much of a meter is one of the limit's unit.
+var caps = []struct {
+	meter Meter
+	limit limits.Name
+	each  int64
+}{
+	{Bandwidth, limits.Bandwidth, 1},
+	{Build, limits.BuildMinutes, time.Minute.Milliseconds()},
+}
 
 // standing is how near an owner is to the limit of a month, as it is stored.
 type standing struct {
-	owner   id.Owner
-	reached bool
+	owner          id.Owner
+	most, warned   int64
+	armed, reached bool
 }
 
-// enforceTx compares what owners have used with what they may, and pauses the sites of those who have used it up.
-// The owners are sorted.
-func (u *Usage) enforceTx(ctx context.Context, tx *db.Tx, owners []id.Owner) error {
+// enforceTx compares what owners have used with what they may: it pauses the sites of those who have used up their
+// bandwidth, has nodes borrow where little is left, and tells owners. rows are sorted by owner.
+func (u *Usage) enforceTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	month := limits.Month(u.now())
-	for some := range slices.Chunk(owners, 200) {
-		used, err := u.months(ctx, tx, some, Bandwidth)
-		if err != nil {
-			return err
-		}
-		stored, err := u.standings(ctx, tx, month, some)
-		if err != nil {
-			return err
-		}
-		for _, o := range some {
-			most, err := u.c.Limits.LimitOf(ctx, tx, o, limits.Bandwidth)
-			if err != nil {
+	for _, c := range caps {
+		for some := range slices.Chunk(ownersOf(rows, c.meter), 200) {
+			if err := u.enforceMeterTx(ctx, tx, c.meter, c.limit, c.each, some); err != nil {
 				return err
 			}
-			reached := used[o] >= most
-			if reached == stored[o].reached {
-				continue
-			}
-			if _, err := tx.Exec(ctx, `
-				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, 0, FALSE, $5)
-				ON CONFLICT (owner_id, meter, month) DO UPDATE SET most = excluded.most, reached = excluded.reached`,
-				o, Bandwidth, month, most, reached); err != nil {
-				return fmt.Errorf("pause sites of owner: %w", err)
-			}
-			tx.Notify(pausedTopic)
-			tx.Notify(o.Topic())
 		}
 	}
 	return nil
 }
 
+func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name limits.Name, each int64, owners []id.Owner) error {
+	month := limits.Month(u.now())
+	used, err := u.months(ctx, tx, owners, m)
+	if err != nil {
+		return err
+	}
+	stored, err := u.standings(ctx, tx, m, month, owners)
+	if err != nil {
+		return err
+	}
+	for _, o := range owners {
+		most, err := u.c.Limits.LimitOf(ctx, tx, o, name)
+		if err != nil {
+			return err
+		}
+		was, used := stored[o], used[o]/each
+		is := standing{owner: o, most: most, warned: was.warned, reached: used >= most}
+		is.armed = m == Bandwidth && most-used < u.armedBelow(most)
+		level := levelOf(used, most)
+		if was.most != most { // what was told of another limit says nothing of this one
+			is.warned = min(is.warned, level)
+		}
+		tell := level > is.warned
+		is.warned = max(is.warned, level)
+		if was == is || was.owner == "" && is.warned == 0 && !is.armed && !is.reached {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT (owner_id, meter, month) DO UPDATE
+			SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached`,
+			o, m, month, most, is.warned, is.armed, is.reached); err != nil {
+			return fmt.Errorf("write cap of owner: %w", err)
+		}
+		if is.reached != was.reached || is.armed != was.armed {
+			tx.Notify(pausedTopic)
+			tx.Notify(o.Topic())
+		}
+		if tell && u.teller != nil {
+			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// armedBelow returns the rest of a limit below which nodes need loans.
+func (u *Usage) armedBelow(most int64) int64 {
+	if most == limits.Unlimited {
+		return 0
+	}
+	flush := int64(flushMost)
+	if !u.c.DB.Single() {
+		flush = flushMostMany
+	}
+	return max(most/10, flush)
+}
+
+// levelOf returns the highest of Warnings that is reached, or 0.
+func levelOf(used, most int64) (level int64) {
+	for _, w := range Warnings {
+		if used >= most || float64(used) >= float64(most)*float64(w)/100 && w < 100 {
+			level = w
+		}
+	}
+	if most == 0 {
+		return 0 // it is not for this owner: there is nothing to warn of
+	}
+	return level
+}
+
 // standings returns what is stored of owners' limits in a month.
-func (u *Usage) standings(ctx context.Context, r db.Reader, month int64, owners []id.Owner) (map[id.Owner]standing, error) {
-	args := db.Args{Bandwidth, month}
+func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, month int64, owners []id.Owner) (map[id.Owner]standing, error) {
+	args := db.Args{m, month}
 	list := db.AddList(&args, owners)
-	rows, err := r.Query(ctx, `SELECT owner_id, reached FROM usage_caps WHERE meter = $1 AND month = $2 AND owner_id IN (`+list+`)`, args...)
+	rows, err := r.Query(ctx, `
+		SELECT owner_id, most, warned, armed, reached FROM usage_caps WHERE meter = $1 AND month = $2 AND owner_id IN (`+list+`)`, args...)
 	out := map[id.Owner]standing{}
 	_, err = db.Collect(rows, err, func(s db.Scanner) (x standing, err error) {
-		if err := s.Scan(&x.owner, &x.reached); err != nil {
+		if err := s.Scan(&x.owner, &x.most, &x.warned, &x.armed, &x.reached); err != nil {
 			return x, err
 		}
 		out[x.owner] = x
@@ -76,22 +165,95 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, month int64, owners 
 	return out, nil
 }
 
-// reconsider looks again at who is paused: the operator may have changed their limit.
+// reconsider looks again at who is near a limit, which the operator may have changed.
 func (u *Usage) reconsider(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
 	}
 	month := limits.Month(u.now())
-	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT owner_id FROM usage_caps WHERE meter = $1 AND month = $2 AND reached ORDER BY owner_id`, Bandwidth, month)
-		owners, err := db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
-		if err != nil {
-			return fmt.Errorf("find paused owners: %w", err)
+	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE month = $1`, month)
+	near, err := db.Collect(rows, err, scanOwner)
+	if err != nil {
+		return fmt.Errorf("find owners near a limit: %w", err)
+	}
+	slices.Sort(near)
+	for some := range slices.Chunk(slices.Compact(near), 200) {
+		if err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+			for _, c := range caps {
+				if err := u.enforceMeterTx(ctx, tx, c.meter, c.limit, c.each, some); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
-		if err := u.enforceTx(ctx, tx, owners); err != nil {
+	}
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM usage_loans WHERE until < $1`, u.now().Add(-day)); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM usage_caps WHERE month < $1`, limits.Month(u.now().Add(-keepSites)))
 		return err
 	})
+}
+
+// armSmall has nodes borrow from the beginning of a month where the whole limit is so little that they need loans.
+func (u *Usage) armSmall(ctx context.Context, month int64) error {
+	if u.c.Limits == nil || !u.c.Limits.Below(limits.Bandwidth, flushMostMany) {
+		return nil
+	}
+	rows, err := u.c.DB.Query(ctx, `
+		SELECT owner_id FROM owner_standing s
+		WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)
+		ORDER BY owner_id`, Bandwidth, month)
+	owners, err := db.Collect(rows, err, scanOwner)
+	if err != nil {
+		return fmt.Errorf("find owners with a small limit: %w", err)
+	}
+	for _, o := range owners {
+		most, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
+		if err != nil {
+			return err
+		}
+		if most >= u.armedBelow(most) {
+			continue
+		}
+		if err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+			tx.Notify(pausedTopic)
+			_, err := tx.Exec(ctx, `
+				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, 0, TRUE, $5)
+				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most, most <= 0)
+			return err
+		}); err != nil {
+			return fmt.Errorf("write cap of owner: %w", err)
+		}
+	}
+	return nil
+}
+
+func scanOwner(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) }
+
+// armEvery is how often owners are looked for whose limit is small; armAhead how long before a month begins.
+const (
+	armEvery = 10 * time.Second
+	armAhead = time.Minute
+)
+
+// Run keeps small limits in force until ctx ends: of new accounts, and of the next month.
+func (u *Usage) Run(ctx context.Context) error {
+	tick := time.NewTicker(armEvery)
+	defer tick.Stop()
+	for {
+		for _, at := range []db.Time{u.now(), u.now().Add(armAhead)} {
+			if err := u.armSmall(ctx, limits.Month(at)); err != nil && ctx.Err() == nil {
+				u.c.Log.WarnContext(ctx, "small limits not put into force, will be retried", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }

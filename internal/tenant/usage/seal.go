@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/limits"
 )
 
 // Seal is the job that seals the hours that are over and forgets what is too old. One of it exists; it runs every
@@ -34,6 +35,9 @@ func (u *Usage) Schedule(ctx context.Context) error {
 	if err := u.reconsider(ctx); err != nil {
 		return err
 	}
+	if err := u.armSmall(ctx, limits.Month(u.now())); err != nil {
+		return err
+	}
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Seal{}, job.Options{Unique: "usage.seal"})
 		return err
@@ -41,6 +45,9 @@ func (u *Usage) Schedule(ctx context.Context) error {
 }
 
 func (u *Usage) tidy(ctx context.Context) error {
+	if err := u.sample(ctx); err != nil {
+		return err
+	}
 	if err := u.seal(ctx); err != nil {
 		return fmt.Errorf("seal usage: %w", err)
 	}

@@ -60,8 +60,9 @@ type Config struct {
 
 // Usage is the service. It is safe for concurrent use.
 type Usage struct {
-	c   Config
-	now func() db.Time
+	c      Config
+	now    func() db.Time
+	teller Teller // Optional
 }
 
 // New returns the service. It starts nothing: Work registers its job.
@@ -69,7 +70,7 @@ func New(c Config) *Usage {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	u := &Usage{c, db.Now}
+	u := &Usage{c: c, now: db.Now}
 	if c.Limits != nil {
 		c.Limits.Count(limits.Bandwidth, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error) {
 			return u.Month(ctx, r, owner, Bandwidth)
@@ -122,7 +123,7 @@ func (u *Usage) MergeTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 			return fmt.Errorf("write usage: %w", err)
 		}
 	}
-	return u.enforceTx(ctx, tx, ownersOf(rows, Bandwidth))
+	return u.enforceTx(ctx, tx, rows)
 }
 
 func (r Row) key() string {

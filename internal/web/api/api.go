@@ -36,6 +36,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/docs"
 	"slipway/internal/web/idempotency"
@@ -57,6 +58,7 @@ type Config struct {
 	Notify      *notify.Notifications
 	Domains     *domain.Domains
 	Traffic     *traffic.Traffic
+	Usage       *usage.Usage
 	Apps        *app.Apps
 	Databases   *database.Databases
 	WordPress   *wordpress.WordPress
@@ -137,6 +139,7 @@ func (a *API) routes() {
 	a.databaseRoutes()
 	a.wordpressRoutes()
 	a.trafficRoutes()
+	a.usageRoutes()
 	a.ruleRoutes()
 	a.servingRoutes()
 	a.deploymentRoutes()

@@ -98,6 +98,7 @@ var matrix = map[string]row{
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
 	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},
+	"getUsage":          {path: "/usage?siteId={site}", status: 200},
 	"getSiteAccessLog":  {path: "/sites/{site}/access-log", status: 200},
 	"getSiteServing":    {path: "/sites/{site}/serving", status: 200},
 	"updateSiteServing": {

@@ -21,7 +21,7 @@ type channelBody struct {
 	Confirmed  bool     `json:"confirmed" doc:"Whether the recipient of an email channel has confirmed it. Until then no notifications are sent."`
 	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"Ids of the sites it covers. Null: all sites."`
 	SiteID     *string  `json:"siteId" doc:"The site, if it covers exactly one. Otherwise null." deprecated:"true"`
-	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
+	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold"`
 	Active     bool     `json:"active"`
 	Error      *string  `json:"error" doc:"Last error from the service, or null."`
 	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
@@ -143,7 +143,7 @@ type createChannelIn struct {
 		Target  string   `json:"target,omitempty" doc:"URL of the service's incoming webhook, stored encrypted and never shown. For email: an address. Default: the account's." example:"https://hooks.slack.com/services/T0/B0/xyz"`
 		SiteIDs []string `json:"siteIds,omitempty" doc:"Ids of 1 to 100 sites. Default: all sites."`
 		SiteID  string   `json:"siteId,omitempty" doc:"Id of one site: short for siteIds with one id." deprecated:"true"`
-		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed" doc:"Default: all events."`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold" doc:"Default: all events."`
 	}
 }
 
@@ -200,7 +200,7 @@ type updateChannelIn struct {
 		Name    *string  `json:"name,omitempty"`
 		Target  *string  `json:"target,omitempty" doc:"Another URL. For email: another address, which must be confirmed again, or empty for the account's."`
 		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"Ids of Ids of 1 to 100 sites. Null: all sites."`
-		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed"`
+		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold"`
 		Active  *bool    `json:"active,omitempty"`
 	}
 }

@@ -190,7 +190,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	if !open {
 		statuses = append(statuses, 401, 403)
 	}
-	if strings.Contains(r.Path, "{") || r.ID == "acceptInvitation" || r.ID == "acceptTransfer" {
+	if strings.Contains(r.Path, "{") || r.ID == "acceptInvitation" || r.ID == "acceptTransfer" || r.ID == "getUsage" {
 		statuses = append(statuses, 404)
 	}
 	if conflicts || r.Asks {

@@ -40,6 +40,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/api"
 	"slipway/internal/web/idempotency"
@@ -132,6 +133,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 			Sites:      sites,
 		}),
 		Traffic:  traffic.New(traffic.Config{DB: d}),
+		Usage:    usage.New(usage.Config{DB: d}),
 		Apps:     app.New(app.Config{DB: d, Operations: operations}),
 		Webhooks: hooks, Operations: operations,
 		Backups:   backups,

@@ -47,6 +47,7 @@ import (
 	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	accountpages "slipway/internal/web/dashboard/account"
 	"slipway/internal/web/dashboard/configure"
@@ -76,6 +77,7 @@ type Config struct {
 	Backups      *backup.Backups
 	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
+	Usage        *usage.Usage
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger
 
@@ -131,7 +133,7 @@ func New(c Config) *Dashboard {
 	setUp := configure.New(watch, configure.Config{Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, Teams: c.Teams, APIURL: c.APIURL})
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
-		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, OAuth: c.OAuth, SSO: c.SSO,
+		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, Usage: c.Usage, OAuth: c.OAuth, SSO: c.SSO,
 	})
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,

@@ -37,6 +37,7 @@ import (
 	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/wordpress/wordpress"
@@ -87,6 +88,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 			Site:       strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1),
 		}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
+		Usage:       usage.New(usage.Config{DB: d}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}

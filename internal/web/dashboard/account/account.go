@@ -47,6 +47,8 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/account/keys/new", shell.User, d.newKeyPage).Takes(account.KeysWrite),
 		shell.Post("/account/keys/new", shell.User, d.createKey, d.newKeyPage).Takes(account.KeysWrite),
 		shell.Post("/account/keys/{key}/revoke", shell.User, d.revokeKey, d.keysPage).Takes(account.KeysWrite),
+		shell.Get("/account/usage", shell.User, d.usagePage),
+		shell.Get("/teams/{team}/usage", shell.User, d.usagePage).Takes(account.AccountRead).Wide(),
 		shell.Get("/account/audit", shell.User, d.auditPage),
 		shell.Get("/account/audit/download", shell.User, d.auditDownload),
 		shell.Get("/teams/{team}/audit", shell.User, d.teamAuditPage).Takes(account.AuditRead).Wide(),

@@ -31,6 +31,7 @@ var eventWords = map[string]string{
 	notify.DomainFailed: "Domain needs attention", notify.CertificateFailed: "Certificate needs attention",
 	notify.AppCrashed: "Application crashed", notify.OutOfMemory: "Application out of memory",
 	notify.CronFailed: "Scheduled command failed", notify.BackupFailed: "Backup failed",
+	notify.UsageThreshold: "Usage near or at a limit",
 }
 
 type channelsData struct {

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
+	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -26,6 +27,7 @@ type Config struct {
 	Notify      *notify.Notifications
 	Webhooks    *webhook.Webhooks
 	Teams       *team.Teams
+	Usage       *usage.Usage
 	OAuth       *oauth.Server   // Optional: without it apps are not authorized.
 	SSO         *sso.SSO        // Optional: without it there are no accounts elsewhere.
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.

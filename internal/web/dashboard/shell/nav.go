@@ -38,6 +38,7 @@ func (v *view) Rail() []NavGroup {
 			link("apps", "Apps", "/account/apps", v.In("/account/apps") || v.In("/account/oauth-apps")),
 			at("git", "Git accounts", "/account/git"),
 			at("bell", "Notifications", "/account/notifications"),
+			at("traffic", "Usage", "/account/usage"),
 			at("audit", "Audit log", "/account/audit"),
 		}},
 	}
@@ -74,6 +75,7 @@ func (v *view) teamRail() []NavGroup {
 			at("keys", "API keys", "/account/keys", ""),
 			at("apps", "Apps", "/account/apps", "", "/account/oauth-apps"),
 			at("bell", "Notifications", "/account/notifications", ""),
+			at("traffic", "Usage", base+"/usage", ""),
 			at("audit", "Audit log", base+"/audit", ""),
 			at("settings", "Settings", base+"/settings", ""),
 		}},

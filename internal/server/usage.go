@@ -1,0 +1,35 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/usage"
+)
+
+// usageNotices tells owners through their notification channels how much of a month's limit they have used.
+type usageNotices struct{ notify *notify.Notifications }
+
+func (u usageNotices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w usage.Warning) error {
+	used := limits.Use{Name: w.Name, Limit: w.Limit, Used: w.Used}
+	m := notify.Message{
+		Event: notify.UsageThreshold,
+		Title: fmt.Sprintf("%s: %d%% of this month's limit used", w.Name.Title(), w.Percent),
+		Text:  fmt.Sprintf("%s of %s. The limit starts over with the next month (UTC).", used.Amount(), used.Most()),
+		Path:  "/account/usage",
+	}
+	if w.Percent >= 100 {
+		m.Title = w.Name.Title() + ": this month's limit is reached"
+		switch w.Name {
+		case limits.Bandwidth:
+			m.Text = "All sites of the account are paused until the next month (UTC), or until the operator raises the limit. " + m.Text
+		case limits.BuildMinutes:
+			m.Text = "Builds are refused until the next month (UTC), or until the operator raises the limit; live sites are not affected. " + m.Text
+		}
+	}
+	return u.notify.TellTx(ctx, tx, owner, "", m)
+}

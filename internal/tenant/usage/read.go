@@ -1,0 +1,242 @@
+package usage
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/limits"
+)
+
+// Query says what of an owner's use to read.
+type Query struct {
+	Meters   []Meter       // Optional: empty means all of them.
+	From, To db.Time       // taken back to the beginning of their step. Optional: from the beginning of the month, until now.
+	Step     time.Duration // an hour or a day
+	Site     string        // Optional: of all sites, and of what no site uses.
+}
+
+// Series holds what was used in consecutive stretches of time.
+type Series struct {
+	Meter  Meter
+	Total  int64
+	Points []Point // without gaps
+}
+
+// Point is one stretch.
+type Point struct {
+	At       db.Time
+	Quantity int64
+	Sealed   bool // nothing is added to it any more
+}
+
+// What may be asked for.
+const (
+	mostHours = 31 * day
+	mostDays  = 400 * day
+)
+
+// check fills in what is not given and refuses what isn't stored.
+func (q *Query) check(now db.Time) error {
+	if len(q.Meters) == 0 {
+		q.Meters = Meters
+	}
+	if q.To == 0 || q.To > now {
+		q.To = now
+	}
+	if q.From == 0 {
+		q.From, _ = monthOf(q.To)
+	}
+	keep, most := keepSites, mostDays
+	if q.Step == hour {
+		keep, most = keepHours, mostHours
+		if q.Site != "" {
+			keep = keepSources
+		}
+	}
+	q.From = floor(q.From, q.Step)
+	no := func(name, details string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: details, Code: "invalid_" + name}
+	}
+	switch {
+	case q.From >= q.To:
+		return no("from", "from must be before to and in the past")
+	case q.From < floor(now.Add(-keep), q.Step):
+		return no("from", fmt.Sprintf("steps of %s are stored for %d days; ask for a later from", stepWords(q.Step), keep/day))
+	case q.To.Sub(q.From) > most:
+		return no("from", fmt.Sprintf("steps of %s cover at most %d days; ask for a later from", stepWords(q.Step), most/day))
+	}
+	return nil
+}
+
+func stepWords(step time.Duration) string {
+	if step == hour {
+		return "an hour"
+	}
+	return "a day"
+}
+
+// Series returns what an owner used, one series for each meter. Days are UTC. What versions before this one counted, by
+// the month alone, is in the first stretch of its month.
+func (u *Usage) Series(ctx context.Context, owner id.Owner, q Query) (list []Series, err error) {
+	now := u.now()
+	if err := q.check(now); err != nil {
+		return nil, err
+	}
+	err = u.c.DB.Snapshot(ctx, func(r db.Reader) error {
+		var sealed db.Time
+		if err := r.QueryRow(ctx, `SELECT hour FROM usage_sealed`).Scan(&sealed); err != nil {
+			return err
+		}
+		end := sealed.Add(hour)
+		found, err := u.read(ctx, r, owner, q)
+		if err != nil {
+			return err
+		}
+		list = nil
+		for _, m := range q.Meters {
+			s := Series{Meter: m}
+			for at := q.From; at < q.To; at = at.Add(q.Step) {
+				p := Point{At: at, Quantity: found[entry{meter: m, hour: at}], Sealed: at.Add(q.Step) <= end}
+				s.Points = append(s.Points, p)
+				s.Total += p.Quantity
+			}
+			list = append(list, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
+	return list, nil
+}
+
+// read returns quantities by meter and the beginning of their step.
+func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) (map[entry]int64, error) {
+	args := db.Args{owner, q.From, q.To, q.Step.Milliseconds()}
+	meters := db.AddList(&args, q.Meters)
+	var parts []string
+	part := func(table, column, quantity, where string) {
+		parts = append(parts, `SELECT meter, `+column+` - `+column+` % $4 AS at, `+quantity+` AS quantity FROM `+table+`
+			WHERE owner_id = $1 AND meter IN (`+meters+`) AND `+column+` >= $2 AND `+column+` < $3`+where)
+	}
+	const open = ` AND counted < quantity`
+	switch {
+	case q.Site == "" && q.Step == hour:
+		part("usage_hours", "hour", "quantity", "")
+		part("usage_sources", "hour", "quantity - counted", open)
+	case q.Site == "":
+		part("usage_days", "day", "quantity", "")
+		part("usage_sources", "hour", "quantity - counted", open)
+	case q.Step == hour:
+		part("usage_sources", "hour", "quantity", " AND site_id = "+args.Add(q.Site))
+	default:
+		site := " AND site_id = " + args.Add(q.Site)
+		part("usage_sites", "day", "quantity", site)
+		part("usage_sources", "hour", "quantity - counted", open+site)
+	}
+	rows, err := r.Query(ctx, `SELECT meter, at, CAST(SUM(quantity) AS BIGINT) FROM (`+strings.Join(parts, ` UNION ALL `)+`) AS used GROUP BY meter, at`, args...)
+	out := map[entry]int64{}
+	_, err = db.Collect(rows, err, func(s db.Scanner) (e entry, err error) {
+		var n int64
+		err = s.Scan(&e.meter, &e.hour, &n)
+		out[e] += n
+		return e, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, err = r.Query(ctx, `SELECT meter, month, site_id, quantity FROM usage_before WHERE owner_id = $1`, owner)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (e entry, err error) {
+		var month, n int64
+		if err := s.Scan(&e.meter, &month, &e.site, &n); err != nil {
+			return e, err
+		}
+		begins := db.At(time.Date(int(month/100), time.Month(month%100), 1, 0, 0, 0, 0, time.UTC))
+		if begins >= q.From && begins < q.To && (q.Site == "" || q.Site == e.site) && slices.Contains(q.Meters, e.meter) {
+			out[entry{meter: e.meter, hour: floor(begins, q.Step)}] += n
+		}
+		return e, nil
+	})
+	return out, err
+}
+
+// Part is what one site or deployment used.
+type Part struct {
+	ID       string
+	Quantity int64
+}
+
+// BySite returns which sites used most of a meter in a calendar month, and how much the others did. Sites that are gone
+// are among them.
+func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, month db.Time, most int) (top []Part, others int64, err error) {
+	from, to := monthOf(month)
+	rows, err := u.c.DB.Query(ctx, `
+		SELECT site_id, CAST(SUM(quantity) AS BIGINT) AS n FROM (
+			SELECT site_id, quantity FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $3 AND day < $4
+			UNION ALL
+			SELECT site_id, quantity - counted FROM usage_sources
+			WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND counted < quantity
+			UNION ALL
+			SELECT site_id, quantity FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month = $5
+		) AS used WHERE site_id <> '' GROUP BY site_id ORDER BY n DESC, site_id`, owner, m, from, to, limits.Month(from))
+	return cut(rows, err, most)
+}
+
+// ByDeployment returns which deployments took most of the build time of a calendar month, as far as it is not longer
+// ago than rows of sources are stored.
+func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, month db.Time, most int) (top []Part, others int64, err error) {
+	from, to := monthOf(month)
+	rows, err := u.c.DB.Query(ctx, `
+		SELECT source, CAST(SUM(quantity) AS BIGINT) AS n FROM usage_sources
+		WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND source LIKE 'dep_%' GROUP BY source`, owner, Build, from, to)
+	all, _, err := cut(rows, err, 1<<30)
+	if err != nil {
+		return nil, 0, err
+	}
+	sums := map[string]int64{}
+	for _, p := range all { // attempts of one deployment
+		of, _, _ := strings.Cut(p.ID, "/")
+		sums[of] += p.Quantity
+	}
+	for of, n := range sums {
+		top = append(top, Part{of, n})
+	}
+	slices.SortFunc(top, func(a, b Part) int {
+		if a.Quantity != b.Quantity {
+			return int(min(max(b.Quantity-a.Quantity, -1), 1))
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	for ; len(top) > most; top = top[:len(top)-1] {
+		others += top[len(top)-1].Quantity
+	}
+	return top, others, nil
+}
+
+func cut(rows *sql.Rows, err error, most int) (top []Part, others int64, _ error) {
+	all, err := db.Collect(rows, err, func(s db.Scanner) (p Part, err error) { return p, s.Scan(&p.ID, &p.Quantity) })
+	if err != nil {
+		return nil, 0, fmt.Errorf("read who used it: %w", err)
+	}
+	for _, p := range all[min(most, len(all)):] {
+		others += p.Quantity
+	}
+	return all[:min(most, len(all))], others, nil
+}
+
+// Forecast returns what a month comes to if it goes on like until now; of a month that is over, what it came to. The
+// first day says nothing yet: then it is what was used.
+func Forecast(used int64, month, now db.Time) int64 {
+	from, to := monthOf(month)
+	if now >= to || now.Sub(from) < day {
+		return used
+	}
+	return int64(float64(used) / float64(now-from) * float64(to-from))
+}

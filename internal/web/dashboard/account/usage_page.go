@@ -1,0 +1,240 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/usage"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// usageMonths is how many months can be chosen; usageRows how many sites and deployments are listed of a meter.
+const (
+	usageMonths = 6
+	usageRows   = 10
+)
+
+type usageData struct {
+	Months []shell.Stretch
+	Meters []usageMeter
+	Title  string // of the month
+	Query  string // of the call
+}
+
+// usageMeter is what was used of one meter in a month.
+type usageMeter struct {
+	ID, Title, Doc string
+	Used           string
+	Limit          string // empty where there is none
+	Percent        int    // of the limit
+	Forecast       string // empty for a month that is over
+	Reached        string // when the limit is reached at this rate; empty: not in this month
+	Plot           shell.Plot
+	Rows           []usageRow // days with any use
+	Parts          []usagePart
+	PartNoun       string
+	Others         string
+}
+
+type (
+	usageRow  struct{ When, Used string }
+	usagePart struct{ Name, Link, Used string }
+)
+
+// words says how a meter is shown.
+var usageWords = map[usage.Meter]struct {
+	title, doc string
+	limit      limits.Name
+	each       int64 // of the meter's unit, for one of the limit's
+	write      func(int64) string
+	round      func(int64) int64
+}{
+	usage.Bandwidth: {"Bandwidth", "Bytes sent to visitors of all sites.", limits.Bandwidth, 1, shell.BytesWord, shell.RoundBytes},
+	usage.Requests:  {"Requests", "Answered requests to all sites, including bots.", "", 1, shell.Thousands, shell.RoundTop},
+	usage.Build: {
+		"Build time", "Time that builds ran; waiting in the queue isn't counted.", limits.BuildMinutes, time.Minute.Milliseconds(),
+		minutesWord, roundMinutes,
+	},
+	usage.Storage: {"Stored files", "Releases and application storage: size multiplied by time.", "", 1, byteHours, shell.RoundBytes},
+	usage.Backups: {"Backups", "Stored backups: size multiplied by time.", "", 1, byteHours, shell.RoundBytes},
+	usage.Memory: {
+		"Application memory", "Memory of running applications, multiplied by time.", "", 1,
+		func(n int64) string { return byteHours(n / 3600 * (1 << 20)) }, shell.RoundTop,
+	},
+	usage.CPU: {"Application CPU time", "Processor time of applications.", "", 1, minutesWord, roundMinutes},
+}
+
+func byteHours(n int64) string { return shell.BytesWord(n) + " hours" }
+
+// minutesWord writes milliseconds.
+func minutesWord(ms int64) string {
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case ms == 0:
+		return "0 min"
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 100*time.Minute:
+		return fmt.Sprintf("%.1f min", d.Minutes())
+	default:
+		return shell.Thousands(int64(d.Minutes())) + " min"
+	}
+}
+
+// roundMinutes is RoundTop in whole minutes.
+func roundMinutes(ms int64) int64 {
+	minute := time.Minute.Milliseconds()
+	return shell.RoundTop((ms+minute-1)/minute) * minute
+}
+
+func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	path := "/account/usage"
+	if q.Caller.Team != "" {
+		path = "/teams/" + q.Caller.Slug + "/usage"
+	}
+	now := db.Now()
+	month, months := chosenMonth(q.Query("month"), now, path)
+	data := usageData{Months: months, Title: month.Format("January 2006")}
+	query := usage.Query{From: db.At(month), To: db.At(month.AddDate(0, 1, 0)), Step: 24 * time.Hour}
+	data.Query = "?from=" + month.Format(time.DateOnly)
+	if query.To <= now {
+		data.Query += "&to=" + query.To.Time().Format(time.DateOnly)
+	}
+	list, err := d.Usage.Series(ctx, q.Caller.Owner, query)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	most := map[limits.Name]int64{}
+	if query.To > now { // limits are those of the present
+		used, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		for _, u := range used {
+			most[u.Name] = u.Limit
+		}
+	}
+	for _, s := range list {
+		limit, limited := most[usageWords[s.Meter].limit]
+		if s.Total == 0 && !limited && s.Meter != usage.Bandwidth {
+			continue
+		}
+		m := meterOf(s, query, now)
+		if limited && limit != limits.Unlimited {
+			m.against(s, limit*usageWords[s.Meter].each, query, now)
+		}
+		if err := d.usedBy(ctx, q, s.Meter, query.From, &m); err != nil {
+			return shell.Answer{}, err
+		}
+		data.Meters = append(data.Meters, m)
+	}
+	return shell.Page("account_usage", "Usage", data), nil
+}
+
+// chosenMonth returns the beginning of the month that a page is about, and those that can be chosen.
+func chosenMonth(name string, now db.Time, path string) (month time.Time, all []shell.Stretch) {
+	at := now.Time()
+	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	month = first
+	for i := range usageMonths {
+		m := first.AddDate(0, -i, 0)
+		if m.Format("2006-01") == name {
+			month = m
+		}
+		all = append(all, shell.Stretch{Name: m.Format("2006-01"), Label: m.Format("Jan 2006")})
+	}
+	for i := range all {
+		all[i].On = all[i].Name == month.Format("2006-01")
+		if all[i].Link = path; i > 0 {
+			all[i].Link = shell.Link(path, "month", all[i].Name)
+		}
+	}
+	return month, all
+}
+
+// meterOf draws a month of a meter: a bar for each of its days, also those to come.
+func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
+	w := usageWords[s.Meter]
+	m := usageMeter{ID: string(s.Meter[:3]), Title: w.title, Doc: w.doc, Used: w.write(s.Total)}
+	var bars []shell.Bar
+	var top int64
+	for at := q.From; at < q.To; at = at.Add(24 * time.Hour) {
+		b := shell.Bar{At: at, Values: []int64{0}, Says: at.Time().Format("Mon 2 January")}
+		if i := len(bars); i < len(s.Points) {
+			n := s.Points[i].Quantity
+			b.Values[0], top = n, max(top, n)
+			b.Says += ": " + w.write(n)
+			if n > 0 {
+				m.Rows = append(m.Rows, usageRow{at.Time().Format("Mon 2 January"), w.write(n)})
+			}
+		}
+		bars = append(bars, b)
+	}
+	m.Plot = shell.Plot{
+		ID: m.ID, Title: w.title, Sum: m.Used, Says: w.title + " by day: " + m.Used + " in the month",
+		Series: []shell.PlotSeries{{Name: w.title, Class: "s-ok"}},
+	}
+	m.Plot.Draw(bars, 24*time.Hour, w.round(top), w.write)
+	if q.To > now && now.Sub(q.From) >= 24*time.Hour {
+		m.Forecast = w.write(usage.Forecast(s.Total, q.From, now)) + " by " + q.To.Add(-24*time.Hour).Time().Format("January 2")
+	}
+	return m
+}
+
+// against compares what was used with the limit of the month.
+func (m *usageMeter) against(s usage.Series, most int64, q usage.Query, now db.Time) {
+	m.Limit, m.Percent = usageWords[s.Meter].write(most), min(100, shell.Percent(s.Total, most))
+	if m.Forecast == "" || s.Total >= most || usage.Forecast(s.Total, q.From, now) < most {
+		return
+	}
+	at := q.From + db.Time(float64(now-q.From)*float64(most)/float64(s.Total))
+	m.Reached = at.Time().Format("January 2")
+}
+
+// usedBy lists which sites, or for builds which deployments, used most.
+func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter, month db.Time, m *usageMeter) error {
+	write := usageWords[meter].write
+	list, others, err := d.Usage.BySite(ctx, q.Caller.Owner, meter, month, usageRows)
+	if err != nil {
+		return err
+	}
+	m.PartNoun = "Site"
+	for _, p := range list {
+		part := usagePart{Name: p.ID, Used: write(p.Quantity)}
+		switch s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(p.ID)); {
+		case err == nil:
+			part.Name, part.Link = s.Name, "/sites/"+p.ID
+		case fault.Is(err, fault.NotFound):
+			part.Name += " (no longer in this account)"
+		default:
+			return err
+		}
+		m.Parts = append(m.Parts, part)
+	}
+	if others > 0 {
+		m.Others = write(others)
+	}
+	if meter != usage.Build {
+		return nil
+	}
+	list, _, err = d.Usage.ByDeployment(ctx, q.Caller.Owner, month, usageRows)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		part := usagePart{Name: "Deployment " + p.ID, Used: write(p.Quantity)}
+		switch x, err := d.Deployments.Get(ctx, q.Caller.Owner, deployment.ParseID(p.ID)); {
+		case err == nil:
+			part.Link = "/sites/" + string(x.Site) + "/deployments/" + p.ID
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+		m.Parts = append(m.Parts, part)
+	}
+	return nil
+}

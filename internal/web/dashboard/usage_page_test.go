@@ -1,0 +1,36 @@
+package dashboard
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/usage"
+)
+
+// The page of usage has a bar for each day, what used most, and nothing of others; it needs no script.
+func TestUsagePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	s := w.site(ada, "Harbor <Journal>")
+	w.user("eve@example.test", false)
+	source := usage.NewSource("dep_abc/1")
+	source.Add(db.Now(), ada.Owner, usage.Bandwidth, string(s.ID), 3<<20)
+	source.Add(db.Now(), ada.Owner, usage.Bandwidth, "site_gone", 1<<20)
+	source.Add(db.Now(), ada.Owner, usage.Build, string(s.ID), 90_000)
+	if err := w.dash.Usage.Write(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	b := w.as("ada@example.test")
+	p := b.get("/account/usage")
+	p.want(t, 200, "4.0 MiB", "Harbor &lt;Journal&gt;", "3.0 MiB", "site_gone (no longer in this account)", "1.5 min", "Deployment dep_abc", "Show as table")
+	if p.has("usage-cpu.ms") || p.has("usage-cpu") || !strings.Contains(b.get("/account").body, `href="/account/usage"`) {
+		t.Error("meters without use are shown, or the page isn't linked")
+	}
+	b.get("/account/usage?month="+db.Now().Time().AddDate(0, -1, -5).Format("2006-01")).want(t, 200, "0 B")
+	b.get("/account/usage?month=%00").want(t, 200, "4.0 MiB")
+	if p := w.as("eve@example.test").get("/account/usage"); p.status != 200 || strings.Contains(p.body, "3.0 MiB") || strings.Contains(p.body, "Harbor") {
+		t.Errorf("somebody else: %s", p)
+	}
+}
