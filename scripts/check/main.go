@@ -32,7 +32,7 @@ type step struct {
 	lost    string   // … and what is not run then
 	silent  bool     // any output is a failure
 	shown   bool     // output appears as it comes
-	beside  string   // how far it stands behind the others (nice), while which it runs; it is told of at the end
+	beside  string   // its nice value; it runs beside the others and is reported at the end
 }
 
 // pictures is the sheet of what the browser tests saw, for people to look at.
@@ -151,8 +151,9 @@ func steps(root string) []step {
 		longestFirst(strings.Fields(list("{{.ImportPath}}", "./...")))...)
 	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"} // half of the work of these two is collecting garbage
 	return []step{
-		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
-		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}},
+		// These two keep one processor busy at most, as do the links that follow.
+		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true, beside: "0"},
+		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}, beside: "0"},
 		{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}},
 		// go run would hide its exit status
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases", "./scripts/onscratch"}},
@@ -188,11 +189,13 @@ var slow = []string{
 	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook",
 }
 
+func isSlow(path string) bool {
+	return slices.ContainsFunc(slow, func(s string) bool { return path == s || strings.HasPrefix(path, s+"/") })
+}
+
 // quickSteps are those of make quick.
 func quickSteps(string) []step {
-	packages := slices.DeleteFunc(strings.Fields(list("{{.ImportPath}}", "./...")), func(p string) bool {
-		return slices.ContainsFunc(slow, func(s string) bool { return p == s || strings.HasPrefix(p, s+"/") })
-	})
+	packages := slices.DeleteFunc(strings.Fields(list("{{.ImportPath}}", "./...")), isSlow)
 	return []step{
 		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
 		{name: "go vet", argv: []string{"go", "vet", plainTags, "./..."}},
@@ -211,14 +214,17 @@ var longest = []string{
 	"slipway/e2e/domains", "slipway/e2e/nodes",
 }
 
-// longestFirst puts the packages whose tests take the longest first, in whose order go test
-// begins: one that began last would leave a processor idle.
+// longestFirst puts the packages whose tests take the longest first, and then the slow ones, in
+// whose order go test begins: one that began last would leave a processor idle.
 func longestFirst(packages []string) []string {
 	rank := func(path string) int {
 		if i := slices.Index(longest, path); i >= 0 {
 			return i
 		}
-		return len(longest)
+		if isSlow(path) {
+			return len(longest)
+		}
+		return len(longest) + 1
 	}
 	slices.SortStableFunc(packages, func(a, b string) int { return rank(a) - rank(b) })
 	return packages
