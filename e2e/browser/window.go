@@ -207,9 +207,16 @@ func (w *Window) leads(do func()) {
 	w.t.Helper()
 	w.Eval(`void (document.slipwayOld = true)`, nil)
 	do()
-	w.Until("no other page comes", `!document.slipwayOld && document.readyState === 'complete'`)
+	ctx, stop := context.WithTimeoutCause(w.ctx, patience, fmt.Errorf("it didn't come in %s", patience))
+	defer stop()
 	var at string
-	w.Eval(`location.href`, &at)
+	// Both at once: a page that follows what happens may load itself anew right after.
+	if err := world.Until(ctx, 25*time.Millisecond, func() (bool, error) {
+		err := w.eval(`!document.slipwayOld && document.readyState === 'complete' ? location.href : ''`, &at)
+		return err == nil && at != "", err
+	}); err != nil {
+		w.fatal("no other page comes: %v", err)
+	}
 	w.mu.Lock()
 	w.at = at
 	w.mu.Unlock()
