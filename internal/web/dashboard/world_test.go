@@ -78,17 +78,19 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	w.releases = release.New(release.Config{Blobs: blobs})
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Operations: operation.New(operation.Config{DB: d})})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
+	most := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.BuildMinutes: 200}})
 	c := Config{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts: account.New(account.Config{
 			DB:         d,
+			Limits:     most,
 			HashMemory: 64,
 			Seal:       s,
 			Log:        log,
 			Site:       strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1),
 		}),
 		Traffic:     traffic.New(traffic.Config{DB: d}),
-		Usage:       usage.New(usage.Config{DB: d}),
+		Usage:       usage.New(usage.Config{DB: d, Limits: most}),
 		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
 		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}

@@ -37,15 +37,20 @@ type usageMeter struct {
 	Reached        string // when the limit is reached at this rate; empty: not in this month
 	Plot           shell.Plot
 	Rows           []usageRow // days with any use
-	Parts          []usagePart
-	PartNoun       string
-	Others         string
+	UsedBy         []usageTable
 }
 
 type (
 	usageRow  struct{ When, Used string }
 	usagePart struct{ Name, Link, Used string }
 )
+
+// usageTable lists those sites or deployments that used most.
+type usageTable struct {
+	Noun   string
+	Rows   []usagePart
+	Others string // what all others used; empty: nothing
+}
 
 // words says how a meter is shown.
 var usageWords = map[usage.Meter]struct {
@@ -203,7 +208,7 @@ func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter,
 	if err != nil {
 		return err
 	}
-	m.PartNoun = "Site"
+	sites := usageTable{Noun: "Site"}
 	for _, p := range list {
 		part := usagePart{Name: p.ID, Used: write(p.Quantity)}
 		switch s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(p.ID)); {
@@ -214,27 +219,38 @@ func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter,
 		default:
 			return err
 		}
-		m.Parts = append(m.Parts, part)
+		sites.Rows = append(sites.Rows, part)
 	}
-	if others > 0 {
-		m.Others = write(others)
-	}
+	m.add(sites, others, write)
 	if meter != usage.Build {
 		return nil
 	}
-	list, _, err = d.Usage.ByDeployment(ctx, q.Caller.Owner, month, usageRows)
+	list, others, err = d.Usage.ByDeployment(ctx, q.Caller.Owner, month, usageRows)
 	if err != nil {
 		return err
 	}
+	deployments := usageTable{Noun: "Deployment"}
 	for _, p := range list {
-		part := usagePart{Name: "Deployment " + p.ID, Used: write(p.Quantity)}
+		part := usagePart{Name: p.ID, Used: write(p.Quantity)}
 		switch x, err := d.Deployments.Get(ctx, q.Caller.Owner, deployment.ParseID(p.ID)); {
 		case err == nil:
 			part.Link = "/sites/" + string(x.Site) + "/deployments/" + p.ID
 		case !fault.Is(err, fault.NotFound):
 			return err
 		}
-		m.Parts = append(m.Parts, part)
+		deployments.Rows = append(deployments.Rows, part)
 	}
+	m.add(deployments, others, write)
 	return nil
+}
+
+// add adds a table that isn't empty.
+func (m *usageMeter) add(t usageTable, others int64, write func(int64) string) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	if others > 0 {
+		t.Others = write(others)
+	}
+	m.UsedBy = append(m.UsedBy, t)
 }

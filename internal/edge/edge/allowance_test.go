@@ -1,0 +1,89 @@
+package edge
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/visits"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/limits"
+)
+
+// purse lends from one amount. What was stored comes from the ledger.
+type purse struct {
+	mu   sync.Mutex // guards most
+	most int64
+	l    *ledger
+}
+
+func (p *purse) Lend(_ context.Context, _ string, outstanding int64, more bool) (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !more {
+		return 0, nil
+	}
+	return max(0, min(p.most-p.l.of("s1").Bytes-outstanding, 4096)), nil
+}
+
+func (p *purse) set(most int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = most
+}
+
+// An owner who has little bandwidth left gets responses for as much and no more, whatever of them is ready in memory, and
+// is served again within seconds once there is more. What is said instead is not counted.
+func TestAllowance(t *testing.T) {
+	t.Parallel()
+	l := &ledger{bySite: map[string]visits.Counts{}}
+	p := &purse{l: l}
+	w := start(t, func(c *Config) {
+		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, p
+	})
+	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT)`} {
+		if err := w.DB.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := make([]byte, 1000)
+	for i := range body {
+		body[i] = 'a' + byte(i%7*3+i%5)
+	}
+	id := w.publish(map[string]string{"index.html": string(body)})
+	w.live("s1", "blog", stateLive, id)
+	for range 3 { // the last from the cache of ready answers
+		w.get("https://blog.sites.test/").want(t, 200, "")
+	}
+	var before visits.Counts
+	w.until("they are counted", func() bool { before = l.of("s1"); return before.Classes[0] == 3 })
+	each := before.Bytes / 3
+	p.set(before.Bytes + 10*each)
+	if err := w.DB.Write(t.Context(), func(tx *db.Tx) error {
+		tx.Notify("paused")
+		_, err := tx.Exec(t.Context(), `INSERT INTO capped_owners VALUES ('owner', $1)`, limits.Month(db.Now()))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the cap is known", func() bool { return w.table.hosts().find("blog").lease != nil })
+	ok := 0
+	w.until("nothing is left", func() bool {
+		status := w.get("https://blog.sites.test/").status
+		if status == 200 {
+			ok++
+		}
+		return status == 503
+	})
+	if ok != 10 {
+		t.Errorf("%d responses of the 10 that were left", ok)
+	}
+	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth")
+	w.until("all is counted", func() bool { v := l.of("s1"); return v.Classes[0] == 13 && v.Classes[3] >= 2 })
+	if n := l.of("s1").Bytes; n != before.Bytes+10*each {
+		t.Errorf("%d bytes are counted, want %d", n, before.Bytes+10*each)
+	}
+	p.set(1 << 30)
+	w.until("it is served again", func() bool { return w.get("https://blog.sites.test/").status == 200 })
+}
