@@ -35,6 +35,7 @@ type NewSite struct {
 	Framework  string // a preset's id. Optional.
 	Build      Build
 	Run        Run
+	Tags       []string
 	Credential *fetch.Credential // for a private repository. Optional.
 
 	Unprovisioned bool // somebody else brings its first release
@@ -86,8 +87,8 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		ctx,
 		`
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
-			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15, $16)`,
+			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run, tags)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', $13, $14, $14, 0, $15, $16, $17)`,
 		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch,
 		site.Framework,
 		string(build),
@@ -96,6 +97,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		site.CreatedAt,
 		site.searchable(),
 		string(run),
+		joinTags(site.Tags),
 	)
 	if err != nil {
 		return Site{}, fmt.Errorf("insert site: %w", err)
@@ -159,6 +161,9 @@ func check(n NewSite) (Site, error) {
 		return Site{}, err
 	}
 	site := Site{Name: name, Type: Type(n.Type), Branch: n.Branch, Framework: n.Framework, Build: n.Build, Run: mergeRun(Run{}, n.Run)}
+	if site.Tags, err = cleanTags(n.Tags); err != nil {
+		return Site{}, err
+	}
 	switch site.Type {
 	case Static, WordPress:
 		site.Runtime = n.Type

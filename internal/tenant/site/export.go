@@ -21,6 +21,7 @@ type Export struct {
 	Framework  string            `json:"framework,omitempty"`
 	Build      Build             `json:"build"`
 	Run        Run               `json:"run"`
+	Tags       []string          `json:"tags,omitempty"`
 	Serving    Serving           `json:"serving"`
 	Credential *fetch.Credential `json:"credential,omitempty"`
 	Env        []NewVar          `json:"env,omitempty"`
@@ -43,6 +44,7 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 			Framework:  x.Framework,
 			Build:      x.Build,
 			Run:        x.Run,
+			Tags:       x.Tags,
 		}
 		if e.Serving, err = s.ServingOf(ctx, r, id); err != nil {
 			return err
@@ -70,6 +72,7 @@ func (e Export) NewSite() NewSite {
 		Framework:  e.Framework,
 		Build:      e.Build,
 		Run:        e.Run,
+		Tags:       e.Tags,
 		Credential: e.Credential,
 	}
 }

@@ -14,8 +14,10 @@ import (
 type Filter struct {
 	Type   Type
 	Status Status
-	Search string // part of a name, subdomain, domain or repository; see search.go
+	Tag    string
+	Search string // part of a name, subdomain, domain, repository or tag; see search.go
 	Sort   Sort   // Optional: the newest first.
+	First  []ID   // these before all others, such as favorites. Optional.
 	Only   []ID   // at most a few hundred; nil means all
 	Page   int    // from 1
 	Limit  int    // 1 to 100; 0 asks for the total alone
@@ -52,7 +54,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 	page, offset := []Site{}, (f.Page-1)*f.Limit
 	if f.Limit > 0 {
 		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
-			ORDER BY `+f.Sort.order()+` LIMIT `+w.args.Add(f.Limit)+` + 0 OFFSET `+w.args.Add(offset), w.args...)
+			ORDER BY `+w.first(f.First)+f.Sort.order()+` LIMIT `+w.args.Add(f.Limit)+` + 0 OFFSET `+w.args.Add(offset), w.args...)
 		if page, err = db.CollectInto(make([]Site, 0, min(f.Limit, 100)), rows, err, scanner()); err != nil {
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}
@@ -68,7 +70,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n int, err error) {
 	w, q := where{}, `SELECT count(*) FROM sites WHERE `
 	w.and("owner_id = " + w.args.Add(owner))
-	if clean(f.Search) == "" && f.Only == nil { // then the numbers are kept
+	if clean(f.Search) == "" && f.Only == nil && f.Tag == "" { // then the numbers are kept
 		q = `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE `
 	} else {
 		w.and("deleted_at = 0")
@@ -153,7 +155,16 @@ func (w *where) narrow(owner account.OwnerID, f Filter) error {
 	if f.Only != nil {
 		w.and("id IN (" + db.AddList(&w.args, f.Only) + ")") // an empty list is none
 	}
+	w.tagged(f.Tag)
 	return w.search(owner, f.Search)
+}
+
+// first returns the order that puts some sites before all others. Without any, the index gives the rest of the order.
+func (w *where) first(ids []ID) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return "CASE WHEN id IN (" + db.AddList(&w.args, ids) + ") THEN 0 ELSE 1 END, "
 }
 
 // Total returns how many sites exist, everybody's.

@@ -46,11 +46,15 @@ func clean(s string) string {
 // searchable returns the text that a site is found by, besides its domains. No search holds the line
 // break, so that none matches across two of them.
 func (s Site) searchable() string {
-	return fold(s.Name) + "\n" + s.Slug + "\n" + fold(s.Repository)
+	text := fold(s.Name) + "\n" + s.Slug + "\n" + fold(s.Repository)
+	for _, t := range s.Tags {
+		text += "\n" + fold(t)
+	}
+	return text
 }
 
-// search narrows to sites of which the search is a part of the name, subdomain, repository
-// or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
+// search narrows to sites of which the search is a part of the name, subdomain, repository,
+// a tag or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
 func (w *where) search(owner account.OwnerID, search string) error {
 	if utf8.RuneCountInString(search) > MaxSearch {
 		return &fault.Error{

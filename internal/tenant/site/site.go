@@ -75,7 +75,8 @@ type Site struct {
 	Framework      string // as asked for
 	Build          Build
 	Run            Run
-	Credential     bool // whether one is stored
+	Tags           []string // lower case, sorted
+	Credential     bool     // whether one is stored
 	sealed         string
 	NeedsRedeploy  bool
 	LiveDeployment string
@@ -155,7 +156,7 @@ func (s *Sites) address(label string) string {
 }
 
 const columns = `id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework,
-	build, run, credential, needs_redeploy, live_deployment, live_release, created_at, updated_at`
+	build, run, tags, credential, needs_redeploy, live_deployment, live_release, created_at, updated_at`
 
 func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 
@@ -163,17 +164,17 @@ func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 // per row but what it returns.
 func scanner() func(db.Scanner) (Site, error) {
 	var s Site
-	var build, run string
+	var build, run, tags string
 	into := []any{
 		&s.ID, &s.Owner, &s.Name, &s.Slug, &s.Type, &s.Runtime, &s.Status, &s.StatusReason, &s.Repository, &s.Branch,
-		&s.Framework, &build, &run, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt,
+		&s.Framework, &build, &run, &tags, &s.sealed, &s.NeedsRedeploy, &s.LiveDeployment, &s.LiveRelease, &s.CreatedAt, &s.UpdatedAt,
 	}
 	return func(row db.Scanner) (Site, error) {
 		s.Build, s.Run = Build{}, Run{}
 		if err := row.Scan(into...); err != nil {
 			return Site{}, err
 		}
-		s.Credential = s.sealed != ""
+		s.Credential, s.Tags = s.sealed != "", splitTags(tags)
 		if build != "{}" { // most have none, and a list has many
 			if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
 				return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)

@@ -24,6 +24,7 @@ type Patch struct {
 	Build      *Build            // its nil fields are left as they are; an empty string returns one to detection
 	Run        *Run              // its nil fields are left as they are
 	EditRun    func(r *Run)      // sets fields, and makes those nil that are to be left to detection. What they point to is not changed.
+	Tags       *[]string         // all of them
 	Credential *fetch.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
@@ -83,6 +84,11 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, err
 		}
 	}
+	if p.Tags != nil {
+		if site.Tags, err = cleanTags(*p.Tags); err != nil {
+			return Site{}, err
+		}
+	}
 	build, err := json.Marshal(site.Build)
 	if err != nil {
 		return Site{}, err
@@ -117,9 +123,9 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			"build",
 		))
 	_, err = tx.Exec(ctx, `
-		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10, tags = $11
 		WHERE id = $1`,
-		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(), string(run))
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(), string(run), joinTags(site.Tags))
 	if err != nil {
 		return Site{}, fmt.Errorf("update site: %w", err)
 	}
@@ -157,6 +163,7 @@ func (x Site) differs(before Site, p Patch) (changed []string) {
 	note("framework", x.Framework != before.Framework)
 	note("build", !reflect.DeepEqual(x.Build, before.Build))
 	note("run", !reflect.DeepEqual(x.Run, before.Run))
+	note("tags", !slices.Equal(x.Tags, before.Tags))
 	note("credential", p.Credential != nil && (before.Credential || *p.Credential != fetch.Credential{}))
 	return changed
 }

@@ -32,6 +32,7 @@ type NewSiteBody struct {
 	Framework     *string     `json:"framework" doc:"The requested framework preset."`
 	Build         site.Build  `json:"build" doc:"Build settings. Absent ones are detected."`
 	Run           site.Run    `json:"run" doc:"Settings of the site's application. Absent ones have their defaults."`
+	Tags          []string    `json:"tags" doc:"Words that group sites, in lower case."`
 	HasCredential bool        `json:"hasCredential" doc:"Whether a credential for the repository is stored. It is never shown."`
 	NeedsRedeploy bool        `json:"needsRedeploy" doc:"Settings or variables changed since the last deployment."`
 	Deployment    *string     `json:"deploymentId" doc:"The deployment that is live."`
@@ -143,7 +144,8 @@ type listSitesIn struct {
 	PageIn
 	Type   string `query:"type" enum:"static,wordpress" doc:"Only sites of this type."`
 	Status string `query:"status" enum:"active,pending,provisioning,error,stopped" doc:"Only sites in this status."`
-	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains or repository, ignoring case."`
+	Tag    string `query:"tag" maxLength:"40" doc:"Only sites with this tag."`
+	Search string `query:"search" maxLength:"100" doc:"Only sites with this text in their name, subdomain, domains, repository or tags, ignoring case."`
 }
 
 func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) (page[siteBody], error) {
@@ -157,7 +159,7 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 	if err != nil {
 		return page[siteBody]{}, err
 	}
-	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Search: in.Search, Page: p.page, Limit: p.limit}
+	f := site.Filter{Type: site.Type(in.Type), Status: site.Status(in.Status), Tag: in.Tag, Search: in.Search, Page: p.page, Limit: p.limit}
 	for _, id := range c.Sites {
 		f.Only = append(f.Only, site.ID(id))
 	}
@@ -192,6 +194,7 @@ type createSiteIn struct {
 		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
 		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
 		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
+		Tags       []string     `json:"tags,omitempty" doc:"Up to 10 words of up to 40 characters that group sites. They are stored in lower case."`
 		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
 		WordPress  newWordPress `json:"wordpress,omitempty" doc:"How WordPress is installed, for sites of type wordpress."`
 		Connection string       `json:"connectionId,omitempty" doc:"A connected account at the repository's Git provider. It reads the repository instead of a credential, and reports deployments."`
@@ -207,7 +210,7 @@ func (a *API) createSite(
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{
 		Name: b.Name, Type: b.Type, Repository: b.Repository,
-		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Credential: b.Credential.read(),
+		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Tags: b.Tags, Credential: b.Credential.read(),
 	})
 	if err == nil && b.Connection != "" {
 		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{
@@ -242,6 +245,7 @@ type updateSiteIn struct {
 		Framework  *string        `json:"framework,omitempty"`
 		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; an empty string resets a field to detection."`
 		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields are kept; an empty command resets it to detection."`
+		Tags       *[]string      `json:"tags,omitempty" doc:"Replaces all tags: up to 10 words of up to 40 characters."`
 		Backups    *schedulePatch `json:"backups,omitempty" doc:"Backup schedule. Absent fields are kept."`
 		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored credential; an empty object removes it. A credential is sent only to the repository's host: if repository changes to another host, the stored credential is removed."`
 	}
@@ -260,7 +264,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, did, err
 	}
 	err = checkPatch(ctx, "site", []string{
-		"name", "repository", "branch", "framework", "build", "run", "credential", "backups",
+		"name", "repository", "branch", "framework", "build", "run", "tags", "credential", "backups",
 	}, shown, map[string]string{
 		"type": "a site keeps its type: create another site",
 	})
@@ -275,6 +279,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		Framework:  b.Framework,
 		Build:      b.Build,
 		Run:        b.Run,
+		Tags:       b.Tags,
 		Credential: b.Credential.read(),
 	})
 	if err != nil {
@@ -302,6 +307,7 @@ func (in *updateSiteIn) parts() (list []string) {
 		{"credential", b.Credential != nil},
 		{"build", b.Framework != nil || b.Build != nil},
 		{"run", b.Run != nil},
+		{"tags", b.Tags != nil},
 		{"backups", b.Backups != nil},
 	} {
 		if p.sent {
@@ -455,6 +461,7 @@ func (a *API) showNewSite(s *site.Site) NewSiteBody {
 		Framework:     some(s.Framework),
 		Build:         s.Build,
 		Run:           s.Run,
+		Tags:          s.Tags,
 		HasCredential: s.Credential,
 		NeedsRedeploy: s.NeedsRedeploy,
 		Deployment:    some(s.LiveDeployment),

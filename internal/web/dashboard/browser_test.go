@@ -17,6 +17,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/operator"
 )
 
@@ -111,6 +112,23 @@ func TestBrowser(t *testing.T) {
 	b.Go("/forgot")
 	b.Look("forgot")
 	signIn(b, ada)
+	tagged := []string{"marketing", "client a"}
+	list, _, err := w.dash.Sites.List(t.Context(), u.Owner, site.Filter{Page: 1, Limit: 3})
+	must(t, err)
+	for _, s := range list {
+		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.dash.Sites.UpdateTx(t.Context(), tx, u.Owner, s.ID, site.Patch{Tags: &tagged})
+			return err
+		}))
+	}
+	star := "@favorite-" + string(list[2].ID)
+	b.Go("/?view=list&tag=marketing")
+	b.Until("the starred site is first already", `document.querySelectorAll('[data-test^="card-"]').length === 3`)
+	b.Click(star)
+	b.Until("the star is not lit", `document.querySelector('[data-test="favorite-`+string(list[2].ID)+`"]').ariaPressed === 'true'`)
+	b.Until("it doesn't come first by itself", `document.querySelector('[data-test^="card-"]').dataset.test === 'card-`+string(list[2].ID)+`'`)
+	b.Look("home-tag")
+	b.Go("/")
 	b.Look("home")
 
 	// The home page follows what happens, without a reload.

@@ -191,3 +191,107 @@ func thousand(t testing.TB) (*world, *browser) {
 	}
 	return w, w.as("ada@example.test")
 }
+
+// Favorites are the reader's own and come first; tags narrow the list, and are offered where sites have some.
+func TestFavoritesAndTags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
+	old, shop := w.site(ada, "Old journal"), w.site(ada, "Shop")
+	eves := w.site(eve, "Eve's")
+	b := w.as(ada.Email)
+	order := func(path string) (ids []string) {
+		t.Helper()
+		for _, part := range strings.Split(b.get(path).body, `data-test="card-site_`)[1:] {
+			id, _, _ := strings.Cut(part, `"`)
+			ids = append(ids, "site_"+id)
+		}
+		return ids
+	}
+	want := func(path string, sites ...site.Site) {
+		t.Helper()
+		var ids []string
+		for _, s := range sites {
+			ids = append(ids, string(s.ID))
+		}
+		if got := order(path); strings.Join(got, " ") != strings.Join(ids, " ") {
+			t.Errorf("%s lists %v, want %v", path, got, ids)
+		}
+	}
+	if p := b.get("/"); p.has("tags") {
+		t.Errorf("tags are offered where no site has any: %s", p)
+	}
+	want("/", shop, old)
+	star := func(s site.Site, on string) reply {
+		t.Helper()
+		return b.post("/sites/"+string(s.ID)+"/favorite", "on", on, "back", "/?view=list")
+	}
+	if p := star(old, "1"); p.status != http.StatusSeeOther || p.header.Get("Location") != "/?view=list" {
+		t.Errorf("after the click: %s", p)
+	}
+	want("/", old, shop)
+	want("/?view=list", old, shop)
+	if p := b.get("/"); strings.Count(p.body, `aria-pressed="true"`) != 2 { // and the theme
+		t.Errorf("%d buttons are pressed", strings.Count(p.body, `aria-pressed="true"`))
+	}
+	if p := star(eves, "1"); p.status != http.StatusNotFound {
+		t.Errorf("another's site: %s", p)
+	}
+	star(old, "0")
+	want("/", shop, old)
+
+	save := func(tags string) reply {
+		t.Helper()
+		return b.post("/sites/"+string(old.ID)+"/settings", "part", "name", "name", old.Name, "tags", tags)
+	}
+	if p := save("Print, client A"); p.status != http.StatusSeeOther {
+		t.Errorf("tags are not saved: %s", p)
+	}
+	if p := save("a\nb"); p.status != http.StatusUnprocessableEntity || !p.has("wrong-tags") {
+		t.Errorf("a tag of two lines: %s", p)
+	}
+	if p := b.post("/sites/"+string(old.ID)+"/settings", "part", "name", "name", "Journal"); p.status != http.StatusSeeOther {
+		t.Errorf("renamed: %s", p)
+	}
+	if p := b.get("/"); !p.has("tags") || !strings.Contains(p.body, `href="/?tag=client&#43;a"`) && !strings.Contains(p.body, `href="/?tag=client+a"`) {
+		t.Errorf("the tags are not offered: %s", p.body)
+	}
+	want("/?tag=client+a", old)
+	want("/?tag=print&q=shop")
+	want("/?tag=gone")
+}
+
+// The dashboard makes no two sites of one name: it says which name is free, and tells apart those that came otherwise.
+func TestSiteNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada := w.user("ada@example.test", false)
+	shop := w.site(ada, "Shop")
+	b := w.as(ada.Email)
+	create := func(name string) reply {
+		t.Helper()
+		return b.post("/new", "type", "static", "step", "create", "name", name, "repository", "git.test/acme/site")
+	}
+	if p := create("shop"); p.status != http.StatusConflict || !p.has("wrong-name") || !strings.Contains(p.body, "“shop 2” is free") {
+		t.Errorf("a taken name: %s", p)
+	}
+	if p := create("shop 2"); p.status != http.StatusSeeOther {
+		t.Errorf("a free name: %s", p)
+	}
+	if p := b.post("/new", "type", "static", "step", "look", "repository", "git.test/acme/shop"); !strings.Contains(p.body, `value="shop 3"`) {
+		t.Errorf("the name that is proposed for the repository: %s", p)
+	}
+	if p := b.post("/sites/"+string(shop.ID)+"/settings", "part", "name", "name", "Shop 2"); p.status != http.StatusConflict || !p.has("wrong-name") {
+		t.Errorf("renamed to another's name: %s", p)
+	}
+	if p := b.post("/sites/"+string(shop.ID)+"/settings", "part", "name", "name", "SHOP"); p.status != http.StatusSeeOther {
+		t.Errorf("its own name in capitals: %s", p)
+	}
+	twin := w.site(ada, "Shop")
+	for _, path := range []string{"/account/keys/new", "/webhooks/new", "/account/notifications"} {
+		p := b.get(path)
+		if !strings.Contains(p.body, "Shop ("+twin.Slug+")") || !strings.Contains(p.body, "SHOP ("+shop.Slug+")") || strings.Contains(p.body, "shop 2 (") {
+			t.Errorf("%s doesn't tell the sites apart: %s", path, p.body)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (d *Pages) channelsPage(ctx context.Context, q *shell.Request) (shell.Answe
 	sites, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices})
 	data := channelsData{list, map[string]string{}, sites, notify.Events, d.Accounts.Mails()}
 	for _, s := range sites {
-		data.Names[string(s.ID)] = s.Name
+		data.Names[string(s.ID)] = shell.SiteLabel(sites, s)
 	}
 	return shell.Page("account_notifications", "Notifications", data), err
 }

@@ -29,6 +29,10 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 		chosen = q.PostForm["sites"]
 	}
 	chosen = chosen[:min(len(chosen), mostChoices)]
+	all, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: mostChoices})
+	if err != nil {
+		return nil, err
+	}
 	if len(chosen) > 0 {
 		ids, names := make([]site.ID, len(chosen)), map[string]string{}
 		for i, id := range chosen {
@@ -39,7 +43,7 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 			return nil, err
 		}
 		for _, s := range list {
-			names[string(s.ID)] = s.Name
+			names[string(s.ID)] = shell.SiteLabel(all, s)
 		}
 		for _, id := range chosen {
 			name := names[id]
@@ -49,10 +53,9 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 			out = append(out, siteChoice{id, name, true})
 		}
 	}
-	list, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: mostChoices})
-	for _, s := range list {
+	for _, s := range all {
 		if !slices.Contains(chosen, string(s.ID)) {
-			out = append(out, siteChoice{string(s.ID), s.Name, false})
+			out = append(out, siteChoice{string(s.ID), shell.SiteLabel(all, s), false})
 		}
 	}
 	return out, err

@@ -138,6 +138,17 @@
   // Search as you type: the page for what is typed is fetched, and its results take the place
   // of those that are shown. Only the newest answer counts.
   for (const b of document.querySelectorAll('[data-needless]')) b.hidden = true;
+  // A favorite is noted where it is clicked; the list sorts itself with its next live part.
+  document.addEventListener('submit', async (e) => {
+    const f = e.target.closest('[data-favorite]');
+    if (!f) return;
+    e.preventDefault();
+    const b = f.querySelector('button'), on = f.elements.on;
+    const r = await fetch(f.action, { method: 'POST', body: new URLSearchParams(new FormData(f)), redirect: 'manual' }).catch(() => null);
+    if (!r || r.type !== 'opaqueredirect') { f.submit(); return; } // its page says what is wrong
+    b.setAttribute('aria-pressed', String(on.value === '1'));
+    on.value = on.value === '1' ? '0' : '1';
+  });
   for (const f of document.querySelectorAll('[data-submit-at-once]')) f.requestSubmit();
   for (const s of document.querySelectorAll('[data-submit-on-change]')) s.addEventListener('change', () => s.form.requestSubmit());
   for (const input of document.querySelectorAll('[data-search-as-typed]')) {

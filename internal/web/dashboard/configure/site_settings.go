@@ -100,6 +100,13 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	switch part {
 	case "name":
 		p.Name = text("name")
+		if err := d.nameIsFree(ctx, q, head.Site.Name, *p.Name); err != nil {
+			return shell.Answer{}, err
+		}
+		if q.PostForm.Has("tags") {
+			tags := strings.Split(q.Value("tags"), ",")
+			p.Tags = &tags
+		}
 	case "source":
 		p.Repository, p.Branch = text("repository"), text("branch")
 	case "credential":
@@ -143,7 +150,27 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		}
 		return audit.Event{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
-	return shell.GoTo(head.Base()+"/settings", said), atRun(sites.AtBuild(err))
+	return shell.GoTo(head.Base()+"/settings", said), atTags(atRun(sites.AtBuild(err)))
+}
+
+// nameIsFree refuses a name that another of the owner's sites has.
+func (d *Pages) nameIsFree(ctx context.Context, q *shell.Request, was, name string) error {
+	if strings.EqualFold(was, name) {
+		return nil
+	}
+	free, err := d.Sites.FreeName(ctx, d.DB, q.Caller.Owner, name)
+	if err == nil && free != name {
+		err = sites.NameTaken(name, free)
+	}
+	return err
+}
+
+// atTags says that a fault is about the tags.
+func atTags(err error) error {
+	if f := fault.As(err); f != nil && f.Code == "invalid_tags" {
+		return shell.At("tags", err)
+	}
+	return err
 }
 
 // deleteSite ends a site, once its name was typed.

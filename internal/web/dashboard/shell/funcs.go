@@ -22,6 +22,7 @@ func (d *Shell) funcs() template.FuncMap {
 		"ago":       ago,
 		"day":       day,
 		"exact":     exact,
+		"siteLabel": SiteLabel,
 		"bytes":     BytesWord,
 		"status":    status,
 		"word":      Word,

@@ -49,6 +49,16 @@ var OneSite = site.Filter{Page: 1}
 // REST interface.
 const MaxChoices = 200
 
+// SiteLabel returns a site's name as a list of choices shows it: with its subdomain where another one has the same name.
+func SiteLabel(list []site.Site, s site.Site) string {
+	for _, o := range list {
+		if o.ID != s.ID && strings.EqualFold(o.Name, s.Name) {
+			return s.Name + " (" + s.Slug + ")"
+		}
+	}
+	return s.Name
+}
+
 // Link is a path with those of the pairs that are not empty as its query.
 func Link(path string, pairs ...string) string {
 	v := url.Values{}

@@ -27,11 +27,14 @@ type card struct {
 	Theme  siteTheme
 	Health string // see SiteHead.Health
 	Spark  shell.Spark
+
+	Favorite bool
 }
 
 type homeFilter struct {
 	Status string // of the list below, or empty
 	Text   string // part of a name, address or repository
+	Tag    string // or empty
 	Sort   string // of the list below, or empty: the newest first
 	View   string // list, or empty: cards
 	Page   int
@@ -48,6 +51,7 @@ type homeData struct {
 	Cards  []card
 	Tabs   []homeTab
 	Filter homeFilter
+	Tags   []homeTab // those that sites have, the one that is chosen first
 	Views  []homeTab // cards and list
 	Any    bool      // the user has sites at all
 	Total  int       // that match
@@ -58,7 +62,7 @@ type homeData struct {
 }
 
 func readHomeFilter(q *shell.Request) homeFilter {
-	f := homeFilter{Status: q.Query("status"), Text: strings.TrimSpace(q.Query("q"))}
+	f := homeFilter{Status: q.Query("status"), Text: strings.TrimSpace(q.Query("q")), Tag: shell.Short(site.MaxTag, q.Query("tag"))}
 	if s := site.Sort(q.Query("sort")); s == site.ByName || s == site.ByUpdated {
 		f.Sort = string(s)
 	}
@@ -84,6 +88,9 @@ func (d *Pages) home(ctx context.Context, q *shell.Request) (shell.Answer, error
 	data, err := d.homeData(ctx, q)
 	if err == nil {
 		err = d.addCardDetails(ctx, q, data.Cards, &days{})
+	}
+	if err == nil {
+		data.Tags, err = d.tagTabs(ctx, q, data.Filter)
 	}
 	if err == nil && q.Caller.RequireAllSites() == nil {
 		var gone []backup.Backup
@@ -149,21 +156,27 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 			string(s),
 			name,
 			tally[s],
-			homeFilter{Status: string(s), Text: f.Text, Sort: f.Sort, View: f.View}.link("/"),
+			homeFilter{Status: string(s), Text: f.Text, Tag: f.Tag, Sort: f.Sort, View: f.View}.link("/"),
 			f.Status == string(s),
 		})
 	}
 	for _, v := range [][2]string{{"", "Cards"}, {"list", "List"}} {
 		data.Views = append(data.Views, homeTab{
 			Name: v[1],
-			Link: homeFilter{Status: f.Status, Text: f.Text, Sort: f.Sort, View: v[0]}.link("/"),
+			Link: homeFilter{Status: f.Status, Text: f.Text, Tag: f.Tag, Sort: f.Sort, View: v[0]}.link("/"),
 			On:   f.View == v[0],
 		})
 	}
 	data.Any = all > 0
+	favorites, err := d.Sites.Favorites(ctx, q.User.ID)
+	if err != nil {
+		return data, err
+	}
 	list, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{
 		Status: site.Status(f.Status),
 		Search: f.Text,
+		Tag:    f.Tag,
+		First:  favorites,
 		Sort:   site.Sort(f.Sort),
 		Page:   f.Page,
 		Limit:  CardsPerPage,
@@ -173,7 +186,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 		return data, err
 	}
 	data.Total = total
-	data.Pages = shell.Turn(f.Page, total, CardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Sort, f.View, p}.link("/") })
+	data.Pages = shell.Turn(f.Page, total, CardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Tag, f.Sort, f.View, p}.link("/") })
 	ids, names := make([]site.ID, len(list)), make([]string, len(list))
 	for i, s := range list {
 		ids[i], names[i] = s.ID, string(s.ID)
@@ -188,6 +201,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 	}
 	for _, s := range list {
 		c := card{Site: s, URL: d.Sites.URL(s.Slug)}
+		c.Favorite = slices.Contains(favorites, s.ID)
 		c.Host = strings.TrimPrefix(c.URL, "https://")
 		c.Health = healthOf(s, d.processOf(s))
 		if last, ok := latest[s.ID]; ok {
@@ -209,5 +223,5 @@ func (f homeFilter) link(dir string) string {
 	if f.Page > 1 {
 		page = strconv.Itoa(f.Page)
 	}
-	return shell.Link(dir, "status", f.Status, "q", f.Text, "sort", f.Sort, "view", f.View, "page", page)
+	return shell.Link(dir, "status", f.Status, "q", f.Text, "tag", f.Tag, "sort", f.Sort, "view", f.View, "page", page)
 }

@@ -253,8 +253,14 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 	switch step := q.Value("step"); {
 	case n.Type != string(site.Static), step == "create":
 	case step == "back":
-		if repo, err := fetch.ParseRepository(n.Repository); err == nil && n.Name == path.Base(repo.Path()) {
-			n.Name = "" // it was ours, from the repository that is about to change
+		if repo, err := fetch.ParseRepository(n.Repository); err == nil {
+			ours, err := d.Sites.FreeName(ctx, d.DB, q.Caller.Owner, path.Base(repo.Path()))
+			if err != nil {
+				return shell.Answer{}, err
+			}
+			if n.Name == ours {
+				n.Name = "" // it is from the repository that is about to change
+			}
 		}
 		return shell.Page("new_site", "New site", n), nil
 	default:
@@ -263,6 +269,11 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 			return shell.Answer{}, err
 		}
 		return shell.Page("new_site", "New site", n), nil
+	}
+	if free, err := d.Sites.FreeName(ctx, d.DB, q.Caller.Owner, n.Name); err != nil {
+		return shell.Answer{}, err
+	} else if free != n.Name {
+		return shell.Answer{}, NameTaken(n.Name, free)
 	}
 	vars, err := n.variables()
 	if err != nil {
@@ -298,6 +309,13 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 		return shell.Answer{}, AtBuild(err)
 	}
 	return shell.GoTo("/sites/"+string(s.ID)+"/first", ""), nil
+}
+
+// NameTaken refuses a name that another site has, and proposes one that is free.
+func NameTaken(name, free string) error {
+	return shell.At("name", &fault.Error{
+		Kind: fault.Conflict, Message: "You already have a site named " + name, Details: "“" + free + "” is free", Code: "name_taken",
+	})
 }
 
 // pick fills in what connected accounts offer: the accounts, and the repositories of the
@@ -353,7 +371,9 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 	}
 	n.Repository = repo.String()
 	if n.Name == "" {
-		n.Name = path.Base(repo.Path())
+		if n.Name, err = d.Sites.FreeName(ctx, d.DB, who, path.Base(repo.Path())); err != nil {
+			return err
+		}
 	}
 	if d.Repositories == nil {
 		return nil

@@ -38,6 +38,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/sites/{id}/first/follow", shell.User, d.firstLive).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/deploy", shell.User, d.DeploySite, d.deploymentsPage).Takes(account.PreviewsWrite),
 		shell.Post("/sites/{id}/rollback", shell.User, d.rollBack, nil).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/favorite", shell.User, d.favorite, nil).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/stop", shell.User, d.stopSite, nil).Takes(account.SitesWrite),
 		shell.Post("/sites/{id}/start", shell.User, d.startSite, nil).Takes(account.SitesWrite),
 	}

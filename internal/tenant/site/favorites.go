@@ -1,0 +1,45 @@
+package site
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+)
+
+// maxFavorites is the most favorites that a user has.
+const maxFavorites = 200
+
+// FavoriteTx makes a site one of the user's favorites, or none any more. The caller has checked that they may see it.
+func (s *Sites) FavoriteTx(ctx context.Context, tx *db.Tx, user account.UserID, id ID, on bool) error {
+	if !on {
+		_, err := tx.Exec(ctx, `DELETE FROM site_favorites WHERE user_id = $1 AND site_id = $2`, user, id)
+		return err
+	}
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM site_favorites WHERE user_id = $1`, user).Scan(&n); err != nil {
+		return fmt.Errorf("count favorites: %w", err)
+	}
+	if n >= maxFavorites {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "Too many favorites",
+			Details: fmt.Sprintf("you have %d, which is the most: remove one first", n), Code: "too_many_favorites",
+		}
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO site_favorites (user_id, site_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, user, id); err != nil {
+		return fmt.Errorf("add favorite: %w", err)
+	}
+	return nil
+}
+
+// Favorites returns the user's favorites, whoever owns them; nil: none.
+func (s *Sites) Favorites(ctx context.Context, user account.UserID) ([]ID, error) {
+	rows, err := s.c.DB.Query(ctx, `SELECT site_id FROM site_favorites WHERE user_id = $1 ORDER BY site_id`, user)
+	list, err := db.Collect(rows, err, func(row db.Scanner) (id ID, err error) { return id, row.Scan(&id) })
+	if err != nil {
+		return nil, fmt.Errorf("list favorites: %w", err)
+	}
+	return list, nil
+}
