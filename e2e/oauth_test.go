@@ -51,6 +51,7 @@ func TestOAuthClients(t *testing.T) {
 	}
 	t.Cleanup(w.Close)
 	base := "http://" + w.Listen
+	w.Flags = append(w.Flags, "--oauth-registration", "open")
 	const redirect, callback = "http://127.0.0.1:49152/callback", "http://127.0.0.1/callback"
 	key, err := w.User("ada@example.test")
 	if err != nil {
@@ -96,11 +97,16 @@ func TestOAuthClients(t *testing.T) {
 		{"openid-client", confidential, secret},
 		{"@modelcontextprotocol/client", document, ""},
 		{"@modelcontextprotocol/sdk", document, ""},
+		{"@modelcontextprotocol/client", "", ""},
+		{"@modelcontextprotocol/sdk", "", ""},
 		{"simple-oauth2", confidential, secret},
 	} {
 		name := c.library
-		if c.secret != "" {
+		switch {
+		case c.secret != "":
 			name += ", confidential"
+		case c.id == "":
+			name += ", registers itself"
 		}
 		t.Run(name, func(t *testing.T) {
 			program := exec.CommandContext(ctx, "node", "main.mjs", c.library, base, c.id, c.secret, redirect)

@@ -48,33 +48,34 @@ type serveCommand struct {
 	Roles        []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
 	GitHost      []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
-	OutboundAllow  []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
-	OutboundCAFile string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
-	Limits         string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
-	DNSResolver    string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
-	RateLimit      int           `help:"API requests per minute and API key." default:"100"`
-	Registry       string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
-	Prices         string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
-	TrustedProxy   []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For is trusted. Repeatable." placeholder:"CIDR"`
-	MaxConns       int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
-	MaxConnsOfOne  int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
-	FastPath       bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
-	CountryDB      string        `name:"country-database" help:"Database of countries by IP address (.mmdb), for traffic statistics." type:"path" placeholder:"FILE"`
-	HTTP3          bool          `name:"http3" env:"SLIPWAY_HTTP3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
-	DrainDelay     time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
-	Builds         int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
-	MaxFileSize    int           `help:"Maximum size of one published file in MiB." default:"2048"`
-	GitHistory     int           `help:"Commits of a branch that builds see." default:"10"`
-	MaxReleaseSize int           `help:"Maximum size of one release in MiB." default:"4096"`
-	BuildMemory    int           `help:"Memory limit of one build in MiB." default:"2048"`
-	BuildDisk      int           `help:"Disk limit of one build in MiB." default:"4096"`
-	BuildTime      time.Duration `help:"Timeout of one build stage." default:"15m"`
-	MariaDB        string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
-	MariaDBMemory  int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
-	DatabaseSize   int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
-	WPCLI          string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
-	RedisServer    string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
-	WordPress      string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
+	OutboundAllow     []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
+	OutboundCAFile    string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
+	Limits            string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
+	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
+	RateLimit         int           `help:"API requests per minute and API key." default:"100"`
+	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
+	Registry          string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
+	Prices            string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
+	TrustedProxy      []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For is trusted. Repeatable." placeholder:"CIDR"`
+	MaxConns          int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
+	MaxConnsOfOne     int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
+	FastPath          bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
+	CountryDB         string        `name:"country-database" help:"Database of countries by IP address (.mmdb), for traffic statistics." type:"path" placeholder:"FILE"`
+	HTTP3             bool          `name:"http3" env:"SLIPWAY_HTTP3" help:"Serve sites over HTTP/3 (QUIC) as well, on the UDP port of --edge-https."`
+	DrainDelay        time.Duration `help:"How long listeners stay open after SIGTERM while /readyz answers 503." default:"3s"`
+	Builds            int           `help:"Number of concurrent builds. 0: half the number of CPUs." default:"0"`
+	MaxFileSize       int           `help:"Maximum size of one published file in MiB." default:"2048"`
+	GitHistory        int           `help:"Commits of a branch that builds see." default:"10"`
+	MaxReleaseSize    int           `help:"Maximum size of one release in MiB." default:"4096"`
+	BuildMemory       int           `help:"Memory limit of one build in MiB." default:"2048"`
+	BuildDisk         int           `help:"Disk limit of one build in MiB." default:"4096"`
+	BuildTime         time.Duration `help:"Timeout of one build stage." default:"15m"`
+	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
+	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
+	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
+	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
+	RedisServer       string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
+	WordPress         string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`
 
@@ -118,6 +119,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		OutboundCAFile:           s.OutboundCAFile,
 		DNSResolver:              s.DNSResolver,
 		RateLimit:                s.RateLimit,
+		OAuthRegistration:        s.OAuthRegistration == "open",
 		Registry:                 s.Registry,
 		TrustedProxies:           s.TrustedProxy,
 		NoFastPath:               !s.FastPath,

@@ -121,7 +121,7 @@ const libraries = {
   },
 
   // Clients of MCP know nothing but the address of a resource: the 401 leads to its metadata, that to the server's, and
-  // the client is named by the address of a document about itself.
+  // the client is named by the address of a document about itself, or registers itself.
   '@modelcontextprotocol/client': () => protocolClient(mcp),
   '@modelcontextprotocol/sdk': () => protocolClient(sdk),
 
@@ -142,7 +142,7 @@ async function protocolClient(lib) {
   const kept = {};
   const provider = {
     redirectUrl: redirect,
-    clientMetadataUrl: id,
+    clientMetadataUrl: id || undefined,
     clientMetadata: { client_name: 'Protocol client', redirect_uris: [redirect], token_endpoint_auth_method: 'none' },
     state: () => 'xyz',
     clientInformation: () => kept.client,
@@ -162,7 +162,8 @@ async function protocolClient(lib) {
   assert.equal(scope, 'webhooks:read');
   const options = { serverUrl: resource, resourceMetadataUrl, scope };
   assert.equal(await lib.auth(provider, options), 'REDIRECT');
-  assert.equal(kept.client.client_id, id);
+  if (id) assert.equal(kept.client.client_id, id);
+  else assert.match(kept.client.client_id, /^app_/); // it registered itself
   assert.equal(kept.visit.searchParams.get('scope'), scope);
   assert.equal(kept.visit.searchParams.get('resource'), resource);
   const answer = new URL(await person({ visit: kept.visit.href }));

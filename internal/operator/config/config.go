@@ -55,15 +55,16 @@ type Config struct {
 	Roles        []string
 	GitHosts     []string // HOST=ADDRESS
 
-	OutboundAllow  []string
-	OutboundCAFile string
-	DNSResolver    string
-	RateLimit      int
-	Registry       string
-	Prices         string   // file
-	Limits         string   // file
-	PublicAddress  []string // where the internet finds the edge
-	TrustedProxies []string
+	OutboundAllow     []string
+	OutboundCAFile    string
+	DNSResolver       string
+	RateLimit         int
+	OAuthRegistration bool // apps may register themselves
+	Registry          string
+	Prices            string   // file
+	Limits            string   // file
+	PublicAddress     []string // where the internet finds the edge
+	TrustedProxies    []string
 
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all

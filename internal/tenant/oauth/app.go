@@ -28,7 +28,7 @@ const CLI AppID = "app_slipway_cli"
 // App is a program that may ask people for a part of their rights.
 type App struct {
 	ID           AppID
-	Owner        account.OwnerID // empty: the installation's own, or described by its metadata document
+	Owner        account.OwnerID // empty: the installation's own, registered by itself, or described by its metadata document
 	Name         string
 	Website      string   // https, or empty
 	RedirectURIs []string // empty for apps that sign in by device alone
@@ -36,6 +36,7 @@ type App struct {
 	SecretHint   string   // the newest secret's first characters
 	OldUntil     db.Time  // until when the secret before it works; 0: none
 	Disabled     bool     // by the operator, everywhere
+	Registered   bool     // by itself (RFC 7591)
 	CreatedAt    db.Time
 
 	secret, old string // digests
@@ -57,12 +58,12 @@ type NewApp struct {
 }
 
 const appColumns = `id, owner_id, name, website, redirect_uris, confidential, secret, secret_hint, old_secret, old_secret_until,
-	disabled_at > 0, fresh_until, created_at`
+	disabled_at > 0, fresh_until, created_at, registered_from <> ''`
 
 func scanApp(row db.Scanner) (a App, err error) {
 	var uris string
 	err = row.Scan(&a.ID, &a.Owner, &a.Name, &a.Website, &uris, &a.Confidential, &a.secret, &a.SecretHint, &a.old, &a.OldUntil,
-		&a.Disabled, &a.freshUntil, &a.CreatedAt)
+		&a.Disabled, &a.freshUntil, &a.CreatedAt, &a.Registered)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fault.Missing("app")
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Issuer   string       // the base URL, exactly as clients compare it (RFC 9207)
 	Out      *http.Client // from egress; fetches client ID metadata documents. Optional: without it apps are registered by hand alone.
 	Log      *slog.Logger // Optional.
+
+	Registration bool // apps may register themselves (RFC 7591)
 }
 
 // Server is the authorization server. It is safe for concurrent use.
@@ -127,7 +129,11 @@ func (s *Server) expire(ctx context.Context) error {
 				return err
 			}
 		}
-		return s.endGrantsTx(ctx, tx, `expires_at < $1 OR NOT EXISTS (
+		err := s.endGrantsTx(ctx, tx, `expires_at < $1 OR NOT EXISTS (
 			SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)`, now)
+		if err != nil {
+			return err
+		}
+		return s.forgetUnusedTx(ctx, tx, now)
 	})
 }

@@ -1,5 +1,5 @@
 // Package oauth owns the endpoints of the authorization server that programs call: token, device,
-// revocation, introspection, and the two metadata documents. What people see of it, the consent page and
+// revocation, introspection, registration, and the two metadata documents. What people see of it, the consent page and
 // the page for devices, is the dashboard's; what is decided is package tenant/oauth's.
 //
 // Answers are JSON, never cached, and readable by pages of any origin, as RFC 9700 and browsers' clients
@@ -72,13 +72,16 @@ func New(c Config) *Endpoints {
 	e.mux.HandleFunc("POST /oauth/device", e.device)
 	e.mux.HandleFunc("POST /oauth/revoke", e.revoke)
 	e.mux.HandleFunc("POST /oauth/introspect", e.introspect)
+	if c.Server.Registers() {
+		e.mux.HandleFunc("POST /oauth/register", e.register)
+	}
 	return e
 }
 
 // Serves reports whether a path is one of the endpoints.
 func Serves(path string) bool {
 	switch path {
-	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", "/oauth/token", "/oauth/device", "/oauth/revoke", "/oauth/introspect":
+	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", "/oauth/token", "/oauth/device", "/oauth/revoke", "/oauth/introspect", "/oauth/register":
 		return true
 	}
 	return false
@@ -323,7 +326,7 @@ func (e *Endpoints) describeServer(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	w.Header().Set("Cache-Control", "public, max-age=3600")
-	answer(w, http.StatusOK, map[string]any{
+	about := map[string]any{
 		"issuer":                                         iss,
 		"authorization_endpoint":                         iss + "/oauth/authorize",
 		"token_endpoint":                                 iss + "/oauth/token",
@@ -341,7 +344,11 @@ func (e *Endpoints) describeServer(w http.ResponseWriter, _ *http.Request) {
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          e.c.Server.ReadsDocuments(),
 		"service_documentation":                          iss + "/docs",
-	})
+	}
+	if e.c.Server.Registers() {
+		about["registration_endpoint"] = iss + "/oauth/register"
+	}
+	answer(w, http.StatusOK, about)
 }
 
 // describeResource is the API's metadata (RFC 9728 §2). Clients without a hint ask for every scope that is

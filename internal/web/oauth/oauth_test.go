@@ -37,7 +37,7 @@ type world struct {
 	secret string
 }
 
-func newWorld(t *testing.T, confidential bool) *world {
+func newWorld(t *testing.T, confidential bool, registration ...bool) *world {
 	t.Helper()
 	w := &world{t: t, db: dbtest.New(t)}
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -52,7 +52,7 @@ func newWorld(t *testing.T, confidential bool) *world {
 	}))
 	t.Cleanup(w.srv.Close)
 	accounts := account.New(account.Config{DB: w.db, HashMemory: 64, Seal: s})
-	w.server = oauth.New(oauth.Config{DB: w.db, Accounts: accounts, Seal: s, Issuer: w.srv.URL})
+	w.server = oauth.New(oauth.Config{DB: w.db, Accounts: accounts, Seal: s, Issuer: w.srv.URL, Registration: len(registration) > 0})
 	handler = weboauth.New(weboauth.Config{Server: w.server, Limiter: ratelimit.New(ratelimit.Config{DB: w.db})})
 	w.ada, err = accounts.CreateUser(t.Context(), "ada@example.test", "", false)
 	w.must(err)
