@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 const maxChunk = 64 // rows in one statement
@@ -92,15 +93,15 @@ var settleText = perSize(func(n int) string {
 
 // writeSettled writes the ends of attempts, and returns which deliveries were still this
 // process's to write.
-func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[DeliveryID]bool, error) {
-	mine := make(map[DeliveryID]bool, len(list))
+func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[delivery.ID]bool, error) {
+	mine := make(map[delivery.ID]bool, len(list))
 	err := inChunks(list, func(part []settled) error {
 		args := make([]any, 0, 6*len(part))
 		for _, s := range part {
-			args = append(args, s.id, s.claims, s.state, s.failures, s.next, s.finished)
+			args = append(args, s.Id, s.Number, s.state, s.failures, s.next, s.finished)
 		}
 		rows, err := tx.Query(ctx, settleText(len(part)), args...)
-		ids, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
+		ids, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })
 		for _, id := range ids {
 			mine[id] = true
 		}
@@ -115,18 +116,18 @@ var attemptText = perSize(func(n int) string {
 })
 
 // writeAttempts keeps what was sent and what came back.
-func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[DeliveryID]bool) error {
+func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[delivery.ID]bool) error {
 	return inChunks(list, func(part []settled) error {
 		args := make([]any, 0, 10*len(part))
 		for _, s := range part {
 			args = append(
 				args,
-				s.id,
-				s.claims,
-				s.started,
-				s.took.Milliseconds(),
-				s.status, s.err, s.request, s.response, s.answer,
-				!mine[s.id],
+				s.Id,
+				s.Number,
+				s.Started,
+				s.Took.Milliseconds(),
+				s.Status, s.Err, s.RequestHead, s.AnswerHead, s.Answer,
+				!mine[s.Id],
 			)
 		}
 		_, err := tx.Exec(ctx, attemptText(len(part)), args...)

@@ -10,44 +10,25 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
-// flight is a delivery that this process holds the lease of.
+// flight is a delivery that this process holds the lease of. The number of its attempt is the fencing token.
 type flight struct {
-	id       DeliveryID
+	delivery.Request
 	hook     ID
-	owner    account.OwnerID
-	url      string
-	host     string
-	network  string // where it should arrive, or has; empty: the host was not reached yet
 	secret   string // sealed
 	previous string // sealed: signs too, while the secret is being rotated; empty: none
-	hops     int    // of the event
-	event    string
-	name     string
-	body     []byte
-	claims   int64 // the fencing token, and the number of this attempt
 	failures int
 	troubled bool // the endpoint's last attempt failed
 	created  db.Time
 }
 
-// outcome tells how an attempt ended.
+// outcome is a flight with how its attempt ended.
 type outcome struct {
 	flight
-	started   db.Time
-	took      time.Duration
-	status    int
-	err       string
-	request   string // head of the request
-	response  string // head of the answer
-	answer    string
-	wait      time.Duration // Retry-After; 0: none
-	abandoned bool          // we stopped before it ended: it counts as not made, and waits
+	delivery.Result
 }
-
-func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <= 299 }
 
 // turn writes outcomes and claims up to free deliveries, in one transaction. next is when
 // there may be more to do; never when nothing is queued.
@@ -55,9 +36,9 @@ func (o outcome) ok() bool { return o.err == "" && o.status >= 200 && o.status <
 // An endpoint that gave outcomes or is called for is looked at after those whose turn it
 // is, in the same transaction: one that is busy all the time is never written to.
 func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights []flight, next db.Time, err error) {
-	var q *quota
+	var q *delivery.Quota
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		flights, q = nil, w.hosts.quota(time.Now())
+		flights, q = nil, w.hosts.Quota(time.Now())
 		if err := tx.IndexesOnly(ctx); err != nil {
 			return err
 		}
@@ -88,7 +69,7 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 	if err != nil {
 		return nil, 0, err
 	}
-	q.settle()
+	q.Settle()
 	return flights, next, nil
 }
 
@@ -109,7 +90,7 @@ func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 // notFull returns a condition that leaves out endpoints of hosts without a free slot, and the
 // arguments of a statement that it ends.
 func (w *Webhooks) notFull(args ...any) (string, db.Args) {
-	list, full := db.Args(args), w.hosts.full()
+	list, full := db.Args(args), w.hosts.Full()
 	if len(full) == 0 {
 		return "", list
 	}
@@ -168,9 +149,9 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 		var list sql.NullString
 		if err := r.Scan(
 			&e.hook,
-			&e.owner,
-			&e.url,
-			&e.host,
+			&e.Owner,
+			&e.Url,
+			&e.Host,
 			&e.secret,
 			&e.previous,
 			&e.troubled,
@@ -215,15 +196,15 @@ func readWaiting(text string, f *flight, next *db.Time) error {
 		numbers[i] = n
 	}
 	*next = db.Time(numbers[0])
-	f.id, f.event = DeliveryID(fields[1]), fields[2]
-	f.claims, f.failures, f.created = numbers[1]+1, int(numbers[2]), db.Time(numbers[3])
+	f.Id, f.Event = delivery.ID(fields[1]), fields[2]
+	f.Number, f.failures, f.created = numbers[1]+1, int(numbers[2]), db.Time(numbers[3])
 	return nil
 }
 
 // claim takes deliveries that are due, endpoint by endpoint in the order of their turns, then
 // of those that were touched: each gives at most what it and its host have room for, and then
 // goes to the end of the line. The caller has locked what was touched.
-func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, touched []ID) ([]flight, error) {
+func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Quota, touched []ID) ([]flight, error) {
 	now := db.Now()
 	but, args := w.notFull(now)
 	rows, err := tx.Query(
@@ -260,7 +241,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 			args = append(args, id)
 		}
 		text := endpointText(len(part))
-		if full := w.hosts.full(); len(full) > 0 {
+		if full := w.hosts.Full(); len(full) > 0 {
 			text += ` AND host NOT IN (` + db.AddList(&args, full) + `)`
 		}
 		rows, err := tx.Query(ctx, text, args...)
@@ -305,16 +286,19 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *quota, tou
 
 // take chooses up to room of what is due, at most share of an endpoint, and notes what became
 // of each endpoint's turn.
-func take(part []*endpoint, room, share int, q *quota) (out []flight) {
+func take(part []*endpoint, room, share int, q *delivery.Quota) (out []flight) {
 	for _, e := range part {
 		if room == len(out) {
 			break // the others keep their turn
 		}
 		e.visited = true
-		key, n := ownerHost{e.owner, e.host}, max(0, min(e.most-e.leased, room-len(out), len(e.due), share))
+		key, n := delivery.OwnerHost{Owner: e.Owner, Host: e.Host}, max(0, min(e.most-e.leased, room-len(out), len(e.due), share))
 		if n > 0 {
-			n, e.wait = q.allow(key, n)
-			q.plan(key, e.due[:n])
+			n, e.wait = q.Allow(key, n)
+			network := q.Plan(key, n)
+			for i := range n {
+				e.due[i].Network = network
+			}
 			out = append(out, e.due[:n]...)
 			e.leased += n
 		}
@@ -371,7 +355,7 @@ func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.T
 	return inChunks(list, func(part []flight) error {
 		args := append(make([]any, 0, 1+len(part)), now.Add(w.c.Lease))
 		for _, f := range part {
-			args = append(args, f.id)
+			args = append(args, f.Id)
 		}
 		n, err := tx.Exec(ctx, leaseText(len(part)), args...)
 		if err == nil && n != int64(len(part)) {

@@ -171,7 +171,7 @@ func (w *Webhooks) maintain(ctx context.Context) {
 				err = w.takeOver(ctx, false)
 			}
 			w.measure(ctx)
-			w.hosts.forget(time.Now())
+			w.hosts.Forget(time.Now())
 		case <-purge.C:
 			err = errors.Join(w.repairTurns(ctx), w.reviewFailing(ctx), w.purgeListeners(ctx), w.purge(ctx))
 		}

@@ -268,7 +268,7 @@ func TestTakeover(t *testing.T) {
 		got[1].header.Get("X-Service-Attempt") != "2" {
 		t.Errorf("the second request differs: %+v", got)
 	}
-	dead.status = 500
+	dead.Status = 500
 	if _, _, err := w.turn(t.Context(), []outcome{dead}, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // EmitTx queues an event for every webhook of the owner that wants it, in the caller's
@@ -61,7 +62,7 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 
 // PingTx queues a "ping" for one webhook, whatever it is subscribed to, and returns the
 // delivery. A webhook that is turned off is a Conflict.
-func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (DeliveryID, error) {
+func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (delivery.ID, error) {
 	h, err := get(ctx, tx, owner, id)
 	if err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	}, recipients{active: []ID{id}}); err != nil {
 		return "", err
 	}
-	var d DeliveryID
+	var d delivery.ID
 	err = tx.QueryRow(ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1`, id).Scan(&d)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.Missing("webhook")
@@ -83,7 +84,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 }
 
 // Ping is PingTx in a transaction of its own.
-func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d DeliveryID, err error) {
+func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d delivery.ID, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		d, err = w.PingTx(ctx, tx, owner, id)
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // When a failing endpoint is spared, reported and disabled.
@@ -20,8 +21,8 @@ const (
 
 // silent reports whether an attempt met nobody: what the breaker counts.
 func silent(o outcome) bool {
-	switch o.err {
-	case errTimeout, errConnect, errDNS:
+	switch o.Err {
+	case delivery.ReasonTimeout, delivery.ReasonConnect, delivery.ReasonDNS:
 		return true
 	}
 	return false

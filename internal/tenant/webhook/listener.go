@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // Bounds of listeners, which are there for local development.
@@ -44,7 +45,7 @@ type NewListener struct {
 // Offer is a delivery to a listener. Its number is its place in the order of fetching.
 type Offer struct {
 	N       int64
-	ID      DeliveryID
+	ID      delivery.ID
 	EventID string
 	Event   string
 	Header  map[string]string // as a request to a URL would have them, without Content-Length
@@ -161,13 +162,13 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 		var hops int
 		err = r.Scan(&o.N, &o.ID, &o.EventID, &o.Event, &o.Body, &hops)
 		o.Header = map[string]string{}
-		for name, values := range header(flight{
-			id:     o.ID,
-			event:  o.EventID,
-			name:   o.Event,
-			body:   []byte(o.Body),
-			hops:   hops,
-			claims: 1,
+		for name, values := range delivery.Header(delivery.Request{
+			Id:     o.ID,
+			Event:  o.EventID,
+			Name:   o.Event,
+			Body:   []byte(o.Body),
+			Hops:   hops,
+			Number: 1,
 		}, []string{string(key)}, now.Time()) {
 			o.Header[name] = values[0]
 		}
@@ -202,7 +203,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 		id,
 		maxFetch,
 	)
-	ids, err := db.Collect(rows, err, func(r db.Scanner) (d DeliveryID, err error) { return d, r.Scan(&d) })
+	ids, err := db.Collect(rows, err, func(r db.Scanner) (d delivery.ID, err error) { return d, r.Scan(&d) })
 	if err != nil {
 		return fmt.Errorf("find offered deliveries: %w", err)
 	}

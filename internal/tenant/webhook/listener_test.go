@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 func listen(t *testing.T, w *Webhooks, owner account.OwnerID, n NewListener) (l Listener, err error) {
@@ -47,10 +48,10 @@ func TestListener(t *testing.T) {
 	}
 	o := got[0]
 	at, _ := strconv.ParseInt(o.Header["Webhook-Timestamp"], 10, 64)
-	if o.Header["X-Service-Signature"] != Signature(
+	if o.Header["X-Service-Signature"] != delivery.Signature(
 		secret,
 		[]byte(o.Body),
-	) || o.Header["Webhook-Signature"] != StandardSignature(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
+	) || o.Header["Webhook-Signature"] != delivery.StandardSignature(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
 		o.Header["X-Service-Hop"] != "1" || o.Header["X-Service-Delivery"] != string(o.ID) {
 		t.Errorf("headers %v", o.Header)
 	}
@@ -201,7 +202,7 @@ func TestListenerShared(t *testing.T) {
 		})
 	}
 	var mu sync.Mutex
-	numbers := map[DeliveryID]int64{}
+	numbers := map[delivery.ID]int64{}
 	for range 3 {
 		all.Go(func() {
 			seen, after := 0, int64(0)

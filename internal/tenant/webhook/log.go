@@ -11,19 +11,17 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
-
-// DeliveryID names a delivery: "dlv_" and 26 characters.
-type DeliveryID string
 
 // Delivery is one event on its way to one webhook, or what became of it.
 type Delivery struct {
-	ID         DeliveryID
-	EventID    string     // also the webhook-id header, the key for duplicates
-	Event      string     // the name it goes under
-	State      string     // pending, sending, succeeded, failed, skipped
-	Body       string     // the very bytes
-	Repeats    DeliveryID // the delivery that this one repeats; empty: none
+	ID         delivery.ID
+	EventID    string      // also the webhook-id header, the key for duplicates
+	Event      string      // the name it goes under
+	State      string      // pending, sending, succeeded, failed, skipped
+	Body       string      // the very bytes
+	Repeats    delivery.ID // the delivery that this one repeats; empty: none
 	CreatedAt  db.Time
 	NextAt     db.Time // of the next attempt; 0 when there is none
 	FinishedAt db.Time
@@ -71,7 +69,7 @@ func (w *Webhooks) Search(
 
 // Delivery returns one delivery to the owner's webhook with every attempt, or a NotFound
 // fault.
-func (w *Webhooks) Delivery(ctx context.Context, owner account.OwnerID, hook ID, id DeliveryID) (d Delivery, err error) {
+func (w *Webhooks) Delivery(ctx context.Context, owner account.OwnerID, hook ID, id delivery.ID) (d Delivery, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return d, err
 	}
@@ -136,7 +134,7 @@ func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
 	if len(list) == 0 {
 		return nil
 	}
-	place, ids := map[DeliveryID]int{}, make([]DeliveryID, len(list))
+	place, ids := map[delivery.ID]int{}, make([]delivery.ID, len(list))
 	for i, d := range list {
 		list[i].Attempts = []Attempt{}
 		place[d.ID], ids[i] = i, d.ID
@@ -146,7 +144,7 @@ func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
 		SELECT delivery_id, n, started_at, duration, status, error, request, response, answer, late FROM webhook_attempts
 		WHERE delivery_id IN (`+db.AddList(&args, ids)+`) ORDER BY delivery_id, n`, args...)
 	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
-		var of DeliveryID
+		var of delivery.ID
 		var a Attempt
 		err := s.Scan(&of, &a.N, &a.StartedAt, &a.Duration, &a.Status, &a.Error, &a.Request, &a.Response, &a.Answer, &a.Late)
 		i := place[of]

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // Every status from 100 to 599 has its outcome: 2xx alone is success, 3xx is a redirect
@@ -87,7 +88,7 @@ func TestEveryStatus(t *testing.T) {
 			case n >= 200 && n < 300:
 				state = "succeeded"
 			case n >= 300 && n < 400 && n != 304:
-				word = errRedirect
+				word = delivery.ReasonRedirect
 			case n == 410:
 				state = "failed"
 			}
@@ -127,13 +128,13 @@ func TestBadReceivers(t *testing.T) {
 	}{
 		"slow headers": {
 			func(c net.Conn) { drip(c, ok+strings.Repeat("X: y\r\n", 100), time.Second) },
-			errTimeout,
+			delivery.ReasonTimeout,
 			0,
 			15 * time.Second,
 		},
 		"slow but in time":         {func(c net.Conn) { drip(c, ok+"Content-Length: 0\r\n\r\n", 200*time.Millisecond) }, "", 200, 0},
-		"headers and then silence": {func(c net.Conn) { io.WriteString(c, ok); io.Copy(io.Discard, c) }, errTimeout, 0, 15 * time.Second},
-		"silence":                  {func(c net.Conn) { io.Copy(io.Discard, c) }, errTimeout, 0, 15 * time.Second},
+		"headers and then silence": {func(c net.Conn) { io.WriteString(c, ok); io.Copy(io.Discard, c) }, delivery.ReasonTimeout, 0, 15 * time.Second},
+		"silence":                  {func(c net.Conn) { io.Copy(io.Discard, c) }, delivery.ReasonTimeout, 0, 15 * time.Second},
 		"slow body": {func(c net.Conn) {
 			io.WriteString(c, ok+"Content-Length: 100000\r\n\r\n")
 			drip(c, strings.Repeat("b", 1000), time.Second)
@@ -160,7 +161,7 @@ func TestBadReceivers(t *testing.T) {
 				}
 			}
 		}, "", 200, 0},
-		"huge headers": {func(c net.Conn) { io.WriteString(c, ok+"X: "+strings.Repeat("x", 1<<20)+"\r\n\r\n") }, errConnection, 0, 0},
+		"huge headers": {func(c net.Conn) { io.WriteString(c, ok+"X: "+strings.Repeat("x", 1<<20)+"\r\n\r\n") }, delivery.ReasonConnection, 0, 0},
 		"endless headers": {func(c net.Conn) {
 			io.WriteString(c, ok)
 			for {
@@ -168,24 +169,24 @@ func TestBadReceivers(t *testing.T) {
 					return
 				}
 			}
-		}, errConnection, 0, 0},
+		}, delivery.ReasonConnection, 0, 0},
 		"endless interim answers": {func(c net.Conn) {
 			for {
 				if _, err := io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n"); err != nil {
 					return
 				}
 			}
-		}, errConnection, 0, 0},
-		"reset":               {func(net.Conn) {}, errClosedEarly, 0, 0},
-		"reset in the status": {func(c net.Conn) { io.WriteString(c, "HTTP/1.") }, errConnection, 0, 0},
-		"no HTTP":             {func(c net.Conn) { io.WriteString(c, "hello\r\n\r\n") }, errConnection, 0, 0},
+		}, delivery.ReasonConnection, 0, 0},
+		"reset":               {func(net.Conn) {}, delivery.ReasonClosedEarly, 0, 0},
+		"reset in the status": {func(c net.Conn) { io.WriteString(c, "HTTP/1.") }, delivery.ReasonConnection, 0, 0},
+		"no HTTP":             {func(c net.Conn) { io.WriteString(c, "hello\r\n\r\n") }, delivery.ReasonConnection, 0, 0},
 		"two lengths": {
 			func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab") },
-			errConnection,
+			delivery.ReasonConnection,
 			0,
 			0,
 		},
-		"negative length": {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: -1\r\n\r\n") }, errConnection, 0, 0},
+		"negative length": {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: -1\r\n\r\n") }, delivery.ReasonConnection, 0, 0},
 		"short body":      {func(c net.Conn) { io.WriteString(c, ok+"Content-Length: 10\r\n\r\nabc") }, "", 200, 0},
 		"bytes of no text": {
 			func(c net.Conn) { io.WriteString(c, ok+"X-Y: \xff\xfe\r\nContent-Length: 3\r\n\r\n\x00\xff\x80") },
@@ -218,7 +219,7 @@ func TestBadReceivers(t *testing.T) {
 				if a.Error != tt.word || a.Status != tt.status || took < tt.least || took > 15*time.Second+50*time.Millisecond {
 					t.Errorf("status %d %q after %s; want %d %q after %s or more", a.Status, a.Error, took, tt.status, tt.word, tt.least)
 				}
-				if len(a.Answer) > 3*storedAnswer || len(a.Response) > 3*storedAnswer {
+				if len(a.Answer) > 3*delivery.StoredAnswer || len(a.Response) > 3*delivery.StoredAnswer {
 					t.Errorf("%d bytes of the answer and %d of its head are kept", len(a.Answer), len(a.Response))
 				}
 				if strings.Contains(fmt.Sprint(a), "127.0.0.1") {

@@ -43,15 +43,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) saved(done []outcome) {
 	for _, o := range done {
 		switch {
-		case o.abandoned:
+		case o.Abandoned:
 			continue
-		case o.err != "":
-			m.attempts.WithLabelValues(o.err).Inc()
+		case o.Err != "":
+			m.attempts.WithLabelValues(o.Err).Inc()
 		default:
-			m.attempts.WithLabelValues(strconv.Itoa(o.status/100) + "xx").Inc()
+			m.attempts.WithLabelValues(strconv.Itoa(o.Status/100) + "xx").Inc()
 		}
-		if o.claims == 1 {
-			m.first.Observe(o.started.Sub(o.created).Seconds())
+		if o.Number == 1 {
+			m.first.Observe(o.Started.Sub(o.created).Seconds())
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // batch is how many rows a purge removes per transaction: others write in between, and
@@ -67,7 +68,7 @@ func (w *Webhooks) forgetDeliveries(ctx context.Context, which string, args ...a
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
 			// Attempts first: they are found by their deliveries.
 			rows, err := tx.Query(ctx, which, append([]any{batch}, args...)...)
-			ids, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
+			ids, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })
 			if err != nil {
 				return err
 			}
@@ -114,7 +115,7 @@ func (w *Webhooks) trim(ctx context.Context) error {
 			h.id,
 			w.c.MaxLog/of[h.owner],
 		)
-		last, err := db.Collect(rows, err, func(r db.Scanner) (id DeliveryID, err error) { return id, r.Scan(&id) })
+		last, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find the end of a webhook's log: %w", err)
 		}
@@ -163,7 +164,7 @@ func (w *Webhooks) nameHosts(ctx context.Context) error {
 			return fmt.Errorf("find webhooks without a host: %w", err)
 		}
 		for _, x := range list {
-			if _, err := tx.Exec(ctx, `UPDATE webhooks SET host = $2 WHERE id = $1`, x.id, hostOf(x.url)); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE webhooks SET host = $2 WHERE id = $1`, x.id, delivery.HostOf(x.url)); err != nil {
 				return fmt.Errorf("name host of webhook: %w", err)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/egress"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // authority makes certificates for endpoints.
@@ -118,14 +119,14 @@ func TestReasons(t *testing.T) {
 	t.Cleanup(cut.Close)
 	for name, tt := range map[string]struct{ url, want string }{
 		"well":                    {secure(good), ""},
-		"unknown authority":       {secure(stranger.issue(t, time.Now().Add(time.Hour), "127.0.0.1")), errAuthority},
-		"wrong name":              {secure(ca.issue(t, time.Now().Add(time.Hour), "127.0.0.2")), errWrongName},
-		"expired":                 {secure(ca.issue(t, time.Now().Add(-time.Hour), "127.0.0.1")), errExpired},
-		"plain HTTP":              {"https://" + plain.Listener.Addr().String(), errNoTLS},
-		"another protocol":        {raw(func(c net.Conn) { c.Write([]byte("220 mail.example.test ESMTP ready\r\n")) }), errNoTLS},
-		"TLS 1.1":                 {old.URL, errTLS},
-		"closed in the handshake": {raw(func(net.Conn) {}), errClosedEarly},
-		"closed in the answer":    {cut.URL, errClosedEarly},
+		"unknown authority":       {secure(stranger.issue(t, time.Now().Add(time.Hour), "127.0.0.1")), delivery.ReasonAuthority},
+		"wrong name":              {secure(ca.issue(t, time.Now().Add(time.Hour), "127.0.0.2")), delivery.ReasonWrongName},
+		"expired":                 {secure(ca.issue(t, time.Now().Add(-time.Hour), "127.0.0.1")), delivery.ReasonExpired},
+		"plain HTTP":              {"https://" + plain.Listener.Addr().String(), delivery.ReasonNoTLS},
+		"another protocol":        {raw(func(c net.Conn) { c.Write([]byte("220 mail.example.test ESMTP ready\r\n")) }), delivery.ReasonNoTLS},
+		"TLS 1.1":                 {old.URL, delivery.ReasonTLS},
+		"closed in the handshake": {raw(func(net.Conn) {}), delivery.ReasonClosedEarly},
+		"closed in the answer":    {cut.URL, delivery.ReasonClosedEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +135,7 @@ func TestReasons(t *testing.T) {
 			h := create(t, w, tt.url, "site.created")
 			emit(t, w, SiteCreated(someSite))
 			d := settle(t, w, h.ID, tried(1))
-			if d.Attempts[0].Error != tt.want || tt.want != "" && Reasons[tt.want] == "" {
+			if d.Attempts[0].Error != tt.want || tt.want != "" && delivery.Reasons[tt.want] == "" {
 				t.Errorf("attempt %+v, want %s", d.Attempts[0], tt.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // Filter chooses among the deliveries of one webhook. Every field is optional.
@@ -93,7 +94,7 @@ func (f Filter) chosen(hook ID) (string, db.Args, error) {
 	) + `)`, args, err
 }
 
-func text30(s string) string { return strings.ToValidUTF8(clip(s, 30), "\uFFFD") }
+func text30(s string) string { return strings.ToValidUTF8(s[:min(len(s), 30)], "\uFFFD") }
 
 var errDisabled = &fault.Error{
 	Kind:    fault.Conflict,
@@ -104,7 +105,7 @@ var errDisabled = &fault.Error{
 
 // RedeliverTx queues a delivery once more: a new delivery with the same webhook-id and
 // the same bytes, signed with the current secret.
-func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, hook ID, id DeliveryID) (DeliveryID, error) {
+func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, hook ID, id delivery.ID) (delivery.ID, error) {
 	h, err := get(ctx, tx, owner, hook)
 	if err != nil {
 		return "", err
@@ -129,17 +130,17 @@ func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.Own
 
 // repeat is a delivery to be made once more.
 type repeat struct {
-	id    DeliveryID
+	id    delivery.ID
 	event string
 }
 
 // requeue inserts a pending delivery for each one that is to be repeated, and gives the
 // webhook its turn.
-func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]DeliveryID, error) {
+func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery.ID, error) {
 	now := db.Now()
-	var ids []DeliveryID
+	var ids []delivery.ID
 	for _, r := range list {
-		id := DeliveryID(db.NewID("dlv"))
+		id := delivery.ID(db.NewID("dlv"))
 		_, err := tx.Exec(ctx, `
 			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
 			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, $5)`, id, r.event, hook, now, r.id)
@@ -263,10 +264,10 @@ func (Redeliver) Kind() string { return redeliverKind }
 
 // redelivered is the result of the operation, and where its worker goes on.
 type redelivered struct {
-	Count   int        `json:"count"`           // queued once more
-	Skipped int        `json:"skipped"`         // delivered meanwhile
-	After   DeliveryID `json:"after,omitempty"` // done up to here
-	Seen    int        `json:"seen,omitempty"`  // looked at, up to there
+	Count   int         `json:"count"`           // queued once more
+	Skipped int         `json:"skipped"`         // delivered meanwhile
+	After   delivery.ID `json:"after,omitempty"` // done up to here
+	Seen    int         `json:"seen,omitempty"`  // looked at, up to there
 }
 
 // Work registers the jobs of webhooks.

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // working makes webhooks whose jobs run too.
@@ -62,8 +63,8 @@ func TestRedeliverOne(t *testing.T) {
 	start(t, w)
 	emit(t, w, SiteCreated(someSite))
 	first := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
-	var again DeliveryID
-	redeliver := func(hook ID, id DeliveryID) error {
+	var again delivery.ID
+	redeliver := func(hook ID, id delivery.ID) error {
 		return w.c.DB.Write(t.Context(), func(tx *db.Tx) (err error) {
 			again, err = w.RedeliverTx(t.Context(), tx, anna, hook, id)
 			return err

@@ -42,24 +42,24 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 		h.troubled = h.troubled || o.troubled
 		x := settled{outcome: o, state: "pending", failures: o.failures}
 		switch {
-		case o.abandoned:
-			x.next = now.Add(o.wait)
-		case o.ok():
+		case o.Abandoned:
+			x.next = now.Add(o.Wait)
+		case o.Ok():
 			x.state, x.finished = "succeeded", now
 		default:
 			x.failures++
-			if x.failures > len(w.c.Schedule) || o.status == 410 {
+			if x.failures > len(w.c.Schedule) || o.Status == 410 {
 				x.state, x.finished = "failed", now
 				break
 			}
 			delay := jitter(w.c.Schedule[x.failures-1])
-			if o.wait > 0 {
-				delay = min(max(o.wait, delay), 24*time.Hour)
+			if o.Wait > 0 {
+				delay = min(max(o.Wait, delay), 24*time.Hour)
 			}
 			x.next = now.Add(delay)
 		}
 		all = append(all, x)
-		if !o.abandoned {
+		if !o.Abandoned {
 			attempts = append(attempts, x)
 		}
 	}
@@ -74,11 +74,11 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 		return fmt.Errorf("write attempts: %w", err)
 	}
 	for _, o := range attempts {
-		if !mine[o.id] {
+		if !mine[o.Id] {
 			continue
 		}
 		h := hooks[o.hook]
-		if o.ok() {
+		if o.Ok() {
 			h.ok, h.answered, h.failures, h.timeouts = true, true, 0, 0
 			h.succeeded++
 			continue
@@ -90,9 +90,9 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 		} else {
 			h.answered, h.timeouts = true, 0
 		}
-		h.gone = h.gone || o.status == 410
-		if o.wait > 0 && (o.status == 429 || o.status == 503) {
-			h.cool = max(h.cool, now.Add(min(o.wait, 24*time.Hour)))
+		h.gone = h.gone || o.Status == 410
+		if o.Wait > 0 && (o.Status == 429 || o.Status == 503) {
+			h.cool = max(h.cool, now.Add(min(o.Wait, 24*time.Hour)))
 		}
 	}
 	if err := writeHours(ctx, tx, order, hooks, now); err != nil {

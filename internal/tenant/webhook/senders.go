@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // senders make requests, each in a goroutine that is used again: the stack that TLS and HTTP
@@ -41,12 +42,12 @@ func (s *senders) launch(ctx context.Context, list []flight) {
 			s.w.c.Log.ErrorContext(ctx, "webhook events not read", "err", err)
 		}
 		for i := range list {
-			list[i].name = ""
+			list[i].Name = ""
 		}
 	}
 	for _, f := range list {
-		if f.name == "" { // unread: it goes back, and waits
-			s.done(outcome{flight: f, abandoned: true, wait: time.Second})
+		if f.Name == "" { // unread: it goes back, and waits
+			s.done(outcome{f, delivery.Result{Abandoned: true, Wait: time.Second}})
 			continue
 		}
 		select {
@@ -86,8 +87,36 @@ func (s *senders) rest(n int) bool {
 
 // done passes an outcome on. The host is free before the outcome is on disk.
 func (s *senders) done(o outcome) {
-	s.w.hosts.ended(o)
+	s.w.hosts.Ended(o.Request, o.Result)
 	s.results <- o
+}
+
+// send makes one request. It never returns an error: what went wrong is the outcome.
+func (w *Webhooks) send(ctx context.Context, f flight) outcome {
+	keys, err := w.keys(f)
+	if err != nil {
+		w.c.Log.ErrorContext(ctx, "webhook secret not decrypted", "webhook", f.hook, "err", err)
+		return outcome{f, delivery.Result{Started: db.Now(), Err: delivery.ReasonUnreadable}}
+	}
+	s := delivery.Sender{Hosts: w.hosts, Out: w.c.Out.Transport, Timeout: w.c.Timeout}
+	result := s.Send(ctx, &f.Request, keys)
+	return outcome{f, result}
+}
+
+// keys opens the secrets that sign: the present one first, and the one before it while a
+// rotation has both sign.
+func (w *Webhooks) keys(f flight) (keys []string, err error) {
+	for _, sealed := range []string{f.secret, f.previous} {
+		if sealed == "" && len(keys) > 0 {
+			break
+		}
+		key, err := w.c.Seal.Open(sealed, sealPurpose+string(f.hook))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, string(key))
+	}
+	return keys, nil
 }
 
 var eventText = perSize(func(n int) string {
@@ -99,10 +128,10 @@ func readEvents(ctx context.Context, r db.Reader, list []flight) error {
 	of := map[string][]int{}
 	var ids []string
 	for i, f := range list {
-		if of[f.event] == nil {
-			ids = append(ids, f.event)
+		if of[f.Event] == nil {
+			ids = append(ids, f.Event)
 		}
-		of[f.event] = append(of[f.event], i)
+		of[f.Event] = append(of[f.Event], i)
 	}
 	return inChunks(ids, func(part []string) error {
 		args := make([]any, len(part))
@@ -116,7 +145,7 @@ func readEvents(ctx context.Context, r db.Reader, list []flight) error {
 			var hops int
 			err = row.Scan(&id, &name, &body, &hops)
 			for _, i := range of[id] {
-				list[i].name, list[i].body, list[i].hops = name, body, hops
+				list[i].Name, list[i].Body, list[i].Hops = name, body, hops
 			}
 			return struct{}{}, err
 		})

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 
 	"github.com/miekg/dns"
 )
@@ -200,11 +201,11 @@ func TestVectors(t *testing.T) {
 	for i, v := range vectors {
 		name := fmt.Sprintf("v%d.name.test", i)
 		table.set(name, v)
-		add("literal", v, "https://"+net.JoinHostPort(v, inner.port)+"/", errBlocked)
-		add("dns", v, "https://"+name+":"+inner.port+"/", errBlocked)
+		add("literal", v, "https://"+net.JoinHostPort(v, inner.port)+"/", delivery.ReasonBlocked)
+		add("dns", v, "https://"+name+":"+inner.port+"/", delivery.ReasonBlocked)
 		table.set("r"+name, "127.0.0.2")
 		add("rebinding", v, "https://r"+name+":"+goodPort+"/", "")
-		add("redirect", v, "https://good.test:"+goodPort+"/to/"+v, errRedirect)
+		add("redirect", v, "https://good.test:"+goodPort+"/to/"+v, delivery.ReasonRedirect)
 	}
 	// last waits for the outcome of the newest delivery of each probe.
 	last := func(want func(probe) string) {
@@ -219,7 +220,7 @@ func TestVectors(t *testing.T) {
 				return len(list) == 1 && len(list[0].Attempts) > 0
 			})
 			a := list[0].Attempts[0]
-			if a.Error != want(p) || want(p) == errBlocked && (a.Status != 0 || a.Response != "" || a.Answer != "") {
+			if a.Error != want(p) || want(p) == delivery.ReasonBlocked && (a.Status != 0 || a.Response != "" || a.Answer != "") {
 				t.Errorf("%s: %+v, want %q", p.what, a, want(p))
 			}
 		}
@@ -251,7 +252,7 @@ func TestVectors(t *testing.T) {
 		}
 	}
 	probes = rebound
-	last(func(probe) string { return errBlocked })
+	last(func(probe) string { return delivery.ReasonBlocked })
 	if n := inner.hits.Load(); n != 0 {
 		t.Errorf("%d connections to what must not be reached", n)
 	}

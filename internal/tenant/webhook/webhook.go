@@ -29,6 +29,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/webhook/delivery"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -67,7 +68,7 @@ var schedule = []time.Duration{
 type Webhooks struct {
 	c       Config
 	metrics *metrics
-	hosts   *hosts
+	hosts   *delivery.Hosts
 }
 
 // New starts nothing.
@@ -87,7 +88,7 @@ func New(c Config) *Webhooks {
 	}
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Limits.CountRows(limits.Webhooks, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0`)
-	return &Webhooks{c, newMetrics(c.Metrics), newHosts()}
+	return &Webhooks{c, newMetrics(c.Metrics), delivery.NewHosts()}
 }
 
 // ID names a webhook: "hook_" and 26 characters.
@@ -126,17 +127,15 @@ type Change struct {
 }
 
 const (
-	maxSecret    = 256
-	goneReason   = "gone"
-	failing      = "failing"
-	never        = db.Time(1 << 60)
-	topic        = "webhooks"
-	hookColumns  = `id, url, events, site_ids, active, reason, generated, failing_since, timeouts, prev_until, created_at, updated_at`
-	sealPurpose  = "webhook "
-	skipPending  = `UPDATE webhook_deliveries SET state = 'skipped', finished_at = $2 WHERE hook_id = $1 AND state = 'pending'`
-	maxInFlight  = 4
-	maxAnswer    = 64 << 10
-	storedAnswer = 4 << 10
+	maxSecret   = 256
+	goneReason  = "gone"
+	failing     = "failing"
+	never       = db.Time(1 << 60)
+	topic       = "webhooks"
+	hookColumns = `id, url, events, site_ids, active, reason, generated, failing_since, timeouts, prev_until, created_at, updated_at`
+	sealPurpose = "webhook "
+	skipPending = `UPDATE webhook_deliveries SET state = 'skipped', finished_at = $2 WHERE hook_id = $1 AND state = 'pending'`
+	maxInFlight = 4
 )
 
 // Create makes a subscription, or says what is wrong with it.
@@ -150,7 +149,7 @@ func (w *Webhooks) Create(ctx context.Context, owner account.OwnerID, n NewWebho
 
 // CreateTx is Create inside the caller's transaction.
 func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewWebhook) (Webhook, error) {
-	url, err := checkURL(n.URL)
+	url, err := delivery.CheckURL(n.URL)
 	if err != nil {
 		return Webhook{}, err
 	}
@@ -186,7 +185,7 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE, '', $10, $11, $11)`,
-		hook.ID, owner, url, urlKey(url), hostOf(url), strings.Join(events, " "), strings.Join(sites, " "),
+		hook.ID, owner, url, delivery.URLKey(url), delivery.HostOf(url), strings.Join(events, " "), strings.Join(sites, " "),
 		w.c.Seal.Seal([]byte(secret), sealPurpose+string(hook.ID)), hook.Generated, never, now)
 	if db.Duplicate(err) {
 		return Webhook{}, urlTaken("")
@@ -212,7 +211,7 @@ func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url 
 		return fmt.Errorf("find webhooks: %w", err)
 	}
 	for _, x := range taken {
-		if urlKey(x.url) == urlKey(url) {
+		if delivery.URLKey(x.url) == delivery.URLKey(url) {
 			return urlTaken(x.id)
 		}
 	}
@@ -235,7 +234,7 @@ func urlTaken(by string) error {
 // checkSecret returns the secret that was given, or a new one for nil.
 func checkSecret(s *string) (string, error) {
 	if s == nil {
-		return newSecret(), nil
+		return delivery.NewSecret(), nil
 	}
 	if n := utf8.RuneCountInString(*s); n == 0 || n > maxSecret || !utf8.ValidString(*s) || strings.ContainsRune(*s, 0) {
 		return "", &fault.Error{
@@ -440,7 +439,7 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	before := hook
 	if c.URL != nil {
-		if hook.URL, err = checkURL(*c.URL); err != nil {
+		if hook.URL, err = delivery.CheckURL(*c.URL); err != nil {
 			return Webhook{}, err
 		}
 		if hook.URL != before.URL {
@@ -490,8 +489,8 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		`UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
 		id,
 		hook.URL,
-		urlKey(hook.URL),
-		hostOf(hook.URL),
+		delivery.URLKey(hook.URL),
+		delivery.HostOf(hook.URL),
 		strings.Join(hook.Events, " "),
 		strings.Join(hook.SiteIDs, " "),
 		now,

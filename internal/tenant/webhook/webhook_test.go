@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 const (
@@ -223,7 +224,7 @@ func TestDelivery(t *testing.T) {
 		"X-Service-Event":     "deployment.completed",
 		"X-Service-Delivery":  string(d.ID),
 		"X-Service-Attempt":   "1",
-		"X-Service-Signature": Signature(secret, []byte(want)),
+		"X-Service-Signature": delivery.Signature(secret, []byte(want)),
 		"Webhook-Id":          d.EventID,
 		"X-Service-Timestamp": got.header.Get("Webhook-Timestamp"),
 	} {
@@ -240,7 +241,7 @@ func TestDelivery(t *testing.T) {
 		0,
 	); sent.Before(began.Truncate(time.Second)) || sent.After(time.Now()) || !hmac.Equal(
 		[]byte(got.header.Get("Webhook-Signature")),
-		[]byte(StandardSignature(secret, d.EventID, sent, []byte(want))),
+		[]byte(delivery.StandardSignature(secret, d.EventID, sent, []byte(want))),
 	) {
 		t.Errorf("webhook-signature %q at %s", got.header.Get("Webhook-Signature"), sent)
 	}
@@ -353,7 +354,7 @@ func TestAnswers(t *testing.T) {
 			emit(t, w, SiteCreated(someSite))
 			d := settle(t, w, h.ID, tried(1))
 			a := d.Attempts[0]
-			if d.State != tt.state || a.Status != tt.status || a.Error != tt.err || len(a.Answer) > storedAnswer || a.Duration > 30_000 {
+			if d.State != tt.state || a.Status != tt.status || a.Error != tt.err || len(a.Answer) > delivery.StoredAnswer || a.Duration > 30_000 {
 				t.Errorf("state %s, attempt %+v; want %s, %d %q", d.State, a, tt.state, tt.status, tt.err)
 			}
 			if d.State == "pending" {

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 type deliveryBody struct {
@@ -106,7 +107,7 @@ type redeliverIn struct {
 }
 
 func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did audit.Event, _ error) {
-	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.DeliveryID(in.Delivery))
+	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), delivery.ID(in.Delivery))
 	did = audit.Event{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
 	return pinged{"Redelivery queued", string(id)}, did, err
 }
@@ -207,7 +208,7 @@ func showDelivery(d webhook.Delivery) deliveryBody {
 				t.Duration,
 				nil,
 				some(t.Error),
-				some(webhook.Reasons[t.Error]),
+				some(delivery.Reasons[t.Error]),
 				t.Request,
 				some(t.Response),
 				some(t.Answer),

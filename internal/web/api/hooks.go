@@ -23,7 +23,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 type hookBody struct {
@@ -365,7 +365,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 		return calledHook{}, err
 	}
 	body := from(ctx).body
-	if call.Hops, err = webhook.CheckHop(in.Hop); err != nil {
+	if call.Hops, err = delivery.CheckHop(in.Hop); err != nil {
 		return calledHook{}, err
 	}
 	why, err := a.skipsForge(ctx, tx, hook, call.Branch)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -36,7 +36,7 @@ func (w *world) things() things {
 		w.t.Fatal("Ada is not signed in:", err)
 	}
 	dep, dom, hook := w.parts(ada, s.ID)
-	var delivery webhook.DeliveryID
+	var delivery delivery.ID
 	must(w.t, w.db.Write(ctx, func(tx *db.Tx) error {
 		delivery, err = w.dash.Webhooks.PingTx(ctx, tx, ada.Owner, hook)
 		return err

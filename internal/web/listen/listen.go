@@ -28,7 +28,7 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 )
 
 // Config says where to listen, for what, and what to do with it. BaseURL and Key are required.
@@ -285,8 +285,8 @@ func (l *Listener) end(id string) {
 	l.call(ctx, "DELETE", "/webhook-listeners/"+url.PathEscape(id), nil, nil) // else it ends by itself
 }
 
-// delivery is one event of the stream.
-type delivery struct {
+// offered is one event of the stream.
+type offered struct {
 	N                  int64
 	ID, EventID, Event string
 	Headers            map[string]string
@@ -294,7 +294,7 @@ type delivery struct {
 }
 
 // genuine reports whether both signatures are those of the secret.
-func (l *Listener) genuine(d delivery) bool {
+func (l *Listener) genuine(d offered) bool {
 	h := http.Header{}
 	for k, v := range d.Headers {
 		h.Set(k, v)
@@ -304,6 +304,6 @@ func (l *Listener) genuine(d delivery) bool {
 		return false
 	}
 	body := []byte(d.Body)
-	return hmac.Equal([]byte(h.Get("X-Service-Signature")), []byte(webhook.Signature(l.c.Secret, body))) &&
-		hmac.Equal([]byte(h.Get("Webhook-Signature")), []byte(webhook.StandardSignature(l.c.Secret, d.EventID, time.Unix(at, 0), body)))
+	return hmac.Equal([]byte(h.Get("X-Service-Signature")), []byte(delivery.Signature(l.c.Secret, body))) &&
+		hmac.Equal([]byte(h.Get("Webhook-Signature")), []byte(delivery.StandardSignature(l.c.Secret, d.EventID, time.Unix(at, 0), body)))
 }

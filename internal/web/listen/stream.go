@@ -41,7 +41,7 @@ func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bo
 		if !ok {
 			continue // comments, ids and the blank lines between
 		}
-		var d delivery
+		var d offered
 		if err := json.Unmarshal([]byte(data), &d); err != nil || d.N == 0 {
 			return more, fmt.Errorf("an event of the stream can't be read")
 		}
@@ -64,7 +64,7 @@ type outcome struct {
 }
 
 // handle verifies, forwards and prints one delivery.
-func (l *Listener) handle(ctx context.Context, d delivery) {
+func (l *Listener) handle(ctx context.Context, d offered) {
 	if !l.genuine(d) {
 		fmt.Fprintf(l.c.Err, "Delivery %s has a wrong signature; ignored\n", printable(d.ID))
 		return
@@ -101,7 +101,7 @@ func (l *Listener) handle(ctx context.Context, d delivery) {
 }
 
 // forward sends a delivery to the target as the service would, and says what it met.
-func (l *Listener) forward(ctx context.Context, d delivery) (o outcome) {
+func (l *Listener) forward(ctx context.Context, d offered) (o outcome) {
 	began := time.Now()
 	defer func() { o.DurationMS = time.Since(began).Milliseconds() }()
 	req, err := http.NewRequestWithContext(ctx, "POST", l.target, strings.NewReader(d.Body))

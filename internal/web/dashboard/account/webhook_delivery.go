@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -51,7 +52,7 @@ func (v deliveryView) Answered() string {
 func (v deliveryView) AttemptWord(a webhook.Attempt) string { return attemptWord(a) }
 
 func attemptWord(a webhook.Attempt) string {
-	if w, ok := webhook.Reasons[a.Error]; ok {
+	if w, ok := delivery.Reasons[a.Error]; ok {
 		return w
 	}
 	if a.Error != "" {
@@ -120,7 +121,7 @@ func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryDat
 	if err != nil {
 		return deliveryData{}, err
 	}
-	x, err := d.Webhooks.Delivery(ctx, q.Caller.Owner, w.ID, webhook.DeliveryID(q.PathValue("delivery")))
+	x, err := d.Webhooks.Delivery(ctx, q.Caller.Owner, w.ID, delivery.ID(q.PathValue("delivery")))
 	if err != nil {
 		return deliveryData{}, err
 	}

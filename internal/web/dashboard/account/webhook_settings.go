@@ -11,6 +11,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/delivery"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -124,9 +125,9 @@ func since(name string) db.Time {
 
 func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := webhook.ID(q.PathValue("webhook"))
-	var made webhook.DeliveryID
+	var made delivery.ID
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
-		of := webhook.DeliveryID(q.PathValue("delivery"))
+		of := delivery.ID(q.PathValue("delivery"))
 		made, err = d.Webhooks.RedeliverTx(ctx, tx, q.Caller.Owner, id, of)
 		return audit.Event{Action: "webhook.redelivered", Subject: string(id), Detail: string(of)}, err
 	})

@@ -1,4 +1,4 @@
-package webhook
+package delivery
 
 import (
 	"cmp"
@@ -33,22 +33,22 @@ var (
 
 const burst = 2 // seconds of a pace may come at once
 
-// hosts counts what is under way to each destination: to the host of a URL, and to the
+// Hosts counts what is under way to each destination: to the host of a URL, and to the
 // network in which its connections end. It is safe for concurrent use.
-type hosts struct {
+type Hosts struct {
 	mu sync.Mutex // guards all
 	// share: total 512 requests to one host, 768 to one network, Config.Slots (1,024) in all; owner 200 and 256; edge the delivery waits
 	inFlight map[string]int
 	// share: total every owner's pace towards hosts of deliveries under way or failing; owner its hosts; edge forgotten after an hour without deliveries
-	owners map[ownerHost]*pace
+	owners map[OwnerHost]*pace
 	// share: total the hosts that were connected to lately; owner its hosts; edge forgotten after an hour without connections
 	reached map[string]*reached // by host
 }
 
-// ownerHost is a user's way to a host, or to a network.
-type ownerHost struct {
-	owner account.OwnerID
-	host  string
+// OwnerHost is a user's way to a host, or to a network.
+type OwnerHost struct {
+	Owner account.OwnerID
+	Host  string
 }
 
 // pace is a token bucket whose rate follows the answers.
@@ -59,8 +59,8 @@ type pace struct {
 	at       time.Time // of tokens
 }
 
-func newHosts() *hosts {
-	return &hosts{inFlight: map[string]int{}, owners: map[ownerHost]*pace{}, reached: map[string]*reached{}}
+func NewHosts() *Hosts {
+	return &Hosts{inFlight: map[string]int{}, owners: map[OwnerHost]*pace{}, reached: map[string]*reached{}}
 }
 
 func boundsOf(destination string) *bounds {
@@ -70,10 +70,10 @@ func boundsOf(destination string) *bounds {
 	return &hostBounds
 }
 
-func (h *hosts) pace(k ownerHost, now time.Time) *pace {
+func (h *Hosts) pace(k OwnerHost, now time.Time) *pace {
 	p := h.owners[k]
 	if p == nil {
-		first := boundsOf(k.host).first
+		first := boundsOf(k.Host).first
 		p = &pace{rate: first, tokens: burst * first, at: now}
 		h.owners[k] = p
 	}
@@ -83,8 +83,8 @@ func (h *hosts) pace(k ownerHost, now time.Time) *pace {
 	return p
 }
 
-// full lists hosts with as many requests in flight as they may have.
-func (h *hosts) full() (list []string) {
+// Full lists hosts with as many requests in flight as they may have.
+func (h *Hosts) Full() (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for host, n := range h.inFlight {
@@ -95,36 +95,36 @@ func (h *hosts) full() (list []string) {
 	return list
 }
 
-// quota limits what one transaction of the dispatcher may still lease. It changes nothing
+// Quota limits what one transaction of the dispatcher may still lease. It changes nothing
 // until the transaction has ended well and settle is called.
-type quota struct {
-	h       *hosts
+type Quota struct {
+	h       *Hosts
 	now     time.Time
-	planned map[ownerHost]int
+	planned map[OwnerHost]int
 	hosts   map[string]int
-	waiting map[ownerHost]int
+	waiting map[OwnerHost]int
 }
 
-func (h *hosts) quota(now time.Time) *quota {
-	return &quota{h, now, map[ownerHost]int{}, map[string]int{}, map[ownerHost]int{}}
+func (h *Hosts) Quota(now time.Time) *Quota {
+	return &Quota{h, now, map[OwnerHost]int{}, map[string]int{}, map[OwnerHost]int{}}
 }
 
-// allow returns how many of n deliveries may go now, and for none when to ask again.
-func (q *quota) allow(k ownerHost, n int) (int, time.Duration) {
+// Allow returns how many of n deliveries may go now, and for none when to ask again.
+func (q *Quota) Allow(k OwnerHost, n int) (int, time.Duration) {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
 	n, wait := q.room(k, n)
-	for _, network := range q.h.networks(k.host) {
-		m, until := q.room(ownerHost{k.owner, network}, n)
+	for _, network := range q.h.networks(k.Host) {
+		m, until := q.room(OwnerHost{k.Owner, network}, n)
 		n, wait = min(n, m), max(wait, until)
 	}
 	return n, wait
 }
 
 // room is allow for one destination. The caller holds the lock.
-func (q *quota) room(k ownerHost, n int) (int, time.Duration) {
-	p, b := q.h.pace(k, q.now), boundsOf(k.host)
-	free := min(b.all-q.h.inFlight[k.host]-q.hosts[k.host], b.own-p.inFlight-q.planned[k])
+func (q *Quota) room(k OwnerHost, n int) (int, time.Duration) {
+	p, b := q.h.pace(k, q.now), boundsOf(k.Host)
+	free := min(b.all-q.h.inFlight[k.Host]-q.hosts[k.Host], b.own-p.inFlight-q.planned[k])
 	if free <= 0 {
 		return 0, 100 * time.Millisecond
 	}
@@ -138,35 +138,33 @@ func (q *quota) room(k ownerHost, n int) (int, time.Duration) {
 	return min(n, free, tokens), 0
 }
 
-// plan notes that deliveries are claimed, and in each the network where it should arrive.
-func (q *quota) plan(k ownerHost, claimed []flight) {
+// Plan notes that n deliveries are claimed, and returns the network where they should arrive, or "".
+func (q *Quota) Plan(k OwnerHost, n int) string {
 	q.h.mu.Lock()
-	network := q.h.lastNetwork(k.host)
+	network := q.h.lastNetwork(k.Host)
 	q.h.mu.Unlock()
-	for i := range claimed {
-		claimed[i].network = network
-	}
-	for _, to := range []string{k.host, network} {
+	for _, to := range []string{k.Host, network} {
 		if to != "" {
-			q.planned[ownerHost{k.owner, to}] += len(claimed)
-			q.hosts[to] += len(claimed)
+			q.planned[OwnerHost{k.Owner, to}] += n
+			q.hosts[to] += n
 		}
 	}
+	return network
 }
 
-// ended gives back what a request held of its destinations, and sets the paces by how it ended.
-func (h *hosts) ended(o outcome) {
+// Ended gives back what a request held of its destinations, and sets the paces by how it ended.
+func (h *Hosts) Ended(r Request, with Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for _, to := range []string{o.host, o.network} {
+	for _, to := range []string{r.Host, r.Network} {
 		if to == "" {
 			continue
 		}
-		p, b := h.hold(ownerHost{o.owner, to}, -1, now), boundsOf(to)
+		p, b := h.hold(OwnerHost{r.Owner, to}, -1, now), boundsOf(to)
 		switch {
-		case o.abandoned:
-		case o.ok():
+		case with.Abandoned:
+		case with.Ok():
 			p.rate = min(p.rate+b.faster, b.fastest)
 		default:
 			p.rate = max(p.rate*b.slower, b.slowest)
@@ -176,17 +174,17 @@ func (h *hosts) ended(o outcome) {
 }
 
 // hold counts n requests more in flight, or fewer. The caller holds the lock.
-func (h *hosts) hold(k ownerHost, n int, now time.Time) *pace {
+func (h *Hosts) hold(k OwnerHost, n int, now time.Time) *pace {
 	p := h.pace(k, now)
 	p.inFlight = max(0, p.inFlight+n)
-	if h.inFlight[k.host] += n; h.inFlight[k.host] <= 0 {
-		delete(h.inFlight, k.host)
+	if h.inFlight[k.Host] += n; h.inFlight[k.Host] <= 0 {
+		delete(h.inFlight, k.Host)
 	}
 	return p
 }
 
-// settle takes what was claimed.
-func (q *quota) settle() {
+// Settle takes what was claimed.
+func (q *Quota) Settle() {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
 	for k, n := range q.planned {
@@ -194,8 +192,8 @@ func (q *quota) settle() {
 	}
 }
 
-// forget drops what is as it was in the beginning, or has rested for an hour.
-func (h *hosts) forget(now time.Time) {
+// Forget drops what is as it was in the beginning, or has rested for an hour.
+func (h *Hosts) Forget(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, p := range h.owners {
@@ -210,10 +208,10 @@ func (h *hosts) forget(now time.Time) {
 	}
 }
 
-// hostOf returns the destination of a checked URL: its host, whatever the port, for all
+// HostOf returns the destination of a checked URL: its host, whatever the port, for all
 // ports of a victim are one victim. On this machine itself ports are told apart, as the
 // programs of a developer are.
-func hostOf(s string) string {
+func HostOf(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
 		return ""
@@ -225,8 +223,8 @@ func hostOf(s string) string {
 	return name
 }
 
-// urlKey returns what two spellings of one URL have in common.
-func urlKey(s string) string {
+// URLKey returns what two spellings of one URL have in common.
+func URLKey(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
 		return s

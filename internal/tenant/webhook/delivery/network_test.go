@@ -1,32 +1,24 @@
-package webhook
+package delivery
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
 
-	"slipway/internal/platform/dbtest"
-	"slipway/internal/platform/egress"
-	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 )
 
 // claimTo claims up to n deliveries for a host, as a turn does.
-func (h *hosts) claimTo(owner account.OwnerID, host string, n int, now time.Time) []flight {
-	q, k := h.quota(now), ownerHost{owner, host}
-	n, _ = q.allow(k, n)
-	list := make([]flight, n)
+func (h *Hosts) claimTo(owner account.OwnerID, host string, n int, now time.Time) []Request {
+	q, k := h.Quota(now), OwnerHost{owner, host}
+	n, _ = q.Allow(k, n)
+	network, list := q.Plan(k, n), make([]Request, n)
 	for i := range list {
-		list[i].owner, list[i].host = owner, host
+		list[i] = Request{Owner: owner, Host: host, Network: network}
 	}
-	q.plan(k, list)
-	q.settle()
+	q.Settle()
 	return list
 }
 
@@ -35,19 +27,19 @@ func (h *hosts) claimTo(owner account.OwnerID, host string, n int, now time.Time
 func TestNetworkHasABound(t *testing.T) {
 	t.Parallel()
 	const elsewhere, victim = "192.0.2.0/24", "198.51.100.0/24"
-	h, now := newHosts(), time.Now()
-	var all []flight
+	h, now := NewHosts(), time.Now()
+	var all []Request
 	for user := range 10 {
 		owner, held := account.OwnerID(fmt.Sprint("usr_", user)), 0
 		for name := range 20 {
 			host := fmt.Sprintf("%d.%d.example.test", name, user)
 			for _, f := range h.claimTo(owner, host, 1, now) { // the first one shows where it leads
 				h.arrived(&f, victim, now)
-				h.ended(outcome{flight: f, status: 200})
+				h.Ended(f, Result{Status: 200})
 			}
 			for _, f := range h.claimTo(owner, host, 1, now) { // and this one hides it
 				h.arrived(&f, elsewhere, now)
-				h.ended(outcome{flight: f, status: 200})
+				h.Ended(f, Result{Status: 200})
 			}
 			for _, f := range h.claimTo(owner, host, 20, now) {
 				h.arrived(&f, victim, now)
@@ -67,11 +59,11 @@ func TestNetworkHasABound(t *testing.T) {
 			networkBounds.all,
 		)
 	}
-	if len(h.full()) != 0 {
-		t.Errorf("full are %v: the names are not", h.full())
+	if len(h.Full()) != 0 {
+		t.Errorf("full are %v: the names are not", h.Full())
 	}
 	for _, f := range all {
-		h.ended(outcome{flight: f, status: 200})
+		h.Ended(f, Result{Status: 200})
 	}
 	if len(h.inFlight) != 0 {
 		t.Errorf("in the end %v are in flight", h.inFlight)
@@ -86,14 +78,14 @@ func TestNetworkHasABound(t *testing.T) {
 func TestNetworkSetsThePace(t *testing.T) {
 	t.Parallel()
 	const victim = "2001:db8:1:2::/64"
-	h, now := newHosts(), time.Now()
+	h, now := NewHosts(), time.Now()
 	went := 0
 	for range 120 { // seconds
 		now = now.Add(time.Second)
 		for name := range 50 {
 			for _, f := range h.claimTo("usr_a", fmt.Sprintf("%d.example.test", name), 4, now) {
 				h.arrived(&f, victim, now)
-				h.ended(outcome{flight: f, err: errTimeout})
+				h.Ended(f, Result{Err: ReasonTimeout})
 				went++
 			}
 		}
@@ -108,67 +100,10 @@ func TestNetworkSetsThePace(t *testing.T) {
 	if n := len(h.claimTo("usr_a", "other.example.test", 50, now)); n != 50 {
 		t.Errorf("%d of 50 to another network went", n)
 	}
-	h.forget(now.Add(2 * time.Hour))
+	h.Forget(now.Add(2 * time.Hour))
 	if len(h.reached) != 0 {
 		t.Errorf("%d hosts are remembered", len(h.reached))
 	}
-}
-
-// The dispatcher learns where names lead from the connections it makes, and from those it
-// can't make.
-func TestNamesOfOneAddress(t *testing.T) {
-	t.Parallel()
-	ca, table := newAuthority(t), &names{of: map[string]string{}}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
-	held, release := make(chan struct{}, 8), make(chan struct{})
-	r := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held <- struct{}{}; <-release }))
-	r.TLS = &tls.Config{Certificates: []tls.Certificate{ca.named(t, "*.name.test")}}
-	r.StartTLS()
-	t.Cleanup(r.Close)
-	at := r.Listener.Addr().(*net.TCPAddr)
-	closed, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	out, err := egress.New(egress.Config{
-		Allow:    []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Roots:    roots,
-		Resolver: table.resolver(t),
-		Connect:  time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWebhooks(t, dbtest.New(t), nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute })
-	for i := range 4 {
-		host := fmt.Sprintf("%d.name.test", i)
-		table.set(host, "127.0.0.1")
-		create(t, w, fmt.Sprintf("https://%s:%d/", host, at.Port), "site.created")
-	}
-	table.set("refused.name.test", "127.0.0.1")
-	create(t, w, fmt.Sprintf("https://refused.name.test:%d/", closed.Addr().(*net.TCPAddr).Port), "site.created")
-	start(t, w)
-	defer close(release)
-	emit(t, w, SiteCreated(someSite))
-	for range 4 {
-		<-held
-	}
-	count := func(destination string) int {
-		w.hosts.mu.Lock()
-		defer w.hosts.mu.Unlock()
-		return w.hosts.inFlight[destination]
-	}
-	if n := count(networkOf(at)); n != 4 {
-		t.Errorf("%d in flight to the address of 4 names, want 4", n)
-	}
-	learned := func() bool {
-		w.hosts.mu.Lock()
-		defer w.hosts.mu.Unlock()
-		return w.hosts.lastNetwork("refused.name.test") == networkOf(closed.Addr())
-	}
-	wait.Until(t, "it is known where a refused connection went", learned)
 }
 
 func TestNetworkOf(t *testing.T) {

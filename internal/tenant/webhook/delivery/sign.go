@@ -1,4 +1,4 @@
-package webhook
+package delivery
 
 import (
 	"crypto/hmac"
@@ -37,8 +37,8 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// newSecret is 256 random bits in the form of Standard Webhooks.
-func newSecret() string {
+// NewSecret is 256 random bits in the form of Standard Webhooks.
+func NewSecret() string {
 	var b [32]byte
 	rand.Read(b[:])
 	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])

@@ -1,4 +1,4 @@
-package webhook
+package delivery
 
 import (
 	"net/netip"
@@ -14,10 +14,10 @@ import (
 // maxURL is the length of a webhook's URL in bytes.
 const maxURL = 2048
 
-// checkURL refuses what isn't a plain https URL and returns it in normal form: scheme
+// CheckURL refuses what isn't a plain https URL and returns it in normal form: scheme
 // and host in lower case, the host in A-labels (RFC 5891), everything else as it came.
 // Whether the address behind it may be reached is checked when it is dialled.
-func checkURL(s string) (string, error) {
+func CheckURL(s string) (string, error) {
 	bad := func(details string) (string, error) {
 		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook URL", Details: details, Code: "invalid_url"}
 		if len(s) <= maxURL && !strings.Contains(s, "@") { // user info may be a secret

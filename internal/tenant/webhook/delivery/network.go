@@ -1,4 +1,4 @@
-package webhook
+package delivery
 
 import (
 	"net"
@@ -45,7 +45,7 @@ func networkOf(a net.Addr) string {
 }
 
 // networks lists where connections to a host have ended lately. The caller holds the lock.
-func (h *hosts) networks(host string) []string {
+func (h *Hosts) networks(host string) []string {
 	if r := h.reached[host]; r != nil {
 		return r.networks
 	}
@@ -54,7 +54,7 @@ func (h *hosts) networks(host string) []string {
 
 // lastNetwork returns where the latest connection to a host has ended, or "". The caller
 // holds the lock.
-func (h *hosts) lastNetwork(host string) string {
+func (h *Hosts) lastNetwork(host string) string {
 	if list := h.networks(host); len(list) > 0 {
 		return list[0]
 	}
@@ -62,27 +62,27 @@ func (h *hosts) lastNetwork(host string) string {
 }
 
 // arrived notes in which network a request's connection ends, and counts it there.
-func (h *hosts) arrived(f *flight, network string, now time.Time) {
+func (h *Hosts) arrived(f *Request, network string, now time.Time) {
 	if network == "" {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.reached[f.host]
+	r := h.reached[f.Host]
 	if r == nil {
 		r = &reached{}
-		h.reached[f.host] = r
+		h.reached[f.Host] = r
 	}
 	if r.at = now; len(r.networks) == 0 || r.networks[0] != network {
 		others := slices.DeleteFunc(r.networks, func(n string) bool { return n == network })
 		r.networks = slices.Insert(others[:min(len(others), rememberedNetworks-1)], 0, network)
 	}
-	if f.network == network {
+	if f.Network == network {
 		return
 	}
-	if f.network != "" {
-		h.hold(ownerHost{f.owner, f.network}, -1, now).tokens++
+	if f.Network != "" {
+		h.hold(OwnerHost{f.Owner, f.Network}, -1, now).tokens++
 	}
-	h.hold(ownerHost{f.owner, network}, +1, now).tokens--
-	f.network = network
+	h.hold(OwnerHost{f.Owner, network}, +1, now).tokens--
+	f.Network = network
 }
