@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/snapshot"
 )
 
 // Trial makes the place where a backup is tried on this node, one after the other: a program takes as
@@ -25,9 +26,9 @@ func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 // trial is the place where a backup is tried.
 type trial struct{ l *Launch }
 
-func (t trial) Folder(ctx context.Context, name string) (backup.Folder, error) {
+func (t trial) Folder(ctx context.Context, name string) (snapshot.Folder, error) {
 	dir, err := t.l.c.Engine.MakeStorage(ctx, TrialSite, name)
-	return backup.Folder{Name: name, Dir: dir}, err
+	return snapshot.Folder{Name: name, Dir: dir}, err
 }
 
 func (t trial) Close() {

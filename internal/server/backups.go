@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/blob"
 	"slipway/internal/tenant/limits"
@@ -21,7 +22,7 @@ func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 		Notify:      h.notify,
 		Operations:  h.operations,
 		Blobs:       store,
-		Databases:   backup.DatabasesOf(h.databases, h.db),
+		Databases:   snapshot.DatabasesOf(h.databases, h.db),
 		Every:       h.s.Backup.Every,
 		Alarm:       h.s.Backup.Alarm,
 		Scratch:     h.s.Path("backup-tmp"),

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
@@ -40,7 +41,7 @@ import (
 )
 
 // ID names a backup: "bkp_" and 26 characters.
-type ID string
+type ID = snapshot.ID
 
 // Type says why a backup was taken.
 type Type string
@@ -103,12 +104,6 @@ type Backup struct {
 	manifest, base, thenDelete string
 }
 
-// Folder is a storage folder of a site on the local disk.
-type Folder struct {
-	Name string // its path below the project
-	Dir  string
-}
-
 // Config holds what Backups needs. Repository may be nil: then Why says in words why there
 // are no backups.
 type Config struct {
@@ -125,10 +120,10 @@ type Config struct {
 	Scratch     string // directory for what is restored to be looked at; ours alone
 	Log         *slog.Logger
 
-	Storage   Storage        // nil: this node runs no programs
-	Databases DatabaseServer // nil: there are none
-	WordPress WordPress      // or Connect's
-	Programs  Programs       // or Connect's
+	Storage   snapshot.Storage        // nil: this node runs no programs
+	Databases snapshot.DatabaseServer // nil: there are none
+	WordPress WordPress               // or Connect's
+	Programs  Programs                // or Connect's
 
 	// Installation opens the copies of the whole installation. Every is how often it is backed up; 0: by
 	// hand alone.

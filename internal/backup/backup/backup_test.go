@@ -27,6 +27,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deploy"
@@ -63,14 +64,14 @@ type world struct {
 	seal    *seal.Sealer
 	dir     string // of everything
 	place   string // of the repository
-	storage map[site.ID][]Folder
+	storage map[site.ID][]snapshot.Folder
 	held    int // how often writes were held
 }
 
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, db: dbtest.New(t), dir: dir, place: filepath.Join(dir, "backups"), storage: map[site.ID][]Folder{}}
+	w := &world{t: t, db: dbtest.New(t), dir: dir, place: filepath.Join(dir, "backups"), storage: map[site.ID][]snapshot.Folder{}}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	var err error
 	w.seal, err = seal.Load(filepath.Join(dir, "key"))
@@ -105,7 +106,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		DB: w.db, Sites: w.sites, Deployments: w.deploys, Hooks: hooks, Operations: ops, Blobs: w.blobs,
 		Repository: repository.New(repository.Config{Backend: at, Seal: w.seal}), Scratch: dir, Log: log,
 		Storage: &disk{
-			list: func(id site.ID) ([]Folder, error) { return w.storage[id], nil },
+			list: func(id site.ID) ([]snapshot.Folder, error) { return w.storage[id], nil },
 			hold: func(site.ID) func() { w.held++; return func() { w.held += 1000 } },
 		},
 	}
@@ -295,7 +296,7 @@ func (w *world) folder(id site.ID, files map[string]string) string {
 		ok(w.t, os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755))
 		ok(w.t, os.WriteFile(filepath.Join(dir, p), []byte(text), 0o640))
 	}
-	w.storage[id] = []Folder{{Name: "uploads", Dir: dir}}
+	w.storage[id] = []snapshot.Folder{{Name: "uploads", Dir: dir}}
 	return dir
 }
 
@@ -832,7 +833,7 @@ func (d *memory) wire(c *Config) {
 			Dump:  func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, text); return err },
 		}}, nil
 	}
-	server.load = func(_ account.OwnerID, in io.Reader, check bool) (Loaded, error) {
+	server.load = func(_ account.OwnerID, in io.Reader, check bool) (snapshot.Loaded, error) {
 		b, err := io.ReadAll(in)
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -900,8 +901,8 @@ func TestDatabases(t *testing.T) {
 	var d memory
 	var w *world
 	w = newWorld(t, d.wire, func(c *Config) {
-		c.Storage.(*disk).make = func(id site.ID, name string) (Folder, error) {
-			f := Folder{name, filepath.Join(t.TempDir(), name)}
+		c.Storage.(*disk).make = func(id site.ID, name string) (snapshot.Folder, error) {
+			f := snapshot.Folder{Name: name, Dir: filepath.Join(t.TempDir(), name)}
 			w.storage[id] = append(w.storage[id], f)
 			return f, os.MkdirAll(f.Dir, 0o755)
 		}
@@ -1066,7 +1067,7 @@ func TestOneLookOrTwo(t *testing.T) {
 	little := backUp(1)
 	ok(t, os.WriteFile(filepath.Join(dir, "b"), []byte("three"), 0o644))
 	ok(t, os.WriteFile(filepath.Join(dir, "large"), nil, 0o644))
-	ok(t, os.Truncate(filepath.Join(dir, "large"), briefBytes+1))
+	ok(t, os.Truncate(filepath.Join(dir, "large"), (32<<20)+1))
 	much := backUp(2)
 	ok(t, os.Remove(filepath.Join(dir, "large")))
 	for _, tt := range []struct {
@@ -1074,13 +1075,13 @@ func TestOneLookOrTwo(t *testing.T) {
 		want map[string]string
 	}{
 		{little, map[string]string{"a": "two", "b": "one", "sub/c": "one"}},
-		{much, map[string]string{"a": "two", "b": "three", "sub/c": "one", "large": strings.Repeat("\x00", briefBytes+1)}},
+		{much, map[string]string{"a": "two", "b": "three", "sub/c": "one", "large": strings.Repeat("\x00", (32<<20)+1)}},
 	} {
 		if o, _ := w.restoreTo(tt.b.ID, RestoreTo{}); o.Status != operation.Success {
 			t.Fatalf("%+v", o)
 		}
 		if got := contents(t, dir); !maps.Equal(got, tt.want) {
-			t.Errorf("restored: %q", sortedKeys(got))
+			t.Errorf("restored: %q", slices.Sorted(maps.Keys(got)))
 		}
 	}
 }

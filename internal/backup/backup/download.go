@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/git/fetch"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -26,7 +27,7 @@ import (
 type Archive struct {
 	Name string // for the file, without its ending
 	s    *Backups
-	r    *reader
+	r    *snapshot.Reader
 
 	secrets bool
 }
@@ -69,7 +70,7 @@ func (a *Archive) WriteTar(ctx context.Context, w io.Writer) error {
 	}
 	t := tar.NewWriter(z)
 	err = a.each(ctx, func(e entry) error {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Size: e.size, ModTime: a.r.m.At, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+		h := &tar.Header{Name: e.name, Mode: e.mode, Size: e.size, ModTime: a.r.Manifest.At, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 		if e.link != "" {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, e.link, 0
 		}
@@ -97,7 +98,7 @@ func (a *Archive) WriteZip(ctx context.Context, w io.Writer) error {
 		if e.link != "" {
 			return nil // most programs unpack them as files, or refuse
 		}
-		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: a.r.m.At}
+		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: a.r.Manifest.At}
 		out, err := z.CreateHeader(h)
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 			return err
 		}})
 	}
-	m := a.r.m
+	m := a.r.Manifest
 	if m.Config != nil {
 		config, env := *m.Config, m.Config.Env
 		config.Env = nil
@@ -158,7 +159,7 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 		return err
 	}
 	for _, f := range m.Files {
-		if strings.HasPrefix(f.Path, inBlobs) {
+		if strings.HasPrefix(f.Path, snapshot.InBlobs) {
 			continue
 		}
 		if err := file(f.Path, f, int64(f.Mode)&0o777); err != nil {
@@ -170,18 +171,18 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 
 // live adds the files of the release and of the program under their own names.
 func (a *Archive) live(ctx context.Context, file func(name string, f repository.File, mode int64) error, add func(entry) error) error {
-	l := a.r.m.Live
+	l := a.r.Manifest.Live
 	if l == nil {
 		return nil
 	}
-	store := a.r.stored()
+	store := a.r.Stored()
 	if l.Release != "" {
 		tree, err := a.s.releases(store).Load(ctx, l.Release)
 		if err != nil {
 			return err
 		}
 		for f := range tree.Files() {
-			held, ok := a.r.m.File(inBlobs + f.Body.Digest.String())
+			held, ok := a.r.Manifest.File(snapshot.InBlobs + f.Body.Digest.String())
 			if !ok {
 				return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 			}
@@ -208,7 +209,7 @@ func (a *Archive) live(ctx context.Context, file func(name string, f repository.
 			}
 			continue
 		}
-		held, ok := a.r.m.File(inBlobs + f.Digest.String())
+		held, ok := a.r.Manifest.File(snapshot.InBlobs + f.Digest.String())
 		if !ok {
 			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 		}

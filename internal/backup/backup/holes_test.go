@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/tenant/operation"
 )
 
@@ -87,12 +88,12 @@ func TestNamesAreBounded(t *testing.T) {
 	} {
 		s := w.site("site"+name, map[string]string{"index.html": "x"})
 		fill(w.folder(s.ID, map[string]string{"a": "b"}))
-		c := collection{s: w.Backups, w: repository.NewWriter(t.Context(), w.c.Repository), m: &Manifest{}, mostNames: 400 << 10, most: 1000}
-		err := c.folder(t.Context(), w.storage[s.ID][0])
+		c := snapshot.Collection{Writer: repository.NewWriter(t.Context(), w.c.Repository), Manifest: &snapshot.Manifest{}, MostNames: 400 << 10, Most: 1000}
+		err := c.Folder(t.Context(), w.storage[s.ID][0])
 		if err == nil || !strings.Contains(words(err), "backup") {
-			t.Errorf("%s: %v, with %d bytes of names and %d entries", name, err, c.names, c.seen)
+			t.Errorf("%s: %v, with %d bytes of names and %d entries", name, err, c.Names, c.Seen)
 		}
-		ok(t, c.w.Close())
+		ok(t, c.Writer.Close())
 	}
 }
 

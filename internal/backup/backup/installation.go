@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -46,8 +48,8 @@ type Source struct {
 	Files     map[string]string // paths on this host, by their paths in the data directory
 	Objects   string            // directory of the repository of sites' backups, where that must be copied too. Optional.
 	Control   Control
-	Storage   Storage        // nil: this node runs no programs
-	Databases DatabaseServer // nil: there are none
+	Storage   snapshot.Storage        // nil: this node runs no programs
+	Databases snapshot.DatabaseServer // nil: there are none
 
 	Progress func(text string, bytes int64) // is told now and then. Optional.
 	// before a site is read again whose database server was away or slow; the second time twice as long.
@@ -86,21 +88,22 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 	if base != nil {
 		w.Adopt(&base.Contents)
 	}
-	m := &Manifest{ID: c.ID, At: begun.UTC()}
-	of := Config{Storage: s.Storage, Blobs: s.Blobs}
+	m := &snapshot.Manifest{ID: c.ID, At: begun.UTC()}
+	var databases snapshot.DatabaseServer
 	if s.Databases != nil {
-		of.Databases = ofAll{s.Databases}
+		databases = snapshot.OfAll{DatabaseServer: s.Databases}
 	}
 	t := &taking{
 		Source: s, copy: &c,
-		collection: collection{
-			s:         &Backups{c: of},
-			w:         w,
-			m:         m,
-			base:      base,
-			most:      maxCopyFiles,
-			mostBytes: maxCopyBytes,
-			mostNames: maxCopyNames,
+		Collection: snapshot.Collection{
+			Storage:   s.Storage,
+			Databases: databases,
+			Writer:    w,
+			Manifest:  m,
+			Base:      base,
+			Most:      maxCopyFiles,
+			MostBytes: maxCopyBytes,
+			MostNames: maxCopyNames,
 		},
 	}
 	w.OnRead(t.tick)
@@ -121,7 +124,7 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 		return c, err
 	}
 	w.List(&m.Contents)
-	raw, err := m.encode()
+	raw, err := m.Encode()
 	if err != nil {
 		return c, err
 	}
@@ -136,13 +139,13 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 
 // newestCopy returns the newest backup of the installation that can be read, nil where there
 // is none.
-func newestCopy(ctx context.Context, r *repository.Repository, log *slog.Logger) (*Manifest, error) {
+func newestCopy(ctx context.Context, r *repository.Repository, log *slog.Logger) (*snapshot.Manifest, error) {
 	list, err := Copies(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range list {
-		m, err := load(ctx, r, c.Manifest)
+		m, err := snapshot.Load(ctx, r, c.Manifest)
 		if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 			log.WarnContext(ctx, "an earlier backup can't be built upon", "backup", c.ID, "err", err)
 			continue
@@ -155,7 +158,7 @@ func newestCopy(ctx context.Context, r *repository.Repository, log *slog.Logger)
 // taking is one backup of an installation being filled.
 type taking struct {
 	Source
-	collection
+	snapshot.Collection
 	copy *Copy
 
 	read  int64
@@ -189,7 +192,7 @@ func (t *taking) blobs(ctx context.Context, seen map[blob.Digest]bool) error {
 		}
 		seen[d] = true
 		name := d.String()
-		err := t.file(inBlobs+name, name, 0, func() (io.ReadCloser, error) {
+		err := t.File(snapshot.InBlobs+name, name, 0, func() (io.ReadCloser, error) {
 			r, _, err := t.Source.Blobs.Open(ctx, d)
 			return r, err
 		})
@@ -220,12 +223,12 @@ func (t *taking) control(ctx context.Context) error {
 	if dialect != "sqlite" {
 		name = controlPG
 	}
-	return t.file(inControl+name, "", 0o600, func() (io.ReadCloser, error) { return os.Open(at) })
+	return t.File(inControl+name, "", 0o600, func() (io.ReadCloser, error) { return os.Open(at) })
 }
 
 func (t *taking) files(context.Context) error {
-	for _, name := range sortedKeys(t.Files) {
-		err := t.file(inFiles+name, "", 0o600, func() (io.ReadCloser, error) { return os.Open(t.Files[name]) })
+	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
+		err := t.File(inFiles+name, "", 0o600, func() (io.ReadCloser, error) { return os.Open(t.Files[name]) })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -250,7 +253,7 @@ func (t *taking) sites(ctx context.Context) error {
 			}
 			err = t.site(ctx, id)
 		}
-		if err := t.w.Err(); err != nil { // nothing can be stored any more
+		if err := t.Writer.Err(); err != nil { // nothing can be stored any more
 			return err
 		}
 		switch f := fault.As(err); {
@@ -269,25 +272,25 @@ func (t *taking) sites(ctx context.Context) error {
 
 // site adds a site's storage and databases, all of them or nothing.
 func (t *taking) site(ctx context.Context, id site.ID) error {
-	part := t.collection
-	part.m, part.counts = &Manifest{}, counts{}
-	part.most, part.mostBytes, part.mostNames = 0, 0, 0 // a site has no more of a copy than of a backup of its own
-	part.inside = string(id) + "/"
-	if err := part.moment(ctx, Backup{ID: t.copy.ID, Site: id, Includes: parts}); err != nil {
+	part := t.Collection
+	part.Manifest, part.Counts = &snapshot.Manifest{}, snapshot.Counts{}
+	part.Most, part.MostBytes, part.MostNames = 0, 0, 0 // a site has no more of a copy than of a backup of its own
+	part.Inside = string(id) + "/"
+	if err := part.Moment(ctx, id, true, true); err != nil {
 		return err
 	}
-	if err := t.fits(0); err != nil || t.bytes+part.bytes > maxCopyBytes || t.seen+part.seen > maxCopyFiles ||
-		t.names+part.names > maxCopyNames {
+	if err := t.Fits(0); err != nil || t.Bytes+part.Bytes > maxCopyBytes || t.Seen+part.Seen > maxCopyFiles ||
+		t.Names+part.Names > maxCopyNames {
 		return &fault.Error{
 			Kind:    fault.TooLarge,
 			Message: "The backup of the installation is full",
 			Details: fmt.Sprintf("it has at most %d files with %d MiB of names", maxCopyFiles, maxCopyNames>>20),
 		}
 	}
-	t.m.Files = append(t.m.Files, part.m.Files...)
-	t.bytes, t.seen, t.names = t.bytes+part.bytes, t.seen+part.seen, t.names+part.names
-	for _, f := range part.m.Folders {
-		t.m.Folders = append(t.m.Folders, string(id)+"/"+f)
+	t.Manifest.Files = append(t.Manifest.Files, part.Manifest.Files...)
+	t.Bytes, t.Seen, t.Names = t.Bytes+part.Bytes, t.Seen+part.Seen, t.Names+part.Names
+	for _, f := range part.Manifest.Folders {
+		t.Manifest.Folders = append(t.Manifest.Folders, string(id)+"/"+f)
 	}
 	return nil
 }
@@ -317,21 +320,12 @@ func (t *taking) objects(ctx context.Context) error {
 		if err != nil {
 			return nil
 		}
-		err = t.file(inObjects+name, stampOf(info), 0o600, func() (io.ReadCloser, error) { return root.Open(name) })
+		err = t.File(inObjects+name, snapshot.StampOf(info), 0o600, func() (io.ReadCloser, error) { return root.Open(name) })
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return errors.Join(err, ctx.Err())
 	})
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	list := make([]string, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // PruneCopies forgets the backups of the installation that a schedule doesn't keep: those

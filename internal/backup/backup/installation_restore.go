@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
@@ -20,7 +21,7 @@ import (
 // CopyReader reads a backup of an installation. It is for one goroutine.
 type CopyReader struct {
 	Copy Copy
-	in   *reader
+	in   *snapshot.Reader
 }
 
 // OpenCopy opens a backup of the installation; the newest where id is empty.
@@ -33,14 +34,14 @@ func OpenCopy(ctx context.Context, r *repository.Repository, id ID) (*CopyReader
 		if id != "" && c.ID != id {
 			continue
 		}
-		m, err := load(ctx, r, c.Manifest)
+		m, err := snapshot.Load(ctx, r, c.Manifest)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("its list of files is missing: %w", repository.ErrDamaged)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open backup %s: %w", c.ID, err)
 		}
-		return &CopyReader{c, newReader(r, "", m)}, nil
+		return &CopyReader{c, snapshot.NewReader(r, "", m)}, nil
 	}
 	if id != "" {
 		return nil, &fault.Error{
@@ -57,13 +58,13 @@ func OpenCopy(ctx context.Context, r *repository.Repository, id ID) (*CopyReader
 }
 
 // Databases is how many databases of sites it holds.
-func (c *CopyReader) Databases() int { return len(c.in.m.under(inDatabase)) }
+func (c *CopyReader) Databases() int { return len(c.in.Manifest.Under(snapshot.InDatabase)) }
 
 // Check reads all of it, and compares the digest of every file.
 func (c *CopyReader) Check(ctx context.Context, progress func(done, all int64)) error {
 	var done int64
-	all := c.in.m.Size()
-	for _, f := range c.in.m.Files {
+	all := c.in.Manifest.Size()
+	for _, f := range c.in.Manifest.Files {
 		if f.Link != "" {
 			continue
 		}
@@ -83,7 +84,7 @@ func (c *CopyReader) Check(ctx context.Context, progress func(done, all int64)) 
 // it is.
 func (c *CopyReader) Control(ctx context.Context, at string) (dialect string, err error) {
 	for name, dialect := range map[string]string{controlSQL: "sqlite", controlPG: "postgres"} {
-		if f, ok := c.in.m.File(inControl + name); ok {
+		if f, ok := c.in.Manifest.File(inControl + name); ok {
 			return dialect, c.write(ctx, f, at)
 		}
 	}
@@ -92,7 +93,7 @@ func (c *CopyReader) Control(ctx context.Context, at string) (dialect string, er
 
 // Dialect says in which dialect the installation's own database is.
 func (c *CopyReader) Dialect() string {
-	if _, ok := c.in.m.File(inControl + controlPG); ok {
+	if _, ok := c.in.Manifest.File(inControl + controlPG); ok {
 		return "postgres"
 	}
 	return "sqlite"
@@ -109,7 +110,7 @@ func (c *CopyReader) write(ctx context.Context, f repository.File, at string) er
 // Files writes what lay in the data directory, the objects of sites' backups included.
 func (c *CopyReader) Files(ctx context.Context, dir string) error {
 	for folder, below := range map[string]string{inFiles: "", inObjects: "backups"} {
-		for _, f := range c.in.m.under(folder) {
+		for _, f := range c.in.Manifest.Under(folder) {
 			if !filepath.IsLocal(f.Path) {
 				return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
 			}
@@ -123,18 +124,18 @@ func (c *CopyReader) Files(ctx context.Context, dir string) error {
 			}
 		}
 	}
-	return syncAll(dir)
+	return snapshot.SyncAll(dir)
 }
 
 // PutBlobs puts the files of releases and programs into a store.
 func (c *CopyReader) PutBlobs(ctx context.Context, store *blob.Store) error {
-	return c.in.putBlobs(ctx, store)
+	return c.in.PutBlobs(ctx, store)
 }
 
 // Storage writes the storage folders of sites; place says which directory each is. They
 // belong to who runs this until the site's program starts.
 func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string) (dir string, err error)) error {
-	for _, name := range c.in.m.Folders {
+	for _, name := range c.in.Manifest.Folders {
 		site, folder, ok := strings.Cut(name, "/")
 		if !ok || folder == "" {
 			return fmt.Errorf("%s: %w", name, repository.ErrDamaged)
@@ -146,16 +147,16 @@ func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string
 		if err := os.MkdirAll(filepath.Dir(dir), 0o711); err != nil {
 			return err
 		}
-		files := c.in.m.under(inStorage + path.Clean(name) + "/")
-		w, err := prepare(ctx, c.in, Folder{Name: folder, Dir: dir}, files, false)
+		files := c.in.Manifest.Under(snapshot.InStorage + path.Clean(name) + "/")
+		w, err := snapshot.Prepare(ctx, c.in, snapshot.Folder{Name: folder, Dir: dir}, files, false)
 		if err != nil {
-			w.drop()
+			w.Drop()
 			return fmt.Errorf("storage of %s: %w", site, err)
 		}
-		if err := os.Chmod(w.next, 0o755); err != nil {
+		if err := os.Chmod(w.Next, 0o755); err != nil {
 			return err
 		}
-		if err := os.Rename(w.next, dir); err != nil {
+		if err := os.Rename(w.Next, dir); err != nil {
 			return err
 		}
 	}
@@ -164,10 +165,10 @@ func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string
 
 // LoadDatabases hands the dump of each site's database to load, by the database's id.
 func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r io.Reader) error) error {
-	for _, f := range c.in.m.under(inDatabase) {
+	for _, f := range c.in.Manifest.Under(snapshot.InDatabase) {
 		id := strings.TrimSuffix(path.Base(f.Path), ".sql")
-		f.Path = inDatabase + f.Path
-		if err := c.in.pipe(ctx, f, func(r io.Reader) error { return load(id, r) }); err != nil {
+		f.Path = snapshot.InDatabase + f.Path
+		if err := c.in.Pipe(ctx, f, func(r io.Reader) error { return load(id, r) }); err != nil {
 			return fmt.Errorf("database %s: %w", id, err)
 		}
 	}
@@ -176,5 +177,5 @@ func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r i
 
 // Verified notes in the repository that the backup could be restored, just now.
 func (c *CopyReader) Verified(ctx context.Context) error {
-	return c.in.repo.PutNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
+	return c.in.Repository.PutNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
 }

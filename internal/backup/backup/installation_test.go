@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestInstallation(t *testing.T) {
 		}
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("came back: %q, want %q", sortedKeys(got), sortedKeys(want))
+		t.Errorf("came back: %q, want %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 	other, err := blob.OpenDir(filepath.Join(to, "blobs"))
 	ok(t, err)

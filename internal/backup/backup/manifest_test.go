@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 )
 
-func someManifest() *Manifest {
+func someManifest() *snapshot.Manifest {
 	pack := func(c string) string { return strings.Repeat(c, 64) }
-	return &Manifest{
+	return &snapshot.Manifest{
 		Version:  repository.Version,
 		ID:       "bkp_1",
 		Site:     "site_1",
@@ -29,15 +30,15 @@ func someManifest() *Manifest {
 			Pieces: []repository.Piece{{Pack: 0, Offset: 0, Length: 5, Sum: sha256.Sum256([]byte("a"))}, {Pack: 1, Offset: 300, Length: 1 << 22, Sum: sha256.Sum256([]byte("b"))}},
 			Files: []repository.File{
 				{Path: "storage/uploads/a\nb", Size: 5, Mode: 0o644, Stamp: "5.a.b", Sum: sha256.Sum256([]byte("a")), Pieces: []int{0}},
-				{Path: "storage/uploads/link", Link: "../x", Sum: emptySum, Pieces: []int{}},
+				{Path: "storage/uploads/link", Link: "../x", Sum: snapshot.EmptySum, Pieces: []int{}},
 				{Path: "database/main.sql", Size: 1 << 40, Sum: sha256.Sum256([]byte("ab")), Pieces: []int{0, 1, 0}},
 			},
 		},
 	}
 }
 
-func decoded(plain []byte) (*Manifest, error) {
-	m := &Manifest{}
+func decoded(plain []byte) (*snapshot.Manifest, error) {
+	m := &snapshot.Manifest{}
 	c, err := repository.Decode(plain, m)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func decoded(plain []byte) (*Manifest, error) {
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	want := someManifest()
-	plain, err := want.encode()
+	plain, err := want.Encode()
 	ok(t, err)
 	got, err := decoded(plain)
 	ok(t, err)
@@ -74,7 +75,7 @@ func TestFirstManifest(t *testing.T) {
 		`"files":[{"p":"storage/uploads/a","s":5,"m":420,"t":"5.a.b","d":[0],"h":"LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="}]}`))
 	ok(t, err)
 	sum := sha256.Sum256([]byte("hello"))
-	want := &Manifest{
+	want := &snapshot.Manifest{
 		Version:  1,
 		ID:       "bkp_1",
 		Site:     "site_1",
@@ -96,7 +97,7 @@ func TestFirstManifest(t *testing.T) {
 
 // What is read from any bytes takes memory in proportion to them, and is written again as it was.
 func FuzzManifest(f *testing.F) {
-	plain, err := someManifest().encode()
+	plain, err := someManifest().Encode()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil || m.Version != repository.Version {
 			return
 		}
-		again, err := m.encode()
+		again, err := m.Encode()
 		if err != nil {
 			return // such as a raw value that is no JSON
 		}

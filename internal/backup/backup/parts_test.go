@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
@@ -17,9 +18,9 @@ import (
 
 // disk is the storage of sites in tests.
 type disk struct {
-	list func(id site.ID) ([]Folder, error)
+	list func(id site.ID) ([]snapshot.Folder, error)
 	hold func(id site.ID) (release func())
-	make func(id site.ID, name string) (Folder, error) // nil: it can't
+	make func(id site.ID, name string) (snapshot.Folder, error) // nil: it can't
 }
 
 func (d *disk) StorageFolders(id string) (map[string]string, error) {
@@ -44,7 +45,7 @@ func (d *disk) Hold(id string) (release func()) { return d.hold(site.ID(id)) }
 // databaseServer is a server of databases in tests. Sites' databases have dumps.
 type databaseServer struct {
 	of   func(id site.ID) ([]dumped, error)
-	load func(owner account.OwnerID, in io.Reader, check bool) (Loaded, error)
+	load func(owner account.OwnerID, in io.Reader, check bool) (snapshot.Loaded, error)
 }
 
 // dumped is a database and what its dump says.
@@ -61,21 +62,21 @@ func (s *databaseServer) Unavailable() string {
 	return ""
 }
 
-func (s *databaseServer) OfSite(_ context.Context, id site.ID) ([]Database, error) {
+func (s *databaseServer) OfSite(_ context.Context, id site.ID) ([]snapshot.Database, error) {
 	list, err := s.of(id)
-	var out []Database
+	var out []snapshot.Database
 	for _, d := range list {
-		out = append(out, Database{d.Name, d.Place, database.ID(id)})
+		out = append(out, snapshot.Database{Name: d.Name, Place: d.Place, ID: database.ID(id)})
 	}
 	return out, err
 }
 
-func (s *databaseServer) AllOfSite(ctx context.Context, id site.ID) ([]Database, error) {
+func (s *databaseServer) AllOfSite(ctx context.Context, id site.ID) ([]snapshot.Database, error) {
 	return s.OfSite(ctx, id)
 }
 
-func (s *databaseServer) Dump(ctx context.Context, d Database, w io.Writer) error {
-	list, err := s.of(site.ID(d.id))
+func (s *databaseServer) Dump(ctx context.Context, d snapshot.Database, w io.Writer) error {
+	list, err := s.of(site.ID(d.ID))
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (s *databaseServer) Dump(ctx context.Context, d Database, w io.Writer) erro
 	return errors.New("no such database")
 }
 
-func (s *databaseServer) Load(_ context.Context, owner account.OwnerID, r io.Reader, check bool) (Loaded, error) {
+func (s *databaseServer) Load(_ context.Context, owner account.OwnerID, r io.Reader, check bool) (snapshot.Loaded, error) {
 	return s.load(owner, r, check)
 }
 
@@ -155,8 +156,8 @@ func (p *programs) Trial(context.Context) (Trial, error) {
 // noTrial takes everything and says nothing.
 type noTrial struct{}
 
-func (noTrial) Folder(context.Context, string) (Folder, error) {
-	return Folder{}, errors.New("no trial")
+func (noTrial) Folder(context.Context, string) (snapshot.Folder, error) {
+	return snapshot.Folder{}, errors.New("no trial")
 }
 func (noTrial) Answer(context.Context, Tried) (string, error) { return "", nil }
 func (noTrial) Close()                                        {}

@@ -6,20 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/hold"
 	"slipway/internal/platform/blob"
@@ -139,7 +136,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		return Plan{}, err
 	}
 	if len(to.Paths) > 0 {
-		any := slices.ContainsFunc(in.m.under(inStorage), func(f repository.File) bool { return chosen(to.Paths, f.Path) })
+		any := slices.ContainsFunc(in.Manifest.Under(snapshot.InStorage), func(f repository.File) bool { return chosen(to.Paths, f.Path) })
 		if !any {
 			return Plan{}, &fault.Error{
 				Kind:    fault.NotFound,
@@ -150,7 +147,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		}
 	}
 	if p.restore.New {
-		if in.m.Config == nil || in.m.Live == nil {
+		if in.Manifest.Config == nil || in.Manifest.Live == nil {
 			return Plan{}, &fault.Error{
 				Kind:    fault.Conflict,
 				Message: "This backup can't be restored to a new site",
@@ -158,7 +155,7 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 				Code:    "backup_incomplete",
 			}
 		}
-		if in.m.Config.Type == site.WordPress && (in.m.Extra == nil || len(in.m.Places) == 0) {
+		if in.Manifest.Config.Type == site.WordPress && (in.Manifest.Extra == nil || len(in.Manifest.Places) == 0) {
 			return Plan{}, &fault.Error{
 				Kind:    fault.Conflict,
 				Message: "This backup can't be restored to a new site",
@@ -166,8 +163,8 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 				Code:    "backup_incomplete",
 			}
 		}
-		for _, f := range in.m.under(inStorage) {
-			if s.c.Storage == nil || in.m.folderOf(f.Path) == "" {
+		for _, f := range in.Manifest.Under(snapshot.InStorage) {
+			if s.c.Storage == nil || in.Manifest.FolderOf(f.Path) == "" {
 				return Plan{}, &fault.Error{
 					Kind:    fault.Conflict,
 					Message: "This backup can't be restored to a new site",
@@ -184,9 +181,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 				Code:    "invalid_includes",
 			}
 		}
-		n := in.m.Config.NewSite()
+		n := in.Manifest.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
-		p.made, p.extra = &n, in.m.Extra
+		p.made, p.extra = &n, in.Manifest.Extra
 	}
 	return p, nil
 }
@@ -289,8 +286,8 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	if err != nil {
 		return err
 	}
-	config := in.m.Config
-	live := in.m.Live
+	config := in.Manifest.Config
+	live := in.Manifest.Live
 	if !slices.Contains(r.Includes, Files) || len(r.Paths) > 0 {
 		live = nil
 	}
@@ -302,7 +299,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			return err
 		}
 	}
-	data := &data{databases: map[string]Loaded{}}
+	data := &data{databases: map[string]snapshot.Loaded{}}
 	defer data.drop(ctx)
 	if err := s.prepareAll(ctx, r, in, live, data); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
@@ -324,7 +321,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			result["backupId"] = before
 		}
 		for name, l := range data.databases {
-			if err := l.PutTx(ctx, tx, b.Owner, r.Site, name, in.m.Places[name]); err != nil {
+			if err := l.PutTx(ctx, tx, b.Owner, r.Site, name, in.Manifest.Places[name]); err != nil {
 				return err
 			}
 		}
@@ -337,12 +334,12 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			config != nil,
 			len(data.databases) > 0,
 			r.New,
-		}); (of.Settings || of.Databases) && in.m.Extra != nil && s.c.WordPress != nil {
+		}); (of.Settings || of.Databases) && in.Manifest.Extra != nil && s.c.WordPress != nil {
 			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
 			if err != nil {
 				return err
 			}
-			if err := s.c.WordPress.ImportTx(ctx, tx, x, in.m.Extra, of); err != nil {
+			if err := s.c.WordPress.ImportTx(ctx, tx, x, in.Manifest.Extra, of); err != nil {
 				return err
 			}
 		}
@@ -390,9 +387,9 @@ func (s *Backups) adopted(o operation.Operation) bool { return strings.HasPrefix
 
 // prepareAll makes all ready that a restore puts in place: files, databases and what is
 // served at the same time, because each waits for something else.
-func (s *Backups) prepareAll(ctx context.Context, r Restore, in *reader, live *deployment.Live, d *data) error {
+func (s *Backups) prepareAll(ctx context.Context, r Restore, in *snapshot.Reader, live *deployment.Live, d *data) error {
 	work, ctx := errgroup.WithContext(ctx)
-	own := func() *reader { return newReader(in.repo, in.owner, in.m) }
+	own := func() *snapshot.Reader { return snapshot.NewReader(in.Repository, in.Owner, in.Manifest) }
 	if live != nil {
 		work.Go(func() error {
 			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {
@@ -462,43 +459,19 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 
 // putBlobs puts the blobs of the release and the program back into the store, which keeps
 // those that it has.
-func (s *Backups) putBlobs(ctx context.Context, in *reader, op operation.ID) error {
+func (s *Backups) putBlobs(ctx context.Context, in *snapshot.Reader, op operation.ID) error {
 	for try := 1; ; try++ {
-		err := in.putBlobs(ctx, s.c.Blobs)
+		err := in.PutBlobs(ctx, s.c.Blobs)
 		if !errors.Is(err, blob.ErrSwept) || try == 3 {
 			return err
 		}
 	}
 }
 
-// putBlobs puts all blobs of a backup into a store.
-func (in *reader) putBlobs(ctx context.Context, store *blob.Store) error {
-	batch := store.Batch(ctx)
-	for _, f := range in.m.under(inBlobs) {
-		want, err := blob.ParseDigest(f.Path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)
-		}
-		var got blob.Digest
-		f.Path = inBlobs + f.Path
-		err = in.pipe(ctx, f, func(r io.Reader) (err error) {
-			got, _, err = batch.Put(r)
-			return err
-		})
-		if err != nil {
-			return errors.Join(err, batch.Flush())
-		}
-		if got != want {
-			return errors.Join(fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged), batch.Flush())
-		}
-	}
-	return batch.Flush()
-}
-
 // data holds what takes the place of a site's storage and databases, ready beside them.
 type data struct {
-	swaps     []swap
-	databases map[string]Loaded
+	swaps     []snapshot.Swap
+	databases map[string]snapshot.Loaded
 }
 
 func (d *data) empty() bool { return len(d.swaps)+len(d.databases) == 0 }
@@ -506,7 +479,7 @@ func (d *data) empty() bool { return len(d.swaps)+len(d.databases) == 0 }
 // drop removes what was not put.
 func (d *data) drop(ctx context.Context) {
 	for _, w := range d.swaps {
-		w.drop()
+		w.Drop()
 	}
 	for _, l := range d.databases {
 		l.Drop(context.WithoutCancel(ctx))
@@ -515,7 +488,7 @@ func (d *data) drop(ctx context.Context) {
 
 func (d *data) putFolders() error {
 	for _, w := range d.swaps {
-		if err := w.put(); err != nil {
+		if err := w.Put(); err != nil {
 			return err
 		}
 	}
@@ -523,11 +496,11 @@ func (d *data) putFolders() error {
 }
 
 // prepareDatabases loads the databases beside the site's.
-func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *reader, d *data) error {
+func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.Reader, d *data) error {
 	if !slices.Contains(r.Includes, Databases) || len(r.Paths) > 0 {
 		return nil
 	}
-	for _, f := range in.m.under(inDatabase) {
+	for _, f := range in.Manifest.Under(snapshot.InDatabase) {
 		if s.cannotLoad() {
 			return noDatabases
 		}
@@ -542,29 +515,29 @@ func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *reader, d
 
 // prepareFolders writes the folders' content beside the site's. It changes nothing of the
 // site, but that it has folders, empty ones, where it had none.
-func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *data) error {
+func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *snapshot.Reader, d *data) error {
 	if !slices.Contains(r.Includes, Files) {
 		return nil
 	}
-	have, err := folders(s.c.Storage, r.Site)
+	have, err := snapshot.Folders(s.c.Storage, r.Site)
 	if err != nil {
 		return err
 	}
-	if have, err = s.folders(ctx, r, in.m, have); err != nil {
+	if have, err = s.folders(ctx, r, in.Manifest, have); err != nil {
 		return err
 	}
-	if err := s.fitsStorage(ctx, r, in.m); err != nil {
+	if err := s.fitsStorage(ctx, r, in.Manifest); err != nil {
 		return err
 	}
 	for _, f := range have {
-		files := in.m.under(inStorage + f.Name + "/")
+		files := in.Manifest.Under(snapshot.InStorage + f.Name + "/")
 		if len(r.Paths) > 0 {
 			files = slices.DeleteFunc(files, func(x repository.File) bool { return !chosen(r.Paths, path.Join(f.Name, x.Path)) })
 			if len(files) == 0 {
 				continue
 			}
 		}
-		w, err := prepare(ctx, in, f, files, len(r.Paths) > 0)
+		w, err := snapshot.Prepare(ctx, in, f, files, len(r.Paths) > 0)
 		if err != nil {
 			return err
 		}
@@ -575,7 +548,7 @@ func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *reader, d *
 
 // fitsStorage refuses files that are more than the site's storage may hold. A hard link is a
 // file of its own where it is restored, so they can be more than they were.
-func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error {
+func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *snapshot.Manifest) error {
 	if s.c.Programs == nil || s.c.Storage == nil {
 		return nil
 	}
@@ -588,7 +561,7 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error
 	}
 	var need, files int64
 	for _, f := range m.Files {
-		if name, stored := strings.CutPrefix(f.Path, inStorage); stored && (len(r.Paths) == 0 || chosen(r.Paths, name)) {
+		if name, stored := strings.CutPrefix(f.Path, snapshot.InStorage); stored && (len(r.Paths) == 0 || chosen(r.Paths, name)) {
 			need += m.OnDisk(f)
 			files++
 		}
@@ -610,15 +583,15 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *Manifest) error
 }
 
 // folders adds the folders to a site's that it lacks for what is to be restored.
-func (s *Backups) folders(ctx context.Context, r Restore, m *Manifest, have []Folder) ([]Folder, error) {
-	for _, f := range m.under(inStorage) {
+func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, have []snapshot.Folder) ([]snapshot.Folder, error) {
+	for _, f := range m.Under(snapshot.InStorage) {
 		if len(r.Paths) > 0 && !chosen(r.Paths, f.Path) {
 			continue
 		}
-		if slices.ContainsFunc(have, func(x Folder) bool { return strings.HasPrefix(f.Path, x.Name+"/") }) {
+		if slices.ContainsFunc(have, func(x snapshot.Folder) bool { return strings.HasPrefix(f.Path, x.Name+"/") }) {
 			continue
 		}
-		name := m.folderOf(f.Path)
+		name := m.FolderOf(f.Path)
 		if name == "" || s.c.Storage == nil {
 			return nil, &fault.Error{
 				Kind:     fault.Conflict,
@@ -632,7 +605,7 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *Manifest, have []Fo
 		if err != nil {
 			return nil, err
 		}
-		have = append(have, Folder{name, dir})
+		have = append(have, snapshot.Folder{Name: name, Dir: dir})
 	}
 	return have, nil
 }
@@ -643,310 +616,6 @@ func chosen(paths []string, name string) bool {
 		p = strings.TrimSuffix(p, "/")
 		return name == p || strings.HasPrefix(name, p+"/")
 	})
-}
-
-// swap is a storage folder's new content, ready beside it.
-type swap struct {
-	folder    Folder
-	next, old string // directories beside it, on the same file system: of what comes, and of what goes
-	merge     bool   // what is not in next stays
-}
-
-func (w swap) drop() {
-	os.RemoveAll(w.next)
-	if w.old != "" {
-		os.RemoveAll(w.old)
-	}
-}
-
-// prepare writes files beside the folder, owned as it is.
-func prepare(ctx context.Context, in *reader, f Folder, files []repository.File, merge bool) (w swap, err error) {
-	defer func() {
-		if err != nil {
-			w.drop()
-		}
-	}()
-	beside := filepath.Join(filepath.Dir(f.Dir), ".restore-"+filepath.Base(f.Dir))
-	w = swap{folder: f, next: beside, old: beside + "-old", merge: merge}
-	if err := errors.Join(os.RemoveAll(w.next), os.RemoveAll(w.old)); err != nil { // of an attempt that a crash ended
-		return w, err
-	}
-	if err := os.MkdirAll(w.next, 0o755); err != nil {
-		return w, fmt.Errorf("restore storage: %w", err)
-	}
-	disk, err := os.Open(w.next)
-	if err != nil {
-		return w, err
-	}
-	defer disk.Close()
-	early := &flusher{dir: disk, turn: make(chan struct{}, 1)}
-	defer early.wait()
-	if err := in.write(ctx, w.next, f.Dir, files, early.wrote); err != nil {
-		return w, err
-	}
-	if err := ownLike(w.next, f.Dir); err != nil {
-		return w, err
-	}
-	return w, syncAll(w.next)
-}
-
-// flusher has what was written go to the disk while more is written, so that the sync at the
-// end is short.
-type flusher struct {
-	dir  *os.File
-	n    int64         // bytes since the last one
-	turn chan struct{} // holds one while the disk writes
-}
-
-const flushEvery = 64 << 20
-
-func (f *flusher) wrote(n int64) {
-	if f.n += n; f.n < flushEvery {
-		return
-	}
-	select {
-	case f.turn <- struct{}{}:
-		f.n = 0
-		go func() {
-			_ = unix.Syncfs(int(f.dir.Fd())) // the one at the end says what is wrong
-			<-f.turn
-		}()
-	default:
-	}
-}
-
-func (f *flusher) wait() { f.turn <- struct{}{} }
-
-// write writes files and links into an empty directory. Its files are owned as like is, or by
-// who runs this where that isn't there; ownLike does it for the rest. wrote hears how much;
-// optional.
-func (in *reader) write(ctx context.Context, dir, like string, files []repository.File, wrote func(n int64)) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	owner, err := os.Stat(like)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	at := &openFolders{root: root}
-	defer at.close()
-	for _, x := range files {
-		if x.Link != "" {
-			continue
-		}
-		folder, err := at.of(path.Dir(x.Path))
-		if err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		out, err := folder.OpenFile(path.Base(x.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(x.Mode)&0o777|0o600)
-		if err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		to := repository.NewSparse(out)
-		if err := errors.Join(fileLike(out, owner), in.Copy(ctx, to, x), to.Close(), out.Close()); err != nil {
-			return err
-		}
-		if wrote != nil {
-			wrote(x.Size)
-		}
-	}
-	for _, x := range files { // last, so that nothing is written through one
-		if x.Link == "" {
-			continue
-		}
-		if err := root.MkdirAll(path.Dir(x.Path), 0o755); err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		if err := root.Symlink(x.Link, x.Path); err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-	}
-	return nil
-}
-
-// openFolders opens the folders of files that come in the order of their paths: a folder is
-// made and opened once for all that it holds.
-type openFolders struct {
-	root *os.Root
-	name string
-	last *os.Root // nil: none yet
-}
-
-func (o *openFolders) of(name string) (*os.Root, error) {
-	if name == "." {
-		return o.root, nil
-	}
-	if o.last != nil && o.name == name {
-		return o.last, nil
-	}
-	o.close()
-	if err := o.root.MkdirAll(name, 0o755); err != nil {
-		return nil, err
-	}
-	last, err := o.root.OpenRoot(name)
-	o.name, o.last = name, last
-	return last, err
-}
-
-func (o *openFolders) close() {
-	if o.last != nil {
-		_ = o.last.Close()
-	}
-	o.last = nil
-}
-
-// syncAll returns when all that was written to the file system of dir is on disk: once for
-// thousands of files.
-func syncAll(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := unix.Syncfs(int(d.Fd())); err != nil {
-		return fmt.Errorf("write to disk: %w", err)
-	}
-	return nil
-}
-
-// put exchanges the folder's content, not the folder, which running programs see. A crash
-// in the middle is mended by the job's next attempt.
-func (w swap) put() error {
-	if err := os.MkdirAll(w.folder.Dir, 0o755); err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	if !w.merge {
-		return w.replace()
-	}
-	// Its files are the site's, which may have put links anywhere: each is written inside.
-	from, err := os.OpenRoot(w.next)
-	if err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	defer from.Close()
-	to, err := os.OpenRoot(w.folder.Dir)
-	if err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	defer to.Close()
-	return fs.WalkDir(from.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || name == "." {
-			return err
-		}
-		info, err := from.Lstat(name)
-		if err != nil {
-			return err
-		}
-		if !e.IsDir() {
-			if err := to.RemoveAll(name); err != nil {
-				return err
-			}
-		}
-		switch {
-		case e.IsDir():
-			err = to.MkdirAll(name, 0o755)
-		case e.Type() == fs.ModeSymlink:
-			var target string
-			if target, err = from.Readlink(name); err == nil {
-				err = to.Symlink(target, name)
-			}
-		default:
-			err = copyFile(from, to, name, info.Mode().Perm())
-		}
-		if err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-		return chownLike(to, name, info)
-	})
-}
-
-// replace moves the folder's content out and the new one in: the site is held meanwhile, so
-// what was there is deleted later.
-func (w swap) replace() error {
-	if err := os.Mkdir(w.old, 0o700); err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	old, err := os.ReadDir(w.folder.Dir)
-	if err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	for _, e := range old { // a link among them is moved, not followed
-		if err := os.Rename(filepath.Join(w.folder.Dir, e.Name()), filepath.Join(w.old, e.Name())); err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-	}
-	entries, err := os.ReadDir(w.next)
-	if err != nil {
-		return fmt.Errorf("restore storage: %w", err)
-	}
-	for _, e := range entries { // both are directories of ours: no link is on the way
-		if err := os.Rename(filepath.Join(w.next, e.Name()), filepath.Join(w.folder.Dir, e.Name())); err != nil {
-			return fmt.Errorf("restore storage: %w", err)
-		}
-	}
-	return nil
-}
-
-func copyFile(from, to *os.Root, name string, mode fs.FileMode) error {
-	in, err := from.Open(name)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
-}
-
-// ownLike gives a tree that write has written to the owner of dir: its folders and links, for
-// the files have theirs.
-func ownLike(tree, dir string) error {
-	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(tree)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := os.Chmod(tree, info.Mode().Perm()); err != nil {
-		return err
-	}
-	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.Type().IsRegular() {
-			return err
-		}
-		return chownLike(root, name, info)
-	})
-}
-
-func chownLike(root *os.Root, name string, like fs.FileInfo) error {
-	st, ok := like.Sys().(*syscall.Stat_t)
-	if !ok || os.Geteuid() != 0 {
-		return nil // everything is ours
-	}
-	return root.Lchown(name, int(st.Uid), int(st.Gid))
-}
-
-// fileLike is chownLike of an open file; like may be nil.
-func fileLike(f *os.File, like fs.FileInfo) error {
-	if like == nil || os.Geteuid() != 0 {
-		return nil
-	}
-	st, ok := like.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	return f.Chown(int(st.Uid), int(st.Gid))
 }
 
 // endRestore writes the end of a restore that failed, or of one that was given up.

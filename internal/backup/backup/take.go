@@ -9,17 +9,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -41,18 +39,6 @@ type Take struct{ Backup ID }
 
 // Kind names the job.
 func (Take) Kind() string { return "backup.take" }
-
-// maxHold is how long a site's writes may be held.
-const maxHold = 2 * time.Second
-
-// Bounds of one backup.
-const (
-	maxFiles = 1_000_000
-	maxBytes = 256 << 30
-	maxNames = 32 << 20 // bytes of all paths and links: they are held in memory
-	maxPath  = 4096     // bytes of one
-	inFolder = 4096     // entries of a folder that are read at once
-)
 
 // Work registers this service's jobs.
 func (s *Backups) Work(j *job.Jobs) {
@@ -167,7 +153,7 @@ func (s *Backups) begin(ctx context.Context, id ID) (b Backup, err error) {
 
 // collect reads all that the backup is to hold, stores what is new, and returns the list, and
 // what has stored it. Where that fails, nothing of it stays.
-func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *repository.Writer, err error) {
+func (s *Backups) collect(ctx context.Context, b Backup) (_ *snapshot.Manifest, w *repository.Writer, err error) {
 	config, err := s.c.Sites.Export(ctx, b.Site)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, &fault.Error{Kind: fault.Conflict, Message: "The site was deleted"}
@@ -188,7 +174,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *reposi
 	read, stop := s.report(ctx, b.ID)
 	defer stop()
 	w.OnRead(func(n int64) { read.Add(n) })
-	m := &Manifest{ID: b.ID, Site: b.Site, Includes: b.Includes}
+	m := &snapshot.Manifest{ID: b.ID, Site: b.Site, Includes: b.Includes}
 	if slices.Contains(b.Includes, Settings) {
 		m.Config = &config
 	}
@@ -197,7 +183,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *reposi
 			return nil, w, err
 		}
 	}
-	c := &collection{s: s, w: w, m: m, base: base}
+	c := s.collection(w, m, base)
 	// What can change is of one moment; the release and the program never change, so they
 	// come after it, whatever has been deployed since.
 	if slices.Contains(b.Includes, Files) {
@@ -205,11 +191,11 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *reposi
 			return nil, w, err
 		}
 	}
-	if err := c.moment(ctx, b); err != nil {
+	if err := c.Moment(ctx, b.Site, slices.Contains(b.Includes, Files), slices.Contains(b.Includes, Databases)); err != nil {
 		return nil, w, err
 	}
 	if m.Live != nil {
-		if err := c.blobs(ctx, *m.Live); err != nil {
+		if err := s.collectBlobs(ctx, c, *m.Live); err != nil {
 			return nil, w, err
 		}
 	}
@@ -220,18 +206,23 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *Manifest, w *reposi
 	return m, w, nil
 }
 
+// collection returns what fills a backup.
+func (s *Backups) collection(w *repository.Writer, m, base *snapshot.Manifest) *snapshot.Collection {
+	return &snapshot.Collection{Storage: s.c.Storage, Databases: s.c.Databases, Writer: w, Manifest: m, Base: base, Briefly: s.brief}
+}
+
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
 // them that can be read; nil where there is none.
-func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *Manifest, err error) {
+func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *snapshot.Manifest, err error) {
 	if b.base == "" {
 		return nil, nil
 	}
 	names := strings.Split(b.base, ",")
-	list := make([]*Manifest, len(names))
+	list := make([]*snapshot.Manifest, len(names))
 	loads, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
 		loads.Go(func() (err error) {
-			list[i], err = load(ctx, s.c.Repository, name)
+			list[i], err = snapshot.Load(ctx, s.c.Repository, name)
 			if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 				return nil // what it has is stored anew
@@ -281,88 +272,8 @@ func (s *Backups) report(ctx context.Context, id ID) (read *atomic.Int64, stop f
 	return read, func() { cancel(); <-done }
 }
 
-// collection is one backup being filled.
-type collection struct {
-	s    *Backups
-	w    *repository.Writer
-	m    *Manifest
-	base *Manifest
-	counts
-
-	brief     *brief // nil: no look that may be given up
-	inside    string // folder of storage and databases, which ends with a slash. Optional.
-	most      int    // files. Optional: 0 means maxFiles.
-	mostBytes int64  // Optional: 0 means maxBytes.
-	mostNames int    // bytes. Optional: 0 means maxNames.
-}
-
-// counts holds how much was collected.
-type counts struct {
-	bytes int64
-	names int64 // bytes of the paths and links
-	seen  int   // files, links and folders
-	holes int64 // bytes of files that no disk holds
-}
-
-// file adds what open returns under a path, or what the base has under it with the same stamp.
-func (c *collection) file(name, stamp string, mode uint32, open func() (io.ReadCloser, error)) error {
-	if err := c.fits(len(name)); err != nil {
-		return err
-	}
-	if c.base != nil && stamp != "" {
-		if old, ok := c.base.File(name); ok && old.Stamp == stamp {
-			old.Mode = mode
-			c.m.Files = append(c.m.Files, old) // the writer's pieces begin with the base's
-			c.bytes += old.Size
-			return nil
-		}
-	}
-	r, err := open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	list, sum, size, err := c.w.Add(r)
-	if err != nil {
-		return err
-	}
-	c.add(repository.File{Path: name, Size: size, Mode: mode, Stamp: stamp, Sum: sum, Pieces: list})
-	return nil
-}
-
-// fits counts one more file, link or folder with so many bytes of names, and refuses it where
-// a backup has as much as it may have.
-func (c *collection) fits(names int) error {
-	most, mostBytes := cmp.Or(c.most, maxFiles), cmp.Or(c.mostBytes, maxBytes)
-	c.seen++
-	c.names += int64(names)
-	if mostNames := int64(cmp.Or(c.mostNames, maxNames)); c.names > mostNames || names > 2*maxPath {
-		return &fault.Error{
-			Kind: fault.TooLarge, Message: "The site's file names are too long for a backup",
-			Details: fmt.Sprintf(
-				"all paths together have at most %d MiB, one has at most %d bytes; shorten them, or delete some files",
-				mostNames>>20,
-				maxPath,
-			),
-		}
-	}
-	if c.seen > most || c.bytes > mostBytes {
-		return &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The site is too large for a backup",
-			Details: fmt.Sprintf("a backup has at most %d files and %d GiB", most, mostBytes>>30),
-		}
-	}
-	return nil
-}
-
-func (c *collection) add(f repository.File) {
-	c.bytes += f.Size
-	c.m.Files = append(c.m.Files, f)
-}
-
-// blobs adds what a release and a bundle consist of.
-func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
+// collectBlobs adds what a release and a bundle consist of.
+func (s *Backups) collectBlobs(ctx context.Context, c *snapshot.Collection, l deployment.Live) error {
 	seen := map[blob.Digest]bool{}
 	add := func(d blob.Digest) error {
 		if seen[d] {
@@ -370,8 +281,8 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 		}
 		seen[d] = true
 		name := d.String()
-		return c.file(inBlobs+name, name, 0, func() (io.ReadCloser, error) {
-			r, _, err := c.s.c.Blobs.Open(ctx, d)
+		return c.File(snapshot.InBlobs+name, name, 0, func() (io.ReadCloser, error) {
+			r, _, err := s.c.Blobs.Open(ctx, d)
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil, &fault.Error{
 					Kind:    fault.Conflict,
@@ -383,7 +294,7 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 		})
 	}
 	if l.Release != "" {
-		for d, err := range c.s.releases(c.s.c.Blobs).Digests(ctx, l.Release) {
+		for d, err := range s.releases(s.c.Blobs).Digests(ctx, l.Release) {
 			if err == nil {
 				err = add(d)
 			}
@@ -395,10 +306,10 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 	if l.Bundle == "" {
 		return nil
 	}
-	if err := c.w.Share(); err != nil { // a program that many sites have is stored once
+	if err := c.Writer.Share(); err != nil { // a program that many sites have is stored once
 		return err
 	}
-	bundles, done, err := c.s.scratchBundles(c.s.c.Blobs)
+	bundles, done, err := s.scratchBundles(s.c.Blobs)
 	if err != nil {
 		return err
 	}
@@ -414,378 +325,9 @@ func (c *collection) blobs(ctx context.Context, l deployment.Live) error {
 	return nil
 }
 
-// moment adds storage and databases as they are together at one moment. Where little has
-// changed since the base, one look at the files does, the site's writes held. Else they are
-// read while the site runs, and then, held, those that changed meanwhile.
-func (c *collection) moment(ctx context.Context, b Backup) (err error) {
-	var stored []Folder
-	var databases []Database
-	if slices.Contains(b.Includes, Files) {
-		if stored, err = folders(c.s.c.Storage, b.Site); err != nil {
-			return err
-		}
-	}
-	if slices.Contains(b.Includes, Databases) && c.s.c.Databases != nil {
-		if databases, err = c.s.c.Databases.OfSite(ctx, b.Site); err != nil {
-			return err
-		}
-	}
-	c.m.At = time.Now().UTC()
-	if len(stored)+len(databases) == 0 {
-		return nil
-	}
-	for _, f := range stored {
-		c.m.Folders = append(c.m.Folders, f.Name)
-	}
-	if c.base != nil {
-		c.brief = &brief{left: briefBytes, until: time.Now().Add(cmp.Or(c.s.brief, briefTime))}
-		err := c.held(ctx, b, stored, databases)
-		c.brief = nil
-		if !errors.Is(err, errNotBrief) {
-			return err
-		}
-	}
-	first := &collection{s: c.s, w: c.w, m: &Manifest{}, base: c.base, inside: c.inside}
-	for _, f := range stored {
-		if err := first.folder(ctx, f); err != nil {
-			return err
-		}
-	}
-	first.index()
-	c.base = first.m
-	return c.held(ctx, b, stored, databases)
-}
-
-// Bounds of a look at the files that may be given up: a part of maxHold, and what is read in
-// it. A small file counts as smallFile, for it takes as long.
-const (
-	briefTime  = maxHold / 4
-	briefBytes = 32 << 20
-	smallFile  = 16 << 10
-)
-
-// brief bounds a look at the files.
-type brief struct {
-	left  int64
-	until time.Time
-}
-
-var errNotBrief = errors.New("too much has changed for one look")
-
-// reads counts a file of a size that is to be read, or one of size 0 that is as it was.
-func (b *brief) reads(size int64) error {
-	if b == nil {
-		return nil
-	}
-	if size > 0 {
-		b.left -= max(size, smallFile)
-	}
-	if b.left < 0 || time.Now().After(b.until) {
-		return errNotBrief
-	}
-	return nil
-}
-
-// held adds the files and the dumps, the files while the site's writes are held. After an
-// error nothing is added.
-func (c *collection) held(ctx context.Context, b Backup, folders []Folder, databases []Database) (err error) {
-	files, before := len(c.m.Files), c.counts
-	defer func() {
-		if err != nil {
-			c.m.Files, c.counts = c.m.Files[:files], before
-		}
-	}()
-	release := func() {}
-	if c.s.c.Storage != nil {
-		release = c.s.c.Storage.Hold(string(b.Site))
-	}
-	defer func() { release() }()
-	at := time.Now()
-	c.m.At = at.UTC()
-	dumps, stop, err := c.dumps(ctx, databases) // their moment is when they begin
-	defer stop()
-	if err != nil {
-		return err
-	}
-	for _, f := range folders {
-		if err := c.folder(ctx, f); err != nil {
-			return err
-		}
-		if time.Since(at) > maxHold {
-			return &fault.Error{
-				Kind: fault.Conflict, Message: "The site changes too much at once to be backed up while it runs",
-				Details: "its writes may be held for 2 seconds, and reading what had changed took longer; try again when there is less going on",
-			}
-		}
-	}
-	release()
-	release = func() {}
-	return dumps()
-}
-
-// dumps begins to dump every database and returns what adds the dumps once they are stored,
-// which goes on while the files are looked at. The site's writes are held until the dumps have
-// begun, so that it doesn't wait for long. stop ends what still goes on.
-func (c *collection) dumps(ctx context.Context, databases []Database) (add func() error, stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	type dump struct {
-		name string
-		*spool
-	}
-	var streams []dump
-	// share: none, one backup's: one for each of its databases
-	began := make(chan struct{}, len(databases))
-	c.m.Places = make(map[string]int64, len(databases))
-	for _, d := range databases {
-		c.m.Places[d.Name] = d.Place
-		w := newSpool()
-		streams = append(streams, dump{d.Name, w})
-		go func() {
-			first := &firstWrite{w: w, began: began}
-			err := c.s.c.Databases.Dump(ctx, d, first)
-			first.begin()
-			w.end(err)
-		}()
-	}
-	stored, storing := make([]repository.File, len(streams)), &errgroup.Group{}
-	stop = func() {
-		cancel()
-		for _, st := range streams {
-			st.leave(context.Canceled)
-		}
-		_ = storing.Wait()
-	}
-	late := time.NewTimer(maxHold)
-	defer late.Stop()
-	for range databases { // a dump has its moment before its first byte
-		select {
-		case <-began:
-		case <-late.C:
-			return nil, stop, &fault.Error{
-				Kind:    fault.Unavailable,
-				Message: "The database server is too slow",
-				Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later",
-				Code:    "database_slow",
-			}
-		}
-	}
-	storing.Go(func() error { // one after the other: each has what it needs of the processors
-		for i, st := range streams {
-			list, sum, size, err := c.w.Add(st)
-			if err != nil {
-				return fmt.Errorf("dump %s: %w", st.name, err)
-			}
-			stored[i] = repository.File{Path: inDatabase + c.inside + st.name + ".sql", Size: size, Mode: 0o600, Sum: sum, Pieces: list}
-		}
-		return nil
-	})
-	return func() error {
-		if err := storing.Wait(); err != nil {
-			return err
-		}
-		for _, f := range stored {
-			if err := c.fits(len(f.Path)); err != nil {
-				return err
-			}
-			c.add(f)
-		}
-		return nil
-	}, stop, nil
-}
-
-// firstWrite tells when a dump has begun.
-type firstWrite struct {
-	w     io.Writer
-	began chan<- struct{}
-	told  bool
-}
-
-func (f *firstWrite) begin() {
-	if !f.told {
-		f.told = true
-		f.began <- struct{}{}
-	}
-}
-
-func (f *firstWrite) Write(b []byte) (int, error) {
-	f.begin()
-	return f.w.Write(b)
-}
-
-// index makes what was collected so far the base of what follows.
-func (c *collection) index() {
-	if c.base == nil {
-		c.m.Index()
-		return
-	}
-	c.m.Above(&c.base.Contents)
-}
-
-// folder adds the regular files and links of a storage folder, which belongs to a site
-// and may be hostile: nothing is followed out of it, and what is no file is left out.
-func (c *collection) folder(ctx context.Context, f Folder) error {
-	root, err := os.OpenRoot(f.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open storage: %w", err)
-	}
-	defer root.Close()
-	return c.below(ctx, root, inStorage+c.inside+f.Name, 0)
-}
-
-// maxNested is how deep folders may lie in each other: each is held open.
-const maxNested = 200
-
-// below adds what a directory has, which lies under a path of the backup. It is open, so what
-// is asked of it by a single name can't lead elsewhere, and is asked quickly.
-func (c *collection) below(ctx context.Context, root *os.Root, at string, depth int) error {
-	dir, err := root.OpenFile(".", os.O_RDONLY|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	for {
-		entries, err := dir.ReadDir(inFolder) // a part of a folder that may have a million
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.entries(ctx, root, at, depth, entries); err != nil {
-			return err
-		}
-	}
-}
-
-// entries adds some of what a directory has.
-func (c *collection) entries(ctx context.Context, root *os.Root, at string, depth int, entries []fs.DirEntry) error {
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		var err error
-		switch name := e.Name(); {
-		case e.IsDir():
-			err = c.subfolder(ctx, root, name, at, depth)
-		case e.Type() == fs.ModeSymlink:
-			if to, gone := root.Readlink(name); gone == nil {
-				if err = c.fits(len(at) + 1 + len(name) + len(to)); err != nil {
-					return err
-				}
-				c.m.Files = append(c.m.Files, repository.File{Path: at + "/" + name, Link: to, Sum: emptySum})
-			}
-		case e.Type().IsRegular():
-			if info, gone := e.Info(); gone == nil { // known already: a folder of a root is read with what its files are
-				err = c.stored(root, name, at+"/"+name, info)
-			}
-		}
-		if err != nil && !changed(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// changed reports whether an error says that a file was deleted meanwhile, or that something
-// else is there now.
-func changed(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
-}
-
-func (c *collection) subfolder(ctx context.Context, root *os.Root, name, at string, depth int) error {
-	if depth >= maxNested {
-		return &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The site's folders are nested too deeply for a backup",
-			Details: fmt.Sprintf("at most %d levels", maxNested),
-		}
-	}
-	if err := c.fits(0); err != nil { // it is no file of the backup, and takes time all the same
-		return err
-	}
-	if len(at)+1+len(name) > maxPath {
-		return c.fits(2*maxPath + 1)
-	}
-	sub, err := openFolder(root, name)
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
-	return c.below(ctx, sub, at+"/"+name, depth+1)
-}
-
-// openFolder opens a directory of a folder whose program runs, and may put a pipe in its place
-// at this moment: to open that as a root would wait for ever.
-func openFolder(root *os.Root, name string) (*os.Root, error) {
-	dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
-}
-
-// stored adds a file of a storage folder, which was as info says when its folder was read: what
-// is changed since has another stamp in the next backup.
-func (c *collection) stored(root *os.Root, name, at string, info fs.FileInfo) error {
-	if err := c.brief.reads(0); err != nil {
-		return err
-	}
-	return c.file(at, stampOf(info), uint32(info.Mode().Perm()), func() (io.ReadCloser, error) {
-		if err := c.brief.reads(max(1, info.Size())); err != nil {
-			return nil, err
-		}
-		file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			return nil, err
-		}
-		now, err := file.Stat()
-		if err != nil || !now.Mode().IsRegular() {
-			file.Close()
-			return nil, fs.ErrNotExist
-		}
-		if st, ok := now.Sys().(*syscall.Stat_t); ok {
-			c.holes += max(0, now.Size()-512*st.Blocks)
-		}
-		if c.holes > repository.MaxHoles {
-			file.Close()
-			return nil, &fault.Error{
-				Kind:    fault.TooLarge,
-				Message: "The site's sparse files are too large for a backup",
-				Details: fmt.Sprintf("their holes have at most %d GiB together", repository.MaxHoles>>30),
-			}
-		}
-		return stream{repository.NewHoles(file, now.Size()), file}, nil
-	})
-}
-
-// stream is a file that is read.
-type stream struct {
-	*repository.Holes
-	io.Closer
-}
-
-// settled is how long a file must be unchanged before its time says that it is: kernels before
-// 6.13 give all changes of one tick the same time, and a tick takes up to 10 ms.
-const settled = 20 * time.Millisecond
-
-// stampOf changes when a file does: a program can set its time of modification back, but
-// not that of its last change. It is empty for a file that has changed just now.
-func stampOf(info fs.FileInfo) string {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || time.Since(time.Unix(st.Ctim.Unix())) < settled {
-		return ""
-	}
-	return strconv.FormatInt(info.Size(), 36) + "." + strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Ctim.Nano(), 36)
-}
-
 // complete writes the manifest and the end, and has the backup verified.
-func (s *Backups) complete(ctx context.Context, b Backup, m *Manifest, w *repository.Writer) error {
-	raw, err := m.encode()
+func (s *Backups) complete(ctx context.Context, b Backup, m *snapshot.Manifest, w *repository.Writer) error {
+	raw, err := m.Encode()
 	if err != nil {
 		return errors.Join(err, w.Abandon())
 	}

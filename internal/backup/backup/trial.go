@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
@@ -21,7 +22,7 @@ import (
 // answer. It has neither a network nor mail: nobody outside hears of it.
 type Trial interface {
 	// Folder makes an empty storage folder of that name.
-	Folder(ctx context.Context, name string) (Folder, error)
+	Folder(ctx context.Context, name string) (snapshot.Folder, error)
 	// Answer runs the program and says in words how it answers. A fault says why it doesn't;
 	// one that is Unavailable, why it could not be tried.
 	Answer(ctx context.Context, t Tried) (string, error)
@@ -35,26 +36,26 @@ type Tried struct {
 	Config    site.Export
 	Live      deployment.Live
 	Extra     json.RawMessage
-	Databases map[string]Loaded // by name
+	Databases map[string]snapshot.Loaded // by name
 	Places    map[string]int64
 }
 
 // trial is a Trial that is being filled; nil where nothing is to run.
 type trial struct {
 	Trial
-	databases map[string]Loaded
+	databases map[string]snapshot.Loaded
 }
 
 // beginTrial opens the place where what a backup holds can run. why says in words why it
 // can't, where it has a program.
-func (s *Backups) beginTrial(ctx context.Context, r *reader, attempt int64) (t *trial, why string, err error) {
-	m := r.m
+func (s *Backups) beginTrial(ctx context.Context, r *snapshot.Reader, attempt int64) (t *trial, why string, err error) {
+	m := r.Manifest
 	if s.c.Programs == nil || s.c.Storage == nil || m.Live == nil || m.Live.Bundle == "" || m.Config == nil {
 		return nil, "", nil
 	}
 	var need int64
-	for _, f := range m.under(inStorage) {
-		if need += m.OnDisk(f); m.folderOf(f.Path) == "" {
+	for _, f := range m.Under(snapshot.InStorage) {
+		if need += m.OnDisk(f); m.FolderOf(f.Path) == "" {
 			return nil, "Not run: the backup doesn't name its storage folders", nil
 		}
 	}
@@ -70,7 +71,7 @@ func (s *Backups) beginTrial(ctx context.Context, r *reader, attempt int64) (t *
 		why, err = s.untried(ctx, err, attempt)
 		return nil, why, err
 	}
-	return &trial{x, map[string]Loaded{}}, "", nil
+	return &trial{x, map[string]snapshot.Loaded{}}, "", nil
 }
 
 // untried says in words why a trial could not take place, once the server has been asked often
@@ -95,19 +96,19 @@ const noRoom = "Not run: the server has no room for a copy of the stored files"
 const trialAttempts = 3
 
 // fill restores the storage folders.
-func (t *trial) fill(ctx context.Context, r *reader) error {
+func (t *trial) fill(ctx context.Context, r *snapshot.Reader) error {
 	if t == nil {
 		return nil
 	}
-	for _, name := range r.m.Folders {
+	for _, name := range r.Manifest.Folders {
 		f, err := t.Folder(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := r.write(ctx, f.Dir, f.Dir, r.m.under(inStorage+name+"/"), nil); err != nil {
+		if err := r.Write(ctx, f.Dir, f.Dir, r.Manifest.Under(snapshot.InStorage+name+"/"), nil); err != nil {
 			return err
 		}
-		if err := ownLike(f.Dir, f.Dir); err != nil {
+		if err := snapshot.OwnLike(f.Dir, f.Dir); err != nil {
 			return err
 		}
 	}
@@ -115,7 +116,7 @@ func (t *trial) fill(ctx context.Context, r *reader) error {
 }
 
 // takes keeps a loaded database for the program, and reports whether there is one.
-func (t *trial) takes(name string, l Loaded) bool {
+func (t *trial) takes(name string, l snapshot.Loaded) bool {
 	if t == nil {
 		return false
 	}
@@ -135,14 +136,14 @@ func (t *trial) close(ctx context.Context) {
 
 // tryOut runs the program. A WordPress must answer, for all that it needs is in the backup;
 // of an application, which may need what lies outside, the answer says that it didn't.
-func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64) (answer string, err error) {
+func (s *Backups) tryOut(ctx context.Context, r *snapshot.Reader, t *trial, attempt int64) (answer string, err error) {
 	if err := s.haveBlobs(ctx, r); err != nil {
 		return "", err
 	}
-	m := r.m
+	m := r.Manifest
 	answer, err = t.Answer(ctx, Tried{
 		Site:      m.Site,
-		Owner:     r.owner,
+		Owner:     r.Owner,
 		Config:    *m.Config,
 		Live:      *m.Live,
 		Extra:     m.Extra,
@@ -167,8 +168,8 @@ func (s *Backups) tryOut(ctx context.Context, r *reader, t *trial, attempt int64
 }
 
 // haveBlobs puts what the program runs from back into the store, where that lacks any of it.
-func (s *Backups) haveBlobs(ctx context.Context, r *reader) error {
-	for _, f := range r.m.under(inBlobs) {
+func (s *Backups) haveBlobs(ctx context.Context, r *snapshot.Reader) error {
+	for _, f := range r.Manifest.Under(snapshot.InBlobs) {
 		d, err := blob.ParseDigest(f.Path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Path, repository.ErrDamaged)

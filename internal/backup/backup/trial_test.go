@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
@@ -49,23 +50,25 @@ type staged struct {
 	d *memory
 }
 
-func (s staged) Folder(ctx context.Context, name string) (Folder, error) { return s.folder(ctx, name) }
-func (s staged) Answer(_ context.Context, t Tried) (string, error)       { return s.run(s.d, t) }
+func (s staged) Folder(ctx context.Context, name string) (snapshot.Folder, error) {
+	return s.folder(ctx, name)
+}
+func (s staged) Answer(_ context.Context, t Tried) (string, error) { return s.run(s.d, t) }
 func (s staged) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
 }
 
-func (s *stage) folder(_ context.Context, name string) (Folder, error) {
+func (s *stage) folder(_ context.Context, name string) (snapshot.Folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full {
-		return Folder{}, &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+		return snapshot.Folder{}, &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
 	}
 	dir, err := os.MkdirTemp(s.dir, "trial-")
 	s.folders[name] = dir
-	return Folder{Name: name, Dir: dir}, err
+	return snapshot.Folder{Name: name, Dir: dir}, err
 }
 
 func (s *stage) run(d *memory, t Tried) (string, error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -91,7 +92,7 @@ func TestDiskIsFull(t *testing.T) {
 	there := filepath.Join(small, "uploads")
 	ok(t, os.MkdirAll(there, 0o755))
 	ok(t, os.WriteFile(filepath.Join(there, "small"), []byte("second"), 0o644))
-	w.storage[s.ID] = []Folder{{Name: "uploads", Dir: there}}
+	w.storage[s.ID] = []snapshot.Folder{{Name: "uploads", Dir: there}}
 	o, _ := w.restoreTo(b.ID, RestoreTo{})
 	if o.Status != operation.Failed || !strings.Contains(o.Error, "enough disk space") {
 		t.Errorf("%+v", o)
@@ -213,7 +214,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			w := newWorld(t, d.wire, func(c *Config) {
 				server, p := c.Databases.(*databaseServer), c.Programs.(*programs)
 				load, renew, list := server.load, p.renew, c.Storage.(*disk).list
-				server.load = func(owner account.OwnerID, in io.Reader, check bool) (Loaded, error) {
+				server.load = func(owner account.OwnerID, in io.Reader, check bool) (snapshot.Loaded, error) {
 					if err := once("load"); err != nil {
 						_, _ = io.CopyN(io.Discard, in, 3)
 						return nil, err
@@ -232,7 +233,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 					}
 					return l, nil
 				}
-				c.Storage.(*disk).list = func(id site.ID) ([]Folder, error) {
+				c.Storage.(*disk).list = func(id site.ID) ([]snapshot.Folder, error) {
 					have, err := list(id)
 					return have, errors.Join(err, once("folders"))
 				}
@@ -304,26 +305,6 @@ func TestDumpDoesNotBegin(t *testing.T) {
 	s := w.site("data", map[string]string{"index.html": "hello"})
 	if b := w.backUp(s.ID, NewBackup{}); b.Status != Failed || !strings.Contains(b.Error, "too slow") || w.held != 3003 {
 		t.Errorf("%+v, held %d", b, w.held)
-	}
-}
-
-// A program may put a pipe in the place of a directory that is about to be read.
-func TestPipeInThePlaceOfADirectory(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	ok(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666))
-	root, err := os.OpenRoot(dir)
-	ok(t, err)
-	defer root.Close()
-	done := make(chan error, 1)
-	go func() { _, err := openFolder(root, "pipe"); done <- err }()
-	select {
-	case err := <-done:
-		if !errors.Is(err, syscall.ENOTDIR) {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("it waits for a writer")
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"filippo.io/age"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/seal"
 )
@@ -47,14 +49,14 @@ func writeVector(t *testing.T, dir string) {
 	defer at.Close()
 	r := repository.New(repository.Config{Backend: at, Seal: key, Recipients: []age.Recipient{identity.Recipient()}})
 	w := repository.NewWriter(t.Context(), r)
-	m := &Manifest{
+	m := &snapshot.Manifest{
 		ID:       "bkp_vector",
 		Site:     "site_vector",
 		Includes: parts,
 		Folders:  []string{"uploads"},
 		Places:   map[string]int64{"main": 0},
 	}
-	for _, name := range sortedKeys(vectorFiles) {
+	for _, name := range slices.Sorted(maps.Keys(vectorFiles)) {
 		list, sum, size, err := w.Add(strings.NewReader(vectorFiles[name]))
 		ok(t, err)
 		m.Files = append(m.Files, repository.File{Path: name, Size: size, Mode: 0o640, Sum: sum, Pieces: list})
@@ -62,7 +64,7 @@ func writeVector(t *testing.T, dir string) {
 	m.Files = append(m.Files, repository.File{Path: "storage/uploads/link", Link: "cat.txt"})
 	ok(t, w.Close())
 	w.List(&m.Contents)
-	raw, err := m.encode()
+	raw, err := m.Encode()
 	ok(t, err)
 	_, _, err = r.Put(t.Context(), raw)
 	ok(t, err)
@@ -95,7 +97,7 @@ func TestVector(t *testing.T) {
 			if e.Name == repository.KeySlot {
 				continue
 			}
-			m, err := load(t.Context(), r, e.Name)
+			m, err := snapshot.Load(t.Context(), r, e.Name)
 			if err != nil {
 				continue // a pack
 			}
@@ -106,11 +108,11 @@ func TestVector(t *testing.T) {
 					continue
 				}
 				var out strings.Builder
-				ok(t, newReader(r, "", m).Copy(t.Context(), &out, f))
+				ok(t, snapshot.NewReader(r, "", m).Copy(t.Context(), &out, f))
 				got[f.Path] = out.String()
 			}
 			if m.ID != "bkp_vector" || !maps.Equal(got, vectorFiles) {
-				t.Errorf("by its %s: %s has %q", name, m.ID, sortedKeys(got))
+				t.Errorf("by its %s: %s has %q", name, m.ID, slices.Sorted(maps.Keys(got)))
 			}
 		}
 		if found != 1 {

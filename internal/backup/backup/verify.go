@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
 	"slipway/internal/deploy/deployment"
@@ -138,22 +139,22 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 	} else if err != nil {
 		return answer, err
 	}
-	for _, f := range r.m.Files { // in the order of their packs, as they were written
-		if strings.HasPrefix(f.Path, inDatabase) || f.Link != "" || t != nil && strings.HasPrefix(f.Path, inStorage) {
+	for _, f := range r.Manifest.Files { // in the order of their packs, as they were written
+		if strings.HasPrefix(f.Path, snapshot.InDatabase) || f.Link != "" || t != nil && strings.HasPrefix(f.Path, snapshot.InStorage) {
 			continue
 		}
 		if err := r.Copy(ctx, io.Discard, f); err != nil {
 			return answer, err
 		}
 	}
-	if r.m.Live != nil {
-		front, err := s.checkLive(ctx, r, *r.m.Live)
+	if r.Manifest.Live != nil {
+		front, err := s.checkLive(ctx, r, *r.Manifest.Live)
 		if err != nil {
 			return answer, err
 		}
 		answer = cmp.Or(answer, front)
 	}
-	for _, f := range r.m.under(inDatabase) {
+	for _, f := range r.Manifest.Under(snapshot.InDatabase) {
 		if s.cannotLoad() {
 			return answer, noDatabases
 		}
@@ -182,11 +183,11 @@ var noDatabases = &fault.Error{
 func (s *Backups) cannotLoad() bool { return s.c.Databases == nil || s.c.Databases.Unavailable() != "" }
 
 // load loads a dump into a database of its own.
-func (s *Backups) load(ctx context.Context, r *reader, f repository.File, check bool) (l Loaded, err error) {
+func (s *Backups) load(ctx context.Context, r *snapshot.Reader, f repository.File, check bool) (l snapshot.Loaded, err error) {
 	whole := f
-	whole.Path = inDatabase + f.Path
-	err = r.pipe(ctx, whole, func(in io.Reader) (err error) {
-		l, err = s.c.Databases.Load(ctx, r.owner, in, check)
+	whole.Path = snapshot.InDatabase + f.Path
+	err = r.Pipe(ctx, whole, func(in io.Reader) (err error) {
+		l, err = s.c.Databases.Load(ctx, r.Owner, in, check)
 		return err
 	})
 	if err != nil {
@@ -200,18 +201,18 @@ func (s *Backups) load(ctx context.Context, r *reader, f repository.File, check 
 
 // checkLive looks at the release and the program in the backup itself. front says how the
 // front page is answered where that is a file.
-func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (front string, err error) {
-	store := r.stored()
+func (s *Backups) checkLive(ctx context.Context, r *snapshot.Reader, l deployment.Live) (front string, err error) {
+	store := r.Stored()
 	if l.Release != "" {
 		tree, err := s.releases(store).Load(ctx, l.Release)
 		if err != nil {
 			return "", fmt.Errorf("release: %w", err)
 		}
-		if _, ok := r.m.File(inBlobs + string(l.Release)); !ok {
+		if _, ok := r.Manifest.File(snapshot.InBlobs + string(l.Release)); !ok {
 			return "", fmt.Errorf("release: %w", repository.ErrDamaged)
 		}
 		for f := range tree.Files() {
-			if _, ok := r.m.File(inBlobs + f.Body.Digest.String()); !ok {
+			if _, ok := r.Manifest.File(snapshot.InBlobs + f.Body.Digest.String()); !ok {
 				return "", fmt.Errorf("release file %s: %w", f.Path, fs.ErrNotExist)
 			}
 		}
@@ -237,28 +238,11 @@ func (s *Backups) checkLive(ctx context.Context, r *reader, l deployment.Live) (
 		if f.Link != "" {
 			continue
 		}
-		if _, ok := r.m.File(inBlobs + f.Digest.String()); !ok {
+		if _, ok := r.Manifest.File(snapshot.InBlobs + f.Digest.String()); !ok {
 			return "", fmt.Errorf("program file %s: %w", f.Path, fs.ErrNotExist)
 		}
 	}
 	return front, nil
-}
-
-// pipe hands a file's content to use while it is read.
-func (r *reader) pipe(ctx context.Context, f repository.File, use func(in io.Reader) error) error {
-	in, out := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := r.Copy(ctx, out, f)
-		out.CloseWithError(err) // nil is the end
-		done <- err
-	}()
-	err := use(in)
-	in.CloseWithError(errors.New("no longer read"))
-	if read := <-done; err == nil {
-		err = read
-	}
-	return err
 }
 
 // verified writes the end of a verification; why is empty when it was good.

@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/backup/repository"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -22,8 +23,8 @@ type Installation struct {
 	DB        *db.DB
 	Seal      *seal.Sealer
 	Blobs     *blob.Store
-	Databases backup.DatabaseServer
-	Storage   backup.Storage // nil: this node runs no programs
+	Databases snapshot.DatabaseServer
+	Storage   snapshot.Storage // nil: this node runs no programs
 	Version   string
 	Log       *slog.Logger
 }

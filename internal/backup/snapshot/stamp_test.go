@@ -1,4 +1,4 @@
-package backup
+package snapshot
 
 import (
 	"io/fs"
@@ -20,7 +20,7 @@ func (s statOf) Size() int64 { return s.st.Size }
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	of := func(changed time.Time, ino uint64, size int64) string {
-		return stampOf(statOf{st: syscall.Stat_t{Ino: ino, Size: size, Ctim: syscall.NsecToTimespec(changed.UnixNano())}})
+		return StampOf(statOf{st: syscall.Stat_t{Ino: ino, Size: size, Ctim: syscall.NsecToTimespec(changed.UnixNano())}})
 	}
 	at := time.Now().Add(-time.Second)
 	one := of(at, 1, 5)

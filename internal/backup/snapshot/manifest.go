@@ -1,4 +1,7 @@
-package backup
+// Package snapshot owns what a backup is made of: it reads a site's storage and databases as they are
+// at one moment into a repository, and writes them from there to where they come back. It knows no
+// table: package backup says when, and what becomes of it.
+package snapshot
 
 import (
 	"context"
@@ -10,6 +13,9 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/tenant/site"
 )
+
+// BackupID names a backup: "bkp_" and 26 characters.
+type ID string
 
 // Manifest lists what a backup holds and where it lies. It has secrets.
 type Manifest struct {
@@ -30,13 +36,13 @@ type Manifest struct {
 // The folders of a manifest's paths: blobs of the release and of the bundle by digest,
 // files of storage folders, and dumps of databases.
 const (
-	inBlobs    = "blobs/"
-	inStorage  = "storage/"
-	inDatabase = "database/"
+	InBlobs    = "blobs/"
+	InStorage  = "storage/"
+	InDatabase = "database/"
 )
 
-// under yields the files below one of the folders, with their paths there.
-func (m *Manifest) under(folder string) (list []repository.File) {
+// Under yields the files below one of the folders, with their paths there.
+func (m *Manifest) Under(folder string) (list []repository.File) {
 	for _, f := range m.Files {
 		if rest, ok := strings.CutPrefix(f.Path, folder); ok {
 			f.Path = rest
@@ -46,9 +52,9 @@ func (m *Manifest) under(folder string) (list []repository.File) {
 	return list
 }
 
-// folderOf returns the storage folder that a path below inStorage belongs to; empty: it is
+// FolderOf returns the storage folder that a path below inStorage belongs to; empty: it is
 // not known.
-func (m *Manifest) folderOf(p string) (name string) {
+func (m *Manifest) FolderOf(p string) (name string) {
 	for _, f := range m.Folders {
 		if strings.HasPrefix(p, f+"/") && len(f) > len(name) {
 			name = f
@@ -57,15 +63,15 @@ func (m *Manifest) folderOf(p string) (name string) {
 	return name
 }
 
-// encode returns a manifest as it is stored.
-func (m *Manifest) encode() ([]byte, error) {
+// Encode returns a manifest as it is stored.
+func (m *Manifest) Encode() ([]byte, error) {
 	head := *m
 	head.Version, head.Contents = repository.Version, repository.Contents{}
 	return repository.Encode(head, &m.Contents)
 }
 
-// load reads a manifest from a repository.
-func load(ctx context.Context, r *repository.Repository, name string) (*Manifest, error) {
+// Load reads a manifest from a repository.
+func Load(ctx context.Context, r *repository.Repository, name string) (*Manifest, error) {
 	m := &Manifest{}
 	c, err := r.Load(ctx, name, m)
 	if err != nil {

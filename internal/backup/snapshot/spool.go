@@ -1,4 +1,4 @@
-package backup
+package snapshot
 
 import (
 	"cmp"
@@ -93,4 +93,23 @@ func (s *spool) leave(err error) {
 	defer s.mu.Unlock()
 	s.gone = cmp.Or(s.gone, err)
 	s.moved.Broadcast()
+}
+
+// firstWrite tells when a dump has begun.
+type firstWrite struct {
+	w     io.Writer
+	began chan<- struct{}
+	told  bool
+}
+
+func (f *firstWrite) begin() {
+	if !f.told {
+		f.told = true
+		f.began <- struct{}{}
+	}
+}
+
+func (f *firstWrite) Write(b []byte) (int, error) {
+	f.begin()
+	return f.w.Write(b)
 }
