@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
@@ -73,15 +75,33 @@ func TestDocumentedExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = w.RunScenario(t.Context(), t.TempDir(), s, map[string]string{
+			dir := t.TempDir()
+			digest, err := folder(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.RunScenario(t.Context(), dir, s, map[string]string{
 				"SLIPWAY_KEY": key, "GITEA_URL": w.Hooks.URL, "GITEA_TOKEN": "a-token", "SLACK_WEBHOOK_URL": w.Hooks.URL + "/slack",
-				"COMMIT": commit, "MEMBER_KEY": member, "EMAIL": s.Name + "@example.test",
+				"COMMIT": commit, "MEMBER_KEY": member, "EMAIL": s.Name + "@example.test", "SHA256": digest,
 			}, x.lookup)
 			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
+}
+
+// folder writes what the examples of uploads send: a file, the manifest and the batch that hold it.
+func folder(dir string) (digest string, err error) {
+	const page = "<h1>hello</h1>\n"
+	sum := sha256.Sum256([]byte(page))
+	batch := append(sum[:], 0, 0, 0, 0, 0, 0, 0, byte(len(page)))
+	digest = hex.EncodeToString(sum[:])
+	return digest, world.WriteFiles(dir, map[string]string{
+		"index.html":      page,
+		"manifest.ndjson": fmt.Sprintf(`{"path": "index.html", "sha256": "%s", "size": %d}`+"\n", digest, len(page)),
+		"files.blobs":     string(batch) + page,
+	})
 }
 
 // The examples in the other languages work as they are shown, too: a call with a body, and one without.

@@ -21,6 +21,7 @@ func (h *node) forget(ctx context.Context, id site.ID) error {
 		in(func(tx *db.Tx) error { return h.teams.ForgetSiteTx(ctx, tx, string(id)) }),
 		in(func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) }),
 		in(func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.uploads.ForgetTx(ctx, tx, id) }),
 		func() error { return h.traffic.Forget(ctx, string(id)) },
 		func() error { return h.databases.Forget(ctx, id) },
 		in(func(tx *db.Tx) error { return h.wordpress.ForgetTx(ctx, tx, id) }),

@@ -16,6 +16,7 @@ func (h *node) connectTransfers(builds *build.Builds) {
 	h.teams.Connect(
 		h.git, ties{h},
 		team.NamedPart{Name: "deployments", Part: h.deployments}, // first: it refuses while one runs
+		team.NamedPart{Name: "uploads", Part: h.uploads},
 		team.NamedPart{Name: "backups", Part: h.backups},
 		team.NamedPart{Name: "sites", Part: h.sites},
 		team.NamedPart{Name: "domains", Part: h.domains},

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/access"
 	"slipway/internal/edge/certs"
 	"slipway/internal/edge/country"
@@ -82,6 +83,7 @@ type node struct {
 	operations  *operation.Operations
 	sites       *site.Sites
 	deployments *deploy.Deployments
+	uploads     *upload.Uploads
 	rules       *ruletest.Rules
 	thumbnails  *thumbnail.Thumbnails
 	git         *pushes.Pushes
@@ -236,6 +238,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.usage.Connect(usageNotices{h.notify})
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
+	h.uploads = upload.New(upload.Config{DB: h.db, Sites: h.sites, Releases: releases, Blobs: store, Limits: quotas, Log: s.Log})
 	h.deployments = deploy.New(deploy.Config{
 		DB:          h.db,
 		Limits:      quotas,
@@ -246,6 +249,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Releases:    releases,
 		Builds:      builds,
 		Bundles:     bundles,
+		Uploads:     h.uploads,
 		Countries:   s.CountryDatabase != "",
 		Log:         s.Log,
 		Connections: h.connections,
@@ -268,6 +272,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	})
 	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
 	h.gc.Register("deployments", h.deployments.Roots)
+	h.gc.Register("uploads", h.uploads.Roots) // after deployments, on whose releases they rely
 	if err := h.openBackups(store, quotas); err != nil {
 		return nil, err
 	}
@@ -322,6 +327,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.sites.Work(h.jobs)
 	h.webhooks.Work(h.jobs)
 	h.deployments.Work(h.jobs)
+	h.uploads.Work(h.jobs)
 	h.thumbnails.Work(h.jobs)
 	h.apps.Work(h.jobs)
 	h.databases.Work(h.jobs)
@@ -343,6 +349,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Teams:          h.teams,
 			Sites:          h.sites,
 			Deployments:    h.deployments,
+			Uploads:        h.uploads,
 			Rules:          h.rules,
 			Git:            h.git,
 			Connections:    h.connections,
@@ -441,7 +448,7 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas
 
 // prepare does what must be done once before serving.
 func (h *node) prepare(ctx context.Context) error {
-	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
+	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
 		if err := schedule(ctx); err != nil {
 			return err
 		}

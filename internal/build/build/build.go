@@ -11,6 +11,7 @@ package build
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,6 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/sandbox"
@@ -75,6 +75,13 @@ func (b *Builds) Toolchain() *toolchain.Toolchain { return b.c.Toolchain }
 // CodeFailed is the code of the fault of a build whose own commands failed.
 const CodeFailed = "build_failed"
 
+// Tree is what is built: a commit, or what was uploaded.
+type Tree interface {
+	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
+	// Checkout writes it to a folder, which is empty or absent.
+	Checkout(ctx context.Context, dir string) error
+}
+
 // Spec says what to build.
 type Spec struct {
 	ID         string         // unique among the builds that run here; names the directory
@@ -83,7 +90,7 @@ type Spec struct {
 	Branch     string         // a branch has caches of its own
 	MaxCaches  *int64         // bytes that the caches of all of the owner's builds may take. Optional.
 	ClearCache bool           // build as if for the first time
-	Tree       *fetch.Tree    // the commit
+	Tree       Tree           // the commit
 	Plan       framework.Plan // what to do with it
 	Env        map[string]string
 	Secrets    []Secret // values that never appear in the log

@@ -21,16 +21,25 @@ import (
 // Log hears what is worth a line in a deployment's log.
 type Log func(level, format string, args ...any)
 
+// Tree is what is published: a commit, or what was uploaded.
+type Tree interface {
+	Files(ctx context.Context) ([]fetch.File, error)
+	// Read streams the contents of files in their order.
+	Read(ctx context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error
+	// ReadFile returns the content of one file, at most max bytes.
+	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
+}
+
 // Commit is a folder of a commit, to be published straight out of Git: nothing is checked out,
 // and files that the live release already has are not even read.
 type Commit struct {
-	tree   *fetch.Tree
+	tree   Tree
 	files  []fetch.File
 	folder string
 }
 
 // Open returns the folder that a plan publishes, with links followed.
-func Open(ctx context.Context, tree *fetch.Tree, plan framework.Plan, say Log) (Commit, error) {
+func Open(ctx context.Context, tree Tree, plan framework.Plan, say Log) (Commit, error) {
 	all, err := tree.Files(ctx)
 	if err != nil {
 		return Commit{}, fmt.Errorf("list commit: %w", err)

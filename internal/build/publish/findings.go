@@ -6,17 +6,16 @@ import (
 	"strings"
 
 	"slipway/internal/build/release"
-	"slipway/internal/git/fetch"
 )
 
 // WarnUnfetched names the files whose content could not be had: what is published in
 // their place is three lines of text.
-func WarnUnfetched(tree *fetch.Tree, say Log) {
-	n := len(tree.Unfetched)
+func WarnUnfetched(unfetched []string, say Log) {
+	n := len(unfetched)
 	if n == 0 {
 		return
 	}
-	names := strings.Join(tree.Unfetched[:min(n, 10)], ", ")
+	names := strings.Join(unfetched[:min(n, 10)], ", ")
 	if n > 10 {
 		names += fmt.Sprintf(" and %d more", n-10)
 	}

@@ -12,7 +12,7 @@ import (
 
 // resolveLinks replaces symbolic links that lead to a file of the same commit by that
 // file's content, and leaves out the others, and submodules, with a warning.
-func resolveLinks(ctx context.Context, tree *fetch.Tree, all []fetch.File, say Log) ([]fetch.File, error) {
+func resolveLinks(ctx context.Context, tree Tree, all []fetch.File, say Log) ([]fetch.File, error) {
 	var links, files []fetch.File
 	byPath := map[string]fetch.File{}
 	for _, f := range all {

@@ -12,7 +12,6 @@ import (
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
 )
 
@@ -35,7 +34,7 @@ const pagesFolder = ".slipway/pages"
 
 // Assets adds the artefact's static files. Rules are not among them: the program answers
 // for the rest of its paths.
-func Assets(ctx context.Context, w *release.Writer, tree *fetch.Tree, plan framework.Plan, a build.Artefact, say Log) error {
+func Assets(ctx context.Context, w *release.Writer, tree Tree, plan framework.Plan, a build.Artefact, say Log) error {
 	if _, err := hashedIn(ctx, w, tree, plan); err != nil {
 		return err
 	}

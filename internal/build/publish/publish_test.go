@@ -144,7 +144,7 @@ func TestWarnUnfetched(t *testing.T) {
 		12: "f09.png and 2 more",
 	} {
 		var said log
-		WarnUnfetched(&fetch.Tree{Unfetched: slices.Clone(names[:n])}, said.say)
+		WarnUnfetched(slices.Clone(names[:n]), said.say)
 		if (len(said) == 0) != (n == 0) || n > 0 && (!strings.HasSuffix(said[0], want) || strings.Contains(said[0], "f10.png")) {
 			t.Errorf("of %d: %q", n, said)
 		}

@@ -9,7 +9,6 @@ import (
 	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/fault"
 )
 
@@ -25,7 +24,7 @@ type Serving struct {
 
 // Rules tells a release's writer what the commit and its plan say about serving it:
 // where hashed files lie, whether it is a single-page application, and the rules.
-func Rules(ctx context.Context, w *release.Writer, s Serving, tree *fetch.Tree, plan framework.Plan) error {
+func Rules(ctx context.Context, w *release.Writer, s Serving, tree Tree, plan framework.Plan) error {
 	regular, err := hashedIn(ctx, w, tree, plan)
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func Rules(ctx context.Context, w *release.Writer, s Serving, tree *fetch.Tree, 
 
 // hashedIn tells a release's writer where the plan's hashed files lie, and returns the
 // commit's own paths: what was copied under its own name is not hashed.
-func hashedIn(ctx context.Context, w *release.Writer, tree *fetch.Tree, plan framework.Plan) (map[string]bool, error) {
+func hashedIn(ctx context.Context, w *release.Writer, tree Tree, plan framework.Plan) (map[string]bool, error) {
 	files, err := tree.Files(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list commit: %w", err)

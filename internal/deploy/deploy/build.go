@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/preview"
 	"slipway/internal/deploy/project"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
@@ -27,7 +27,7 @@ func (d *Deployments) built(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
 ) (rel release.Sealed, err error) {
@@ -56,7 +56,7 @@ func (d *Deployments) build(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
 	use func(context.Context, build.Artefact) error,
@@ -176,7 +176,7 @@ func (d *Deployments) environment(
 		"SLIPWAY_DEPLOYMENT_ID": string(x.ID),
 		"SLIPWAY_TARGET":        string(x.Target),
 		"SLIPWAY_BRANCH":        x.Branch,
-		"SLIPWAY_COMMIT":        x.CommitHash,
+		"SLIPWAY_COMMIT":        cmp.Or(x.CommitHash, manifestCommit(*x)),
 		"SLIPWAY_URL":           d.c.Sites.URL(s.Slug),
 		"SLIPWAY_DEPLOY_URL":    x.URL,
 	}

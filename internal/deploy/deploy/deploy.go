@@ -24,6 +24,7 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/connection"
@@ -43,6 +44,7 @@ type Config struct {
 	Releases *release.Releases
 	Builds   *build.Builds // Optional: nil refuses what needs a build.
 	Bundles  *bundle.Bundles
+	Uploads  *upload.Uploads // Optional: nil refuses what was uploaded.
 
 	// Programs runs the programs of deployments. Optional: nil refuses what is one, with WhyNot.
 	Programs Programs

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/deploy/hold"
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -50,6 +51,9 @@ type world struct {
 	gc    *gc.Collector
 
 	thumbnails *thumbnail.Thumbnails
+
+	store   *blob.Store
+	uploads *upload.Uploads
 
 	blobs string
 	repos string
@@ -98,13 +102,16 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.gc = gc.New(gc.Config{DB: w.db, Blobs: store, Log: log, Grace: time.Hour})
 	hooks := webhook.New(webhook.Config{DB: w.db, Seal: sealer})
 	w.sites = site.New(site.Config{DB: w.db, Hooks: hooks, Seal: sealer, Domain: "sites.test"})
-	c := Config{DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Log: log}
+	w.store = store
+	w.uploads = upload.New(upload.Config{DB: w.db, Sites: w.sites, Releases: w.rel, Blobs: store, Log: log})
+	c := Config{DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Uploads: w.uploads, Log: log}
 	for _, f := range change {
 		f(&c)
 	}
 	w.Deployments = New(c)
 	w.thumbnails = thumbnail.New(w.db, w.rel)
 	w.gc.Register("deployments", w.Roots)
+	w.gc.Register("uploads", w.uploads.Roots)
 	w.start()
 	return w
 }

@@ -10,8 +10,6 @@ import (
 	"slipway/internal/build/phpversion"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
-	"slipway/internal/deploy/project"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 )
@@ -21,10 +19,10 @@ func (d *Deployments) plan(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	p *progress,
 ) (framework.Plan, error) {
-	plan, err := project.Plan(ctx, s, tree)
+	plan, err := d.planOf(ctx, s, *x, tree)
 	if err != nil {
 		return framework.Plan{}, err
 	}
@@ -57,7 +55,7 @@ func (d *Deployments) release(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
 ) (release.Sealed, error) {

@@ -14,7 +14,6 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/project"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
@@ -73,7 +72,7 @@ func (d *Deployments) bundled(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan framework.Plan,
 	a build.Artefact,
 	p *progress,

@@ -8,7 +8,6 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/hold"
-	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
@@ -47,7 +46,7 @@ func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *rel
 func (d *Deployments) publishCommit(
 	ctx context.Context,
 	s site.Site,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
 ) (release.Sealed, error) {
@@ -66,7 +65,7 @@ func (d *Deployments) publishCommit(
 }
 
 // serving tells a release's writer how the commit is served.
-func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree *fetch.Tree, plan framework.Plan) error {
+func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree sourceTree, plan framework.Plan) error {
 	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, s.ID)
 	if err != nil {
 		return err

@@ -235,13 +235,12 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 	}
 
 	p.enter("fetch", deployment.Building)
-	byDefault := x.Branch == "" // so it stays in the table until the end: the next attempt asks again
-	tree, err := d.fetch(ctx, s, x, p)
+	byDefault := x.Branch == "" && x.Upload == "" // so it stays in the table until the end: the next attempt asks again
+	tree, err := d.source(ctx, s, x, p)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
-	publish.WarnUnfetched(tree, p.Printf)
 
 	plan, err := d.plan(ctx, s, x, tree, p)
 	if err != nil {
@@ -268,6 +267,26 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 	}
 	p.enter("activate", deployment.Deploying)
 	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
+}
+
+// sourceTree is what a deployment is made of: a commit, or what was uploaded.
+type sourceTree interface {
+	publish.Tree
+	build.Tree
+	Close() error
+}
+
+// source brings what a deployment is made of here.
+func (d *Deployments) source(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) (sourceTree, error) {
+	if x.Upload != "" {
+		return d.uploaded(ctx, x, p)
+	}
+	tree, err := d.fetch(ctx, s, x, p)
+	if err != nil {
+		return nil, err
+	}
+	publish.WarnUnfetched(tree.Unfetched, p.Printf)
+	return tree, nil
 }
 
 // fetch brings the branch's newest commit here and notes which one it is.

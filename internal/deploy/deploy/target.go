@@ -25,6 +25,9 @@ func targetOf(s site.Site, branch string) deployment.Target {
 // chooseTarget is targetOf with what the caller asked for, which must agree with it where
 // it says production.
 func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
+	if t.Upload != "" && t.Target != "" {
+		return t.Target, nil
+	}
 	decided := targetOf(s, t.Branch)
 	if t.Pull > 0 || t.Fork {
 		if t.Target != "" && t.Target != deployment.Preview || t.Pull > preview.MaxPull {
@@ -53,7 +56,7 @@ func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
 // retargetTx makes a preview of a production deployment whose branch is not the production
 // branch any more, or was not known to be another one when it was asked for.
 func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, s site.Site, x *deployment.Deployment) error {
-	if x.Target != deployment.Production || targetOf(s, x.Branch) == deployment.Production {
+	if x.Target != deployment.Production || x.Upload != "" || targetOf(s, x.Branch) == deployment.Production {
 		return nil
 	}
 	s, err := d.c.Sites.ByID(ctx, tx, x.Site)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -43,6 +45,7 @@ type Trigger struct {
 	Attach     int               // an open pull request of the branch, whose address shows the preview too; 0: none
 	Title      string            // shown beside it
 	ClearCache bool              // build as if for the first time
+	Upload     upload.ID         // of which it is made; empty: on a site without a repository, its last one
 	HookBody   string            // what a deploy hook's caller sent, for the build
 	Hops       int               // webhooks and deploy hooks that led to it
 }
@@ -99,6 +102,10 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 			return deployment.Deployment{}, err
 		}
 	}
+	uploaded, err := d.sourceTx(ctx, tx, s, &t)
+	if err != nil {
+		return deployment.Deployment{}, err
+	}
 	target, err := chooseTarget(s, t)
 	if err != nil {
 		return deployment.Deployment{}, err
@@ -138,6 +145,9 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		CreatedAt:  db.Now(),
 		Queue:      &deployment.Queue{Position: waiting + 1, Reason: "workers_busy"},
 	}
+	if t.Upload != "" {
+		describe(&x, uploaded, t)
+	}
 	x.URL = d.c.Sites.DeploymentURL(x.ID.Label(), s.Slug)
 	label := ""
 	if target == deployment.Preview {
@@ -165,13 +175,21 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 func runKey(id deployment.ID) string { return "deploy/" + string(id) }
 
 func (d *Deployments) write(ctx context.Context, tx *db.Tx, x deployment.Deployment, previewLabel string) error {
+	source := ""
+	if x.Source != nil {
+		text, err := json.Marshal(x.Source)
+		if err != nil {
+			return err
+		}
+		source = string(text)
+	}
 	_, err := tx.Exec(
 		ctx,
 		`
 		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
 			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle,
-			pull_request, fork, repository)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
+			pull_request, fork, repository, source, upload_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`,
 		x.ID,
 		x.Site,
 		x.Owner,
@@ -179,7 +197,7 @@ func (d *Deployments) write(ctx context.Context, tx *db.Tx, x deployment.Deploym
 		x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework,
 		string(x.Plan),
 		x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel,
-		x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository,
+		x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository, source, x.Upload,
 	)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)
@@ -381,10 +399,15 @@ func (d *Deployments) RetryTx(
 			Code:    "deployment_running",
 		}
 	}
+	commit := x.CommitHash
+	if x.Upload != "" {
+		commit = "" // what it claims to be of is no commit that can be fetched
+	}
 	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{
 		Cause:      by,
 		Branch:     x.Branch,
-		Commit:     x.CommitHash,
+		Commit:     commit,
+		Upload:     upload.ID(x.Upload),
 		Target:     x.Target,
 		Pull:       x.Pull,
 		Fork:       x.Fork,

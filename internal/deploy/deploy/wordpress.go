@@ -56,7 +56,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 			return err
 		}
 		defer tree.Close()
-		publish.WarnUnfetched(tree, p.Printf)
+		publish.WarnUnfetched(tree.Unfetched, p.Printf)
 		if plan, err = d.contentPlan(ctx, s, tree, p); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 }
 
 // contentPlan returns how the repository of a WordPress site becomes its wp-content.
-func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree *fetch.Tree, p *progress) (framework.Plan, error) {
+func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree sourceTree, p *progress) (framework.Plan, error) {
 	plan, err := project.Content(ctx, s, tree)
 	if err != nil {
 		return framework.Plan{}, err
@@ -118,7 +118,7 @@ func (d *Deployments) content(
 	ctx context.Context,
 	s site.Site,
 	x *deployment.Deployment,
-	tree *fetch.Tree,
+	tree sourceTree,
 	plan *framework.Plan,
 	core bundle.ID,
 	p *progress,

@@ -101,6 +101,9 @@ type Deployment struct {
 	StartedAt     db.Time
 	CompletedAt   db.Time
 
+	Upload string  // what was uploaded for it; empty: it is of a commit
+	Source *Source // what that held; nil: it is of a commit
+
 	Hops     int    // webhooks and deploy hooks that led to it
 	HookBody string // sealed: what the deploy hook's caller sent
 	SiteName string // as it was when the deployment was read; empty where that is not known
@@ -110,6 +113,15 @@ type Deployment struct {
 	PreviewLabel string // of PreviewURL
 	Current      bool   // whether the site serves it
 	Queue        *Queue // for a pending one, whether it has not begun or waits for a build slot
+}
+
+// Source holds what a deployment was made of that is not of a commit.
+type Source struct {
+	Kind   string `json:"kind"` // output or source
+	Files  int64  `json:"files"`
+	Bytes  int64  `json:"bytes"`
+	Digest string `json:"digest"` // of the list of its files
+	Dirty  bool   `json:"dirty"`  // there were changes beside the commit
 }
 
 // Queue holds the position of a waiting deployment, and why it waits.

@@ -32,7 +32,7 @@ const columns = Own + `, COALESCE(f.provider, ''), s.subdomain, s.live_deploymen
 // Own are a deployment's own columns.
 const Own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
-	d.hops, d.hook_body`
+	d.hops, d.hook_body, d.source, d.upload_id`
 
 const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id LEFT JOIN site_forges f ON f.site_id = d.site_id `
 
@@ -59,7 +59,7 @@ func (d *Deployments) Locate(x *Deployment, subdomain string) {
 // ScanOwn reads a deployment's own columns, its forge, and then more.
 func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	var x Deployment
-	var plan, stages string
+	var plan, stages, source string
 	err := row.Scan(append([]any{
 		&x.ID,
 		&x.Site,
@@ -91,6 +91,8 @@ func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 		&x.CompletedAt,
 		&x.Hops,
 		&x.HookBody,
+		&source,
+		&x.Upload,
 		&x.Forge,
 	}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -104,6 +106,11 @@ func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	}
 	if err := json.Unmarshal([]byte(stages), &x.Stages); err != nil {
 		return Deployment{}, fmt.Errorf("read stages of %s: %w", x.ID, err)
+	}
+	if source != "" {
+		if err := json.Unmarshal([]byte(source), &x.Source); err != nil {
+			return Deployment{}, fmt.Errorf("read source of %s: %w", x.ID, err)
+		}
 	}
 	x.Forge = forge.ProviderOf(x.Repository, x.Forge)
 	return x, nil

@@ -14,8 +14,14 @@ import (
 	"slipway/internal/tenant/site"
 )
 
+// Tree is what becomes a plan: a commit, or what was uploaded.
+type Tree interface {
+	Files(ctx context.Context) ([]fetch.File, error)
+	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
+}
+
 // Plan finds out what the commit is and what is to be done with it for the site.
-func Plan(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan, error) {
+func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	o := framework.Overrides{
 		Root:    s.Build.Root,
 		Install: s.Build.Install,
@@ -52,7 +58,7 @@ func Plan(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan, e
 }
 
 // Content returns how the repository of a WordPress site becomes its wp-content.
-func Content(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan, error) {
+func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	files, err := tree.Files(ctx)
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
@@ -69,7 +75,7 @@ func Content(ctx context.Context, s site.Site, tree *fetch.Tree) (framework.Plan
 }
 
 // Detect returns the framework of a commit and how it would be built.
-func Detect(ctx context.Context, tree *fetch.Tree, o framework.Overrides) (framework.Plan, error) {
+func Detect(ctx context.Context, tree Tree, o framework.Overrides) (framework.Plan, error) {
 	files, err := tree.Files(ctx)
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
@@ -80,7 +86,7 @@ func Detect(ctx context.Context, tree *fetch.Tree, o framework.Overrides) (frame
 // commit lets detection read a commit without a checkout.
 type commit struct {
 	ctx   context.Context // of the deployment: one commit lives no longer than that
-	tree  *fetch.Tree
+	tree  Tree
 	files []fetch.File
 }
 

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -56,6 +57,25 @@ func (b *Batch) Put(r io.Reader) (Digest, int64, error) {
 		return Digest{}, 0, fmt.Errorf("put blob: %w", b.cause(err))
 	}
 	return p.digest, p.size, b.queue(p)
+}
+
+// ErrMismatch is the error of PutExpected for bytes with another digest.
+var ErrMismatch = errors.New("bytes have another digest")
+
+// PutExpected is Put for bytes whose digest is known beforehand. Bytes with another one are not stored, and end in ErrMismatch,
+// which doesn't end the batch.
+func (b *Batch) PutExpected(r io.Reader, want Digest) (int64, error) {
+	if rs, ok := r.(io.ReadSeeker); ok {
+		r = struct{ io.Reader }{rs} // as Put has it
+	}
+	p, err := b.store.spool(b.ctx, r)
+	if err != nil {
+		return 0, fmt.Errorf("put blob: %w", b.cause(err))
+	}
+	if p.digest != want {
+		return p.size, errors.Join(ErrMismatch, p.Close())
+	}
+	return p.size, b.queue(p)
 }
 
 // PutBytes is Put for bytes that the caller will not change any more.

@@ -30,6 +30,7 @@ func (Provision) Kind() string { return "site.provision" }
 type NewSite struct {
 	Name       string
 	Type       string
+	Source     string // git or upload. Optional: git for static.
 	Repository string // any spelling source.ParseRepository takes; optional for wordpress
 	Branch     string // Optional: the repository's default
 	Framework  string // a preset's id. Optional.
@@ -105,7 +106,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err := count(ctx, tx, owner, site.Type, site.Status, 1); err != nil {
 		return Site{}, err
 	}
-	if !n.Unprovisioned {
+	if !n.Unprovisioned && site.Source() != SourceUpload {
 		if _, err := job.Enqueue(ctx, tx, Provision{site.ID}, job.Options{
 			Unique: "provision/" + string(site.ID),
 			Share:  string(owner),
@@ -174,6 +175,17 @@ func check(n NewSite) (Site, error) {
 		}
 	}
 	switch {
+	case n.Source != "" && n.Source != SourceGit && n.Source != SourceUpload:
+		return Site{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid source", Details: "source must be git or upload", Received: text.Clip(n.Source, 200),
+			Code: "invalid_source",
+		}
+	case n.Source == SourceUpload && (n.Repository != "" || site.Type != Static):
+		return Site{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Only a static site without a repository takes uploads",
+			Details: "omit repository, or omit source to deploy from it", Code: "invalid_source",
+		}
+	case n.Source == SourceUpload:
 	case n.Repository != "":
 		repo, err := fetch.ParseRepository(n.Repository)
 		if err != nil {
@@ -183,7 +195,7 @@ func check(n NewSite) (Site, error) {
 	case site.Type == Static:
 		return Site{}, &fault.Error{
 			Kind: fault.Invalid, Message: "A static site needs a repository",
-			Details: "repository is the location of a Git repository in host/owner/repo form", Code: "repository_required",
+			Details: "repository is the location of a Git repository in host/owner/repo form; or set source to upload, and deploy a folder", Code: "repository_required",
 		}
 	}
 	if n.Branch != "" {

@@ -67,6 +67,7 @@ func (e Export) NewSite() NewSite {
 	return NewSite{
 		Name:       e.Name,
 		Type:       string(e.Type),
+		Source:     Site{Type: e.Type, Repository: e.Repository}.Source(),
 		Repository: e.Repository,
 		Branch:     e.Branch,
 		Framework:  e.Framework,

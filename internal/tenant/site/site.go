@@ -33,9 +33,26 @@ type Type string
 
 // The two types there are.
 const (
-	Static    Type = "static"    // built from a Git repository
+	Static    Type = "static"    // from a Git repository, or from what is uploaded
 	WordPress Type = "wordpress" // a WordPress installation; it has no previews
 )
+
+// Where a site's files come from, as the interface says it. A WordPress without a repository has none.
+const (
+	SourceGit    = "git"
+	SourceUpload = "upload"
+)
+
+// Source returns where a site's files come from; empty where it has none.
+func (x Site) Source() string {
+	switch {
+	case x.Repository != "":
+		return SourceGit
+	case x.Type == Static:
+		return SourceUpload
+	}
+	return ""
+}
 
 // NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
 var NoPreviews = &fault.Error{

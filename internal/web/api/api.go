@@ -22,6 +22,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/certs"
 	"slipway/internal/platform/db"
 	"slipway/internal/program/app"
@@ -52,6 +53,7 @@ type Config struct {
 	Teams       *team.Teams
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
+	Uploads     *upload.Uploads
 	Rules       *ruletest.Rules
 	Git         *pushes.Pushes
 	Connections *connection.Connections
@@ -143,6 +145,7 @@ func (a *API) routes() {
 	a.ruleRoutes()
 	a.servingRoutes()
 	a.deploymentRoutes()
+	a.uploadRoutes()
 	a.domainRoutes()
 	a.envRoutes()
 	a.hookRoutes()

@@ -26,6 +26,7 @@ type deploymentBody struct {
 	CommitURL     *string         `json:"commitUrl" doc:"URL of the commit at the Git provider. Null if unknown."`
 	CommitMessage *string         `json:"commitMessage"`
 	CommitAuthor  *string         `json:"commitAuthor"`
+	Source        sourceBody      `json:"source" doc:"What it is made of."`
 	Framework     *string         `json:"framework" doc:"The detected framework."`
 	Runtime       *string         `json:"runtime"`
 	Plan          json.RawMessage `json:"plan" doc:"How it was built, and the source of each setting."`
@@ -48,6 +49,23 @@ type pullRef struct {
 	Title  *string `json:"title" doc:"Title at the Git provider. Null if unknown."`
 	Fork   bool    `json:"fork" doc:"Whether the commit is from a fork. Builds of forks get no variables and no credential."`
 	URL    *string `json:"url" doc:"URL of the pull request at the Git provider. Null if unknown."`
+}
+
+type sourceBody struct {
+	Kind     string  `json:"kind" enum:"git,upload"`
+	UploadID *string `json:"uploadId"`
+	Files    *int64  `json:"files" doc:"Files that were uploaded."`
+	Bytes    *int64  `json:"bytes" doc:"Bytes that were uploaded."`
+	Digest   *string `json:"digest" doc:"Digest of the list of uploaded files."`
+	Dirty    *bool   `json:"dirty" doc:"Whether there were changes beside commitHash, as the client claims."`
+}
+
+func showSource(d deployment.Deployment) sourceBody {
+	if d.Source == nil {
+		return sourceBody{Kind: site.SourceGit}
+	}
+	s := *d.Source
+	return sourceBody{site.SourceUpload, some(d.Upload), &s.Files, &s.Bytes, some(s.Digest), &s.Dirty}
 }
 
 type queueBody struct {
@@ -242,6 +260,7 @@ func showDeployment(d deployment.Deployment) deploymentBody {
 		CommitHash:    some(d.CommitHash),
 		CommitMessage: some(d.CommitMessage),
 		CommitAuthor:  some(d.CommitAuthor),
+		Source:        showSource(d),
 		Framework:     some(d.Framework),
 		Runtime:       some(d.Runtime),
 		Plan:          plainText(d.Plan),

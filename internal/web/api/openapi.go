@@ -22,6 +22,10 @@ var nouns = []*huma.Tag{
 		Description: "A site is a static site, a Node.js or PHP application built from a Git repository, or a WordPress installation.",
 	},
 	{
+		Name:        "Uploads",
+		Description: "Deploys a folder without Git, to a site whose source is upload. Contents are named by their SHA-256: you send the list of files, then the contents that neither the site's releases have nor you have sent within the last day, then deploy. `slipway deploy` does this for you.",
+	},
+	{
 		Name:        "Deployments",
 		Description: "A deployment builds a commit and makes it live. The live site doesn't change until the new release is ready.",
 	},

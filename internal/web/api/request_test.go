@@ -384,6 +384,9 @@ func TestSecretsStayInside(t *testing.T) {
 		if matrix[r.ID].team {
 			x, key = of, teamKey
 		}
+		if prep := matrix[r.ID].prep; prep != nil {
+			prep(w, key, x)
+		}
 		if a := w.api("GET", x.fill(matrix[r.ID].path), key, nil); a.status != matrix[r.ID].status || strings.Contains(a.body, planted) {
 			t.Errorf("%s: %s", r.ID, a)
 		}

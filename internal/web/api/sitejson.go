@@ -39,6 +39,7 @@ func (s *siteBody) append(b []byte) (_ []byte, err error) {
 	b = appendOptional(append(b, `,"statusReason":`...), s.StatusReason)
 	b = appendText(append(b, `,"url":`...), s.URL)
 	b = appendText(append(b, `,"subdomain":`...), s.Subdomain)
+	b = appendOptional(append(b, `,"source":`...), s.Source)
 	if b = append(b, `,"repository":`...); s.Repository == nil {
 		b = append(b, "null"...)
 	} else {

@@ -22,12 +22,13 @@ type NewSiteBody struct {
 	ID            string      `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name          string      `json:"name"`
 	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
-	Type          string      `json:"type" enum:"static,wordpress" doc:"Where the content comes from: a Git repository, or a WordPress installation."`
+	Type          string      `json:"type" enum:"static,wordpress" doc:"static: files or an application, from a Git repository or from uploads. wordpress: a WordPress installation."`
 	Runtime       string      `json:"runtime" doc:"How it is served: static, node, php or wordpress. For a static site, detected by its first deployment."`
 	Status        string      `json:"status" enum:"pending,provisioning,active,error,stopped"`
 	StatusReason  *string     `json:"statusReason" doc:"Why it is in this status, if there is a reason."`
 	URL           string      `json:"url" example:"https://my-site.example.com"`
 	Subdomain     string      `json:"subdomain"`
+	Source        *string     `json:"source" enum:"git,upload" doc:"Where the files come from: the repository, or uploads. Null for a WordPress site without a repository."`
 	Repository    *repository `json:"repository"`
 	Framework     *string     `json:"framework" doc:"The requested framework preset."`
 	Build         site.Build  `json:"build" doc:"Build settings. Absent ones are detected."`
@@ -91,7 +92,7 @@ func (a *API) siteRoutes() {
 	create.Status, create.Wide = 201, true
 	create.Limited = true
 	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
-		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is served is detected from the repository."
+		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is served is detected from the repository. With `source: upload` a static site has no repository, and stays `pending` until its first upload is deployed."
 	post(a, create, a.createSite)
 
 	get(a, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
@@ -189,7 +190,8 @@ type createSiteIn struct {
 	Body struct {
 		Name       string       `json:"name" doc:"Display name, 1 to 100 characters."`
 		Type       string       `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
-		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Source     string       `json:"source,omitempty" enum:"git,upload" doc:"Where the files of a static site come from. With upload it needs no repository: deploy a folder with the command line or the uploads API. Default: git."`
+		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static, unless source is upload; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
 		Branch     string       `json:"branch,omitempty" doc:"Default: the repository's default branch."`
 		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
 		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
@@ -209,7 +211,7 @@ func (a *API) createSite(
 ) (_ createdSite, did audit.Event, _ error) {
 	b := in.Body
 	s, err := a.Sites.CreateTx(ctx, tx, c.Owner, site.NewSite{
-		Name: b.Name, Type: b.Type, Repository: b.Repository,
+		Name: b.Name, Type: b.Type, Source: b.Source, Repository: b.Repository,
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Tags: b.Tags, Credential: b.Credential.read(),
 	})
 	if err == nil && b.Connection != "" {
@@ -225,7 +227,11 @@ func (a *API) createSite(
 		}
 	}
 	did = audit.Event{Action: "site.created", Subject: string(s.ID), Detail: s.Name}
-	return createdSite{a.showNewSite(&s), "Site created. Provisioning will begin shortly."}, did, err
+	said := "Site created. Provisioning will begin shortly."
+	if s.Source() == site.SourceUpload {
+		said = "Site created. Upload files to deploy it."
+	}
+	return createdSite{a.showNewSite(&s), said}, did, err
 }
 
 func (a *API) getSite(ctx context.Context, c account.Caller, in *ByID) (siteBody, error) {
@@ -458,6 +464,7 @@ func (a *API) showNewSite(s *site.Site) NewSiteBody {
 		StatusReason:  some(s.StatusReason),
 		URL:           a.Sites.URL(s.Slug),
 		Subdomain:     s.Slug,
+		Source:        some(s.Source()),
 		Framework:     some(s.Framework),
 		Build:         s.Build,
 		Run:           s.Run,

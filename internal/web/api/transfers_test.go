@@ -31,7 +31,7 @@ func (w *world) settle() {
 // moved are the tables whose rows move with a site, and left those whose rows stay with the sender. A table with a site and
 // an owner that is in neither fails the test: it was forgotten.
 var (
-	movedTables = strings.Fields(`app_tasks backup_schedules backups build_caches databases deploy_hooks deployments domains slugs wordpress_sites`)
+	movedTables = strings.Fields(`app_tasks backup_schedules backups build_caches databases deploy_hooks deployments domains slugs uploads wordpress_sites`)
 	leftTables  = strings.Fields(`build_time operations usage_sites usage_sources webhook_events notify_channels site_members`)
 )
 
@@ -46,6 +46,8 @@ func TestTransferForgetsNoTable(t *testing.T) {
 	for _, q := range []string{
 		`INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until) VALUES ('SITE', 'cron', 'c', 'd', 'OWNER', '', '{}', 0, '', 0)`,
 		`INSERT INTO build_caches (site_id, name, owner_id, bytes, used_at) VALUES ('SITE', 'main', 'OWNER', 5, 1)`,
+		`INSERT INTO uploads (id, site_id, owner_id, kind, status, target, branch, title, commit_hash, commit_message, commit_author, dirty, manifest, needed, files, bytes, needed_bytes, deployment_id, created_at, touched_at)
+			VALUES ('upl_1', 'SITE', 'OWNER', 'output', 'open', 'production', '', '', '', '', '', FALSE, '', '', 0, 0, 0, '', 1, 1)`,
 		`DELETE FROM backup_schedules WHERE site_id = 'SITE'`,
 		`INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, warned) VALUES ('SITE', 'OWNER', 'daily', '03:00', 1, 1, 1, 1, FALSE)`,
 		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)

@@ -21,9 +21,11 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/backup/repository"
 	"slipway/internal/build/build"
+	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -96,7 +98,14 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	operations := operation.New(operation.Config{DB: d, Log: log})
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Limits: quotas, Operations: operations})
 	sites := site.New(site.Config{DB: d, Limits: quotas, Hooks: hooks, Seal: s, Domain: "sites.test"})
-	deployments := deploy.New(deploy.Config{DB: d, Limits: quotas, Sites: sites, Hooks: hooks, Log: log})
+	uploaded, err := blob.OpenDir(filepath.Join(t.TempDir(), "uploads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploads := upload.New(upload.Config{
+		DB: d, Sites: sites, Releases: release.New(release.Config{Blobs: uploaded}), Blobs: uploaded, Limits: quotas, Log: log,
+	})
+	deployments := deploy.New(deploy.Config{DB: d, Limits: quotas, Sites: sites, Hooks: hooks, Uploads: uploads, Log: log})
 	place, err := blob.Dir(filepath.Join(t.TempDir(), "backups"))
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +131,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 		Accounts:    account.New(account.Config{DB: d, Limits: quotas, Log: log}),
 		Sites:       sites,
 		Deployments: deployments,
+		Uploads:     uploads,
 		Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
 		Domains: domain.New(domain.Config{
 			DB:         d,
@@ -171,6 +181,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	c.Teams.Connect(
 		c.Git, ties{c},
 		team.NamedPart{Name: "deployments", Part: c.Deployments},
+		team.NamedPart{Name: "uploads", Part: c.Uploads},
 		team.NamedPart{Name: "backups", Part: c.Backups},
 		team.NamedPart{Name: "sites", Part: c.Sites},
 		team.NamedPart{Name: "domains", Part: c.Domains},

@@ -41,7 +41,8 @@ func variable(path, name string) string {
 			"sites": "SITE_ID", "deployments": "DEPLOYMENT_ID", "domains": "DOMAIN_ID", "hooks": "HOOK_ID", "webhooks": "WEBHOOK_ID",
 			"webhook-listeners": "LISTENER_ID", "keys": "KEY_ID", "backups": "BACKUP_ID", "databases": "DATABASE_ID",
 			"operations": "OPERATION_ID", "notifications": "CHANNEL_ID", "git": "CONNECTION_ID", "teams": "TEAM_ID", "transfers": "TRANSFER_ID",
-			"oauth": map[bool]string{true: "GRANT_ID", false: "APP_ID"}[strings.Contains(path, "/grants/")],
+			"uploads": "UPLOAD_ID",
+			"oauth":   map[bool]string{true: "GRANT_ID", false: "APP_ID"}[strings.Contains(path, "/grants/")],
 		}[noun]
 	case "hook", "delivery", "invitation":
 		return strings.ToUpper(name) + "_ID"

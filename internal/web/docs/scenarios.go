@@ -229,6 +229,27 @@ var scenarios = []Scenario{
 		},
 		{Operation: "sendConfirmation"},
 	}},
+	{"uploads", []Step{
+		{
+			Operation: "createSite", Body: `{"name": "Harbor", "type": "static", "source": "upload"}`,
+			Keep: []string{"SITE_ID=data.id"},
+		},
+		{Operation: "createUpload", Body: `{"kind": "output"}`, Keep: []string{"UPLOAD_ID=id"}},
+		{Operation: "putUploadManifest", Upload: "manifest.ndjson"},
+		{Operation: "getUpload"},
+		{Operation: "getUploadMissing"},
+		{Operation: "sendUploadBlobs", Upload: "files.blobs"},
+		{Operation: "putUploadBlob", Upload: "index.html"},
+		{
+			Operation: "deployUpload",
+			Keep:      []string{"DEPLOYMENT_ID=deploymentId"}, Until: [3]string{"/deployments/$DEPLOYMENT_ID", "status", "success"},
+		},
+		{
+			Operation: "createUpload", Body: `{"kind": "output", "branch": "draft"}`,
+			Keep: []string{"UPLOAD_ID=id"},
+		},
+		{Operation: "deleteUpload"},
+	}},
 	{"wordpress", []Step{
 		{
 			Operation: "createSite", Body: `{"name": "Blog", "type": "wordpress"}`,

@@ -3,6 +3,7 @@ package docs
 import (
 	"fmt"
 	"go/format"
+	"path"
 	"strings"
 
 	"slipway/internal/platform/lazyregexp"
@@ -37,10 +38,17 @@ func expand(text string, name, plain func(string) string) string {
 }
 
 func (c call) contentType() string {
-	if strings.HasSuffix(c.upload, ".zip") {
+	switch path.Ext(c.upload) {
+	case ".zip":
 		return "application/zip"
+	case ".ndjson":
+		return "application/x-ndjson"
+	case ".blobs":
+		return "application/vnd.slipway.blobs"
+	case ".gz":
+		return "application/gzip"
 	}
-	return "application/gzip"
+	return "application/octet-stream"
 }
 
 // curl is a call for a POSIX shell.

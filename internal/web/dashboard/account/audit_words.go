@@ -23,6 +23,8 @@ var auditLabels = map[string]string{
 	"site.terminal_disabled":      "Terminal disabled",
 	"passkey.added":               "Passkey added",
 	"passkey.removed":             "Passkey removed",
+	"upload.created":              "Upload opened",
+	"upload.deleted":              "Upload deleted",
 	"wordpress.login":             "WordPress login link created",
 	"wordpress.purged":            "Page cache purged",
 	"wordpress.update":            "WordPress update started",

@@ -1,0 +1,113 @@
+package deploy
+
+import (
+	"context"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/build/publish"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/project"
+	"slipway/internal/deploy/upload"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// DeployUploadTx makes a deployment of a complete upload. One that was deployed before comes with its deployment.
+func (d *Deployments) DeployUploadTx(
+	ctx context.Context,
+	tx *db.Tx,
+	owner account.OwnerID,
+	c upload.Complete,
+	by deployment.Cause,
+) (deployment.Deployment, error) {
+	u, err := d.c.Uploads.TakeTx(ctx, tx, owner, c)
+	if err != nil {
+		return deployment.Deployment{}, err
+	}
+	if u.Deployment != "" {
+		return d.OwnedTx(ctx, tx, owner, deployment.ID(u.Deployment))
+	}
+	x, err := d.TriggerTx(ctx, tx, owner, u.Site, Trigger{
+		Cause: by, Upload: u.ID, Target: deployment.Target(u.Target), Branch: u.Branch, Title: u.Title,
+	})
+	if err != nil {
+		return x, err
+	}
+	return x, d.c.Uploads.DeployedTx(ctx, tx, u.ID, string(x.ID))
+}
+
+// sourceTx decides whether a deployment is made of a commit or of an upload, which it returns.
+func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *Trigger) (u upload.Upload, err error) {
+	if s.Source() != site.SourceUpload {
+		if t.Upload != "" {
+			return u, &fault.Error{
+				Kind: fault.Conflict, Message: "The site is deployed from its Git repository", Code: "site_has_repository",
+				Details: "push to deploy it, or remove its repository to upload files",
+			}
+		}
+		return u, nil
+	}
+	if d.c.Uploads == nil {
+		return u, &fault.Error{Kind: fault.Unavailable, Message: "Uploads can't be deployed on this server"}
+	}
+	if t.Commit != "" {
+		return u, &fault.Error{
+			Kind: fault.Invalid, Message: "The site has no repository", Details: "omit commit: the last upload is deployed", Code: "no_repository",
+		}
+	}
+	if t.Upload != "" {
+		return d.c.Uploads.OfDeploymentTx(ctx, tx, s, t.Upload)
+	}
+	if u, err = d.c.Uploads.LastTx(ctx, tx, s); err != nil {
+		return u, err
+	}
+	t.Upload = u.ID
+	if t.Target == "" && t.Branch == "" {
+		t.Target, t.Branch = deployment.Target(u.Target), u.Branch
+	}
+	if t.Target == deployment.Preview && t.Branch == "" {
+		t.Branch = u.PreviewBranch()
+	}
+	return u, nil
+}
+
+// describe says of a deployment which upload it is made of.
+func describe(x *deployment.Deployment, u upload.Upload, t Trigger) {
+	x.Upload, x.Branch, x.Repository = string(u.ID), t.Branch, ""
+	x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Pinned = u.CommitHash, u.CommitMessage, u.CommitAuthor, false
+	x.Source = &deployment.Source{Kind: string(u.Kind), Files: u.Files, Bytes: u.Bytes, Digest: u.Manifest, Dirty: u.Dirty}
+}
+
+// uploaded opens what a deployment was uploaded from.
+func (d *Deployments) uploaded(ctx context.Context, x *deployment.Deployment, p *progress) (sourceTree, error) {
+	tree, err := d.c.Uploads.Open(ctx, upload.ID(x.Upload))
+	if err != nil {
+		return nil, err
+	}
+	files := "files"
+	if x.Source.Files == 1 {
+		files = "file"
+	}
+	p.Printf("info", "Uploaded: %d %s, %s", x.Source.Files, files, publish.Size(x.Source.Bytes))
+	return tree, nil
+}
+
+// planOf finds out what is to be done with what a deployment is made of: output that was uploaded is published as it is.
+func (d *Deployments) planOf(ctx context.Context, s site.Site, x deployment.Deployment, tree sourceTree) (framework.Plan, error) {
+	if x.Source == nil || x.Source.Kind != string(upload.Output) {
+		return project.Plan(ctx, s, tree)
+	}
+	return framework.Plan{
+		Framework: "static", Name: "Static files", Runtime: framework.Static, Why: "the files were uploaded ready to be published",
+	}, nil
+}
+
+// manifestCommit stands in the place of a commit in builds of what was uploaded without one.
+func manifestCommit(x deployment.Deployment) string {
+	if x.Source == nil {
+		return ""
+	}
+	return x.Source.Digest[:min(40, len(x.Source.Digest))]
+}

@@ -1,0 +1,192 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/build/release"
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/upload"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+)
+
+// folder makes a site without a repository.
+func (w *world) folder() site.Site {
+	w.t.Helper()
+	s, err := w.sites.Create(w.t.Context(), anna, site.NewSite{Name: "My folder", Type: "static", Source: "upload"})
+	ok(w.t, err)
+	return s
+}
+
+// send uploads files to a site, and returns the upload and how many contents were missing.
+func (w *world) send(s site.ID, n upload.NewUpload, files map[string]string) (upload.ID, int64) {
+	w.t.Helper()
+	var u upload.Upload
+	w.write(func(tx *db.Tx) (err error) { u, err = w.uploads.CreateTx(w.t.Context(), tx, anna, s, n); return err })
+	var manifest, batch bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content, mode := files[name], ""
+		if to, link := strings.CutPrefix(content, "-> "); link {
+			content, mode = to, "l"
+		}
+		d := blob.Sum([]byte(content))
+		ok(w.t, json.NewEncoder(&manifest).Encode(map[string]any{
+			"path": name, "sha256": d.String(), "size": len(content), "mode": mode,
+		}))
+		batch.Write(d[:])
+		batch.Write(binary.BigEndian.AppendUint64(nil, uint64(len(content))))
+		batch.WriteString(content)
+	}
+	_, missing, err := w.uploads.PutManifest(w.t.Context(), anna, u.ID, &manifest)
+	ok(w.t, err)
+	if missing.Files > 0 {
+		got, err := w.uploads.Receive(w.t.Context(), anna, u.ID, &batch)
+		ok(w.t, err)
+		if got.Missing.Files != 0 {
+			w.t.Fatalf("after all was sent %+v is missing", got.Missing)
+		}
+	}
+	return u.ID, missing.Files
+}
+
+func (w *world) deployUpload(id upload.ID) deployment.Deployment {
+	w.t.Helper()
+	whole, err := w.uploads.Complete(w.t.Context(), anna, id)
+	ok(w.t, err)
+	var x deployment.Deployment
+	w.write(func(tx *db.Tx) (err error) {
+		x, err = w.DeployUploadTx(w.t.Context(), tx, anna, whole, deployment.ByAPI)
+		return err
+	})
+	return w.ended(x.ID)
+}
+
+// Files that were uploaded go live as they are; the next upload sends what changed alone, also after a day and a sweep, and a rollback
+// works as of any other deployment.
+func TestUploadedOutputGoesLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	files := map[string]string{
+		"index.html": "<h1>one</h1>", "logo.png": "\x89PNG no text", "big.css": strings.Repeat("a{}\n", 400), "package.json": "{}",
+	}
+	id, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Output, CommitMessage: "from my desk", Dirty: true}, files)
+	x := w.deployUpload(id)
+	if x.Status != deployment.Success || x.Target != deployment.Production || x.CommitMessage != "from my desk" || !x.Source.Dirty || x.Branch != "" {
+		t.Fatalf("%+v\n%v", x, w.log(x.ID))
+	}
+	if live := w.live(s.ID); live.LiveDeployment != string(x.ID) || live.Status != site.Active {
+		t.Errorf("live is %s, the site %s", live.LiveDeployment, live.Status)
+	}
+	if got := w.files(x.Release); !slices.Equal(got, []string{"big.css", "index.html", "logo.png", "package.json"}) {
+		t.Errorf("published %v", got)
+	}
+	w.write(func(tx *db.Tx) error { // a day later
+		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1`, db.Now().Add(-25*time.Hour))
+		return err
+	})
+	ok(t, w.uploads.Expire(t.Context()))
+	w.sweep()
+	files["index.html"] = "<h1>two</h1>"
+	id, missing := w.send(s.ID, upload.NewUpload{Kind: upload.Output}, files)
+	if missing != 1 {
+		t.Errorf("%d contents are missing, want the one that changed", missing)
+	}
+	y := w.deployUpload(id)
+	if y.Status != deployment.Success || !strings.Contains(strings.Join(w.log(y.ID), "\n"), "3 unchanged") {
+		t.Errorf("%s: %v", y.Status, w.log(y.ID))
+	}
+	w.write(func(tx *db.Tx) error {
+		back, err := w.RollbackTx(t.Context(), tx, anna, s.ID, "")
+		if err == nil && back.Release != x.Release {
+			t.Errorf("rolled back to %s, want %s", back.Release, x.Release)
+		}
+		return err
+	})
+	again := w.ended(w.trigger(s.ID, Trigger{}).ID)
+	if again.Release != y.Release || again.Upload != string(id) {
+		t.Errorf("deployed again: %+v", again)
+	}
+	preview, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Output, Branch: "draft"}, files)
+	p := w.deployUpload(preview)
+	if p.Target != deployment.Preview || p.PreviewURL == "" || p.Branch != "draft" {
+		t.Errorf("a preview: %+v", p)
+	}
+}
+
+// Source that was uploaded is detected like a commit, links inside are followed, and others left out.
+func TestUploadedSourceIsDetected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	id, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Source}, map[string]string{
+		"public/index.html": "hello", "public/good.html": "-> index.html", "public/bad": "-> /etc/passwd", "slipway.toml": "[build]\noutput = \"public\"\n",
+	})
+	x := w.deployUpload(id)
+	if x.Status != deployment.Success {
+		t.Fatalf("%s: %v", x.Error, w.log(x.ID))
+	}
+	if got := w.files(x.Release); !slices.Equal(got, []string{"good.html", "index.html"}) {
+		t.Errorf("published %v", got)
+	}
+	if x.Plan == nil || !strings.Contains(string(x.Plan), `"output":"public"`) {
+		t.Errorf("the plan is %s", x.Plan)
+	}
+}
+
+// A sweep spares what an open upload names and has been sent, and takes it a day after its last byte.
+func TestSweepSparesOpenUploads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	id, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Output}, map[string]string{"index.html": "kept"})
+	stored := func() bool {
+		_, err := w.store.ReadAll(t.Context(), blob.Sum([]byte("kept")), 100)
+		return err == nil
+	}
+	w.sweep()
+	ok(t, w.uploads.Expire(t.Context()))
+	w.sweep()
+	if !stored() {
+		t.Fatal("an open upload lost a blob that was acknowledged")
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1`, db.Now().Add(-25*time.Hour))
+		return err
+	})
+	if _, err := w.uploads.Get(t.Context(), anna, id); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an upload that is over: %v", err)
+	}
+	ok(t, w.uploads.Expire(t.Context()))
+	w.sweep()
+	if stored() {
+		t.Error("what nobody continued stays stored")
+	}
+}
+
+// A site with a repository takes no uploads.
+func TestGitSitesTakeNoUploads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.uploads.CreateTx(t.Context(), tx, anna, s.ID, upload.NewUpload{Kind: upload.Output})
+		return err
+	})
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v, want a conflict", err)
+	}
+	if release.ID(s.LiveRelease) == "" {
+		t.Error("the site serves nothing")
+	}
+}

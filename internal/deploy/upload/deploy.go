@@ -1,0 +1,103 @@
+package upload
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/site"
+)
+
+// Complete is an upload of which nothing is missing.
+type Complete struct {
+	id       ID
+	manifest string
+}
+
+// Complete checks that nothing of an upload is missing. It is for before the transaction that deploys it.
+func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (Complete, error) {
+	x, err := u.Get(ctx, owner, id)
+	if err != nil {
+		return Complete{}, err
+	}
+	if x.Status == Deployed {
+		return Complete{x.ID, x.Manifest}, nil
+	}
+	_, list, err := u.missing(ctx, x)
+	if err != nil {
+		return Complete{}, err
+	}
+	if m := sum(list); m.Files > 0 {
+		return Complete{}, &fault.Error{
+			Kind: fault.Conflict, Message: "The upload is incomplete", Code: "upload_incomplete",
+			Details: fmt.Sprintf("%d files with %d bytes are missing: GET /uploads/%s/missing lists them", m.Files, m.Bytes, x.ID),
+		}
+	}
+	return Complete{x.ID, x.Manifest}, nil
+}
+
+// TakeTx marks a complete upload as deployed, and returns it. One that was before comes as it is, with its deployment.
+func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, c Complete) (Upload, error) {
+	x, err := u.lockTx(ctx, tx, owner, c.id)
+	if err != nil || x.Status == Deployed {
+		return x, err
+	}
+	if x.Manifest != c.manifest || x.needed == pendingList {
+		return x, &fault.Error{
+			Kind: fault.Conflict, Message: "The upload's manifest has changed", Details: "check what is missing, and deploy again",
+			Code: "upload_incomplete",
+		}
+	}
+	// What it needs is counted already; others may have used up the rest since.
+	if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, 0); err != nil {
+		return x, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE uploads SET status = $2, touched_at = $3 WHERE id = $1`, x.ID, Deployed, db.Now()); err != nil {
+		return x, fmt.Errorf("take upload: %w", err)
+	}
+	x.Status = Deployed
+	return x, nil
+}
+
+// DeployedTx notes the first deployment of an upload.
+func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment string) error {
+	if _, err := tx.Exec(ctx, `UPDATE uploads SET deployment_id = $2 WHERE id = $1 AND deployment_id = ''`, id, deployment); err != nil {
+		return fmt.Errorf("note deployment of upload: %w", err)
+	}
+	return nil
+}
+
+// LastTx returns what a site was last deployed from, or a Conflict fault.
+func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site) (Upload, error) {
+	x, err := scan(tx.QueryRow(ctx, `
+		SELECT `+columns+` FROM uploads WHERE site_id = $1 AND status = 'deployed' ORDER BY id DESC LIMIT 1`, s.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, &fault.Error{
+			Kind: fault.Conflict, Message: "Nothing was uploaded to the site yet", Details: "deploy a folder with slipway deploy",
+			Code: "nothing_uploaded",
+		}
+	}
+	if err != nil {
+		return x, fmt.Errorf("find last upload: %w", err)
+	}
+	return x, nil
+}
+
+// OfDeploymentTx returns the upload that an earlier deployment of a site was made of, or a Conflict fault where it is no longer stored.
+func (u *Uploads) OfDeploymentTx(ctx context.Context, tx *db.Tx, s site.Site, id ID) (Upload, error) {
+	x, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM uploads WHERE id = $1 AND site_id = $2`, id, s.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return x, &fault.Error{
+			Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Details: "upload them again", Code: "upload_expired",
+		}
+	}
+	if err != nil {
+		return x, fmt.Errorf("find upload: %w", err)
+	}
+	return x, nil
+}

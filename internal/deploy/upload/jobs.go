@@ -1,0 +1,132 @@
+package upload
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// Collect is the job that deletes uploads that are over. One of it exists; it runs every hour.
+type Collect struct{}
+
+// Kind names the job.
+func (Collect) Kind() string { return "upload.collect" }
+
+// Work registers the job.
+func (u *Uploads) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 10 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Collect, _ int64) error {
+		if err := u.Expire(ctx); err != nil {
+			return err
+		}
+		return job.Later(time.Hour)
+	})
+}
+
+// Schedule makes sure that the job exists.
+func (u *Uploads) Schedule(ctx context.Context) error {
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Collect{}, job.Options{Unique: Collect{}.Kind(), At: db.Now().Add(time.Minute)})
+		return err
+	})
+}
+
+// Expire deletes the uploads whose last byte came more than a day ago, except what sites were deployed from last, and what a
+// deployment that has not ended is made of.
+func (u *Uploads) Expire(ctx context.Context) error {
+	for {
+		var n int
+		err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+			rows, err := tx.Query(ctx, `
+				SELECT id FROM uploads u
+				WHERE touched_at < $1
+					AND (status = 'open' OR EXISTS (SELECT 1 FROM uploads n WHERE n.site_id = u.site_id AND n.status = 'deployed' AND n.id > u.id))
+					AND NOT EXISTS (SELECT 1 FROM uploads_in_use d WHERE d.upload_id = u.id)
+				LIMIT 200`, db.Now().Add(-Patience))
+			ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })
+			if err != nil {
+				return fmt.Errorf("find uploads that are over: %w", err)
+			}
+			for _, id := range ids {
+				if err := deleteTx(ctx, tx, id); err != nil {
+					return err
+				}
+			}
+			n = len(ids)
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// Roots marks the blobs of every upload: its manifest and what that names, and what was received. It is registered with garbage
+// collection, after the roots of deployments: a release that an upload relies on may be let go of meanwhile.
+func (u *Uploads) Roots(ctx context.Context, mark func(blob.Digest)) error {
+	type stored struct{ manifest, needed string }
+	var all []stored
+	err := u.c.DB.Snapshot(ctx, func(r db.Reader) error {
+		rows, err := r.Query(ctx, `SELECT manifest, needed FROM uploads WHERE manifest <> ''`)
+		if all, err = db.Collect(rows, err, func(s db.Scanner) (x stored, err error) { return x, s.Scan(&x.manifest, &x.needed) }); err != nil {
+			return fmt.Errorf("list uploads: %w", err)
+		}
+		var got *sql.Rows
+		got, err = r.Query(ctx, `SELECT blobs FROM upload_batches`)
+		have := map[blob.Digest]int64{}
+		if err := received(got, err, have); err != nil {
+			return err
+		}
+		for d := range have {
+			mark(d)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		if d, err := blob.ParseDigest(x.needed); err == nil {
+			mark(d)
+		}
+		list, err := u.files(ctx, Upload{Manifest: x.manifest})
+		if err != nil {
+			return err
+		}
+		d, err := blob.ParseDigest(x.manifest)
+		if err != nil {
+			return err
+		}
+		mark(d)
+		for _, e := range list {
+			mark(e.digest)
+		}
+	}
+	return nil
+}
+
+// MoveSiteTx gives a site's uploads to another owner.
+func (u *Uploads) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
+	n, err := tx.Exec(ctx, `UPDATE uploads SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
+	if err != nil {
+		return 0, fmt.Errorf("move uploads of site: %w", err)
+	}
+	return n, nil
+}
+
+// ForgetTx deletes what was uploaded to a site that is deleted.
+func (u *Uploads) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`, id); err != nil {
+		return fmt.Errorf("forget uploads: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM uploads WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("forget uploads: %w", err)
+	}
+	return nil
+}

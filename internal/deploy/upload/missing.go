@@ -1,0 +1,291 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"slipway/internal/build/release"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/site"
+)
+
+// Missing is a number of files' contents that were not sent yet, and their bytes.
+type Missing struct{ Files, Bytes int64 }
+
+// Content is a file's content that was not sent yet.
+type Content struct {
+	Digest blob.Digest
+	Size   int64
+}
+
+// record is how a content is stored in lists: digest and length.
+const record = len(blob.Digest{}) + 8
+
+// maxStored bounds what is read back of a manifest or a list.
+const maxStored = maxManifest + 200_000*128
+
+// PutManifest says which files an upload has, in the place of what was said before. It is an error in the words of the client
+// where they can't be, and a Payment fault where the owner may not store so much more.
+func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, Missing, error) {
+	x, err := u.Get(ctx, owner, id)
+	if err == nil {
+		err = u.mustBeOpen(x)
+	}
+	if err != nil {
+		return x, Missing{}, err
+	}
+	list, err := parse(r, x.Kind, u.Limits())
+	if err != nil {
+		return x, Missing{}, err
+	}
+	if len(list) == 0 {
+		return x, Missing{}, invalid("empty_upload", "The manifest has no file", "send a line for each file")
+	}
+	manifest, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(encode(list)))
+	if err != nil {
+		return x, Missing{}, fmt.Errorf("store manifest: %w", err)
+	}
+	x.Manifest, x.Files, x.Bytes = manifest.String(), int64(len(list)), 0
+	for _, e := range list {
+		x.Bytes += e.size
+	}
+	// From here on a sweep spares what the manifest names. What is known is looked up afterwards, so that nothing is taken for
+	// known that a sweep may be deleting; until then nothing is counted as missing, and deploying waits for this.
+	if err := u.note(ctx, owner, x, func(now *Upload) { now.needed = pendingList }); err != nil {
+		return x, Missing{}, err
+	}
+	known, err := u.known(ctx, owner, x.Site)
+	if err != nil {
+		return x, Missing{}, err
+	}
+	var need []Content
+	seen := map[blob.Digest]bool{}
+	x.neededBytes = 0
+	for _, e := range list {
+		size, have := known[e.digest]
+		if have && size != e.size {
+			return x, Missing{}, invalid("size_mismatch", "A file's size doesn't agree with its sha256", "%s has %d bytes", show(e.path), size)
+		}
+		if !have && !seen[e.digest] {
+			seen[e.digest] = true
+			need = append(need, Content{e.digest, e.size})
+			x.neededBytes += e.size
+		}
+	}
+	x.needed = ""
+	if len(need) > 0 {
+		d, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(pack(need)))
+		if err != nil {
+			return x, Missing{}, fmt.Errorf("store list of missing files: %w", err)
+		}
+		x.needed = d.String()
+	}
+	err = u.note(ctx, owner, x, func(now *Upload) { now.needed, now.neededBytes = x.needed, x.neededBytes })
+	return x, Missing{int64(len(need)), x.neededBytes}, err
+}
+
+// pendingList stands in the place of an upload's list of missing files until that is known.
+const pendingList = "pending"
+
+// note writes an upload's manifest, and what set says of it, if the owner may store what it needs.
+func (u *Uploads) note(ctx context.Context, owner account.OwnerID, x Upload, set func(now *Upload)) error {
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		now, err := u.lockTx(ctx, tx, owner, x.ID)
+		if err == nil {
+			err = u.mustBeOpen(now)
+		}
+		if err != nil {
+			return err
+		}
+		before := now.neededBytes
+		set(&now)
+		if now.neededBytes > before {
+			if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, now.neededBytes-before); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE uploads SET manifest = $2, files = $3, bytes = $4, needed = $5, needed_bytes = $6, touched_at = $7 WHERE id = $1`,
+			x.ID, x.Manifest, x.Files, x.Bytes, now.needed, now.neededBytes, db.Now())
+		if err != nil {
+			return fmt.Errorf("note manifest: %w", err)
+		}
+		return nil
+	})
+}
+
+// known returns the contents that an upload to a site need not send, and their lengths: those of the site's releases, and what the
+// owner has sent within the last day.
+func (u *Uploads) known(ctx context.Context, owner account.OwnerID, id site.ID) (map[blob.Digest]int64, error) {
+	known := map[blob.Digest]int64{}
+	rows, err := u.c.DB.Query(ctx, `SELECT release FROM site_releases WHERE site_id = $1`, id)
+	releases, err := db.Collect(rows, err, func(s db.Scanner) (r release.ID, err error) { return r, s.Scan(&r) })
+	if err != nil {
+		return nil, fmt.Errorf("list releases: %w", err)
+	}
+	for _, r := range releases {
+		tree, err := u.c.Releases.Load(ctx, r)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for f := range tree.Files() {
+			known[f.Body.Digest] = f.Body.Size
+		}
+	}
+	rows, err = u.c.DB.Query(ctx, `
+		SELECT b.blobs FROM upload_batches b JOIN uploads u ON u.id = b.upload_id
+		WHERE u.owner_id = $1 AND u.touched_at >= $2`, owner, db.Now().Add(-Patience))
+	return known, received(rows, err, known)
+}
+
+// list returns what an upload has to be sent, and what of it wasn't yet, in the order of the manifest.
+func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]int64, missing []Content, err error) {
+	switch x.needed {
+	case "":
+		if x.Manifest == "" {
+			return nil, nil, &fault.Error{
+				Kind: fault.Conflict, Message: "The upload has no manifest yet", Details: "send the list of its files first", Code: "manifest_required",
+			}
+		}
+		return nil, nil, nil
+	case pendingList:
+		return nil, nil, &fault.Error{
+			Kind: fault.Conflict, Message: "The manifest is being read", Details: "wait for the response of the request that sends it, or send it again",
+			Code: "manifest_required",
+		}
+	}
+	b, err := u.read(ctx, x.needed)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := unpack(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	have := map[blob.Digest]int64{}
+	rows, err := u.c.DB.Query(ctx, `SELECT blobs FROM upload_batches WHERE upload_id = $1`, x.ID)
+	if err := received(rows, err, have); err != nil {
+		return nil, nil, err
+	}
+	need = make(map[blob.Digest]int64, len(all))
+	for _, c := range all {
+		need[c.Digest] = c.Size
+		if _, ok := have[c.Digest]; !ok {
+			missing = append(missing, c)
+		}
+	}
+	return need, missing, nil
+}
+
+// MissingOf returns how much of an upload was not sent yet.
+func (u *Uploads) MissingOf(ctx context.Context, x Upload) (Missing, error) {
+	if x.Manifest == "" || x.needed == pendingList || x.Status != Open {
+		return Missing{}, nil
+	}
+	_, list, err := u.missing(ctx, x)
+	return sum(list), err
+}
+
+func sum(list []Content) (m Missing) {
+	for _, c := range list {
+		m.Files++
+		m.Bytes += c.Size
+	}
+	return m
+}
+
+// ListMissing returns what an upload was not sent yet, at most limit of it, after a digest; more says that there is more.
+func (u *Uploads) ListMissing(ctx context.Context, x Upload, after blob.Digest, limit int) (page []Content, more bool, err error) {
+	if err := u.mustBeOpen(x); err != nil {
+		return nil, false, err
+	}
+	_, list, err := u.missing(ctx, x)
+	if err != nil {
+		return nil, false, err
+	}
+	slices.SortFunc(list, func(a, b Content) int { return bytes.Compare(a.Digest[:], b.Digest[:]) })
+	if after != (blob.Digest{}) {
+		at, found := slices.BinarySearchFunc(list, after, func(c Content, d blob.Digest) int { return bytes.Compare(c.Digest[:], d[:]) })
+		if found {
+			at++
+		}
+		list = list[at:]
+	}
+	return list[:min(limit, len(list))], len(list) > limit, nil
+}
+
+func (u *Uploads) read(ctx context.Context, digest string) ([]byte, error) {
+	d, err := blob.ParseDigest(digest)
+	if err != nil {
+		return nil, err
+	}
+	return u.c.Blobs.ReadAll(ctx, d, maxStored)
+}
+
+// files reads an upload's manifest.
+func (u *Uploads) files(ctx context.Context, x Upload) ([]entry, error) {
+	b, err := u.read(ctx, x.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest of %s: %w", x.ID, err)
+	}
+	return decode(b)
+}
+
+// pack writes contents as they are stored, unpack reads them.
+func pack(list []Content) []byte {
+	b := make([]byte, 0, len(list)*record)
+	for _, c := range list {
+		b = append(b, c.Digest[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(c.Size))
+	}
+	return b
+}
+
+func unpack(b []byte) ([]Content, error) {
+	if len(b)%record != 0 {
+		return nil, errors.New("decode list of files: it has another form")
+	}
+	list := make([]Content, 0, len(b)/record)
+	for r := range slices.Chunk(b, record) {
+		list = append(list, Content{blob.Digest(r[:len(blob.Digest{})]), int64(binary.BigEndian.Uint64(r[len(blob.Digest{}):]))})
+	}
+	return list, nil
+}
+
+// received adds the contents of rows of batches to what is there.
+func received(rows *sql.Rows, err error, into map[blob.Digest]int64) error {
+	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
+		var text string
+		if err := s.Scan(&text); err != nil {
+			return struct{}{}, err
+		}
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return struct{}{}, err
+		}
+		list, err := unpack(b)
+		for _, c := range list {
+			into[c.Digest] = c.Size
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("read received files: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package upload
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+)
+
+// Refused is a blob of a batch that was not stored.
+type Refused struct {
+	Digest blob.Digest
+	Code   string
+}
+
+// Why a blob is not stored.
+const (
+	NotExpected  = "not_expected"    // the manifest doesn't name it, or it is there already
+	WrongSize    = "size_mismatch"   // the manifest says another size
+	WrongContent = "digest_mismatch" // its bytes have another SHA-256
+)
+
+// Received says what became of a batch.
+type Received struct {
+	Stored  int
+	Refused []Refused
+	Missing Missing
+}
+
+// Receive stores a batch of blobs: for each its digest, its length as 8 bytes (big endian), and its bytes. What is in the answer's
+// Stored is durable. One that is not what the manifest says is refused alone.
+func (u *Uploads) Receive(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Received, error) {
+	body := &io.LimitedReader{R: r, N: MaxBatch + MaxBatchFiles*int64(record) + 1}
+	in := bufio.NewReaderSize(body, 64<<10)
+	return u.receive(ctx, owner, id, func(put func(c Content, r io.Reader) error) error {
+		var total int64
+		for n := 0; ; n++ {
+			var head [record]byte
+			_, err := io.ReadFull(in, head[:])
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return truncated(n)
+			}
+			c := Content{blob.Digest(head[:len(blob.Digest{})]), 0}
+			size := binary.BigEndian.Uint64(head[len(blob.Digest{}):])
+			if n == MaxBatchFiles || size > MaxBatch || total+int64(size) > MaxBatch {
+				f := &fault.Error{
+					Kind: fault.TooLarge, Message: "The batch is too large", Code: "batch_too_large",
+					Details: fmt.Sprintf("a batch has at most %d files and %s; send a larger file by itself", MaxBatchFiles, text.Size(MaxBatch)),
+				}
+				if size > 1<<40 {
+					f.Kind, f.Message, f.Code = fault.Invalid, "The batch is malformed", "malformed_batch"
+					f.Details = fmt.Sprintf("the length of blob %d can't be", n+1)
+				}
+				return f
+			}
+			c.Size = int64(size)
+			total += c.Size
+			frame := &io.LimitedReader{R: in, N: c.Size}
+			if err := put(c, frame); err != nil {
+				if errors.Is(err, io.ErrUnexpectedEOF) {
+					return truncated(n)
+				}
+				return err
+			}
+			if _, err := io.Copy(io.Discard, frame); err != nil || frame.N > 0 {
+				return truncated(n)
+			}
+		}
+	})
+}
+
+func truncated(n int) error {
+	return invalid("malformed_batch", "The batch breaks off", "blob %d is not whole; what was not acknowledged has to be sent again", n+1)
+}
+
+// ReceiveOne stores the content of one file. size is what the client announced; below 0: nothing.
+func (u *Uploads) ReceiveOne(ctx context.Context, owner account.OwnerID, id ID, d blob.Digest, size int64, r io.Reader) (Missing, error) {
+	got, err := u.receive(ctx, owner, id, func(put func(c Content, r io.Reader) error) error {
+		return put(Content{d, size}, r)
+	})
+	if err != nil {
+		return Missing{}, err
+	}
+	if len(got.Refused) == 0 {
+		return got.Missing, nil
+	}
+	f := &fault.Error{Kind: fault.Conflict, Message: "The blob was not stored", Code: got.Refused[0].Code}
+	switch f.Code {
+	case NotExpected:
+		f.Details = "it is not one of the upload's missing files"
+	case WrongSize:
+		f.Kind, f.Details = fault.Invalid, "it doesn't have the size that the manifest says"
+	case WrongContent:
+		f.Kind, f.Details = fault.Invalid, "its bytes have another SHA-256"
+	}
+	return Missing{}, f
+}
+
+// receive stores what each hands to put. A size below 0 is not known.
+func (u *Uploads) receive(
+	ctx context.Context,
+	owner account.OwnerID,
+	id ID,
+	each func(put func(c Content, r io.Reader) error) error,
+) (out Received, err error) {
+	x, err := u.Get(ctx, owner, id)
+	if err == nil {
+		err = u.mustBeOpen(x)
+	}
+	if err != nil {
+		return out, err
+	}
+	release, err := u.receiving.Take(ctx, fair.Who{Owner: string(owner), Site: string(x.Site)})
+	if errors.Is(err, fair.ErrFull) {
+		return out, &fault.Error{
+			Kind: fault.Limited, Message: "Too many uploads at once", Details: "send at most 4 requests with files of one site at once",
+			Code: "too_many_streams", RetryAfter: 5 * time.Second,
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	need, _, err := u.missing(ctx, x)
+	if err != nil {
+		return out, err
+	}
+	batch := u.c.Blobs.Batch(ctx)
+	var stored []Content
+	err = each(func(c Content, r io.Reader) error {
+		size, ok := need[c.Digest]
+		switch {
+		case !ok:
+			out.Refused = append(out.Refused, Refused{c.Digest, NotExpected})
+			return nil
+		case c.Size >= 0 && c.Size != size:
+			out.Refused = append(out.Refused, Refused{c.Digest, WrongSize})
+			return nil
+		}
+		n, err := batch.PutExpected(io.LimitReader(r, size+1), c.Digest)
+		switch {
+		case errors.Is(err, blob.ErrMismatch) && c.Size >= 0 && n < size: // the sender broke off
+			return io.ErrUnexpectedEOF
+		case errors.Is(err, blob.ErrMismatch):
+			code := WrongContent
+			if n != size {
+				code = WrongSize
+			}
+			out.Refused = append(out.Refused, Refused{c.Digest, code})
+			return nil
+		case err != nil:
+			return err
+		}
+		stored = append(stored, Content{c.Digest, size})
+		return nil
+	})
+	// Flushed even so: it ends the batch.
+	if flushed := batch.Flush(); err == nil {
+		err = flushed
+	}
+	switch {
+	case errors.Is(err, blob.ErrSwept):
+		err = &fault.Error{
+			Kind: fault.Unavailable, Message: "The files could not be stored at the moment", Details: "send them again", RetryAfter: time.Second,
+		}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = invalid("body_incomplete", "Incomplete request body", "the connection broke off; send it again")
+	}
+	if err == nil && len(stored) > 0 {
+		err = u.acknowledge(ctx, owner, x.ID, stored)
+	}
+	if err != nil {
+		return Received{}, err
+	}
+	out.Stored = len(stored)
+	_, missing, err := u.missing(ctx, x)
+	out.Missing = sum(missing)
+	return out, err
+}
+
+// acknowledge notes contents that are durable.
+func (u *Uploads) acknowledge(ctx context.Context, owner account.OwnerID, id ID, list []Content) error {
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		x, err := u.lockTx(ctx, tx, owner, id)
+		if err == nil {
+			err = u.mustBeOpen(x)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO upload_batches (id, upload_id, blobs) VALUES ($1, $2, $3)`,
+			db.NewID("upb"), id, base64.StdEncoding.EncodeToString(pack(list))); err != nil {
+			return fmt.Errorf("note received files: %w", err)
+		}
+		if _, err := tx.Exec(ctx, `UPDATE uploads SET touched_at = $2 WHERE id = $1`, id, db.Now()); err != nil {
+			return fmt.Errorf("note received files: %w", err)
+		}
+		return nil
+	})
+}
