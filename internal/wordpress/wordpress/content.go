@@ -1,3 +1,5 @@
+// Package difference owns comparing two WordPress sites: how much content each has, when it changed last,
+// and how the files of one wp-content differ from those of another.
 package wordpress
 
 import (

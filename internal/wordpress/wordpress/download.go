@@ -3,18 +3,13 @@ package wordpress
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -23,6 +18,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/archive"
 )
 
 // Download says where the archive of an import is fetched from.
@@ -35,14 +31,7 @@ type Download struct {
 // so that servers that send slowly hold up nobody else's operations.
 const DownloadQueue = "import"
 
-// Bounds of a download besides the site's storage.
-const (
-	maxAddress       = 2048
-	maxRedirects     = 5
-	downloadTime     = time.Hour
-	downloadPatience = time.Minute // in which at least leastDownload must come
-	leastDownload    = 1 << 20
-)
+const maxAddress = 2048
 
 // ImportFromTx begins to put another WordPress in the place of the owner's, whose archive the
 // job fetches.
@@ -125,7 +114,7 @@ func (r *run) download(ctx context.Context) error {
 	defer os.Remove(f.Name()) // once it is renamed there is none
 	defer f.Close()
 	last := time.Now()
-	err = r.fetchTo(ctx, f, string(address), r.x.Import.SHA256, s.Run.StorageBytes(), func(read, size int64) {
+	err = archive.Fetch(ctx, r.c.Out, f, string(address), r.x.Import.SHA256, s.Run.StorageBytes(), func(read, size int64) {
 		if time.Since(last) < time.Second {
 			return
 		}
@@ -147,125 +136,4 @@ func (r *run) download(ctx context.Context) error {
 	}
 	r.step.Tries = 0 // of unpacking
 	return r.to(ctx, r.step.At, 0, "Downloaded the archive")
-}
-
-func notDownloaded(why string) error {
-	return &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "The archive could not be downloaded",
-		Details: why + "; nothing of the site was changed",
-		Code:    "import_not_downloaded",
-	}
-}
-
-var errSlowDownload = errors.New("the download is too slow")
-
-// fetchTo writes what is at an address. told hears how much has come, and of how much where
-// that is known.
-func (w *WordPress) fetchTo(ctx context.Context, f io.Writer, address, sum string, most int64, told func(read, size int64)) error {
-	job := ctx
-	ctx, stop := context.WithTimeout(ctx, downloadTime)
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	patience := time.AfterFunc(downloadPatience, func() { cancel(errSlowDownload) })
-	defer patience.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return notDownloaded("its address can't be read")
-	}
-	failed := func(err error) error {
-		if job.Err() != nil { // the service is stopping: it begins again
-			return context.Cause(job)
-		}
-		return notDownloaded(downloadWords(ctx, err))
-	}
-	client := *w.c.Out
-	client.Timeout, client.CheckRedirect = 0, onlySecure // it may take longer than other questions
-	resp, err := client.Do(req)
-	if err != nil {
-		return failed(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return notDownloaded(fmt.Sprintf("its server answered with status %d", resp.StatusCode))
-	}
-	large := &fault.Error{
-		Kind:    fault.TooLarge,
-		Message: "The archive is too large",
-		Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
-		Code:    "import_too_large",
-	}
-	if resp.ContentLength > most {
-		return large
-	}
-	digest := sha256.New()
-	var read, counted int64
-	b := make([]byte, 256<<10)
-	for {
-		n, err := resp.Body.Read(b)
-		if read += int64(n); read > most {
-			return large
-		}
-		digest.Write(b[:n])
-		if _, err := f.Write(b[:n]); err != nil {
-			if errors.Is(err, syscall.ENOSPC) {
-				return diskFull()
-			}
-			return fmt.Errorf("store import: %w", err)
-		}
-		if read-counted >= leastDownload {
-			counted = read
-			patience.Reset(downloadPatience)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return failed(err)
-		}
-		told(read, resp.ContentLength)
-	}
-	if have := hex.EncodeToString(digest.Sum(nil)); sum != "" && have != sum {
-		return notDownloaded("its SHA-256 is " + have)
-	}
-	return nil
-}
-
-// onlySecure follows redirects to https addresses, as the hosts of files send them.
-func onlySecure(r *http.Request, via []*http.Request) error {
-	switch {
-	case r.URL.Scheme != "https":
-		return errors.New("it is redirected to an address that is not https")
-	case len(via) > maxRedirects:
-		return errors.New("it is redirected too often")
-	}
-	r.Header.Del("Referer") // the first address may hold a secret
-	return nil
-}
-
-// downloadWords says what went wrong, and nothing of what is behind the service.
-func downloadWords(ctx context.Context, err error) string {
-	var (
-		unknown *net.DNSError
-		cert    *x509.UnknownAuthorityError
-		host    *x509.HostnameError
-		invalid *x509.CertificateInvalidError
-		where   *url.Error
-	)
-	switch {
-	case errors.Is(context.Cause(ctx), errSlowDownload):
-		return fmt.Sprintf("less than %d MiB came within a minute", leastDownload>>20)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "it took longer than an hour"
-	case errors.As(err, &unknown):
-		return "its host was not found"
-	case errors.As(err, &cert), errors.As(err, &host), errors.As(err, &invalid):
-		return "the certificate of its server is not valid"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection ended before the download was complete"
-	case errors.As(err, &where) && strings.HasPrefix(where.Err.Error(), "it is redirected"):
-		return where.Err.Error()
-	}
-	return "its server can't be reached"
 }

@@ -9,8 +9,6 @@ import (
 	"path"
 	"syscall"
 	"time"
-
-	"slipway/internal/tenant/site"
 )
 
 // Bounds of walks over files of sites.
@@ -54,28 +52,6 @@ func walkContent(ctx context.Context, root *os.Root, fn func(name string, info f
 		return nil
 	})
 	return err == nil && n <= maxWalked && ctx.Err() == nil
-}
-
-// filesOf counts the files of a site's wp-content; nil: they are elsewhere, or too many.
-func (w *WordPress) filesOf(ctx context.Context, id site.ID) *Amount {
-	dir, err := w.content(id)
-	if err != nil {
-		return nil
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil
-	}
-	defer root.Close()
-	var a Amount
-	if !walkContent(ctx, root, func(_ string, info fs.FileInfo) {
-		a.Count++
-		a.Bytes += info.Size()
-		a.Changed = max(a.Changed, seconds(info.ModTime().Unix()))
-	}) {
-		return nil
-	}
-	return &a
 }
 
 // FileDiff is how the files of one wp-content differ from those of another.

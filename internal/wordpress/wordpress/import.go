@@ -2,7 +2,6 @@ package wordpress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,6 +17,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/archive"
 )
 
 // Import is an archive of another WordPress: wp-content and one SQL dump. It is on disk here,
@@ -28,16 +28,9 @@ type Import struct {
 	SHA256 string `json:",omitempty"` // of what is fetched; empty: not known
 }
 
-// Bounds of an import besides the site's storage and the database's size.
 const (
-	maxImportFiles   = 200_000
-	maxImportEntries = 250_000  // folders and links included
-	maxImportList    = 64 << 20 // bytes of a zip archive's list of them
-	maxImportPath    = 1000
-	maxImportSQL     = 8 << 30
-	maxImportSkipped = 4 << 30        // bytes of what is not taken, such as a core
-	maxImportTries   = 3              // of unpacking that something cut off
-	importTime       = 24 * time.Hour // that an archive which nobody asked for stays
+	maxImportTries = 3              // of unpacking that something cut off
+	importTime     = 24 * time.Hour // that an archive which nobody asked for stays
 )
 
 func (w *WordPress) importDir() string { return filepath.Join(w.c.Dir, "imports") }
@@ -67,43 +60,10 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 			remove()
 		}
 	}()
-	if err = receive(f, body, s.Run.StorageBytes()); err != nil {
+	if err = archive.Receive(f, body, s.Run.StorageBytes()); err != nil {
 		return Import{}, nil, err
 	}
 	return Import{File: filepath.Base(f.Name())}, remove, nil
-}
-
-// receive writes an archive of at most so many bytes to the disk.
-func receive(f *os.File, body io.Reader, most int64) error {
-	n, err := io.Copy(f, io.LimitReader(body, most+1))
-	synced := f.Sync()
-	switch {
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(synced, syscall.ENOSPC):
-		return diskFull()
-	case err != nil:
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The archive could not be received",
-			Details: "the connection ended before the upload was complete",
-			Code:    "invalid_import",
-		}
-	case n > most:
-		return &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The archive is too large",
-			Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
-			Code:    "import_too_large",
-		}
-	case n == 0:
-		return badArchive("it is empty")
-	case synced != nil:
-		return fmt.Errorf("store import: %w", synced)
-	}
-	return nil
-}
-
-func diskFull() error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
 }
 
 // sweepImports removes archives that were forgotten.
@@ -156,15 +116,6 @@ func (w *WordPress) ImportArchiveTx(
 		return operation.Operation{}, err
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindImport, Import: &i})
-}
-
-func badArchive(why string) error {
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "The archive can't be imported",
-		Details: why + "; it must be a .tar.gz or a .zip with wp-content and one .sql file",
-		Code:    "invalid_import",
-	}
 }
 
 // importSite is one call of an import's job.
@@ -230,19 +181,19 @@ func (r *run) fill(ctx context.Context) error {
 			loaded.Drop(context.WithoutCancel(ctx))
 		}
 	}()
-	var tables prefixes
-	u := &unpacking{ctx: ctx, dir: next, left: s.Run.StorageBytes(), told: func(part float64) {
+	var tables archive.Prefixes
+	u := &archive.Unpacking{Ctx: ctx, Dir: next, Left: s.Run.StorageBytes(), Told: func(part float64) {
 		_ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking")
 	}}
-	u.load = func(sql io.Reader) (err error) {
+	u.Load = func(sql io.Reader) (err error) {
 		loaded, err = r.c.Databases.Load(ctx, s.Owner, io.TeeReader(sql, &tables), database.LoadOptions{Foreign: true})
 		return err
 	}
-	defer u.close()
-	if err := u.open(r.archive(r.x)); err != nil {
+	defer u.Close()
+	if err := u.Open(r.archive(r.x)); err != nil {
 		return err
 	}
-	prefix, err := tables.found()
+	prefix, err := tables.Found()
 	if err != nil {
 		return err
 	}

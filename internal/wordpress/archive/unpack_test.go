@@ -1,4 +1,4 @@
-package wordpress
+package archive
 
 import (
 	"archive/tar"
@@ -93,9 +93,9 @@ func drain(sql io.Reader) error { _, err := io.Copy(io.Discard, sql); return err
 
 // prefixOf returns the prefix of a dump that is read in parts.
 func prefixOf(sql io.Reader) (string, error) {
-	var p prefixes
+	var p Prefixes
 	_, _ = io.CopyBuffer(struct{ io.Writer }{&p}, sql, make([]byte, 64<<10)) // it never fails
-	return p.found()
+	return p.Found()
 }
 
 // unpackThere takes an archive apart below a new directory, which it returns.
@@ -109,9 +109,9 @@ func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	if err := os.WriteFile(file, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &unpacking{ctx: t.Context(), dir: dir, left: left, load: drain, told: func(float64) {}}
-	defer u.close()
-	return dir, u.open(file)
+	u := &Unpacking{Ctx: t.Context(), Dir: dir, Left: left, Load: drain, Told: func(float64) {}}
+	defer u.Close()
+	return dir, u.Open(file)
 }
 
 // Whatever paths and links an archive has, what is taken of it lies below the new wp-content.
@@ -278,16 +278,16 @@ func TestUnpackToFullDisk(t *testing.T) {
 	if err := os.WriteFile(file, p.end(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &unpacking{ctx: t.Context(), dir: next, left: 1 << 30, load: drain, told: func(float64) {}}
-	defer u.close()
-	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
+	u := &Unpacking{Ctx: t.Context(), Dir: next, Left: 1 << 30, Load: drain, Told: func(float64) {}}
+	defer u.Close()
+	if f := fault.As(u.Open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
 	}
 	// So does the archive on its way here: it is not the sender's connection that ended.
 	there, err := os.Create(filepath.Join(small, "archive"))
 	p.ok(err)
 	defer there.Close()
-	if f := fault.As(receive(there, io.LimitReader(zeros{}, 1<<20), 1<<30)); f == nil || f.Code != "disk_full" {
+	if f := fault.As(Receive(there, io.LimitReader(zeros{}, 1<<20), 1<<30)); f == nil || f.Code != "disk_full" {
 		t.Errorf("received: %v", f)
 	}
 }
@@ -343,8 +343,8 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 		file, dir := filepath.Join(t.TempDir(), "archive"), t.TempDir()
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		var loaded int64
-		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
-		u.load = func(sql io.Reader) error {
+		u := &Unpacking{Ctx: t.Context(), Dir: dir, Left: 1 << 20, Told: func(float64) {}}
+		u.Load = func(sql io.Reader) error {
 			n, err := io.CopyN(io.Discard, sql, 16<<20) // in its middle
 			p.ok(err)
 			for _, where := range []string{dir, filepath.Dir(dir), os.TempDir()} {
@@ -363,8 +363,8 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 			loaded = n + rest
 			return err
 		}
-		p.ok(u.open(file))
-		u.close()
+		p.ok(u.Open(file))
+		u.Close()
 		if loaded < 32<<20 {
 			t.Errorf("%s: %d bytes are loaded", kind, loaded)
 		}
@@ -390,17 +390,17 @@ func TestUnpackOfOthers(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "archive")
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		dir := t.TempDir()
-		var tables prefixes
-		u := &unpacking{
-			ctx:  t.Context(),
-			dir:  dir,
-			left: 1 << 20,
-			told: func(float64) {},
-			load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err },
+		var tables Prefixes
+		u := &Unpacking{
+			Ctx:  t.Context(),
+			Dir:  dir,
+			Left: 1 << 20,
+			Told: func(float64) {},
+			Load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err },
 		}
-		defer u.close()
-		p.ok(u.open(file))
-		if prefix, err := tables.found(); prefix != "x_" {
+		defer u.Close()
+		p.ok(u.Open(file))
+		if prefix, err := tables.Found(); prefix != "x_" {
 			t.Errorf("%s: the prefix is %q, %v", kind, prefix, err)
 		}
 		if entries, err := os.ReadDir(filepath.Join(dir, "mu-plugins")); err != nil || len(entries) != 1 {

@@ -1,4 +1,9 @@
-package wordpress
+// Package archive owns reading archives of other WordPress sites: it receives or fetches them, and takes
+// them apart: wp-content goes to a folder and the SQL dump to whoever loads it.
+//
+// Everything in an archive is a stranger's: its size, its names and how many there are is bounded, and
+// nothing is written outside the folder.
+package archive
 
 import (
 	"archive/tar"
@@ -22,6 +27,16 @@ import (
 	"slipway/internal/platform/text"
 )
 
+// Bounds of an archive besides the site's storage and the database's size.
+const (
+	maxImportFiles   = 200_000
+	maxImportEntries = 250_000  // folders and links included
+	maxImportList    = 64 << 20 // bytes of a zip archive's list of them
+	maxImportPath    = 1000
+	maxImportSQL     = 8 << 30
+	maxImportSkipped = 4 << 30 // bytes of what is not taken, such as a core
+)
+
 // tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
 // What they begin with all tables begin with.
 var tableForm = lazyregexp.New(
@@ -36,10 +51,10 @@ const (
 	maxLooks      = 100_000
 )
 
-// prefixes looks for a dump's table prefix in what is written to it. Tables of plugins end in
+// Prefixes looks for a dump's table prefix in what is written to it. Tables of plugins end in
 // options too: WordPress's own is the one with a usermeta beside it, or, where its users are
 // elsewhere, the one with the shortest name.
-type prefixes struct {
+type Prefixes struct {
 	tables map[[2]string]bool // by prefix and the rest of the name
 	sure   bool
 	best   string // what was found so far
@@ -48,7 +63,7 @@ type prefixes struct {
 }
 
 // Write never fails.
-func (p *prefixes) Write(b []byte) (int, error) {
+func (p *Prefixes) Write(b []byte) (int, error) {
 	if p.sure || p.looks > maxLooks {
 		return len(b), nil
 	}
@@ -60,19 +75,19 @@ func (p *prefixes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// found returns the prefix.
-func (p *prefixes) found() (string, error) {
+// Found returns the prefix.
+func (p *Prefixes) Found() (string, error) {
 	if !p.sure {
 		p.search(len(p.text))
 	}
 	if p.best == "" {
-		return "", badArchive("its SQL file holds no table of options of a WordPress")
+		return "", Bad("its SQL file holds no table of options of a WordPress")
 	}
 	return p.best, nil
 }
 
 // search looks at tables that begin before end.
-func (p *prefixes) search(end int) {
+func (p *Prefixes) search(end int) {
 	if p.tables == nil {
 		p.tables = map[[2]string]bool{}
 	}
@@ -101,16 +116,16 @@ func (p *prefixes) search(end int) {
 	}
 }
 
-// unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
+// Unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
 // on disk unpacked.
-type unpacking struct {
-	ctx     context.Context
-	dir     string
-	left    int64 // bytes
+type Unpacking struct {
+	Ctx     context.Context
+	Dir     string
+	Left    int64 // bytes
 	entries int   // of the archive, folders and links included
 	files   int
-	load    func(sql io.Reader) error
-	told    func(part float64)
+	Load    func(sql io.Reader) error
+	Told    func(part float64)
 
 	root *os.Root
 	sql  bool   // a dump was there
@@ -118,19 +133,19 @@ type unpacking struct {
 	top  string // the folder that its wp-content is in
 }
 
-func (u *unpacking) close() {
+func (u *Unpacking) Close() {
 	if u.root != nil {
 		_ = u.root.Close()
 	}
 }
 
-func (u *unpacking) open(name string) (err error) {
-	if u.root, err = os.OpenRoot(u.dir); err != nil {
+func (u *Unpacking) Open(name string) (err error) {
+	if u.root, err = os.OpenRoot(u.Dir); err != nil {
 		return err
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return badArchive("it is no longer here: upload it again")
+		return Bad("it is no longer here: upload it again")
 	}
 	if err != nil {
 		return err
@@ -142,7 +157,7 @@ func (u *unpacking) open(name string) (err error) {
 	}
 	first := make([]byte, 4)
 	if _, err := io.ReadFull(f, first); err != nil {
-		return badArchive("it is too short")
+		return Bad("it is too short")
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -150,15 +165,15 @@ func (u *unpacking) open(name string) (err error) {
 	if bytes.HasPrefix(first, []byte("PK")) {
 		err = u.zip(f, info.Size())
 	} else {
-		err = u.tar(&counted{r: f, size: info.Size(), told: u.told})
+		err = u.tar(&counted{r: f, size: info.Size(), told: u.Told})
 	}
 	switch {
 	case err != nil:
 		return err
 	case !u.sql:
-		return badArchive("it holds no .sql file")
+		return Bad("it holds no .sql file")
 	case !u.seen:
-		return badArchive("it holds no wp-content")
+		return Bad("it holds no wp-content")
 	}
 	return nil
 }
@@ -181,13 +196,13 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (u *unpacking) tar(in io.Reader) error {
+func (u *Unpacking) tar(in io.Reader) error {
 	z, err := gzip.NewReader(in)
 	if err != nil {
-		return badArchive("it is neither gzip nor zip")
+		return Bad("it is neither gzip nor zip")
 	}
 	// What is not taken is unpacked too, on the way to what follows it.
-	whole := &io.LimitedReader{R: z, N: u.left + maxImportSQL + maxImportSkipped}
+	whole := &io.LimitedReader{R: z, N: u.Left + maxImportSQL + maxImportSkipped}
 	t := tar.NewReader(whole)
 	for {
 		h, err := t.Next()
@@ -198,7 +213,7 @@ func (u *unpacking) tar(in io.Reader) error {
 		case whole.N <= 0:
 			return tooLarge
 		case err != nil:
-			return badArchive("it is damaged or cut off")
+			return Bad("it is damaged or cut off")
 		}
 		if err := u.entry(); err != nil {
 			return err
@@ -212,17 +227,17 @@ func (u *unpacking) tar(in io.Reader) error {
 	}
 }
 
-func (u *unpacking) zip(f *os.File, size int64) error {
+func (u *Unpacking) zip(f *os.File, size int64) error {
 	if announced(f, size) > maxImportEntries {
-		return badArchive(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
+		return Bad(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
 	}
 	list := &listing{ReaderAt: f}
 	z, err := zip.NewReader(list, size)
 	if list.over {
-		return badArchive(fmt.Sprintf("it holds more than %d files and folders, or their names are too long", maxImportEntries))
+		return Bad(fmt.Sprintf("it holds more than %d files and folders, or their names are too long", maxImportEntries))
 	}
 	if err != nil {
-		return badArchive("it is damaged or cut off")
+		return Bad("it is damaged or cut off")
 	}
 	list.read = true
 	for i, h := range z.File {
@@ -234,7 +249,7 @@ func (u *unpacking) zip(f *os.File, size int64) error {
 		}
 		in, err := h.Open()
 		if err != nil {
-			return badArchive("it is damaged, or compressed in an unknown way")
+			return Bad("it is damaged, or compressed in an unknown way")
 		}
 		err = u.file(h.Name, in)
 		_ = in.Close()
@@ -242,7 +257,7 @@ func (u *unpacking) zip(f *os.File, size int64) error {
 			return err
 		}
 		if i%500 == 0 {
-			u.told(float64(i) / float64(len(z.File)))
+			u.Told(float64(i) / float64(len(z.File)))
 		}
 	}
 	return nil
@@ -300,12 +315,12 @@ func (l *listing) ReadAt(b []byte, at int64) (int, error) {
 var errListing = errors.New("the archive lists too many files")
 
 // entry counts whatever the archive lists.
-func (u *unpacking) entry() error {
+func (u *Unpacking) entry() error {
 	if u.entries++; u.entries > maxImportEntries {
-		return badArchive(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
+		return Bad(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
 	}
-	if u.entries%1000 == 0 && u.ctx.Err() != nil {
-		return context.Cause(u.ctx)
+	if u.entries%1000 == 0 && u.Ctx.Err() != nil {
+		return context.Cause(u.Ctx)
 	}
 	return nil
 }
@@ -321,16 +336,16 @@ var dropIns = map[string]bool{
 }
 
 // file takes one file of the archive.
-func (u *unpacking) file(name string, in io.Reader) error {
-	if err := u.ctx.Err(); err != nil {
-		return context.Cause(u.ctx)
+func (u *Unpacking) file(name string, in io.Reader) error {
+	if err := u.Ctx.Err(); err != nil {
+		return context.Cause(u.Ctx)
 	}
 	name = path.Clean("/" + strings.ReplaceAll(name, "\\", "/"))[1:]
 	if len(name) > maxImportPath || strings.ContainsRune(name, 0) {
-		return badArchive("a path in it is too long")
+		return Bad("a path in it is too long")
 	}
 	if u.files++; u.files > maxImportFiles {
-		return badArchive(fmt.Sprintf("it holds more than %d files", maxImportFiles))
+		return Bad(fmt.Sprintf("it holds more than %d files", maxImportFiles))
 	}
 	if strings.HasPrefix(path.Base(name), "._") || strings.HasPrefix(name, "__MACOSX/") {
 		return nil // what macOS notes of a file, under the file's name
@@ -338,7 +353,7 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	top, rel, ok := strings.Cut("/"+name, "/wp-content/")
 	if ok && rel != "" {
 		if u.seen && top != u.top { // one over the other would be neither
-			return badArchive(fmt.Sprintf(
+			return Bad(fmt.Sprintf(
 				"it holds several WordPress, %q and %q",
 				text.Clip((u.top + "/wp-content")[1:], 100),
 				text.Clip((top + "/wp-content")[1:], 100),
@@ -349,27 +364,27 @@ func (u *unpacking) file(name string, in io.Reader) error {
 			return nil
 		}
 		if err := u.root.MkdirAll(path.Dir(rel), 0o755); err != nil {
-			return badArchive(fmt.Sprintf("the path %q can't be made", text.Clip(rel, 200)))
+			return Bad(fmt.Sprintf("the path %q can't be made", text.Clip(rel, 200)))
 		}
 		out, err := u.root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 		if err != nil {
-			return badArchive(fmt.Sprintf("the file %q can't be made", text.Clip(rel, 200)))
+			return Bad(fmt.Sprintf("the file %q can't be made", text.Clip(rel, 200)))
 		}
-		return u.copy(out, in, &u.left)
+		return u.copy(out, in, &u.Left)
 	}
 	low := strings.ToLower(name)
 	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
 		if u.sql {
-			return badArchive("it holds several .sql files beside wp-content")
+			return Bad("it holds several .sql files beside wp-content")
 		}
 		u.sql = true
 		if packed {
 			var err error
 			if in, err = gzip.NewReader(in); err != nil {
-				return badArchive("its .sql.gz file is damaged")
+				return Bad("its .sql.gz file is damaged")
 			}
 		}
-		return u.load(&dump{r: in, left: maxImportSQL})
+		return u.Load(&dump{r: in, left: maxImportSQL})
 	}
 	return nil // such as the core, which is ours
 }
@@ -393,12 +408,12 @@ func (d *dump) Read(b []byte) (int, error) {
 		return n, tooLarge
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = badArchive("it is damaged or cut off")
+		err = Bad("it is damaged or cut off")
 	}
 	return n, err
 }
 
-func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
+func (u *Unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	n, err := io.Copy(out, io.LimitReader(in, *left+1))
 	*left -= n
 	err = errors.Join(err, out.Close())
@@ -408,7 +423,7 @@ func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	case errors.Is(err, syscall.ENOSPC):
 		return diskFull()
 	case err != nil:
-		return badArchive("it is damaged or cut off")
+		return Bad("it is damaged or cut off")
 	}
 	return nil
 }

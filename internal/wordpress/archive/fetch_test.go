@@ -1,4 +1,4 @@
-package wordpress
+package archive
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// server answers in place of the network.
-type server func(r *http.Request) (*http.Response, error)
+// responder answers in place of the network.
+type responder func(r *http.Request) (*http.Response, error)
 
-func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s responder) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := s(r)
 	if resp != nil {
 		resp.Request = r
@@ -31,7 +31,7 @@ func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func sends(body io.Reader, length int64) server {
+func sends(body io.Reader, length int64) responder {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Body: io.NopCloser(until{r.Context(), body}), ContentLength: length}, nil
 	}
@@ -50,7 +50,7 @@ func (u until) Read(b []byte) (int, error) {
 	return u.Reader.Read(b)
 }
 
-func redirects(to string) server {
+func redirects(to string) responder {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/there" {
 			if r.Header.Get("Referer") != "" {
@@ -93,7 +93,7 @@ func TestDownload(t *testing.T) {
 	const most = 1 << 30
 	right := sha256.Sum256([]byte("an archive"))
 	for name, tt := range map[string]struct {
-		from server
+		from responder
 		sum  string
 		want string // part of the error; empty: "an archive" comes
 	}{
@@ -125,13 +125,12 @@ func TestDownload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := New(Config{Out: &http.Client{Transport: tt.from}})
 				var got bytes.Buffer
 				into := io.Writer(&got)
 				if strings.HasPrefix(name, "too l") {
 					into = io.Discard
 				}
-				err := w.fetchTo(t.Context(), into, "https://files.test/site.tar.gz", tt.sum, most, func(int64, int64) {})
+				err := Fetch(t.Context(), &http.Client{Transport: tt.from}, into, "https://files.test/site.tar.gz", tt.sum, most, func(int64, int64) {})
 				if tt.want == "" {
 					if err != nil || got.String() != "an archive" {
 						t.Errorf("%q, %v", got.String(), err)
@@ -149,10 +148,10 @@ func TestDownload(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // the service stops: the job begins again
-		w := New(Config{Out: &http.Client{Transport: sends(drip(2<<20), -1)}})
+		out := &http.Client{Transport: sends(drip(2<<20), -1)}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := w.fetchTo(ctx, io.Discard, "https://files.test/", "", most, func(int64, int64) {}); !errors.Is(
+		if err := Fetch(ctx, out, io.Discard, "https://files.test/", "", most, func(int64, int64) {}); !errors.Is(
 			err,
 			context.DeadlineExceeded,
 		) || fault.As(err) != nil {
