@@ -6,6 +6,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/difference"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -35,15 +36,15 @@ type filesBody struct {
 	ChangedAt *string `json:"changedAt" format:"date-time"`
 }
 
-func showContent(c wordpress.Content) contentBody {
-	amount := func(a *wordpress.Amount) *amountBody {
+func showContent(c difference.Content) contentBody {
+	amount := func(a *difference.Amount) *amountBody {
 		if a == nil {
 			return nil
 		}
 		return &amountBody{a.Count, when(a.Changed.At())}
 	}
 	out := contentBody{
-		Posts: each(c.Posts, func(a wordpress.Amount) postsBody {
+		Posts: each(c.Posts, func(a difference.Amount) postsBody {
 			return postsBody{a.Type, a.Name, a.Count, when(a.Changed.At())}
 		}),
 		Comments: amount(c.Comments), Users: amount(c.Users),
@@ -126,7 +127,7 @@ func (a *API) comparePush(ctx context.Context, c account.Caller, in *compareIn) 
 	}
 	out := comparisonBody{
 		From: side(x.From), To: side(x.To), SameSince: when(x.Since),
-		Newer: each(x.Lost(), func(n wordpress.Amount) newerBody { return newerBody{n.Type, n.Name, n.Newer} }),
+		Newer: each(x.Lost(), func(n difference.Amount) newerBody { return newerBody{n.Type, n.Name, n.Newer} }),
 	}
 	if x.Known {
 		out.Options = &optionsDiff{len(x.Options), each(x.Options[:min(len(x.Options), 100)], func(s string) string { return s })}

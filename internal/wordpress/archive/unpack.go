@@ -116,16 +116,24 @@ func (p *Prefixes) search(end int) {
 	}
 }
 
-// Unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
+// Unpack takes the archive of a name apart: its wp-content goes below dir, at most left bytes of it, and its dump to
+// load. told hears how far it is, from 0 to 1.
+func Unpack(ctx context.Context, name, dir string, left int64, load func(sql io.Reader) error, told func(part float64)) error {
+	u := &unpacking{ctx: ctx, dir: dir, left: left, load: load, told: told}
+	defer u.close()
+	return u.open(name)
+}
+
+// unpacking takes an archive apart: its wp-content below dir, its dump to load, which is never
 // on disk unpacked.
-type Unpacking struct {
-	Ctx     context.Context
-	Dir     string
-	Left    int64 // bytes
+type unpacking struct {
+	ctx     context.Context
+	dir     string
+	left    int64 // bytes
 	entries int   // of the archive, folders and links included
 	files   int
-	Load    func(sql io.Reader) error
-	Told    func(part float64)
+	load    func(sql io.Reader) error
+	told    func(part float64)
 
 	root *os.Root
 	sql  bool   // a dump was there
@@ -133,14 +141,14 @@ type Unpacking struct {
 	top  string // the folder that its wp-content is in
 }
 
-func (u *Unpacking) Close() {
+func (u *unpacking) close() {
 	if u.root != nil {
 		_ = u.root.Close()
 	}
 }
 
-func (u *Unpacking) Open(name string) (err error) {
-	if u.root, err = os.OpenRoot(u.Dir); err != nil {
+func (u *unpacking) open(name string) (err error) {
+	if u.root, err = os.OpenRoot(u.dir); err != nil {
 		return err
 	}
 	f, err := os.Open(name)
@@ -165,7 +173,7 @@ func (u *Unpacking) Open(name string) (err error) {
 	if bytes.HasPrefix(first, []byte("PK")) {
 		err = u.zip(f, info.Size())
 	} else {
-		err = u.tar(&counted{r: f, size: info.Size(), told: u.Told})
+		err = u.tar(&counted{r: f, size: info.Size(), told: u.told})
 	}
 	switch {
 	case err != nil:
@@ -196,13 +204,13 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (u *Unpacking) tar(in io.Reader) error {
+func (u *unpacking) tar(in io.Reader) error {
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return Bad("it is neither gzip nor zip")
 	}
 	// What is not taken is unpacked too, on the way to what follows it.
-	whole := &io.LimitedReader{R: z, N: u.Left + maxImportSQL + maxImportSkipped}
+	whole := &io.LimitedReader{R: z, N: u.left + maxImportSQL + maxImportSkipped}
 	t := tar.NewReader(whole)
 	for {
 		h, err := t.Next()
@@ -227,7 +235,7 @@ func (u *Unpacking) tar(in io.Reader) error {
 	}
 }
 
-func (u *Unpacking) zip(f *os.File, size int64) error {
+func (u *unpacking) zip(f *os.File, size int64) error {
 	if announced(f, size) > maxImportEntries {
 		return Bad(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
 	}
@@ -257,7 +265,7 @@ func (u *Unpacking) zip(f *os.File, size int64) error {
 			return err
 		}
 		if i%500 == 0 {
-			u.Told(float64(i) / float64(len(z.File)))
+			u.told(float64(i) / float64(len(z.File)))
 		}
 	}
 	return nil
@@ -315,12 +323,12 @@ func (l *listing) ReadAt(b []byte, at int64) (int, error) {
 var errListing = errors.New("the archive lists too many files")
 
 // entry counts whatever the archive lists.
-func (u *Unpacking) entry() error {
+func (u *unpacking) entry() error {
 	if u.entries++; u.entries > maxImportEntries {
 		return Bad(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
 	}
-	if u.entries%1000 == 0 && u.Ctx.Err() != nil {
-		return context.Cause(u.Ctx)
+	if u.entries%1000 == 0 && u.ctx.Err() != nil {
+		return context.Cause(u.ctx)
 	}
 	return nil
 }
@@ -336,9 +344,9 @@ var dropIns = map[string]bool{
 }
 
 // file takes one file of the archive.
-func (u *Unpacking) file(name string, in io.Reader) error {
-	if err := u.Ctx.Err(); err != nil {
-		return context.Cause(u.Ctx)
+func (u *unpacking) file(name string, in io.Reader) error {
+	if err := u.ctx.Err(); err != nil {
+		return context.Cause(u.ctx)
 	}
 	name = path.Clean("/" + strings.ReplaceAll(name, "\\", "/"))[1:]
 	if len(name) > maxImportPath || strings.ContainsRune(name, 0) {
@@ -370,7 +378,7 @@ func (u *Unpacking) file(name string, in io.Reader) error {
 		if err != nil {
 			return Bad(fmt.Sprintf("the file %q can't be made", text.Clip(rel, 200)))
 		}
-		return u.copy(out, in, &u.Left)
+		return u.copy(out, in, &u.left)
 	}
 	low := strings.ToLower(name)
 	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
@@ -384,7 +392,7 @@ func (u *Unpacking) file(name string, in io.Reader) error {
 				return Bad("its .sql.gz file is damaged")
 			}
 		}
-		return u.Load(&dump{r: in, left: maxImportSQL})
+		return u.load(&dump{r: in, left: maxImportSQL})
 	}
 	return nil // such as the core, which is ours
 }
@@ -413,7 +421,7 @@ func (d *dump) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (u *Unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
+func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	n, err := io.Copy(out, io.LimitReader(in, *left+1))
 	*left -= n
 	err = errors.Join(err, out.Close())

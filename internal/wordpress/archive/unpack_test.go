@@ -109,9 +109,9 @@ func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	if err := os.WriteFile(file, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &Unpacking{Ctx: t.Context(), Dir: dir, Left: left, Load: drain, Told: func(float64) {}}
-	defer u.Close()
-	return dir, u.Open(file)
+	u := &unpacking{ctx: t.Context(), dir: dir, left: left, load: drain, told: func(float64) {}}
+	defer u.close()
+	return dir, u.open(file)
 }
 
 // Whatever paths and links an archive has, what is taken of it lies below the new wp-content.
@@ -278,9 +278,9 @@ func TestUnpackToFullDisk(t *testing.T) {
 	if err := os.WriteFile(file, p.end(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := &Unpacking{Ctx: t.Context(), Dir: next, Left: 1 << 30, Load: drain, Told: func(float64) {}}
-	defer u.Close()
-	if f := fault.As(u.Open(file)); f == nil || f.Code != "disk_full" {
+	u := &unpacking{ctx: t.Context(), dir: next, left: 1 << 30, load: drain, told: func(float64) {}}
+	defer u.close()
+	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
 	}
 	// So does the archive on its way here: it is not the sender's connection that ended.
@@ -343,8 +343,8 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 		file, dir := filepath.Join(t.TempDir(), "archive"), t.TempDir()
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		var loaded int64
-		u := &Unpacking{Ctx: t.Context(), Dir: dir, Left: 1 << 20, Told: func(float64) {}}
-		u.Load = func(sql io.Reader) error {
+		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
+		u.load = func(sql io.Reader) error {
 			n, err := io.CopyN(io.Discard, sql, 16<<20) // in its middle
 			p.ok(err)
 			for _, where := range []string{dir, filepath.Dir(dir), os.TempDir()} {
@@ -363,8 +363,8 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 			loaded = n + rest
 			return err
 		}
-		p.ok(u.Open(file))
-		u.Close()
+		p.ok(u.open(file))
+		u.close()
 		if loaded < 32<<20 {
 			t.Errorf("%s: %d bytes are loaded", kind, loaded)
 		}
@@ -391,15 +391,15 @@ func TestUnpackOfOthers(t *testing.T) {
 		p.ok(os.WriteFile(file, p.end(), 0o600))
 		dir := t.TempDir()
 		var tables Prefixes
-		u := &Unpacking{
-			Ctx:  t.Context(),
-			Dir:  dir,
-			Left: 1 << 20,
-			Told: func(float64) {},
-			Load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err },
+		u := &unpacking{
+			ctx:  t.Context(),
+			dir:  dir,
+			left: 1 << 20,
+			told: func(float64) {},
+			load: func(sql io.Reader) error { _, err := io.Copy(&tables, sql); return err },
 		}
-		defer u.Close()
-		p.ok(u.Open(file))
+		defer u.close()
+		p.ok(u.open(file))
 		if prefix, err := tables.Found(); prefix != "x_" {
 			t.Errorf("%s: the prefix is %q, %v", kind, prefix, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/difference"
 )
 
 // Comparison is how two WordPress sites differ, as both say right now.
@@ -19,9 +20,9 @@ type Comparison struct {
 	// Since is when the content of both was the same: at the last clone or push of a database between them.
 	// 0: it never was, as far as is known.
 	Since   db.Time
-	Options []string  // names of options that differ; nil where that is unknown
-	Known   bool      // whether Options is known
-	Files   *FileDiff // nil where that is unknown
+	Options []string             // names of options that differ; nil where that is unknown
+	Known   bool                 // whether Options is known
+	Files   *difference.FileDiff // nil where that is unknown
 }
 
 // Side is one of two sites that are compared.
@@ -32,18 +33,18 @@ type Side struct {
 }
 
 // Lost returns what of the second site is newer than the time when both were the same: a push replaces it.
-func (c Comparison) Lost() []Amount {
+func (c Comparison) Lost() []difference.Amount {
 	if c.Since == 0 {
 		return nil
 	}
 	to := c.To.State.Content
-	var out []Amount
+	var out []difference.Amount
 	for _, p := range to.Posts {
 		out = append(out, p)
 	}
 	for _, x := range []struct {
 		kind, name string
-		of         *Amount
+		of         *difference.Amount
 	}{{"comment", "Comments", to.Comments}, {"user", "Users", to.Users}} {
 		if x.of != nil {
 			a := *x.of
@@ -124,7 +125,7 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 		if err != nil {
 			return
 		}
-		c.Files, filesErr = compareFiles(ctx, a, b)
+		c.Files, filesErr = difference.Files(ctx, a, b)
 	})
 	all.Wait()
 	for _, err := range []error{c.From.Err, c.To.Err} {

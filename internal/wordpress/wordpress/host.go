@@ -2,10 +2,13 @@ package wordpress
 
 import (
 	"context"
+	"io/fs"
+	"os"
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/difference"
 )
 
 // Address returns where visitors know a site: its primary domain, or its own address.
@@ -45,4 +48,26 @@ func (w *WordPress) clearObjects(id site.ID) {
 	if w.c.Host != nil {
 		w.c.Host.ClearRedis(string(id))
 	}
+}
+
+// filesOf counts the files of a site's wp-content; nil: they are elsewhere, or too many.
+func (w *WordPress) filesOf(ctx context.Context, id site.ID) *difference.Amount {
+	dir, err := w.content(id)
+	if err != nil {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	var a difference.Amount
+	if !difference.Walk(ctx, root, func(_ string, info fs.FileInfo) {
+		a.Count++
+		a.Bytes += info.Size()
+		a.Changed = max(a.Changed, difference.Seconds(info.ModTime().Unix()))
+	}) {
+		return nil
+	}
+	return &a
 }

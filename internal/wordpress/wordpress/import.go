@@ -182,15 +182,12 @@ func (r *run) fill(ctx context.Context) error {
 		}
 	}()
 	var tables archive.Prefixes
-	u := &archive.Unpacking{Ctx: ctx, Dir: next, Left: s.Run.StorageBytes(), Told: func(part float64) {
-		_ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking")
-	}}
-	u.Load = func(sql io.Reader) (err error) {
+	load := func(sql io.Reader) (err error) {
 		loaded, err = r.c.Databases.Load(ctx, s.Owner, io.TeeReader(sql, &tables), database.LoadOptions{Foreign: true})
 		return err
 	}
-	defer u.Close()
-	if err := u.Open(r.archive(r.x)); err != nil {
+	told := func(part float64) { _ = r.to(ctx, atBackup, 0.2+0.5*part, "Unpacking") }
+	if err := archive.Unpack(ctx, r.archive(r.x), next, s.Run.StorageBytes(), load, told); err != nil {
 		return err
 	}
 	prefix, err := tables.Found()

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"
+	"slipway/internal/wordpress/difference"
 )
 
 // State is how a site's WordPress is.
@@ -21,7 +22,7 @@ type State struct {
 	AutoUpdate                                                  string
 	ObjectCache                                                 ObjectCache
 	DatabaseBytes, DiskBytes                                    int64
-	Content                                                     Content
+	Content                                                     difference.Content
 }
 
 // facts are what a WordPress says of itself. They are stored, so that they can be shown without waking it.
@@ -29,7 +30,7 @@ type facts struct {
 	Version, PHPVersion, Title, Locale, AdminURL string
 	Plugins, Themes                              []Extension
 	ObjectCache                                  *told
-	Content                                      Content
+	Content                                      difference.Content
 	DiskBytes                                    int64 // ours: of wp-content
 }
 
@@ -92,11 +93,11 @@ func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, 
 	if err := w.task(ctx, s, s.LiveDeployment, "info", in, &f); err != nil {
 		return f, err
 	}
-	f.Content.bound()
+	f.Content.Bound()
 	f.Content.Files = w.filesOf(ctx, s.ID)
 	f.DiskBytes = w.disk(s.ID)
 	stored := f
-	stored.Content = f.Content.withoutComparison()
+	stored.Content = f.Content.WithoutComparison()
 	text, err := json.Marshal(stored)
 	if err != nil || len(text) > maxFacts {
 		return f, err

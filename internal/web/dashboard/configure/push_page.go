@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
+	"slipway/internal/wordpress/difference"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -85,7 +86,7 @@ var nouns = map[string]string{
 }
 
 // amounts lists in words what is newer: "12 posts, 3 orders and 1 user".
-func amounts(list []wordpress.Amount) string {
+func amounts(list []difference.Amount) string {
 	var parts []string
 	for _, a := range list {
 		part := text.Count(int(a.Newer), nouns[a.Type])
@@ -145,14 +146,14 @@ func postRows(c wordpress.Comparison) []pushRow {
 	if from == nil && to == nil {
 		return []pushRow{{Name: "Posts", From: pushCell{Text: unknown}, To: pushCell{Text: unknown}}}
 	}
-	find := func(list []wordpress.Amount, kind, name string) *wordpress.Amount {
-		if i := slices.IndexFunc(list, func(a wordpress.Amount) bool { return a.Type == kind }); i >= 0 {
+	find := func(list []difference.Amount, kind, name string) *difference.Amount {
+		if i := slices.IndexFunc(list, func(a difference.Amount) bool { return a.Type == kind }); i >= 0 {
 			return &list[i]
 		}
 		if list == nil {
 			return nil
 		}
-		return &wordpress.Amount{Type: kind, Name: name}
+		return &difference.Amount{Type: kind, Name: name}
 	}
 	var rows []pushRow
 	seen := map[string]bool{}
@@ -166,7 +167,7 @@ func postRows(c wordpress.Comparison) []pushRow {
 }
 
 // counted compares how much both have, and what is newer in each than the time when they were the same.
-func counted(name string, from, to *wordpress.Amount, since db.Time) pushRow {
+func counted(name string, from, to *difference.Amount, since db.Time) pushRow {
 	r := pushRow{Name: name, From: amountCell(from), To: amountCell(to)}
 	switch {
 	case from == nil || to == nil:
@@ -190,7 +191,7 @@ func counted(name string, from, to *wordpress.Amount, since db.Time) pushRow {
 	return r
 }
 
-func amountCell(a *wordpress.Amount) pushCell {
+func amountCell(a *difference.Amount) pushCell {
 	if a == nil {
 		return pushCell{Text: unknown}
 	}
@@ -198,7 +199,7 @@ func amountCell(a *wordpress.Amount) pushCell {
 }
 
 func optionsRow(c wordpress.Comparison) pushRow {
-	cell := func(d wordpress.Digests) pushCell {
+	cell := func(d difference.Digests) pushCell {
 		if d == nil {
 			return pushCell{Text: unknown}
 		}
@@ -217,7 +218,7 @@ func optionsRow(c wordpress.Comparison) pushRow {
 }
 
 func filesRow(c wordpress.Comparison) pushRow {
-	cell := func(a *wordpress.Amount) pushCell {
+	cell := func(a *difference.Amount) pushCell {
 		if a == nil {
 			return pushCell{Text: unknown}
 		}

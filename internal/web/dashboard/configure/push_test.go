@@ -5,31 +5,32 @@ import (
 	"testing"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/wordpress/difference"
 	"slipway/internal/wordpress/wordpress"
 )
 
 // pushed is a comparison of two sites that differ in every kind of content.
 func pushed() wordpress.Comparison {
-	amount := func(n, newer int64) *wordpress.Amount {
-		return &wordpress.Amount{Count: n, Newer: newer, Changed: 1_700_000_000}
+	amount := func(n, newer int64) *difference.Amount {
+		return &difference.Amount{Count: n, Newer: newer, Changed: 1_700_000_000}
 	}
 	side := func(posts, orders, newer int64) wordpress.State {
 		return wordpress.State{
 			Version: "6.9", Plugins: []wordpress.Extension{{Active: true}, {}},
-			Content: wordpress.Content{
-				Posts: []wordpress.Amount{
+			Content: difference.Content{
+				Posts: []difference.Amount{
 					{Type: "post", Name: "Posts", Count: posts, Newer: newer},
 					{Type: "shop_order", Name: "Orders", Count: orders, Newer: newer / 4},
 					{Type: "recipe", Name: "Recipes", Count: 7},
 				},
-				Users: amount(3, 0), Files: amount(1200, 0), Options: wordpress.Digests{"a": "1"},
+				Users: amount(3, 0), Files: amount(1200, 0), Options: difference.Digests{"a": "1"},
 			},
 		}
 	}
 	return wordpress.Comparison{
 		From: wordpress.Side{State: side(20, 5, 0)}, To: wordpress.Side{State: side(28, 6, 12)},
 		Since: db.Time(1_700_000_000_000), Known: true, Options: []string{"blogname"},
-		Files: &wordpress.FileDiff{Removed: 3, Added: 1, Examples: []string{"uploads/a\xff.png"}},
+		Files: &difference.FileDiff{Removed: 3, Added: 1, Examples: []string{"uploads/a\xff.png"}},
 	}
 }
 

@@ -1,4 +1,4 @@
-package wordpress
+package difference
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ var notContent = map[string]bool{"cache": true, "upgrade": true, "upgrade-temp-b
 
 // walkContent calls fn with every file of a wp-content that its owner may be changing, and reports whether it got to
 // the end. It follows no link and opens only folders.
-func walkContent(ctx context.Context, root *os.Root, fn func(name string, info fs.FileInfo)) (whole bool) {
+func Walk(ctx context.Context, root *os.Root, fn func(name string, info fs.FileInfo)) (whole bool) {
 	ctx, done := context.WithTimeout(ctx, walkTime)
 	defer done()
 	n := 0
@@ -68,7 +68,7 @@ type FileDiff struct {
 const maxExamples = 5
 
 // compareFiles compares two trees; nil: they have too many files.
-func compareFiles(ctx context.Context, from, to string) (*FileDiff, error) {
+func Files(ctx context.Context, from, to string) (*FileDiff, error) {
 	a, err := os.OpenRoot(from)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func compareFiles(ctx context.Context, from, to string) (*FileDiff, error) {
 	}
 	defer b.Close()
 	sizes := map[string]int64{}
-	if !walkContent(ctx, a, func(name string, info fs.FileInfo) { sizes[name] = info.Size() }) {
+	if !Walk(ctx, a, func(name string, info fs.FileInfo) { sizes[name] = info.Size() }) {
 		return nil, nil
 	}
 	var d FileDiff
@@ -90,7 +90,7 @@ func compareFiles(ctx context.Context, from, to string) (*FileDiff, error) {
 		}
 	}
 	var alike []string
-	if !walkContent(ctx, b, func(name string, info fs.FileInfo) {
+	if !Walk(ctx, b, func(name string, info fs.FileInfo) {
 		size, both := sizes[name]
 		delete(sizes, name)
 		switch {

@@ -1,6 +1,6 @@
 // Package difference owns comparing two WordPress sites: how much content each has, when it changed last,
 // and how the files of one wp-content differ from those of another.
-package wordpress
+package difference
 
 import (
 	"cmp"
@@ -24,16 +24,16 @@ type Content struct {
 type Amount struct {
 	Type, Name string // of posts: such as page, "Pages"
 	Count      int64
-	Changed    seconds // when one of them changed last, or was added; 0: unknown
+	Changed    Seconds // when one of them changed last, or was added; 0: unknown
 	Newer      int64   // of them changed since the time that was asked for
 	Bytes      int64   // of files
 }
 
-// seconds are a moment as PHP tells it.
-type seconds int64
+// Seconds are a moment as PHP tells it.
+type Seconds int64
 
 // At returns the moment. Before 1970 and past the year 9999 nothing happens.
-func (s seconds) At() db.Time {
+func (s Seconds) At() db.Time {
 	if s < 0 || s > 253402300799 {
 		return 0
 	}
@@ -49,18 +49,18 @@ const (
 	maxOptions   = 5000
 )
 
-// bound cuts what a WordPress says.
-func (c *Content) bound() {
+// Bound cuts what a WordPress says.
+func (c *Content) Bound() {
 	c.Posts = c.Posts[:min(len(c.Posts), maxPostTypes)]
 	for i := range c.Posts {
 		p := &c.Posts[i]
-		p.bound()
+		p.Bound()
 		p.Type = text.Clip(p.Type, 20)
 		p.Name = cmp.Or(text.Clip(p.Name, 60), p.Type)
 	}
 	for _, a := range []*Amount{c.Comments, c.Users} {
 		if a != nil {
-			a.bound()
+			a.Bound()
 		}
 	}
 	if len(c.Options) > maxOptions {
@@ -69,15 +69,15 @@ func (c *Content) bound() {
 	c.Files = nil // ours
 }
 
-func (a *Amount) bound() {
+func (a *Amount) Bound() {
 	a.Count, a.Newer = max(a.Count, 0), max(a.Newer, 0)
 	if a.Changed.At() == 0 {
 		a.Changed = 0
 	}
 }
 
-// withoutComparison returns the content as it is stored.
-func (c Content) withoutComparison() Content {
+// WithoutComparison returns the content as it is stored.
+func (c Content) WithoutComparison() Content {
 	plain := func(a *Amount) *Amount {
 		if a == nil {
 			return nil

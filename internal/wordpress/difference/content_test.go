@@ -1,4 +1,4 @@
-package wordpress
+package difference
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func TestCompareFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d, err := compareFiles(t.Context(), a, b)
+	d, err := Files(t.Context(), a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestCompareFiles(t *testing.T) {
 	if d.Added != 1 || d.Removed != 1 || d.Changed != 2 || d.Unread != 0 || !slices.Equal(d.Examples, []string{"bytes.txt", "size.txt", "uploads/only.png"}) {
 		t.Errorf("%+v", d)
 	}
-	if d, err = compareFiles(t.Context(), a, a); err != nil || d.Added+d.Removed+d.Changed+d.Unread != 0 {
+	if d, err = Files(t.Context(), a, a); err != nil || d.Added+d.Removed+d.Changed+d.Unread != 0 {
 		t.Errorf("with itself: %+v, %v", d, err)
 	}
 }
@@ -56,14 +56,14 @@ func TestContentIsBounded(t *testing.T) {
 	if err := json.Unmarshal([]byte(said), &c); err != nil {
 		t.Fatal(err)
 	}
-	c.bound()
+	c.Bound()
 	if p := c.Posts[0]; len(c.Posts) != maxPostTypes || len(p.Type) > 30 || p.Count != 0 || p.Newer != 0 || p.Changed != 0 || p.Name != p.Type {
 		t.Errorf("%d types, the first %+v", len(c.Posts), p)
 	}
 	if c.Files != nil || c.Comments != nil || c.Users.Changed.At() != 1_700_000_000_000 {
 		t.Errorf("%+v", c)
 	}
-	if got := c.withoutComparison(); got.Options != nil || got.Users.Newer != 0 || got.Users.Count != 3 || c.Users.Newer != 2 {
+	if got := c.WithoutComparison(); got.Options != nil || got.Users.Newer != 0 || got.Users.Count != 3 || c.Users.Newer != 2 {
 		t.Errorf("stored: %+v", got)
 	}
 	names := Digests{"same": "1", "value": "1", "here": "1"}.Differing(Digests{"same": "1", "value": "2", "there": "1"})
