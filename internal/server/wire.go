@@ -311,7 +311,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.sso = sso.New(sso.Config{DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Log: s.Log})
 	h.oauth = oauth.New(oauth.Config{
 		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
-		Registration: s.OAuthRegistration,
+		Hooks: h.webhooks, Registration: s.OAuthRegistration,
 	})
 	h.oauth.Connect(oauth.Removers{Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify})
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})

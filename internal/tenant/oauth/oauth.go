@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/webhook"
 )
 
 // How long what the server gives out works.
@@ -42,6 +43,7 @@ type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
 	Limits   *limits.Limits
+	Hooks    *webhook.Webhooks // told of apps that come and go. Optional.
 	Seal     *seal.Sealer
 	Issuer   string       // the base URL, exactly as clients compare it (RFC 9207)
 	Out      *http.Client // from egress; fetches client ID metadata documents. Optional: without it apps are registered by hand alone.

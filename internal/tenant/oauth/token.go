@@ -17,6 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/webhook"
 )
 
 // Tokens holds the answer of the token endpoint (RFC 6749 §5.1).
@@ -56,6 +57,9 @@ func (s *Server) beginTx(
 	err = s.endGrantsTx(ctx, tx, fmt.Sprintf(`id IN (
 		SELECT id FROM oauth_grants WHERE user_id = $1 AND app_id = $2 ORDER BY used_at DESC, id DESC LIMIT 1000 OFFSET %d)`, maxGrants), user, app)
 	if err != nil {
+		return "", Tokens{}, err
+	}
+	if err := s.tellTx(ctx, tx, webhook.AppAuthorized, `id = $1`, id); err != nil {
 		return "", Tokens{}, err
 	}
 	t, err := s.issueTx(ctx, tx, grantRow{id, c.Scopes, c.Expires}, c.Scopes, "")

@@ -66,6 +66,10 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 			Sites: []SiteRole{{"site_abcdefghijklmnopqrstuvwxyz", "manager"}},
 		}
 	}
+	gra := Grant{
+		App: "app_abcdefghijklmnopqrstuvwxyz", Name: "Acme Deploys", ID: "grt_abcdefghijklmnopqrstuvwxyz", User: "usr_abcdefghijklmnopqrstuvwxyz",
+		Scopes: []string{"sites:read", "deployments:write"}, Sites: []string{"site_abcdefghijklmnopqrstuvwxyz"},
+	}
 	all := []struct {
 		Event
 		about string
@@ -97,6 +101,8 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{MemberAdded(mem("developer")), "A user joined the team."},
 		{MemberRemoved(mem("developer")), "A member left the team or was removed from it."},
 		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
+		{AppAuthorized(gra), "An app was authorized. The account that it acts for and the account that registered the app get the event."},
+		{AppRevoked(gra), "The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event."},
 		{SubscriptionCreated(sub("active")), "A subscription began."},
 		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},
@@ -109,7 +115,7 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	for _, a := range all {
 		for i, n := range a.names {
 			e := Entry{Name: n, Description: a.about}
-			if e.Group, _, _ = strings.Cut(n, "."); e.Group == "member" {
+			if e.Group, _, _ = strings.Cut(n, "."); e.Group == "member" || e.Group == "app" {
 				e.Group = "team"
 			}
 			if len(a.names) == 2 {

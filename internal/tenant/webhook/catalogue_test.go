@@ -35,12 +35,12 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: no data.%s in %s", e.Name, group, e.Sample)
 		}
 	}
-	// service.md 6.1 and 6.2, and those of backups and teams.
+	// service.md 6.1 and 6.2, and those of backups, teams and apps.
 	want := strings.Fields(
 		`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
 		site.created site.updated site.deleted subscription.created subscription.renewed subscription.canceled subscription.expired payment.completed payment.failed
 		deployment.created deployment.succeeded domain.added backup.completed backup.failed
-		site.transferred member.added member.removed member.role_changed`,
+		site.transferred member.added member.removed member.role_changed app.authorized app.revoked`,
 	)
 	slices.Sort(names)
 	slices.Sort(want)

@@ -35,6 +35,8 @@ type data struct {
 	Team         *teamData         `json:"team,omitempty"`
 	Member       *memberData       `json:"member,omitempty"`
 	Transfer     *transferData     `json:"transfer,omitempty"`
+	App          *appData          `json:"app,omitempty"`
+	Grant        *grantData        `json:"grant,omitempty"`
 	Changed      []string          `json:"changed,omitempty"`
 }
 

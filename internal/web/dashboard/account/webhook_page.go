@@ -62,6 +62,8 @@ var groupNames = map[string]string{
 	"ssl":          "Certificates",
 	"site":         "Sites",
 	"backup":       "Backups",
+	"member":       "Members",
+	"app":          "Apps",
 	"subscription": "Subscriptions",
 	"payment":      "Payments",
 }

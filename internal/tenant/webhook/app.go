@@ -1,0 +1,35 @@
+package webhook
+
+// Grant holds what a user allowed an app, in the events about apps.
+type Grant struct {
+	App, Name string // the app
+	ID, User  string // the grant, and who gave it
+	Scopes    []string
+	Sites     []string // empty: all
+}
+
+type appData struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type grantData struct {
+	ID      string   `json:"id"`
+	UserID  string   `json:"userId"`
+	Scopes  []string `json:"scopes"`
+	SiteIDs []string `json:"siteIds"` // empty: all
+}
+
+func grant(g Grant) data {
+	return data{
+		App:   &appData{g.App, g.Name},
+		Grant: &grantData{g.ID, g.User, append([]string{}, g.Scopes...), append([]string{}, g.Sites...)},
+	}
+}
+
+// AppAuthorized returns the event for an app that somebody authorized. The account that it acts for and the account that
+// registered the app get it.
+func AppAuthorized(g Grant) Event { return Event{names: []string{"app.authorized"}, data: grant(g)} }
+
+// AppRevoked returns the event for an app whose access ended, for the same two.
+func AppRevoked(g Grant) Event { return Event{names: []string{"app.revoked"}, data: grant(g)} }
