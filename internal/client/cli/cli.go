@@ -27,9 +27,10 @@ type Commands struct {
 	Login       loginCommand       `cmd:"" group:"Your sites" help:"Sign in at a Slipway server."`
 	Logout      logoutCommand      `cmd:"" group:"Your sites" help:"Sign out and revoke this machine's access."`
 	Whoami      whoamiCommand      `cmd:"" group:"Your sites" help:"Show who is signed in."`
+	Init        initCommand        `cmd:"" group:"Your sites" help:"Create a site from this folder and link it."`
 	Link        linkCommand        `cmd:"" group:"Your sites" help:"Link this folder to a site."`
 	Unlink      unlinkCommand      `cmd:"" group:"Your sites" help:"Remove the link of this folder."`
-	Deploy      deployCommand      `cmd:"" group:"Your sites" help:"Deploy a branch or commit of the site's repository, and print its URL."`
+	Deploy      deployCommand      `cmd:"" group:"Your sites" help:"Deploy this folder, or a branch or commit of the site's repository, and print its URL."`
 	Deployments deploymentsCommand `cmd:"" group:"Your sites" help:"List, cancel, retry, promote and roll back deployments."`
 	Logs        logsCommand        `cmd:"" group:"Your sites" help:"Show the log of the site's application, or of a deployment."`
 	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
@@ -137,12 +138,13 @@ type target struct {
 // client returns a client of the installation that the flags, the link or the last sign-in name.
 func (t target) client(e *Env) (*rest.Client, error) {
 	server := t.Server
+	linked := false
 	if server == "" {
 		l, _, err := findLink(e.Dir)
 		if err != nil {
 			return nil, err
 		}
-		server = l.Server
+		server, linked = l.Server, l.Server != ""
 	}
 	if server == "" {
 		var err error
@@ -158,6 +160,10 @@ func (t target) client(e *Env) (*rest.Client, error) {
 		return nil, err
 	}
 	c := rest.Config{Server: origin, CAFile: t.CAFile, Notice: e.Err}
+	if _, err := e.Store.Account(origin); t.Token != "" && linked && err != nil {
+		// The link may come with a repository, from somebody who wants the key.
+		return nil, needed("%s is linked to %s, where you are not signed in: give --server %s to send it your key", e.Dir, origin, origin)
+	}
 	if t.Token != "" {
 		c.Token = func(context.Context) (string, error) { return t.Token, nil }
 		return rest.New(c)

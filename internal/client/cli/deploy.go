@@ -37,13 +37,17 @@ type triggered struct{ DeploymentID string }
 
 type deployCommand struct {
 	ofSite
-	Branch     string `env:"-" help:"Branch to deploy. Default: the production branch." placeholder:"NAME"`
-	Commit     string `env:"-" help:"Full id of a commit of the branch. Default: the newest." placeholder:"HASH"`
-	Preview    bool   `env:"-" help:"Make a preview instead of replacing the live deployment."`
-	Message    string `env:"-" short:"m" help:"Title shown beside the deployment." placeholder:"TEXT"`
-	ClearCache bool   `name:"clear-cache" env:"-" help:"Build without the cache."`
-	NoWait     bool   `name:"no-wait" env:"-" help:"Don't wait until it has ended."`
-	NoLogs     bool   `name:"no-logs" env:"-" help:"Don't print the log."`
+	Dir        string   `arg:"" optional:"" env:"-" type:"existingdir" help:"Folder to upload, for sites without a repository. Default: the linked folder."`
+	Prebuilt   bool     `env:"-" help:"The folder is ready to be published: don't build it, and don't read .gitignore."`
+	Include    []string `env:"-" sep:"none" help:"Upload what would be left out as a secret or dependency: a pattern as in .gitignore. Can be repeated." placeholder:"PATTERN"`
+	DryRun     bool     `name:"dry-run" env:"-" help:"Print the files that would be uploaded."`
+	Branch     string   `env:"-" help:"Branch to deploy; of an upload, the branch whose preview it is. Default: the production branch." placeholder:"NAME"`
+	Commit     string   `env:"-" help:"Full id of a commit of the branch. Default: the newest." placeholder:"HASH"`
+	Preview    bool     `env:"-" help:"Make a preview instead of replacing the live deployment."`
+	Message    string   `env:"-" short:"m" help:"Title shown beside the deployment." placeholder:"TEXT"`
+	ClearCache bool     `name:"clear-cache" env:"-" help:"Build without the cache."`
+	NoWait     bool     `name:"no-wait" env:"-" help:"Don't wait until it has ended."`
+	NoLogs     bool     `name:"no-logs" env:"-" help:"Don't print the log."`
 }
 
 // Run deploys, and prints the address alone on standard output.
@@ -51,6 +55,12 @@ func (d deployCommand) Run(ctx context.Context, e *Env) error {
 	c, s, err := d.find(ctx, e)
 	if err != nil {
 		return failure(err)
+	}
+	if s.Source == "upload" {
+		return d.upload(ctx, e, c, s)
+	}
+	if d.Dir != "" || d.Prebuilt || d.DryRun || len(d.Include) > 0 {
+		return failure(fmt.Errorf("%s is deployed from its repository, so no folder can be uploaded to it: create a site for this folder with slipway init", printable(s.Name)))
 	}
 	in := map[string]any{}
 	for name, v := range map[string]string{"branch": d.Branch, "commit": d.Commit, "title": d.Message} {

@@ -51,6 +51,7 @@ type site struct {
 	Name          string
 	Slug          string
 	Type          string
+	Source        string
 	Status        string
 	StatusReason  string
 	URL           string
@@ -82,7 +83,7 @@ func (o ofSite) find(ctx context.Context, e *Env) (*rest.Client, site, error) {
 		}
 	}
 	if name == "" {
-		return nil, site{}, needed("which site? Give --site, or link this folder with slipway link")
+		return nil, site{}, needed("which site? Give --site, link this folder with slipway link, or create a site from it with slipway init")
 	}
 	s, err := siteNamed(ctx, c, name)
 	return c, s, err
@@ -129,24 +130,28 @@ func (l linkCommand) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	text, err := json.MarshalIndent(link{c.Server(), s.ID, s.Slug}, "", "  ")
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(e.Dir, ".slipway")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	// Its own ignore file keeps it out of commits, whatever the repository's says.
-	err = errors.Join(
-		os.WriteFile(filepath.Join(dir, "project.json"), append(text, '\n'), 0o644),
-		os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644),
-	)
-	if err != nil {
+	if err := writeLink(e.Dir, link{c.Server(), s.ID, s.Slug}); err != nil {
 		return err
 	}
 	e.say("Linked to %s (%s)", printable(s.Name), s.URL)
 	return nil
+}
+
+// writeLink links a folder.
+func writeLink(dir string, l link) error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir = filepath.Join(dir, ".slipway")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// Its own ignore file keeps it out of commits, whatever the repository's says.
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "project.json"), append(text, '\n'), 0o644),
+		os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644),
+	)
 }
 
 // chooseSite takes the one site whose repository is a remote of this work tree, or asks.

@@ -48,14 +48,14 @@ func (w *world) send(s site.ID, n upload.NewUpload, files map[string]string) (up
 	}
 	_, missing, err := w.uploads.PutManifest(w.t.Context(), anna, u.ID, &manifest)
 	ok(w.t, err)
-	if missing.Files > 0 {
+	if len(missing) > 0 {
 		got, err := w.uploads.Receive(w.t.Context(), anna, u.ID, &batch)
 		ok(w.t, err)
 		if got.Missing.Files != 0 {
 			w.t.Fatalf("after all was sent %+v is missing", got.Missing)
 		}
 	}
-	return u.ID, missing.Files
+	return u.ID, int64(len(missing))
 }
 
 func (w *world) deployUpload(id upload.ID) deployment.Deployment {

@@ -32,7 +32,7 @@ func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (C
 	if err != nil {
 		return Complete{}, err
 	}
-	if m := sum(list); m.Files > 0 {
+	if m := Sum(list); m.Files > 0 {
 		return Complete{}, &fault.Error{
 			Kind: fault.Conflict, Message: "The upload is incomplete", Code: "upload_incomplete",
 			Details: fmt.Sprintf("%d files with %d bytes are missing: GET /uploads/%s/missing lists them", m.Files, m.Bytes, x.ID),

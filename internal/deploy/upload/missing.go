@@ -36,26 +36,26 @@ const record = len(blob.Digest{}) + 8
 // maxStored bounds what is read back of a manifest or a list.
 const maxStored = maxManifest + 200_000*128
 
-// PutManifest says which files an upload has, in the place of what was said before. It is an error in the words of the client
+// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent. It is an error in the words of the client
 // where they can't be, and a Payment fault where the owner may not store so much more.
-func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, Missing, error) {
+func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, []Content, error) {
 	x, err := u.Get(ctx, owner, id)
 	if err == nil {
 		err = u.mustBeOpen(x)
 	}
 	if err != nil {
-		return x, Missing{}, err
+		return x, nil, err
 	}
 	list, err := parse(r, x.Kind, u.Limits())
 	if err != nil {
-		return x, Missing{}, err
+		return x, nil, err
 	}
 	if len(list) == 0 {
-		return x, Missing{}, invalid("empty_upload", "The manifest has no file", "send a line for each file")
+		return x, nil, invalid("empty_upload", "The manifest has no file", "send a line for each file")
 	}
 	manifest, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(encode(list)))
 	if err != nil {
-		return x, Missing{}, fmt.Errorf("store manifest: %w", err)
+		return x, nil, fmt.Errorf("store manifest: %w", err)
 	}
 	x.Manifest, x.Files, x.Bytes = manifest.String(), int64(len(list)), 0
 	for _, e := range list {
@@ -64,11 +64,11 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	// From here on a sweep spares what the manifest names. What is known is looked up afterwards, so that nothing is taken for
 	// known that a sweep may be deleting; until then nothing is counted as missing, and deploying waits for this.
 	if err := u.note(ctx, owner, x, func(now *Upload) { now.needed = pendingList }); err != nil {
-		return x, Missing{}, err
+		return x, nil, err
 	}
 	known, err := u.known(ctx, owner, x.Site)
 	if err != nil {
-		return x, Missing{}, err
+		return x, nil, err
 	}
 	var need []Content
 	seen := map[blob.Digest]bool{}
@@ -76,7 +76,7 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	for _, e := range list {
 		size, have := known[e.digest]
 		if have && size != e.size {
-			return x, Missing{}, invalid("size_mismatch", "A file's size doesn't agree with its sha256", "%s has %d bytes", show(e.path), size)
+			return x, nil, invalid("size_mismatch", "A file's size doesn't agree with its sha256", "%s has %d bytes", show(e.path), size)
 		}
 		if !have && !seen[e.digest] {
 			seen[e.digest] = true
@@ -88,12 +88,12 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	if len(need) > 0 {
 		d, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(pack(need)))
 		if err != nil {
-			return x, Missing{}, fmt.Errorf("store list of missing files: %w", err)
+			return x, nil, fmt.Errorf("store list of missing files: %w", err)
 		}
 		x.needed = d.String()
 	}
 	err = u.note(ctx, owner, x, func(now *Upload) { now.needed, now.neededBytes = x.needed, x.neededBytes })
-	return x, Missing{int64(len(need)), x.neededBytes}, err
+	return x, need, err
 }
 
 // pendingList stands in the place of an upload's list of missing files until that is known.
@@ -198,10 +198,11 @@ func (u *Uploads) MissingOf(ctx context.Context, x Upload) (Missing, error) {
 		return Missing{}, nil
 	}
 	_, list, err := u.missing(ctx, x)
-	return sum(list), err
+	return Sum(list), err
 }
 
-func sum(list []Content) (m Missing) {
+// Sum returns how much contents are.
+func Sum(list []Content) (m Missing) {
 	for _, c := range list {
 		m.Files++
 		m.Bytes += c.Size

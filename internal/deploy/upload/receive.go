@@ -188,7 +188,7 @@ func (u *Uploads) receive(
 	}
 	out.Stored = len(stored)
 	_, missing, err := u.missing(ctx, x)
-	out.Missing = sum(missing)
+	out.Missing = Sum(missing)
 	return out, err
 }
 

@@ -107,11 +107,15 @@ func receiveRaw[O any](a *API, r Route, id, digest string, fn func(ctx context.C
 	}}
 }
 
+// maxNeeded is how many missing contents the answer to a manifest lists.
+const maxNeeded = 1000
+
 type manifestBody struct {
-	Files   int64       `json:"files"`
-	Bytes   int64       `json:"bytes"`
-	Missing missingBody `json:"missing" doc:"Contents that have to be sent."`
-	Digest  string      `json:"manifestSha256" doc:"Digest of the list of files; the same for the same files."`
+	Files   int64         `json:"files"`
+	Bytes   int64         `json:"bytes"`
+	Missing missingBody   `json:"missing" doc:"Contents that have to be sent."`
+	Needed  []missingBlob `json:"needed" doc:"The first 1,000 of them; GET /uploads/{id}/missing lists all."`
+	Digest  string        `json:"manifestSha256" doc:"Digest of the list of files; the same for the same files."`
 }
 
 func (a *API) manifestRoute(r Route) {
@@ -122,8 +126,10 @@ func (a *API) manifestRoute(r Route) {
 			return manifestBody{}, err
 		}
 		defer body.Close()
-		u, m, err := a.Uploads.PutManifest(ctx, s.caller.Owner, upload.ID(s.id), body)
-		return manifestBody{u.Files, u.Bytes, missingBody{m.Files, m.Bytes}, u.Manifest}, err
+		u, need, err := a.Uploads.PutManifest(ctx, s.caller.Owner, upload.ID(s.id), body)
+		m := upload.Sum(need)
+		first := each(need[:min(maxNeeded, len(need))], showMissing)
+		return manifestBody{u.Files, u.Bytes, missingBody{m.Files, m.Bytes}, first, u.Manifest}, err
 	})
 }
 

@@ -167,6 +167,8 @@ type missingBlob struct {
 	Size   int64  `json:"size"`
 }
 
+func showMissing(c upload.Content) missingBlob { return missingBlob{c.Digest.String(), c.Size} }
+
 type missingPage struct {
 	Data []missingBlob `json:"data"`
 	Next *string       `json:"next" doc:"Pass it as after for the next page. Null on the last one."`
@@ -195,7 +197,7 @@ func (a *API) listMissing(ctx context.Context, c account.Caller, in *listMissing
 	if err != nil {
 		return missingPage{}, err
 	}
-	out := missingPage{Data: each(list, func(c upload.Content) missingBlob { return missingBlob{c.Digest.String(), c.Size} })}
+	out := missingPage{Data: each(list, showMissing)}
 	if more {
 		out.Next = &out.Data[len(out.Data)-1].SHA256
 	}

@@ -1,0 +1,16 @@
+//go:build unix
+
+package folder
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// inode tells files apart that were renamed over one another.
+func inode(info fs.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
+	}
+	return 0
+}

@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Body is a request whose body is sent while it is read.
+type Body struct {
+	Method   string
+	Path     string // below /api/v1
+	Type     string // its media type
+	Encoding string // Content-Encoding. Optional.
+	Size     int64  // its bytes
+}
+
+// Upload makes a request with a body, again where the connection breaks or the server asks to wait: sending the same twice has to be
+// harmless. open is called for every try. An error of the body's reader is returned as it is.
+func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser, error)) (json.RawMessage, error) {
+	pause := 250 * time.Millisecond
+	for try := 1; ; try++ {
+		answer, wait, err := c.upload(ctx, b, open)
+		switch {
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case try == tries || !errors.Is(err, ErrUnreachable) && (wait <= 0 || wait > maxWait):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(max(wait, pause)):
+		}
+		pause *= 2
+	}
+}
+
+// source notes the error of a body's reader, which the transport would hide in one of its own.
+type source struct {
+	io.ReadCloser
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func (c *Client) upload(ctx context.Context, b Body, open func() (io.ReadCloser, error)) (_ json.RawMessage, wait time.Duration, _ error) {
+	in, err := open()
+	if err != nil {
+		return nil, 0, err
+	}
+	body := &source{ReadCloser: in}
+	defer body.Close()
+	req, err := http.NewRequestWithContext(ctx, b.Method, c.c.Server+"/api/v1"+b.Path, body)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.ContentLength = b.Size
+	req.Header.Set("Content-Type", b.Type)
+	if b.Encoding != "" {
+		req.Header.Set("Content-Encoding", b.Encoding)
+	}
+	req.Header.Set("User-Agent", "slipway-cli")
+	if c.c.Token != nil {
+		token, err := c.c.Token(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	switch {
+	case err != nil && body.err != nil:
+		return nil, 0, body.err
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: the answer breaks off: %w", ErrUnreachable, err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return answer, 0, nil
+	}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		wait = time.Duration(n) * time.Second
+	}
+	return nil, wait, refused(resp, answer)
+}
