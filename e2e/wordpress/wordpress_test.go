@@ -108,6 +108,7 @@ func TestWordPress(t *testing.T) {
 	h.story(t, "repository", (*installation).repository)
 	h.story(t, "update", func(h *installation) { h.updates(blog) })
 	h.story(t, "replace", func(h *installation) { h.replaces(blog) })
+	h.story(t, "manage", func(h *installation) { h.manages(two) })
 	h.story(t, "copy", func(h *installation) { h.copies(blog) })
 	h.story(t, "killed while copied", func(h *installation) { h.killedWhileCopied(blog, two) })
 	h.story(t, "hostile", func(h *installation) { h.hostile(two, blog) })
@@ -384,6 +385,7 @@ func (h *installation) ends(s siteBody) {
 		t.Errorf("after a kill: %d", status)
 	}
 	h.resetsPassword(s, mails)
+	h.mailsUsers(s, mails)
 
 	var all struct{ Data []siteBody }
 	h.call("GET", "/sites?limit=100", nil, &all)

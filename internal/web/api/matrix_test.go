@@ -51,8 +51,15 @@ var matrix = map[string]row{
 		prep:   wordpressed,
 		did:    "site.updated",
 	},
-	"listWordPressUsers":      {path: "/sites/{site}/wordpress/users", status: 409},
-	"listWordPressCrons":      {path: "/sites/{site}/wordpress/crons", status: 409},
+	"listWordPressUsers":     {path: "/sites/{site}/wordpress/users", status: 409},
+	"listWordPressCrons":     {path: "/sites/{site}/wordpress/crons", status: 409},
+	"manageWordPressPlugins": {path: "/sites/{site}/wordpress/plugins", body: m{"action": "activate", "plugins": []string{"akismet"}}, status: 409},
+	"manageWordPressThemes":  {path: "/sites/{site}/wordpress/themes", body: m{"action": "activate", "themes": []string{"twenty"}}, status: 409},
+	"createWordPressUser": {
+		path: "/sites/{site}/wordpress/users", body: m{"login": "grace", "email": "grace@example.test", "role": "editor"}, status: 409,
+	},
+	"updateWordPressUser":     {path: "/sites/{site}/wordpress/users/2", body: m{"role": "editor"}, status: 409},
+	"resetWordPressPassword":  {path: "/sites/{site}/wordpress/users/2/reset-password", status: 409},
 	"updateWordPressVersions": {path: "/sites/{site}/wordpress/update", body: m{"plugins": "all"}, status: 409},
 	"searchReplaceWordPress": {
 		path:   "/sites/{site}/wordpress/search-replace",

@@ -67,6 +67,7 @@ type extensionBody struct {
 	Version       string  `json:"version"`
 	Active        bool    `json:"active"`
 	UpdateVersion *string `json:"updateVersion" doc:"The newer version, if there is one."`
+	AutoUpdate    bool    `json:"autoUpdate" doc:"Whether new versions are installed once a day, whatever autoUpdate of the site is."`
 }
 
 func (a *API) wordpressRoutes() {
@@ -117,6 +118,7 @@ func (a *API) wordpressRoutes() {
 	}
 	a.wordpressComparison()
 	a.wordpressWork()
+	a.wordpressManagement()
 	login := r(
 		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
 		"A link that logs in to wp-admin as the administrator. Valid once, for five minutes.", account.SitesWrite,
@@ -188,7 +190,7 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *ByID) (wor
 		return wordpressBody{}, err
 	}
 	extension := func(x wordpress.Extension) extensionBody {
-		return extensionBody{x.Slug, x.Name, x.Version, x.Active, some(x.UpdateVersion)}
+		return extensionBody{x.Slug, x.Name, x.Version, x.Active, some(x.UpdateVersion), x.AutoUpdate}
 	}
 	return wordpressBody{
 		Version:       st.Version,

@@ -3,8 +3,14 @@
 package dashboard
 
 import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 
 	"slipway/internal/platform/db"
 )
@@ -63,5 +69,66 @@ func TestBrowserPushComparison(t *testing.T) {
 	b.Click("@do-push") // the field is required: nothing is sent
 	if got := b.Path(); !strings.HasPrefix(got, staging+"/push") {
 		t.Errorf("it went to %s", got)
+	}
+}
+
+// Plugins, themes and users are managed by keyboard and on a phone; what deletes is asked about.
+func TestBrowserWordPressManage(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	as := w.as(u.Email)
+	at := w.liveWordPressNamed(u, as, "Press")
+	p.content.Store("press", contentOf(1280, 12, "b"))
+	p.users.Store(`{"users": [{"id": 1, "login": "ada", "email": "ada@example.test", "name": "Ada", "roles": ["administrator"], "registered": 1700000000},
+		{"id": 7, "login": "grace", "email": "grace.with.a.long.name@example.test", "name": "Grace", "roles": ["editor"], "registered": 1600000000}], "total": 2}`)
+	as.get(at+"?refresh=1").want(t, 200, `data-test="plugins"`)
+	b := w.window("wordpress-manage", w.srv.URL)
+	signIn(b, u.Email)
+	b.Go(at)
+	b.Sees("@import-replaces", "This replaces 1,280 posts")
+	b.Look("manage")
+	b.Click("#plugin-old-one")
+	b.Press(`form:has([data-test="plugins"]) button[value="delete"]`)
+	b.Sees("@to-delete", "<i>Old</i>", "1.0")
+	b.Look("delete")
+	b.Press("@do-delete")
+	b.Sees("@wordpress-operations", "Plugins and themes")
+	b.Go(at + "/users")
+	b.Sees("@wordpress-users", "grace", "administrator")
+	b.Look("users")
+	b.Click("#u-7")
+	b.Expect(409)
+	b.Press("@reset-password")
+	b.Sees("@problem", "operation of this kind is already running")
+}
+
+// An archive is uploaded with its progress, and what is wrong with it is said beside it.
+func TestBrowserWordPressUpload(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	as := w.as(u.Email)
+	at := w.liveWordPressNamed(u, as, "Press")
+	as.get(at+"?refresh=1").want(t, 200, `data-test="wordpress-upload"`)
+	dir := t.TempDir()
+	empty, archive := filepath.Join(dir, "empty.zip"), filepath.Join(dir, "site.tar.gz")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	must(t, os.WriteFile(archive, bytes.Repeat([]byte("data"), 1<<20), 0o600))
+	b := w.window("wordpress-upload", w.srv.URL)
+	signIn(b, u.Email)
+	b.Go(at)
+	b.Type("#f-upload-confirm", "Press")
+	b.Run(chromedp.SetUploadFiles("#f-archive", []string{empty}, chromedp.ByQuery))
+	b.Expect(http.StatusUnprocessableEntity)
+	b.Click("@wordpress-upload")
+	b.Sees("@upload-says", "Upload failed", "it is empty")
+	b.Run(chromedp.SetUploadFiles("#f-archive", []string{archive}, chromedp.ByQuery))
+	b.Press("@wordpress-upload")
+	b.Sees("@wordpress-operations", "Import")
+	if got := w.operations(u, strings.Split(at, "/")[2]); len(got) != 1 || got[0] != "wordpress.import" {
+		t.Errorf("operations: %v", got)
 	}
 }

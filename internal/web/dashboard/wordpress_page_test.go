@@ -1,10 +1,13 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,22 +26,25 @@ import (
 // blog stands in for the programs of WordPress sites: it answers our tasks, and counts how often it is woken.
 type blog struct {
 	woken   atomic.Int64
+	dir     string       // of WordPress
 	version atomic.Value // string
 	broken  atomic.Bool
-	asleep  sync.Mutex // while it is locked, it is not awake yet
-	content sync.Map   // of the host of a site to what it says of its content
+	users   atomic.Value // string: what the task of users says
+	asleep  sync.Mutex   // while it is locked, it is not awake yet
+	content sync.Map     // of the host of a site to what it says of its content
 }
 
 // world is a dashboard of sites whose programs it stands in for.
 func (p *blog) world(t *testing.T) *world {
 	t.Helper()
 	p.version.Store("6.1")
+	p.dir = t.TempDir()
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
 	return newWorld(t, func(c *Config) {
 		c.WordPress = wordpress.New(wordpress.Config{
 			DB: c.DB, Sites: c.Sites, Databases: c.Databases, Seal: sealer, Operations: operation.New(operation.Config{DB: c.DB}),
-			Programs: p, Source: "/nowhere",
+			Programs: p, Source: "/nowhere", Backups: c.Backups, Dir: p.dir,
 		})
 	})
 }
@@ -50,7 +56,11 @@ func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 		content = "null"
 	}
 	answer := fmt.Sprintf(`{"content": %s, "version": %q, "phpVersion": "8.4.1", "title": "Harbor blog", "locale": "en_US", "adminUrl": "https://x.test/wp-admin/",
-		"plugins": [{"slug": "shop", "name": "Shop", "version": "2.0", "active": true, "updateVersion": "2.1"}], "themes": []}`, content, p.version.Load())
+		"plugins": [{"slug": "shop", "name": "Shop", "version": "2.0", "active": true, "updateVersion": "2.1", "autoUpdate": true}, {"slug": "old-one", "name": "<i>Old</i>", "version": "1.0", "active": false}],
+		"themes": [{"slug": "harbor", "name": "Harbor", "version": "3.0", "active": true}]}`, content, p.version.Load())
+	if users, _ := p.users.Load().(string); strings.HasPrefix(r.URL.Path, "/users") {
+		answer = users
+	}
 	if p.broken.Load() {
 		answer = `{"error": "the plugin Shop ended the request"}`
 	}
@@ -172,4 +182,138 @@ func TestPushShowsWhatDiffers(t *testing.T) {
 	b.get(at).want(t, 200, `data-test="push-clean"`, "are as they were").lacks(t, `data-test="push-newer"`)
 	p.broken.Store(true)
 	b.get(at).want(t, 200, "Not everything could be compared", "the plugin Shop ended the request").lacks(t, `data-test="push-clean"`)
+}
+
+// operations returns the kinds of a site's operations, the newest first.
+func (w *world) operations(u account.User, id string) (kinds []string) {
+	w.t.Helper()
+	list, err := w.dash.WordPress.Operations(w.t.Context(), u.Owner, site.ID(id))
+	must(w.t, err)
+	for _, o := range list {
+		kinds = append(kinds, o.Kind)
+	}
+	return kinds
+}
+
+// Plugins and themes are changed by buttons for those that are selected. What can't be done is said in words, and a
+// deletion is asked about first.
+func TestExtensionsPage(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	at := w.liveWordPressNamed(u, b, "Press")
+	id := strings.Split(at, "/")[2]
+	p.content.Store("press", contentOf(1280, 0, "a"))
+	b.get(at+"?refresh=1").want(
+		t, 200, `data-test="plugins"`, "2.1 available", "&lt;i&gt;Old&lt;/i&gt;", "Disable automatic updates",
+		"This replaces 1,280 posts, 4 comments and 2 users", "last changed",
+	).lacks(t, "<i>Old", "update and delete them there")
+	b.post(at+"/plugins", "action", "activate").want(t, 422, "No plugin is selected")
+	b.post(at+"/plugins", "action", "explode", "slug", "shop").want(t, 422, "Invalid action")
+	b.post(at+"/themes", "action", "deactivate", "slug", "harbor").want(t, 422, "Invalid action")
+	b.post(at+"/plugins", "action", "activate", "slug", "../../etc").want(t, 422, "Invalid plugin or theme")
+	b.post(at+"/plugins", "action", "delete", "slug", "old-one").want(t, 200, "Delete 1 plugin?", "&lt;i&gt;Old&lt;/i&gt;", `name="confirmed"`).lacks(t, "<i>Old")
+	b.post(at+"/plugins", "action", "delete", "slug", "shop").want(t, 409, "Shop is active", "nothing was deleted")
+	b.post(at+"/themes", "action", "delete", "slug", "harbor").want(t, 409, "Harbor is active")
+	if got := w.operations(u, id); len(got) != 0 {
+		t.Fatalf("what was refused or not confirmed began %v", got)
+	}
+	b.post(at+"/plugins", "action", "delete", "slug", "old-one", "confirmed", "1").to(t, at)
+	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.extensions" {
+		t.Errorf("operations: %v", got)
+	}
+	b.post(at+"/plugins", "action", "activate", "slug", "old-one").want(t, 409) // one at a time
+	b.get("/account/audit").want(t, 200, "Plugins or themes changed", "delete: plugin old-one")
+}
+
+// Users are listed as WordPress says, escaped, and changed one at a time.
+func TestWordPressUsersPage(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	at := w.liveWordPressNamed(u, b, "Press")
+	id := strings.Split(at, "/")[2]
+	p.users.Store(`{"users": [{"id": 1, "login": "ada", "email": "ada@example.test", "name": "<script>x</script>", "roles": ["administrator"], "registered": 1700000000},
+		{"id": 7, "login": "grace", "email": "g@example.test", "name": "Grace", "roles": ["shop_manager"], "registered": 0}], "total": 2}`)
+	at += "/users"
+	b.get(at).want(t, 200, "2 users", "&lt;script&gt;x", "<option>shop_manager", `value="7"`).lacks(t, "<script>x")
+	b.post(at, "action", "role", "role", "editor").want(t, 422, "No user is selected")
+	b.post(at, "action", "explode", "user", "7").want(t, 422, "Invalid action")
+	b.post(at, "action", "role", "user", "7", "role", "no such role").want(t, 422, "Invalid role")
+	b.post(at+"/create", "login", "x", "email", "x@example.test", "role", "editor").want(t, 422, "Invalid username")
+	b.post(at+"/create", "login", "grace", "email", "nowhere", "role", "editor").want(t, 422, "Invalid email")
+	if got := w.operations(u, id); len(got) != 0 {
+		t.Fatalf("what was refused began %v", got)
+	}
+	b.post(at, "action", "reset", "user", "7").to(t, at)
+	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.user" {
+		t.Errorf("operations: %v", got)
+	}
+	b.get(at).want(t, 200, at+"/follow")
+	b.get("/account/audit").want(t, 200, "WordPress user changed", "password reset of user 7")
+	p.broken.Store(true)
+	b.get(at).want(t, 200, "WordPress didn't respond", "the plugin Shop ended the request")
+}
+
+// upload sends a form with a file, as a browser does without scripts.
+func (b *browser) upload(path, confirm, name, text string) reply {
+	b.w.t.Helper()
+	var body bytes.Buffer
+	m := multipart.NewWriter(&body)
+	must(b.w.t, m.WriteField("confirm", confirm))
+	f, err := m.CreateFormFile("archive", name)
+	must(b.w.t, err)
+	_, err = io.WriteString(f, text)
+	must(b.w.t, err)
+	must(b.w.t, m.Close())
+	r, err := http.NewRequestWithContext(b.w.t.Context(), http.MethodPost, b.w.srv.URL+path, &body)
+	must(b.w.t, err)
+	r.Header.Set("Content-Type", m.FormDataContentType())
+	resp, err := b.client.Do(r)
+	must(b.w.t, err)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	must(b.w.t, err)
+	return reply{resp.StatusCode, resp.Header, string(said)}
+}
+
+// An archive is received while it comes, once the name of the site was typed, and kept only where its import begins.
+func TestUploadArchive(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	at := w.liveWordPressNamed(u, b, "Press")
+	id := strings.Split(at, "/")[2]
+	imports := filepath.Join(p.dir, "imports")
+	kept := func() int {
+		list, _ := os.ReadDir(imports)
+		return len(list)
+	}
+	b.get(at+"?refresh=1").want(t, 200, `enctype="multipart/form-data"`, at+"/upload")
+	b.upload(at+"/upload", "press", "site.tar.gz", "data").want(t, 422, "type Press to confirm")
+	b.upload(at+"/upload", "Press", "", "").want(t, 422, "No archive is selected")
+	b.upload(at+"/upload", "Press", "site.tar.gz", "").want(t, 422, "it is empty")
+	b.upload(at+"/upload", strings.Repeat("x", 100_000), "site.tar.gz", "data").want(t, 422, "a field is too long")
+	b.post(at+"/upload", "confirm", "Press").want(t, 422, "No archive is selected")
+	w.user("eve@example.test", false)
+	if r := w.as("eve@example.test").upload(at+"/upload", "Press", "site.tar.gz", "data"); r.status != 404 {
+		t.Errorf("somebody else's site: %d", r.status)
+	}
+	if n := kept(); n != 0 || len(w.operations(u, id)) != 0 {
+		t.Fatalf("what was refused left %d archives", n)
+	}
+	b.upload(at+"/upload", "Press", "site.tar.gz", "data").to(t, at)
+	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.import" || kept() != 1 {
+		t.Errorf("operations %v, %d archives", got, kept())
+	}
+	b.upload(at+"/upload", "Press", "site.tar.gz", "data").want(t, 409, "already running")
+	if n := kept(); n != 1 {
+		t.Errorf("%d archives are kept, want that of the import", n)
+	}
 }

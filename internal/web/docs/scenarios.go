@@ -261,6 +261,36 @@ var scenarios = []Scenario{
   "php": {"memoryMiB": 256}
 }`},
 		{Operation: "listWordPressUsers"},
+		{
+			Operation: "manageWordPressPlugins", Body: `{
+  "action": "activate",
+  "plugins": ["akismet"]
+}`,
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
+		},
+		{
+			Operation: "manageWordPressThemes", Body: `{
+  "action": "enable_auto_update",
+  "themes": ["twentytwentythree"]
+}`,
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
+		},
+		{
+			Operation: "createWordPressUser", Body: `{
+  "login": "grace",
+  "email": "grace@example.com",
+  "role": "editor"
+}`,
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
+		},
+		{
+			Operation: "updateWordPressUser", With: map[string]string{"user": "2"}, Body: `{"role": "author"}`,
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
+		},
+		{ // which fails where the installation sends no mail
+			Operation: "resetWordPressPassword", With: map[string]string{"user": "2"},
+			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "failed"},
+		},
 		{Operation: "listWordPressCrons"},
 		{Operation: "loginWordPress"},
 		{

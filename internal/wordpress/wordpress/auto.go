@@ -29,7 +29,7 @@ func (w *WordPress) updates(ctx context.Context) {
 	}
 	rows, err := w.c.DB.Query(ctx, `
 		SELECT w.site_id, w.owner_id FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
-		WHERE w.auto_update <> 'off' AND w.installed <> '' AND w.next_update <= $1 AND s.status = 'active' ORDER BY w.next_update LIMIT 5`, db.Now())
+		WHERE (w.auto_update <> 'off' OR w.auto_extensions > 0) AND w.installed <> '' AND w.next_update <= $1 AND s.status = 'active' ORDER BY w.next_update LIMIT 5`, db.Now())
 	list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.site, &d.owner) })
 	if err != nil {
 		if ctx.Err() == nil {
@@ -68,14 +68,19 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 	if err != nil {
 		return err
 	}
+	x, err := w.get(ctx, w.c.DB, id)
+	if err != nil {
+		return err
+	}
+	choice := Choice{Minor: x.Auto == AutoMinor, Auto: true}
 	// Only where there is something new: a backup for nothing helps nobody.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var out struct{ Updated []Changed }
 	if err := w.task(ctx, s, s.LiveDeployment, "update", map[string]any{
 		"look":    true,
-		"plugins": "minor",
-		"themes":  "minor",
+		"plugins": choice.wire(),
+		"themes":  choice.wire(),
 	}, &out); err != nil {
 		return err
 	}
@@ -87,15 +92,15 @@ func (w *WordPress) autoUpdate(ctx context.Context, owner account.OwnerID, id si
 	if err != nil {
 		return err
 	}
-	core := c.Version != state.Version && minor(state.Version, c.Version)
+	core := choice.Minor && c.Version != state.Version && minor(state.Version, c.Version)
 	if len(out.Updated) == 0 && !core {
 		return nil
 	}
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := w.UpdateNowTx(ctx, tx, owner, id, Update{
 			Core:    core,
-			Plugins: Choice{Minor: true},
-			Themes:  Choice{Minor: true},
+			Plugins: choice,
+			Themes:  choice,
 			Auto:    true,
 		})
 		return err

@@ -63,7 +63,7 @@ func (c Comparison) Lost() []difference.Amount {
 }
 
 // compareAsk is how long two sites have to say how they are.
-const compareAsk = time.Minute
+const compareAsk = 25 * time.Second
 
 // newComparing bounds comparisons: each wakes two sites and reads their files.
 func newComparing() *fair.Pool {
@@ -110,7 +110,7 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 				s.State, err = w.state(ctx, owner, x, f)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = &fault.Error{Kind: fault.Unavailable, Message: "WordPress does not respond", Details: "it took over a minute", Code: "wordpress_failed"}
+				err = &fault.Error{Kind: fault.Unavailable, Message: "WordPress does not respond", Details: "it took over 25 seconds", Code: "wordpress_failed"}
 			}
 			s.Err = err
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -23,6 +24,7 @@ type State struct {
 	ObjectCache                                                 ObjectCache
 	DatabaseBytes, DiskBytes                                    int64
 	Content                                                     difference.Content
+	Managed                                                     bool // plugins and themes come from a repository
 }
 
 // facts are what a WordPress says of itself. They are stored, so that they can be shown without waking it.
@@ -31,7 +33,18 @@ type facts struct {
 	Plugins, Themes                              []Extension
 	ObjectCache                                  *told
 	Content                                      difference.Content
+	Managed                                      bool
 	DiskBytes                                    int64 // ours: of wp-content
+}
+
+// automatic returns how many plugins and themes are updated by themselves.
+func (f facts) automatic() (n int) {
+	for _, x := range slices.Concat(f.Plugins, f.Themes) {
+		if x.AutoUpdate {
+			n++
+		}
+	}
+	return n
 }
 
 // maxFacts bounds what is stored of a site, in bytes. A WordPress with more to say is asked each time.
@@ -103,7 +116,8 @@ func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, 
 		return f, err
 	}
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET facts = $2, facts_at = $3 WHERE site_id = $1 AND facts_at < $3`, s.ID, string(text), at)
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET facts = $2, facts_at = $3, auto_extensions = $4 WHERE site_id = $1 AND facts_at < $3`,
+			s.ID, string(text), at, f.automatic())
 		return err
 	})
 	if err != nil {
@@ -140,6 +154,7 @@ func (w *WordPress) state(ctx context.Context, owner account.OwnerID, x row, f f
 		ObjectCache: w.objectCache(x.ObjectCache, f.ObjectCache),
 		DiskBytes:   f.DiskBytes,
 		Content:     f.Content,
+		Managed:     f.Managed,
 	}
 	var err error
 	if st.LatestVersion, err = core.Newest(ctx, w.c.DB); err != nil {

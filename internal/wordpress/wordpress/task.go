@@ -96,6 +96,14 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name stri
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
 		w.scheduled(ctx, s.ID, at)
 	}
+	if resp.StatusCode == http.StatusNotFound && !json.Valid(b) {
+		return &fault.Error{
+			Kind:    fault.Conflict,
+			Message: "This site's WordPress doesn't have this function yet",
+			Details: "redeploy the site: its core was deployed by an earlier version of Slipway",
+			Code:    "core_outdated",
+		}
+	}
 	var failed struct{ Error string }
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
 		why := failed.Error
@@ -165,6 +173,7 @@ func (w *WordPress) Login(ctx context.Context, owner account.OwnerID, id site.ID
 type Extension struct {
 	Slug, Name, Version, UpdateVersion string
 	Active                             bool
+	AutoUpdate                         bool // to any newer version, once a day
 }
 
 // ObjectCache is how the object cache of a site is: whether its owner wants one, and what it is

@@ -3,6 +3,7 @@ package wordpress
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway/internal/deploy/deploy"
@@ -28,11 +29,12 @@ type Update struct {
 // Choice names plugins or themes. The zero value chooses none.
 type Choice struct {
 	All   bool
-	Minor bool     // those whose first two numbers of the version stay
+	Minor bool     // those whose first two numbers of the version stay, and those that Auto means
+	Auto  bool     // those whose automatic updates are on
 	Slugs []string // these
 }
 
-func (c Choice) none() bool { return !c.All && !c.Minor && len(c.Slugs) == 0 }
+func (c Choice) none() bool { return !c.All && !c.Minor && !c.Auto && len(c.Slugs) == 0 }
 
 func (c Choice) wire() any {
 	switch {
@@ -40,6 +42,8 @@ func (c Choice) wire() any {
 		return "all"
 	case c.Minor:
 		return "minor"
+	case c.Auto:
+		return "auto"
 	}
 	return append([]string{}, c.Slugs...)
 }
@@ -60,14 +64,7 @@ type Changed struct {
 // UpdateNowTx begins to update the owner's site: with a backup before, a check after, and
 // the backup's state again where that fails.
 func (w *WordPress) UpdateNowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, u Update) (operation.Operation, error) {
-	s, err := w.c.Sites.LockTx(ctx, tx, owner, id)
-	if err == nil {
-		err = w.live(s)
-	}
-	if err == nil {
-		_, err = w.get(ctx, tx, id)
-	}
-	if err != nil {
+	if err := w.liveTx(ctx, tx, owner, id); err != nil {
 		return operation.Operation{}, err
 	}
 	if !u.Core && u.Plugins.none() && u.Themes.none() {
@@ -78,16 +75,8 @@ func (w *WordPress) UpdateNowTx(ctx context.Context, tx *db.Tx, owner account.Ow
 			Code:    "invalid_update",
 		}
 	}
-	for _, slug := range append(append([]string{}, u.Plugins.Slugs...), u.Themes.Slugs...) {
-		if !slugForm.MatchString(slug) {
-			return operation.Operation{}, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid plugin or theme",
-				Details:  "a slug is the name of its folder",
-				Received: text.Clip(slug, 100),
-				Code:     "invalid_update",
-			}
-		}
+	if err := checkSlugs(slices.Concat(u.Plugins.Slugs, u.Themes.Slugs)); err != nil {
+		return operation.Operation{}, err
 	}
 	if len(u.Plugins.Slugs) > maxSlugs || len(u.Themes.Slugs) > maxSlugs {
 		return operation.Operation{}, &fault.Error{

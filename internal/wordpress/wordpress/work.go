@@ -28,10 +28,12 @@ type Work struct {
 	Site      site.ID
 	What      string // the operation's kind
 
-	Update  *Update  `json:",omitempty"`
-	Replace *Replace `json:",omitempty"`
-	Copy    *Copy    `json:",omitempty"`
-	Import  *Import  `json:",omitempty"`
+	Update  *Update     `json:",omitempty"`
+	Replace *Replace    `json:",omitempty"`
+	Copy    *Copy       `json:",omitempty"`
+	Import  *Import     `json:",omitempty"`
+	Manage  *Manage     `json:",omitempty"`
+	User    *UserChange `json:",omitempty"`
 }
 
 // Kind names the job.
@@ -44,6 +46,8 @@ const (
 	kindClone   = "site.clone"
 	kindPush    = "site.push"
 	kindImport  = "wordpress.import"
+	kindManage  = "wordpress.extensions"
+	kindUser    = "wordpress.user"
 	kindAdopt   = "wordpress.adopt" // the end of another operation
 )
 
@@ -187,6 +191,10 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 		err = r.copySite(ctx)
 	case kindImport:
 		err = r.importSite(ctx)
+	case kindManage:
+		err = r.manage(ctx)
+	case kindUser:
+		err = r.changeUser(ctx)
 	case kindAdopt:
 		err = r.adoptRestored(ctx)
 	default:
@@ -237,7 +245,7 @@ func (r *run) end(ctx context.Context, message, failure string, result map[strin
 	err := r.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return r.c.Operations.EndTx(ctx, tx, r.x.Operation, message, failure, result)
 	})
-	if err == nil && (failure == "" || r.changed() || r.step.At == atBack) {
+	if err == nil && (failure == "" || r.changed() || r.step.At == atBack || r.step.At == atApply) {
 		r.relearn(ctx, r.x.Owner, r.changedSite())
 	}
 	return err

@@ -28,6 +28,8 @@ var auditLabels = map[string]string{
 	"wordpress.login":             "WordPress login link created",
 	"wordpress.purged":            "Page cache purged",
 	"wordpress.update":            "WordPress update started",
+	"wordpress.extensions":        "Plugins or themes changed",
+	"wordpress.user":              "WordPress user changed",
 	"wordpress.search_replace":    "Search and replace started",
 	"wordpress.import":            "WordPress import started",
 	"site.cloned":                 "Site cloned",

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
+	"slipway/internal/wordpress/difference"
 )
 
 func (d *Pages) backupRoutes() []shell.Route {
@@ -39,6 +40,33 @@ type backupsData struct {
 	Weeks    [][]backupDay
 	Why      string // there are no backups here
 	Live     string
+	Content  difference.Content // of a WordPress, as it said last
+}
+
+// ChangedSince lists in words what of a WordPress was changed after a backup was made, as it said last: "posts (2 Jan
+// 15:04 UTC)"; empty: nothing that is known.
+func (d backupsData) ChangedSince(b backup.Backup) string {
+	var parts []string
+	add := func(a difference.Amount, kind, name string) {
+		if at := a.Changed.At(); at > b.CreatedAt {
+			if noun := nouns[kind]; noun != "" {
+				name = noun + "s"
+			}
+			parts = append(parts, name+at.Time().UTC().Format(" (2 Jan 15:04 UTC)"))
+		}
+	}
+	for _, p := range d.Content.Posts {
+		add(p, p.Type, p.Name)
+	}
+	for _, x := range []struct {
+		kind string
+		of   *difference.Amount
+	}{{"comment", d.Content.Comments}, {"user", d.Content.Users}, {"file", d.Content.Files}} {
+		if x.of != nil {
+			add(*x.of, x.kind, "")
+		}
+	}
+	return enumerate(parts)
 }
 
 // backupDay is a day of the calendar.
@@ -73,6 +101,13 @@ func (d *Pages) backupsData(ctx context.Context, q *shell.Request) (data backups
 	}
 	data.Under, err = d.Backups.Under(ctx, q.Caller.Owner, head.Site.ID)
 	data.Weeks = calendar(data.List, time.Now().UTC())
+	if err == nil && head.Site.Type == site.WordPress {
+		state, _, stored := d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID)
+		if stored != nil && fault.As(stored) == nil {
+			return data, stored
+		}
+		data.Content = state.Content // nothing where it isn't installed yet
+	}
 	return data, err
 }
 

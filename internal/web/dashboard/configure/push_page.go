@@ -82,19 +82,28 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 // nouns of types of posts that people know. Others have the names that WordPress shows.
 var nouns = map[string]string{
 	"post": "post", "page": "page", "attachment": "media file", "product": "product", "shop_order": "order", "shop_coupon": "coupon",
-	"comment": "comment", "user": "user",
+	"comment": "comment", "user": "user", "file": "file",
 }
 
 // amounts lists in words what is newer: "12 posts, 3 orders and 1 user".
 func amounts(list []difference.Amount) string {
 	var parts []string
 	for _, a := range list {
-		part := text.Count(int(a.Newer), nouns[a.Type])
-		if nouns[a.Type] == "" {
-			part = fmt.Sprintf("%d of %s", a.Newer, a.Name)
-		}
-		parts = append(parts, part)
+		parts = append(parts, contentWord(a.Newer, a.Type, a.Name))
 	}
+	return enumerate(parts)
+}
+
+// contentWord says how much there is of a type of content.
+func contentWord(n int64, kind, name string) string {
+	if noun := nouns[kind]; noun != "" {
+		return shell.Pluralize(n, noun)
+	}
+	return shell.Thousands(n) + " of " + name
+}
+
+// enumerate joins words as a sentence does.
+func enumerate(parts []string) string {
 	if n := len(parts); n > 1 {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
 	}

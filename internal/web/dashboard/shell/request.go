@@ -22,6 +22,8 @@ type Request struct {
 	Flash   string         // said by the page before
 	Problem *Problem       // why the form on this page failed; nil when it didn't
 
+	Received any // what Receives took of the form's file; nil: none was chosen
+
 	clear  []string       // cookies that the answer removes
 	member account.Caller // the user in the team that the page is about, before the route narrowed them; zero: no team
 }

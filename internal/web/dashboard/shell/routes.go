@@ -28,7 +28,8 @@ type Route struct {
 	Method, Path string
 	Access       access
 	do           handler
-	form         handler // the page that holds the form: it is shown again when do fails. Optional.
+	form         handler  // the page that holds the form: it is shown again when do fails. Optional.
+	receive      receiver // takes the form's file. Optional.
 
 	// What it takes of a member of a team, as the API asks of a key. A route without a scope never acts for a team.
 	scope account.Scope

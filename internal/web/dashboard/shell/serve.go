@@ -107,21 +107,38 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 	if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
 		return Answer{To: to}, err
 	}
+	drop := func() {}
 	if q.Method == http.MethodPost {
-		q.Body = http.MaxBytesReader(w, q.Body, maxForm)
-		if err := readForm(q.Request); err != nil {
-			return Answer{}, err
+		if boundary := boundaryOf(q.Request); rt.receive != nil && boundary != "" {
+			dropped, err := d.receiveForm(ctx, w, rt, q, boundary)
+			if err != nil {
+				return Answer{}, err
+			}
+			if dropped != nil {
+				drop = dropped
+			}
+		} else {
+			q.Body = http.MaxBytesReader(w, q.Body, maxForm)
+			if err := readForm(q.Request); err != nil {
+				return Answer{}, err
+			}
 		}
 		if q.User.ID != "" { // a form may take a minute to come: whoever is signed out by then does nothing
 			if err := d.identify(ctx, q, rt); err != nil {
+				drop()
 				return Answer{}, err
 			}
 			if to, err := d.admit(ctx, rt, q); err != nil || to != "" {
+				drop()
 				return Answer{To: to}, err
 			}
 		}
 	}
-	return rt.do(ctx, q)
+	a, err := rt.do(ctx, q)
+	if err != nil {
+		drop()
+	}
+	return a, err
 }
 
 // identify finds out who is asking, and for whom the route acts.

@@ -22,10 +22,11 @@ $note = function (string $kind, array $wanted, array $results) use (&$updated, &
 		}
 	}
 };
-$choose = function ($want, array $all) use ($minor) {
+$choose = function ($want, array $all, array $auto) use ($minor) {
 	$out = [];
-	foreach ($all as $id => $x) {
-		if ($want === 'all' || $want === 'minor' && $minor($x['from'], $x['to']) || is_array($want) && in_array($x['slug'], $want, true)) {
+	foreach ($all as $id => $x) { // those that are updated by themselves get any version
+		$itself = in_array((string) $id, $auto, true) && ($want === 'minor' || $want === 'auto');
+		if ($want === 'all' || $itself || $want === 'minor' && $minor($x['from'], $x['to']) || is_array($want) && in_array($x['slug'], $want, true)) {
 			$out[$id] = $x;
 		}
 	}
@@ -51,7 +52,7 @@ foreach ($installed as $kind => $slugs) {
 if ($missing) {
 	answer(['updated' => [], 'failed' => [], 'missing' => $missing]);
 }
-$plugins = $choose($in['plugins'] ?? [], $all);
+$plugins = $choose($in['plugins'] ?? [], $all, (array) get_site_option('auto_update_plugins', []));
 $offers = get_site_transient('update_themes')->response ?? [];
 $all = [];
 foreach (wp_get_themes() as $slug => $t) {
@@ -59,7 +60,7 @@ foreach (wp_get_themes() as $slug => $t) {
 		$all[$slug] = ['slug' => $slug, 'from' => (string) $t->get('Version'), 'to' => (string) $offers[$slug]['new_version']];
 	}
 }
-$themes = $choose($in['themes'] ?? [], $all);
+$themes = $choose($in['themes'] ?? [], $all, (array) get_site_option('auto_update_themes', []));
 if (!empty($in['look'])) {
 	answer(['updated' => array_values(array_merge($plugins, $themes)), 'failed' => []]);
 }

@@ -1,0 +1,102 @@
+package configure
+
+import (
+	"context"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
+	"slipway/internal/wordpress/wordpress"
+)
+
+func (d *Pages) extensionRoutes() []shell.Route {
+	manage := func(kind string) func(context.Context, *shell.Request) (shell.Answer, error) {
+		return func(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+			return d.manageExtensions(ctx, q, kind)
+		}
+	}
+	return []shell.Route{
+		shell.Post("/sites/{id}/wordpress/plugins", shell.User, manage(wordpress.Plugin), d.wordpressPage).Takes(account.SitesWrite),
+		shell.Post("/sites/{id}/wordpress/themes", shell.User, manage(wordpress.Theme), d.wordpressPage).Takes(account.SitesWrite),
+	}
+}
+
+// deleteData asks before plugins or themes are deleted.
+type deleteData struct {
+	sites.SiteHead
+	Kind string
+	List []wordpress.Extension
+}
+
+// manageExtensions does what a button says with the plugins or themes that are selected. A deletion is asked about first.
+func (d *Pages) manageExtensions(ctx context.Context, q *shell.Request, kind string) (shell.Answer, error) {
+	id := site.ID(q.PathValue("id"))
+	if _, err := d.Sites.Get(ctx, q.Caller.Owner, id); err != nil {
+		return shell.Answer{}, err
+	}
+	action, slugs := q.Value("action"), q.PostForm["slug"]
+	if len(slugs) == 0 {
+		return shell.Answer{}, &fault.Error{
+			Kind: fault.Invalid, Message: "No " + kind + " is selected", Details: "select at least one, then choose what to do",
+		}
+	}
+	switch {
+	case action == "update":
+		u := wordpress.Update{Plugins: wordpress.Choice{Slugs: slugs}}
+		if kind == wordpress.Theme {
+			u = wordpress.Update{Themes: wordpress.Choice{Slugs: slugs}}
+		}
+		return d.actOnWordPress(ctx, q, "wordpress.update", "Update started", func(tx *db.Tx, id site.ID) error {
+			_, err := d.WordPress.UpdateNowTx(ctx, tx, q.Caller.Owner, id, u)
+			return err
+		})
+	case action == wordpress.Delete && !q.Checked("confirmed"):
+		return d.confirmDelete(ctx, q, kind, slugs)
+	}
+	m := wordpress.Manage{Kind: kind, Action: action, Slugs: slugs}
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		_, err := d.WordPress.ManageTx(ctx, tx, q.Caller.Owner, id, m)
+		return audit.Event{Action: "wordpress.extensions", Subject: string(id), Detail: m.Words()}, err
+	})
+	return shell.GoTo("/sites/"+string(id)+"/wordpress", startWords[action]), err
+}
+
+// startWords say that an action has begun.
+var startWords = map[string]string{
+	wordpress.Activate: "Activation started", wordpress.Deactivate: "Deactivation started", wordpress.Delete: "Deletion started",
+	wordpress.EnableAutoUpdate: "Enabling automatic updates", wordpress.DisableAutoUpdate: "Disabling automatic updates",
+}
+
+func (d *Pages) confirmDelete(ctx context.Context, q *shell.Request, kind string, slugs []string) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "wordpress")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	state, _, err := d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := deleteData{SiteHead: head, Kind: kind}
+	have := state.Plugins
+	if kind == wordpress.Theme {
+		have = state.Themes
+	}
+	for _, slug := range slugs[:min(len(slugs), 200)] {
+		x := wordpress.Extension{Slug: slug, Name: slug}
+		if i := slices.IndexFunc(have, func(x wordpress.Extension) bool { return x.Slug == slug }); i >= 0 {
+			x = have[i]
+		}
+		if x.Active {
+			return shell.Answer{}, &fault.Error{
+				Kind: fault.Conflict, Message: x.Name + " is active", Details: "nothing was deleted: deactivate it first, or activate another theme",
+			}
+		}
+		data.List = append(data.List, x)
+	}
+	return shell.Page("site_wordpress_delete", "Delete "+kind+"s of "+head.Site.Name, data), nil
+}

@@ -1,0 +1,42 @@
+package configure
+
+import (
+	"context"
+	"io"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// receiveArchive stores the archive of an import while the browser sends it. The name of the site, which stands before
+// it, is checked first: nobody waits for an upload that is refused.
+func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Reader) (any, func(), error) {
+	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+		return nil, nil, err
+	}
+	i, drop, err := d.WordPress.Receive(ctx, q.Caller.Owner, site.ID(q.PathValue("id")), file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return i, drop, nil
+}
+
+// uploadArchive begins the import of the archive that was received.
+func (d *Pages) uploadArchive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+		return shell.Answer{}, err
+	}
+	i, ok := q.Received.(wordpress.Import)
+	if !ok {
+		return shell.Answer{}, &fault.Error{
+			Kind: fault.Invalid, Message: "No archive is selected", Details: "choose a .tar.gz or .zip file", Code: "invalid_import",
+		}
+	}
+	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
+		_, err := d.WordPress.ImportArchiveTx(ctx, tx, q.Caller.Owner, id, i)
+		return err
+	})
+}
