@@ -61,6 +61,9 @@ func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 // EndGrantsTx is team.Ties'.
 func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
 	if user == "" {
+		if err := t.h.sso.ForgetTeamTx(ctx, tx, owner); err != nil {
+			return err
+		}
 		return t.h.oauth.CloseOwnerTx(ctx, tx, owner)
 	}
 	return t.h.oauth.EndMemberTx(ctx, tx, owner, user)

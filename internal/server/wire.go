@@ -308,7 +308,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		}
 		h.engine.Connect(ways)
 	}
-	h.sso = sso.New(sso.Config{DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Log: s.Log})
+	h.sso = sso.New(sso.Config{
+		DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.teams, Records: h.domains, Log: s.Log,
+	})
 	h.oauth = oauth.New(oauth.Config{
 		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 		Hooks: h.webhooks, Registration: s.OAuthRegistration,
@@ -365,6 +367,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Webhooks:       h.webhooks,
 			Operations:     h.operations,
 			OAuth:          h.oauth,
+			SSO:            h.sso,
 			Answers:        h.answers,
 			Streams:        streams,
 			Limiter:        h.limiter,
@@ -506,6 +509,7 @@ func (h *node) workers() []service {
 		{"domains", h.domains.Run},
 		{"git", h.git.Run},
 		{"connections", h.connections.Run},
+		{"sign-in domains", h.sso.Run},
 	}
 }
 

@@ -177,6 +177,11 @@ func (d *Domains) tokens(ctx context.Context, servers []netip.AddrPort, name str
 	return out, nil
 }
 
+// TXT returns the TXT records at a name, as the name servers of its zone have them. An error means that nobody answered.
+func (d *Domains) TXT(ctx context.Context, name string) ([]string, error) {
+	return d.tokens(ctx, d.nameServers(ctx, name), name)
+}
+
 // unquote takes off what people and control panels put around a value: blanks and
 // quotation marks, which the DNS library shows with a backslash.
 func unquote(s string) string { return strings.Trim(s, " \t\\\"'“”„") }

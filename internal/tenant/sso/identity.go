@@ -21,6 +21,7 @@ type IdentityID string
 // Identity is an account elsewhere that signs in a user.
 type Identity struct {
 	ID        IdentityID
+	Owner     account.OwnerID // of the team whose provider it was proven with; empty: the operator's
 	Issuer    string
 	Email     string // as the issuer told it last
 	CreatedAt db.Time
@@ -36,9 +37,9 @@ func (s *SSO) Identities(ctx context.Context, user account.UserID) ([]Identity, 
 }
 
 func identities(ctx context.Context, r db.Reader, user account.UserID) ([]Identity, error) {
-	rows, err := r.Query(ctx, `SELECT id, issuer, email, created_at, used_at FROM sso_identities WHERE user_id = $1 ORDER BY created_at, id`, user)
+	rows, err := r.Query(ctx, `SELECT id, owner_id, issuer, email, created_at, used_at FROM sso_identities WHERE user_id = $1 ORDER BY created_at, id`, user)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (i Identity, err error) {
-		return i, r.Scan(&i.ID, &i.Issuer, &i.Email, &i.CreatedAt, &i.UsedAt)
+		return i, r.Scan(&i.ID, &i.Owner, &i.Issuer, &i.Email, &i.CreatedAt, &i.UsedAt)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list identities: %w", err)
@@ -68,8 +69,9 @@ func (s *SSO) SignIn(ctx context.Context, p Proof, d account.Device) (session ac
 
 // holder returns whose identity it is, noting its use; empty: nobody's.
 func holder(ctx context.Context, tx *db.Tx, p Proof) (user account.UserID, err error) {
-	err = tx.QueryRow(ctx, `UPDATE sso_identities SET used_at = $3, email = $4 WHERE issuer = $1 AND subject = $2 RETURNING user_id`,
-		p.Provider.Issuer, p.Subject, db.Now(), text.Line(p.Email, 254)).Scan(&user)
+	err = tx.QueryRow(ctx, `
+		UPDATE sso_identities SET used_at = $4, email = $5 WHERE owner_id = $1 AND issuer = $2 AND subject = $3 RETURNING user_id`,
+		p.Provider.Owner, p.Provider.Issuer, p.Subject, db.Now(), text.Line(p.Email, 254)).Scan(&user)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -83,10 +85,20 @@ func holder(ctx context.Context, tx *db.Tx, p Proof) (user account.UserID, err e
 // been able to sign in as them: then nothing of theirs can be taken over.
 func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) (account.UserID, error) {
 	user, err := holder(ctx, tx, p)
-	if err != nil || user != "" {
+	if err != nil {
+		return "", err
+	}
+	vouched, err := s.vouches(ctx, tx, p)
+	if err != nil {
+		return "", err
+	}
+	if user != "" {
+		if vouched {
+			_, err = s.joinTx(ctx, tx, p, user, audit.Actor{Addr: d.Addr})
+		}
 		return user, err
 	}
-	if !p.vouched() {
+	if !vouched {
 		return "", &fault.Error{
 			Kind: fault.Forbidden, Message: "No user is linked to this " + p.Provider.Name + " account",
 			Details: "sign in another way, then link it under Account > Sign-in and security", Code: "identity_unknown",
@@ -112,7 +124,17 @@ func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) 
 			Code:    "link_required",
 		}
 	}
-	return u.ID, s.linkTx(ctx, tx, p, audit.Actor{User: u.ID, Addr: d.Addr}, how)
+	if err := s.linkTx(ctx, tx, p, audit.Actor{User: u.ID, Addr: d.Addr}, how); err != nil {
+		return "", err
+	}
+	in, err := s.joinTx(ctx, tx, p, u.ID, audit.Actor{Addr: d.Addr})
+	if err == nil && !in { // nothing of this is kept
+		err = &fault.Error{
+			Kind: fault.Forbidden, Message: "You need an invitation to this team",
+			Details: "ask an owner or admin of the team to invite " + u.Email + ", then sign in again", Code: "invitation_required",
+		}
+	}
+	return u.ID, err
 }
 
 // comesIn reports whether a user has a way to sign in.
@@ -124,10 +146,12 @@ func (s *SSO) comesIn(ctx context.Context, tx *db.Tx, u account.User) (bool, err
 	return s.c.Accounts.HasPasskeyTx(ctx, tx, u.ID)
 }
 
-// vouched reports whether the provider may speak for the address.
-func (p Proof) vouched() bool {
-	_, domain, ok := strings.Cut(strings.ToLower(p.Email), "@")
-	return ok && p.Verified && (slices.Contains(p.Provider.Domains, domain) || slices.Contains(p.Provider.Domains, "*"))
+// vouches reports whether the provider may speak for the address, and says that it has verified it.
+func (s *SSO) vouches(ctx context.Context, r db.Reader, p Proof) (bool, error) {
+	if !p.Verified || strings.Count(p.Email, "@") != 1 {
+		return false, nil
+	}
+	return s.speaksFor(ctx, r, p.Provider, p.Email)
 }
 
 // Link links a proven identity to the user whose session began the sign-in, by its actor. Another user's is a Conflict
@@ -144,15 +168,27 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		case err != nil:
 			return err
 		case user == by.User:
-			return nil
+			return s.joinLinked(ctx, tx, p, by)
 		case user != "":
 			return &fault.Error{
 				Kind: fault.Conflict, Message: "This " + p.Provider.Name + " account is linked to another user",
 				Details: "unlink it there first", Code: "identity_taken",
 			}
 		}
-		return s.linkTx(ctx, tx, p, by, "by its user")
+		if err := s.linkTx(ctx, tx, p, by, "by its user"); err != nil {
+			return err
+		}
+		return s.joinLinked(ctx, tx, p, by)
 	})
+}
+
+// joinLinked makes whoever linked an account at a team's provider a member, where their address is one that it vouches for.
+func (s *SSO) joinLinked(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor) error {
+	vouched, err := s.vouches(ctx, tx, p)
+	if err == nil && vouched {
+		_, err = s.joinTx(ctx, tx, p, by.User, by)
+	}
+	return err
 }
 
 func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, how string) error {
@@ -168,8 +204,8 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 	}
 	id, now := IdentityID(db.NewID("idn")), db.Now()
 	added, err := tx.Exec(ctx, `
-		INSERT INTO sso_identities (issuer, subject, id, user_id, email, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
-		ON CONFLICT DO NOTHING`, p.Provider.Issuer, p.Subject, id, by.User, text.Line(p.Email, 254), now)
+		INSERT INTO sso_identities (owner_id, issuer, subject, id, user_id, email, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+		ON CONFLICT DO NOTHING`, p.Provider.Owner, p.Provider.Issuer, p.Subject, id, by.User, text.Line(p.Email, 254), now)
 	if err != nil {
 		return fmt.Errorf("link identity: %w", err)
 	}
@@ -208,7 +244,7 @@ func (s *SSO) Unlink(ctx context.Context, by audit.Actor, id IdentityID) error {
 		}); err != nil {
 			return err
 		}
-		return s.endSessionsTx(ctx, tx, by.User, gone.Issuer)
+		return s.endSessionsTx(ctx, tx, by.User, gone)
 	})
 }
 
@@ -230,7 +266,7 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	}
 	var others bool
 	err = tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer WHERE i.user_id = $1 AND i.id <> $2)`,
+		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id WHERE i.user_id = $1 AND i.id <> $2)`,
 		user, gone.ID).Scan(&others)
 	if err != nil {
 		return fmt.Errorf("find other ways in: %w", err)
@@ -244,12 +280,11 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	return nil
 }
 
-// endSessionsTx signs a user out wherever they signed in with a provider of this issuer.
-func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID, issuer string) error {
-	rows, err := tx.Query(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE issuer = $1`, issuer)
-	list, err := db.Collect(rows, err, scanProvider)
+// endSessionsTx signs a user out wherever they signed in with a provider of this identity.
+func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID, gone Identity) error {
+	list, err := s.list(ctx, tx, `issuer = $1 AND owner_id = $2`, gone.Issuer, gone.Owner)
 	if err != nil {
-		return fmt.Errorf("find providers: %w", err)
+		return err
 	}
 	for _, p := range list {
 		if _, err := s.c.Accounts.EndProviderTx(ctx, tx, string(p.ID), user); err != nil {
@@ -259,9 +294,11 @@ func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID,
 	return nil
 }
 
+func isMissing(err error) bool { return fault.Is(err, fault.NotFound) }
+
 // CountUsers returns how many users are linked to a provider's issuer.
 func (s *SSO) CountUsers(ctx context.Context, p Provider) (n int, err error) {
-	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1`, p.Issuer).Scan(&n)
+	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1 AND owner_id = $2`, p.Issuer, p.Owner).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count linked users: %w", err)
 	}

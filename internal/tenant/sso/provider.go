@@ -49,7 +49,8 @@ type Provider struct {
 	Name      string // "Continue with <name>"
 	Issuer    string
 	ClientID  string
-	Domains   []string // whose addresses it vouches for; "*" is every one
+	Domains   []string     // whose addresses it vouches for; "*" is every one
+	JoinRole  account.Role // of people who come to the team by it alone; empty: they need an invitation
 	CreatedAt db.Time
 
 	secret string // sealed
@@ -86,11 +87,11 @@ func CallbackPath(id ProviderID) string { return "/sign-in/sso/" + string(id) + 
 // Callback is the address that a provider must know.
 func (s *SSO) Callback(id ProviderID) string { return s.c.Base + CallbackPath(id) }
 
-const providerColumns = `id, owner_id, kind, name, issuer, client_id, secret, domains, created_at`
+const providerColumns = `id, owner_id, kind, name, issuer, client_id, secret, domains, join_role, created_at`
 
 func scanProvider(r db.Scanner) (p Provider, err error) {
 	var domains string
-	err = r.Scan(&p.ID, &p.Owner, &p.Kind, &p.Name, &p.Issuer, &p.ClientID, &p.secret, &domains, &p.CreatedAt)
+	err = r.Scan(&p.ID, &p.Owner, &p.Kind, &p.Name, &p.Issuer, &p.ClientID, &p.secret, &domains, &p.JoinRole, &p.CreatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, fault.Missing("sign-in provider")
 	}
@@ -100,7 +101,11 @@ func scanProvider(r db.Scanner) (p Provider, err error) {
 
 // List returns the providers that everybody may sign in with, in the order of their names.
 func (s *SSO) List(ctx context.Context) ([]Provider, error) {
-	rows, err := s.c.DB.Query(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE owner_id = '' ORDER BY name, id`)
+	return s.list(ctx, s.c.DB, `owner_id = ''`)
+}
+
+func (s *SSO) list(ctx context.Context, r db.Reader, where string, args ...any) ([]Provider, error) {
+	rows, err := r.Query(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE `+where+` ORDER BY name, id`, args...)
 	list, err := db.Collect(rows, err, scanProvider)
 	if err != nil {
 		return nil, fmt.Errorf("list sign-in providers: %w", err)
@@ -108,7 +113,7 @@ func (s *SSO) List(ctx context.Context) ([]Provider, error) {
 	return list, nil
 }
 
-// Get returns one of them, or a NotFound fault.
+// Get returns a provider, the operator's or a team's, or a NotFound fault.
 func (s *SSO) Get(ctx context.Context, r db.Reader, id ProviderID) (Provider, error) {
 	return scanProvider(r.QueryRow(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE id = $1`, id))
 }
@@ -129,13 +134,9 @@ func (s *SSO) CreateTx(ctx context.Context, tx *db.Tx, n NewProvider) (Provider,
 	if err != nil {
 		return p, err
 	}
-	p.CreatedAt = db.Now()
-	added, err := tx.Exec(ctx, `
-		INSERT INTO sso_providers (id, owner_id, kind, name, issuer, client_id, secret, domains, created_at)
-		VALUES ($1, '', $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
-		p.ID, p.Kind, p.Name, p.Issuer, p.ClientID, s.c.Seal.Seal([]byte(n.Secret), secretPurpose(p.ID)), strings.Join(p.Domains, " "), p.CreatedAt)
+	added, err := s.insert(ctx, tx, &p, n.Secret)
 	if err != nil {
-		return p, fmt.Errorf("store sign-in provider: %w", err)
+		return p, err
 	}
 	if added == 0 {
 		return p, &fault.Error{
@@ -146,13 +147,26 @@ func (s *SSO) CreateTx(ctx context.Context, tx *db.Tx, n NewProvider) (Provider,
 	return p, nil
 }
 
+func (s *SSO) insert(ctx context.Context, tx *db.Tx, p *Provider, secret Secret) (int64, error) {
+	p.CreatedAt, p.secret = db.Now(), s.c.Seal.Seal([]byte(secret), secretPurpose(p.ID))
+	added, err := tx.Exec(ctx, `
+		INSERT INTO sso_providers (`+providerColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
+		p.ID, p.Owner, p.Kind, p.Name, p.Issuer, p.ClientID, p.secret, strings.Join(p.Domains, " "), p.JoinRole, p.CreatedAt)
+	if err != nil {
+		return 0, fmt.Errorf("store sign-in provider: %w", err)
+	}
+	return added, nil
+}
+
 // DeleteTx removes a provider and signs out whoever signed in with it. Identities stay: they are the issuer's, and work
 // again when a provider with that issuer is added.
 func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provider, ended int64, err error) {
 	if p, err = s.Get(ctx, tx, id); err != nil {
 		return p, 0, err
 	}
-	for _, q := range []string{`DELETE FROM sso_sign_ins WHERE provider_id = $1`, `DELETE FROM sso_providers WHERE id = $1`} {
+	for _, q := range []string{
+		`DELETE FROM sso_sign_ins WHERE provider_id = $1`, `DELETE FROM sso_domains WHERE provider_id = $1`, `DELETE FROM sso_providers WHERE id = $1`,
+	} {
 		if _, err := tx.Exec(ctx, q, id); err != nil {
 			return p, 0, fmt.Errorf("remove sign-in provider: %w", err)
 		}
@@ -189,16 +203,11 @@ func (n NewProvider) check() (p Provider, err error) {
 	if !idForm.MatchString(string(p.ID)) {
 		return p, invalid("Invalid provider id", "an id has 1 to 32 lower-case letters, digits and hyphens", "invalid_id")
 	}
-	if p.Name != text.Line(p.Name, 40) {
-		return p, invalid("Invalid provider name", "a name has 1 to 40 printable characters", "invalid_name")
-	}
 	if p.Issuer, err = n.issuer(); err != nil {
 		return p, err
 	}
-	for what, v := range map[string]string{"client ID": p.ClientID, "client secret": string(n.Secret)} {
-		if v == "" || len(v) > 1000 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return p, invalid("Invalid "+what, "it has 1 to 1000 printable characters without spaces", "invalid_client")
-		}
+	if err := p.checkText(n.Secret); err != nil {
+		return p, err
 	}
 	if len(n.Domains) > maxDomains {
 		return p, invalid("Too many domains", fmt.Sprintf("a provider has at most %d", maxDomains), "invalid_domain")
@@ -211,6 +220,19 @@ func (n NewProvider) check() (p Provider, err error) {
 		p.Domains = append(p.Domains, d)
 	}
 	return p, nil
+}
+
+// checkText is nil where the texts of a provider can be used.
+func (p Provider) checkText(secret Secret) error {
+	if p.Name == "" || p.Name != text.Line(p.Name, 40) {
+		return invalid("Invalid provider name", "a name has 1 to 40 printable characters", "invalid_name")
+	}
+	for what, v := range map[string]string{"client ID": p.ClientID, "client secret": string(secret)} {
+		if v == "" || len(v) > 1000 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return invalid("Invalid "+what, "it has 1 to 1000 printable characters without spaces", "invalid_client")
+		}
+	}
+	return nil
 }
 
 // issuer returns the issuer exactly as its tokens name it.

@@ -2,14 +2,15 @@
 // under way, and which identity belongs to which user.
 //
 // An identity is an issuer and that issuer's id of a person, never an email address: addresses change hands. An identity
-// signs in the user that it was linked to, which takes a session of that user. Where the operator says that a provider
-// vouches for the addresses of a domain, its first sign-in makes an account, and opens one that nobody has signed in to
-// yet; it never opens another one. Issuers are reached through the way out that the operator controls, with bounds on
+// signs in the user that it was linked to, which takes a session of that user. Where a provider vouches for the addresses
+// of a domain, its first sign-in makes an account, and opens one that nobody has signed in to yet; it never opens another
+// one. The operator says for which domains a provider does; a team proves its own by a TXT record. Issuers are reached through the way out that the operator controls, with bounds on
 // size and time; what they answer is believed after its signature, issuer, audience, nonce and age are checked.
 package sso
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -27,7 +28,15 @@ type Config struct {
 	Seal     *seal.Sealer
 	Out      *http.Client // from egress.Client: its timeout is for one answer of an issuer
 	Base     string       // the dashboard's address, to which providers send people back
+	Members  Members      // Optional: without it nobody joins a team by signing in.
+	Records  Records      // Optional: without it no domain is verified.
 	Log      *slog.Logger // Optional.
+}
+
+// Records looks up TXT records. *domain.Domains is one.
+type Records interface {
+	// TXT returns the TXT records at a name, as its own name servers have them. An error means that nobody answered.
+	TXT(ctx context.Context, name string) ([]string, error)
 }
 
 // SSO is the service. It is safe for concurrent use.

@@ -228,7 +228,13 @@ func (s *Teams) AcceptTx(ctx context.Context, tx *db.Tx, u account.User, token s
 	if err := account.LockOwnerTx(ctx, tx, i.Owner); err != nil {
 		return Member{}, Team{}, err
 	}
-	n, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE id = $1 AND hash = $2`, i.ID, digest(token))
+	return s.acceptTx(ctx, tx, i, digest(token), u.ID)
+}
+
+// acceptTx makes a user a member as an invitation says, in a transaction that has locked the team. hash is that of the token
+// they brought; empty: their provider proved the address.
+func (s *Teams) acceptTx(ctx context.Context, tx *db.Tx, i Invitation, hash string, user account.UserID) (Member, Team, error) {
+	n, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE id = $1 AND ($2 = '' OR hash = $2)`, i.ID, hash)
 	if err != nil {
 		return Member{}, Team{}, fmt.Errorf("accept invitation: %w", err)
 	}
@@ -245,10 +251,10 @@ func (s *Teams) AcceptTx(ctx context.Context, tx *db.Tx, u account.User, token s
 			Details: "who sent it may not give this role any more; ask an owner of the team for a new one", Code: "inviter_demoted",
 		}
 	}
-	if err := s.addTx(ctx, tx, i, u.ID); err != nil {
+	if err := s.addTx(ctx, tx, i, user); err != nil {
 		return Member{}, Team{}, err
 	}
-	m, err := s.MemberTx(ctx, tx, i.Owner, u.ID)
+	m, err := s.MemberTx(ctx, tx, i.Owner, user)
 	if err != nil {
 		return m, Team{}, err
 	}

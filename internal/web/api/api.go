@@ -35,6 +35,7 @@ import (
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
@@ -68,6 +69,7 @@ type Config struct {
 	Backups     *backup.Backups
 	Operations  *operation.Operations
 	OAuth       *oauth.Server // Optional: without it there are API keys alone.
+	SSO         *sso.SSO      // Optional: without it teams have no sign-in providers.
 	Answers     *idempotency.Answers
 	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
@@ -158,4 +160,5 @@ func (a *API) routes() {
 	a.accountRoutes()
 	a.teamRoutes()
 	a.oauthRoutes()
+	a.teamSSORoutes()
 }

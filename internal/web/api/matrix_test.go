@@ -264,10 +264,22 @@ var matrix = map[string]row{
 	"transferSite": {
 		path: "/sites/{site}/transfer", body: m{"to": "somebody@example.test"}, status: 201, team: true, did: "site.transfer_offered",
 	},
-	"acceptTransfer": {path: "/transfers/accept", body: m{"code": "none"}, status: 404, own: true},
-	"cancelTransfer": {path: "/transfers/{transfer}", status: 200, team: true, did: "site.transfer_canceled"},
-	"getTeamAudit":   {path: "/teams/{team}/audit", status: 200, team: true},
-	"listApps":       {path: "/oauth/apps", status: 200, own: true},
+	"acceptTransfer":    {path: "/transfers/accept", body: m{"code": "none"}, status: 404, own: true},
+	"cancelTransfer":    {path: "/transfers/{transfer}", status: 200, team: true, did: "site.transfer_canceled"},
+	"listTeamProviders": {path: "/teams/{team}/sso", status: 200, team: true},
+	"createTeamProvider": {
+		path: "/teams/{team}/sso", body: m{"kind": "google", "clientId": "c", "clientSecret": "s"}, status: 201, team: true, did: "sso_provider.added",
+	},
+	"updateTeamProvider": {path: "/teams/{team}/sso/{provider}", body: m{"name": "Acme"}, status: 200, team: true, did: "sso_provider.updated"},
+	"deleteTeamProvider": {path: "/teams/{team}/sso/{provider}", status: 200, team: true, did: "sso_provider.removed"},
+	"addTeamDomain": {
+		path: "/teams/{team}/sso/{provider}/domains", body: m{"domain": "more.test"}, status: 201, team: true, did: "sso_domain.added",
+	},
+	"verifyTeamDomain": {path: "/teams/{team}/sso/{provider}/domains/{ssoDomain}/verify", status: 200, team: true, did: "sso_domain.checked"},
+	"deleteTeamDomain": {path: "/teams/{team}/sso/{provider}/domains/{ssoDomain}", status: 200, team: true, did: "sso_domain.removed"},
+
+	"getTeamAudit": {path: "/teams/{team}/audit", status: 200, team: true},
+	"listApps":     {path: "/oauth/apps", status: 200, own: true},
 	"createApp": {
 		path:   "/oauth/apps",
 		body:   m{"name": "new", "redirectUris": []string{"https://app.test/callback"}},
@@ -301,6 +313,10 @@ func (w *world) team(u account.UserID, key string) (x things, teamKey string) {
 	x["member"] = string(member)
 	x["transfer"] = w.must(201, "POST", "/sites/"+x["spare"]+"/transfer", teamKey, m{"to": "somebody@example.test"})["id"].(string)
 	x["invitation"] = w.must(201, "POST", "/teams/"+x["team"]+"/invitations", teamKey, m{"email": "open@example.test", "role": "viewer"})["id"].(string)
+	x["provider"] = w.must(201, "POST", "/teams/"+x["team"]+"/sso", teamKey, m{
+		"kind": "oidc", "issuer": "https://login.example.test", "clientId": "c", "clientSecret": "s",
+	})["id"].(string)
+	x["ssoDomain"] = w.must(201, "POST", "/teams/"+x["team"]+"/sso/"+x["provider"]+"/domains", teamKey, m{"domain": "acme.test"})["id"].(string)
 	return x, teamKey
 }
 

@@ -47,6 +47,7 @@ var nouns = []*huma.Tag{
 	{Name: "Backups", Description: "Backups of a site's settings, files and databases."},
 	{Name: "Keys", Description: "API keys and their scopes."},
 	{Name: "Teams", Description: "Members with roles, guests, invitations, site transfers and the audit log."},
+	{Name: "Single sign-on", Description: "Providers that the members of a team sign in with, and the email domains that they speak for."},
 	{Name: "OAuth", Description: "Apps that act on behalf of users, and the access that users granted them."},
 	{Name: "Account", Description: "The API key of the request, its user and the account's limits."},
 	{Name: "Reference", Description: "This API as an OpenAPI document."},

@@ -94,8 +94,11 @@ func TestEveryListPages(t *testing.T) {
 	for i := range 15 {
 		w.must(201, "POST", "/teams", key, m{"name": fmt.Sprint("Team ", i)})
 	}
-	// a site has 20 databases at most, and crons where it serves a program
-	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0}
+	for _, kind := range []string{"google", "gitlab"} {
+		w.must(201, "POST", "/teams/"+of["team"]+"/sso", teamKey, m{"kind": kind, "clientId": "c", "clientSecret": "s"})
+	}
+	// a site has 20 databases at most, a team 3 providers, and a site crons where it serves a program
+	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0, "listTeamProviders": 3}
 	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {

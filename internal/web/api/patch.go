@@ -61,7 +61,7 @@ func checkPatch(ctx context.Context, noun string, changeable []string, now any, 
 }
 
 // cleared lists fields that null clears.
-var cleared = map[string]bool{"expiresAt": true, "notification channel siteIds": true}
+var cleared = map[string]bool{"expiresAt": true, "notification channel siteIds": true, "sign-in provider joinRole": true}
 
 // sends reports whether the request's body has a field, null included.
 func sends(ctx context.Context, name string) bool {

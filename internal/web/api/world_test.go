@@ -40,6 +40,7 @@ import (
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
@@ -159,6 +160,10 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})
 	c.Notify = notify.New(notify.Config{DB: d, Seal: s, Out: http.DefaultClient})
 	c.Git = pushes.New(pushes.Config{DB: d, Sites: sites, Deployments: c.Deployments, Seal: s})
+	c.SSO = sso.New(sso.Config{
+		DB: d, Accounts: c.Accounts, Seal: s, Base: c.BaseURL, Members: c.Teams, Log: log,
+		Records: c.Domains,
+	})
 	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Limits: quotas, Seal: s, Issuer: c.BaseURL})
 	// A server elsewhere: what is asked for is noted, and nothing here makes it.
 	if c.Databases, err = database.New(database.Config{

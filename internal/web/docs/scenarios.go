@@ -392,6 +392,24 @@ var scenarios = []Scenario{
 			Keep: []string{"MEMBER_ID=member.userId"},
 		},
 		{Operation: "removeMember", Key: teamKey},
+		{
+			Operation: "createTeamProvider", Key: teamKey,
+			Body: `{
+  "kind": "oidc",
+  "name": "Okta",
+  "issuer": "https://acme.okta.com",
+  "clientId": "0oa1b2c3",
+  "clientSecret": "the-secret-from-okta",
+  "joinRole": "viewer"
+}`,
+			Keep: []string{"PROVIDER_ID=id"},
+		},
+		{Operation: "addTeamDomain", Key: teamKey, Body: `{"domain": "acme.example"}`, Keep: []string{"DOMAIN_ID=id"}},
+		{Operation: "verifyTeamDomain", Key: teamKey},
+		{Operation: "listTeamProviders", Key: teamKey},
+		{Operation: "updateTeamProvider", Key: teamKey, Body: `{"joinRole": null}`},
+		{Operation: "deleteTeamDomain", Key: teamKey},
+		{Operation: "deleteTeamProvider", Key: teamKey},
 		{Operation: "deleteTeam", Key: teamKey, Body: `{"confirm": "acme"}`},
 	}},
 	{"oauth", []Step{

@@ -1,0 +1,228 @@
+package sso
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+)
+
+// DomainID names a claim of a team: "sdm_" and 26 characters.
+type DomainID string
+
+// Domain is an email domain whose users a team's provider may speak for, once the team has proven that it is its own.
+type Domain struct {
+	ID         DomainID
+	Owner      account.OwnerID
+	Provider   ProviderID
+	Name       string // lower case, as the DNS has it
+	Token      string // the value of the TXT record
+	CreatedAt  db.Time
+	VerifiedAt db.Time // 0: it isn't
+	Missing    db.Time // since when a verified domain's record isn't found; 0: it is there
+	CheckedAt  db.Time // 0: never
+	NextCheck  db.Time // 0: none by itself
+	Problem    string  // of the last check
+}
+
+// Record is where the TXT record of a domain belongs.
+func (d Domain) Record() string { return "_slipway-sso." + d.Name }
+
+// Speaks reports whether the provider may speak for the domain's addresses now.
+func (d Domain) Speaks() bool { return d.VerifiedAt > 0 && d.Missing == 0 }
+
+// Status is pending, verified or missing.
+func (d Domain) Status() string {
+	switch {
+	case d.Speaks():
+		return "verified"
+	case d.VerifiedAt > 0:
+		return "missing"
+	}
+	return "pending"
+}
+
+const (
+	recheck    = 6 * time.Hour      // a verified domain
+	retry      = 15 * time.Minute   // one that isn't yet, or whose record is missing
+	giveUp     = 7 * 24 * time.Hour // how long a domain that isn't verified is checked
+	grace      = 72 * time.Hour     // how long a missing record keeps the domain from others
+	maxClaimed = 20                 // domains of a team
+)
+
+//go:embed public.txt
+var publicMail string
+
+// public holds the email domains in which anybody can get an address.
+var public = func() map[string]bool {
+	out := map[string]bool{}
+	for name := range strings.FieldsSeq(publicMail) {
+		out[name] = true
+	}
+	return out
+}()
+
+// cleanDomain returns a domain in the form in which domains are compared, or an Invalid fault.
+func cleanDomain(received string) (string, error) {
+	refuse := func(why string) (string, error) {
+		return "", &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid email domain", Details: why, Received: text.Line(received, 253), Code: "invalid_domain",
+		}
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(received), "@"), ".")
+	if len(name) > 4*253 {
+		return refuse("a domain looks like example.com")
+	}
+	name, err := idna.Lookup.ToASCII(name)
+	name = strings.ToLower(name)
+	if err != nil || len(name)+len("_slipway-sso.") > 253 || name == "*" || !domainForm.MatchString(name) {
+		return refuse("a domain looks like example.com")
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(name); suffix == name {
+		return refuse(name + " is a public suffix, below which anybody can register a name")
+	}
+	if zone, _ := publicsuffix.EffectiveTLDPlusOne(name); public[name] || public[zone] {
+		return refuse("anybody can get an address at " + name)
+	}
+	return name, nil
+}
+
+// domainOf returns the domain of an email address in the same form; empty: it has none.
+func domainOf(email string) string {
+	local, domain, ok := strings.Cut(strings.TrimSpace(email), "@")
+	if !ok || local == "" || len(domain) > 4*253 {
+		return ""
+	}
+	name, err := idna.Lookup.ToASCII(domain)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+const domainColumns = `id, owner_id, provider_id, name, token, created_at, verified_at, missing_since, checked_at, next_check, problem`
+
+func scanDomain(r db.Scanner) (d Domain, err error) {
+	err = r.Scan(&d.ID, &d.Owner, &d.Provider, &d.Name, &d.Token, &d.CreatedAt, &d.VerifiedAt, &d.Missing, &d.CheckedAt, &d.NextCheck, &d.Problem)
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, fault.Missing("domain")
+	}
+	if err != nil {
+		return d, fmt.Errorf("read sign-in domain: %w", err)
+	}
+	return d, nil
+}
+
+// Domains returns the domains that a team has claimed, by name.
+func (s *SSO) Domains(ctx context.Context, owner account.OwnerID) ([]Domain, error) {
+	return domains(ctx, s.c.DB, owner)
+}
+
+// DomainsTx is Domains in the caller's transaction.
+func (s *SSO) DomainsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) ([]Domain, error) {
+	return domains(ctx, tx, owner)
+}
+
+func domains(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Domain, error) {
+	rows, err := r.Query(ctx, `SELECT `+domainColumns+` FROM sso_domains WHERE owner_id = $1 ORDER BY name`, owner)
+	list, err := db.Collect(rows, err, scanDomain)
+	if err != nil {
+		return nil, fmt.Errorf("list sign-in domains: %w", err)
+	}
+	return list, nil
+}
+
+// Domain returns one of a provider's domains, or a NotFound fault.
+func (s *SSO) Domain(ctx context.Context, r db.Reader, owner account.OwnerID, provider ProviderID, id DomainID) (Domain, error) {
+	return scanDomain(r.QueryRow(ctx, `SELECT `+domainColumns+` FROM sso_domains WHERE id = $1 AND owner_id = $2 AND provider_id = $3`,
+		id, owner, provider))
+}
+
+// ClaimTx adds a domain to a team's provider. It counts once the TXT record was found.
+func (s *SSO) ClaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, provider ProviderID, received string) (Domain, error) {
+	name, err := cleanDomain(received)
+	if err != nil {
+		return Domain{}, err
+	}
+	if err := account.LockOwnerTx(ctx, tx, owner); err != nil {
+		return Domain{}, err
+	}
+	if _, err := s.TeamProvider(ctx, tx, owner, provider); err != nil {
+		return Domain{}, err
+	}
+	list, err := domains(ctx, tx, owner)
+	if err != nil {
+		return Domain{}, err
+	}
+	if slices.ContainsFunc(list, func(d Domain) bool { return d.Name == name }) {
+		return Domain{}, &fault.Error{
+			Kind: fault.Conflict, Message: "The team already has this domain", Details: "remove it first to move it to another provider",
+			Received: name, Code: "domain_exists",
+		}
+	}
+	if len(list) >= maxClaimed {
+		return Domain{}, &fault.Error{
+			Kind: fault.Conflict, Message: "Too many email domains",
+			Details: fmt.Sprintf("a team has at most %d: remove one first", maxClaimed), Code: "too_many_domains",
+		}
+	}
+	now := db.Now()
+	d, err := scanDomain(tx.QueryRow(ctx, `
+		INSERT INTO sso_domains (`+domainColumns+`) VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, $7, '') RETURNING `+domainColumns,
+		db.NewID("sdm"), owner, provider, name, "slipway-sso="+db.Random(20), now, now.Add(retry)))
+	return d, err
+}
+
+// UnclaimTx removes a domain from a team's provider.
+func (s *SSO) UnclaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, provider ProviderID, id DomainID) (Domain, error) {
+	d, err := s.Domain(ctx, tx, owner, provider, id)
+	if err != nil {
+		return d, err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM sso_domains WHERE id = $1`, id); err != nil {
+		return d, fmt.Errorf("remove sign-in domain: %w", err)
+	}
+	return d, nil
+}
+
+// ForEmail returns the provider of the team whose domain an address is in, or a NotFound fault. It says nothing about users.
+func (s *SSO) ForEmail(ctx context.Context, email string) (Provider, error) {
+	var id ProviderID
+	err := s.c.DB.QueryRow(ctx, `SELECT provider_id FROM sso_domains WHERE name = $1 AND verified_at > 0`, domainOf(email)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Provider{}, &fault.Error{
+			Kind: fault.NotFound, Message: "No single sign-on is set up for this email domain",
+			Details: "sign in another way; an owner of your team sets it up in the team's settings", Code: "no_sso_for_domain",
+		}
+	}
+	if err != nil {
+		return Provider{}, fmt.Errorf("find provider of domain: %w", err)
+	}
+	return s.Get(ctx, s.c.DB, id)
+}
+
+// speaksFor reports whether a provider may speak for an address.
+func (s *SSO) speaksFor(ctx context.Context, r db.Reader, p Provider, email string) (yes bool, err error) {
+	name := domainOf(email)
+	if p.Owner == "" {
+		return name != "" && (slices.Contains(p.Domains, name) || slices.Contains(p.Domains, "*")), nil
+	}
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM sso_domains WHERE name = $1 AND provider_id = $2 AND verified_at > 0 AND missing_since = 0)`,
+		name, p.ID).Scan(&yes)
+	if err != nil {
+		return false, fmt.Errorf("find domain of address: %w", err)
+	}
+	return yes, nil
+}
