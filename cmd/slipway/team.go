@@ -8,7 +8,8 @@ import (
 )
 
 type teamCommand struct {
-	SetOwner teamSetOwner `cmd:"" help:"Make a user an owner of a team whose owners can't be reached."`
+	SetOwner    teamSetOwner    `cmd:"" help:"Make a user an owner of a team whose owners can't be reached."`
+	OptionalSSO teamOptionalSSO `cmd:"" name:"optional-sso" help:"Let members of a team sign in without its provider, for example when it is gone."`
 }
 
 type teamSetOwner struct {
@@ -20,4 +21,14 @@ type teamSetOwner struct {
 // Run appoints the owner, also while the server runs.
 func (t teamSetOwner) Run(ctx context.Context) error {
 	return admin.SetTeamOwner(ctx, t.store(), t.Team, t.Email, os.Stdout)
+}
+
+type teamOptionalSSO struct {
+	common
+	Team string `help:"Slug or id of the team." required:"" placeholder:"SLUG"`
+}
+
+// Run makes single sign-on optional, also while the server runs.
+func (t teamOptionalSSO) Run(ctx context.Context) error {
+	return admin.FreeTeam(ctx, t.store(), t.Team, os.Stdout)
 }

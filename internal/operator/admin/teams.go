@@ -37,3 +37,23 @@ func SetTeamOwner(ctx context.Context, s installation.Store, name, email string,
 		return nil
 	})
 }
+
+// FreeTeam makes single sign-on optional in a team whose members can't come in any more.
+func FreeTeam(ctx context.Context, s installation.Store, name string, out io.Writer) error {
+	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
+		teams := team.New(team.Config{DB: d, Accounts: accounts, Limits: limits.New(limits.Settings{}), Log: quiet()})
+		var t team.Team
+		if err := d.Write(ctx, func(tx *db.Tx) (err error) {
+			if t, err = teams.FreeTx(ctx, tx, name); err != nil {
+				return err
+			}
+			return accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.Owner, Via: "the command line"}, audit.Event{
+				Action: "team.updated", Subject: string(t.ID), Detail: "single sign-on optional, by the operator",
+			})
+		}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Single sign-on is optional in the team %s\n", t.Slug)
+		return nil
+	})
+}

@@ -30,6 +30,7 @@ type Caller struct {
 	SiteRoles map[string]Role // roles on single sites of the team
 	Service   bool            // a service key: it acts for the team, not with the role of who made it
 	granted   Scopes          // of the credential, before the role narrowed them: read where Team is set
+	session   SessionID       // empty: a key or an app
 	snapshot  string          // of the membership: a change made with an older one is refused
 }
 
@@ -41,7 +42,7 @@ func (u User) Caller() Caller {
 // Actor is the caller as the audit log names one.
 func (c Caller) Actor(addr netip.Addr) audit.Actor {
 	return audit.Actor{
-		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, Via: c.Via, Addr: addr,
+		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, Session: c.session, Via: c.Via, Addr: addr,
 		Rights: c.snapshot, Service: c.Service,
 	}
 }

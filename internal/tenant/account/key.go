@@ -307,7 +307,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	case c.Service:
 		err = c.serve(ctx, a.db)
 	case !personal:
-		err = c.cap(ctx, a.db)
+		_, err = c.cap(ctx, a.db)
 	}
 	if err != nil {
 		return Caller{}, err
@@ -368,7 +368,7 @@ func holds(ctx context.Context, r db.Reader, by audit.Actor) error {
 	}
 	m, err := MembershipOf(ctx, r, by.User, by.Owner)
 	if err == nil {
-		err = m.admits()
+		_, err = m.admitted(ctx, r, by.Owner, by.Session)
 	}
 	if err == nil && m.snapshot != by.Rights && by.Rights != "" {
 		err = &fault.Error{

@@ -76,12 +76,16 @@ func (r Role) MayGrant(other Role) bool {
 
 // Membership holds what a user may do for an owner. The zero value is nothing.
 type Membership struct {
-	Team     string // the team's id; empty for a personal account
-	Slug     string
-	Role     Role // empty: a guest, or no member
-	Sites    map[string]Role
-	Blocked  bool // the team requires a second factor, which the user has not
-	snapshot string
+	Team    string // the team's id; empty for a personal account
+	Slug    string
+	Role    Role // empty: a guest, or no member
+	Sites   map[string]Role
+	Blocked bool // the team requires a second factor, which the user has not
+
+	Linked     bool // the user has an account at the team's sign-in provider
+	BreakGlass bool // an emergency owner, who has a second factor
+	requireSSO bool
+	snapshot   string
 }
 
 // Member reports whether there is any right at all.
@@ -91,8 +95,8 @@ func (m Membership) Member() bool { return m.Role != "" || len(m.Sites) > 0 }
 func MembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (m Membership, err error) {
 	var sites string
 	var suspended db.Time
-	err = r.QueryRow(ctx, `SELECT team_id, slug, role, sites, blocked, suspended_at FROM memberships WHERE user_id = $1 AND owner_id = $2`,
-		user, owner).Scan(&m.Team, &m.Slug, &m.Role, &sites, &m.Blocked, &suspended)
+	err = r.QueryRow(ctx, `SELECT team_id, slug, role, sites, blocked, suspended_at, sso_required, sso_linked, break_glass FROM memberships WHERE user_id = $1 AND owner_id = $2`,
+		user, owner).Scan(&m.Team, &m.Slug, &m.Role, &sites, &m.Blocked, &suspended, &m.requireSSO, &m.Linked, &m.BreakGlass)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Membership{}, nil
 	}
@@ -141,34 +145,53 @@ func (m Membership) admits() error {
 	return nil
 }
 
-// CallerFor returns the user acting for an owner: their personal account, or a team that they belong to. Others are an
-// Unauthorized fault; members who lack the second factor that the team requires are Forbidden.
+// CallerFor returns the user acting for an owner with a key or an app: their personal account, or a team that they belong
+// to. Others are an Unauthorized fault; members who lack the second factor or the sign-in that the team requires are
+// Forbidden.
 func (a *Accounts) CallerFor(ctx context.Context, r db.Reader, u User, owner OwnerID) (Caller, error) {
 	c := u.Caller()
 	if owner == u.Owner {
 		return c, nil
 	}
 	c.Owner = owner
-	return c, c.cap(ctx, r)
+	_, err := c.cap(ctx, r)
+	return c, err
+}
+
+// CallerIn is CallerFor for a session of the user.
+func (a *Accounts) CallerIn(ctx context.Context, u User, s Session, owner OwnerID) (Caller, error) {
+	c := u.Caller()
+	if owner == u.Owner {
+		return c, nil
+	}
+	c.Owner, c.session = owner, s.ID
+	glass, err := c.cap(ctx, a.db)
+	if err == nil && glass {
+		err = a.noteBreakGlass(ctx, u, owner, s)
+	}
+	return c, err
 }
 
 // cap narrows a caller to what their membership allows, where the owner is not their personal account.
-func (c *Caller) cap(ctx context.Context, r db.Reader) error {
+func (c *Caller) cap(ctx context.Context, r db.Reader) (glass bool, err error) {
 	m, err := MembershipOf(ctx, r, c.User, c.Owner)
 	if err == nil {
-		err = m.admits()
+		glass, err = m.admitted(ctx, r, c.Owner, c.session)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.Admin = false
 	c.Team, c.Slug, c.Role, c.SiteRoles, c.snapshot = m.Team, m.Slug, m.Role, m.Sites, m.snapshot
 	c.granted, c.Scopes = c.Scopes, c.Scopes.within(scopesInTeam[m.Role])
-	return nil
+	return glass, nil
 }
 
 // Narrow makes a caller of another package, such as an app that acts for a user, no wider than the user's membership.
-func (a *Accounts) Narrow(ctx context.Context, c *Caller) error { return c.cap(ctx, a.db) }
+func (a *Accounts) Narrow(ctx context.Context, c *Caller) error {
+	_, err := c.cap(ctx, a.db)
+	return err
+}
 
 // within returns what both of two lists allow.
 func (s Scopes) within(role Scopes) (out Scopes) {

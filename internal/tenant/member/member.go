@@ -185,12 +185,19 @@ func (m *Members) admitUser(ctx context.Context, v visitor) error {
 	if err != nil {
 		return err
 	}
-	return m.admit(ctx, who, s)
+	err = m.admit(ctx, who, account.Session{}, s)
+	if f := fault.As(err); f != nil && f.Code == "sso_required" {
+		// The session that asked was an emergency owner's: they need no account at the team's provider.
+		if as, err := account.MembershipOf(ctx, m.c.DB, v.user, s.Owner); err != nil || as.BreakGlass {
+			return err
+		}
+	}
+	return err
 }
 
 // Answer returns where a member goes with the grant that answers a question of the
-// edge: to the host that asked, and nowhere else. Others get a fault.
-func (m *Members) Answer(ctx context.Context, who account.User, ask string) (string, error) {
+// edge: to the host that asked, and nowhere else. Others get a fault. in is the session that they are signed in with.
+func (m *Members) Answer(ctx context.Context, who account.User, in account.Session, ask string) (string, error) {
 	q, ok := m.open(questionPurpose, ask)
 	if !ok {
 		return "", &fault.Error{
@@ -202,9 +209,9 @@ func (m *Members) Answer(ctx context.Context, who account.User, ask string) (str
 	}
 	s, err := m.c.Sites.ByID(ctx, m.c.DB, site.ID(q.Site))
 	if err == nil {
-		err = m.admit(ctx, who, s)
+		err = m.admit(ctx, who, in, s)
 	}
-	if f := fault.As(err); f != nil && f.Code != "two_factor_required" {
+	if f := fault.As(err); f != nil && f.Code != "two_factor_required" && f.Code != "sso_required" {
 		return "", &fault.Error{
 			Kind:    fault.Forbidden,
 			Message: "Only members of this site can see this page",
@@ -220,8 +227,8 @@ func (m *Members) Answer(ctx context.Context, who account.User, ask string) (str
 }
 
 // admit is nil for a user who may read the site: as its owner, or by a role in its team.
-func (m *Members) admit(ctx context.Context, who account.User, s site.Site) error {
-	c, err := m.c.Accounts.CallerFor(ctx, m.c.DB, who, s.Owner)
+func (m *Members) admit(ctx context.Context, who account.User, in account.Session, s site.Site) error {
+	c, err := m.c.Accounts.CallerIn(ctx, who, in, s.Owner)
 	if err != nil {
 		return err
 	}

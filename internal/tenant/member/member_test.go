@@ -54,7 +54,7 @@ func TestMembersOfASite(t *testing.T) {
 		t.Errorf("asks at %s", asked)
 	}
 	ask := value(asked, "ask")
-	to, err := m.Answer(t.Context(), ada, ask)
+	to, err := m.Answer(t.Context(), ada, account.Session{}, ask)
 	if err != nil || !strings.HasPrefix(to, "https://pr-1--shop.sites.test:8443/.slipway/granted?grant=") {
 		t.Fatalf("a member goes to %s, %v", to, err)
 	}
@@ -64,7 +64,7 @@ func TestMembersOfASite(t *testing.T) {
 	if !ok || got != q || time.Until(until) > time.Hour || time.Until(until) < 50*time.Minute {
 		t.Errorf("granted %+v until %s, %v", got, until, ok)
 	}
-	if _, err := m.Answer(t.Context(), eve, ask); !fault.Is(err, fault.Forbidden) {
+	if _, err := m.Answer(t.Context(), eve, account.Session{}, ask); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("somebody else: %v", err)
 	}
 	pass := m.Pass(q.User, q.Site, "pr-1--shop.sites.test", until)
@@ -95,7 +95,7 @@ func TestMembersOfASite(t *testing.T) {
 		"a cookie":           pass,
 		"one that has ended": m.seal(questionPurpose, sealedAnswer{Site: string(s.ID), Host: "evil.test"}, -2*time.Second),
 	} {
-		if to, err := m.Answer(t.Context(), ada, bad); !fault.Is(err, fault.Invalid) || to != "" {
+		if to, err := m.Answer(t.Context(), ada, account.Session{}, bad); !fault.Is(err, fault.Invalid) || to != "" {
 			t.Errorf("%s as a question: %s, %v", name, to, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestMembersOfATeam(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, err := m.Answer(t.Context(), u, q.Query().Get("ask"))
+		to, err := m.Answer(t.Context(), u, account.Session{}, q.Query().Get("ask"))
 		if err != nil {
 			return err
 		}

@@ -213,6 +213,21 @@ func (s *SSO) ForEmail(ctx context.Context, email string) (Provider, error) {
 	return s.Get(ctx, s.c.DB, id)
 }
 
+// TeamsSignIn reports whether there is a team whose members sign in with a provider of its own.
+func (s *SSO) TeamsSignIn(ctx context.Context) (yes bool, err error) {
+	if err := s.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM sso_domains WHERE verified_at > 0)`).Scan(&yes); err != nil {
+		return false, fmt.Errorf("find providers of teams: %w", err)
+	}
+	return yes, nil
+}
+
+// OfUser returns the providers of the teams that a user belongs to, or whose domain their address is in.
+func (s *SSO) OfUser(ctx context.Context, u account.User) ([]Provider, error) {
+	return s.list(ctx, s.c.DB, `owner_id <> '' AND (
+		owner_id IN (SELECT owner_id FROM memberships WHERE user_id = $1)
+		OR id IN (SELECT provider_id FROM sso_domains WHERE name = $2 AND verified_at > 0))`, u.ID, domainOf(u.Email))
+}
+
 // speaksFor reports whether a provider may speak for an address.
 func (s *SSO) speaksFor(ctx context.Context, r db.Reader, p Provider, email string) (yes bool, err error) {
 	name := domainOf(email)

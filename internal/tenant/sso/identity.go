@@ -164,6 +164,9 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil {
 			return err
 		}
+		if err := s.c.Accounts.SignedInWithTx(ctx, tx, by.Session, string(p.Provider.ID)); err != nil {
+			return err
+		}
 		switch user, err := holder(ctx, tx, p); {
 		case err != nil:
 			return err

@@ -159,6 +159,19 @@ func (s *SSO) DeleteForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if _, err := s.TeamProvider(ctx, tx, owner, id); err != nil {
 		return Provider{}, 0, err
 	}
+	var last bool
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM memberships WHERE owner_id = $1 AND sso_required)
+			AND NOT EXISTS (SELECT 1 FROM sso_providers WHERE owner_id = $1 AND id <> $2)`, owner, id).Scan(&last)
+	if err != nil {
+		return Provider{}, 0, fmt.Errorf("find other providers: %w", err)
+	}
+	if last {
+		return Provider{}, 0, &fault.Error{
+			Kind: fault.Conflict, Message: "The team requires single sign-on, and this is its only provider",
+			Details: "make single sign-on optional first, or add another provider", Code: "last_provider",
+		}
+	}
 	return s.DeleteTx(ctx, tx, id)
 }
 

@@ -22,14 +22,16 @@ type Member struct {
 	Role      account.Role // empty: a guest
 	Sites     map[string]account.Role
 	TwoFactor bool
+	SSO       bool // they have an account at the team's sign-in provider
+	Emergency bool // an owner who may come without the team's provider
 	JoinedAt  db.Time
 }
 
-const memberColumns = `m.user_id, p.email, m.role, m.sites, p.two_factor, m.joined_at FROM memberships m JOIN people p ON p.id = m.user_id`
+const memberColumns = `m.user_id, p.email, m.role, m.sites, p.two_factor, m.sso_linked, m.break_glass, m.joined_at FROM memberships m JOIN people p ON p.id = m.user_id`
 
 func scanMember(row db.Scanner) (m Member, err error) {
 	var sites string
-	err = row.Scan(&m.User, &m.Email, &m.Role, &sites, &m.TwoFactor, &m.JoinedAt)
+	err = row.Scan(&m.User, &m.Email, &m.Role, &sites, &m.TwoFactor, &m.SSO, &m.Emergency, &m.JoinedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return m, fault.Missing("member")
 	}
@@ -100,7 +102,8 @@ func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user
 			return m, err
 		}
 	}
-	if _, err := tx.Exec(ctx, `UPDATE team_members SET role = $3 WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, role); err != nil {
+	if _, err := tx.Exec(ctx, `
+		UPDATE team_members SET role = $3, break_glass = break_glass AND $3 = 'owner' WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, role); err != nil {
 		return m, fmt.Errorf("change role: %w", err)
 	}
 	had := m.Role

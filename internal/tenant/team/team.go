@@ -192,10 +192,11 @@ type Patch struct {
 	Name             *string
 	Slug             *string
 	RequireTwoFactor *bool
+	RequireSSO       *bool
 	Apps             *string // all, approved or none
 }
 
-// UpdateTx changes a team. Requiring a second factor is the owners', who must have one themselves.
+// UpdateTx changes a team. Requiring a second factor or single sign-on is the owners', who must come that way themselves.
 func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Patch) (Team, error) {
 	if err := account.LockOwnerTx(ctx, tx, by.Owner); err != nil {
 		return Team{}, err
@@ -233,6 +234,20 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 		}
 		t.RequireTwoFactor = *p.RequireTwoFactor
 	}
+	if p.RequireSSO != nil && *p.RequireSSO != t.RequireSSO {
+		if by.Role != account.RoleOwner {
+			return t, &fault.Error{
+				Kind: fault.Forbidden, Message: "Only owners can change whether single sign-on is required",
+				Details: "ask an owner of the team", Code: "role_required",
+			}
+		}
+		if *p.RequireSSO {
+			if err := s.mayRequireSSO(ctx, tx, by); err != nil {
+				return t, err
+			}
+		}
+		t.RequireSSO = *p.RequireSSO
+	}
 	if p.Apps != nil {
 		if !slices.Contains([]string{"all", "approved", "none"}, *p.Apps) {
 			return t, &fault.Error{
@@ -241,8 +256,8 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 		}
 		t.Apps = *p.Apps
 	}
-	if _, err := tx.Exec(ctx, `UPDATE teams SET name = $2, slug = $3, require_2fa = $4, apps = $5 WHERE owner_id = $1`,
-		by.Owner, t.Name, t.Slug, t.RequireTwoFactor, t.Apps); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE teams SET name = $2, slug = $3, require_2fa = $4, require_sso = $5, apps = $6 WHERE owner_id = $1`,
+		by.Owner, t.Name, t.Slug, t.RequireTwoFactor, t.RequireSSO, t.Apps); err != nil {
 		if db.Duplicate(err) {
 			return t, errSlugTaken(t.Slug)
 		}

@@ -248,8 +248,9 @@ var matrix = map[string]row{
 	"updateMember": {
 		path: "/teams/{team}/members/{member}", body: m{"role": "viewer"}, status: 200, team: true, did: "member.role_changed",
 	},
-	"removeMember":    {path: "/teams/{team}/members/{member}", status: 200, team: true, did: "member.removed"},
-	"listInvitations": {path: "/teams/{team}/invitations", status: 200, team: true},
+	"setEmergencyOwner": {path: "/teams/{team}/members/{member}/emergency", body: m{"enabled": false}, status: 200, team: true, did: "member.emergency"},
+	"removeMember":      {path: "/teams/{team}/members/{member}", status: 200, team: true, did: "member.removed"},
+	"listInvitations":   {path: "/teams/{team}/invitations", status: 200, team: true},
 	"createInvitation": {
 		path: "/teams/{team}/invitations", body: m{"email": "new@example.test", "role": "viewer"}, status: 201, team: true,
 		did: "invitation.created",

@@ -22,7 +22,7 @@ type teamBody struct {
 	Role             *string `json:"role" doc:"The caller's role. Null for guests, who have roles only on single sites."`
 	Members          int     `json:"members" doc:"Number of members, including guests."`
 	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Whether members without two-factor authentication, and their API keys, are blocked."`
-	RequireSSO       bool    `json:"requireSso"`
+	RequireSSO       bool    `json:"requireSso" doc:"Whether members must sign in with the team's provider. API keys and apps work while their user's account there is linked."`
 	Apps             string  `json:"apps" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team."`
 	CreatedAt        string  `json:"createdAt" format:"date-time"`
 }
@@ -33,7 +33,8 @@ type memberBody struct {
 	Role      *string        `json:"role" doc:"owner, admin, developer, contributor, viewer or billing. Null for guests."`
 	Sites     []siteRoleBody `json:"sites" doc:"Roles on single sites. The higher of the two roles applies."`
 	TwoFactor bool           `json:"twoFactor"`
-	SSO       bool           `json:"sso"`
+	SSO       bool           `json:"sso" doc:"Whether an account at the team's sign-in provider is linked."`
+	Emergency bool           `json:"emergencyOwner" doc:"Whether this owner can sign in without the team's provider."`
 	JoinedAt  string         `json:"joinedAt" format:"date-time"`
 }
 
@@ -69,7 +70,7 @@ func (a *API) teamRoutes() {
 	create.Status, create.Limited = 201, true
 	post(a, create, a.createTeam)
 	get(a, r("/teams/{id}", "getTeam", "Read a team", "By its id or slug. A key acts for one owner, so this takes a key of the team.", account.TeamRead), a.getTeam)
-	change(a, "PATCH", r("/teams/{id}", "updateTeam", "Change a team", "Only owners can change `requireTwoFactor`.", account.TeamWrite), a.updateTeam)
+	change(a, "PATCH", r("/teams/{id}", "updateTeam", "Change a team", "Only owners can change `requireTwoFactor` and `requireSso`. Requiring single sign-on takes an owner who signed in with the team's provider within the last 15 minutes.", account.TeamWrite), a.updateTeam)
 	remove := r("/teams/{id}", "deleteTeam", "Delete a team",
 		"`confirm` is the team's slug. A team that has sites is a 409 `team_has_sites`, unless `sites=delete`: then it answers 202 with an operation that deletes them first. The slug stays reserved for 90 days.",
 		account.TeamWrite)
@@ -80,6 +81,11 @@ func (a *API) teamRoutes() {
 	change(a, "PATCH", r("/teams/{id}/members/{userId}", "updateMember", "Change a member's role",
 		"Members can't assign, change or remove a role above their own; only owners manage owners and billing members. The last owner can't be removed: 409 `last_owner`.",
 		account.TeamWrite), a.updateMember)
+	emergency := r("/teams/{id}/members/{userId}/emergency", "setEmergencyOwner", "Change an emergency owner",
+		"An emergency owner can sign in without the team's provider, for example when it is down. Requires an owner with two-factor authentication; a team has at most 2. Each use is logged and mailed to the owners.",
+		account.TeamWrite)
+	emergency.Role = account.RoleOwner
+	change(a, "PUT", emergency, a.setEmergencyOwner)
 	change(a, "DELETE", r("/teams/{id}/members/{userId}", "removeMember", "Remove a member",
 		"Their keys for the team stop working immediately; open streams end within 5 seconds. Service keys that they created are kept and listed in `serviceKeys`: rotate them.",
 		account.TeamWrite), a.removeMember)
@@ -200,6 +206,7 @@ type updateTeamIn struct {
 		Name             *string `json:"name,omitempty"`
 		Slug             *string `json:"slug,omitempty" doc:"Slug of the team, used in dashboard URLs and in the operator's limits."`
 		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, and their API keys. Requires a caller who has it."`
+		RequireSSO       *bool   `json:"requireSso,omitempty" doc:"Block members who don't sign in with the team's provider, and API keys and apps of members who have no linked account there."`
 		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. Other apps stop working immediately."`
 	}
 }
@@ -208,10 +215,16 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return teamBody{}, did, err
 	}
-	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{Name: in.Body.Name, Slug: in.Body.Slug, RequireTwoFactor: in.Body.RequireTwoFactor, Apps: in.Body.Apps})
+	b := in.Body
+	t, err := a.Teams.UpdateTx(ctx, tx, c, team.Patch{
+		Name: b.Name, Slug: b.Slug, RequireTwoFactor: b.RequireTwoFactor, RequireSSO: b.RequireSSO, Apps: b.Apps,
+	})
 	did = audit.Event{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
-	if in.Body.RequireTwoFactor != nil {
-		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*in.Body.RequireTwoFactor]
+	if b.RequireTwoFactor != nil {
+		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*b.RequireTwoFactor]
+	}
+	if b.RequireSSO != nil {
+		did.Detail += map[bool]string{true: ": single sign-on required", false: ": single sign-on not required"}[*b.RequireSSO]
 	}
 	t.Role = c.Role
 	return showTeam(t), did, err
@@ -298,6 +311,23 @@ func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 		return memberBody{}, did, err
 	}
 	m, err := a.Teams.ChangeTx(ctx, tx, c, user, role)
+	return showMember(m), did, err
+}
+
+type setEmergencyOwnerIn struct {
+	MemberIn
+	Body struct {
+		Enabled bool `json:"enabled"`
+	}
+}
+
+func (a *API) setEmergencyOwner(ctx context.Context, tx *db.Tx, c account.Caller, in *setEmergencyOwnerIn) (_ memberBody, did audit.Event, _ error) {
+	if err := a.own(ctx, c, in.ID); err != nil {
+		return memberBody{}, did, err
+	}
+	user := account.UserID(in.User)
+	m, err := a.Teams.SetEmergencyTx(ctx, tx, c, user, in.Body.Enabled)
+	did = audit.Event{Action: "member.emergency", Subject: in.User, About: user, Detail: map[bool]string{true: "emergency owner", false: "no emergency owner"}[in.Body.Enabled]}
 	return showMember(m), did, err
 }
 
@@ -510,7 +540,7 @@ func showTeam(t team.Team) teamBody {
 
 func showMember(m team.Member) memberBody {
 	return memberBody{
-		UserID: string(m.User), Email: m.Email, Role: some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor,
+		UserID: string(m.User), Email: m.Email, Role: some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor, SSO: m.SSO, Emergency: m.Emergency,
 		JoinedAt: m.JoinedAt.String(),
 	}
 }

@@ -138,7 +138,7 @@ func New(c Config) *Dashboard {
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
 	})
-	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites})
+	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
 	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes())
 	d.shell.Route(d.routes...)
 	return d

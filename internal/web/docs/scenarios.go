@@ -372,6 +372,7 @@ var scenarios = []Scenario{
 		},
 		{Operation: "listMembers", Key: teamKey},
 		{Operation: "updateMember", Key: teamKey, Body: `{"role": "contributor"}`},
+		{Operation: "setEmergencyOwner", Key: teamKey, Body: `{"enabled": false}`},
 		{
 			Operation: "createSite", Key: teamKey,
 			Body: `{"name": "Team site", "type": "static", "repository": "github.com/acme/site"}`,

@@ -37,7 +37,14 @@ func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answe
 		return shell.Answer{}, err
 	}
 	if d.SSO != nil {
-		data.Identities, err = d.SSO.Identities(ctx, q.User.ID)
+		own, err := d.SSO.OfUser(ctx, q.User)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		data.Providers = append(data.Providers, own...)
+		if data.Identities, err = d.SSO.Identities(ctx, q.User.ID); err != nil {
+			return shell.Answer{}, err
+		}
 	}
 	return shell.Page("account_security", "Sign-in and security", data), err
 }
@@ -61,7 +68,7 @@ func (d *Pages) changePassword(ctx context.Context, q *shell.Request) (shell.Ans
 // At is the name of the provider that an identity is of.
 func (s securityData) At(i sso.Identity) string {
 	for _, p := range s.Providers {
-		if p.Issuer == i.Issuer {
+		if p.Issuer == i.Issuer && p.Owner == i.Owner {
 			return p.Name
 		}
 	}

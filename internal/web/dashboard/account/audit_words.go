@@ -61,6 +61,8 @@ var auditLabels = map[string]string{
 	"identity.unlinked":           "Account at a provider unlinked",
 	"sso_provider.added":          "Sign-in provider added",
 	"sso_provider.removed":        "Sign-in provider removed",
+	"team.break_glass":            "Emergency owner signed in without the team's provider",
+	"member.emergency":            "Emergency owner changed",
 	"sso_provider.updated":        "Sign-in provider changed",
 	"sso_domain.added":            "Email domain added",
 	"sso_domain.checked":          "Email domain checked",

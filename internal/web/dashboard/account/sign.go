@@ -40,6 +40,7 @@ func (d *Pages) signRoutes() []shell.Route {
 type signInData struct {
 	Next      string
 	Providers []sso.Provider
+	Teams     bool // some team has a provider of its own
 	Empty     bool // there is no user yet
 	Passkeys  bool
 	Mails     bool // who forgot their password can be sent a link
@@ -54,8 +55,15 @@ func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	teams := false
+	if d.SSO != nil {
+		if teams, err = d.SSO.TeamsSignIn(ctx); err != nil {
+			return shell.Answer{}, err
+		}
+	}
 	return shell.Page("sign_in", "Sign in", signInData{
 		Providers: providers,
+		Teams:     teams,
 		Next:      shell.Local(q.Query("next")),
 		Empty:     empty,
 		Passkeys:  d.Accounts.Passkeys(),
@@ -171,7 +179,7 @@ func (d *Pages) answerAccess(ctx context.Context, q *shell.Request) (shell.Answe
 	if d.Members == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	to, err := d.Members.Answer(ctx, q.User, q.Query("ask"))
+	to, err := d.Members.Answer(ctx, q.User, q.Session, q.Query("ask"))
 	if err != nil {
 		return shell.Answer{}, err
 	}

@@ -15,6 +15,8 @@ const ssoCookie = "slipway-sso"
 
 func (d *Pages) ssoRoutes() []shell.Route {
 	return []shell.Route{
+		shell.Get("/sign-in/sso", shell.SignedOut, d.ssoSignInPage),
+		shell.Post("/sign-in/sso", shell.SignedOut, d.findSSO, d.ssoSignInPage),
 		shell.Post("/sign-in/sso/{provider}", shell.SignedOut, d.beginSSO, d.signInPage),
 		shell.Get("/sign-in/sso/{provider}/callback", shell.Open, d.finishSSO),
 		shell.Post("/account/identities/link", shell.User, d.linkIdentity, d.securityPage),
@@ -28,6 +30,27 @@ func (d *Pages) providers(ctx context.Context) ([]sso.Provider, error) {
 		return nil, nil
 	}
 	return d.SSO.List(ctx)
+}
+
+type ssoSignInData struct{ Next string }
+
+func (d *Pages) ssoSignInPage(_ context.Context, q *shell.Request) (shell.Answer, error) {
+	return shell.Page("sign_sso", "Single sign-on", ssoSignInData{shell.Local(q.Query("next"))}), nil
+}
+
+// findSSO leads to the provider of the team whose domain an address is in. Whether there is such a user changes nothing.
+func (d *Pages) findSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if d.SSO == nil {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	if err := d.Throttle(ctx, shell.Guesses{Key: "sso-find:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	p, err := d.SSO.ForEmail(ctx, q.Value("email"))
+	if err != nil {
+		return shell.Answer{}, shell.AtCode(err, map[string]string{"no_sso_for_domain": "email"})
+	}
+	return d.leaveFor(ctx, q, p.ID, sso.Start{Next: shell.Local(q.Query("next"))})
 }
 
 // leaveFor leads to a provider, from where the browser comes back to finishSSO.

@@ -77,6 +77,7 @@ func (v *view) teamRail() []NavGroup {
 			at("bell", "Notifications", "/account/notifications", ""),
 			at("traffic", "Usage", base+"/usage", ""),
 			at("audit", "Audit log", base+"/audit", ""),
+			at("security", "Single sign-on", base+"/sso", ""),
 			at("settings", "Settings", base+"/settings", ""),
 		}},
 	}

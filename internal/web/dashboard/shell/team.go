@@ -41,7 +41,7 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 	if err != nil {
 		return fmt.Errorf("find team of page: %w", err)
 	}
-	c, err := d.Accounts.CallerFor(ctx, d.DB, q.User, owner)
+	c, err := d.Accounts.CallerIn(ctx, q.User, q.Session, owner)
 	if fault.Is(err, fault.Unauthorized) { // no member any more; the session stays
 		return fault.Missing("team")
 	}

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -22,6 +23,7 @@ import (
 type Config struct {
 	Teams *team.Teams
 	Sites *site.Sites
+	SSO   *sso.SSO // Optional: without it teams have no sign-in providers.
 }
 
 // Pages serves the pages of teams.
@@ -62,7 +64,7 @@ func (d *Pages) Routes() []shell.Route {
 		write("/teams/{team}/apps", d.saveApps, d.settingsPage),
 		write("/teams/{team}/two-factor", d.requireTwoFactor, d.settingsPage).Least(account.RoleOwner),
 		write("/teams/{team}/delete", d.delete, d.settingsPage).Least(account.RoleOwner),
-	})
+	}, d.ssoRoutes())
 }
 
 type shellHandler = func(ctx context.Context, q *shell.Request) (shell.Answer, error)

@@ -1,0 +1,256 @@
+package sso_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/sso"
+	"slipway/internal/tenant/team"
+)
+
+// require makes single sign-on required in the team, or optional, by its owner.
+func (g *guild) require(on bool) error {
+	c, err := account.MembershipOf(g.t.Context(), g.db, g.owner.ID, g.team.Owner)
+	must(g.t, err)
+	by := g.owner.Caller()
+	by.Owner, by.Role = g.team.Owner, c.Role
+	return g.db.Write(g.t.Context(), func(tx *db.Tx) error {
+		_, err := g.teams.UpdateTx(g.t.Context(), tx, by, team.Patch{RequireSSO: &on})
+		return err
+	})
+}
+
+// within is a user's session in the team.
+func (g *guild) within(u account.User, s account.Session) error {
+	_, err := g.accounts.CallerIn(g.t.Context(), u, s, g.team.Owner)
+	return err
+}
+
+// withPassword begins a session with a password.
+func (g *guild) withPassword(u account.User) account.Session {
+	g.t.Helper()
+	s, _, err := g.accounts.SignIn(g.t.Context(), u.Email, password, device)
+	must(g.t, err)
+	return s
+}
+
+// teamKey makes a key of a user that acts for the team.
+func (g *guild) teamKey(u account.User, s account.Session) string {
+	g.t.Helper()
+	c, err := g.accounts.CallerIn(g.t.Context(), u, s, g.team.Owner)
+	must(g.t, err)
+	var secret string
+	must(g.t, g.db.Write(g.t.Context(), func(tx *db.Tx) (err error) {
+		_, secret, err = g.accounts.CreateKeyTx(g.t.Context(), tx, c, account.NewKey{Name: "k", Scopes: account.Scopes{account.SitesRead}})
+		return err
+	}))
+	return secret
+}
+
+func (g *guild) passes(secret string) error {
+	_, err := g.accounts.Authenticate(g.t.Context(), secret, netip.MustParseAddr("203.0.113.7"))
+	return err
+}
+
+// signInAs signs in with the team's provider as one of its people.
+func (g *guild) signInAs(subject, email string) (account.User, account.Session) {
+	g.t.Helper()
+	g.says(map[string]any{"sub": subject, "email": email})
+	s, err := g.signIn()
+	must(g.t, err)
+	u, err := g.accounts.User(g.t.Context(), s.User)
+	must(g.t, err)
+	return u, s
+}
+
+// With single sign-on required, sessions must have come from the team's provider, and keys and changes that are under way
+// count while their user is linked there (threat 51).
+func TestRequired(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	owned := g.withPassword(g.owner)
+	old := g.teamKey(g.owner, owned)
+	wantCode(t, g.require(true), "sso_not_proven")
+	p := g.offer(g.team, account.RoleDeveloper)
+	wantCode(t, g.require(true), "sso_not_proven")
+	g.own(g.team, p, "acme.test")
+	ada, came := g.signInAs("ada", "ada@acme.test")
+	key := g.teamKey(ada, came)
+
+	g.says(map[string]any{"sub": "owner", "email": "owner@acme.test"})
+	must(t, g.link(g.owner))
+	must(t, g.db.Admin(t.Context(), `UPDATE sso_identities SET used_at = used_at - 16 * 60 * 1000 WHERE user_id = '`+string(g.owner.ID)+`'`))
+	wantCode(t, g.require(true), "sso_not_proven") // that was too long ago
+	_, mine := g.signInAs("owner", "owner@acme.test")
+	must(t, g.require(true))
+
+	must(t, g.within(g.owner, mine))
+	must(t, g.within(ada, came))
+	must(t, g.passes(key))
+	must(t, g.passes(old)) // its user is linked now
+	wantCode(t, g.within(g.owner, owned), "sso_required")
+
+	before, err := g.accounts.CallerIn(t.Context(), ada, came, g.team.Owner)
+	must(t, err)
+	must(t, g.accounts.Holds(t.Context(), before))
+	list, err := g.Identities(t.Context(), ada.ID)
+	must(t, err)
+	must(t, g.db.Admin(t.Context(), `DELETE FROM sso_identities WHERE id = '`+string(list[0].ID)+`'`))
+	wantCode(t, g.passes(key), "sso_required")
+	wantCode(t, g.within(ada, came), "sso_required")
+	wantCode(t, g.accounts.Holds(t.Context(), before), "sso_required")
+	err = g.db.Write(t.Context(), func(tx *db.Tx) error {
+		return g.accounts.AuditTx(t.Context(), tx, before.Actor(device.Addr), audit.Event{Action: "site.updated"})
+	})
+	wantCode(t, err, "sso_required")
+
+	// Another team's provider and the operator's are not the team's.
+	other := g.newTeam(g.user("eve@evil.test", password), "Evil")
+	eve := g.offer(other, account.RoleDeveloper)
+	s, err := g.elsewhere(eve, g.owner)
+	must(t, err)
+	wantCode(t, g.within(g.owner, s), "sso_required")
+
+	err = g.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, _, err := g.DeleteForTx(t.Context(), tx, g.team.Owner, p.ID)
+		return err
+	})
+	wantCode(t, err, "last_provider")
+	must(t, g.require(false))
+	must(t, g.within(g.owner, owned))
+}
+
+// elsewhere links a user to another provider and signs them in with it.
+func (g *guild) elsewhere(p sso.Provider, u account.User) (account.Session, error) {
+	g.provider = p
+	g.says(map[string]any{"sub": "elsewhere", "email": u.Email})
+	if err := g.link(u); err != nil {
+		return account.Session{}, err
+	}
+	return g.signIn()
+}
+
+// Linking the team's account in a session that began with a password makes it one that came from the provider.
+func TestLinkingOpensTheTeam(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	g.offer(g.team, "")
+	g.proven()
+	must(t, g.require(true))
+	s := g.withPassword(g.owner)
+	wantCode(t, g.within(g.owner, s), "sso_required")
+	p, err := g.prove(sso.Start{Session: s.ID})
+	must(t, err)
+	must(t, g.Link(t.Context(), p, audit.Actor{User: g.owner.ID, Session: s.ID, Addr: device.Addr}))
+	must(t, g.within(g.owner, s))
+	list, err := g.Identities(t.Context(), g.owner.ID)
+	must(t, err)
+	must(t, g.Unlink(t.Context(), audit.Actor{User: g.owner.ID, Session: s.ID}, list[0].ID))
+	wantCode(t, g.within(g.owner, s), "sso_required")
+}
+
+// proven links the owner and signs them in with the team's provider.
+func (g *guild) proven() (account.User, account.Session) {
+	g.t.Helper()
+	g.says(map[string]any{"sub": "owner", "email": "owner@acme.test"})
+	must(g.t, g.link(g.owner))
+	return g.signInAs("owner", "owner@acme.test")
+}
+
+// While the provider is down or gone, emergency owners with a second factor come in, which is logged once for each session,
+// and the operator can make it optional (threat 52).
+func TestNoLockOut(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	p := g.offer(g.team, "")
+	g.proven()
+	must(t, g.require(true))
+	emergency := func(u account.User, on bool) error {
+		by := g.owner.Caller()
+		by.Owner, by.Role = g.team.Owner, account.RoleOwner
+		return g.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := g.teams.SetEmergencyTx(t.Context(), tx, by, u.ID, on)
+			return err
+		})
+	}
+	wantCode(t, emergency(g.owner, true), "emergency_owner_unfit") // no second factor
+	g.factor(g.owner)
+	must(t, emergency(g.owner, true))
+	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error { _, _, err := g.DeleteTx(t.Context(), tx, p.ID); return err })) // the operator
+
+	s := g.bare(g.owner)
+	must(t, g.within(g.owner, s))
+	must(t, g.within(g.owner, s))
+	must(t, g.within(g.owner, g.bare(g.owner)))
+	used := 0
+	for _, a := range g.actions(g.team) {
+		if a == "team.break_glass" {
+			used++
+		}
+	}
+	if used != 2 {
+		t.Errorf("%d uses in the log, want one for each session", used)
+	}
+	must(t, emergency(g.owner, false))
+	wantCode(t, g.within(g.owner, s), "sso_required")
+	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error { _, err := g.teams.FreeTx(t.Context(), tx, g.team.Slug); return err }))
+	must(t, g.within(g.owner, s))
+	err := g.db.Write(t.Context(), func(tx *db.Tx) error { _, err := g.teams.FreeTx(t.Context(), tx, g.team.Slug); return err })
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("made optional twice: %v", err)
+	}
+}
+
+// factor gives a user an authenticator app.
+func (g *guild) factor(u account.User) {
+	g.t.Helper()
+	must(g.t, g.db.Admin(g.t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ('`+string(u.ID)+`', 'sealed', TRUE, 0, 1)`))
+}
+
+// bare is a session that has passed the second factor.
+func (g *guild) bare(u account.User) account.Session {
+	g.t.Helper()
+	s := g.withPassword(u)
+	must(g.t, g.db.Admin(g.t.Context(), `UPDATE sessions SET pending = FALSE WHERE id = '`+string(s.ID)+`'`))
+	return s
+}
+
+// At most two owners are emergency owners, and who is no owner any more is none.
+func TestEmergencyOwners(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	by := g.owner.Caller()
+	by.Owner, by.Role = g.team.Owner, account.RoleOwner
+	var owners []account.User
+	for _, name := range []string{"a", "b", "c"} {
+		u := g.user(name+"@acme.test", password)
+		g.factor(u)
+		must(t, g.db.Write(t.Context(), func(tx *db.Tx) error { _, err := g.teams.AppointTx(t.Context(), tx, g.team.Slug, u.ID); return err }))
+		owners = append(owners, u)
+	}
+	set := func(u account.User) error {
+		return g.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := g.teams.SetEmergencyTx(t.Context(), tx, by, u.ID, true)
+			return err
+		})
+	}
+	must(t, set(owners[0]))
+	must(t, set(owners[1]))
+	must(t, set(owners[1])) // again
+	wantCode(t, set(owners[2]), "too_many_emergency_owners")
+	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := g.teams.ChangeTx(t.Context(), tx, by, owners[0].ID, account.RoleViewer); err != nil {
+			return err
+		}
+		_, err := g.teams.ChangeTx(t.Context(), tx, by, owners[0].ID, account.RoleOwner)
+		return err
+	}))
+	if m, err := account.MembershipOf(t.Context(), g.db, owners[0].ID, g.team.Owner); err != nil || m.BreakGlass {
+		t.Errorf("after a demotion %+v, %v", m, err)
+	}
+	must(t, set(owners[2]))
+}
