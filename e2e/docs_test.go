@@ -82,7 +82,7 @@ func TestDocumentedExamples(t *testing.T) {
 			}
 			err = w.RunScenario(t.Context(), dir, s, map[string]string{
 				"SLIPWAY_KEY": key, "GITEA_URL": w.Hooks.URL, "GITEA_TOKEN": "a-token", "SLACK_WEBHOOK_URL": w.Hooks.URL + "/slack",
-				"COMMIT": commit, "MEMBER_KEY": member, "EMAIL": s.Name + "@example.test", "SHA256": digest,
+				"COMMIT": commit, "MEMBER_KEY": member, "EMAIL": s.Name + "@example.test", "DIGEST": digest,
 			}, x.lookup)
 			if err != nil {
 				t.Error(err)

@@ -59,6 +59,14 @@ func (s *siteBody) append(b []byte) (_ []byte, err error) {
 	} else if b, err = appendAny(b, s.Run); err != nil {
 		return nil, err
 	}
+	b = append(b, `,"tags":[`...)
+	for i, tag := range s.Tags {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, tag)
+	}
+	b = append(b, ']')
 	b = strconv.AppendBool(append(b, `,"hasCredential":`...), s.HasCredential)
 	b = strconv.AppendBool(append(b, `,"needsRedeploy":`...), s.NeedsRedeploy)
 	b = appendOptional(append(b, `,"deploymentId":`...), s.Deployment)

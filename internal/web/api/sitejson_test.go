@@ -25,6 +25,9 @@ func TestAppendSitesIsWhatJSONMakes(t *testing.T) {
 			if p.Data[i].Domains == nil {
 				p.Data[i].Domains = []domainSummary{}
 			}
+			if p.Data[i].Tags == nil {
+				p.Data[i].Tags = []string{}
+			}
 		}
 		if err := enc.Encode(p); err != nil {
 			t.Fatal(err)

@@ -94,7 +94,7 @@ func operationOf(doc *huma.OpenAPI, o Operation) *huma.Operation {
 	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[o.Method]
 }
 
-var placeholders = lazyregexp.New(`\{[a-zA-Z]+\}`)
+var placeholders = lazyregexp.New(`\{[a-zA-Z0-9]+\}`)
 
 var code = lazyregexp.New("`([^`]+)`")
 

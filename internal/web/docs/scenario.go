@@ -48,6 +48,8 @@ func variable(path, name string) string {
 		return strings.ToUpper(name) + "_ID"
 	case "userId":
 		return "MEMBER_ID"
+	case "sha256":
+		return "DIGEST"
 	case "number":
 		return "PULL_NUMBER"
 	}
