@@ -188,6 +188,7 @@ var scenarios = []Scenario{
 	{"account", []Step{
 		{Operation: "getOpenAPI", Output: "openapi.json"},
 		{Operation: "getAccount"},
+		{Operation: "getUsage", Query: "meter=bandwidth.bytes&step=1d"},
 		{
 			Operation: "createKey",
 			Body: `{

@@ -143,7 +143,7 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 	closeSocket(c, code, reason)
 	t.receiving.Wait()
 	if t.audited {
-		t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())
+		t.closed(time.Since(begun))
 	}
 }
 
@@ -318,6 +318,20 @@ func (t *terminal) audit(action, detail string) bool {
 		t.d.Log.ErrorContext(ctx, "terminal not recorded", "request", t.q.ID, "site", t.id, "err", err)
 	}
 	return err == nil
+}
+
+// closed records the end. It is no act of the user's, who may have lost the right to any: then their removal is why it ended.
+func (t *terminal) closed(after time.Duration) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
+	defer done()
+	err := t.d.DB.Write(ctx, func(tx *db.Tx) error {
+		return audit.WriteTx(ctx, tx, t.q.Actor(), audit.Event{
+			Action: "site.terminal_closed", Subject: string(t.id), Detail: "after " + after.Round(time.Second).String(),
+		})
+	})
+	if err != nil {
+		t.d.Log.ErrorContext(ctx, "end of terminal not recorded", "request", t.q.ID, "site", t.id, "err", err)
+	}
 }
 
 func side(text string) int {
