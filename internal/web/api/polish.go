@@ -70,12 +70,14 @@ func parameters(path string, op map[string]any) {
 			schema["default"] = 1
 		case name == "limit" && strings.HasSuffix(path, "/logs"): // counts lines, not items of a page
 			schema["minimum"], schema["maximum"], schema["default"] = 1, 1000, 100
+		case name == "limit" && strings.HasSuffix(path, "/missing"):
+			schema["maximum"], schema["default"] = maxMissing, maxMissing
 		case name == "limit":
 			schema["maximum"] = 100
 			if !whole {
 				schema["default"] = 25
 			}
-		case name == "after":
+		case name == "after" && schema["type"] == "integer": // a number of a line; elsewhere it is next of the page before
 			schema["default"] = 0
 		}
 		delete(schema, "description") // the parameter has it
@@ -84,7 +86,7 @@ func parameters(path string, op map[string]any) {
 
 func pathParameter(path, name string) string {
 	if name != "id" {
-		if text, ok := map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret."}[name]; ok {
+		if text, ok := map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.", "sha256": "The blob's SHA-256, in hexadecimal."}[name]; ok {
 			return text
 		}
 		return "The " + name + "'s id."
