@@ -27,6 +27,8 @@ var inward = map[string]string{
 	"internal/web/listen":       "a developer's own machine: the installation and the target that its user names",
 	"internal/program/app":      "this installation's own programs, through their engine",
 	"internal/web/api":          "nothing but its own listener",
+	"internal/server":           "nothing but its own listener, to know that it works",
+	"internal/platform/systemd": "the unix socket of the systemd that started it",
 }
 
 // forbidden are the ways to open a connection, or to make a client that opens unchecked ones.
