@@ -3,6 +3,7 @@ package wordpress
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,10 +39,7 @@ func (c Comparison) Lost() []difference.Amount {
 		return nil
 	}
 	to := c.To.State.Content
-	var out []difference.Amount
-	for _, p := range to.Posts {
-		out = append(out, p)
-	}
+	out := slices.Clone(to.Posts)
 	for _, x := range []struct {
 		kind, name string
 		of         *difference.Amount
