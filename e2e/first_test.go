@@ -38,8 +38,11 @@ func TestFirstMinutes(t *testing.T) {
 		}
 	}
 	commands := regexp.MustCompile(`(?m)^  curl .*$`).FindAllString(screen, -1)
-	if len(commands) != 3 {
-		t.Fatalf("%d curl lines, want 3:\n%s", len(commands), screen)
+	if len(commands) != 4 {
+		t.Fatalf("%d curl lines, want 4:\n%s", len(commands), screen)
+	}
+	if !strings.Contains(commands[3], "local/you/my-site") { // what comes after git push to it
+		t.Errorf("the last line creates no site from a repository on this machine: %s", commands[3])
 	}
 	for i, want := range []string{`"name":"Hello"`, "It floats.", `"status":"pending"`} {
 		if out := paste(t, dir, commands[i]); !strings.Contains(out, want) {
