@@ -27,7 +27,8 @@ func (h *installation) inDashboard() siteBody {
 	w.Look("overview")
 
 	w.Go("/sites/" + s.ID + "/wordpress")
-	w.Sees("@wordpress-installed", "Twenty Twenty-Three", "6.1.90")
+	w.Sees("h2", "WordPress 6.1.90")
+	w.Sees("@wordpress-installed", "Twenty Twenty-Three")
 	w.Sees("@command", "/wordpress/import", "@site.tar.gz")
 	h.Hooks.Answer("/site.tar.gz", 404)
 	w.Type("#f-url", h.Hooks.URL+"/site.tar.gz")
