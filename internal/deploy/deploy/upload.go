@@ -10,6 +10,7 @@ import (
 	"slipway/internal/deploy/upload"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -60,17 +61,25 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 	if t.Upload != "" {
 		return d.c.Uploads.OfDeploymentTx(ctx, tx, s, t.Upload)
 	}
-	if u, err = d.c.Uploads.LastTx(ctx, tx, s); err != nil {
+	if t.Target == "" && t.Branch != "" {
+		t.Target = deployment.Preview // here only previews have one
+	}
+	if t.Target, err = chooseTarget(s, *t); err != nil {
 		return u, err
 	}
-	t.Upload = u.ID
-	if t.Target == "" && t.Branch == "" {
-		t.Target, t.Branch = deployment.Target(u.Target), u.Branch
+	if t.Target == deployment.Production && t.Branch != "" {
+		return u, &fault.Error{
+			Kind: fault.Invalid, Message: "The site's production has no branch", Details: "omit branch, or deploy a preview",
+			Received: text.Clip(t.Branch, 200), Code: "no_repository",
+		}
 	}
 	if t.Target == deployment.Preview && t.Branch == "" {
-		t.Branch = u.PreviewBranch()
+		t.Branch = upload.PreviewBranch
 	}
-	return u, nil
+	if u, err = d.c.Uploads.LastTx(ctx, tx, s, string(t.Target), t.Branch); err == nil {
+		t.Upload, t.Branch = u.ID, u.Branch
+	}
+	return u, err
 }
 
 // describe says of a deployment which upload it is made of.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -120,6 +121,124 @@ func TestUploadedOutputGoesLive(t *testing.T) {
 	p := w.deployUpload(preview)
 	if p.Target != deployment.Preview || p.PreviewURL == "" || p.Branch != "draft" {
 		t.Errorf("a preview: %+v", p)
+	}
+}
+
+// Production is deployed again from what was uploaded to it last, not from a preview's files, and a preview from its own; also after
+// a day, when other uploads are over.
+func TestDeployingAgainKeepsToItsTarget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	send := func(target, branch, content string) deployment.Deployment {
+		id, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Output, Target: target, Branch: branch}, map[string]string{"index.html": content})
+		return w.deployUpload(id)
+	}
+	live := send("production", "", "live")
+	send("preview", "old", "old draft")
+	draft := send("preview", "draft", "draft")
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1`, db.Now().Add(-25*time.Hour))
+		return err
+	})
+	ok(t, w.uploads.Expire(t.Context()))
+	w.sweep()
+	for _, c := range []struct {
+		t    Trigger
+		want deployment.Deployment
+	}{
+		{Trigger{}, live},
+		{Trigger{Target: deployment.Production}, live},
+		{Trigger{Target: deployment.Preview, Branch: "draft"}, draft},
+		{Trigger{Branch: "draft"}, draft},
+	} {
+		x := w.ended(w.trigger(s.ID, c.t).ID)
+		if x.Status != deployment.Success || x.Release != c.want.Release || x.Target != c.want.Target || x.Branch != c.want.Branch {
+			t.Errorf("%+v deployed %s of %q to %s, want %s of %q to %s", c.t, x.Release, x.Branch, x.Target, c.want.Release, c.want.Branch, c.want.Target)
+		}
+	}
+	for _, branch := range []string{"old", ""} {
+		err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.TriggerTx(t.Context(), tx, anna, s.ID, Trigger{Target: deployment.Preview, Branch: branch})
+			return err
+		})
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("preview %q, whose upload is over: %v, want a conflict", branch, err)
+		}
+	}
+}
+
+// What an upload was sent for an earlier manifest counts as long as it is kept: until the upload is deployed.
+func TestReceivedContentsCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	var u upload.Upload
+	w.write(func(tx *db.Tx) (err error) {
+		u, err = w.uploads.CreateTx(t.Context(), tx, anna, s.ID, upload.NewUpload{Kind: upload.Output})
+		return err
+	})
+	put := func(content string) {
+		t.Helper()
+		d := blob.Sum([]byte(content))
+		line := fmt.Sprintf(`{"path":"index.html","sha256":%q,"size":%d}`, d, len(content))
+		_, _, err := w.uploads.PutManifest(t.Context(), anna, u.ID, strings.NewReader(line))
+		ok(t, err)
+		_, err = w.uploads.ReceiveOne(t.Context(), anna, u.ID, d, int64(len(content)), strings.NewReader(content))
+		ok(t, err)
+	}
+	counted := func() (n int64) {
+		ok(t, w.db.QueryRow(t.Context(), `SELECT needed_bytes FROM uploads WHERE id = $1`, u.ID).Scan(&n))
+		return n
+	}
+	put("one")
+	put("second")
+	if n := counted(); n != 9 {
+		t.Errorf("3 and 6 bytes are kept, %d count", n)
+	}
+	stored := func(content string) bool {
+		_, err := w.store.ReadAll(t.Context(), blob.Sum([]byte(content)), 100)
+		return err == nil
+	}
+	w.sweep()
+	if !stored("one") || !stored("second") {
+		t.Error("what was acknowledged is not stored")
+	}
+	other := func() int64 {
+		_, n := w.send(s.ID, upload.NewUpload{Kind: upload.Output}, map[string]string{"a": "one"})
+		return n
+	}
+	if n := other(); n != 0 {
+		t.Errorf("%d contents are to be sent again", n)
+	}
+	if x := w.deployUpload(u.ID); x.Status != deployment.Success {
+		t.Fatalf("%+v", x)
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1 WHERE id <> $2`, db.Now().Add(-25*time.Hour), u.ID)
+		return err
+	})
+	ok(t, w.uploads.Expire(t.Context()))
+	w.sweep()
+	if stored("one") {
+		t.Error("a content that no manifest names is kept after the deployment")
+	}
+	if n := other(); n != 1 {
+		t.Errorf("%d contents are to be sent, want 1", n)
+	}
+}
+
+// An upload counts what another was sent, too: that one may be deleted first.
+func TestContentsOfOtherUploadsCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.folder()
+	w.send(s.ID, upload.NewUpload{Kind: upload.Output}, map[string]string{"a": "same bytes"})
+	id, missing := w.send(s.ID, upload.NewUpload{Kind: upload.Output}, map[string]string{"a": "same bytes"})
+	var n int64
+	ok(t, w.db.QueryRow(t.Context(), `SELECT needed_bytes FROM uploads WHERE id = $1`, id).Scan(&n))
+	if missing != 0 || n != 10 {
+		t.Errorf("%d contents are missing and %d bytes count, want 0 and 10", missing, n)
 	}
 }
 

@@ -1,7 +1,6 @@
 package upload
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +27,8 @@ type NewUpload struct {
 	Dirty         bool
 }
 
-// previewBranch is the branch of previews that name none.
-const previewBranch = "preview"
-
-// PreviewBranch returns the branch of the upload's previews.
-func (u Upload) PreviewBranch() string { return cmp.Or(u.Branch, previewBranch) }
+// PreviewBranch is the branch of previews that name none.
+const PreviewBranch = "preview"
 
 // CreateTx opens an upload to the owner's site.
 func (u *Uploads) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewUpload) (Upload, error) {
@@ -109,7 +105,7 @@ func check(n NewUpload) (Upload, error) {
 		return bad("Invalid deployment target", "target must be production or preview", n.Target, "invalid_target")
 	}
 	if n.Branch == "" && n.Target == "preview" {
-		n.Branch = previewBranch
+		n.Branch = PreviewBranch
 	}
 	if n.Branch != "" {
 		if err := fetch.CheckBranch(n.Branch); err != nil {

@@ -28,6 +28,11 @@ func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (C
 	if x.Status == Deployed {
 		return Complete{x.ID, x.Manifest}, nil
 	}
+	release, err := u.take(ctx, x)
+	if err != nil {
+		return Complete{}, err
+	}
+	defer release()
 	_, list, err := u.missing(ctx, x)
 	if err != nil {
 		return Complete{}, err
@@ -60,6 +65,10 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET status = $2, touched_at = $3 WHERE id = $1`, x.ID, Deployed, db.Now()); err != nil {
 		return x, fmt.Errorf("take upload: %w", err)
 	}
+	// From now on the manifest alone says what is kept. What earlier manifests named is let go of.
+	if _, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id = $1`, x.ID); err != nil {
+		return x, fmt.Errorf("take upload: %w", err)
+	}
 	x.Status = Deployed
 	return x, nil
 }
@@ -72,15 +81,25 @@ func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment s
 	return nil
 }
 
-// LastTx returns what a site was last deployed from, or a Conflict fault.
-func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site) (Upload, error) {
+// LastTx returns what a site's production, or the preview of a branch, was last deployed from, or a Conflict fault. A preview's is
+// stored for a day, and longer only where the site had no preview since.
+func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site, target, branch string) (Upload, error) {
+	where, args := ``, []any{s.ID, target}
+	if target == "preview" {
+		where, args = ` AND branch = $3`, append(args, branch)
+	}
 	x, err := scan(tx.QueryRow(ctx, `
-		SELECT `+columns+` FROM uploads WHERE site_id = $1 AND status = 'deployed' ORDER BY id DESC LIMIT 1`, s.ID))
+		SELECT `+columns+` FROM uploads WHERE site_id = $1 AND status = 'deployed' AND target = $2`+where+`
+		ORDER BY deployment_id DESC LIMIT 1`, args...))
 	if errors.Is(err, sql.ErrNoRows) {
-		return x, &fault.Error{
+		f := &fault.Error{
 			Kind: fault.Conflict, Message: "Nothing was uploaded to the site yet", Details: "deploy a folder with slipway deploy",
 			Code: "nothing_uploaded",
 		}
+		if target == "preview" {
+			f.Message, f.Details = "No upload to this preview is stored", "deploy a folder with slipway deploy --preview "+branch
+		}
+		return x, f
 	}
 	if err != nil {
 		return x, fmt.Errorf("find last upload: %w", err)

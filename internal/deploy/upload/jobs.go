@@ -37,8 +37,8 @@ func (u *Uploads) Schedule(ctx context.Context) error {
 	})
 }
 
-// Expire deletes the uploads whose last byte came more than a day ago, except what sites were deployed from last, and what a
-// deployment that has not ended is made of.
+// Expire deletes the uploads whose last byte came more than a day ago, except what a site's production and its
+// newest preview were deployed from last, and what a deployment that has not ended is made of.
 func (u *Uploads) Expire(ctx context.Context) error {
 	for {
 		var n int
@@ -46,7 +46,8 @@ func (u *Uploads) Expire(ctx context.Context) error {
 			rows, err := tx.Query(ctx, `
 				SELECT id FROM uploads u
 				WHERE touched_at < $1
-					AND (status = 'open' OR EXISTS (SELECT 1 FROM uploads n WHERE n.site_id = u.site_id AND n.status = 'deployed' AND n.id > u.id))
+					AND (status = 'open' OR EXISTS (SELECT 1 FROM uploads n WHERE n.site_id = u.site_id AND n.status = 'deployed'
+						AND n.target = u.target AND n.deployment_id > u.deployment_id))
 					AND NOT EXISTS (SELECT 1 FROM uploads_in_use d WHERE d.upload_id = u.id)
 				LIMIT 200`, db.Now().Add(-Patience))
 			ids, err := db.Collect(rows, err, func(s db.Scanner) (id ID, err error) { return id, s.Scan(&id) })

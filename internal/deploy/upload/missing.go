@@ -46,6 +46,11 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	if err != nil {
 		return x, nil, err
 	}
+	release, err := u.take(ctx, x)
+	if err != nil {
+		return x, nil, err
+	}
+	defer release()
 	list, err := parse(r, x.Kind, u.Limits())
 	if err != nil {
 		return x, nil, err
@@ -66,21 +71,43 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	if err := u.note(ctx, owner, x, func(now *Upload) { now.needed = pendingList }); err != nil {
 		return x, nil, err
 	}
-	known, err := u.known(ctx, owner, x.Site)
+	published, err := u.published(ctx, x.Site)
+	if err != nil {
+		return x, nil, err
+	}
+	sent, err := u.sent(ctx, owner)
+	if err != nil {
+		return x, nil, err
+	}
+	// An earlier manifest's contents are kept, and count, until the upload is deployed or over.
+	counted, err := u.receivedOf(ctx, x.ID)
 	if err != nil {
 		return x, nil, err
 	}
 	var need []Content
-	seen := map[blob.Digest]bool{}
 	x.neededBytes = 0
+	for _, size := range counted {
+		x.neededBytes += size
+	}
+	seen := map[blob.Digest]bool{}
 	for _, e := range list {
-		size, have := known[e.digest]
+		size, have := published[e.digest]
+		isPublished := have
+		if !have {
+			size, have = sent[e.digest]
+		}
 		if have && size != e.size {
 			return x, nil, invalid("size_mismatch", "A file's size doesn't agree with its sha256", "%s has %d bytes", show(e.path), size)
 		}
-		if !have && !seen[e.digest] {
-			seen[e.digest] = true
+		if seen[e.digest] {
+			continue
+		}
+		seen[e.digest] = true
+		if !have {
 			need = append(need, Content{e.digest, e.size})
+		}
+		// What another upload was sent counts here too: that one may be deleted first.
+		if _, ok := counted[e.digest]; !ok && !isPublished {
 			x.neededBytes += e.size
 		}
 	}
@@ -126,9 +153,8 @@ func (u *Uploads) note(ctx context.Context, owner account.OwnerID, x Upload, set
 	})
 }
 
-// known returns the contents that an upload to a site need not send, and their lengths: those of the site's releases, and what the
-// owner has sent within the last day.
-func (u *Uploads) known(ctx context.Context, owner account.OwnerID, id site.ID) (map[blob.Digest]int64, error) {
+// published returns the contents of a site's releases, and their lengths.
+func (u *Uploads) published(ctx context.Context, id site.ID) (map[blob.Digest]int64, error) {
 	known := map[blob.Digest]int64{}
 	rows, err := u.c.DB.Query(ctx, `SELECT release FROM site_releases WHERE site_id = $1`, id)
 	releases, err := db.Collect(rows, err, func(s db.Scanner) (r release.ID, err error) { return r, s.Scan(&r) })
@@ -147,13 +173,48 @@ func (u *Uploads) known(ctx context.Context, owner account.OwnerID, id site.ID) 
 			known[f.Body.Digest] = f.Body.Size
 		}
 	}
+	return known, nil
+}
+
+// sent returns the contents that an owner has sent: to uploads that are open, and to those deployed last.
+func (u *Uploads) sent(ctx context.Context, owner account.OwnerID) (map[blob.Digest]int64, error) {
+	rows, err := u.c.DB.Query(ctx, `
+		SELECT manifest FROM uploads WHERE owner_id = $1 AND status = 'deployed' ORDER BY deployment_id DESC LIMIT $2`, owner, maxRecent)
+	manifests, err := db.Collect(rows, err, func(s db.Scanner) (m string, err error) { return m, s.Scan(&m) })
+	if err != nil {
+		return nil, fmt.Errorf("list uploads: %w", err)
+	}
+	sent := map[blob.Digest]int64{}
+	slices.Sort(manifests)
+	for _, m := range slices.Compact(manifests) {
+		list, err := u.files(ctx, Upload{Manifest: m})
+		if errors.Is(err, fs.ErrNotExist) { // it is over, and swept, since it was listed
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			sent[e.digest] = e.size
+		}
+	}
 	rows, err = u.c.DB.Query(ctx, `
 		SELECT b.blobs FROM upload_batches b JOIN uploads u ON u.id = b.upload_id
 		WHERE u.owner_id = $1 AND u.touched_at >= $2`, owner, db.Now().Add(-Patience))
-	return known, received(rows, err, known)
+	return sent, received(rows, err, sent)
 }
 
-// list returns what an upload has to be sent, and what of it wasn't yet, in the order of the manifest.
+// maxRecent is how many deployed uploads of an owner are looked through for what need not be sent again.
+const maxRecent = 20
+
+// receivedOf returns what an upload was sent.
+func (u *Uploads) receivedOf(ctx context.Context, id ID) (map[blob.Digest]int64, error) {
+	have := map[blob.Digest]int64{}
+	rows, err := u.c.DB.Query(ctx, `SELECT blobs FROM upload_batches WHERE upload_id = $1`, id)
+	return have, received(rows, err, have)
+}
+
+// missing returns what an upload has to be sent, and what of it wasn't yet, in the order of the manifest.
 func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]int64, missing []Content, err error) {
 	switch x.needed {
 	case "":
@@ -177,9 +238,8 @@ func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]i
 	if err != nil {
 		return nil, nil, err
 	}
-	have := map[blob.Digest]int64{}
-	rows, err := u.c.DB.Query(ctx, `SELECT blobs FROM upload_batches WHERE upload_id = $1`, x.ID)
-	if err := received(rows, err, have); err != nil {
+	have, err := u.receivedOf(ctx, x.ID)
+	if err != nil {
 		return nil, nil, err
 	}
 	need = make(map[blob.Digest]int64, len(all))
@@ -197,6 +257,11 @@ func (u *Uploads) MissingOf(ctx context.Context, x Upload) (Missing, error) {
 	if x.Manifest == "" || x.needed == pendingList || x.Status != Open {
 		return Missing{}, nil
 	}
+	release, err := u.take(ctx, x)
+	if err != nil {
+		return Missing{}, err
+	}
+	defer release()
 	_, list, err := u.missing(ctx, x)
 	return Sum(list), err
 }
@@ -215,6 +280,11 @@ func (u *Uploads) ListMissing(ctx context.Context, x Upload, after blob.Digest, 
 	if err := u.mustBeOpen(x); err != nil {
 		return nil, false, err
 	}
+	release, err := u.take(ctx, x)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
 	_, list, err := u.missing(ctx, x)
 	if err != nil {
 		return nil, false, err

@@ -124,13 +124,7 @@ func (u *Uploads) receive(
 	if err != nil {
 		return out, err
 	}
-	release, err := u.receiving.Take(ctx, fair.Who{Owner: string(owner), Site: string(x.Site)})
-	if errors.Is(err, fair.ErrFull) {
-		return out, &fault.Error{
-			Kind: fault.Limited, Message: "Too many uploads at once", Details: "send at most 4 requests with files of one site at once",
-			Code: "too_many_streams", RetryAfter: 5 * time.Second,
-		}
-	}
+	release, err := u.take(ctx, x)
 	if err != nil {
 		return out, err
 	}
@@ -190,6 +184,18 @@ func (u *Uploads) receive(
 	_, missing, err := u.missing(ctx, x)
 	out.Missing = Sum(missing)
 	return out, err
+}
+
+// take waits for a place among the requests that send files or read lists of them, which is held until release.
+func (u *Uploads) take(ctx context.Context, x Upload) (release func(), err error) {
+	release, err = u.receiving.Take(ctx, fair.Who{Owner: string(x.Owner), Site: string(x.Site)})
+	if errors.Is(err, fair.ErrFull) {
+		err = &fault.Error{
+			Kind: fault.Limited, Message: "Too many uploads at once", Details: "send at most 4 requests about files of one site at once",
+			Code: "too_many_streams", RetryAfter: 5 * time.Second,
+		}
+	}
+	return release, err
 }
 
 // acknowledge notes contents that are durable.

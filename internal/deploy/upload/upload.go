@@ -120,7 +120,7 @@ func New(c Config) *Uploads {
 		FROM uploads WHERE owner_id = $1`)
 	return &Uploads{
 		c: c,
-		// share: total 16 requests that send files at once; owner 8, and 4 of them for one site; edge 64 wait, 16 of one owner, then 429
+		// share: total 16 requests that send files, or read lists of them, at once; owner 8, and 4 of them for one site; edge 64 wait, 16 of one owner, then 429
 		receiving: fair.New(fair.Config{Places: 16, Owner: 8, Site: 4, Waiting: 64, OwnerWaiting: 16}),
 	}
 }
