@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"slipway/internal/operator/config"
@@ -85,6 +86,9 @@ type serveCommand struct {
 
 // Run serves until a signal.
 func (s serveCommand) Run(ctx context.Context) error {
+	// What is made for other users, as for the sandbox's, they must be able to read, whoever starts the program; what is for
+	// this user alone says so file by file.
+	syscall.Umask(0o022)
 	str := func(p *string, otherwise string) string {
 		if p == nil {
 			return otherwise
