@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -163,7 +164,7 @@ func steps(root string) []step {
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
-		// Everything once, and what needs a database once more on PostgreSQL.
+		// Everything once, and what has statements of its own for a database once more on PostgreSQL.
 		{
 			name:    "tests",
 			argv:    append([]string{bin("onscratch"), bin("withpostgres")}, test...),
@@ -173,7 +174,7 @@ func steps(root string) []step {
 			env: []string{
 				"CGO_ENABLED=0",
 				"SLIPWAY_E2E_BUILT=" + bin("e2e"),
-				"SLIPWAY_TEST_BOTH=" + strings.Join(folders("slipway/internal/platform/dbtest"), string(filepath.ListSeparator)),
+				"SLIPWAY_TEST_BOTH=" + strings.Join(onBoth(), string(filepath.ListSeparator)),
 			},
 		},
 	}
@@ -240,9 +241,30 @@ func list(format string, packages string) string {
 	return string(out)
 }
 
-// folders returns those of the packages whose tests import the one named.
-func folders(imported string) []string {
-	return importing(list("{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), imported)
+// onBoth returns the folders of the packages that are tested on both databases: those with
+// statements of their own, and those whose tests have several nodes at one database. The others
+// reach a database through these alone.
+func onBoth() []string {
+	all := importing(list("{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), "slipway/internal/platform/dbtest")
+	return slices.DeleteFunc(all, func(dir string) bool { return !needsBoth(dir) })
+}
+
+var (
+	statement = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE \w+|DELETE FROM|WITH \w+ AS)\s`)
+	nodes     = regexp.MustCompile(`\bdbtest\.(URL|Open|Empty)\(`)
+)
+
+// needsBoth reports whether the sources in a folder hold SQL, or its tests open one database twice.
+func needsBoth(dir string) bool {
+	names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	return slices.ContainsFunc(names, func(name string) bool {
+		sign := statement
+		if strings.HasSuffix(name, "_test.go") {
+			sign = nodes
+		}
+		text, err := os.ReadFile(name)
+		return err != nil || sign.Match(text)
+	})
 }
 
 // importing reads lines of a folder and what its tests import, in brackets.

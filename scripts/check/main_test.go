@@ -29,6 +29,49 @@ slipway/internal/platform/dbtest [] []
 	}
 }
 
+// A package without statements is tested on one database, whatever its tests say to it, unless they
+// have several nodes there; one whose statements begin with WITH, or stand in one line, on both.
+func TestNeedsBoth(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"none":        {map[string]string{"a.go": "package a // SELECTED, UPDATE", "a_test.go": "`SELECT 1 `"}, false},
+		"one line":    {map[string]string{"a.go": "package a", "b.go": "var q = `DELETE FROM x`"}, true},
+		"a block":     {map[string]string{"a.go": "q = `\n\tSELECT\n\ta FROM x`"}, true},
+		"an update":   {map[string]string{"a.go": "q = `UPDATE sites SET a = 1`"}, true},
+		"a with":      {map[string]string{"a.go": "q = `WITH old AS (`"}, true},
+		"an insert":   {map[string]string{"a.go": "q = `INSERT INTO sites`"}, true},
+		"nodes":       {map[string]string{"a.go": "package a", "a_test.go": "dbtest.Open(t, url)"}, true},
+		"one node":    {map[string]string{"a.go": "package a", "a_test.go": "dbtest.New(t)"}, false},
+		"text beside": {map[string]string{"a.txt": "SELECT 1 "}, false},
+	} {
+		dir := t.TempDir()
+		for file, text := range tt.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := needsBoth(dir); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Services are tested on both databases, and what only calls them on one.
+func TestOnBoth(t *testing.T) {
+	t.Chdir("../..")
+	on := onBoth()
+	for path, want := range map[string]bool{
+		"internal/tenant/site": true, "internal/platform/db": true, "internal/server": true, "internal/web/api": false,
+	} {
+		if got := slices.ContainsFunc(on, func(dir string) bool { return strings.HasSuffix(dir, filepath.FromSlash(path)) }); got != want {
+			t.Errorf("%s on both: %v", path, got)
+		}
+	}
+}
+
 // Lines come whole, however they are written, and packages without tests say nothing.
 func TestIndented(t *testing.T) {
 	t.Parallel()
