@@ -205,8 +205,10 @@ func TestListenerShared(t *testing.T) {
 	numbers := map[delivery.ID]int64{}
 	for range 3 {
 		all.Go(func() {
-			seen, after := 0, int64(0)
-			for deadline := time.Now().Add(time.Minute); seen < many; {
+			wake, stop := w.Listen(l.ID)
+			defer stop()
+			seen, after, deadline := 0, int64(0), time.After(time.Minute)
+			for seen < many {
 				list, err := w.Fetch(t.Context(), anna, l.ID, after)
 				if err != nil {
 					t.Error(err)
@@ -221,7 +223,12 @@ func TestListenerShared(t *testing.T) {
 					seen++
 				}
 				mu.Unlock()
-				if time.Now().After(deadline) {
+				if len(list) > 0 {
+					continue
+				}
+				select {
+				case <-wake:
+				case <-deadline:
 					t.Errorf("%d of %d came", seen, many)
 					return
 				}
