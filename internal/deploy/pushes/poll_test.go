@@ -14,6 +14,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
@@ -41,10 +42,7 @@ func (f repositories) Heads(ctx context.Context, s site.Site) (map[string]string
 // because a network connection would keep the clock from moving.
 func newWorld(t *testing.T, heads func(context.Context, site.Site) (map[string]string, string, error)) *world {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db")})
-	must(t, err)
-	t.Cleanup(func() { d.Close() })
-	must(t, d.Migrate(t.Context()))
+	d := dbtest.Bubble(t)
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s})

@@ -34,6 +34,9 @@ type Config struct {
 	Readers int            // connections that read (SQLite) or in all (PostgreSQL). Optional: 0 means 8, 32.
 	Wait    time.Duration  // how long a Write waits for its turn. Optional: 0 means 10s.
 	Seen    func(q string) // is told every statement before it runs, so that tests can count them. Optional.
+
+	// Volatile makes SQLite's commits not wait for the disk: for tests, whose machine doesn't lose power. Optional.
+	Volatile bool
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -61,7 +64,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	var err error
 	switch {
 	case strings.HasPrefix(c.URL, "sqlite:"):
-		err = d.openSQLite(strings.TrimPrefix(c.URL, "sqlite:"), cmp.Or(c.Readers, 8))
+		err = d.openSQLite(strings.TrimPrefix(c.URL, "sqlite:"), cmp.Or(c.Readers, 8), c.Volatile)
 	case strings.HasPrefix(c.URL, "postgres://"), strings.HasPrefix(c.URL, "postgresql://"):
 		err = d.openPostgres(cmp.Or(c.Readers, 32))
 	default:
@@ -84,13 +87,16 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // twice), and folds the log back every 8 MB, so that pages that change often are written less. Readers have
 // small page caches, in kB: the kernel has the pages in memory once for all of them, and
 // eight copies of 16 MB made nothing faster.
-func (d *DB) openSQLite(path string, readers int) error {
+func (d *DB) openSQLite(path string, readers int, volatile bool) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	const pragmas = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
-		"&_pragma=foreign_keys(1)&_pragma=mmap_size(0)"
-	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas
+	const pragmas = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_pragma=mmap_size(0)"
+	durable := "&_pragma=synchronous(FULL)"
+	if volatile {
+		durable = "&_pragma=synchronous(OFF)"
+	}
+	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas + durable
 	var err error
 	if d.write, err = sql.Open(
 		"sqlite",

@@ -240,3 +240,20 @@ func TestTimeReadsAsTheInterfaceShowsIt(t *testing.T) {
 		t.Error("zero is not zero")
 	}
 }
+
+// A commit is on the disk when it is answered, unless a test says that it needs not be.
+func TestCommitsAreDurable(t *testing.T) {
+	t.Parallel()
+	for volatile, want := range map[bool]int{false: 2, true: 0} { // FULL and OFF
+		d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db"), Volatile: volatile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var got int
+		err = d.Write(t.Context(), func(tx *db.Tx) error { return tx.QueryRow(t.Context(), "PRAGMA synchronous").Scan(&got) })
+		if err != nil || got != want {
+			t.Errorf("volatile %v: synchronous is %d, %v", volatile, got, err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 )
@@ -26,7 +27,7 @@ func New(t testing.TB, with ...func(*db.Config)) *db.DB {
 // calls with one url are two nodes of one installation.
 func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	t.Helper()
-	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8}
+	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8, Wait: 2 * time.Minute, Volatile: true}
 	for _, f := range with {
 		f(&c)
 	}
@@ -50,21 +51,39 @@ func URL(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("SLIPWAY_TEST_DSN")
 	if dsn == "" {
-		file, err := migratedFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "slipway.db")
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return "sqlite:" + path
+		return file(t)
 	}
 	template, err := migrated(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return create(t, dsn, " TEMPLATE "+template)
+}
+
+// Bubble returns a migrated database for a test whose time is simulated: SQLite always, since nobody
+// in a bubble of synctest may wait for a server outside. Nothing runs it: the test calls what it wants.
+func Bubble(t testing.TB) *db.DB {
+	t.Helper()
+	d, err := db.Open(context.Background(), db.Config{URL: file(t), Volatile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// file returns the address of a new SQLite database that ends with the test.
+func file(t testing.TB) string {
+	t.Helper()
+	text, err := migratedFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "slipway.db")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + path
 }
 
 // Empty returns the address of a new database without a schema, for tests of migrations.
@@ -84,7 +103,7 @@ var migratedFile = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "slipway.db")
-	d, err := db.Open(context.Background(), db.Config{URL: "sqlite:" + path})
+	d, err := db.Open(context.Background(), db.Config{URL: "sqlite:" + path, Volatile: true})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,15 +36,7 @@ func answer(status int, header ...string) (*http.Response, error) {
 // because a network connection would keep the clock from moving.
 func timeless(t *testing.T, out trip) *Webhooks {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return newWebhooks(t, d, nil, func(c *Config) {
+	return newWebhooks(t, dbtest.Bubble(t), nil, func(c *Config) {
 		c.Out = &http.Client{Transport: out}
 		c.Poll, c.Lease, c.Keep = time.Hour, 24*time.Hour, 365*24*time.Hour
 	})

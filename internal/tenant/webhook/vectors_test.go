@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
@@ -171,16 +171,8 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	// a busy machine is no timeout
-	w := newWebhooks(t, d, nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute })
+	w := newWebhooks(t, dbtest.Bubble(t), nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute })
 	start(t, w)
 
 	type probe struct {
@@ -227,7 +219,7 @@ func TestVectors(t *testing.T) {
 	}
 	tell := func(owners ...account.OwnerID) {
 		t.Helper()
-		err := d.Write(t.Context(), func(tx *db.Tx) error {
+		err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 			for _, o := range owners {
 				if err := w.EmitTx(t.Context(), tx, o, SiteCreated(someSite)); err != nil {
 					return err
