@@ -13,7 +13,7 @@ import (
 // threat is one attack on teams, OAuth and sign-in with other providers, and the tests that hold it off: file and function.
 type threat struct {
 	attack string
-	tests  string // separated by spaces; empty: none holds it
+	tests  string // separated by spaces
 }
 
 const (
@@ -59,9 +59,11 @@ var threats = []threat{
 	{"a removed member's key, token, stream, terminal and cookie", "e2e/nodes/oauth_test.go:TestOAuthOnTwoNodes " +
 		dashboardTests + "terminal_test.go:TestTerminalEndsWithTheMembership internal/tenant/member/member_test.go:TestMembersOfATeam"},
 	{"a removal while a request is under way", teamTests + "TestRemovalUndoesWhatIsUnderWay"},
-	{"a removed member's queued deployment", ""},
+	{"a removed member's queued deployment", "e2e/builds/team_test.go:TestQueuedDeploymentOfARemovedMember " +
+		"internal/program/app/task_test.go:TestCommandEndsWithTheRight"},
 	{"two owners remove each other", teamTests + "TestLastOwnerUnderRaces"},
-	{"the last owner deletes their account", teamTests + "TestLastOwnerUnderRaces"},
+	{"the last owner deletes their account, or is suspended", teamTests + "TestLastOwnerUnderRaces " + teamTests + "TestSuspendedOwnersDontCount " +
+		dashboardTests + "operator_people_test.go:TestSuspendLastOwner"},
 	{"an invitation accepted by another address", apiTests + "teams_test.go:TestInvitations"},
 	{"addresses that look alike", apiTests + "teams_test.go:TestInvitations"},
 	{"an invitation above the inviter's role", apiTests + "teams_test.go:TestInvitations"},
@@ -72,27 +74,25 @@ var threats = []threat{
 	{"the sender's DNS record takes the domain back", "internal/tenant/domain/transfer_test.go:TestTransferredDomainStays"},
 	{"the sender's hook after the transfer", apiTests + "transfers_test.go:TestTransferForgetsNoTable"},
 	{"a table that the transfer forgot", apiTests + "transfers_test.go:TestTransferForgetsNoTable"},
-	{"a team deleted while it deploys", ""},
+	{"a team deleted while it deploys", "e2e/builds/team_test.go:TestTeamDeletedWhileItDeploys"},
 	{"the slug of a deleted team", teamTests + "TestDeleteWithSites"},
 	{"an answer replayed for another team", apiTests + "teams_test.go:TestOneCredentialOneOwner"},
 	{"an address of another issuer (nOAuth)", ssoTests + "email_test.go:TestEmailIsNoIdentity"},
 	{"forged tokens of an issuer", ssoTests + "token_test.go:TestForgedTokens"},
-	{"a password or an old key where SSO is required", ""},
-	{"the provider that a team requires is down", ""},
+	{"a password or an old key where SSO is required", ssoTests + "required_test.go:TestRequired"},
+	{"the provider that a team requires is down", ssoTests + "required_test.go:TestNoLockOut"},
 	{"a guest reads more than their site", apiTests + "teams_test.go:TestGuest " + apiTests + "teams_test.go:TestRoleMatrix"},
 }
 
-// Each threat is held off by tests that exist. Those without one are the ones that are known: SSO that a team requires isn't
-// there yet (51, 52), and deployments of a removed member (33) and of a deleted team (46) have no test of their own.
+// Each threat is held off by tests that exist.
 func TestThreats(t *testing.T) {
 	if len(threats) != 53 {
 		t.Errorf("%d threats, want 53", len(threats))
 	}
-	open := map[int]bool{33: true, 46: true, 51: true, 52: true}
 	known := map[string]map[string]bool{} // file → its tests
 	for i, x := range threats {
-		if n := i + 1; (x.tests == "") != open[n] {
-			t.Errorf("threat %d, %s: its tests are %q", n, x.attack, x.tests)
+		if x.tests == "" {
+			t.Errorf("threat %d, %s, has no test", i+1, x.attack)
 		}
 		for name := range strings.FieldsSeq(x.tests) {
 			file, test, _ := strings.Cut(name, ":")

@@ -82,13 +82,22 @@ func ListUsers(ctx context.Context, s installation.Store, out io.Writer) error {
 
 // SuspendUser keeps a user out.
 func SuspendUser(ctx context.Context, s installation.Store, email, why string, out io.Writer) error {
-	return changeUser(
+	var teams []string
+	err := changeUser(
 		ctx, s, email, "user.suspended", "is suspended", out,
-		func(tx *db.Tx, a *account.Accounts, by audit.Actor, id account.UserID) error {
-			_, err := a.SuspendTx(ctx, tx, by, id, why)
+		func(tx *db.Tx, a *account.Accounts, by audit.Actor, id account.UserID) (err error) {
+			if teams, err = account.LastOwnerOf(ctx, tx, id); err == nil {
+				_, err = a.SuspendTx(ctx, tx, by, id, why)
+			}
 			return err
 		},
 	)
+	for _, t := range teams {
+		if err == nil {
+			fmt.Fprintf(out, "The team %s has no active owner: slipway team set-owner --team %[1]s --email …\n", t)
+		}
+	}
+	return err
 }
 
 // ResumeUser lets a suspended user in again.

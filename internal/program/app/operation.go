@@ -88,16 +88,21 @@ const (
 )
 
 // RunTx opens the operation that runs a command of a site's deployment once. A site has one
-// at a time. The caller knows that the site is the owner's.
+// at a time. The caller knows that the site is the owner's. The command ends when the user loses
+// the right to run it, unless a service key asks.
 func (a *Apps) RunTx(
 	ctx context.Context,
 	tx *db.Tx,
-	owner account.OwnerID,
+	by account.Caller,
 	site, deployment string,
 	c Command,
 	timeout time.Duration,
 ) (operation.Operation, error) {
-	return a.openTx(ctx, tx, owner, RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout})
+	r := RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout}
+	if !by.Service {
+		r.User, r.Owner = by.User, by.Owner
+	}
+	return a.openTx(ctx, tx, by.Owner, r)
 }
 
 // openTx opens the operation of a command that is run on request.
@@ -128,6 +133,9 @@ type RunCommand struct {
 	Command          Command
 	Timeout          time.Duration
 	Cron             string // the scheduled command that it is; empty for any other
+
+	User  account.UserID // who must still have the right to it; empty: it runs for the owner
+	Owner account.OwnerID
 }
 
 // Kind names the job.
@@ -167,15 +175,23 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	}); err != nil {
 		return err
 	}
+	running, done := a.whileAllowed(ctx, r)
+	defer done()
 	var tail tail
 	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.add}
 	var exit runtime.Exit
 	var err error
-	if r.Cron != "" {
+	switch {
+	case running.Err() != nil:
+		err = context.Cause(running)
+	case r.Cron != "":
 		x.Process = "cron:" + r.Cron
-		exit, err = a.executeCron(ctx, r.Site, r.Cron, x)
-	} else {
-		exit, err = a.Execute(ctx, x)
+		exit, err = a.executeCron(running, r.Site, r.Cron, x)
+	default:
+		exit, err = a.Execute(running, x)
+	}
+	if err != nil && running.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(running)
 	}
 	a.logs.flush(context.WithoutCancel(ctx))
 	result := CommandResult{exit.Code, exit.Reason, tail.get()}
@@ -191,6 +207,44 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 		return end("", "The command failed: "+exit.Reason, result)
 	}
 	return end("The command succeeded", "", result)
+}
+
+// holdEvery is how often a running command asks whether its user still has the right to it.
+const holdEvery = 2 * time.Second
+
+// whileAllowed returns a context that ends, with a fault as its cause, when the user of a command loses the right to run
+// it: removed from the team, given a lower role, or suspended. done ends the watch.
+func (a *Apps) whileAllowed(ctx context.Context, r RunCommand) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if r.User == "" {
+		return ctx, func() { cancel(nil) }
+	}
+	refused := func() bool {
+		err := account.MayOn(ctx, a.c.DB, r.User, r.Owner, account.SitesWrite, r.Site)
+		if fault.As(err) == nil {
+			return false // a database that doesn't answer takes no rights away
+		}
+		cancel(&fault.Error{
+			Kind: fault.Forbidden, Message: "The command was ended: the user who started it may not run it any more", Code: "not_allowed",
+		})
+		return true
+	}
+	if refused() { // while it waited in the queue
+		return ctx, func() {}
+	}
+	go func() {
+		for tick := time.NewTicker(holdEvery); ; {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil || refused() {
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // tail holds the last of what a command printed, in whole lines where they are not longer

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
+	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 )
 
@@ -314,11 +317,11 @@ func TestCommand(t *testing.T) {
 		t.Helper()
 		var op operation.Operation
 		f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
-			op, err = a.RunTx(t.Context(), tx, "owner", "site", "one", Command{Argv: []string{"node", "x.js"}}, timeout)
+			op, err = a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", Command{Argv: []string{"node", "x.js"}}, timeout)
 			return err
 		}))
 		if err := f.db.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := a.RunTx(t.Context(), tx, "owner", "site", "one", Command{Argv: []string{"node"}}, timeout)
+			_, err := a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", Command{Argv: []string{"node"}}, timeout)
 			return err
 		}); code(err) != "operation_running" {
 			t.Errorf("a second at once: %v", err)
@@ -415,5 +418,70 @@ func TestTail(t *testing.T) {
 	endless.add("stdout", strings.Repeat("x", 3*resultBytes))
 	if got := endless.get(); len(got) > resultBytes || !strings.HasSuffix(got, "xx\n") {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// A command ends when the user who started it loses the right to it, before or while it runs; that of a service key goes on.
+func TestCommandEndsWithTheRight(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	a, e := f.nodes[0], f.engines[0]
+	users := account.New(account.Config{DB: f.db})
+	grace, err := users.CreateUser(t.Context(), "grace@example.test", "", false)
+	f.ok(err)
+	for _, q := range []string{
+		`INSERT INTO owners (id, kind, created_at) VALUES ('owner', 'team', 1)`,
+		`INSERT INTO teams (id, owner_id, name, slug, require_2fa, require_sso, apps, created_at, suspended_at, deleting_at, deleted_at)
+			VALUES ('team', 'owner', 'Acme', 'acme', FALSE, FALSE, 'all', 1, 0, 0, 0)`,
+	} {
+		f.exec(q)
+	}
+	is := func(role string) {
+		f.exec(`DELETE FROM team_members`)
+		if role != "" {
+			f.exec(`INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ('owner', '` + string(grace.ID) + `', '` + role + `', FALSE, 1, '')`)
+		}
+	}
+	run := func(by account.Caller, meanwhile func()) operation.Operation {
+		t.Helper()
+		by.Owner = "owner"
+		var op operation.Operation
+		f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+			op, err = a.RunTx(t.Context(), tx, by, "site", "one", Command{Argv: []string{"node"}}, time.Minute)
+			return err
+		}))
+		var args []byte
+		f.ok(f.db.QueryRow(t.Context(), `SELECT args FROM jobs WHERE kind = 'app.command' ORDER BY id DESC LIMIT 1`).Scan(&args))
+		f.exec(`DELETE FROM jobs WHERE kind = 'app.command'`)
+		var r RunCommand
+		f.ok(json.Unmarshal(args, &r))
+		began := e.starts()
+		over := make(chan error)
+		go func() { over <- a.runCommand(t.Context(), r, 1) }()
+		if meanwhile != nil {
+			wait.Until(t, "the command", func() bool { return e.starts() > began })
+			meanwhile()
+		}
+		f.ok(<-over)
+		op, err := f.ops.Get(t.Context(), "owner", op.ID)
+		f.ok(err)
+		return op
+	}
+	for name, end := range map[string]func(){
+		"removed": func() { is("") }, "demoted": func() { is("viewer") },
+		"suspended": func() { f.exec(`UPDATE users SET suspended_at = 1 WHERE id = '` + string(grace.ID) + `'`) },
+	} {
+		f.exec(`UPDATE users SET suspended_at = 0`)
+		is("developer")
+		if op := run(account.Caller{User: grace.ID}, end); op.Status != operation.Failed || !strings.Contains(op.Error, "may not run it any more") {
+			t.Errorf("%s, the command ended as %+v", name, op)
+		}
+		began := e.starts()
+		if op := run(account.Caller{User: grace.ID}, nil); e.starts() != began || !strings.Contains(op.Error, "may not run it any more") {
+			t.Errorf("%s before it began, it ended as %+v", name, op)
+		}
+	}
+	if op := run(account.Caller{User: grace.ID, Service: true}, func() { e.last().end(runtime.Exit{}) }); op.Status != operation.Success {
+		t.Errorf("that of a service key ended as %+v", op)
 	}
 }

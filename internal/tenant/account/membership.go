@@ -242,6 +242,28 @@ func (c Caller) RequireOn(s Scope, site string) error {
 	return c.RequireSite(site)
 }
 
+// MayOn is nil while a user may use a scope on a site of an owner: for work that goes on after the request that began it.
+func MayOn(ctx context.Context, r db.Reader, user UserID, owner OwnerID, s Scope, site string) error {
+	if err := stands(ctx, r, user, fault.Forbidden); err != nil {
+		return err
+	}
+	m, err := MembershipOf(ctx, r, user, owner)
+	if err != nil {
+		return err
+	}
+	if err := m.admits(); err != nil {
+		return err
+	}
+	if m.requireSSO && !m.Linked && !m.BreakGlass {
+		return errSSO
+	}
+	c := Caller{User: user, Owner: owner, Team: m.Team, Role: m.Role, SiteRoles: m.Sites, granted: Scopes{All}, Scopes: Scopes{All}}
+	if m.Team != "" {
+		c.Scopes = c.Scopes.within(scopesInTeam[m.Role])
+	}
+	return c.RequireOn(s, site)
+}
+
 // ErrRole is for members whose role doesn't include a scope, or is lower than least.
 func ErrRole(s Scope, least Role) error {
 	details := "your role in this team doesn't include the scope " + string(s)

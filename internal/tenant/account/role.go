@@ -131,13 +131,9 @@ func lastOwnerOf(ctx context.Context, tx *db.Tx, id UserID) error {
 	if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id IN (`+owned+`)`, id); err != nil {
 		return fmt.Errorf("lock teams: %w", err)
 	}
-	rows, err := tx.Query(ctx, `
-		SELECT m.slug FROM memberships m WHERE m.user_id = $1 AND m.role = 'owner' AND m.team_id <> '' AND NOT EXISTS (
-			SELECT 1 FROM memberships o WHERE o.owner_id = m.owner_id AND o.role = 'owner' AND o.user_id <> $1)
-		ORDER BY m.slug`, id)
-	teams, err := db.Collect(rows, err, func(r db.Scanner) (slug string, err error) { return slug, r.Scan(&slug) })
+	teams, err := LastOwnerOf(ctx, tx, id)
 	if err != nil {
-		return fmt.Errorf("find teams of user: %w", err)
+		return err
 	}
 	if len(teams) > 0 {
 		return &fault.Error{
@@ -146,4 +142,19 @@ func lastOwnerOf(ctx context.Context, tx *db.Tx, id UserID) error {
 		}
 	}
 	return nil
+}
+
+// LastOwnerOf returns the slugs of the teams that have no other owner who can sign in than this user. While the user is
+// suspended, nobody acts as an owner of them.
+func LastOwnerOf(ctx context.Context, r db.Reader, id UserID) ([]string, error) {
+	rows, err := r.Query(ctx, `
+		SELECT m.slug FROM memberships m WHERE m.user_id = $1 AND m.role = 'owner' AND m.team_id <> '' AND NOT EXISTS (
+			SELECT 1 FROM memberships o JOIN users u ON u.id = o.user_id
+			WHERE o.owner_id = m.owner_id AND o.role = 'owner' AND o.user_id <> $1 AND u.suspended_at = 0)
+		ORDER BY m.slug`, id)
+	teams, err := db.Collect(rows, err, func(r db.Scanner) (slug string, err error) { return slug, r.Scan(&slug) })
+	if err != nil {
+		return nil, fmt.Errorf("find teams of user: %w", err)
+	}
+	return teams, nil
 }

@@ -439,3 +439,39 @@ func TestAppoint(t *testing.T) {
 		t.Errorf("a team that is not there: %v", err)
 	}
 }
+
+// Threat 35: an owner who is suspended doesn't count: the other one is the last, whoever removes or deletes them.
+func TestSuspendedOwnersDontCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limits.Settings{})
+	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
+	of := w.team(ada, ben)
+	c := w.caller(ada, of)
+	owned := func(want int) {
+		t.Helper()
+		if teams, err := account.LastOwnerOf(t.Context(), w.db, ada.ID); err != nil || len(teams) != want {
+			t.Errorf("ada is the last owner of %q, %v", teams, err)
+		}
+	}
+	owned(0)
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE users SET suspended_at = 1 WHERE id = $1`, ben.ID)
+		return err
+	})
+	owned(1)
+	for name, end := range map[string]func(ctx context.Context, tx *db.Tx) error{
+		"leave": func(ctx context.Context, tx *db.Tx) error { return w.teams.LeaveTx(ctx, tx, ada.ID, of) },
+		"demote": func(ctx context.Context, tx *db.Tx) error {
+			_, err := w.teams.ChangeTx(ctx, tx, c, ada.ID, account.RoleAdmin)
+			return err
+		},
+		"delete the account": func(ctx context.Context, tx *db.Tx) error {
+			_, err := w.users.DeleteUserTx(ctx, tx, audit.Actor{}, ada.ID)
+			return err
+		},
+	} {
+		if err := w.write(end); code(err) != "last_owner" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

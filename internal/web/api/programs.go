@@ -207,7 +207,7 @@ func (a *API) runCommand(
 		}
 	}
 	parsed := framework.ParseCommand(command)
-	op, err := a.Apps.RunTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
+	op, err := a.Apps.RunTx(ctx, tx, c, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
 	program := "a shell" // its text may spell a secret out
 	if len(parsed.Argv) > 0 {
 		program = parsed.Argv[0]

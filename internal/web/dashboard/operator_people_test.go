@@ -209,3 +209,19 @@ func TestDeleteUser(t *testing.T) {
 		return nil
 	}))
 }
+
+// Threat 35: the operator who suspends the last active owner of a team is told before and afterwards.
+func TestSuspendLastOwner(t *testing.T) {
+	t.Parallel()
+	w := newConsenting(t)
+	w.user("root@example.test", true)
+	root := w.as("root@example.test")
+	ada, grace := "/operator/users/"+string(w.users["ada@example.test"].ID), "/operator/users/"+string(w.users["grace@example.test"].ID)
+	for at, told := range map[string]bool{ada: true, grace: false} {
+		if p := root.get(at); strings.Contains(p.body, "last active owner of acme") != told {
+			t.Errorf("%s tells of the team: %t, want %t", at, !told, told)
+		}
+	}
+	root.post(ada+"/suspend", "why", "").to(t, ada)
+	root.get(ada).want(t, 200, `data-test="no-owner"`, "slipway team set-owner --team acme")
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -46,7 +47,7 @@ func (p programs) ProgramTasks(context.Context, site.ID) ([]sites.ProgramTask, e
 	return p.tasks, nil
 }
 
-func (p programs) RunOnceTx(_ context.Context, _ *db.Tx, _ site.Site, command string) (string, error) {
+func (p programs) RunOnceTx(_ context.Context, _ *db.Tx, _ account.Caller, _ site.Site, command string) (string, error) {
 	return p.run(command)
 }
 

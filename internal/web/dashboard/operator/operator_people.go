@@ -64,6 +64,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 	}
 	stopped := 0
+	var teams []string
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		stopped = 0
 		for _, id := range sites {
@@ -84,6 +85,9 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 			}
 			stopped++
 		}
+		if teams, err = account.LastOwnerOf(ctx, tx, u.ID); err != nil {
+			return audit.Event{}, err
+		}
 		x, err := d.Accounts.SuspendTx(ctx, tx, q.Actor(), u.ID, q.Value("why"))
 		detail := u.Email
 		if x.Why != "" {
@@ -94,6 +98,9 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 	says := "Suspended " + u.Email
 	if stopped > 0 {
 		says += ", and " + text.Count(stopped, "site") + " stopped"
+	}
+	if len(teams) > 0 {
+		says += ". Without an active owner: " + strings.Join(teams, ", ")
 	}
 	return shell.GoTo("/operator/users/"+string(u.ID), says), err
 }

@@ -19,6 +19,8 @@ type userData struct {
 	Link     string // a one-time link, shown once
 	Invited  bool   // the link is an invitation
 	Mailed   bool   // and goes to them by mail as well
+
+	LastOwnerOf []string // slugs of teams that have no other active owner
 }
 
 // whose returns the user that the page is about.
@@ -49,6 +51,9 @@ func (d *Pages) userData(ctx context.Context, u account.User) (data userData, er
 		return data, err
 	}
 	data.Keys, data.Sessions = len(keys), len(sessions)
+	if data.LastOwnerOf, err = account.LastOwnerOf(ctx, d.DB, u.ID); err != nil {
+		return data, err
+	}
 	data.Factor, err = d.Accounts.SecondFactor(ctx, u.ID)
 	return data, err
 }

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
 
@@ -79,7 +80,7 @@ func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 }
 
 // RunOnceTx opens the operation that runs a command of a site once.
-func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error) {
+func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s site.Site, command string) (string, error) {
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
 		return "", &fault.Error{
@@ -98,7 +99,7 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command str
 			Code:    "no_program",
 		}
 	}
-	_, err := h.RunTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
+	_, err := h.RunTx(ctx, tx, by, string(s.ID), s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
 	return app.CommandProcess, err
 }
 

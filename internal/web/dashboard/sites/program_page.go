@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -106,7 +107,7 @@ func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer,
 		if d.Programs == nil {
 			return "", &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"}
 		}
-		process, err = d.Programs.RunOnceTx(ctx, tx, s, strings.TrimSpace(q.Value("command")))
+		process, err = d.Programs.RunOnceTx(ctx, tx, q.Caller, s, strings.TrimSpace(q.Value("command")))
 		return string(id), err
 	})
 	return shell.GoTo(shell.Link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err
@@ -146,7 +147,7 @@ type Programs interface {
 	// ProgramTasks lists what runs beside a site's program.
 	ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error)
 	// RunOnceTx opens the operation that runs a command once, and returns its name in the log.
-	RunOnceTx(ctx context.Context, tx *db.Tx, s site.Site, command string) (string, error)
+	RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s site.Site, command string) (string, error)
 	// RestartSiteTx opens the operation that restarts a site's program.
 	RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error
 	// Storage returns what a site's programs store.
