@@ -172,13 +172,16 @@ func (o outside) lookup(name string, env map[string]string) (string, error) {
 }
 
 // fromMail waits for the next mail to the invited user with what a variable stands for.
-func (o outside) fromMail(name string) (found string, err error) {
+func (o outside) fromMail(name string) (string, error) { return o.mailedTo(invited, name) }
+
+// mailedTo waits for the next mail to an address with what a variable stands for.
+func (o outside) mailedTo(address, name string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), world.Patience(time.Minute))
 	defer cancel()
 	err = world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
 		all := o.mail.All()
 		for i := o.read[name]; i < len(all); i++ {
-			if m := mailed[name].FindStringSubmatch(all[i].Text); m != nil && all[i].To == invited && found == "" {
+			if m := mailed[name].FindStringSubmatch(all[i].Text); m != nil && all[i].To == address && found == "" {
 				found, o.read[name] = m[1], i+1
 			}
 		}

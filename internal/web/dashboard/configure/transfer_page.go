@@ -39,6 +39,19 @@ type transferData struct {
 	Mails   bool
 }
 
+// Example returns whom the request in the API drawer names: an own team, where there is one.
+func (d transferData) Example() any {
+	switch {
+	case d.To != "":
+		return d.To
+	case len(d.Teams) > 0:
+		return d.Teams[0].Slug
+	case d.Own != "":
+		return d.Own
+	}
+	return shell.Variable("RECEIVER")
+}
+
 // transferPage asks whom the site goes to, and then says what that would do.
 func (d *Pages) transferPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.transferData(ctx, q)

@@ -1,10 +1,12 @@
 package shell
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,6 +34,7 @@ func (d *Shell) funcs() template.FuncMap {
 		"short":     Short,
 		"lines":     func(list []string) string { return strings.Join(list, "\n") },
 		"plural":    text.Count,
+		"variable":  func(name string) Variable { return Variable(name) },
 		"list":      func(s ...string) []string { return s },
 		"lower":     strings.ToLower,
 		"join":      strings.Join,
@@ -200,7 +203,21 @@ func status(noun string, value any) template.HTML {
 // curl is the REST call that does what a page does.
 type curl struct {
 	Method, Path, Command string
+
+	Variables string // what the reader sets beside the key, separated by spaces; mostly empty
 }
+
+// Variable is a text in a call that stands for a variable of the reader's shell, such as a token that no page knows.
+type Variable string
+
+// variableMark encloses the name of a variable in the JSON of a call. It is random, so that no name of a site can be taken for one.
+var variableMark = rand.Text()
+
+func (v Variable) MarshalText() ([]byte, error) {
+	return []byte(variableMark + string(v) + variableMark), nil
+}
+
+var variables = regexp.MustCompile(variableMark + "([A-Z][A-Z_]*)" + variableMark)
 
 // rest describes a call. The body, when there is one, becomes JSON.
 func (d *Shell) rest(method, path string, body ...any) (curl, error) {
@@ -219,7 +236,13 @@ func (d *Shell) rest(method, path string, body ...any) (curl, error) {
 		}
 		b.WriteString(" \\\n  --json " + Quote(strings.TrimSpace(text.String())))
 	}
-	return curl{method, "/api/v1" + path, b.String()}, nil
+	command, names := b.String(), []string(nil)
+	for _, m := range variables.FindAllStringSubmatch(command, -1) {
+		names = append(names, m[1])
+	}
+	return curl{
+		Method: method, Path: "/api/v1" + path, Command: variables.ReplaceAllString(command, `'"$$$1"'`), Variables: strings.Join(names, " "),
+	}, nil
 }
 
 // restFile describes a call whose body is a file.

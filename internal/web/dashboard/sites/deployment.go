@@ -259,6 +259,16 @@ func (f deploymentFilter) link(path string, page int) string {
 // Any reports whether the list is narrowed at all.
 func (f deploymentFilter) Any() bool { return f != deploymentFilter{} }
 
+// RollBackTo returns the newest deployment of the page that can be rolled back to; empty: there is none.
+func (d deploymentsData) RollBackTo() deployment.ID {
+	for _, r := range d.Rows {
+		if r.CanRollBack() {
+			return r.ID
+		}
+	}
+	return ""
+}
+
 func (d *Pages) deploymentsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.deploymentsData(ctx, q)
 	return shell.Page("site_deployments", "Deployments of "+data.Site.Name, data), err

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"slices"
@@ -69,7 +70,10 @@ func (n newData) Private() bool { return n.Token != "" || n.DeployKey != "" }
 
 // Rest is the body of the call that makes this site.
 func (n newData) Rest() map[string]any {
-	body := map[string]any{"name": n.Name, "type": n.Type}
+	body := map[string]any{"name": cmp.Or(n.Name, "My site"), "type": n.Type}
+	if n.Type == string(site.Static) && n.Repository == "" {
+		body["repository"] = "github.com/you/site"
+	}
 	for key, v := range map[string]string{"repository": n.Repository, "branch": n.Branch, "framework": n.Framework} {
 		if v != "" {
 			body[key] = v
@@ -89,9 +93,9 @@ func (n newData) Rest() map[string]any {
 	}
 	switch {
 	case n.DeployKey != "":
-		body["credential"] = map[string]string{"deployKey": "…"}
+		body["credential"] = map[string]any{"deployKey": shell.Variable("DEPLOY_KEY")}
 	case n.Token != "":
-		body["credential"] = map[string]string{"token": "…"}
+		body["credential"] = map[string]any{"token": shell.Variable("GIT_TOKEN")}
 	}
 	return body
 }

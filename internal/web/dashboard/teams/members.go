@@ -146,6 +146,14 @@ type memberData struct {
 	More      int
 }
 
+// Example returns the role in the request of the API drawer: one that can be set, whoever the member is.
+func (d memberData) Example() account.Role {
+	if d.Member.Role == account.RoleOwner {
+		return account.RoleOwner
+	}
+	return account.RoleViewer
+}
+
 func (d *Pages) memberPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	h, err := d.headOf(ctx, q)
 	if err != nil {
