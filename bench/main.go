@@ -53,7 +53,7 @@ func main() {
 	only := flag.String(
 		"only",
 		"",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, teams, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
 	)
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
@@ -115,6 +115,7 @@ func (b *bench) run(only, write string) (err error) {
 		{"hanging", "Webhooks", b.webhookHanging},
 		{"live", "Webhooks", b.webhookLive},
 		{"read", "Reading", b.read},
+		{"teams", "Teams and apps", b.teams},
 		{"fair", "Fairness", b.fair},
 		{"tenants", "Fairness", b.tenants},
 		{"memory", "Memory and start", b.memory},

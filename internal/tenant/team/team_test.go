@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				list, err := w.teams.Members(t.Context(), of.Owner)
+				list, _, err := w.teams.Members(t.Context(), of.Owner, team.MemberFilter{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -472,6 +473,56 @@ func TestSuspendedOwnersDontCount(t *testing.T) {
 	} {
 		if err := w.write(end); code(err) != "last_owner" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Members are found page by page, by a part of their address and by a role on a site, with the same order everywhere.
+func TestMembersInPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limits.Settings{})
+	ada := w.user("ada@example.test")
+	of := w.team(ada)
+	var shop site.Site
+	w.must(func(ctx context.Context, tx *db.Tx) (err error) {
+		shop, err = w.sites.CreateTx(ctx, tx, of.Owner, site.NewSite{Name: "Shop", Type: "static", Repository: "git.test/acme/shop"})
+		return err
+	})
+	emails := []string{"ada@example.test"}
+	for _, name := range []string{"b_n", "ben", "eve", "bob"} {
+		u := w.user(name + "@example.test")
+		w.join(of, ada, u, account.RoleViewer)
+		emails = append(emails, u.Email)
+		if name == "eve" {
+			w.must(func(ctx context.Context, tx *db.Tx) error {
+				_, err := w.teams.SetSiteTx(ctx, tx, w.caller(ada, of), string(shop.ID), u.ID, account.RoleDeveloper)
+				return err
+			})
+		}
+	}
+	for _, tt := range []struct {
+		f     team.MemberFilter
+		want  []string
+		total int
+	}{
+		{team.MemberFilter{}, emails, 5},
+		{team.MemberFilter{Page: 2, Limit: 2}, emails[2:4], 5},
+		{team.MemberFilter{Page: 4, Limit: 2}, nil, 5},
+		{team.MemberFilter{Search: "B_N", Page: 1, Limit: 9}, emails[1:2], 1},
+		{team.MemberFilter{Search: "b", Page: 1, Limit: 2}, emails[1:3], 3},
+		{team.MemberFilter{Site: string(shop.ID)}, emails[3:4], 1},
+		{team.MemberFilter{Site: "site_other", Page: 1, Limit: 9}, nil, 0},
+	} {
+		list, total, err := w.teams.Members(t.Context(), of.Owner, tt.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range list {
+			got = append(got, m.Email)
+		}
+		if !slices.Equal(got, tt.want) || total != tt.total {
+			t.Errorf("%+v: %q of %d, want %q of %d", tt.f, got, total, tt.want, tt.total)
 		}
 	}
 }

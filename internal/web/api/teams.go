@@ -275,8 +275,7 @@ func (a *API) listMembers(ctx context.Context, c account.Caller, in *partOf) (da
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return data[memberBody]{}, err
 	}
-	list, err := a.Teams.Members(ctx, c.Owner)
-	return part(in.PartIn, each(list, showMember), err)
+	return a.members(ctx, c, in.PartIn, team.MemberFilter{})
 }
 
 // MemberIn is the input of operations on one member.
@@ -468,8 +467,25 @@ func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *partOf)
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return data[memberBody]{}, err
 	}
-	list, err := a.Teams.SiteMembers(ctx, c.Owner, in.ID)
-	return part(in.PartIn, each(list, showMember), err)
+	return a.members(ctx, c, in.PartIn, team.MemberFilter{Site: in.ID})
+}
+
+// members answers members of the caller's team: all of them, unless a page is asked for.
+func (a *API) members(ctx context.Context, c account.Caller, in PartIn, f team.MemberFilter) (out data[memberBody], err error) {
+	var p paging
+	if in != (PartIn{}) {
+		if p, err = PageIn(in).parse(); err != nil {
+			return out, err
+		}
+		f.Page, f.Limit = p.page, p.limit
+	}
+	list, total, err := a.Teams.Members(ctx, c.Owner, f)
+	out.Data = each(list, showMember)
+	if f.Limit > 0 {
+		cut := paged(out.Data, p, total)
+		out.Pagination = &cut.Pagination
+	}
+	return out, err
 }
 
 type setSiteMemberIn struct {

@@ -42,7 +42,7 @@ func TestInvitationPage(t *testing.T) {
 	}
 	member := func(email string) bool {
 		t.Helper()
-		list, err := w.dash.Teams.Members(ctx, acme.Owner)
+		list, _, err := w.dash.Teams.Members(ctx, acme.Owner, team.MemberFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

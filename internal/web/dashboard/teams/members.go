@@ -41,16 +41,13 @@ func (d *Pages) membersData(ctx context.Context, q *shell.Request) (data members
 	if data.head, err = d.headOf(ctx, q); err != nil {
 		return data, err
 	}
-	list, err := d.Teams.Members(ctx, q.Caller.Owner)
+	data.Search = shell.Short(100, strings.TrimSpace(q.Query("q")))
+	n := shell.PageNumber(q)
+	data.Members, data.Total, err = d.Teams.Members(ctx, q.Caller.Owner, team.MemberFilter{Search: data.Search, Page: n, Limit: perPage})
 	if err != nil {
 		return data, err
 	}
-	data.Search = shell.Short(100, strings.TrimSpace(q.Query("q")))
-	list = slices.DeleteFunc(list, func(m team.Member) bool { return !strings.Contains(m.Email, strings.ToLower(data.Search)) })
-	n := shell.PageNumber(q)
-	from := min((n-1)*perPage, len(list))
-	data.Members, data.Total = list[from:min(from+perPage, len(list))], len(list)
-	data.Pages = shell.Turn(n, len(list), perPage, func(p int) string {
+	data.Pages = shell.Turn(n, data.Total, perPage, func(p int) string {
 		return shell.Link(data.Base()+"/members", "q", data.Search, "page", strconv.Itoa(p))
 	})
 	if data.May {

@@ -30,7 +30,7 @@ func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if data.Limits, err = d.Accounts.LimitUse(ctx, q.Caller.Owner); err != nil {
 		return shell.Answer{}, err
 	}
-	list, err := d.Teams.Members(ctx, q.Caller.Owner)
+	list, _, err := d.Teams.Members(ctx, q.Caller.Owner, team.MemberFilter{})
 	if err != nil {
 		return shell.Answer{}, err
 	}

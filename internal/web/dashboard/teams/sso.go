@@ -64,7 +64,7 @@ func (d *Pages) ssoPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 		own := slices.DeleteFunc(slices.Clone(domains), func(one sso.Domain) bool { return one.Provider != p.ID })
 		data.Providers = append(data.Providers, offered{p, own, d.SSO.Callback(p.ID)})
 	}
-	members, err := d.Teams.Members(ctx, q.Caller.Owner)
+	members, _, err := d.Teams.Members(ctx, q.Caller.Owner, team.MemberFilter{})
 	for _, m := range members {
 		if !m.SSO && !m.Emergency {
 			data.Unlinked++
