@@ -150,7 +150,8 @@ func steps(root string) []step {
 		"-exec=" + bin("ondatabases"),
 	},
 		longestFirst(strings.Fields(list("{{.ImportPath}}", "./...")))...)
-	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"} // half of the work of these two is collecting garbage
+	// Up to half of what compilers and linters do is collecting garbage. ondatabases keeps this from the tests.
+	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
 	return []step{
 		// These two keep one processor busy at most, as do the links that follow.
 		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true, beside: "0"},
@@ -159,8 +160,8 @@ func steps(root string) []step {
 		// go run would hide its exit status
 		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases", "./scripts/onscratch"}},
 		// what S3 is tested against is fetched and built here, not while a test waits
-		{name: "object store", argv: []string{"go", "tool", "-modfile=tools/versitygw/go.mod", "-n", "versitygw"}},
-		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}},
+		{name: "object store", argv: []string{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"}, env: lean},
+		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}, env: lean},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
@@ -171,11 +172,11 @@ func steps(root string) []step {
 			without: append([]string{bin("onscratch")}, test...),
 			lost:    "services on PostgreSQL",
 			shown:   true,
-			env: []string{
+			env: append(lean,
 				"CGO_ENABLED=0",
-				"SLIPWAY_E2E_BUILT=" + bin("e2e"),
-				"SLIPWAY_TEST_BOTH=" + strings.Join(onBoth(), string(filepath.ListSeparator)),
-			},
+				"SLIPWAY_E2E_BUILT="+bin("e2e"),
+				"SLIPWAY_TEST_BOTH="+strings.Join(onBoth(), string(filepath.ListSeparator)),
+			),
 		},
 	}
 }

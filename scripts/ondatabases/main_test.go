@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ func TestEnvironments(t *testing.T) {
 			)
 		}) || !slices.Contains(got[0], "A=b") {
 			t.Errorf("%s: %q", dir, got)
+		}
+		if again := environments(append(slices.Clone(on), "GOGC=400", "GOMEMLIMIT=3GiB"), dir); !reflect.DeepEqual(again, got) {
+			t.Errorf("%s: with what builds get: %q", dir, again)
 		}
 		if runs == 2 && !slices.Equal(got[1], on) {
 			t.Errorf("%s on PostgreSQL: %q", dir, got[1])

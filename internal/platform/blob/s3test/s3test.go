@@ -58,8 +58,7 @@ func Start(dir string) (*Server, error) {
 			return nil, err
 		}
 		s.args = []string{
-			program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--quiet", "--keep-alive",
-			"posix", s.dir,
+			program, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, s.dir,
 		}
 		if err = s.Start(); err == nil {
 			return s, nil
@@ -169,10 +168,10 @@ func build() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("go env: %w", err)
 	}
-	dir := filepath.Dir(strings.TrimSpace(string(root)))
+	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(root))), "tools/versitygw")
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile="+filepath.Join(dir, "tools/versitygw/go.mod"), "-n", "versitygw")
+	cmd := exec.CommandContext(ctx, "go", "tool", "-n", "versitygw")
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
