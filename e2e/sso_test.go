@@ -3,11 +3,13 @@ package e2e
 import (
 	"bufio"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,11 +18,25 @@ import (
 	"slipway/e2e/world"
 )
 
-// startIssuer runs oidc-provider, with one client for a redirect address, and returns its issuer.
-func startIssuer(t *testing.T, redirect string) string {
+// issuers are the providers of OpenID Connect that people sign in at: how each is built, to the command that starts it.
+var issuers = map[string]func(t *testing.T) (dir string, argv []string){
+	"oidc-provider": func(t *testing.T) (string, []string) { return installNode(t, "issuer"), []string{"node", "main.mjs"} },
+	"zitadel": func(t *testing.T) (string, []string) {
+		dir, program := filepath.Join(world.Root(), "e2e", "libraries", "zitadel"), filepath.Join(t.TempDir(), "zitadel")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+		build.Dir = dir
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		return dir, []string{program}
+	},
+}
+
+// startIssuer runs one of the issuers, with one client for a redirect address, and returns what it calls itself.
+func startIssuer(t *testing.T, name, redirect string) string {
 	t.Helper()
-	dir := installNode(t, "issuer")
-	issuer := exec.CommandContext(t.Context(), "node", "main.mjs", redirect)
+	dir, argv := issuers[name](t)
+	issuer := exec.CommandContext(t.Context(), argv[0], append(argv[1:], redirect)...)
 	issuer.Dir = dir
 	out, err := issuer.StdoutPipe()
 	if err == nil {
@@ -73,7 +89,10 @@ func (p *person) open(at string, form url.Values) (status int, where *url.URL, r
 	return answer.StatusCode, answer.Request.URL, answer.Header.Get("Refresh"), string(text)
 }
 
-var formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)"`)
+var (
+	formAction = regexp.MustCompile(`(?i)<form[^>]* action="([^"]+)"`)
+	formInput  = regexp.MustCompile(`<input[^>]* name="([^"]+)"(?:[^>]* value="([^"]*)")?`)
+)
 
 // signIn goes from the sign-in page to the issuer, signs in there under a name, consents, and comes back.
 func (p *person) signIn(base, name string) (status int, where *url.URL, body string) {
@@ -84,8 +103,8 @@ func (p *person) signIn(base, name string) (status int, where *url.URL, body str
 		p.t.Fatalf("no way to the issuer: %s", body)
 	}
 	status, where, _, body = p.open(to, nil)
-	for _, form := range []url.Values{{"prompt": {"login"}, "login": {name}, "password": {"any"}}, {"prompt": {"consent"}}} {
-		if !strings.Contains(where.Path, "/interaction/") {
+	for range 3 { // a name and a password, and a consent where the issuer asks for one
+		if where.Scheme+"://"+where.Host == base {
 			break
 		}
 		found := formAction.FindStringSubmatch(body)
@@ -96,22 +115,41 @@ func (p *person) signIn(base, name string) (status int, where *url.URL, body str
 		if err != nil {
 			p.t.Fatal(err)
 		}
+		form := url.Values{}
+		for _, input := range formInput.FindAllStringSubmatch(body, -1) {
+			form.Set(input[1], html.UnescapeString(input[2]))
+			switch input[1] {
+			case "login", "username":
+				form.Set(input[1], name)
+			case "password":
+				form.Set(input[1], "any")
+			}
+		}
 		status, where, _, body = p.open(next.String(), form)
 	}
 	return status, where, body
 }
 
-// People sign in at a real issuer, oidc-provider: a new one gets an account, the same one comes back to it, and whoever
-// has an account with that address is not let in to it.
+// People sign in at real issuers, oidc-provider and zitadel's: a new one gets an account, the same one comes back to it, and
+// whoever has an account with that address, or an address that the issuer hasn't verified, is not let in.
 func TestSignInWithIssuer(t *testing.T) {
 	t.Parallel()
+	for name := range issuers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			signInWith(t, name)
+		})
+	}
+}
+
+func signInWith(t *testing.T, name string) {
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
 	base := "http://" + w.Listen
-	issuer := startIssuer(t, base+"/sign-in/sso/acme/callback")
+	issuer := startIssuer(t, name, base+"/sign-in/sso/acme/callback")
 	if _, err := w.User("ada@example.test"); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +179,9 @@ func TestSignInWithIssuer(t *testing.T) {
 	}
 	if status, where, body := newPerson(t).signIn(base, "ada"); status != http.StatusForbidden || !strings.Contains(body, "already exists") {
 		t.Errorf("ada ends at %s: %d %s", where, status, body)
+	}
+	if status, where, body := newPerson(t).signIn(base, "mallory"); status != http.StatusForbidden || !strings.Contains(body, "No user is linked") {
+		t.Errorf("mallory, whose address isn't verified, ends at %s: %d %s", where, status, body)
 	}
 	if out := cli("", "list"); !regexp.MustCompile(`acme +oidc +Acme +` + regexp.QuoteMeta(issuer) + ` +1 +example\.test`).MatchString(out) {
 		t.Errorf("sso list says %s", out)
