@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -167,6 +168,8 @@ func (o outside) lookup(name string, env map[string]string) (string, error) {
 		return o.fromMail(name)
 	case name == "GRANT_ID":
 		return o.authorize(env)
+	case name == "IDENTITY_ID":
+		return o.linked(env)
 	}
 	return "", fmt.Errorf("no step and nothing else gives %s", name)
 }
@@ -188,6 +191,23 @@ func (o outside) mailedTo(address, name string) (found string, err error) {
 		return found != "", nil
 	})
 	return found, err
+}
+
+// linked writes an account at a provider that the reader has linked in their browser, and returns its id.
+func (o outside) linked(env map[string]string) (string, error) {
+	_, err := o.w.CLI("secret\n", "sso", "add", "--kind", "google", "--client-id", "client", "--base-url", "http://"+o.w.Listen)
+	if err != nil {
+		return "", err
+	}
+	d, err := sql.Open("sqlite", filepath.Join(o.w.Data, "slipway.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	const id = "idn_25o5kzh3mc7yw4tn6pqd2xlfae"
+	_, err = d.Exec(`INSERT INTO sso_identities (owner_id, issuer, subject, id, user_id, email, created_at, used_at)
+		SELECT '', 'https://accounts.google.com', '1', $1, id, email, 1, 0 FROM users WHERE email = $2`, id, env["EMAIL"])
+	return id, err
 }
 
 // authorize connects a device with the app and returns the id of the grant.

@@ -234,6 +234,9 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 
 // RemovePasskeyTx ends a passkey for good, or is a NotFound fault.
 func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID, id PasskeyID) error {
+	if err := LockUserTx(ctx, tx, owner); err != nil {
+		return err
+	}
 	n, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = $1 AND id = $2`, owner, id)
 	if err != nil {
 		return fmt.Errorf("remove passkey: %w", err)
@@ -244,7 +247,7 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 	var in bool
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password <> '') OR EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)
-			OR EXISTS (SELECT 1 FROM linked_users WHERE user_id = $1)`, owner).Scan(&in)
+			OR EXISTS (SELECT 1 FROM provided_users WHERE user_id = $1)`, owner).Scan(&in)
 	if err != nil {
 		return fmt.Errorf("remove passkey: %w", err)
 	}

@@ -35,6 +35,14 @@ func userFields(u *User) []any {
 	return []any{&u.ID, &u.Owner, &u.Email, &u.Admin, &u.Password, &u.Invited, &u.CreatedAt, &u.Suspended, &u.Why}
 }
 
+// LockUserTx makes others who change how this user signs in wait until the transaction ends: of two last ways in, one stays.
+func LockUserTx(ctx context.Context, tx *db.Tx, id UserID) error {
+	if _, err := tx.Exec(ctx, `UPDATE users SET admin = admin WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("lock user: %w", err)
+	}
+	return nil
+}
+
 func scanUser(row db.Scanner) (u User, err error) {
 	return u, missingUser(row.Scan(userFields(&u)...))
 }

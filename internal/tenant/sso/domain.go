@@ -228,6 +228,16 @@ func (s *SSO) OfUser(ctx context.Context, u account.User) ([]Provider, error) {
 		OR id IN (SELECT provider_id FROM sso_domains WHERE name = $2 AND verified_at > 0))`, u.ID, domainOf(u.Email))
 }
 
+// Linkable returns the providers that a user may link accounts of: the operator's, then those of OfUser.
+func (s *SSO) Linkable(ctx context.Context, u account.User) ([]Provider, error) {
+	list, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.OfUser(ctx, u)
+	return append(list, own...), err
+}
+
 // speaksFor reports whether a provider may speak for an address.
 func (s *SSO) speaksFor(ctx context.Context, r db.Reader, p Provider, email string) (yes bool, err error) {
 	name := domainOf(email)

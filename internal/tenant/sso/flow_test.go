@@ -1,8 +1,11 @@
 package sso_test
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"slipway/internal/platform/db"
@@ -219,5 +222,38 @@ func TestLastPasskey(t *testing.T) {
 	}
 	wantCode(t, remove(), "last_way_in")
 	must(t, w.link(ada))
+	// The account of a provider that is gone lets nobody in.
+	must(t, w.db.Admin(t.Context(), `UPDATE sso_providers SET issuer = 'gone ' || issuer`))
+	wantCode(t, remove(), "last_way_in")
+	must(t, w.db.Admin(t.Context(), `UPDATE sso_providers SET issuer = substr(issuer, 6)`))
 	must(t, remove())
+}
+
+// Of a passkey and a linked account that are removed at the same moment, one stays.
+func TestLastWayInUnderRaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for round := range 10 {
+		ada := w.user(fmt.Sprintf("ada%d@example.test", round), "")
+		passkey := account.PasskeyID(fmt.Sprint("psk_", round))
+		must(t, w.db.Admin(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
+			VALUES ('`+string(passkey)+`', '`+string(ada.ID)+`', '`+string(passkey)+`', '{}', 'Laptop', 1, 0)`))
+		w.issuer.mu.Lock()
+		w.issuer.claims = func(c map[string]any) { c["sub"] = string(ada.ID) }
+		w.issuer.mu.Unlock()
+		must(t, w.link(ada))
+		list, err := w.Identities(t.Context(), ada.ID)
+		must(t, err)
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			errs[0] = w.db.Write(t.Context(), func(tx *db.Tx) error { return w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, passkey) })
+		})
+		wg.Go(func() { errs[1] = w.Unlink(t.Context(), audit.Actor{User: ada.ID}, list[0].ID) })
+		wg.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("round %d: %v", round, errs)
+		}
+		wantCode(t, errors.Join(errs[:]...), "last_way_in")
+	}
 }

@@ -220,43 +220,40 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 	})
 }
 
-// Unlink takes an identity from the actor, and ends the sessions that its providers began. The last way to sign in stays:
-// it is a Conflict fault.
+// Unlink is UnlinkTx in a transaction of its own, for the actor, with a line in the audit log.
 func (s *SSO) Unlink(ctx context.Context, by audit.Actor, id IdentityID) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if err := lockUser(ctx, tx, by.User); err != nil {
-			return err
+		did, err := s.UnlinkTx(ctx, tx, by.User, id)
+		if err == nil {
+			err = s.c.Accounts.AuditTx(ctx, tx, by, did)
 		}
-		list, err := identities(ctx, tx, by.User)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(list, func(i Identity) bool { return i.ID == id })
-		if i < 0 {
-			return fault.Missing("linked account")
-		}
-		gone := list[i]
-		if err := s.spareLastWay(ctx, tx, by.User, gone); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM sso_identities WHERE id = $1 AND user_id = $2`, id, by.User); err != nil {
-			return fmt.Errorf("unlink identity: %w", err)
-		}
-		if err := s.c.Accounts.AuditTx(ctx, tx, by, audit.Event{
-			Action: "identity.unlinked", Subject: string(id), Detail: gone.Email + " at " + gone.Issuer,
-		}); err != nil {
-			return err
-		}
-		return s.endSessionsTx(ctx, tx, by.User, gone)
+		return err
 	})
 }
 
-// lockUser makes others who change how this user signs in wait.
-func lockUser(ctx context.Context, tx *db.Tx, user account.UserID) error {
-	if _, err := tx.Exec(ctx, `UPDATE sso_identities SET used_at = used_at WHERE user_id = $1`, user); err != nil {
-		return fmt.Errorf("lock identities: %w", err)
+// UnlinkTx takes an identity from a user, and ends the sessions that its providers began. The last way to sign in stays:
+// it is a Conflict fault.
+func (s *SSO) UnlinkTx(ctx context.Context, tx *db.Tx, user account.UserID, id IdentityID) (did audit.Event, err error) {
+	if err := account.LockUserTx(ctx, tx, user); err != nil {
+		return did, err
 	}
-	return nil
+	list, err := identities(ctx, tx, user)
+	if err != nil {
+		return did, err
+	}
+	i := slices.IndexFunc(list, func(i Identity) bool { return i.ID == id })
+	if i < 0 {
+		return did, fault.Missing("linked account")
+	}
+	gone := list[i]
+	if err := s.spareLastWay(ctx, tx, user, gone); err != nil {
+		return did, err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM sso_identities WHERE id = $1 AND user_id = $2`, id, user); err != nil {
+		return did, fmt.Errorf("unlink identity: %w", err)
+	}
+	did = audit.Event{Action: "identity.unlinked", Subject: string(id), Detail: gone.Email + " at " + gone.Issuer}
+	return did, s.endSessionsTx(ctx, tx, user, gone)
 }
 
 func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, gone Identity) error {

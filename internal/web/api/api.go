@@ -161,4 +161,5 @@ func (a *API) routes() {
 	a.teamRoutes()
 	a.oauthRoutes()
 	a.teamSSORoutes()
+	a.identityRoutes()
 }

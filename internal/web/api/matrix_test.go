@@ -237,6 +237,10 @@ var matrix = map[string]row{
 	"revokeKey":  {path: "/keys/{key}", status: 200, did: "key.revoked"},
 	"getAccount": {path: "/account", status: 200, own: true},
 
+	"listIdentities":      {path: "/account/identities", status: 200, own: true},
+	"listSignInProviders": {path: "/account/providers", status: 200, own: true},
+	"unlinkIdentity":      {path: "/account/identities/{identity}", status: 200, did: "identity.unlinked"},
+
 	"listTeams":        {path: "/teams", status: 200, own: true},
 	"createTeam":       {path: "/teams", body: m{"name": "New"}, status: 201, own: true, did: "team.created"},
 	"leaveTeam":        {path: "/teams/{team}/leave", status: 409}, // its last owner asks: see teams_test.go
@@ -475,6 +479,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	)
 	x["app"] = text(w.must(201, "POST", "/oauth/apps", key, m{"name": "Planned", "confidential": true}), "id")
 	x["grant"], _ = w.grant(u, account.SitesRead)
+	x["identity"] = w.identity(u, "")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
 		x["operation"] = string(o.ID)
@@ -697,4 +702,22 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	if strings.Join(did, " ") != row.did {
 		t.Errorf("the log says %q, want %q", did, row.did)
 	}
+}
+
+// identity links a user to an account at the installation's Google, and lets them have a password beside it.
+func (w *world) identity(u account.UserID, owner account.OwnerID) string {
+	w.t.Helper()
+	id := db.NewID("idn")
+	for _, q := range []string{
+		`INSERT INTO sso_providers (id, kind, name, issuer, client_id, secret, domains, created_at, owner_id, join_role)
+			VALUES ('google', 'google', 'Google', 'https://accounts.google.com', 'c', '', '', 1, '', '') ON CONFLICT DO NOTHING`,
+		`INSERT INTO sso_identities (owner_id, issuer, subject, id, user_id, email, created_at, used_at)
+			VALUES ('` + string(owner) + `', 'https://accounts.google.com', '` + id + `', '` + id + `', '` + string(u) + `', 'elsewhere@example.test', 1, 0)`,
+		`UPDATE users SET password = 'x' WHERE id = '` + string(u) + `'`,
+	} {
+		if err := w.db.Admin(w.t.Context(), q); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return id
 }

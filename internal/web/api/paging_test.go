@@ -97,8 +97,17 @@ func TestEveryListPages(t *testing.T) {
 	for _, kind := range []string{"google", "gitlab"} {
 		w.must(201, "POST", "/teams/"+of["team"]+"/sso", teamKey, m{"kind": kind, "clientId": "c", "clientSecret": "s"})
 	}
+	for range 19 { // with one that is theirs already, the most there can be
+		w.identity(u, "")
+	}
+	for _, kind := range []string{"gitlab", "github"} {
+		if err := w.db.Admin(t.Context(), `INSERT INTO sso_providers (id, kind, name, issuer, client_id, secret, domains, created_at, owner_id, join_role)
+			VALUES ('`+kind+`', '`+kind+`', '`+kind+`', 'https://`+kind+`.com', 'c', '', '', 1, '', '')`); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// a site has 20 databases at most, a team 3 providers, and a site crons where it serves a program
-	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0, "listTeamProviders": 3}
+	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0, "listTeamProviders": 3, "listIdentities": 19, "listSignInProviders": 6}
 	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"slipway/internal/tenant/account"
+
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/sso"
 	"slipway/internal/web/api"
@@ -100,5 +102,61 @@ func TestTeamProviders(t *testing.T) {
 	w.must(200, "DELETE", at, owner, nil)
 	if a := w.api("GET", "/teams/"+id+"/sso", owner, nil); strings.Contains(a.body, "sso_") {
 		t.Errorf("still there: %s", a.body)
+	}
+}
+
+// A user sees what is linked to them and what can be linked, where to begin that, and unlinks all but the last way to sign in.
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	eve, _ := w.user("eve@example.test")
+	hers := w.identity(eve, "")
+	team, teamKey := w.teamOf(key, "Acme")
+	w.must(201, "POST", "/teams/"+team+"/sso", teamKey, m{"kind": "oidc", "name": "Okta", "issuer": "https://acme.okta.com", "clientId": "c", "clientSecret": "s"})
+	id := w.identity(u, "")
+	providers := w.must(200, "GET", "/account/providers", key, nil)["data"].([]any)
+	if len(providers) != 2 {
+		t.Fatalf("providers: %v", providers)
+	}
+	google, okta := providers[0].(m), providers[1].(m)
+	if google["linked"] != true || google["teamId"] != nil || google["linkUrl"] != "http://slipway.test/account/security?link=google" {
+		t.Errorf("the installation's provider: %v", google)
+	}
+	if okta["linked"] != false || okta["teamId"] != team || okta["name"] != "Okta" {
+		t.Errorf("the team's provider: %v", okta)
+	}
+	one := func() m { return w.must(200, "GET", "/account/identities", key, nil)["data"].([]any)[0].(m) }
+	if got := one(); got["id"] != id || got["provider"] != "Google" || got["email"] != "elsewhere@example.test" || got["lastUsedAt"] != nil {
+		t.Errorf("linked: %v", got)
+	}
+	// No team's key, no app and no narrower key reads or changes how somebody signs in.
+	_, app := w.grant(u, account.AccountRead)
+	for _, k := range []string{teamKey, app, w.key(u, account.NewKey{Scopes: account.Scopes{account.AccountRead, account.KeysWrite}})} {
+		for _, x := range [][2]string{{"GET", "/account/identities"}, {"GET", "/account/providers"}, {"DELETE", "/account/identities/" + id}} {
+			if a := w.api(x[0], x[1], k, nil); a.status != 403 {
+				t.Errorf("%s %s with another key: %s", x[0], x[1], a)
+			}
+		}
+	}
+	if a := w.api("DELETE", "/account/identities/"+hers, key, nil); a.status != 404 {
+		t.Errorf("somebody else's: %s", a)
+	}
+	if err := w.db.Admin(t.Context(), "UPDATE users SET password = ''"); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.api("DELETE", "/account/identities/"+id, key, nil); a.status != 409 || !strings.Contains(a.body, "last_way_in") {
+		t.Errorf("the last way to sign in: %s", a)
+	}
+	other := w.identity(u, "") // brings a password again
+	w.must(200, "DELETE", "/account/identities/"+id, key, nil)
+	if got := one(); got["id"] != other {
+		t.Errorf("left: %v", got)
+	}
+	if err := w.db.Admin(t.Context(), "DELETE FROM sso_providers WHERE id = 'google'"); err != nil {
+		t.Fatal(err)
+	}
+	if got := one(); got["providerId"] != nil || got["provider"] != nil || got["issuer"] != "https://accounts.google.com" {
+		t.Errorf("of a provider that is gone: %v", got)
 	}
 }

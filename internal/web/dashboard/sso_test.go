@@ -231,3 +231,19 @@ func TestLinkedAccounts(t *testing.T) {
 		t.Errorf("a session of the unlinked account goes on: %s", p)
 	}
 }
+
+// The address that the API gives for linking shows the provider's form first; linking itself takes the form.
+func TestLinkFromElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newSSOWorld(t)
+	w.user("ada@example.test", false)
+	b := w.as("ada@example.test")
+	b.get("/account/security?link=github").want(t, 200, `data-test="link"`, "Link GitHub account", `name="provider" value="github"`)
+	if p := b.get("/account/security"); strings.Contains(p.body, `data-test="link"`) {
+		t.Error("it shows the form unasked")
+	}
+	b.get("/account/security?link=none").want(t, 404)
+	w.stale()
+	b.get("/account/security?link=github").want(t, 200, `name="current"`)
+	b.post("/account/identities/link", "provider", "github").want(t, 403)
+}

@@ -44,7 +44,7 @@ func variable(path, name string) string {
 			"uploads": "UPLOAD_ID",
 			"oauth":   map[bool]string{true: "GRANT_ID", false: "APP_ID"}[strings.Contains(path, "/grants/")],
 		}[noun]
-	case "hook", "delivery", "invitation", "provider", "domain":
+	case "hook", "delivery", "invitation", "provider", "domain", "identity":
 		return strings.ToUpper(name) + "_ID"
 	case "userId":
 		return "MEMBER_ID"

@@ -199,6 +199,9 @@ var scenarios = []Scenario{
 		},
 		{Operation: "listKeys"},
 		{Operation: "revokeKey"},
+		{Operation: "listSignInProviders"},
+		{Operation: "unlinkIdentity"},
+		{Operation: "listIdentities"},
 		{
 			Operation: "createConnection",
 			Body: `{

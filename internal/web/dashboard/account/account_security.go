@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"net/http"
+	"slices"
 
 	"rsc.io/qr"
 
@@ -22,6 +23,7 @@ type securityData struct {
 
 	Providers  []sso.Provider // that an account can be linked of
 	Identities []sso.Identity
+	Link       *sso.Provider // that the address asks to link an account of
 }
 
 func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -33,18 +35,20 @@ func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if data.Passkeys, err = d.Accounts.ListPasskeys(ctx, q.User.ID); err != nil {
 		return shell.Answer{}, err
 	}
-	if data.Providers, err = d.providers(ctx); err != nil {
-		return shell.Answer{}, err
-	}
 	if d.SSO != nil {
-		own, err := d.SSO.OfUser(ctx, q.User)
-		if err != nil {
+		if data.Providers, err = d.SSO.Linkable(ctx, q.User); err != nil {
 			return shell.Answer{}, err
 		}
-		data.Providers = append(data.Providers, own...)
 		if data.Identities, err = d.SSO.Identities(ctx, q.User.ID); err != nil {
 			return shell.Answer{}, err
 		}
+	}
+	if id := q.Query("link"); id != "" && err == nil {
+		i := slices.IndexFunc(data.Providers, func(p sso.Provider) bool { return string(p.ID) == id })
+		if i < 0 {
+			return shell.Answer{}, fault.Missing("sign-in provider")
+		}
+		data.Link = &data.Providers[i]
 	}
 	return shell.Page("account_security", "Sign-in and security", data), err
 }
