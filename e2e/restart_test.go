@@ -40,43 +40,9 @@ func TestRestartRefusesNothing(t *testing.T) {
 	told.wait(ctx, t, "READY=1")
 	told.wait(ctx, t, "WATCHDOG=1")
 	site := newSite(ctx, t, w, key)
-	browser, err := w.Browser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	browser.Transport.(*http.Transport).DisableKeepAlives = true // each request a connection of its own
-	old, err := w.Browser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := old.Transport.(*http.Transport)
-	plain.DisableKeepAlives, plain.ForceAttemptHTTP2 = true, false // and of HTTP/1.1
-
-	// share: none, of this test alone
-	var answered, failed atomic.Int64
-	visiting, stop := context.WithCancel(ctx)
-	var visitors sync.WaitGroup
-	for i := range 4 {
-		client := []*http.Client{browser, old}[i%2]
-		visitors.Go(func() {
-			for visiting.Err() == nil {
-				a, err := w.Site(ctx, client, world.Request{Method: "GET", URL: site})
-				if err != nil || a.Status != 200 || string(a.Body) != "It floats." {
-					failed.Add(1)
-					t.Errorf("a visitor: %v %d %.200s", err, a.Status, a.Body)
-					return
-				}
-				answered.Add(1)
-			}
-		})
-	}
+	v := visit(ctx, t, w, site)
 	for life := range 3 {
-		before := answered.Load()
-		if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) {
-			return answered.Load() > before+50 || failed.Load() > 0, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		v.more(ctx, t)
 		if err := w.Stop(ctx); err != nil {
 			t.Fatalf("life %d: %v", life, err)
 		}
@@ -86,9 +52,66 @@ func TestRestartRefusesNothing(t *testing.T) {
 		}
 		told.wait(ctx, t, "READY=1")
 	}
-	stop()
-	visitors.Wait()
-	t.Logf("%d requests over three restarts", answered.Load())
+	t.Logf("%d requests over three restarts", v.end())
+}
+
+// visitors ask for a page again and again, over HTTP/1.1 and HTTP/2, each request on a connection of its own. One that is not
+// answered as it should be fails the test.
+type visitors struct {
+	answered, failed atomic.Int64 // share: none, of one test alone
+	stop             context.CancelFunc
+	all              sync.WaitGroup
+}
+
+func visit(ctx context.Context, t *testing.T, w *world.World, site string) *visitors {
+	t.Helper()
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser.Transport.(*http.Transport).DisableKeepAlives = true
+	old, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := old.Transport.(*http.Transport)
+	plain.DisableKeepAlives, plain.ForceAttemptHTTP2 = true, false
+	v := &visitors{}
+	ctx, v.stop = context.WithCancel(ctx)
+	for i := range 4 {
+		client := []*http.Client{browser, old}[i%2]
+		v.all.Go(func() {
+			for ctx.Err() == nil {
+				a, err := w.Site(context.WithoutCancel(ctx), client, world.Request{Method: "GET", URL: site})
+				if err != nil || a.Status != 200 || string(a.Body) != "It floats." {
+					v.failed.Add(1)
+					t.Errorf("a visitor: %v %d %.200s", err, a.Status, a.Body)
+					return
+				}
+				v.answered.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() { v.end() })
+	return v
+}
+
+// more returns when fifty more were answered, or one failed.
+func (v *visitors) more(ctx context.Context, t *testing.T) {
+	t.Helper()
+	before := v.answered.Load()
+	if err := world.Until(ctx, 10*time.Millisecond, func() (bool, error) {
+		return v.answered.Load() > before+50 || v.failed.Load() > 0, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end sends them away, and returns how many were answered.
+func (v *visitors) end() int64 {
+	v.stop()
+	v.all.Wait()
+	return v.answered.Load()
 }
 
 // newSite returns the address of a new site that says that it floats.

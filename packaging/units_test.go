@@ -22,18 +22,19 @@ func TestUnits(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"slipway.service", "slipway.socket"} {
+	for _, name := range []string{"slipway.service", "slipway.socket", "slipway-upgrade.service"} {
 		text, err := os.ReadFile(filepath.Join("systemd", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// The program is not installed here.
 		unit := strings.ReplaceAll(string(text), "/usr/bin/slipway", program)
+		unit = strings.ReplaceAll(unit, program+".previous", program)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	verify := exec.Command(analyze, "verify", "--recursive-errors=no", "slipway.service", "slipway.socket")
+	verify := exec.Command(analyze, "verify", "--recursive-errors=no", "slipway.service", "slipway.socket", "slipway-upgrade.service")
 	verify.Dir, verify.Env = dir, append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "slipway") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)

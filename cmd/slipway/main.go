@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slipway/internal/client/cli"
+	"slipway/internal/operator/upgrade"
+	"slipway/internal/platform/db"
 )
 
 // version is set by the build.
@@ -36,6 +39,7 @@ type commands struct {
 	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`
+	Upgrade  upgradeCommand  `cmd:"" group:"Operate" help:"Upgrade the program, and go back by itself if the new one does not work."`
 	Doctor   doctorCommand   `cmd:"" group:"Operate" help:"Check this machine: what works and what is missing."`
 	Version  versionCommand  `cmd:"" group:"Operate" help:"Print the version."`
 }
@@ -90,12 +94,21 @@ func complain(err error) int {
 	return 1
 }
 
-type versionCommand struct{}
+type versionCommand struct {
+	JSON bool `name:"json" env:"-" help:"Print version and schema versions as JSON."`
+}
 
 // Run prints the version.
-func (versionCommand) Run() error {
-	fmt.Println(versionText())
-	return nil
+func (v versionCommand) Run() error {
+	if !v.JSON {
+		fmt.Println(versionText())
+		return nil
+	}
+	schema, err := db.Newest()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(upgrade.About{Version: version, Schema: schema, Oldest: db.OldestReader})
 }
 
 // versionText returns the output of `slipway version`.

@@ -126,7 +126,7 @@ func install() {
 	if err := machine.Install(
 		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
 		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
-		"wordpress-theme-twentytwentythree", "systemd",
+		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "minisign",
 	); err != nil {
 		fmt.Println(err)
 	}
@@ -186,7 +186,7 @@ var slow = []string{
 	"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup",
 	"slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
 	"slipway/internal/build/build", "slipway/internal/build/phpversion", "slipway/internal/build/toolchain", "slipway/internal/git/fetch",
-	"slipway/internal/deploy/deploy", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge",
+	"slipway/internal/deploy/deploy", "slipway/internal/operator/upgrade", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge",
 	"slipway/internal/edge/certs", "slipway/internal/edge/http3", "slipway/internal/platform/blob",
 	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook",
 }

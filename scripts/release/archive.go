@@ -31,6 +31,7 @@ func (r *release) archive(arch, program string) error {
 		{program, "slipway", 0o755},
 		{"packaging/systemd/slipway.service", "slipway.service", 0o644},
 		{"packaging/systemd/slipway.socket", "slipway.socket", 0o644},
+		{"packaging/systemd/slipway-upgrade.service", "slipway-upgrade.service", 0o644},
 		{"packaging/systemd/unprivileged.conf", "unprivileged.conf", 0o644},
 	} {
 		if err := r.add(t, file.from, top+"/"+file.name, file.mode); err != nil {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"aead.dev/minisign"
 )
 
 func main() {
@@ -25,10 +27,15 @@ func main() {
 	flag.StringVar(&r.out, "out", "dist", "folder for the files; emptied first")
 	flag.StringVar(&r.version, "version", "", "version; default: the newest of CHANGELOG.md, with the commit unless that is tagged")
 	archs := flag.String("arch", "amd64,arm64", "architectures")
+	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
-	if err := r.run(); err != nil {
+	err := r.signWith(*key, os.Getenv("MINISIGN_PASSWORD"))
+	if err == nil {
+		err = r.run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
@@ -39,6 +46,22 @@ type release struct {
 	out, version, program string
 	archs                 []string
 	date                  time.Time // of the commit
+
+	signer *minisign.PrivateKey // Optional: without it nothing is signed.
+	trusts string               // its public key
+}
+
+// signWith reads the secret key that signs the release.
+func (r *release) signWith(file, password string) error {
+	if file == "" {
+		return nil
+	}
+	key, err := minisign.PrivateKeyFromFile(password, file)
+	if err != nil {
+		return fmt.Errorf("read the key that signs: %w", err)
+	}
+	r.signer, r.trusts = &key, key.Public().(minisign.PublicKey).String()
+	return nil
 }
 
 func (r *release) run() error {
@@ -73,7 +96,20 @@ func (r *release) run() error {
 			}
 		}
 	}
+	if err := r.installer(); err != nil {
+		return err
+	}
 	return r.sums()
+}
+
+// installer writes install.sh, which knows its release's version and key.
+func (r *release) installer() error {
+	text, err := os.ReadFile("packaging/install.sh")
+	if err != nil {
+		return err
+	}
+	text = []byte(strings.NewReplacer("@VERSION@", r.version, "@KEYS@", r.trusts).Replace(string(text)))
+	return write(filepath.Join(r.out, "install.sh"), text, 0o755)
 }
 
 // identify finds the version and the date of the commit.
@@ -122,7 +158,7 @@ func (r *release) build(arch, work string) (string, error) {
 	}
 	program := filepath.Join(work, "slipway-"+arch)
 	err := command(env, "go", "build", "-trimpath", "-buildvcs=true", "-tags", "slipway_init",
-		"-ldflags", "-s -w -X main.version="+r.version, "-o", program, "./cmd/slipway")
+		"-ldflags", "-s -w -X main.version="+r.version+" -X main.releaseKeys="+r.trusts, "-o", program, "./cmd/slipway")
 	return program, err
 }
 
@@ -148,7 +184,13 @@ func (r *release) sums() error {
 		lines = append(lines, fmt.Sprintf("%x  %s\n", h.Sum(nil), e.Name()))
 	}
 	slices.Sort(lines)
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+	list := []byte(strings.Join(lines, ""))
+	if err := os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), list, 0o644); err != nil || r.signer == nil {
+		return err
+	}
+	// The comment is signed, too, and has no time: the same release has the same signature.
+	signature := minisign.SignWithComments(*r.signer, list, "slipway "+r.version, "signature of SHA256SUMS of Slipway "+r.version)
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS.minisig"), signature, 0o644)
 }
 
 func git(args ...string) (string, error) {

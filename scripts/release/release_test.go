@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"aead.dev/minisign"
 )
 
 // The same commit makes the same bytes, in another folder, under another umask; the checksums are
@@ -24,10 +26,25 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	public, private, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := minisign.EncryptKey("a password", private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(t.TempDir(), "secret.key")
+	if err := os.WriteFile(secret, locked, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	make := func(umask int) string {
 		before := syscall.Umask(umask)
 		defer syscall.Umask(before)
 		r := release{out: filepath.Join(t.TempDir(), "dist"), version: "1.2.3", program: program, archs: []string{"amd64"}}
+		if err := r.signWith(secret, "a password"); err != nil {
+			t.Fatal(err)
+		}
 		if err := r.run(); err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +55,17 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz"}
+	names := []string{"install.sh", "slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz"}
 	if n := strings.Count(string(sums), "\n"); n != len(names) {
 		t.Errorf("%d checksums, want %d:\n%s", n, len(names), sums)
+	}
+	signature, err := os.ReadFile(filepath.Join(one, "SHA256SUMS.minisig"))
+	if err != nil || !minisign.Verify(public, sums, signature) {
+		t.Errorf("SHA256SUMS is not signed: %v", err)
+	}
+	again, err := os.ReadFile(filepath.Join(two, "SHA256SUMS.minisig"))
+	if err != nil || !bytes.Equal(signature, again) {
+		t.Errorf("the signature differs between two runs: %v", err)
 	}
 	for _, name := range names {
 		a, err := os.ReadFile(filepath.Join(one, name))
@@ -58,7 +83,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("SHA256SUMS has no line %s", line)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(one, names[0]))
+	text, err := os.ReadFile(filepath.Join(one, names[1]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +94,7 @@ func TestRelease(t *testing.T) {
 	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" || len(bom.Components) == 0 || bom.Components[0].Name != "Go" {
 		t.Errorf("the list of contents: %v\n%.300s", err, text)
 	}
-	out, err := exec.Command("dpkg-deb", "--contents", filepath.Join(one, names[1])).Output()
+	out, err := exec.Command("dpkg-deb", "--contents", filepath.Join(one, names[2])).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -21,6 +23,7 @@ import (
 	"slipway/internal/build/phpversion"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
+	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
@@ -67,6 +70,7 @@ func Print(ctx context.Context, s installation.Store, m config.SMTP, c Certifica
 // Examine checks everything once.
 func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
 	checks := []Check{
+		lastUpgrade(s),
 		dataDir(s),
 		ownDatabase(ctx, s),
 		files(ctx, s),
@@ -83,6 +87,28 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		checks = append(checks, Check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})
 	}
 	return append(checks, certificates.check())
+}
+
+// lastUpgrade tells how the last upgrade ended. What was taken back is for the operator to look into; nothing is missing then.
+func lastUpgrade(s installation.Store) Check {
+	c := Check{Name: "upgrade", OK: true}
+	x, err := upgrade.Last(s)
+	on := x.EndedAt.Format("2 January 2006, 15:04")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Text = "none yet"
+	case err != nil:
+		c.OK, c.Text = false, err.Error()
+	case x.Step != upgrade.Ended:
+		c.OK, c.Text = false, "that to "+x.To.Version+" was interrupted: slipway upgrade --continue ends it"
+	case x.Outcome == upgrade.Upgraded:
+		c.Text = fmt.Sprintf("to %s, on %s", x.To.Version, on)
+	case x.Outcome == upgrade.Stuck:
+		c.OK, c.Text = false, fmt.Sprintf("that to %s, on %s, failed, and so did going back: %s", x.To.Version, on, x.Why)
+	default:
+		c.OK, c.Text = false, fmt.Sprintf("that to %s was taken back on %s: %s", x.To.Version, on, x.Why)
+	}
+	return c
 }
 
 func scratch(s installation.Store) string {

@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -155,10 +157,44 @@ func (s Store) Lock() (release func(), err error) {
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = fmt.Fprintln(f, os.Getpid())
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
 	return func() {
 		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // a child that has been forked and not begun its program has the file open, too
 		f.Close()
 	}, nil
+}
+
+// Serving returns the process that serves from the data directory, if one does. It takes no lock, which a program that starts at
+// this moment would meet.
+func (s Store) Serving() (pid int, ok bool) {
+	text, err := os.ReadFile(s.Path("serve.lock"))
+	if err != nil {
+		return 0, false
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return 0, false
+	}
+	lock, err := os.Stat(s.Path("serve.lock"))
+	if err != nil {
+		return 0, false
+	}
+	// Its number may be another process's by now: that one doesn't have the file open.
+	open := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(open)
+	if err != nil {
+		return 0, false
+	}
+	return pid, slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		file, err := os.Stat(filepath.Join(open, e.Name()))
+		return err == nil && os.SameFile(file, lock)
+	})
 }
 
 // Inside reports whether a place is a directory of the data directory.

@@ -3,9 +3,11 @@ package db_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -192,9 +194,88 @@ func TestMigrateRefusesNewerSchema(t *testing.T) {
 	if err := d.Admin(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err != nil {
 		t.Fatal(err)
 	}
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatalf("the newer schema only adds to ours: %v", err)
+	}
+	if err := d.Admin(t.Context(), "UPDATE schema_readers SET schema_known = 9999"); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer slipway") {
 		t.Fatalf("got %v, want a refusal that names the newer slipway", err)
 	}
+}
+
+// Migrations after OldestReader only add: the programs since then go on working with the schema. What looks otherwise raises
+// OldestReader to its number.
+func TestMigrationsOnlyAdd(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range files {
+		number, err := strconv.Atoi(filepath.Base(f)[:4])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number <= db.OldestReader {
+			continue
+		}
+		seen++
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if what := takesAway(string(text)); what != "" {
+			t.Errorf("%s: %s: an older program would not work with it any more", f, what)
+		}
+	}
+	newest, err := db.Newest()
+	if err != nil || newest < db.OldestReader || seen == 0 && newest != db.OldestReader {
+		t.Errorf("the newest is %d, the oldest reader's %d: %v", newest, db.OldestReader, err)
+	}
+	for sql, want := range map[string]bool{
+		"CREATE TABLE a (b TEXT NOT NULL);\nALTER TABLE a ADD COLUMN c TEXT NOT NULL DEFAULT '';": false,
+		"ALTER TABLE a ADD COLUMN c TEXT NOT NULL;":                                               true,
+		"alter table a rename to b;":                                                              true,
+		"DROP TABLE a;":                                                                           true,
+		"ALTER TABLE a DROP COLUMN b;":                                                            true,
+		"CREATE UNIQUE INDEX a ON b (c);":                                                         true,
+		"DROP VIEW v; CREATE VIEW v AS SELECT 1;":                                                 false,
+		"-- DROP TABLE a\nCREATE INDEX a ON b (c);":                                               false,
+	} {
+		if takesAway(sql) != "" != want {
+			t.Errorf("%q: %q", sql, takesAway(sql))
+		}
+	}
+}
+
+// takesAway returns the statement of a migration that a program of before could stumble over. A view that is made anew may have
+// columns more; a unique index may refuse what such a program writes, unless its table is new, too.
+func takesAway(migration string) string {
+	comment := regexp.MustCompile(`(?m)--.*$`)
+	made := regexp.MustCompile(`(?i)create table (?:if not exists )?(\w+)`)
+	unique := regexp.MustCompile(`(?i)create unique index .* on (\w+)`)
+	adds := regexp.MustCompile(`(?is)^alter table \w+ add column (.*)$`)
+	text := comment.ReplaceAllString(migration, "")
+	own := map[string]bool{}
+	for _, m := range made.FindAllStringSubmatch(text, -1) {
+		own[m[1]] = true
+	}
+	for s := range strings.SplitSeq(text, ";") {
+		s = strings.Join(strings.Fields(s), " ")
+		low := strings.ToLower(s)
+		column := adds.FindStringSubmatch(s)
+		on := unique.FindStringSubmatch(s)
+		switch {
+		case strings.HasPrefix(low, "drop table"), strings.HasPrefix(low, "alter table") && column == nil,
+			column != nil && strings.Contains(low, "not null") && !strings.Contains(low, "default"),
+			on != nil && !own[on[1]]:
+			return s
+		}
+	}
+	return ""
 }
 
 func TestOpenRefusesOtherAddresses(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ var migrations embed.FS
 
 // Migrate brings the schema up to date: numbered files, forward only, each in its own
 // transaction. Nodes that start at the same moment wait for each other. A schema newer
-// than this program is an error and nothing is changed.
+// than this program is left as it is: an upgrade that is taken back leaves one. It is an
+// error where the program that wrote it says that this one can't work with it.
 func (d *DB) Migrate(ctx context.Context) error { return d.MigrateTo(ctx, 0) }
 
 // MigrateTo is Migrate up to a version, so that tests can make a database as an earlier
@@ -51,11 +53,7 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	sources := p.ListSources()
 	newest := sources[len(sources)-1].Version
 	if have > newest {
-		return fmt.Errorf(
-			"the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it",
-			have,
-			newest,
-		)
+		return d.readable(ctx, have, newest)
 	}
 	if have >= cmp.Or(version, newest) {
 		return nil
@@ -73,7 +71,43 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	if err := errors.Join(err, d.temporary(context.WithoutCancel(ctx), "MEMORY")); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	return nil
+	if version != 0 && version < newest {
+		return nil
+	}
+	return d.Write(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO schema_readers (id, schema_known) VALUES (1, $1)
+			ON CONFLICT (id) DO UPDATE SET schema_known = excluded.schema_known`, OldestReader)
+		return err
+	})
+}
+
+// OldestReader is the schema version of the oldest program that works with this program's schema: what came since only adds, so
+// that an upgrade can be taken back without losing what was written meanwhile. A migration that takes something away raises it
+// to its own number, and must come two releases after the last program that used what it takes.
+const OldestReader = 240
+
+// Newest returns the schema version that Migrate leads to.
+func Newest() (int64, error) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		return 0, err
+	}
+	number, _, _ := strings.Cut(files[len(files)-1].Name(), "_")
+	return strconv.ParseInt(number, 10, 64)
+}
+
+// readable returns an error where a program that knows the schema up to newest can't work with the database's.
+func (d *DB) readable(ctx context.Context, have, newest int64) error {
+	var known int64
+	err := d.QueryRow(ctx, `SELECT schema_known FROM schema_readers`).Scan(&known)
+	if err == nil && known <= newest {
+		return nil
+	}
+	return fmt.Errorf(
+		"the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it",
+		have, newest,
+	)
 }
 
 // temporary says where SQLite's writer puts what it needs for one statement only.
