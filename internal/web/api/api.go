@@ -96,6 +96,7 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	pushes    *db.Batch        // that forges tell of
+	hooks     []Hook           // what may be called below /hooks
 	spec      func() []byte    // openapi.json
 	docs      func() *docs.Docs
 }
@@ -159,6 +160,7 @@ func (a *API) routes() {
 	a.backupRoutes()
 	a.accountRoutes()
 	a.teamRoutes()
+	a.transferRoutes()
 	a.oauthRoutes()
 	a.teamSSORoutes()
 	a.identityRoutes()

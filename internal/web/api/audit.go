@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -55,18 +56,11 @@ func (a *API) auditRoutes() {
 		Summary: "Read a team's audit log", Scope: account.AuditRead, Wide: true, Noun: "audit log",
 		Doc: "Newest first. Entries are kept for 400 days. With `Accept: application/x-ndjson` the response has all matching entries, one JSON object per line.",
 	}
-	op := a.operation(r, typeOf[auditPage]())
+	op := a.operation(r, reflect.TypeFor[auditPage]())
 	op.Responses["200"].Content["application/x-ndjson"] = &huma.MediaType{Schema: &huma.Schema{
 		Type: huma.TypeString, Description: "One entry as JSON per line.",
 	}}
-	huma.Register(a.huma, op, func(ctx context.Context, in *auditIn) (*logOut, error) {
-		out, err := a.teamAudit(ctx, r, in)
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		return &logOut{out}, nil
-	})
-	a.ops = append(a.ops, r)
+	writes(a, r, op, a.teamAudit)
 }
 
 func (a *API) teamAudit(ctx context.Context, r Route, in *auditIn) (func(huma.Context), error) {
@@ -137,7 +131,7 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 		if req.Method == http.MethodHead {
 			return
 		}
-		out := &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}
+		out := patiently(ctx, w)
 		f.Limit = 200
 		for n := 0; n < maxExport; {
 			list, err := a.Accounts.Audit(ctx, f)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -268,18 +269,11 @@ type downloadIn struct {
 
 func (a *API) downloadRoute(r Route) {
 	r.Method, r.Status = http.MethodGet, http.StatusOK
-	op := a.operation(r, typeOf[string]())
+	op := a.operation(r, reflect.TypeFor[string]())
 	op.Responses["409"] = &huma.Response{}
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	op.Responses["200"].Content = map[string]*huma.MediaType{"application/zstd": binary, "application/zip": binary}
-	huma.Register(a.huma, op, func(ctx context.Context, in *downloadIn) (*logOut, error) {
-		out, err := a.download(ctx, r, in)
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		return &logOut{out}, nil
-	})
-	a.ops = append(a.ops, r)
+	writes(a, r, op, a.download)
 }
 
 func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.Context), error) {
@@ -336,11 +330,16 @@ func (a *API) download(ctx context.Context, r Route, in *downloadIn) (func(huma.
 		if req.Method == http.MethodHead {
 			return
 		}
-		if err := write(ctx, &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}); err != nil {
+		if err := write(ctx, patiently(ctx, w)); err != nil {
 			a.Log.InfoContext(ctx, "backup download failed", "backup", b.ID, "err", err)
 			panic(http.ErrAbortHandler) // half an archive must not look whole
 		}
 	}, nil
+}
+
+// patiently returns a writer of a long answer: see patient.
+func patiently(ctx context.Context, w http.ResponseWriter) io.Writer {
+	return &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}
 }
 
 // patient writes for as long as the client takes something every sendTime, and ctx lasts.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -73,8 +74,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // readAnyBody reads what a deploy hook's caller sends, which need not be JSON. What is
 // over the limit comes cut, one byte longer than the limit.
-func readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if !hookForm.MatchString(r.URL.Path) && !gitHookForm.MatchString(r.URL.Path) && !appHookForm.MatchString(r.URL.Path) {
+func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !slices.ContainsFunc(a.hooks, func(h Hook) bool { return h.Is(r.URL.Path) }) {
 		return nil, nil
 	}
 	conn := http.NewResponseController(w)

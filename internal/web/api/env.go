@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -40,7 +41,7 @@ type newVars struct{ raw json.RawMessage }
 
 // Schema is how the reference shows it.
 func (newVars) Schema(r huma.Registry) *huma.Schema {
-	one := r.Schema(typeOf[newVar](), true, "")
+	one := r.Schema(reflect.TypeFor[newVar](), true, "")
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
 }
 
@@ -62,7 +63,7 @@ func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
 	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
 		return nil, false, odd
 	}
-	schema := r.Schema(typeOf[newVar](), true, "")
+	schema := r.Schema(reflect.TypeFor[newVar](), true, "")
 	if _, many = v.([]any); many {
 		schema = &huma.Schema{Type: huma.TypeArray, Items: schema}
 	}
@@ -90,7 +91,7 @@ type setVars struct {
 
 // Schema is how the reference shows it.
 func (setVars) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(typeOf[varBody](), true, ""), r.Schema(typeOf[data[varBody]](), true, "")}}
+	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(reflect.TypeFor[varBody](), true, ""), r.Schema(reflect.TypeFor[data[varBody]](), true, "")}}
 }
 
 // MarshalJSON writes either.
@@ -157,7 +158,7 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 	if _, err := a.site(ctx, c, in.ID); err != nil {
 		return p, err
 	}
-	list, many, err := in.Body.read(a.huma.OpenAPI().Components.Schemas)
+	list, many, err := in.Body.read(a.schemas())
 	if err != nil {
 		return p, err
 	}

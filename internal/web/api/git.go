@@ -5,8 +5,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"net/url"
-
-	"github.com/danielgtaylor/huma/v2"
+	"reflect"
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
@@ -43,6 +42,8 @@ type gitBody struct {
 }
 
 func (a *API) gitRoutes() {
+	a.addHook(gitCalls{a})
+	a.addHook(appCalls{a})
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
@@ -99,12 +100,12 @@ func (a *API) gitRoutes() {
 		Limited: true,
 		Doc:     "Builds exactly this commit as a preview, without the site's variables, credential and caches. Each later commit needs another approval.",
 	}, a.approvePull)
-	a.postGitHook(Route{
+	postHook(a, Route{
 		Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
 		Doc: "Called by GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is at most 1 MiB, and signed with the hook's secret as the provider does. " +
 			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview if the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries are processed once.",
-	})
-	a.postAppHook(Route{
+	}, reflect.TypeFor[calledGitHook](), a.callGitHook)
+	postHook(a, Route{
 		Path:    "/hooks/github/{hook}",
 		ID:      "callGitHubApp",
 		Tag:     "Git",
@@ -112,7 +113,7 @@ func (a *API) gitRoutes() {
 		Noun:    "GitHub App",
 		Hook:    true,
 		Doc:     "Called by GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request has the effect of a call to the Git hook of each site that reads the repository with an account connected through the app.",
-	})
+	}, reflect.TypeFor[calledGitHubApp](), a.answerGitHubApp)
 }
 
 func (a *API) showGit(s pushes.Settings) gitBody {
@@ -332,22 +333,8 @@ type calledGitHook struct {
 	Reason       string   `json:"reason,omitempty"`
 }
 
-// postGitHook registers the address that forges call.
-func (a *API) postGitHook(r Route) {
-	r.Method, r.Status = http.MethodPost, http.StatusOK
-	op := a.operation(r, typeOf[calledGitHook]())
-	op.Path = r.Path
-	huma.Register(a.huma, op, func(ctx context.Context, in *callGitHookIn) (*reply, error) {
-		out, err := a.callGitHook(ctx, r, pushes.HookID(in.Hook))
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		return out, nil
-	})
-	a.ops = append(a.ops, r)
-}
-
-func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*reply, error) {
+func (a *API) callGitHook(ctx context.Context, r Route, in *callGitHookIn) (*reply, error) {
+	id := pushes.HookID(in.Hook)
 	req := from(ctx)
 	if req.push == nil { // else it was found just now
 		set, err := a.Git.ByHook(ctx, a.DB, id)
@@ -426,16 +413,20 @@ func (a *API) callGitHook(ctx context.Context, r Route, id pushes.HookID) (*repl
 
 var gitHookForm = lazyregexp.New(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
-// gitHookKey returns what a call of a Git hook is counted under: see hookKey.
-func (a *API) gitHookKey(ctx context.Context, r *http.Request, req *request) (string, bool) {
+// gitCalls recognizes calls of Git hooks.
+type gitCalls struct{ a *API }
+
+func (gitCalls) Is(path string) bool { return gitHookForm.MatchString(path) }
+
+func (c gitCalls) Key(ctx context.Context, r *http.Request) (string, bool) {
 	m := gitHookForm.FindStringSubmatch(r.URL.Path)
 	if m == nil {
 		return "", false
 	}
 	id := pushes.HookID(m[1])
-	set, err := a.Git.ByHook(ctx, a.DB, id)
+	set, err := c.a.Git.ByHook(ctx, c.a.DB, id)
 	if err == nil {
-		req.push = &set
+		from(ctx).push = &set
 	}
 	return "hook:" + id.Digest(), err == nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -35,22 +33,14 @@ type calledGitHubApp struct {
 	Sites   []appSiteBody `json:"sites,omitempty" doc:"Result for each site of the repository."`
 }
 
-// postAppHook registers the address that GitHub calls for an app.
-func (a *API) postAppHook(r Route) {
-	r.Method, r.Status = http.MethodPost, http.StatusOK
-	op := a.operation(r, typeOf[calledGitHubApp]())
-	op.Path = r.Path
-	huma.Register(a.huma, op, func(ctx context.Context, in *callGitHubAppIn) (*reply, error) {
-		out, err := a.callGitHubApp(ctx, in.Hook)
-		if err == nil {
-			var kept []byte
-			if kept, err = r.keep(out); err == nil {
-				return unkeep(kept, false, nil)
-			}
-		}
-		return nil, a.problem(ctx, err)
-	})
-	a.ops = append(a.ops, r)
+// answerGitHubApp handles an event that GitHub sends for an app.
+func (a *API) answerGitHubApp(ctx context.Context, r Route, in *callGitHubAppIn) (*reply, error) {
+	out, err := a.callGitHubApp(ctx, in.Hook)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := r.keep(out)
+	return unkeep(kept, false, err)
 }
 
 func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubApp, err error) {
@@ -62,7 +52,7 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	if err != nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeout(db.WithShare(ctx, appPrefix+string(app.ID)), handlerTimeout)
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, AppPrefix+string(app.ID)), handlerTimeout)
 	defer cancel()
 	var list []pushes.AppOutcome
 	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {
@@ -122,18 +112,16 @@ func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection
 
 var appHookForm = lazyregexp.New(`^` + connection.HookPath + `([A-Za-z0-9_-]{43})$`)
 
-// appShare is how many times an API key's rate limit a GitHub App's webhook has: it speaks
-// for all sites.
-const appShare = 20
+// appCalls recognizes calls of the webhooks of GitHub Apps.
+type appCalls struct{ a *API }
 
-// appHookKey returns what a call of a GitHub App's webhook is counted under: see hookKey.
-func (a *API) appHookKey(ctx context.Context, r *http.Request) (string, bool) {
+func (appCalls) Is(path string) bool { return appHookForm.MatchString(path) }
+
+func (c appCalls) Key(ctx context.Context, r *http.Request) (string, bool) {
 	m := appHookForm.FindStringSubmatch(r.URL.Path)
 	if m == nil {
 		return "", false
 	}
-	app, err := a.Connections.ByHook(ctx, a.DB, m[1])
-	return appPrefix + string(app.ID), err == nil
+	app, err := c.a.Connections.ByHook(ctx, c.a.DB, m[1])
+	return AppPrefix + string(app.ID), err == nil
 }
-
-const appPrefix = "app:"

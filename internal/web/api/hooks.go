@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ type hookBody struct {
 }
 
 func (a *API) hookRoutes() {
+	a.addHook(calls{a})
 	r := func(path, id, summary, doc string, s account.Scope) Route {
 		return Route{Path: path, ID: id, Tag: "Deploy hooks", Summary: summary, Doc: doc, Scope: s, Noun: "deploy hook", Private: true}
 	}
@@ -86,7 +88,7 @@ func (a *API) hookRoutes() {
 			"If a hook or push has already queued a deployment of the same branch, the call is merged into it and the response has `deduplicated`; calls with a body are never merged. " +
 			"Calls of Git providers are recognized by their headers: pings and events other than pushes to the hook's branch are answered with `skipped` and the reason. Provider signatures are not checked; use a Git hook for that.",
 	}
-	a.postHook(call)
+	postHook(a, call, reflect.TypeFor[calledHook](), a.answerHook)
 }
 
 func (a *API) listHooks(ctx context.Context, c account.Caller, in *partOf) (data[hookBody], error) {
@@ -339,6 +341,30 @@ func (a *API) admitHook(ctx context.Context, r db.Reader, in *callHookIn) (site.
 	return hook, hook.Admit(from(ctx).addr, body, in.Signature)
 }
 
+// answerHook calls a hook, once where the call has an Idempotency-Key.
+func (a *API) answerHook(ctx context.Context, r Route, in *callHookIn) (*reply, error) {
+	hook, err := a.admitHook(ctx, a.DB, in) // also where the answer is stored
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), handlerTimeout)
+	defer cancel()
+	k, print, err := r.once(ctx, account.Caller{Owner: hook.Owner})
+	if err != nil {
+		return nil, err
+	}
+	// The path holds a secret: its digest stands for it in what is stored.
+	k.Scope, k.Path = "hook/"+hookDigest(in.Hook), "/hooks/deploy"
+	kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+		out, err := a.callHook(ctx, tx, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.keep(out)
+	})
+	return unkeep(kept, replayed, err)
+}
+
 func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHook, error) {
 	call := deploy.HookCall{Branch: in.Branch, Title: in.Title}
 	if call.Branch == "" {
@@ -407,15 +433,17 @@ func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch 
 
 var hookForm = lazyregexp.New(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
 
-// hookKey returns the key that a call of a deploy hook is counted under: the hook when there is one,
-// so that one address (a CI's) may call many, else the caller's address, so that
-// guessing has a limit.
-func (a *API) hookKey(ctx context.Context, r *http.Request) (string, bool) {
+// calls recognizes calls of deploy hooks.
+type calls struct{ a *API }
+
+func (calls) Is(path string) bool { return hookForm.MatchString(path) }
+
+func (c calls) Key(ctx context.Context, r *http.Request) (string, bool) {
 	m := hookForm.FindStringSubmatch(r.URL.Path)
 	if m == nil {
 		return "", false
 	}
-	_, err := a.Sites.Hook(ctx, a.DB, site.HookID(m[1]))
+	_, err := c.a.Sites.Hook(ctx, c.a.DB, site.HookID(m[1]))
 	if err != nil && !fault.Is(err, fault.Gone) {
 		return "", false
 	}

@@ -68,7 +68,7 @@ func init() {
 
 // schemaName names shapes as readers of the document would.
 func schemaName(t reflect.Type, hint string) string {
-	if t == typeOf[problem]() {
+	if t == reflect.TypeFor[problem]() {
 		return "Error"
 	}
 	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "Body", "")
@@ -83,8 +83,10 @@ func schemaName(t reflect.Type, hint string) string {
 
 // encode is how every body is written.
 func encode(v any) ([]byte, error) {
-	if sites, ok := v.(page[siteBody]); ok {
-		return appendSites(make([]byte, 0, 1024*(len(sites.Data)+1)), sites)
+	if p, ok := v.(interface{ quick() ([]byte, error) }); ok {
+		if b, err := p.quick(); b != nil || err != nil {
+			return b, err
+		}
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -63,7 +64,7 @@ func (a *API) listenerRoutes() {
 		"With `Accept: text/event-stream` they are streamed. Deliveries are kept for an hour: a repeated request with the same `after` returns them again.",
 	)
 	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
-	streamRoute(a, fetch, typeOf[offersBody](), a.fetchDeliveries)
+	streamRoute(a, fetch, reflect.TypeFor[offersBody](), a.fetchDeliveries)
 	change(a, "DELETE", r("/webhook-listeners/{id}", "deleteListener", "Stop listening", ""), a.deleteListener)
 }
 
@@ -149,7 +150,7 @@ func (a *API) fetchDeliveries(ctx context.Context, r Route, in *fetchDeliveriesI
 			for { // until all that is there has been asked for
 				offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
 				for _, o := range offers {
-					list, after = append(list, event{o.N, showOffer(o)}), o.N
+					list, after = append(list, event{n: o.N, data: showOffer(o)}), o.N
 				}
 				if err != nil || len(offers) == 0 || len(list) >= maxEvents {
 					return list, nil, err

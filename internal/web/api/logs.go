@@ -75,12 +75,24 @@ func (n count) parse(name, code string) (int64, error) {
 	return v, nil
 }
 
-// logOut writes its own answer: JSON or a stream.
-type logOut struct{ Body func(huma.Context) }
+// written is an answer that its operation writes itself.
+type written struct{ Body func(huma.Context) }
+
+// writes registers an operation that writes its own answer.
+func writes[I any](a *API, r Route, op huma.Operation, do func(context.Context, Route, *I) (func(huma.Context), error)) {
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*written, error) {
+		out, err := do(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &written{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
 
 func (a *API) logRoute(r Route) {
 	r.Method, r.Status, r.Stream = http.MethodGet, http.StatusOK, true
-	streamRoute(a, r, typeOf[logBody](), a.logs)
+	streamRoute(a, r, reflect.TypeFor[logBody](), a.logs)
 }
 
 // streamRoute lists a route that answers with JSON, or with events where the client accepts them.
@@ -90,14 +102,7 @@ func streamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Con
 		Type:        huma.TypeString,
 		Description: "Server-sent events whose data are log entries as JSON.",
 	}}
-	huma.Register(a.huma, op, func(ctx context.Context, in *In) (*logOut, error) {
-		out, err := do(ctx, r, in)
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		return &logOut{out}, nil
-	})
-	a.ops = append(a.ops, r)
+	writes(a, r, op, do)
 }
 
 func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context), error) {
@@ -136,7 +141,7 @@ func (a *API) logs(ctx context.Context, r Route, in *logsIn) (func(huma.Context)
 			func(ctx context.Context) (list []event, end any, err error) {
 				lines, status, err := a.Deployments.Logs(ctx, c.Owner, d.ID, after, maxEvents)
 				for _, l := range lines {
-					list, after = append(list, event{l.N, showLine(l)}), l.N
+					list, after = append(list, event{n: l.N, data: showLine(l)}), l.N
 				}
 				if status.Ended() {
 					end = struct {

@@ -59,7 +59,7 @@ type reply struct {
 }
 
 // answered wraps the body of an operation that sets its own status.
-type answered interface{ status() int }
+type answered interface{ statusCode() int }
 
 // get registers an operation that reads.
 func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
@@ -70,7 +70,7 @@ func get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 			return nil, err
 		}
 		return r.reply(out)
-	}, typeOf[O]())
+	}, reflect.TypeFor[O]())
 }
 
 // act is an operation that changes something here. It returns what it did, for the audit
@@ -137,7 +137,7 @@ func postPrepared[I, O, P any](
 			return r.keep(out)
 		})
 		return unkeep(kept, replayed, err)
-	}, typeOf[O]())
+	}, reflect.TypeFor[O]())
 }
 
 // ask registers a POST that goes to the network and changes nothing here.
@@ -156,7 +156,7 @@ func ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 			return r.keep(out)
 		})
 		return unkeep(kept, replayed, err)
-	}, typeOf[O]())
+	}, reflect.TypeFor[O]())
 }
 
 // change registers a PATCH or DELETE: one transaction, no stored answer.
@@ -189,7 +189,7 @@ func changePrepared[I, O, P any](
 			return err
 		})
 		return out, err
-	}, typeOf[O]())
+	}, reflect.TypeFor[O]())
 }
 
 // register is the one place where a handler meets the outside: who is asking is checked
@@ -214,32 +214,13 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 	a.ops = append(a.ops, r)
 }
 
-// postHook registers the call of a deploy hook: like post, but whoever knows the path may.
-func (a *API) postHook(r Route) {
+// postHook registers the call of a hook: like post, but whoever knows the path may, and do keeps the answer.
+func postHook[I any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *I) (*reply, error)) {
 	r.Method, r.Status = http.MethodPost, http.StatusOK
-	op := a.operation(r, typeOf[calledHook]())
+	op := a.operation(r, body)
 	op.Path = r.Path
-	huma.Register(a.huma, op, func(ctx context.Context, in *callHookIn) (*reply, error) {
-		hook, err := a.admitHook(ctx, a.DB, in) // also where the answer is stored
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(hook.Owner)), handlerTimeout)
-		defer cancel()
-		k, print, err := r.once(ctx, account.Caller{Owner: hook.Owner})
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		// The path holds a secret: its digest stands for it in what is stored.
-		k.Scope, k.Path = "hook/"+hookDigest(in.Hook), "/hooks/deploy"
-		kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
-			out, err := a.callHook(ctx, tx, in)
-			if err != nil {
-				return nil, err
-			}
-			return r.keep(out)
-		})
-		out, err := unkeep(kept, replayed, err)
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*reply, error) {
+		out, err := do(ctx, r, in)
 		if err != nil {
 			return nil, a.problem(ctx, err)
 		}
@@ -247,8 +228,6 @@ func (a *API) postHook(r Route) {
 	})
 	a.ops = append(a.ops, r)
 }
-
-func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // permit returns the caller as this route is for them: in a team, with their role on all of its sites, or on those alone on
 // which they have one that is high enough. Where it is for none it is a fault.
@@ -274,9 +253,12 @@ func (r Route) permit(c account.Caller) (account.Caller, error) {
 	return c, nil
 }
 
+// schemas holds the shapes of the document.
+func (a *API) schemas() huma.Registry { return a.huma.OpenAPI().Components.Schemas }
+
 // operation is the route as huma knows it.
 func (a *API) operation(r Route, body reflect.Type) huma.Operation {
-	registry := a.huma.OpenAPI().Components.Schemas
+	registry := a.schemas()
 	return huma.Operation{
 		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
 		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
@@ -320,7 +302,7 @@ func strict(ctx huma.Context, next func(huma.Context)) {
 func (r Route) reply(out any) (*reply, error) {
 	status := r.Status
 	if s, ok := out.(answered); ok {
-		status = s.status()
+		status = s.statusCode()
 	}
 	body, err := encode(out)
 	if err != nil {

@@ -127,7 +127,7 @@ func (a *API) finish() {
 		Description: "Id or slug of the team that the key must act for, otherwise 403 `team_mismatch`. It doesn't select a team: the key does.",
 		Schema:      &huma.Schema{Type: huma.TypeString},
 	}
-	errorSchema := doc.Components.Schemas.Schema(typeOf[problem](), true, "Error")
+	errorSchema := doc.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Error")
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
 		doc.Components.Responses[f.name] = &huma.Response{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (a *API) programRoutes() {
 		Noun:    "site",
 		Doc: "The latest lines, oldest first; with `after`, the lines after that number. The last 10,000 lines of a site are kept. " +
 			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, and comments as heartbeats. `Last-Event-ID` resumes a stream.",
-	}, typeOf[programLogs](), a.siteLogs)
+	}, reflect.TypeFor[programLogs](), a.siteLogs)
 	get(a, Route{
 		Path:    "/sites/{id}/metrics",
 		ID:      "getSiteMetrics",
@@ -524,7 +525,7 @@ func (a *API) siteLogs(ctx context.Context, r Route, in *siteLogsIn) (func(huma.
 			}
 			lines, err := a.Apps.Logs(ctx, in.ID, f)
 			for _, l := range lines {
-				list, f.After = append(list, event{l.N, showProgramLine(l)}), l.N
+				list, f.After = append(list, event{n: l.N, data: showProgramLine(l)}), l.N
 			}
 			f.After, f.Limit = max(f.After, 1), maxEvents // from now on all that follows
 			return list, nil, err
@@ -554,11 +555,11 @@ func showProgramLine(l app.Line) programLine {
 }
 
 // showProcess is a site's program, null where it has none.
-func (a *API) showProcess(s *site.Site) *processBody {
-	if a.Apps == nil || !hasProgram(*s) {
+func showProcess(apps *app.Apps, s *site.Site) *processBody {
+	if apps == nil || !hasProgram(*s) {
 		return nil
 	}
-	p := a.Apps.Status(s.LiveDeployment)
+	p := apps.Status(s.LiveDeployment)
 	if s.Status == site.Stopped {
 		p.State, p.Message = app.Stopped, ""
 	}

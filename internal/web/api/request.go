@@ -151,7 +151,7 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	}
 	key, authErr := a.authenticate(ctx, r, req)
 	limit := a.RateLimit
-	if strings.HasPrefix(key, appPrefix) {
+	if strings.HasPrefix(key, AppPrefix) {
 		limit *= appShare
 	}
 	win, err := a.Limiter.Take(ctx, key, limit)
@@ -199,20 +199,35 @@ func public(p string) bool {
 	return p == "/api/v1/openapi.json" || !under(p, "/api/v1")
 }
 
+// Hook is one kind of addresses below /hooks. They need no key: the path is the credential.
+type Hook interface {
+	// Is reports whether a path has the form of such an address.
+	Is(path string) bool
+	// Key returns what a call is counted under: the hook when there is one, so that one address (a CI's) may
+	// call many, else false for the caller's address, so that guessing has a limit.
+	Key(ctx context.Context, r *http.Request) (string, bool)
+}
+
+// addHook lets a kind of hooks be called.
+func (a *API) addHook(h Hook) { a.hooks = append(a.hooks, h) }
+
+// AppPrefix begins what calls of GitHub Apps are counted under.
+const AppPrefix = "app:"
+
+// appShare is how many times an API key's rate limit a GitHub App's webhook has: it speaks
+// for all sites.
+const appShare = 20
+
 // authenticate finds out who is asking, and under which key the request is counted:
 // the API key, the deploy hook, else the client's address (IPv6 by /64, for one machine
 // has as many addresses as it likes in it).
 func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
 	key = "addr:" + requestinfo.Network(req.addr)
 	if under(r.URL.Path, "/hooks") {
-		if hook, ok := a.hookKey(ctx, r); ok {
-			return hook, nil
-		}
-		if hook, ok := a.gitHookKey(ctx, r, req); ok {
-			return hook, nil
-		}
-		if app, ok := a.appHookKey(ctx, r); ok {
-			return app, nil
+		for _, h := range a.hooks {
+			if hook, ok := h.Key(ctx, r); ok {
+				return hook, nil
+			}
 		}
 		return key, nil
 	}
@@ -295,7 +310,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut ||
 		r.Method == http.MethodDelete && r.ContentLength != 0 {
 		if under(r.URL.Path, "/hooks") {
-			req.body, err = readAnyBody(w, r)
+			req.body, err = a.readAnyBody(w, r)
 		} else {
 			req.body, err = readBody(w, r)
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -29,6 +30,30 @@ type pagination struct {
 	Limit      int `json:"limit"`
 	Total      int `json:"total" doc:"Number of items on all pages."`
 	TotalPages int `json:"totalPages"`
+}
+
+// Appender is an item that encodes itself in less time than encoding/json does. A test compares the two.
+type Appender interface {
+	Append(b []byte) ([]byte, error)
+}
+
+// quick encodes a page whose items encode themselves; nil where they don't.
+func (p page[T]) quick() ([]byte, error) {
+	if _, ok := any((*T)(nil)).(Appender); !ok {
+		return nil, nil
+	}
+	b := append(make([]byte, 0, 1024*(len(p.Data)+1)), `{"data":[`...)
+	for i := range p.Data {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = any(&p.Data[i]).(Appender).Append(b); err != nil {
+			return nil, err
+		}
+	}
+	return fmt.Appendf(b, `],"pagination":{"page":%d,"limit":%d,"total":%d,"totalPages":%d}}`+"\n",
+		p.Pagination.Page, p.Pagination.Limit, p.Pagination.Total, p.Pagination.TotalPages), nil
 }
 
 func paged[T any](items []T, p paging, total int) page[T] {

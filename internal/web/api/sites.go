@@ -333,7 +333,7 @@ type deletedSite struct {
 	Operation *operationBody `json:"operation,omitempty" doc:"With backup=true (status 202): the operation that backs up and then deletes the site."`
 }
 
-func (d deletedSite) status() int {
+func (d deletedSite) statusCode() int {
 	if d.Operation != nil {
 		return http.StatusAccepted
 	}
@@ -516,7 +516,7 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 		b.Domains = each(domains[names[i]], func(d domain.Summary) domainSummary {
 			return domainSummary{string(d.ID), d.Name, string(d.Status)}
 		})
-		b.Process = a.showProcess(s)
+		b.Process = showProcess(a.Apps, s)
 		b.SSL = siteSSL{string(c.State), some(c.Reason), some(c.Issuer), when(c.NotAfter), when(c.NextAttempt)}
 		b.Backups = showSchedule(schedules.Of(ids[i]))
 		b.UpdatedAt = s.UpdatedAt.String()

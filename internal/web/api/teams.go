@@ -119,7 +119,6 @@ func (a *API) teamRoutes() {
 	change(a, "DELETE", on("/sites/{id}/members/{userId}", "removeSiteMember", "Remove a member's role on a site",
 		"A guest without a role on another site leaves the team.", account.TeamWrite), a.removeSiteMember)
 	a.auditRoutes()
-	a.transferRoutes()
 }
 
 // own checks that the team which a path names is the one that the caller acts for.
@@ -244,7 +243,7 @@ type deletedTeam struct {
 	Operation *operationBody `json:"operation,omitempty" doc:"The operation that deletes the sites, then the team."`
 }
 
-func (d deletedTeam) status() int {
+func (d deletedTeam) statusCode() int {
 	if d.Operation != nil {
 		return http.StatusAccepted
 	}

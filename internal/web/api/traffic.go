@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -150,7 +151,7 @@ type accessLogIn struct {
 }
 
 func (a *API) accessLogRoute(r Route) {
-	op := a.operation(r, typeOf[string]())
+	op := a.operation(r, reflect.TypeFor[string]())
 	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{
 		Schema: &huma.Schema{
 			Type:        huma.TypeString,
@@ -158,14 +159,7 @@ func (a *API) accessLogRoute(r Route) {
 		},
 	}
 	delete(op.Responses["200"].Content, "application/json")
-	huma.Register(a.huma, op, func(ctx context.Context, in *accessLogIn) (*logOut, error) {
-		out, err := a.accessLog(ctx, r, in)
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		return &logOut{out}, nil
-	})
-	a.ops = append(a.ops, r)
+	writes(a, r, op, a.accessLog)
 }
 
 func (a *API) accessLog(ctx context.Context, r Route, in *accessLogIn) (func(huma.Context), error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ type sent struct {
 // rawRoute registers a route whose body is no JSON, and is read by fn while it comes.
 func rawRoute[O any](a *API, r Route, kind string, fn func(ctx context.Context, s sent) (O, error)) {
 	r.Raw, r.Limited = true, true
-	op := a.operation(r, typeOf[O]())
+	op := a.operation(r, reflect.TypeFor[O]())
 	op.Middlewares = nil // the body stays as it comes
 	op.Responses["409"] = &huma.Response{}
 	op.RequestBody = &huma.RequestBody{
@@ -58,15 +59,14 @@ func rawRoute[O any](a *API, r Route, kind string, fn func(ctx context.Context, 
 		Content:  map[string]*huma.MediaType{kind: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
 	}
 	if strings.Contains(r.Path, "{sha256}") {
-		huma.Register(a.huma, op, func(ctx context.Context, in *blobIn) (*logOut, error) {
+		writes(a, r, op, func(_ context.Context, r Route, in *blobIn) (func(huma.Context), error) {
 			return receiveRaw(a, r, in.ID, in.SHA256, fn), nil
 		})
 	} else {
-		huma.Register(a.huma, op, func(ctx context.Context, in *ByID) (*logOut, error) {
+		writes(a, r, op, func(_ context.Context, r Route, in *ByID) (func(huma.Context), error) {
 			return receiveRaw(a, r, in.ID, "", fn), nil
 		})
 	}
-	a.ops = append(a.ops, r)
 }
 
 type blobIn struct {
@@ -74,8 +74,8 @@ type blobIn struct {
 	SHA256 string `path:"sha256" doc:"SHA-256 of the content: 64 lower-case hexadecimal digits."`
 }
 
-func receiveRaw[O any](a *API, r Route, id, digest string, fn func(ctx context.Context, s sent) (O, error)) *logOut {
-	return &logOut{func(hctx huma.Context) {
+func receiveRaw[O any](a *API, r Route, id, digest string, fn func(ctx context.Context, s sent) (O, error)) func(huma.Context) {
+	return func(hctx huma.Context) {
 		req, w := humago.Unwrap(hctx)
 		conn := http.NewResponseController(w)
 		defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
@@ -104,7 +104,7 @@ func receiveRaw[O any](a *API, r Route, id, digest string, fn func(ctx context.C
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(r.Status)
 		_, _ = w.Write(body)
-	}}
+	}
 }
 
 // maxNeeded is how many missing contents the answer to a manifest lists.

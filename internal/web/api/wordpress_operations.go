@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -220,54 +221,53 @@ const importPatience = time.Minute
 // it comes.
 func (a *API) importRoute(r Route) {
 	r.Method, r.Raw, r.Limited = http.MethodPost, true, true
-	op := a.operation(r, typeOf[operationBody]())
+	op := a.operation(r, reflect.TypeFor[operationBody]())
 	op.Responses["409"], op.Middlewares = &huma.Response{}, nil // the body stays as it comes
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	op.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content:  map[string]*huma.MediaType{"application/gzip": binary, "application/zip": binary},
 	}
-	huma.Register(a.huma, op, func(ctx context.Context, in *ByID) (*logOut, error) {
-		c, err := r.permit(from(ctx).caller)
-		if err == nil {
-			_, err = a.site(ctx, c, in.ID)
-		}
-		if err != nil {
-			return nil, a.problem(ctx, err)
-		}
-		done, ok := a.Streams.Begin(c.User, from(ctx).addr)
-		if !ok {
-			return nil, a.problem(ctx, &fault.Error{
-				Kind:       fault.Limited,
-				Message:    "Too many open uploads",
-				Details:    "wait until one of them finishes",
-				Code:       "too_many_streams",
-				RetryAfter: 5 * time.Second,
-			})
-		}
-		return &logOut{func(hctx huma.Context) {
-			defer done()
-			req, w := humago.Unwrap(hctx)
-			o, err := a.receiveImport(hctx.Context(), c, in.ID, w, req)
-			if err != nil {
-				a.fail(w, req, err)
-				return
-			}
-			body, err := encode(o)
-			if err != nil {
-				a.fail(w, req, err)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusAccepted)
-			_, _ = w.Write(body)
-		}}, nil
-	})
+	writes(a, r, op, a.importArchive)
 	// After it is registered: huma would read a body that may be JSON, whatever it is.
-	op.RequestBody.Content["application/json"] = &huma.MediaType{
-		Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[importFrom](), true, ""),
+	op.RequestBody.Content["application/json"] = &huma.MediaType{Schema: a.schemas().Schema(reflect.TypeFor[importFrom](), true, "")}
+}
+
+func (a *API) importArchive(ctx context.Context, r Route, in *ByID) (func(huma.Context), error) {
+	c, err := r.permit(from(ctx).caller)
+	if err == nil {
+		_, err = a.site(ctx, c, in.ID)
 	}
-	a.ops = append(a.ops, r)
+	if err != nil {
+		return nil, err
+	}
+	done, ok := a.Streams.Begin(c.User, from(ctx).addr)
+	if !ok {
+		return nil, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open uploads",
+			Details:    "wait until one of them finishes",
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		}
+	}
+	return func(hctx huma.Context) {
+		defer done()
+		req, w := humago.Unwrap(hctx)
+		o, err := a.receiveImport(hctx.Context(), c, in.ID, w, req)
+		if err != nil {
+			a.fail(w, req, err)
+			return
+		}
+		body, err := encode(o)
+		if err != nil {
+			a.fail(w, req, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write(body)
+	}, nil
 }
 
 // importFrom is an import whose archive the service fetches.
