@@ -4,5 +4,6 @@
 // Its rule: a handler holds no rule: it reads a request, calls a service once, and writes what came
 // of it.
 //
-// Begin with api/api.go lists the routes; dashboard/serve.go does for pages.
+// Begin with api/api.go: it puts the nouns of the interface together, each a package beside it over
+// api/contract; dashboard/dashboard.go does so for pages.
 package web

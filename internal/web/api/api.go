@@ -1,11 +1,9 @@
 // Package api owns the REST API: /api/v1, deploy-hook URLs, the OpenAPI document and
 // the reference page made from it.
 //
-// A request meets, in this order: its id, the caller, the rate limit, the body's checks,
-// the route. Handlers are typed functions that call one service and return its error; one
-// place turns errors into status and body. What changes something runs in one
-// transaction, and a POST keeps its answer in it when the client sends an
-// Idempotency-Key. The package holds no rules of its own and writes no table.
+// What all operations share is in package contract; each noun's operations are a package of
+// their own beside it, and this one puts them together. None holds rules of its own or writes
+// a table.
 package api
 
 import (
@@ -13,10 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync/atomic"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/deploy/deploy"
@@ -40,7 +35,16 @@ import (
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
-	"slipway/internal/web/docs"
+	"slipway/internal/web/api/accounts"
+	"slipway/internal/web/api/contract"
+	"slipway/internal/web/api/deployments"
+	"slipway/internal/web/api/git"
+	"slipway/internal/web/api/programs"
+	"slipway/internal/web/api/sites"
+	"slipway/internal/web/api/teams"
+	counted "slipway/internal/web/api/traffic"
+	"slipway/internal/web/api/webhooks"
+	blogs "slipway/internal/web/api/wordpress"
 	"slipway/internal/web/idempotency"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
@@ -88,80 +92,64 @@ type Config struct {
 	IconURL        string         // of the reference's icon, an SVG on the same host. Optional: none.
 }
 
+// Route is one operation of the interface.
+type Route = contract.Route
+
 // API is the REST API.
-type API struct {
-	Config
-	mux       *http.ServeMux
-	huma      huma.API
-	ops       []Route
-	byPattern map[string]Route // by the mux's pattern
-	pushes    *db.Batch        // that forges tell of
-	hooks     []Hook           // what may be called below /hooks
-	spec      func() []byte    // openapi.json
-	docs      func() *docs.Docs
-}
+type API struct{ contract *contract.API }
 
 // New registers every route. It starts nothing.
 func New(c Config) *API {
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.RateLimit = cmp.Or(c.RateLimit, 100)
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
-	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
-	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
-	if c.Ready == nil {
-		c.Ready = new(atomic.Bool)
-		c.Ready.Store(true)
-	}
-	a := &API{Config: c, mux: http.NewServeMux()}
-	if a.Streams == nil {
-		a.Streams = requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
-	}
-	a.pushes = c.DB.NewBatch()
-	a.huma = newHuma(a.mux, c)
-	a.routes()
-	a.finish()
-	a.byPattern = map[string]Route{}
-	for _, r := range a.ops {
-		if r.Hook {
-			a.byPattern[r.Method+" "+r.Path] = r
-			continue
-		}
-		a.byPattern[r.Method+" /api/v1"+r.Path] = r
-	}
-	return a
+	core := contract.New(contract.Config{
+		DB:             c.DB,
+		Accounts:       c.Accounts,
+		Sites:          c.Sites,
+		OAuth:          c.OAuth,
+		Answers:        c.Answers,
+		Streams:        c.Streams,
+		Limiter:        c.Limiter,
+		Log:            c.Log,
+		BaseURL:        c.BaseURL,
+		APIURL:         c.APIURL,
+		RateLimit:      c.RateLimit,
+		TrustedProxies: c.TrustedProxies,
+		Ready:          c.Ready,
+		Version:        c.Version,
+		FontURL:        c.FontURL,
+		IconURL:        c.IconURL,
+	})
+	// in the order in which the reference lists them under one noun
+	teams.Register(core, teams.Config{SSO: c.SSO, Teams: c.Teams})
+	sites.Register(core, sites.Config{
+		Apps:         c.Apps,
+		Backups:      c.Backups,
+		Connections:  c.Connections,
+		Databases:    c.Databases,
+		Deployments:  c.Deployments,
+		Domains:      c.Domains,
+		Operations:   c.Operations,
+		Rules:        c.Rules,
+		Teams:        c.Teams,
+		WordPress:    c.WordPress,
+		Certificates: c.Certificates,
+	})
+	programs.Register(core, programs.Config{Apps: c.Apps})
+	blogs.Register(core, blogs.Config{Operations: c.Operations, WordPress: c.WordPress})
+	counted.Register(core, counted.Config{Traffic: c.Traffic, Usage: c.Usage})
+	deployments.Register(core, deployments.Config{Deployments: c.Deployments, Git: c.Git, Uploads: c.Uploads})
+	git.Register(core, git.Config{Connections: c.Connections, Git: c.Git})
+	webhooks.Register(core, webhooks.Config{Notify: c.Notify, Webhooks: c.Webhooks})
+	accounts.Register(core, accounts.Config{Limits: c.Limits, SSO: c.SSO, Teams: c.Teams})
+	core.Finish()
+	return &API{core}
 }
 
 // Handler serves /api/, /hooks/, /docs and the page at /.
-func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
+func (a *API) Handler() http.Handler { return a.contract.Handler() }
 
 // Routes returns every route of the interface, for the authorization matrix.
-func (a *API) Routes() []Route { return a.ops }
+func (a *API) Routes() []Route { return a.contract.Routes() }
 
-// routes lists every operation of the interface.
-func (a *API) routes() {
-	a.siteRoutes()
-	a.programRoutes()
-	a.databaseRoutes()
-	a.wordpressRoutes()
-	a.trafficRoutes()
-	a.usageRoutes()
-	a.ruleRoutes()
-	a.servingRoutes()
-	a.deploymentRoutes()
-	a.uploadRoutes()
-	a.domainRoutes()
-	a.envRoutes()
-	a.hookRoutes()
-	a.gitRoutes()
-	a.connectionRoutes()
-	a.notifyRoutes()
-	a.webhookRoutes()
-	a.operationRoutes()
-	a.backupRoutes()
-	a.accountRoutes()
-	a.teamRoutes()
-	a.transferRoutes()
-	a.oauthRoutes()
-	a.teamSSORoutes()
-	a.identityRoutes()
-}
+// Serves reports whether a path belongs to the API or its reference, and not to the dashboard.
+func Serves(p string) bool { return contract.Serves(p) }

@@ -1,0 +1,166 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"slipway/internal/platform/fault"
+)
+
+// The most a body may be: bytes, levels of nesting, and how long it may take to arrive.
+const (
+	MaxBody  = 1 << 20
+	maxDepth = 32
+	bodyTime = 30 * time.Second
+)
+
+var ErrTooLarge = &fault.Error{
+	Kind: fault.TooLarge, Message: "The request body is too large",
+	Details: "the limit is 1 MiB", Code: "body_too_large",
+}
+
+// ReadBody reads and checks a request's JSON. An empty body is nil. A missing or odd
+// Content-Type counts as JSON, except those that browsers send from forms.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests: then there is none
+	defer conn.SetReadDeadline(time.Time{})
+	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
+		Discard(r)
+		return nil, &fault.Error{
+			Kind:     fault.Media,
+			Message:  "Unsupported Content-Encoding",
+			Details:  "send the body without Content-Encoding",
+			Received: c,
+			Code:     "unsupported_content_encoding",
+		}
+	}
+	if r.ContentLength > MaxBody {
+		Discard(r)
+		return nil, ErrTooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	if err != nil {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
+	}
+	if len(body) > MaxBody {
+		Discard(r)
+		return nil, ErrTooLarge
+	}
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // a byte order mark (RFC 8259 §8.1 lets us skip it)
+	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
+		return nil, nil
+	}
+	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(
+		t,
+		"multipart/",
+	) {
+		return nil, &fault.Error{
+			Kind: fault.Media, Message: "Unsupported content type",
+			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type",
+		}
+	}
+	return body, checkJSON(body)
+}
+
+// readAnyBody reads what a deploy hook's caller sends, which need not be JSON. What is
+// over the limit comes cut, one byte longer than the limit.
+func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if !slices.ContainsFunc(a.hooks, func(h Hook) bool { return h.Is(r.URL.Path) }) {
+		return nil, nil
+	}
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Now().Add(bodyTime))
+	defer conn.SetReadDeadline(time.Time{})
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	if err != nil {
+		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
+	}
+	if len(body) > MaxBody {
+		Discard(r)
+	}
+	return body, nil
+}
+
+// Discard reads on for a while: a client that is still sending would otherwise see its
+// connection reset and never the answer.
+func Discard(r *http.Request) {
+	if r.Header.Get("Expect") == "" {
+		io.CopyN(io.Discard, r.Body, 16*MaxBody)
+	}
+}
+
+// checkJSON refuses what parsers disagree about, before anything is decoded: malformed
+// or trailing text, bytes that are no UTF-8, NUL characters, names that appear twice in
+// an object (in any letter case), nesting beyond 32 levels, and a body that is neither
+// an object nor an array nor null.
+func checkJSON(body []byte) error {
+	refuse := func(details string) error {
+		return &fault.Error{Kind: fault.Invalid, Message: "Malformed JSON", Details: details, Code: "malformed_json"}
+	}
+	if !utf8.Valid(body) {
+		return refuse("the body is not UTF-8")
+	}
+	var raw json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		if at := (*json.SyntaxError)(nil); errors.As(err, &at) {
+			return refuse(fmt.Sprintf("%s, at byte %d", at, at.Offset))
+		}
+		return refuse("the body is not JSON")
+	}
+	if c := bytes.TrimLeft(body, " \t\r\n")[0]; c != '{' && c != '[' && c != 'n' {
+		return &fault.Error{Kind: fault.Invalid, Message: "The request body is not a JSON object", Code: "invalid_body"}
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	type level struct {
+		names map[string]bool // nil in an array
+		value bool            // a name was read, its value comes next
+	}
+	var stack []level
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return refuse("the body is not JSON")
+		}
+		s, isString := tok.(string)
+		if isString && strings.ContainsRune(s, 0) {
+			return refuse("NUL characters are not allowed")
+		}
+		if n := len(stack); n > 0 && stack[n-1].names != nil {
+			top := &stack[n-1]
+			if isString && !top.value {
+				fold := strings.ToLower(strings.ToUpper(s)) // as far as encoding/json goes: ſ is an s to it
+				if top.names[fold] {
+					return refuse("a name appears twice in one object")
+				}
+				top.names[fold], top.value = true, true
+				continue
+			}
+			top.value = false
+		}
+		switch tok {
+		case json.Delim('{'):
+			stack = append(stack, level{names: map[string]bool{}})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:len(stack)-1]
+		}
+		if len(stack) > maxDepth {
+			return refuse(fmt.Sprintf("objects and arrays nest at most %d levels deep", maxDepth))
+		}
+	}
+}

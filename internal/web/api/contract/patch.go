@@ -1,0 +1,90 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"slipway/internal/platform/fault"
+)
+
+// CheckPatch refuses what a PATCH would otherwise ignore: null for a field of the body
+// where null means nothing, and fields that the answer shows but a PATCH can't change,
+// unless they have the value that they have. fixed holds what to do instead of sending
+// such a field, by its name; fields that nobody knows stay ignored.
+func CheckPatch(ctx context.Context, noun string, changeable []string, now any, fixed map[string]string) error {
+	var sent, shown map[string]json.RawMessage
+	if json.Unmarshal(From(ctx).Body, &sent) != nil {
+		return nil // no object: decoding says so
+	}
+	text, err := Encode(now)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &shown); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		value := bytes.TrimSpace(sent[name])
+		if slices.Contains(changeable, name) {
+			if have, ok := shown[name]; bytes.Equal(
+				value,
+				[]byte("null"),
+			) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
+				return &fault.Error{
+					Kind:    fault.Invalid,
+					Message: "Invalid " + noun + " " + name,
+					Details: name + " can't be null; omit it to keep the current value",
+					Code:    "invalid_" + Snake(name),
+				}
+			}
+			continue
+		}
+		instead, known := fixed[name]
+		have, visible := shown[name]
+		if !known && !visible || visible && sameJSON(value, have) {
+			continue
+		}
+		if !known {
+			instead = "it is read-only; omit it"
+		}
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "This request can't change " + name,
+			Details: instead,
+			Code:    "field_not_changeable",
+		}
+	}
+	return nil
+}
+
+// cleared lists fields that null clears.
+var cleared = map[string]bool{"expiresAt": true, "notification channel siteIds": true, "sign-in provider joinRole": true}
+
+// Sends reports whether the request's body has a field, null included.
+func Sends(ctx context.Context, name string) bool {
+	var sent map[string]json.RawMessage
+	_ = json.Unmarshal(From(ctx).Body, &sent) // what is no object has none
+	_, ok := sent[name]
+	return ok
+}
+
+// SentNull reports whether the body of the request has null for a field.
+func SentNull(ctx context.Context, field string) bool {
+	var sent map[string]json.RawMessage
+	return json.Unmarshal(From(ctx).Body, &sent) == nil && string(bytes.TrimSpace(sent[field])) == "null"
+}
+
+// sameJSON compares two values whatever their white space.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// IsNull reports whether the body has null for a field.
+func IsNull(ctx context.Context, name string) bool {
+	var sent map[string]json.RawMessage
+	return json.Unmarshal(From(ctx).Body, &sent) == nil && bytes.Equal(bytes.TrimSpace(sent[name]), []byte("null"))
+}

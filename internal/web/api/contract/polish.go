@@ -1,0 +1,132 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"slipway/internal/tenant/webhook"
+)
+
+// polish completes the document as JSON, where it says more than huma should check:
+// bounds that are not enforced as errors, and names that the services check themselves.
+func polish(spec []byte) ([]byte, error) {
+	var doc map[string]any
+	dec := json.NewDecoder(bytes.NewReader(spec))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, err
+	}
+	withoutExtras(doc)
+	for path, item := range objectAt(doc, "paths") {
+		for _, op := range item.(map[string]any) {
+			if op, ok := op.(map[string]any); ok {
+				parameters(path, op)
+			}
+		}
+	}
+	nameEvents(objectAt(doc, "components", "schemas"))
+	return Encode(doc)
+}
+
+// objectAt returns the object at the end of a path of names, or nil.
+func objectAt(v map[string]any, names ...string) map[string]any {
+	for _, n := range names {
+		v, _ = v[n].(map[string]any)
+	}
+	return v
+}
+
+// withoutExtras removes what huma writes and OpenAPI does not know.
+func withoutExtras(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "patternDescription")
+		for _, x := range v {
+			withoutExtras(x)
+		}
+	case []any:
+		for _, x := range v {
+			withoutExtras(x)
+		}
+	}
+}
+
+// parameters describes path parameters, and adds the bounds and defaults of query parameters.
+func parameters(path string, op map[string]any) {
+	list, _ := op["parameters"].([]any)
+	for _, p := range list {
+		p, _ := p.(map[string]any)
+		schema := objectAt(p, "schema")
+		if schema == nil {
+			continue
+		}
+		text, _ := p["description"].(string)
+		whole := strings.Contains(text, "whole list is returned") // without page and limit: no default
+		switch name, in := p["name"], p["in"]; {
+		case in == "path" && text == "":
+			p["description"] = pathParameter(path, name.(string))
+		case name == "page" && !whole:
+			schema["default"] = 1
+		case name == "limit" && strings.HasSuffix(path, "/logs"): // counts lines, not items of a page
+			schema["minimum"], schema["maximum"], schema["default"] = 1, 1000, 100
+		case name == "limit" && strings.HasSuffix(path, "/missing"):
+			schema["maximum"], schema["default"] = MaxMissing, MaxMissing
+		case name == "limit":
+			schema["maximum"] = 100
+			if !whole {
+				schema["default"] = 25
+			}
+		case name == "after" && schema["type"] == "integer": // a number of a line; elsewhere it is next of the page before
+			schema["default"] = 0
+		}
+		delete(schema, "description") // the parameter has it
+	}
+}
+
+func pathParameter(path, name string) string {
+	if name != "id" {
+		if text, ok := map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.", "sha256": "The blob's SHA-256, in hexadecimal."}[name]; ok {
+			return text
+		}
+		return "The " + name + "'s id."
+	}
+	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
+	what := map[string]string{
+		"sites":       "site",
+		"deployments": "deployment",
+		"domains":     "domain",
+		"hooks":       "deploy hook",
+		"webhooks":    "webhook",
+		"keys":        "key",
+		"operations":  "operation",
+	}[noun]
+	return "The " + what + "'s id."
+}
+
+// nameEvents lists the names of events wherever one is meant. A delivery may also be of
+// the test event.
+func nameEvents(schemas map[string]any) {
+	var names []any
+	for _, e := range webhook.Catalogue() {
+		names = append(names, e.Name)
+	}
+	schemas["EventName"] = map[string]any{"type": "string", "enum": names, "description": "The name of an event, of either set."}
+	ref := map[string]any{"$ref": "#/components/schemas/EventName"}
+	for _, s := range schemas {
+		s, _ := s.(map[string]any)
+		properties := objectAt(s, "properties")
+		// notifications have events of their own
+		if events := objectAt(properties, "events"); events != nil && objectAt(events, "items")["enum"] == nil {
+			events["items"] = ref
+		}
+		switch event := objectAt(properties, "event"); {
+		case event != nil:
+			event["enum"] = append([]any{"ping"}, names...)
+		case objectAt(properties, "sample") != nil:
+			properties["name"] = ref
+		}
+	}
+}
+
+const MaxMissing = 10_000

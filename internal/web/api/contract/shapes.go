@@ -1,0 +1,225 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+)
+
+// Data is the envelope of lists that stay short: all of it, or the page asked for.
+type Data[T any] struct {
+	Data       []T         `json:"data"`
+	Pagination *pagination `json:"pagination,omitempty" doc:"Only if page or limit was given."`
+}
+
+// Page is the envelope of lists with pages.
+type Page[T any] struct {
+	Data       []T        `json:"data"`
+	Pagination pagination `json:"pagination"`
+}
+
+type pagination struct {
+	Page       int `json:"page"`
+	Limit      int `json:"limit"`
+	Total      int `json:"total" doc:"Number of items on all pages."`
+	TotalPages int `json:"totalPages"`
+}
+
+// Appender is an item that encodes itself in less time than encoding/json does. A test compares the two.
+type Appender interface {
+	Append(b []byte) ([]byte, error)
+}
+
+// quick encodes a page whose items encode themselves; nil where they don't.
+func (p Page[T]) quick() ([]byte, error) {
+	if _, ok := any((*T)(nil)).(Appender); !ok {
+		return nil, nil
+	}
+	b := append(make([]byte, 0, 1024*(len(p.Data)+1)), `{"data":[`...)
+	for i := range p.Data {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = any(&p.Data[i]).(Appender).Append(b); err != nil {
+			return nil, err
+		}
+	}
+	return fmt.Appendf(b, `],"pagination":{"page":%d,"limit":%d,"total":%d,"totalPages":%d}}`+"\n",
+		p.Pagination.Page, p.Pagination.Limit, p.Pagination.Total, p.Pagination.TotalPages), nil
+}
+
+func Paged[T any](items []T, p Paging, total int) Page[T] {
+	return Page[T]{items, pagination{p.Page, p.Limit, total, (total + p.Limit - 1) / p.Limit}}
+}
+
+// Part answers a list that stays short: whole, unless a page of it is asked for.
+func Part[T any](in PartIn, items []T, err error) (Data[T], error) {
+	if err != nil || in == (PartIn{}) {
+		return Data[T]{Data: items}, err
+	}
+	p, err := PageIn(in).Parse()
+	if err != nil {
+		return Data[T]{}, err
+	}
+	from := min((p.Page-1)*p.Limit, len(items))
+	cut := Paged(items[from:min(from+p.Limit, len(items))], p, len(items))
+	return Data[T]{cut.Data, &cut.Pagination}, nil
+}
+
+// Check refuses pages that no list has, for lists that cost something to make.
+func (in PartIn) Check() error {
+	if in == (PartIn{}) {
+		return nil
+	}
+	_, err := PageIn(in).Parse()
+	return err
+}
+
+// Message is the answer of what has nothing else to say.
+type Message struct {
+	Message string `json:"message"`
+}
+
+// ByID is the input of operations that name one thing. It is exported because huma sees
+// no fields of embedded types that are not.
+type ByID struct {
+	ID string `path:"id"`
+}
+
+// PageIn is the input of lists with pages.
+type PageIn struct {
+	Page  Whole `query:"page" doc:"Page number, from 1 (the default)."`
+	Limit Whole `query:"limit" doc:"Items per page: 25 by default, at most 100; larger values count as 100."`
+}
+
+// PartIn is the input of lists that stay short.
+type PartIn struct {
+	Page  Whole `query:"page" doc:"Page number, from 1. Without page and limit, the whole list is returned."`
+	Limit Whole `query:"limit" doc:"Items per page, at most 100; larger values count as 100. Without page and limit, the whole list is returned."`
+}
+
+// PartOf is the input of lists that stay short and belong to one thing.
+type PartOf struct {
+	ByID
+	PartIn
+}
+
+// Whole is a whole number of at least 1 in a query. It stays text until it is read, so
+// that the error is ours.
+type Whole string
+
+// Schema is how the reference shows it.
+func (Whole) Schema(huma.Registry) *huma.Schema {
+	one := 1.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &one}
+}
+
+// Parse returns the number, or def when there is none. What does not fit counts as the
+// largest that does.
+func (w Whole) Parse(name string, def int) (int, error) {
+	if w == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseInt(string(w), 10, 32)
+	digits := strings.Trim(string(w), "0123456789") == ""
+	if err != nil && digits {
+		return math.MaxInt32, nil
+	}
+	if err != nil || n < 1 || !digits {
+		return 0, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 1", Received: string(w), Code: "invalid_" + name,
+		}
+	}
+	return int(n), nil
+}
+
+type Paging struct{ Page, Limit int }
+
+func (in PageIn) Parse() (p Paging, err error) {
+	if p.Page, err = in.Page.Parse("page", 1); err != nil {
+		return p, err
+	}
+	p.Limit, err = in.Limit.Parse("limit", 25)
+	p.Limit = min(p.Limit, 100)
+	return p, err
+}
+
+// OneOf checks a filter's value; empty means that it was not given.
+func OneOf(name, value string, allowed ...string) error {
+	if value == "" {
+		return nil
+	}
+	for _, v := range allowed {
+		if v == value {
+			return nil
+		}
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "Invalid " + name,
+		Details: name + " must be " + either(allowed), Received: value, Code: "invalid_" + Snake(name),
+	}
+}
+
+// When shows a time, or null for none.
+func When(t db.Time) *string {
+	if t == 0 {
+		return nil
+	}
+	s := t.String()
+	return &s
+}
+
+// Some shows a text, or null for an empty one.
+func Some(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// PlainText takes stored JSON's escapes for HTML back.
+func PlainText(stored json.RawMessage) json.RawMessage {
+	if len(stored) == 0 {
+		return nil // null
+	}
+	plain := map[string]byte{`\u0026`: '&', `\u003c`: '<', `\u003e`: '>'}
+	out := make(json.RawMessage, 0, len(stored))
+	for i := 0; i < len(stored); i++ {
+		if stored[i] == '\\' && i+1 < len(stored) {
+			if c, ok := plain[string(stored[i:min(i+6, len(stored))])]; ok {
+				out = append(out, c)
+				i += 5
+				continue
+			}
+			out = append(out, stored[i]) // with what it escapes
+			i++
+		}
+		out = append(out, stored[i])
+	}
+	return out
+}
+
+// Each shows every item; it never returns nil, which JSON would write as null.
+func Each[T, U any](in []T, show func(T) U) []U {
+	out := make([]U, 0, len(in))
+	for _, v := range in {
+		out = append(out, show(v))
+	}
+	return out
+}
+
+type StatusesBody struct {
+	OK           int64 `json:"2xx"`
+	Redirected   int64 `json:"3xx" doc:"Redirects, and 304 for cached content."`
+	ClientErrors int64 `json:"4xx"`
+	ServerErrors int64 `json:"5xx"`
+}

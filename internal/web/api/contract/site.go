@@ -1,0 +1,79 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// Triggered is the answer of every operation that triggers a deployment.
+type Triggered struct {
+	Message      string `json:"message"`
+	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string `json:"status" example:"pending"`
+}
+
+// Site returns a site that the caller may touch.
+func (a *API) Site(ctx context.Context, c account.Caller, id string) (site.Site, error) {
+	s, err := a.Sites.Get(ctx, c.Owner, site.ID(id))
+	if err != nil {
+		return s, err
+	}
+	return s, c.RequireSite(id)
+}
+
+// Allowed checks that the site exists and the caller may touch it, in a transaction.
+func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id string) error {
+	if len(c.Sites) == 0 {
+		return nil // the service checks whose it is
+	}
+	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); err != nil {
+		return err
+	}
+	return c.RequireSite(id)
+}
+
+// MayDeploy is nil unless a deployment is to production and the caller may only make previews.
+func MayDeploy(c account.Caller, d deployment.Deployment) error {
+	if d.Target == deployment.Production {
+		return c.RequireOn(account.DeploymentsWrite, string(d.Site))
+	}
+	return nil
+}
+
+// maxNamed is how many sites a request can name: each is looked up in a transaction that
+// others wait for.
+const maxNamed = 100
+
+// OwnSites refuses sites in a field that are not the caller's.
+func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []string) error {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if len(ids) > maxNamed {
+		return &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "Too many sites in " + field,
+			Details: fmt.Sprintf("at most %d; leave it out for all sites", maxNamed),
+			Code:    "invalid_" + Snake(field),
+		}
+	}
+	for _, id := range ids {
+		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+			return &fault.Error{
+				Kind:     fault.Invalid,
+				Message:  "Unknown site in " + field,
+				Details:  field + " holds ids of your sites",
+				Received: id,
+				Code:     "invalid_" + Snake(field),
+			}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/requestinfo"
+)
+
+// How a stream is kept alive: a poll that finds what a lost wake-up missed, a comment so
+// that proxies do not hang up, and how long one event may take to be sent.
+const (
+	streamPoll = 2 * time.Second
+	heartbeat  = 15 * time.Second
+	SendTime   = 15 * time.Second
+	checkTime  = 3 * time.Second // how often it is checked that the key still allows it
+)
+
+// Count is a whole number of at least 0 in a query.
+type Count string
+
+// Schema is how the reference shows it.
+func (Count) Schema(huma.Registry) *huma.Schema {
+	zero := 0.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero}
+}
+
+func (n Count) Parse(name, code string) (int64, error) {
+	if n == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseInt(string(n), 10, 64)
+	if err != nil || v < 0 || strings.Trim(string(n), "0123456789") != "" {
+		return 0, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid " + name,
+			Details: name + " must be a whole number of at least 0", Received: string(n), Code: code,
+		}
+	}
+	return v, nil
+}
+
+// written is an answer that its operation writes itself.
+type written struct{ Body func(huma.Context) }
+
+// Writes registers an operation that writes its own answer.
+func Writes[I any](a *API, r Route, op huma.Operation, do func(context.Context, Route, *I) (func(huma.Context), error)) {
+	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*written, error) {
+		out, err := do(ctx, r, in)
+		if err != nil {
+			return nil, a.problem(ctx, err)
+		}
+		return &written{out}, nil
+	})
+	a.ops = append(a.ops, r)
+}
+
+// StreamRoute lists a route that answers with JSON, or with events where the client accepts them.
+func StreamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *In) (func(huma.Context), error)) {
+	op := a.Operation(r, body)
+	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{
+		Type:        huma.TypeString,
+		Description: "Server-sent events whose data are log entries as JSON.",
+	}}
+	Writes(a, r, op, do)
+}
+
+// Event is one line of a log that is followed.
+type Event struct {
+	N    int64
+	Data any
+}
+
+// MaxEvents is how many are asked for at once.
+const MaxEvents = 500
+
+// Stream answers with events for as long as there are any. listen says when to look again;
+// next returns those that follow, at most maxEvents, and the last event's data where
+// nothing can follow them.
+func (a *API) Stream(
+	ctx context.Context,
+	c account.Caller,
+	listen func() (<-chan struct{}, func()),
+	next func(context.Context) ([]Event, any, error),
+) (func(huma.Context), error) {
+	done, ok := a.Streams.Begin(c.User, From(ctx).Addr)
+	if !ok {
+		return nil, &fault.Error{
+			Kind:       fault.Limited,
+			Message:    "Too many open streams",
+			Details:    fmt.Sprintf("a user can follow at most %d logs at once", requestinfo.UserStreams),
+			Code:       "too_many_streams",
+			RetryAfter: 5 * time.Second,
+		}
+	}
+	return func(ctx huma.Context) {
+		defer done()
+		_, w := humago.Unwrap(ctx)
+		wake, stop := listen() // before the first look: nothing falls between
+		defer stop()
+		a.follow(ctx.Context(), w, c, wake, next)
+	}, nil
+}
+
+// follow sends events until nothing can follow, the client is gone, its key no longer
+// allows it or the service stops; then the client comes back with Last-Event-ID.
+func (a *API) follow(
+	ctx context.Context,
+	w http.ResponseWriter,
+	c account.Caller,
+	wake <-chan struct{},
+	next func(context.Context) ([]Event, any, error),
+) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go a.Watch(ctx, cancel, c)
+	conn := http.NewResponseController(w)
+	send := func(format string, args ...any) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		conn.SetWriteDeadline(time.Now().Add(SendTime))
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil && conn.Flush() == nil
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	poll := time.NewTicker(streamPoll)
+	defer poll.Stop()
+	last := time.Now()
+	if !send("retry: 2000\n\n") {
+		return
+	}
+	for a.Ready.Load() {
+		events, end, err := next(ctx)
+		if err != nil {
+			return // the site is gone, or the database: coming back finds out which
+		}
+		for _, e := range events {
+			data, err := Encode(e.Data)
+			if err != nil || !send("id: %d\ndata: %s\n\n", e.N, bytes.TrimSpace(data)) {
+				return
+			}
+			last = time.Now()
+		}
+		if len(events) == MaxEvents {
+			continue // there is more
+		}
+		if end != nil {
+			if data, err := Encode(end); err == nil {
+				send("event: end\ndata: %s\n\n", bytes.TrimSpace(data))
+			}
+			return
+		}
+		if time.Since(last) > heartbeat {
+			if !send(": still here\n\n") {
+				return
+			}
+			last = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-poll.C:
+		}
+	}
+}
+
+// Watch ends a stream when the key that opened it was revoked or has expired, or its user
+// was suspended. A database that does not answer ends nothing.
+func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Caller) {
+	tick := time.NewTicker(checkTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if fault.As(a.Holds(ctx, c)) != nil {
+				cancel()
+				return
+			}
+		}
+	}
+}

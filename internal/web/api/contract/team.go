@@ -1,0 +1,29 @@
+package contract
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+)
+
+// ErrMismatch is for credentials of another owner than the one that a request names.
+func ErrMismatch(c account.Caller, name string) error {
+	acts := "the personal account of " + c.Email
+	if c.Team != "" {
+		acts = "the team " + c.Slug
+	}
+	return &fault.Error{
+		Kind: fault.Forbidden, Message: "The API key acts for another account", Received: name, Code: "team_mismatch",
+		Details: "it acts for " + acts + "; use a key of the team that is meant",
+	}
+}
+
+// LogIn writes a line into the log of a team, for what a person does with a credential of their personal account.
+func (a *API) LogIn(ctx context.Context, tx *db.Tx, c account.Caller, owner account.OwnerID, d audit.Event) error {
+	by := c.Actor(From(ctx).Addr)
+	by.Owner = owner
+	return a.Accounts.AuditTx(ctx, tx, by, d)
+}

@@ -1,0 +1,30 @@
+// Package git owns the operations of what connects sites to Git providers: Git settings and hooks,
+// pull requests, GitHub Apps and connected accounts.
+package git
+
+import (
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/web/api/contract"
+)
+
+// Config names the services that these operations call.
+type Config struct {
+	Connections *connection.Connections
+	Git         *pushes.Pushes
+}
+
+// API answers the operations of Git.
+type API struct {
+	*contract.API
+	Config
+	pushes *db.Batch // that forges tell of
+}
+
+// Register lists the operations of Git.
+func Register(core *contract.API, c Config) {
+	a := &API{core, c, core.DB.NewBatch()}
+	a.gitRoutes()
+	a.connectionRoutes()
+}

@@ -1,0 +1,25 @@
+// Package programs owns the operations of sites' programs: processes, commands, scheduled work,
+// metrics and logs.
+package programs
+
+import (
+	"slipway/internal/program/app"
+	"slipway/internal/web/api/contract"
+)
+
+// Config names the services that these operations call.
+type Config struct {
+	Apps *app.Apps
+}
+
+// API answers the operations of programs.
+type API struct {
+	*contract.API
+	Config
+}
+
+// Register lists the operations of programs.
+func Register(core *contract.API, c Config) {
+	a := &API{core, c}
+	a.programRoutes()
+}

@@ -1,0 +1,53 @@
+// Package sites owns the operations of sites: their settings, variables, domains, databases,
+// backups, transfers, and the long-running work on them.
+package sites
+
+import (
+	"slipway/internal/backup/backup"
+	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/ruletest"
+	"slipway/internal/edge/certs"
+	"slipway/internal/program/app"
+	"slipway/internal/program/database"
+	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/team"
+	"slipway/internal/web/api/contract"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// Config names the services that these operations call.
+type Config struct {
+	Apps         *app.Apps
+	Backups      *backup.Backups
+	Connections  *connection.Connections
+	Databases    *database.Databases
+	Deployments  *deploy.Deployments
+	Domains      *domain.Domains
+	Operations   *operation.Operations
+	Rules        *ruletest.Rules
+	Teams        *team.Teams
+	WordPress    *wordpress.WordPress
+	Certificates certs.Addresses // of sites' own addresses
+}
+
+// API answers the operations of the sites.
+type API struct {
+	*contract.API
+	Config
+}
+
+// Register lists the operations of the sites.
+func Register(core *contract.API, c Config) {
+	a := &API{core, c}
+	a.siteRoutes()
+	a.databaseRoutes()
+	a.ruleRoutes()
+	a.servingRoutes()
+	a.domainRoutes()
+	a.envRoutes()
+	a.operationRoutes()
+	a.backupRoutes()
+	a.transferRoutes()
+}

@@ -1,0 +1,27 @@
+// Package wordpress owns the operations of WordPress sites: users, extensions, content, updates,
+// imports and pushes.
+package wordpress
+
+import (
+	"slipway/internal/tenant/operation"
+	"slipway/internal/web/api/contract"
+	"slipway/internal/wordpress/wordpress"
+)
+
+// Config names the services that these operations call.
+type Config struct {
+	Operations *operation.Operations
+	WordPress  *wordpress.WordPress
+}
+
+// API answers the operations of WordPress sites.
+type API struct {
+	*contract.API
+	Config
+}
+
+// Register lists the operations of WordPress sites.
+func Register(core *contract.API, c Config) {
+	a := &API{core, c}
+	a.wordpressRoutes()
+}
