@@ -82,9 +82,8 @@ slipway_install() {
 		fi
 		echo "Slipway is installed, but not started. Next:"
 		echo "  1. install bubblewrap and git, for builds"
-		echo "  2. edit /etc/slipway/server.toml"
-		echo "  3. slipway doctor --config /etc/slipway/server.toml"
-		echo "  4. systemctl enable --now slipway.socket slipway.service"
+		echo "  2. slipway setup      (asks five questions and writes /etc/slipway/server.toml)"
+		echo "  3. systemctl enable --now slipway.socket slipway.service"
 		;;
 	esac
 }

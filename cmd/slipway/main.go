@@ -40,6 +40,7 @@ type commands struct {
 	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`
 	Upgrade  upgradeCommand  `cmd:"" group:"Operate" help:"Upgrade the program, and go back by itself if the new one does not work."`
+	Setup    setupCommand    `cmd:"" group:"Operate" help:"Ask five questions, write the settings, make the first user."`
 	Doctor   doctorCommand   `cmd:"" group:"Operate" help:"Check this machine: what works and what is missing."`
 	Version  versionCommand  `cmd:"" group:"Operate" help:"Print the version."`
 }
@@ -50,14 +51,7 @@ func main() {
 
 func run(args []string) int {
 	var c commands
-	parser, err := kong.New(&c,
-		kong.Name("slipway"),
-		kong.Description("Your own Vercel, Netlify and managed WordPress in one program."),
-		kong.DefaultEnvars("SLIPWAY"),
-		kong.Configuration(tomlFile),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindToProvider(cli.System),
-	)
+	parser, err := c.parser()
 	if err != nil {
 		return complain(err)
 	}
@@ -76,6 +70,18 @@ func run(args []string) int {
 		return complain(err)
 	}
 	return 0
+}
+
+// parser returns what reads the command line into c.
+func (c *commands) parser() (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("slipway"),
+		kong.Description("Your own Vercel, Netlify and managed WordPress in one program."),
+		kong.DefaultEnvars("SLIPWAY"),
+		kong.Configuration(tomlFile),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindToProvider(cli.System),
+	)
 }
 
 // complain says in one line what went wrong.

@@ -89,6 +89,12 @@ func (s serveCommand) Run(ctx context.Context) error {
 	// What is made for other users, as for the sandbox's, they must be able to read, whoever starts the program; what is for
 	// this user alone says so file by file.
 	syscall.Umask(0o022)
+	_ = leaveWork() // without it the service works as well, but slower
+	return server.Serve(ctx, s.settings())
+}
+
+// settings returns what the service is started with.
+func (s serveCommand) settings() config.Config {
 	str := func(p *string, otherwise string) string {
 		if p == nil {
 			return otherwise
@@ -97,8 +103,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 	}
 	store := s.store()
 	store.BlobCache = s.BlobCache
-	_ = leaveWork() // without it the service works as well, but slower
-	return server.Serve(ctx, config.Config{
+	return config.Config{
 		Store:                    store,
 		Version:                  version,
 		Log:                      s.logger(),
@@ -148,7 +153,7 @@ func (s serveCommand) Run(ctx context.Context) error {
 		InsecureBuilds:           s.InsecureBuilds,
 		SMTP:                     s.smtp(),
 		Backup:                   recovery.Settings{To: s.BackupTo, Recipients: s.BackupFor, Every: s.BackupEvery, Alarm: s.BackupAlarm},
-	})
+	}
 }
 
 func (s serveCommand) logger() *slog.Logger {

@@ -55,6 +55,16 @@ func CreateUser(ctx context.Context, s installation.Store, n NewUser, out io.Wri
 	return nil
 }
 
+// HasUsers reports whether somebody can sign in.
+func HasUsers(ctx context.Context, s installation.Store) (some bool, err error) {
+	err = withAccounts(ctx, s, func(_ *db.DB, accounts *account.Accounts) error {
+		users, err := accounts.Users(ctx)
+		some = len(users) > 0
+		return err
+	})
+	return some, err
+}
+
 // ListUsers prints everybody on out, one a line.
 func ListUsers(ctx context.Context, s installation.Store, out io.Writer) error {
 	return withAccounts(ctx, s, func(_ *db.DB, accounts *account.Accounts) error {
