@@ -15,7 +15,13 @@ import (
 // grant gives an app of the user's own access, and returns the grant's id and an access token.
 func (w *world) grant(u account.UserID, scopes ...account.Scope) (id, token string) {
 	w.t.Helper()
-	ctx, by := w.t.Context(), w.caller(u)
+	return w.grantAs(w.caller(u), scopes...)
+}
+
+// grantAs is grant for a caller, who may act for a team.
+func (w *world) grantAs(by account.Caller, scopes ...account.Scope) (id, token string) {
+	w.t.Helper()
+	ctx := w.t.Context()
 	fail := func(err error) {
 		if err != nil {
 			w.t.Helper()

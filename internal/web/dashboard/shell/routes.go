@@ -66,6 +66,9 @@ func (rt Route) Wide() Route {
 // Scope returns what the route takes of a member of a team; empty: it never acts for one.
 func (rt Route) Scope() account.Scope { return rt.scope }
 
+// Role returns the lowest role that the route is for; empty: any.
+func (rt Route) Role() account.Role { return rt.least }
+
 // ofSite reports whether the route's path names a site, and with it the owner that it acts for.
 func (rt Route) ofSite() bool { return strings.HasPrefix(rt.Path, "/sites/{id}") }
 
