@@ -81,7 +81,8 @@ var threats = []threat{
 	{"forged tokens of an issuer", ssoTests + "token_test.go:TestForgedTokens"},
 	{"a password or an old key where SSO is required", ssoTests + "required_test.go:TestRequired"},
 	{"the provider that a team requires is down", ssoTests + "required_test.go:TestNoLockOut"},
-	{"a guest reads more than their site", apiTests + "teams_test.go:TestGuest " + apiTests + "teams_test.go:TestRoleMatrix"},
+	{"a guest reads more than their site", apiTests + "teams_test.go:TestGuest " + apiTests + "roles_test.go:TestRoleMatrix " +
+		dashboardTests + "team_test.go:TestRolesBySession"},
 }
 
 // Each threat is held off by tests that exist.

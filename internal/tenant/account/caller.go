@@ -42,7 +42,7 @@ func (u User) Caller() Caller {
 // Actor is the caller as the audit log names one.
 func (c Caller) Actor(addr netip.Addr) audit.Actor {
 	return audit.Actor{
-		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, Session: c.session, Via: c.Via, Addr: addr,
+		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, App: c.App, Session: c.session, Via: c.Via, Addr: addr,
 		Rights: c.snapshot, Service: c.Service,
 	}
 }

@@ -20,6 +20,7 @@ type Actor struct {
 	Owner   id.Owner   // whose things it is done to. Optional.
 	Key     id.Key     // Optional.
 	Grant   string     // of an app that acts for the user. Optional.
+	App     string     // that app's id. Optional.
 	Session id.Session // Optional.
 	Via     string     // with what, in words: the key, the deploy hook. Optional.
 	Addr    netip.Addr
@@ -37,6 +38,8 @@ type Entry struct {
 	Owner   id.Owner // whose things it was done to, or empty
 	Key     id.Key
 	Session id.Session
+	App     string // the app that acted for the user, or empty
+	Grant   string // its grant, or empty
 	Via     string // with what, in words; empty for a session
 	Addr    string
 	Action  string // noun.verb, such as key.created
@@ -88,9 +91,9 @@ func WriteLateTx(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor
 		d.About = ""
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail, grant_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-		id, at, by.User, by.Owner, d.About, by.Key, by.Session, text.Cut(by.Via, 200), addr, d.Action, d.Subject, text.Cut(d.Detail, 200), by.Grant)
+		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail, grant_id, app_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		id, at, by.User, by.Owner, d.About, by.Key, by.Session, text.Cut(by.Via, 200), addr, d.Action, d.Subject, text.Cut(d.Detail, 200), by.Grant, by.App)
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}
@@ -104,6 +107,7 @@ type Filter struct {
 	By     id.User  // what this user did. Optional.
 	Since  db.Time  // not older than that. Optional.
 	Key    id.Key   // what was done with this key
+	App    string   // what this app did. Optional.
 	Action string   // a noun ("key") or a whole action ("key.created")
 	Before string   // an entry's ID: only older ones
 	Limit  int      // 1 to 200. Optional: 0 means 50.
@@ -126,6 +130,7 @@ func (f Filter) where() (string, db.Args) {
 	}
 	and("l.key_id = $", string(f.Key))
 	and("l.user_id = $", string(f.By))
+	and("l.app_id = $", f.App)
 	if f.Since != 0 {
 		sql += " AND l.at >= " + args.Add(f.Since)
 	}
@@ -145,7 +150,7 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 	}
 	where, args := f.where()
 	rows, err := r.Query(ctx, fmt.Sprintf(`
-		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.via, l.addr, l.action, l.subject, l.detail
+		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.app_id, l.grant_id, l.via, l.addr, l.action, l.subject, l.detail
 		FROM audit l LEFT JOIN people u ON u.id = l.user_id
 		WHERE %s ORDER BY l.id DESC LIMIT %d`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
@@ -158,6 +163,8 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 			&e.About,
 			&e.Key,
 			&e.Session,
+			&e.App,
+			&e.Grant,
 			&e.Via,
 			&e.Addr,
 			&e.Action,

@@ -189,7 +189,7 @@ func (s *Server) PollDevice(ctx context.Context, a App, secret string) (t Tokens
 			return err
 		}
 		refused = nil
-		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{User: user, Owner: owner, Via: a.Name}, audit.Event{
+		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{User: user, Owner: owner, App: string(a.ID), Via: a.Name}, audit.Event{
 			Action: "app.authorized", Subject: string(id), Detail: a.Name + " on a device (" + c.Scopes.String() + ")",
 		})
 	})

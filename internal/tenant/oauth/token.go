@@ -127,7 +127,7 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 			return err
 		}
 		refused = nil
-		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{User: user, Owner: owner, Via: a.Name}, audit.Event{
+		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{User: user, Owner: owner, App: string(a.ID), Via: a.Name}, audit.Event{
 			Action: "app.authorized", Subject: string(id), Detail: a.Name + " (" + c.Scopes.String() + ")",
 		})
 	})
@@ -262,7 +262,7 @@ func (s *Server) endReusedTx(ctx context.Context, tx *db.Tx, where, arg, what st
 		return err
 	}
 	s.c.Log.WarnContext(ctx, "grant ended: a secret of it was used twice", "grant", g.ID, "app", g.App, "what", what)
-	err = s.c.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: g.Owner, Via: g.AppName}, audit.Event{
+	err = s.c.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: g.Owner, App: string(g.App), Via: g.AppName}, audit.Event{
 		Action: "app.reuse_detected", Subject: string(g.ID), Detail: "a used " + what + " was sent again; access revoked", About: g.User,
 	})
 	if err != nil {
@@ -397,7 +397,7 @@ func (s *Server) Revoke(ctx context.Context, a App, token string) error {
 		if err := s.endGrantsTx(ctx, tx, `id = $1`, g.ID); err != nil {
 			return err
 		}
-		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: g.Owner, Via: a.Name}, audit.Event{
+		return s.c.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: g.Owner, App: string(a.ID), Via: a.Name}, audit.Event{
 			Action: "app.revoked", Subject: string(g.ID), Detail: a.Name + " gave its access back", About: g.User,
 		})
 	})

@@ -2,12 +2,14 @@ package api_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 )
 
@@ -502,5 +504,82 @@ func TestTeamEvents(t *testing.T) {
 	}
 	if got := told(ada, personal); got != "site.transferred" {
 		t.Errorf("the sender hears of %q", got)
+	}
+}
+
+// The team's log is read in pages and exported whole, by action, user, app and time, with the app that acted for a user even
+// after its grant is gone.
+func TestTeamAudit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, key := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	id, teamKey := w.teamOf(key, "Acme")
+	w.join(teamKey, id, "ben@example.test", bens, m{"role": "developer"})
+	site := w.site(teamKey, "Shop")
+	_, otherKey := w.teamOf(key, "Other")
+	w.site(otherKey, "Elsewhere")
+	grant, token := w.grantAs(w.acting(ada, id), account.SitesRead, account.SitesWrite)
+	w.must(200, "PATCH", "/sites/"+site, token, m{"name": "By the app"})
+	w.must(200, "PATCH", "/sites/"+site, w.teamKey(bens, id, "sites:write"), m{"name": "By Ben"})
+	var app string
+	for _, g := range w.must(200, "GET", "/oauth/grants", teamKey, nil)["data"].([]any) {
+		app = g.(m)["app"].(m)["id"].(string)
+	}
+	w.must(200, "DELETE", "/oauth/grants/"+grant, teamKey, nil)
+	path := "/teams/" + id + "/audit"
+	read := func(query string) (paged, exported string) {
+		t.Helper()
+		for next := ""; ; {
+			got := w.must(200, "GET", path+"?limit=2&before="+next+"&"+query, teamKey, nil)
+			for _, e := range got["data"].([]any) {
+				paged += e.(m)["action"].(string) + " "
+			}
+			if got["next"] == nil {
+				break
+			}
+			next = got["next"].(string)
+		}
+		a := w.api("GET", path+"?"+query, teamKey, nil, "Accept: application/x-ndjson")
+		if a.status != 200 || a.header.Get("Content-Type") != "application/x-ndjson" || !strings.Contains(a.header.Get("Content-Disposition"), "audit-acme.ndjson") {
+			t.Fatalf("export: %s %v", a, a.header)
+		}
+		for line := range strings.Lines(a.body) {
+			var e m
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			exported += e["action"].(string) + " "
+		}
+		return paged, exported
+	}
+	all := "app.revoked site.updated key.created site.updated app.authorized site.created member.added invitation.created key.created team.created "
+	for query, want := range map[string]string{
+		"":                               all,
+		"action=site":                    "site.updated site.updated site.created ",
+		"action=member.added":            "member.added ",
+		"userId=" + string(ben):          "site.updated key.created member.added ",
+		"appId=" + app:                   "site.updated app.authorized ",
+		"appId=app_none":                 "",
+		"since=2000-01-01T00:00:00Z":     all,
+		"since=2200-01-01T00:00:00Z":     "",
+		"action=site&appId=" + app:       "site.updated ",
+		"action=site&userId=usr_nobody_": "",
+	} {
+		paged, exported := read(query)
+		if paged != want || exported != want {
+			t.Errorf("%q: the pages hold %q, the export %q, want %q", query, paged, exported, want)
+		}
+	}
+	e := w.must(200, "GET", path+"?appId="+app, teamKey, nil)["data"].([]any)[0].(m)
+	if e["appId"] != app || e["grantId"] != grant || e["userId"] != string(ada) || e["keyId"] != nil {
+		t.Errorf("the app's line: %v", e)
+	}
+	for _, k := range []string{w.teamKey(bens, id, "team:read"), key, otherKey, token} {
+		for _, accept := range []string{"application/json", "application/x-ndjson"} {
+			if a := w.api("GET", path, k, nil, "Accept: "+accept); a.status != 403 && a.status != 404 && a.status != 401 || strings.Contains(a.body, "site.") {
+				t.Errorf("%s for somebody else: %s", accept, a)
+			}
+		}
 	}
 }

@@ -27,6 +27,8 @@ type auditBody struct {
 	Email   *string `json:"email" doc:"The acting user's email address. Null if the user was deleted."`
 	AboutID *string `json:"aboutId" doc:"The other user that the action affected."`
 	KeyID   *string `json:"keyId" doc:"The API key that was used."`
+	AppID   *string `json:"appId" doc:"The app that acted for the user."`
+	GrantID *string `json:"grantId" doc:"The app's grant."`
 	Via     *string `json:"via" doc:"How it was done: in the dashboard, with a named key or a deploy hook."`
 	Address *string `json:"address"`
 	Subject *string `json:"subject" doc:"Id of the affected object."`
@@ -72,7 +74,7 @@ func (a *API) teamAudit(ctx context.Context, r contract.Route, in *auditIn) (fun
 	if err != nil {
 		return nil, err
 	}
-	f := audit.Filter{Owner: c.Owner, By: account.UserID(in.User), Action: in.Action, Before: in.Before}
+	f := audit.Filter{Owner: c.Owner, By: account.UserID(in.User), App: in.App, Action: in.Action, Before: in.Before}
 	if in.Since != "" {
 		t, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {
@@ -90,12 +92,10 @@ func (a *API) teamAudit(ctx context.Context, r contract.Route, in *auditIn) (fun
 	if strings.Contains(contract.From(ctx).HTTP.Header.Get("Accept"), "application/x-ndjson") {
 		return a.exportAudit(ctx, c, f)
 	}
-	list := []audit.Entry{}
 	f.Limit = p.Limit + 1
-	if in.App == "" { // no line names an app before there are apps
-		if list, err = a.Accounts.Audit(ctx, f); err != nil {
-			return nil, err
-		}
+	list, err := a.Accounts.Audit(ctx, f)
+	if err != nil {
+		return nil, err
 	}
 	var out auditPage
 	if len(list) > p.Limit {
@@ -161,7 +161,8 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 
 func showEntry(e audit.Entry) auditBody {
 	return auditBody{
-		e.ID, e.At.String(), e.Action, contract.Some(string(e.User)), contract.Some(e.Email), contract.Some(string(e.About)), contract.Some(string(e.Key)), contract.Some(e.Via),
+		e.ID, e.At.String(), e.Action, contract.Some(string(e.User)), contract.Some(e.Email), contract.Some(string(e.About)), contract.Some(string(e.Key)),
+		contract.Some(e.App), contract.Some(e.Grant), contract.Some(e.Via),
 		contract.Some(e.Addr), contract.Some(e.Subject), contract.Some(e.Detail),
 	}
 }
