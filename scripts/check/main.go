@@ -130,6 +130,9 @@ func install() {
 	); err != nil {
 		fmt.Println(err)
 	}
+	if err := machine.Install("chromium-headless-shell"); err != nil { // older Debians have chromium alone, which does as well
+		fmt.Println(err)
+	}
 	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
 		fmt.Println(err)
 	}

@@ -19,6 +19,7 @@ import (
 var programs = map[string]string{
 	"bubblewrap":                        "/usr/bin/bwrap",
 	"chromium":                          "/usr/bin/chromium",
+	"chromium-headless-shell":           "/usr/bin/chromium-headless-shell",
 	"curl":                              "/usr/bin/curl",
 	"git":                               "/usr/bin/git",
 	"mariadb-server":                    "/usr/sbin/mariadbd",
