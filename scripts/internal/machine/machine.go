@@ -23,6 +23,7 @@ var programs = map[string]string{
 	"curl":                              "/usr/bin/curl",
 	"git":                               "/usr/bin/git",
 	"mariadb-server":                    "/usr/sbin/mariadbd",
+	"minisign":                          "/usr/bin/minisign",
 	"nghttp2-client":                    "/usr/bin/h2load",
 	"nginx":                             "/usr/sbin/nginx",
 	"nodejs":                            "/usr/bin/node",
@@ -42,6 +43,7 @@ var programs = map[string]string{
 	"python3-cryptography":              "/usr/lib/python3/dist-packages/cryptography",
 	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
 	"redis-server":                      "/usr/bin/redis-server",
+	"shellcheck":                        "/usr/bin/shellcheck",
 	"systemd":                           "/usr/bin/systemd-analyze",
 }
 
