@@ -169,7 +169,7 @@ func seedDeliveries(ctx context.Context, w *world.World, hook string) error {
 	}
 	defer d.Close()
 	page := strings.Repeat(`<p class="error">Something is wrong here.</p>`+"\n", 100)[:4000]
-	catalogue := webhook.Catalogue()
+	catalogue := webhook.Catalogue(false)
 	return d.Write(ctx, func(tx *db.Tx) error {
 		for n := range busyDeliveries {
 			e := catalogue[n%len(catalogue)]

@@ -36,6 +36,7 @@ type commands struct {
 	App      appCommand      `cmd:"" group:"Operate" help:"Manage OAuth apps."`
 	SSO      ssoCommand      `cmd:"" group:"Operate" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
 	Key      keyCommand      `cmd:"" group:"Operate" help:"Manage API keys."`
+	Billing  billingCommand  `cmd:"" group:"Operate" help:"Manage plans, invoices and payments of an installation that sells hosting (slipway serve --billing)."`
 	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`

@@ -52,6 +52,7 @@ type serveCommand struct {
 	OutboundAllow     []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile    string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
 	Limits            string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
+	Billing           bool          `help:"Sell hosting: plans, subscriptions, invoices and payments. Without it there are none."`
 	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
 	RateLimit         int           `help:"API requests per minute and API key." default:"100"`
 	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
@@ -122,6 +123,7 @@ func (s serveCommand) settings() config.Config {
 		PublicAddress:            s.PublicAddr,
 		Prices:                   s.Prices,
 		Limits:                   s.Limits,
+		Billing:                  s.Billing,
 		Roles:                    s.Roles,
 		GitHosts:                 s.GitHost,
 		OutboundAllow:            s.OutboundAllow,

@@ -26,6 +26,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		WordPress:      h.wordpress,
 		Traffic:        h.traffic,
 		Usage:          h.usage,
+		Billing:        h.billing,
 		Webhooks:       h.webhooks,
 		OAuth:          h.oauth,
 		SSO:            h.sso,

@@ -46,6 +46,7 @@ import (
 	"slipway/internal/program/database"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -92,6 +93,7 @@ type node struct {
 	domains     *domain.Domains
 	traffic     *traffic.Traffic
 	usage       *usage.Usage
+	billing     *billing.Billing // nil: there are no plans
 	oauth       *oauth.Server
 	sso         *sso.SSO
 	answers     *idempotency.Answers
@@ -215,7 +217,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Metrics:    h.metrics,
 		Mail:       h.accounts,
 		Operations: h.operations,
+		Billing:    s.Billing,
 	})
+	if s.Billing {
+		h.billing = billing.New(billing.Config{DB: h.db, Usage: h.usage, Hooks: h.webhooks, Limits: quotas, Mail: h.accounts, Log: s.Log})
+		quotas.Connect(h.billing)
+	}
 	h.wireForges(out)
 	h.sites = site.New(site.Config{
 		DB:          h.db,
@@ -337,6 +344,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.wordpress.Work(h.jobs)
 	h.traffic.Work(h.jobs)
 	h.usage.Work(h.jobs)
+	if h.billing != nil {
+		h.billing.Work(h.jobs)
+	}
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
 		// One user has so many streams and downloads, whether of pages or of the API.
@@ -368,6 +378,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Operations:     h.operations,
 			OAuth:          h.oauth,
 			SSO:            h.sso,
+			Billing:        h.billing,
 			Answers:        h.answers,
 			Streams:        streams,
 			Limiter:        h.limiter,
@@ -453,6 +464,11 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas
 func (h *node) prepare(ctx context.Context) error {
 	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
 		if err := schedule(ctx); err != nil {
+			return err
+		}
+	}
+	if h.billing != nil {
+		if err := h.billing.Schedule(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,6 @@
 // Package tenant owns no code. It is the district of people and what is theirs: accounts, sites,
-// domains, members, connections, webhooks, notifications, traffic, usage.
+// domains, members, connections, webhooks, notifications, traffic, usage, plans
+// and invoices.
 //
 // Its rule: everything belongs to an OwnerID, and each noun's package alone writes its tables.
 //

@@ -63,6 +63,7 @@ type Config struct {
 	Registry          string
 	Prices            string   // file
 	Limits            string   // file
+	Billing           bool     // plans, subscriptions and invoices
 	PublicAddress     []string // where the internet finds the edge
 	TrustedProxies    []string
 

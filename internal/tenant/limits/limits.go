@@ -105,6 +105,9 @@ func (n Name) amount(v int64) string {
 	return strconv.FormatFloat(math.Trunc(f*10)/10, 'f', -1, 64) + " " + unit
 }
 
+// Known reports whether there is a limit of this name.
+func Known(n Name) bool { _, ok := kinds[n]; return ok }
+
 // Settings holds the operator's limits; see Parse.
 type Settings struct {
 	Defaults map[Name]int64            // Optional: those that are absent are the service's own.
@@ -118,7 +121,19 @@ type Settings struct {
 type Limits struct {
 	settings Settings
 	counts   map[Name][]countFunc
+	plans    Plans // Optional
 }
+
+// Plans say what owners have bought, ahead of the defaults and behind the operator's exceptions.
+type Plans interface {
+	// PlanLimit returns the limit of the owner's plan, and whether it has one of this name.
+	PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, name Name) (n int64, has bool, err error)
+	// PlansBelow reports whether somebody's plan may have less than n.
+	PlansBelow(ctx context.Context, r db.Reader, name Name, n int64) (bool, error)
+}
+
+// Connect says who knows plans. It is called while the program is put together.
+func (l *Limits) Connect(p Plans) { l.plans = p }
 
 type countFunc func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error)
 
@@ -193,21 +208,24 @@ func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name 
 }
 
 // Below reports whether anybody's limit may be less than n.
-func (l *Limits) Below(name Name, n int64) bool {
+func (l *Limits) Below(ctx context.Context, r db.Reader, name Name, n int64) (bool, error) {
 	if most, ok := l.settings.Defaults[name]; ok && most < n || !ok && kinds[name].byDefault < n {
-		return true
+		return true, nil
 	}
 	for _, exceptions := range []map[string]map[Name]int64{l.settings.Users, l.settings.Teams} {
 		for _, of := range exceptions {
 			if most, ok := of[name]; ok && most < n {
-				return true
+				return true, nil
 			}
 		}
 	}
-	return false
+	if l.plans != nil {
+		return l.plans.PlansBelow(ctx, r, name, n)
+	}
+	return false, nil
 }
 
-// of is the owner's limit: the exception of their user or team, else the default.
+// of is the owner's limit: the exception of their user or team, else their plan's, else the default.
 func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
 	if len(l.settings.Users)+len(l.settings.Teams) > 0 {
 		var kind, known string
@@ -221,6 +239,11 @@ func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name)
 		}
 		if n, ok := exceptions[known][name]; ok {
 			return n, nil
+		}
+	}
+	if l.plans != nil {
+		if n, has, err := l.plans.PlanLimit(ctx, r, owner, name); err != nil || has {
+			return n, err
 		}
 	}
 	if n, ok := l.settings.Defaults[name]; ok {

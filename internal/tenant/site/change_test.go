@@ -87,7 +87,7 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 			t.Errorf("event %d is %s, want %s", i, got[i], w)
 		}
 	}
-	if !slices.ContainsFunc(webhook.Catalogue(), func(e webhook.Entry) bool {
+	if !slices.ContainsFunc(webhook.Catalogue(false), func(e webhook.Entry) bool {
 		return e.Name == "site.updated" && strings.Contains(string(e.Sample), "changed")
 	}) {
 		t.Error("the catalogue doesn't show changed")

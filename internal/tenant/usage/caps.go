@@ -200,8 +200,11 @@ func (u *Usage) reconsider(ctx context.Context) error {
 
 // armSmall has nodes borrow from the beginning of a month where the whole limit is so little that they need loans.
 func (u *Usage) armSmall(ctx context.Context, month int64) error {
-	if u.c.Limits == nil || !u.c.Limits.Below(limits.Bandwidth, flushMostMany) {
+	if u.c.Limits == nil {
 		return nil
+	}
+	if below, err := u.c.Limits.Below(ctx, u.c.DB, limits.Bandwidth, flushMostMany); err != nil || !below {
+		return err
 	}
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT owner_id FROM owner_standing s

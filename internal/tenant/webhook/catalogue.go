@@ -20,13 +20,26 @@ type Entry struct {
 	Sample      json.RawMessage // a body as it would be delivered
 }
 
-// Catalogue lists every name that can be subscribed to, sorted by group as documented.
-func Catalogue() []Entry { return slices.Clone(catalogue()) }
+// Catalogue lists every name that can be subscribed to, sorted by group as documented. billing: also those that only exist
+// where there is billing.
+func Catalogue(billing bool) []Entry {
+	entries, _ := loadCatalogue()
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Name == invoiceFinalized && !billing })
+}
 
-func catalogue() []Entry { entries, _ := loadCatalogue(); return entries }
+// Catalogue lists every name that can be subscribed to here.
+func (w *Webhooks) Catalogue() []Entry { return Catalogue(w.c.Billing) }
 
-// known reports whether events have that name.
+// Billing reports whether events of subscriptions and payments are sent here.
+func (w *Webhooks) Billing() bool { return w.c.Billing }
+
+// known reports whether events have that name, here or elsewhere.
 func known(name string) bool { _, names := loadCatalogue(); return names[name] }
+
+// known reports whether events have that name here.
+func (w *Webhooks) known(name string) bool {
+	return known(name) && (name != invoiceFinalized || w.c.Billing)
+}
 
 // loadCatalogue makes the catalogue when it is first asked for: this program is also the
 // helper in every sandbox, which has no use for it.
@@ -54,11 +67,25 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		return Domain{"dom_abcdefghijklmnopqrstuvwxyz", "www.example.com", status, ssl, why, at}
 	}
 	cert := Certificate{Domain: "www.example.com", Issuer: "Let's Encrypt", NotBefore: at, ExpiresAt: at + 90*86_400_000}
-	sub := func(status string) Subscription {
-		return Subscription{"sub_abcdefghijklmnopqrstuvwxyz", "pro", status, at + 30*86_400_000}
+	sub := func(status, reason string) Subscription {
+		s := Subscription{
+			ID: "sub_abcdefghijklmnopqrstuvwxyz", Plan: "pro", Status: status, CurrentPeriodStart: at, CurrentPeriodEnd: at + 31*86_400_000, Reason: reason,
+		}
+		if reason != "" {
+			s.CancelAt = s.CurrentPeriodEnd
+		}
+		return s
 	}
-	pay := func(status string) Payment {
-		return Payment{"pay_abcdefghijklmnopqrstuvwxyz", 1900, "USD", status}
+	pay := func(status, failure string, next db.Time) Payment {
+		return Payment{
+			ID: "pay_abcdefghijklmnopqrstuvwxyz", Amount: 1900, Currency: "USD", Status: status,
+			Invoice: "inv_abcdefghijklmnopqrstuvwxyz", InvoiceNumber: "2026-000412", Subscription: "sub_abcdefghijklmnopqrstuvwxyz",
+			Provider: "manual", Attempt: 1, FailureCode: failure, NextAttemptAt: next,
+		}
+	}
+	inv := Invoice{
+		ID: "inv_abcdefghijklmnopqrstuvwxyz", Number: "2026-000412", Status: "open", Net: 1900, Tax: 361, Total: 2261, Currency: "EUR",
+		Subscription: "sub_abcdefghijklmnopqrstuvwxyz", DueAt: at + 14*86_400_000,
 	}
 	mem := func(role string) Member {
 		return Member{
@@ -103,12 +130,13 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
 		{AppAuthorized(gra), "An app was authorized. The account that it acts for and the account that registered the app get the event."},
 		{AppRevoked(gra), "The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event."},
-		{SubscriptionCreated(sub("active")), "A subscription began."},
-		{SubscriptionRenewed(sub("active")), "A subscription entered its next period."},
-		{SubscriptionCanceled(sub("canceled")), "A subscription will not be renewed."},
-		{SubscriptionExpired(sub("expired")), "A subscription ended."},
-		{PaymentCompleted(pay("completed")), "A payment completed."},
-		{PaymentFailed(pay("failed")), "A payment failed."},
+		{SubscriptionCreated(sub("active", "")), "A subscription began."},
+		{SubscriptionRenewed(sub("active", "")), "A subscription entered its next period."},
+		{SubscriptionCanceled(sub("canceled", "requested")), "A subscription will not be renewed."},
+		{SubscriptionExpired(sub("expired", "requested")), "A subscription ended."},
+		{PaymentCompleted(pay("completed", "", 0)), "A payment completed."},
+		{PaymentFailed(pay("failed", "not_received", at+14*86_400_000)), "A payment failed, or was not received when it was due."},
+		{InvoiceFinalized(inv), "An invoice got its number."},
 	}
 	var entries []Entry
 	names := map[string]bool{}

@@ -30,6 +30,7 @@ type data struct {
 	SSL          *sslData          `json:"ssl,omitempty"`
 	Subscription *subscriptionData `json:"subscription,omitempty"`
 	Payment      *paymentData      `json:"payment,omitempty"`
+	Invoice      *invoiceData      `json:"invoice,omitempty"`
 	Webhook      *webhookData      `json:"webhook,omitempty"`
 	Backup       *backupData       `json:"backup,omitempty"`
 	Team         *teamData         `json:"team,omitempty"`
@@ -74,19 +75,6 @@ type Certificate struct {
 	NotBefore, ExpiresAt db.Time
 	LastError            string // in words for the owner; empty: none
 	NextAttemptAt        db.Time
-}
-
-// Subscription is a plan that somebody pays for.
-type Subscription struct {
-	ID, Plan, Status string
-	CurrentPeriodEnd db.Time
-}
-
-// Payment is money that moved, or didn't; Amount is in the currency's smallest unit.
-type Payment struct {
-	ID               string
-	Amount           int64
-	Currency, Status string
 }
 
 // Backup is a backup that was taken, or was not. VerifiedAt 0 and an empty Error are null.
@@ -149,20 +137,6 @@ type sslData struct {
 	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
 }
 
-type subscriptionData struct {
-	ID               string  `json:"id"`
-	Plan             string  `json:"plan"`
-	Status           string  `json:"status"`
-	CurrentPeriodEnd *string `json:"currentPeriodEnd" format:"date-time"`
-}
-
-type paymentData struct {
-	ID       string `json:"id"`
-	Amount   int64  `json:"amount"`
-	Currency string `json:"currency"`
-	Status   string `json:"status"`
-}
-
 type webhookData struct {
 	ID string `json:"id"`
 }
@@ -192,14 +166,6 @@ func ssl(s Site, c Certificate) data {
 	out := site(Site{ID: s.ID, Name: s.Name})
 	out.SSL = &sslData{c.Domain, word(c.Issuer), moment(c.NotBefore), moment(c.ExpiresAt), nil, word(c.LastError), moment(c.NextAttemptAt)}
 	return out
-}
-
-func subscription(s Subscription) data {
-	return data{Subscription: &subscriptionData{s.ID, s.Plan, s.Status, moment(s.CurrentPeriodEnd)}}
-}
-
-func payment(p Payment) data {
-	return data{Payment: &paymentData{p.ID, p.Amount, p.Currency, p.Status}}
 }
 
 // SiteCreated returns the event for a site whose row was created.
@@ -261,36 +227,6 @@ func SSLFailed(s Site, c Certificate) Event {
 	e := Event{names: []string{"ssl.failed"}, data: ssl(s, c)}
 	e.data.SSL.Reason = e.data.SSL.LastError
 	return e
-}
-
-// SubscriptionCreated returns the event for a new subscription.
-func SubscriptionCreated(s Subscription) Event {
-	return Event{names: []string{"subscription.created"}, data: subscription(s)}
-}
-
-// SubscriptionRenewed returns the event for a subscription that entered a further period.
-func SubscriptionRenewed(s Subscription) Event {
-	return Event{names: []string{"subscription.renewed"}, data: subscription(s)}
-}
-
-// SubscriptionCanceled returns the event for a subscription that will not be renewed.
-func SubscriptionCanceled(s Subscription) Event {
-	return Event{names: []string{"subscription.canceled"}, data: subscription(s)}
-}
-
-// SubscriptionExpired returns the event for a subscription whose last period is over.
-func SubscriptionExpired(s Subscription) Event {
-	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
-}
-
-// PaymentCompleted returns the event for a completed payment.
-func PaymentCompleted(p Payment) Event {
-	return Event{names: []string{"payment.completed"}, data: payment(p)}
-}
-
-// PaymentFailed returns the event for a failed payment.
-func PaymentFailed(p Payment) Event {
-	return Event{names: []string{"payment.failed"}, data: payment(p)}
 }
 
 // pingName is sent on demand and cannot be subscribed to.

@@ -55,13 +55,13 @@ type Offer struct {
 // ListenTx starts a listener, in the caller's transaction.
 func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewListener) (Listener, error) {
 	if len(n.Events) == 0 {
-		for _, e := range catalogue() {
+		for _, e := range w.Catalogue() {
 			if e.SameAs == "" || !slices.Contains(n.Events, e.SameAs) { // one of two names
 				n.Events = append(n.Events, e.Name)
 			}
 		}
 	}
-	events, err := checkEvents(n.Events)
+	events, err := w.checkEvents(n.Events)
 	if err != nil {
 		return Listener{}, err
 	}

@@ -52,6 +52,8 @@ type Config struct {
 
 	Operations *operation.Operations // required by RedeliverAllTx and its job
 
+	Billing bool // whether events of subscriptions and payments are sent here
+
 	Limits *limits.Limits // Optional: without it the service's own.
 	// Mail tells owners of webhooks that have failed for a day, and of those that are turned
 	// off. Optional.
@@ -153,7 +155,7 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err != nil {
 		return Webhook{}, err
 	}
-	events, err := checkEvents(n.Events)
+	events, err := w.checkEvents(n.Events)
 	if err != nil {
 		return Webhook{}, err
 	}
@@ -285,7 +287,7 @@ func siteID(s string) bool {
 }
 
 // checkEvents wants known names and drops repeated ones.
-func checkEvents(names []string) ([]string, error) {
+func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 	bad := func(details string, received any) error {
 		return &fault.Error{
 			Kind:     fault.Invalid,
@@ -300,12 +302,12 @@ func checkEvents(names []string) ([]string, error) {
 	}
 	var out []string
 	for _, n := range names {
-		if !known(n) {
+		if !w.known(n) {
 			if len(n) > 100 {
 				n = n[:100]
 			}
 			var all []string
-			for _, e := range catalogue() {
+			for _, e := range w.Catalogue() {
 				all = append(all, e.Name)
 			}
 			return nil, bad("events must be among "+strings.Join(all, ", "), strings.ToValidUTF8(n, "\uFFFD"))
@@ -454,7 +456,7 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		}
 	}
 	if c.Events != nil {
-		if hook.Events, err = checkEvents(c.Events); err != nil {
+		if hook.Events, err = w.checkEvents(c.Events); err != nil {
 			return Webhook{}, err
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -39,6 +40,7 @@ import (
 	"slipway/internal/web/api/contract"
 	"slipway/internal/web/api/deployments"
 	"slipway/internal/web/api/git"
+	"slipway/internal/web/api/plans"
 	"slipway/internal/web/api/programs"
 	"slipway/internal/web/api/sites"
 	"slipway/internal/web/api/teams"
@@ -72,8 +74,9 @@ type Config struct {
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
-	OAuth       *oauth.Server // Optional: without it there are API keys alone.
-	SSO         *sso.SSO      // Optional: without it teams have no sign-in providers.
+	OAuth       *oauth.Server    // Optional: without it there are API keys alone.
+	SSO         *sso.SSO         // Optional: without it teams have no sign-in providers.
+	Billing     *billing.Billing // Optional: without it there are no plans and invoices.
 	Answers     *idempotency.Answers
 	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
@@ -110,6 +113,7 @@ func New(c Config) *API {
 		Streams:        c.Streams,
 		Limiter:        c.Limiter,
 		Log:            c.Log,
+		Billing:        c.Billing != nil,
 		BaseURL:        c.BaseURL,
 		APIURL:         c.APIURL,
 		RateLimit:      c.RateLimit,
@@ -140,6 +144,9 @@ func New(c Config) *API {
 	deployments.Register(core, deployments.Config{Deployments: c.Deployments, Git: c.Git, Uploads: c.Uploads})
 	git.Register(core, git.Config{Connections: c.Connections, Git: c.Git})
 	webhooks.Register(core, webhooks.Config{Notify: c.Notify, Webhooks: c.Webhooks})
+	if c.Billing != nil {
+		plans.Register(core, c.Billing)
+	}
 	accounts.Register(core, accounts.Config{Limits: c.Limits, SSO: c.SSO, Teams: c.Teams})
 	core.Finish()
 	return &API{core}

@@ -38,6 +38,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/member"
@@ -52,6 +53,7 @@ import (
 	accountpages "slipway/internal/web/dashboard/account"
 	"slipway/internal/web/dashboard/configure"
 	"slipway/internal/web/dashboard/operator"
+	"slipway/internal/web/dashboard/plans"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 	teampages "slipway/internal/web/dashboard/teams"
@@ -78,6 +80,7 @@ type Config struct {
 	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
 	Usage        *usage.Usage
+	Billing      *billing.Billing // Optional: without it there are no plans and invoices.
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger
 
@@ -119,7 +122,7 @@ func New(c Config) *Dashboard {
 	d := &Dashboard{Config: c}
 	d.shell = shell.New(shell.Config{
 		DB: c.DB, Accounts: c.Accounts, Log: c.Log, BaseURL: c.BaseURL, TrustedProxies: c.TrustedProxies, Ready: c.Ready,
-		Version: c.Version, Streams: c.Streams, Templates: templates, Files: assets, Teams: c.Teams,
+		Version: c.Version, Streams: c.Streams, Templates: templates, Files: assets, Teams: c.Teams, Billing: c.Billing != nil,
 		Funcs: template.FuncMap{
 			"picture": sites.Picture, "auditLabel": accountpages.AuditLabel, "noun": accountpages.NounWords,
 			"roleName": teampages.RoleName,
@@ -139,7 +142,7 @@ func New(c Config) *Dashboard {
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
-	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes())
+	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes())
 	d.shell.Route(d.routes...)
 	return d
 }

@@ -32,6 +32,7 @@ type Config struct {
 
 	BaseURL, APIURL string // where the API and deploy hooks are reached
 	RateLimit       int    // requests per minute and key
+	Billing         bool   // whether there are plans and invoices: without them no page mentions any
 	FontURL         string // of a font on the same host. Optional: the system's.
 	IconURL         string // of the pages' icon, an SVG on the same host. Optional: none.
 }
@@ -87,7 +88,7 @@ func newFile(name, kind, text string) file {
 
 // New prepares the pages.
 func New(c Config) *Docs {
-	d := &Docs{Config: c, guides: readGuides()}
+	d := &Docs{Config: c, guides: readGuides(c.Billing)}
 	css := styleCSS
 	if c.FontURL != "" {
 		css = `@font-face{font-family:"Inter Slipway";src:url("` + c.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + css
@@ -163,7 +164,7 @@ func (v view) Script() string { return v.script.Path }
 func (v view) Languages() []language { return languages }
 
 // Events lists those that webhooks get.
-func (v view) Events() []webhook.Entry { return webhook.Catalogue() }
+func (v view) Events() []webhook.Entry { return webhook.Catalogue(v.Billing) }
 
 // FirstSteps are the examples that create a site and follow its first deployment.
 func (v view) FirstSteps() string {

@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 // Every guide is listed once in the navigation.
 func TestChapters(t *testing.T) {
 	t.Parallel()
-	guides, listed := readGuides(), map[string]int{}
+	guides, listed := readGuides(true), map[string]int{}
 	for _, c := range chapters(guides) {
 		for _, g := range c.Guides {
 			listed[g.Name]++
@@ -138,5 +138,27 @@ func TestCurl(t *testing.T) {
   --json '{"deploymentId": "'"$DEPLOYMENT_ID"'", "note": "it'\''s"}'`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Lines about billing are for installations that have it.
+func TestBillingLines(t *testing.T) {
+	t.Parallel()
+	source := []byte("one\n| two <!-- billing --> |\nthree <!-- billing -->\n<!-- billing -->\nfour\n")
+	if got := string(forBilling(source, false)); got != "one\nfour\n" {
+		t.Errorf("%q", got)
+	}
+	if got := string(forBilling(source, true)); got != "one\n| two |\nthree\n\nfour\n" {
+		t.Errorf("%q", got)
+	}
+	if n, all := len(readGuides(false)), len(readGuides(true)); n != all-1 {
+		t.Errorf("%d guides without billing, %d with it", n, all)
+	}
+	for _, g := range readGuides(false) {
+		for _, word := range []string{"invoice", "Invoice", "--billing", "subscription.renewed"} {
+			if strings.Contains(string(g.HTML), word) {
+				t.Errorf("%s says %q without billing", g.Name, word)
+			}
+		}
 	}
 }

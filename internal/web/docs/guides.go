@@ -36,7 +36,7 @@ var chapterNames = []struct {
 	name   string
 	guides []string
 }{
-	{"Guides", []string{"git", "command-line", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "dashboard"}},
+	{"Guides", []string{"git", "command-line", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "dashboard", "billing"}},
 	{"Operate", []string{"operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }
@@ -59,18 +59,37 @@ func chapters(guides []*guide) []chapter {
 
 // readGuides renders the folder that is built into the program: what is wrong with it is wrong at
 // the first start, hence the panics.
-func readGuides() []*guide {
+func readGuides(billing bool) []*guide {
 	names, err := fs.Glob(guidefiles.Files, "*.md")
 	if err != nil {
 		panic(err)
 	}
 	var out []*guide
 	for _, name := range names {
+		if name == "billing.md" && !billing {
+			continue
+		}
 		source, err := guidefiles.Files.ReadFile(name)
 		if err != nil {
 			panic(err)
 		}
-		out = append(out, renderGuide(strings.TrimSuffix(name, ".md"), source))
+		out = append(out, renderGuide(strings.TrimSuffix(name, ".md"), forBilling(source, billing)))
+	}
+	return out
+}
+
+// billingMark is in lines about plans and invoices, which most installations have none of.
+const billingMark = "<!-- billing -->"
+
+// forBilling returns a guide with or without its lines about plans and invoices.
+func forBilling(source []byte, billing bool) []byte {
+	var out []byte
+	for line := range bytes.Lines(source) {
+		if before, after, marked := bytes.Cut(line, []byte(billingMark)); !marked {
+			out = append(out, line...)
+		} else if billing {
+			out = append(append(out, bytes.TrimRight(before, " ")...), after...)
+		}
 	}
 	return out
 }

@@ -39,6 +39,7 @@ type Config struct {
 	Streams  *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter  *ratelimit.Limiter
 	Log      *slog.Logger // Optional.
+	Billing  bool         // whether there are plans and invoices
 
 	BaseURL        string         // where the interface is reached
 	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.

@@ -10,12 +10,12 @@ import (
 )
 
 // webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
-func webhooksDoc() map[string]*huma.PathItem {
+func (a *API) webhooksDoc() map[string]*huma.PathItem {
 	header := func(name, what string) *huma.Param {
 		return &huma.Param{Name: name, In: "header", Description: what, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	out := map[string]*huma.PathItem{}
-	for _, e := range webhook.Catalogue() {
+	for _, e := range webhook.Catalogue(a.Billing) {
 		doc := e.Description
 		if e.SameAs != "" {
 			doc += " The same event as `" + e.SameAs + "`."

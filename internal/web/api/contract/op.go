@@ -73,6 +73,18 @@ func Get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, reflect.TypeFor[O]())
 }
 
+// GetOrFile is Get for what may also answer with a file: where fn returns one, it is the answer.
+func GetOrFile[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, *Reply, error)) {
+	r.Method, r.Status = http.MethodGet, cmp.Or(r.Status, http.StatusOK)
+	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*Reply, error) {
+		out, file, err := fn(ctx, c, in)
+		if err != nil || file != nil {
+			return file, err
+		}
+		return r.reply(out)
+	}, reflect.TypeFor[O]())
+}
+
 // act is an operation that changes something here. It returns what it did, for the audit
 // log. It may run again after a conflict.
 type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, audit.Event, error)

@@ -45,6 +45,7 @@ var nouns = []*huma.Tag{
 	{Name: "WordPress", Description: "Settings, users, updates, copies and imports of WordPress sites."},
 	{Name: "Operations", Description: "Long-running work, such as a restore or a clone."},
 	{Name: "Backups", Description: "Backups of a site's settings, files and databases."},
+	{Name: "Billing", Description: "Plans, the account's subscription, its invoices and payments."},
 	{Name: "Keys", Description: "API keys and their scopes."},
 	{Name: "Teams", Description: "Members with roles, guests, invitations, site transfers and the audit log."},
 	{Name: "Single sign-on", Description: "Providers that the members of a team sign in with, and the email domains that they speak for."},
@@ -147,13 +148,13 @@ func (a *API) finish() {
 			}
 		}
 	}
-	doc.Webhooks = webhooksDoc()
+	doc.Webhooks = a.webhooksDoc()
 	nullable(doc.Components.Schemas)
 	// Most processes are never asked for either, and both are made in a moment.
 	a.spec = sync.OnceValue(func() []byte {
 		spec, err := Encode(doc)
 		if err == nil {
-			spec, err = polish(spec)
+			spec, err = a.polish(spec)
 		}
 		if err != nil {
 			panic(err) // the document is made of our own types: the tests of it would end here
@@ -166,7 +167,8 @@ func (a *API) finish() {
 // document makes the pages of the reference.
 func (a *API) document(doc *huma.OpenAPI) *docs.Docs {
 	c := docs.Config{
-		OpenAPI: doc, Scopes: scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL, IconURL: a.IconURL,
+		OpenAPI: doc, Scopes: a.scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL, IconURL: a.IconURL,
+		Billing: a.Billing,
 	}
 	for _, r := range a.ops {
 		path := "/api/v1" + r.Path
@@ -315,7 +317,7 @@ func nullable(r huma.Registry) {
 func ptr[T any](v T) *T { return &v }
 
 // scopes is every scope with what it allows, for the reference.
-func scopes() [][2]string {
+func (a *API) scopes() [][2]string {
 	what := map[account.Scope]string{
 		account.All:         "Everything.",
 		account.KeysWrite:   "List, create and revoke API keys.",
@@ -326,9 +328,14 @@ func scopes() [][2]string {
 		account.TeamWrite:     "Change the team, its members and invitations.",
 		account.AppsWrite:     "Manage OAuth apps.",
 		account.AuditRead:     "Read the team's audit log.",
+		account.BillingRead:   "Read plans, the subscription, invoices and payments.",
+		account.BillingWrite:  "Change the subscription, the budget and the billing profile.",
 	}
 	var out [][2]string
 	for _, s := range account.AllScopes {
+		if !a.Billing && (s == account.BillingRead || s == account.BillingWrite) {
+			continue // they open nothing
+		}
 		text := what[s]
 		noun, verb, _ := strings.Cut(string(s), ":")
 		if text == "" && verb == "read" {

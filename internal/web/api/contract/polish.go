@@ -10,7 +10,7 @@ import (
 
 // polish completes the document as JSON, where it says more than huma should check:
 // bounds that are not enforced as errors, and names that the services check themselves.
-func polish(spec []byte) ([]byte, error) {
+func (a *API) polish(spec []byte) ([]byte, error) {
 	var doc map[string]any
 	dec := json.NewDecoder(bytes.NewReader(spec))
 	dec.UseNumber()
@@ -25,7 +25,7 @@ func polish(spec []byte) ([]byte, error) {
 			}
 		}
 	}
-	nameEvents(objectAt(doc, "components", "schemas"))
+	a.nameEvents(objectAt(doc, "components", "schemas"))
 	return Encode(doc)
 }
 
@@ -106,9 +106,9 @@ func pathParameter(path, name string) string {
 
 // nameEvents lists the names of events wherever one is meant. A delivery may also be of
 // the test event.
-func nameEvents(schemas map[string]any) {
+func (a *API) nameEvents(schemas map[string]any) {
 	var names []any
-	for _, e := range webhook.Catalogue() {
+	for _, e := range webhook.Catalogue(a.Billing) {
 		names = append(names, e.Name)
 	}
 	schemas["EventName"] = map[string]any{"type": "string", "enum": names, "description": "The name of an event, of either set."}

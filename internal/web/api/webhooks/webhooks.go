@@ -138,7 +138,7 @@ func (a *API) createWebhook(
 }
 
 func (a *API) listEvents(_ context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[eventBody], error) {
-	return contract.Part(*in, contract.Each(webhook.Catalogue(), func(e webhook.Entry) eventBody {
+	return contract.Part(*in, contract.Each(a.Webhooks.Catalogue(), func(e webhook.Entry) eventBody {
 		b := eventBody{
 			Name:        e.Name,
 			Aliases:     []string{},

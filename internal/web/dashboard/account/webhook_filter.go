@@ -35,7 +35,7 @@ func readDeliveryFilter(q *shell.Request, w webhook.Webhook) deliveryFilter {
 		f.Redelivery = ""
 	}
 	f.Names = append(slices.Clone(w.Events), "ping")
-	for _, e := range webhook.Catalogue() { // also one that it was subscribed to before
+	for _, e := range webhook.Catalogue(true) { // also one that it was subscribed to before
 		if e.Name == f.Event && !slices.Contains(f.Names, f.Event) {
 			f.Names = append(f.Names, f.Event)
 		}

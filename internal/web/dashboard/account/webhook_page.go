@@ -40,12 +40,6 @@ func (d *Pages) webhookRoutes() []shell.Route {
 type eventGroup struct {
 	Name   string
 	Events []eventChoice
-	Unsent bool // nothing in Slipway causes them
-}
-
-// Chosen reports whether one of them is selected.
-func (g eventGroup) Chosen() bool {
-	return slices.ContainsFunc(g.Events, func(e eventChoice) bool { return e.On || e.OtherOn })
 }
 
 // eventChoice is one occurrence with its name, or its two.
@@ -66,20 +60,25 @@ var groupNames = map[string]string{
 	"app":          "Apps",
 	"subscription": "Subscriptions",
 	"payment":      "Payments",
+	"invoice":      "Invoices",
 }
 
-// eventGroups is the vocabulary with what is chosen.
-func eventGroups(chosen []string) []eventGroup {
+// eventGroups returns the vocabulary with what is chosen. Events of subscriptions and payments are left out where nothing sends
+// them, unless the webhook has them already.
+func eventGroups(w *webhook.Webhooks, chosen []string) []eventGroup {
 	var out []eventGroup
 	listed := map[string]bool{}
-	for _, e := range webhook.Catalogue() {
+	for _, e := range w.Catalogue() {
 		if listed[e.SameAs] { // its twin stands in the same line
 			continue
 		}
 		listed[e.Name] = true
 		noun, _, _ := strings.Cut(e.Name, ".")
+		if !w.Billing() && (noun == "subscription" || noun == "payment") && !slices.Contains(chosen, e.Name) {
+			continue
+		}
 		if len(out) == 0 || out[len(out)-1].Name != groupNames[noun] {
-			out = append(out, eventGroup{Name: groupNames[noun], Unsent: noun == "subscription" || noun == "payment"})
+			out = append(out, eventGroup{Name: groupNames[noun]})
 		}
 		g := &out[len(out)-1]
 		g.Events = append(g.Events, eventChoice{
@@ -127,7 +126,7 @@ type newWebhook struct {
 func (d *Pages) newWebhookPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	sites, err := d.siteChoices(ctx, q, nil)
 	return shell.Page("webhook_new", "Create webhook", newWebhook{
-		eventGroups(chosenEvents(q, []string{"deployment.completed", "deployment.failed"})),
+		eventGroups(d.Webhooks, chosenEvents(q, []string{"deployment.completed", "deployment.failed"})),
 		sites,
 	}), err
 }
@@ -196,7 +195,7 @@ func (d *Pages) webhookData(ctx context.Context, q *shell.Request) (webhookData,
 	}
 	n := shell.PageNumber(q)
 	base, f := "/webhooks/"+string(w.ID), readDeliveryFilter(q, w)
-	data := webhookData{Hook: w, Groups: eventGroups(chosenEvents(q, w.Events)), Filter: f, Live: f.link(base+"/follow", n)}
+	data := webhookData{Hook: w, Groups: eventGroups(d.Webhooks, chosenEvents(q, w.Events)), Filter: f, Live: f.link(base+"/follow", n)}
 	if data.Sites, err = d.siteChoices(ctx, q, w.SiteIDs); err != nil {
 		return data, err
 	}

@@ -42,6 +42,9 @@ func (v *view) Rail() []NavGroup {
 			at("audit", "Audit log", "/account/audit"),
 		}},
 	}
+	if v.sells {
+		groups[1].Links = append(groups[1].Links, v.planLinks()...)
+	}
 	if v.User.Admin {
 		groups = append(groups, NavGroup{"Operator", []NavLink{
 			link("overview", "Installation", "/operator", v.Path == "/operator"),
@@ -65,7 +68,7 @@ func (v *view) teamRail() []NavGroup {
 		}
 		return NavLink{icon, name, path, key, on}
 	}
-	return []NavGroup{
+	groups := []NavGroup{
 		{"", []NavLink{
 			{"sites", "Sites", "/", "s", v.Path == "/" || v.In("/sites") || v.In("/new") || v.In("/deleted")},
 			at("webhook", "Webhooks", "/webhooks", "w"),
@@ -80,6 +83,18 @@ func (v *view) teamRail() []NavGroup {
 			at("security", "Single sign-on", base+"/sso", ""),
 			at("settings", "Settings", base+"/settings", ""),
 		}},
+	}
+	if v.sells {
+		groups[1].Links = append(groups[1].Links, v.planLinks()...)
+	}
+	return groups
+}
+
+// planLinks lead to the pages of the account's plan.
+func (v *view) planLinks() []NavLink {
+	return []NavLink{
+		{Icon: "overview", Name: "Plan", Path: "/account/plan", On: v.In("/account/plan")},
+		{Icon: "audit", Name: "Invoices", Path: "/account/invoices", On: v.In("/account/invoices")},
 	}
 }
 

@@ -39,6 +39,7 @@ type Config struct {
 	Files     fs.FS            // assets/<file>, that pages load
 	Funcs     template.FuncMap // of the packages of pages, for templates. Optional.
 
+	Billing        bool                 // whether there are pages of plans and invoices
 	BaseURL        string               // where the pages and the REST interface are reached; https makes the cookies __Host-
 	TrustedProxies []netip.Prefix       // whose X-Forwarded-For counts. Optional: none.
 	Ready          *atomic.Bool         // false while starting or draining. Optional: always true.

@@ -31,6 +31,7 @@ type view struct {
 	calls []curl
 	teams *team.Teams
 	q     *Request
+	sells bool // there are pages of plans and invoices
 }
 
 // Call adds a REST call that does what the page does, or a part of it, to the page's drawer.
@@ -231,7 +232,7 @@ func exists(files fs.FS, name string) bool {
 func (d *Shell) view(q *Request, title string, data any) *view {
 	return &view{
 		Title: title, Data: data, User: q.User, Session: q.Session, Path: q.URL.Path, Flash: q.Flash, Problem: q.Problem,
-		Theme: d.theme(q.Request), Version: d.Version, q: q, teams: d.Teams,
+		Theme: d.theme(q.Request), Version: d.Version, q: q, teams: d.Teams, sells: d.Billing,
 	}
 }
 

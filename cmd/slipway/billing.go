@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"slipway/internal/operator/admin"
+)
+
+type billingCommand struct {
+	Publish     billingPublish     `cmd:"" help:"Publish a plan, or a new version of one, from a JSON file."`
+	Plans       billingPlans       `cmd:"" help:"List all versions of all plans."`
+	Settings    billingSettings    `cmd:"" help:"Replace the seller's settings from a JSON file: address, taxes, payment terms."`
+	Receivables billingReceivables `cmd:"" help:"List open invoices and drafts that are held."`
+	Pay         billingPay         `cmd:"" help:"Record a bank transfer for an invoice."`
+	CreditNote  billingCreditNote  `cmd:"" name:"credit-note" help:"Issue a credit note for an invoice, or for a part of it."`
+	Finalize    billingFinalize    `cmd:"" help:"Finalize a draft that is held."`
+	WriteOff    billingWriteOff    `cmd:"" name:"write-off" help:"Write off what is left to pay of an invoice."`
+	Credit      billingCredit      `cmd:"" help:"Give a customer credit, which pays their next invoices."`
+	Refund      billingRefund      `cmd:"" help:"Record that a customer's credit was paid out."`
+	Grant       billingGrant       `cmd:"" help:"Give a customer a limit of their own."`
+	VAT         billingVAT         `cmd:"" name:"vat" help:"Record whether a customer's VAT number is valid."`
+	Recompute   billingRecompute   `cmd:"" help:"Compute invoices again and compare them with what is stored, byte by byte."`
+	Check       billingCheck       `cmd:"" help:"Check the ledger: sums, numbers, payments."`
+}
+
+func (c common) billing() admin.Billing { return admin.Billing{Store: c.store(), Out: os.Stdout} }
+
+// withFile opens a file, or standard input for -.
+func withFile(name string, fn func(r io.Reader) error) error {
+	if name == "-" {
+		return fn(os.Stdin)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return fn(f)
+}
+
+type billingPublish struct {
+	common
+	File string `arg:"" help:"JSON file, or - for standard input."`
+}
+
+// Run publishes the version, also while the server runs.
+func (c billingPublish) Run(ctx context.Context) error {
+	return withFile(c.File, func(r io.Reader) error { return c.billing().Publish(ctx, r) })
+}
+
+type billingPlans struct{ common }
+
+// Run lists the versions.
+func (c billingPlans) Run(ctx context.Context) error { return c.billing().Plans(ctx) }
+
+type billingSettings struct {
+	common
+	File string `arg:"" help:"JSON file, or - for standard input."`
+}
+
+// Run replaces the settings, also while the server runs.
+func (c billingSettings) Run(ctx context.Context) error {
+	return withFile(c.File, func(r io.Reader) error { return c.billing().Settings(ctx, r) })
+}
+
+type billingReceivables struct{ common }
+
+// Run lists what is open.
+func (c billingReceivables) Run(ctx context.Context) error { return c.billing().Receivables(ctx) }
+
+type billingPay struct {
+	common
+	Invoice   string `arg:"" help:"Number or id of the invoice."`
+	Amount    string `arg:"" help:"Amount in the invoice's currency, such as 19.00."`
+	Reference string `help:"The bank's reference of the transfer. No two transfers have the same." required:"" placeholder:"TEXT"`
+}
+
+// Run records the transfer.
+func (c billingPay) Run(ctx context.Context) error {
+	return c.billing().Pay(ctx, c.Invoice, c.Amount, c.Reference)
+}
+
+type billingCreditNote struct {
+	common
+	Invoice string `arg:"" help:"Number or id of the invoice."`
+	Amount  string `help:"Amount with tax, such as 19.00. Default: what is left of the invoice." placeholder:"AMOUNT"`
+	Reason  string `help:"Reason shown on the credit note." required:"" placeholder:"TEXT"`
+}
+
+// Run issues the credit note.
+func (c billingCreditNote) Run(ctx context.Context) error {
+	return c.billing().CreditNote(ctx, c.Invoice, c.Amount, c.Reason)
+}
+
+type billingFinalize struct {
+	common
+	Invoice string `arg:"" help:"Id of the draft."`
+}
+
+// Run gives the draft its number.
+func (c billingFinalize) Run(ctx context.Context) error { return c.billing().Finalize(ctx, c.Invoice) }
+
+type billingWriteOff struct {
+	common
+	Invoice string `arg:"" help:"Number or id of the invoice."`
+}
+
+// Run gives up what is left.
+func (c billingWriteOff) Run(ctx context.Context) error { return c.billing().WriteOff(ctx, c.Invoice) }
+
+type customerMoney struct {
+	common
+	Customer string `arg:"" help:"Email address of a user, or slug of a team."`
+	Amount   string `arg:"" help:"Amount, such as 19.00."`
+	Currency string `help:"Currency of the amount." default:"EUR" placeholder:"CODE"`
+}
+
+type billingCredit struct {
+	customerMoney
+	Reason string `help:"Reason, for the audit log." required:"" placeholder:"TEXT"`
+}
+
+// Run gives the credit.
+func (c billingCredit) Run(ctx context.Context) error {
+	return c.billing().Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reason, false)
+}
+
+type billingRefund struct {
+	customerMoney
+	Reference string `help:"The bank's reference of the transfer. No two transfers have the same." required:"" placeholder:"TEXT"`
+}
+
+// Run records the refund.
+func (c billingRefund) Run(ctx context.Context) error {
+	return c.billing().Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reference, true)
+}
+
+type billingGrant struct {
+	common
+	Customer string        `arg:"" help:"Email address of a user, or slug of a team."`
+	Limit    string        `arg:"" help:"Name of the limit, such as sites."`
+	Value    int64         `arg:"" help:"The limit."`
+	Lasts    time.Duration `help:"How long it is in force, such as 720h. Default: no end." placeholder:"DURATION"`
+	Reason   string        `help:"Reason, for the audit log." required:"" placeholder:"TEXT"`
+}
+
+// Run grants the limit.
+func (c billingGrant) Run(ctx context.Context) error {
+	return c.billing().Grant(ctx, c.Customer, c.Limit, c.Value, c.Lasts, c.Reason)
+}
+
+type billingVAT struct {
+	common
+	Customer string `arg:"" help:"Email address of a user, or slug of a team."`
+	State    string `arg:"" help:"valid or invalid." enum:"valid,invalid"`
+}
+
+// Run keeps the verdict.
+func (c billingVAT) Run(ctx context.Context) error {
+	return c.billing().VAT(ctx, c.Customer, c.State == "valid")
+}
+
+type billingRecompute struct {
+	common
+	Invoice string `arg:"" optional:"" help:"Number or id of the invoice. Default: all."`
+}
+
+// Run compares.
+func (c billingRecompute) Run(ctx context.Context) error {
+	return c.billing().Recompute(ctx, c.Invoice)
+}
+
+type billingCheck struct{ common }
+
+// Run checks the books.
+func (c billingCheck) Run(ctx context.Context) error { return c.billing().Check(ctx) }

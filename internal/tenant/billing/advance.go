@@ -1,0 +1,247 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/webhook"
+)
+
+// heldAfter is how late a period may begin before its invoice waits for the operator: after a long outage somebody looks at what
+// would be charged for it.
+const heldAfter = 72 * time.Hour
+
+// step is what happens to a subscription by itself.
+type step int
+
+const (
+	stepNone step = iota
+	stepRenew
+	stepExpire
+	stepPause
+	stepGiveUp // ends because it stayed unpaid
+)
+
+// next returns what happens to a subscription next, and when.
+func (s Subscription) next(settings Settings) (step, db.Time) {
+	switch s.Status {
+	case Trialing, Active:
+		return stepRenew, s.End
+	case Canceled:
+		return stepExpire, s.End
+	case PastDue:
+		if pause := s.UnpaidSince.Add(time.Duration(settings.GraceDays) * day); pause <= s.End {
+			return stepPause, pause
+		}
+		return stepRenew, s.End
+	case Paused:
+		return stepGiveUp, s.UnpaidSince.Add(time.Duration(settings.GraceDays+settings.PausedDays) * day)
+	}
+	return stepNone, 0
+}
+
+// Run is the job that does what is due. One of it exists. Run twice, it finds nothing more to do.
+type Run struct{}
+
+// Kind names the job.
+func (Run) Kind() string { return "billing.run" }
+
+// runEvery is how often what is due is looked for.
+const runEvery = 30 * time.Second
+
+// Work registers the job.
+func (b *Billing) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Run, _ int64) error {
+		if err := b.Tick(ctx); err != nil {
+			return err
+		}
+		return job.Later(runEvery)
+	})
+}
+
+// Schedule makes sure that the job exists.
+func (b *Billing) Schedule(ctx context.Context) error {
+	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Run{}, job.Options{Unique: "billing.run"})
+		return err
+	})
+}
+
+// atOnce bounds what is looked for at a time.
+const atOnce = 200
+
+// Tick does what is due: periods that end, invoices that are to be drafted or final, and those that are overdue. Each is one
+// transaction under its owner's lock. What fails is logged and tried again with the next Tick; it doesn't keep others waiting.
+func (b *Billing) Tick(ctx context.Context) error {
+	for _, kind := range []struct {
+		name, query string
+		do          func(ctx context.Context, tx *db.Tx, due string) error
+	}{
+		{"subscription", `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.advanceTx},
+		{"invoice", `SELECT id, owner_id FROM billing_invoices WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.proceedTx},
+		// An invoice that became overdue may be the reason to pause its subscription.
+		{"subscription", `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.advanceTx},
+	} {
+		type due struct {
+			id    string
+			owner id.Owner
+		}
+		for last := ""; ; {
+			rows, err := b.c.DB.Query(ctx, kind.query, b.now(), last, atOnce)
+			list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.id, &d.owner) })
+			if err != nil {
+				return fmt.Errorf("find %ss that are due: %w", kind.name, err)
+			}
+			for _, d := range list {
+				err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
+					if err := lockTx(ctx, tx, d.owner); err != nil {
+						return err
+					}
+					return kind.do(ctx, tx, d.id)
+				})
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err != nil {
+					b.c.Log.ErrorContext(ctx, "billing step failed, will be retried", kind.name, d.id, "owner", d.owner, "err", err)
+				}
+				last = d.id
+			}
+			if len(list) < atOnce {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// advanceTx takes a subscription through everything that is due, in the order of time: after an outage each period that went by
+// begins once.
+func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string) error {
+	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, subscription))
+	if err != nil {
+		return fmt.Errorf("read subscription: %w", err)
+	}
+	settings, err := b.Settings(ctx, tx, "")
+	if err != nil {
+		return err
+	}
+	for {
+		what, at := s.next(settings)
+		if what == stepNone || at > b.now() {
+			return nil
+		}
+		v, err := b.version(ctx, tx, s.Version)
+		if err != nil {
+			return err
+		}
+		switch what {
+		case stepRenew:
+			s, err = b.renewTx(ctx, tx, s, v, s.End)
+		case stepExpire:
+			s, err = b.expireTx(ctx, tx, s, v)
+		case stepPause:
+			s.Status = Paused
+			if err = b.writeTx(ctx, tx, s); err == nil {
+				err = b.tellTx(ctx, tx, s.Owner, "Sites paused: an invoice is unpaid",
+					"Sites of the account are paused because an invoice is overdue. Nothing was deleted. They are back as soon as the invoice is paid.",
+					"/account/invoices")
+			}
+		case stepGiveUp:
+			s.Reason = ReasonUnpaid
+			s.End = min(s.End, floor(b.now(), hour))
+			s, err = b.expireTx(ctx, tx, s, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// renewTx begins the next period at a moment: the boundary of the last one, or now for a subscription that was paused.
+func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Version, at db.Time) (Subscription, error) {
+	before, was := usageSpan{Version: v.ID, From: s.Start, To: s.End}, v
+	metered := !s.trial() && len(was.Rates) > 0
+	if s.Next != "" {
+		next, err := b.version(ctx, tx, s.Next)
+		if err != nil {
+			return s, err
+		}
+		v, s.Version, s.Next = next, next.ID, ""
+	}
+	switch {
+	case at != s.End: // was paused beyond its period
+		s.anchor, s.period, s.Status = at, 0, Active
+	case s.trial():
+		s.anchor, s.period, s.Status = at, 0, Active
+	case was.Term != v.Term:
+		s.anchor, s.period = at, 0
+	default:
+		s.period++
+	}
+	s.Start, s.End = at, boundary(s.anchor, v.Term, s.period+1)
+	if err := b.writeTx(ctx, tx, s); err != nil {
+		return s, err
+	}
+	basis := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}}
+	if metered {
+		basis.Usage = &before
+	}
+	if err := b.draftTx(ctx, tx, s, periodCause(s.Start), basis, s.Start); err != nil {
+		return s, err
+	}
+	occurrence := fmt.Sprintf("%s:renewed:%d", s.ID, s.Start)
+	return s, b.emitTx(ctx, tx, s.Owner, occurrence, webhook.SubscriptionRenewed(b.event(s, v)))
+}
+
+// unpaidTx keeps that an invoice of the subscription is overdue.
+func (b *Billing) unpaidTx(ctx context.Context, tx *db.Tx, owner id.Owner, subscription SubscriptionID, since db.Time) error {
+	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1 AND owner_id = $2`, subscription, owner))
+	if err != nil {
+		return fmt.Errorf("read subscription: %w", err)
+	}
+	if s.Status == Expired || s.UnpaidSince > 0 && s.UnpaidSince <= since {
+		return nil
+	}
+	s.UnpaidSince = since
+	if s.Status == Active {
+		s.Status = PastDue
+	}
+	return b.writeTx(ctx, tx, s)
+}
+
+// settledTx lets a subscription go on once none of its invoices is overdue.
+func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription SubscriptionID) error {
+	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, subscription))
+	if err != nil {
+		return fmt.Errorf("read subscription: %w", err)
+	}
+	if s.Status == Expired || s.UnpaidSince == 0 {
+		return nil
+	}
+	var due db.Time
+	if err := tx.QueryRow(ctx, `
+		SELECT COALESCE(MIN(due_at), 0) FROM billing_invoices WHERE subscription_id = $1 AND status = 'open' AND due_at <= $2`, subscription, b.now()).Scan(&due); err != nil {
+		return fmt.Errorf("look for overdue invoices: %w", err)
+	}
+	was := s.Status
+	if s.UnpaidSince = due; due > 0 {
+		return b.writeTx(ctx, tx, s)
+	}
+	if was == PastDue || was == Paused {
+		s.Status = Active
+	}
+	if now := floor(b.now(), hour); was == Paused && now >= s.End {
+		v, err := b.version(ctx, tx, s.Version)
+		if err != nil {
+			return err
+		}
+		_, err = b.renewTx(ctx, tx, s, v, now)
+		return err
+	}
+	return b.writeTx(ctx, tx, s)
+}

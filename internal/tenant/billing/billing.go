@@ -1,0 +1,120 @@
+// Package billing owns plans, subscriptions, invoices, payments and the ledger: what owners pay for, what they owe, and
+// the events that tell of it.
+//
+// Everything is computed here from plan versions that never change and from sealed usage, in integers. A provider only moves
+// money. Each transition is one transaction under the owner's lock: it carries the ledger's rows, the invoice's number,
+// the event for webhooks, and the occurrence that keeps the event from being queued twice.
+//
+// Times are UTC and periods begin on whole hours. Tick does what is due; run again after a crash, it finds only what is
+// left. The package deletes nothing that is stored for owners.
+package billing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/usage"
+	"slipway/internal/tenant/webhook"
+)
+
+// Config holds what Billing needs.
+type Config struct {
+	DB     *db.DB
+	Usage  *usage.Usage
+	Hooks  *webhook.Webhooks
+	Limits *limits.Limits // Optional: without it a preview doesn't say which limits are exceeded.
+	Mail   account.Mailer // Optional: without it owners get no mails.
+	Log    *slog.Logger   // Optional.
+}
+
+// Billing is the service. It is safe for concurrent use.
+type Billing struct {
+	c    Config
+	now  func() db.Time
+	pdfs *fair.Pool
+}
+
+// New returns the service. It starts nothing: Work registers its job.
+func New(c Config) *Billing {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Billing{
+		c: c, now: db.Now,
+		// share: total 2 documents are printed as PDF at once, 40 ms each; owner 1; edge 64 wait, 8 of one owner, others get 503
+		pdfs: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 64, OwnerWaiting: 8}),
+	}
+}
+
+const (
+	hour = time.Hour
+	day  = 24 * time.Hour
+)
+
+// floor is the beginning of the stretch that t lies in.
+func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
+
+// lockTx makes others who change anything of the owner's here wait until the transaction ends.
+func lockTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO billing_profiles (owner_id, profile, vat_state, trial_at, updated_at) VALUES ($1, '{}', 'none', 0, 0)
+		ON CONFLICT (owner_id) DO UPDATE SET trial_at = billing_profiles.trial_at`, owner)
+	if err != nil {
+		return fmt.Errorf("lock owner: %w", err)
+	}
+	return nil
+}
+
+// onceTx reports whether an occurrence is new, and keeps it. Two transactions never both get true.
+func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (bool, error) {
+	n, err := tx.Exec(ctx, `INSERT INTO billing_events (occurrence, at) VALUES ($1, $2) ON CONFLICT (occurrence) DO NOTHING`, occurrence, b.now())
+	if err != nil {
+		return false, fmt.Errorf("write occurrence: %w", err)
+	}
+	return n == 1, nil
+}
+
+// emitTx queues an event for webhooks, once for an occurrence.
+func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurrence string, e webhook.Event) error {
+	fresh, err := b.onceTx(ctx, tx, occurrence)
+	if err != nil || !fresh {
+		return err
+	}
+	return b.c.Hooks.EmitTx(ctx, tx, owner, e)
+}
+
+// tellTx mails the people of an owner.
+func (b *Billing) tellTx(ctx context.Context, tx *db.Tx, owner id.Owner, subject, text, path string) error {
+	if b.c.Mail == nil {
+		return nil
+	}
+	return b.c.Mail.TellOwnerTx(ctx, tx, owner, subject, text, path)
+}
+
+func invalid(field, details string, received any) error {
+	return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + field, Details: details, Received: received, Code: "invalid_" + snake(field)}
+}
+
+func conflict(code, message, details string) error {
+	return &fault.Error{Kind: fault.Conflict, Message: message, Details: details, Code: code}
+}
+
+// snake writes a field's name as codes have it: dueDays is due_days.
+func snake(s string) string {
+	var out []rune
+	for _, r := range s {
+		if r >= 'A' && r <= 'Z' {
+			out = append(out, '_', r+'a'-'A')
+		} else {
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,796 @@
+package billing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/usage"
+)
+
+// Failure 22: over 40 years each period begins on the anchor's day or the month's last, on the anchor's hour, one after the other,
+// whatever the day, leap days and changes of clocks included.
+func TestAnchors(t *testing.T) {
+	t.Parallel()
+	for d := 1; d <= 366; d++ {
+		at := time.Date(2028, 1, d, d%24, 0, 0, 0, time.UTC)
+		anchor := db.At(at)
+		for _, term := range []Term{Month, Year} {
+			last := anchor
+			for n := int64(1); n <= 40*12/term.months(); n++ {
+				got := boundary(anchor, term, n).Time().UTC()
+				month := time.Date(at.Year(), at.Month()+time.Month(n*term.months()), 1, 0, 0, 0, 0, time.UTC)
+				days := month.AddDate(0, 1, 0).Add(-time.Hour).Day()
+				if got.Year() != month.Year() || got.Month() != month.Month() || got.Day() != min(at.Day(), days) || got.Hour() != at.Hour() || got.Minute() != 0 {
+					t.Fatalf("period %d by the %s from %s begins on %s", n, term, at, got)
+				}
+				if db.At(got) <= last {
+					t.Fatalf("period %d by the %s from %s begins before the last", n, term, at)
+				}
+				last = db.At(got)
+			}
+		}
+	}
+}
+
+// A subscription by the month: base in advance, usage in arrears, taxes on the sum, numbers without gaps, each event once, and
+// every invoice can be computed again to the byte.
+func TestTwoYears(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.clock = moment(2027, 1, 31, 9).Add(25 * time.Minute)
+	w.plan("pro", 1900, func(x *Terms) { x.Rates = rate(1000, 45, 100) })
+	w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", 100_000}) })
+	s := w.subscribe(ada, "pro")
+	if s.Status != Active || s.Start != moment(2027, 1, 31, 9) || s.End != moment(2027, 2, 28, 9) {
+		t.Fatalf("%+v", s)
+	}
+	first := w.invoices(ada)
+	if len(first) != 1 || first[0].Number != "2027-000001" || first[0].Net != 1900 || first[0].Tax != 361 || first[0].Status != Open {
+		t.Fatalf("%+v", first)
+	}
+	w.uses(ada, usage.Bandwidth, moment(2027, 2, 10, 3), 1500)
+	w.uses(ada, usage.Bandwidth, moment(2027, 2, 28, 8), 600) // in the last hour of the period
+	w.uses(ada, usage.Bandwidth, moment(2027, 2, 28, 9), 700) // in the first of the next
+	for range 24 {
+		w.payAll(ada)
+		w.period(ada)
+	}
+	w.payAll(ada)
+	all := w.invoices(ada)
+	if len(all) != 25 {
+		t.Fatalf("%d invoices after 24 months", len(all))
+	}
+	second := all[1].Lines()
+	if len(second) != 2 || second[0].Amount != 1900 || second[0].From != "2027-02-28T09:00:00.000Z" || second[0].To != "2027-03-31T09:00:00.000Z" ||
+		second[1].Quantity != 1100 || second[1].Amount != 495 {
+		t.Errorf("%+v", second)
+	}
+	for n, i := range all[1:] {
+		if want := boundary(moment(2027, 1, 31, 9), Month, int64(n+1)).String(); i.Lines()[0].From != want {
+			t.Errorf("invoice %d is for the period from %s, want %s", n+2, i.Lines()[0].From, want)
+		}
+		if i.Status != Paid {
+			t.Errorf("%s is %s", i.Number, i.Status)
+		}
+	}
+	if last := all[24].Number; last != "2029-000001" || all[23].Number != "2028-000012" {
+		t.Errorf("the last numbers are %s, %s", all[23].Number, last)
+	}
+	names, bodies := w.events(ada)
+	count := map[string]int{}
+	for _, n := range names {
+		count[n]++
+	}
+	if count["subscription.created"] != 1 || count["subscription.renewed"] != 24 || count["payment.completed"] != 25 || count["invoice.finalized"] != 25 || len(names) != 75 {
+		t.Errorf("events: %v", count)
+	}
+	if got := bodies[0].Data.Subscription; got["plan"] != "pro" || got["status"] != "active" || got["currentPeriodEnd"] != "2027-02-28T09:00:00.000Z" || got["reason"] != nil {
+		t.Errorf("%v", got)
+	}
+	if w.ledger(ada, receivable) != 0 || w.ledger(ada, cash) <= 0 || w.ledger(ada, revenue) >= 0 {
+		t.Errorf("receivable %d, cash %d", w.ledger(ada, receivable), w.ledger(ada, cash))
+	}
+	// Parts of days are forgotten after 100 days, and the invoices stay what they are.
+	ok(t, w.db.Admin(t.Context(), `DELETE FROM usage_hours`))
+	w.sound()
+	// What changes the past is found.
+	ok(t, w.db.Admin(t.Context(), fmt.Sprintf(`UPDATE usage_days SET quantity = quantity + 100 WHERE day = %d`, moment(2027, 2, 10, 0))))
+	if r, err := w.Recompute(t.Context(), w.db, all[1].Number); err != nil || r.Same {
+		t.Errorf("usage was changed, and the invoice is the same: %v", err)
+	}
+}
+
+// An invoice that isn't paid: reminders, past due, paused without anything deleted, back with the payment, and the end. Each step
+// happens once however often it is looked for.
+func TestDunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ok(t, w.db.Admin(t.Context(), `
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+			needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+		VALUES ('site_a', 'own_ada', 'a', 'a', 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`))
+	paused := func() (n int) {
+		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM paused_sites WHERE month = 0`).Scan(&n))
+		return n
+	}
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.pass(14*day-hour, hour)
+	if s := w.sub(ada); s.Status != Active {
+		t.Fatalf("before the due date it is %s", s.Status)
+	}
+	w.pass(hour, hour)
+	if s := w.sub(ada); s.Status != PastDue || paused() != 0 {
+		t.Fatalf("on the due date it is %s", s.Status)
+	}
+	w.pass(14*day, 7*time.Hour)
+	if s := w.sub(ada); s.Status != Paused || paused() != 1 {
+		t.Fatalf("after the grace period it is %s", s.Status)
+	}
+	names, bodies := w.events(ada)
+	failed := slices.DeleteFunc(slices.Clone(bodies), func(b body) bool { return b.Event != "payment.failed" })
+	if len(failed) != 2 || failed[0].Data.Payment["failureCode"] != NotReceived || failed[0].Data.Payment["nextAttemptAt"] == nil || failed[1].Data.Payment["nextAttemptAt"] != nil {
+		t.Fatalf("%v: %v", names, failed)
+	}
+	var steps int
+	ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM billing_events WHERE occurrence LIKE '%:step:%'`).Scan(&steps))
+	if steps != 4 {
+		t.Errorf("%d steps, want 4: on the due date, after 3 and 7 days, and at the end of the grace period", steps)
+	}
+	w.pass(5*day, 7*time.Hour) // its period has ended meanwhile
+	before := w.clock
+	w.payAll(ada)
+	s := w.sub(ada)
+	if s.Status != Active || paused() != 0 || s.Start != floor(before, hour) {
+		t.Fatalf("paid: %+v", s)
+	}
+	w.pass(5*hour, hour)
+	all := w.invoices(ada)
+	if len(all) != 2 || all[1].Status != Open {
+		t.Fatalf("%+v", all)
+	}
+	w.pass(60*day, 7*time.Hour)
+	if _, err := w.Subscription(t.Context(), w.db, ada); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("a subscription that stays unpaid doesn't end: %v", err)
+	}
+	_, bodies = w.events(ada)
+	last := bodies[len(bodies)-1]
+	if last.Event != "subscription.expired" || last.Data.Subscription["reason"] != "unpaid" || paused() != 0 {
+		t.Errorf("%+v", last)
+	}
+	if code := w.refused(func(tx *db.Tx) error {
+		_, _, err := w.DoTx(t.Context(), tx, ada, Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}}, "")
+		return err
+	}); code != "unpaid_invoices" {
+		t.Error(code)
+	}
+	w.write(func(tx *db.Tx) error { return w.WriteOffTx(t.Context(), tx, string(all[1].ID)) })
+	w.subscribe(ada, "pro")
+	w.sound()
+}
+
+// Failure 23: after an outage over three periods each begins once, in order, and what is older than three days waits for the operator.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.payAll(ada)
+	w.pass(100*day, 100*day)
+	w.pass(6*hour, hour)
+	names, bodies := w.events(ada)
+	var starts []string
+	for _, b := range bodies {
+		if b.Event == "subscription.renewed" {
+			starts = append(starts, b.Data.Subscription["currentPeriodStart"].(string)[:10])
+		}
+	}
+	if !slices.Equal(starts, []string{"2026-12-30", "2027-01-30", "2027-02-28"}) {
+		t.Errorf("%v: %v", starts, names)
+	}
+	all := w.invoices(ada)
+	if len(all) != 4 || all[1].Status != Draft || !all[1].Held || !all[3].Held {
+		t.Fatalf("%+v", all)
+	}
+	for _, i := range all[1:] {
+		w.write(func(tx *db.Tx) error { return w.FinalizeTx(t.Context(), tx, string(i.ID)) })
+	}
+	if all = w.invoices(ada); all[3].Number != "2027-000003" || all[1].Total != 1190 {
+		t.Errorf("%+v", all)
+	}
+	w.sound()
+}
+
+// Failure 28: fifty changes within an hour sum up to the cent, and cost what the last plan costs for the rest of the period.
+func TestManyChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 52 {
+		w.plan(fmt.Sprintf("p%d", n), 1000+int64(n)*37)
+	}
+	w.subscribe(ada, "p0")
+	w.pass(10*day+11*hour, 6*hour)
+	for n := 1; n < 52; n++ {
+		if n%3 == 0 { // a downgrade waits, and the next upgrade takes it back
+			if s := w.do(ada, Action{Kind: Change, Choice: Choice{Plan: "p0"}}); s.Next == "" {
+				t.Fatal("the downgrade didn't wait")
+			}
+		}
+		if s := w.do(ada, Action{Kind: Change, Choice: Choice{Plan: fmt.Sprintf("p%d", n)}}); s.Next != "" {
+			t.Fatal("the upgrade waits")
+		}
+	}
+	s := w.sub(ada)
+	left, whole := hours(floor(w.clock, hour), s.End), hours(s.Start, s.End)
+	rest := func(amount int64) int64 { n, _ := money.Share(amount, left, whole); return n }
+	if want := -(1000 - rest(1000) + rest(1000+51*37)); w.ledger(ada, revenue) != want {
+		t.Errorf("revenue %d, want %d", w.ledger(ada, revenue), want)
+	}
+	w.sound()
+	w.do(ada, Action{Kind: Change, Choice: Choice{Plan: "p0"}})
+	w.payAll(ada)
+	w.period(ada)
+	all := w.invoices(ada)
+	if last := all[len(all)-1]; last.Net != 1000 {
+		t.Errorf("the downgraded period costs %d", last.Net)
+	}
+}
+
+// A change from months to years begins a year at once; another currency waits for the period's end (failure 30).
+func TestOtherTerms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.plan("pro", 10_000, func(x *Terms) { x.Term = Year })
+	w.plan("usd", 9000, func(x *Terms) { x.Currency = "USD" })
+	w.subscribe(ada, "pro")
+	w.pass(15*day, day)
+	s := w.do(ada, Action{Kind: Change, Choice: Choice{Plan: "pro", Term: Year}})
+	if s.Start != w.clock || s.End != moment(2027, 12, 15, 9) {
+		t.Errorf("%+v", s)
+	}
+	all := w.invoices(ada)
+	if last := all[1]; last.Net != 10_000-500 {
+		t.Errorf("%+v", last.Lines())
+	}
+	s = w.do(ada, Action{Kind: Change, Choice: Choice{Plan: "usd"}})
+	if s.Next == "" || len(w.invoices(ada)) != 2 {
+		t.Errorf("another currency is charged at once: %+v", s)
+	}
+	w.payAll(ada)
+	w.period(ada)
+	if all = w.invoices(ada); len(all) != 3 || all[2].Currency != "USD" || all[2].Net != 9000 {
+		t.Errorf("%+v", all[len(all)-1])
+	}
+	w.sound()
+}
+
+// A trial costs nothing and is there once for each owner (failure 27); it ends in the first period.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000, func(x *Terms) { x.TrialDays = 14; x.Rates = rate(0, 1, 1) })
+	s := w.subscribe(ada, "pro")
+	if s.Status != Trialing || s.TrialEnd != w.clock.Add(14*day) || len(w.invoices(ada)) != 0 {
+		t.Fatalf("%+v", s)
+	}
+	w.uses(ada, usage.Bandwidth, w.clock, 500)
+	w.do(ada, Action{Kind: Cancel})
+	w.write(func(tx *db.Tx) error { _, err := w.ResumeTx(t.Context(), tx, ada); return err })
+	w.do(ada, Action{Kind: Cancel})
+	w.pass(15*day, 6*hour)
+	names, _ := w.events(ada)
+	if want := []string{"subscription.created", "subscription.canceled", "subscription.canceled", "subscription.expired"}; !slices.Equal(names, want) {
+		t.Errorf("%v", names)
+	}
+	if s := w.subscribe(ada, "pro"); s.Status != Active || len(w.invoices(ada)) != 1 {
+		t.Errorf("a second trial: %+v", s)
+	}
+	w.subscribe(eve, "pro")
+	w.pass(14*day+5*hour, hour)
+	if s := w.sub(eve); s.Status != Active || s.Start != s.TrialEnd || s.period != 0 {
+		t.Errorf("%+v", s)
+	}
+	if all := w.invoices(eve); len(all) != 1 || all[0].Net != 1000 {
+		t.Errorf("the first period after a trial: %+v", all)
+	}
+	w.sound()
+}
+
+// A preview says what happens; with its digest the action happens at this price or not at all.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Sites: 0} })
+	w.plan("max", 2000)
+	a := Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}}
+	q, err := w.Preview(t.Context(), w.db, ada, a)
+	ok(t, err)
+	if q.DueNow != 1190 || q.Tax != 190 || q.Next != 1000 || q.NextAt != moment(2026, 12, 30, 9) || len(q.Lines) != 1 {
+		t.Errorf("%+v", q)
+	}
+	if w.clock = w.clock.Add(30 * time.Minute); true {
+		again, err := w.Preview(t.Context(), w.db, ada, a)
+		ok(t, err)
+		if again.Digest() != q.Digest() {
+			t.Error("the price changed within the hour")
+		}
+	}
+	w.plan("pro", 1100)
+	do := func(digest string) func(tx *db.Tx) error {
+		return func(tx *db.Tx) error {
+			_, _, err := w.DoTx(t.Context(), tx, ada, a, digest)
+			return err
+		}
+	}
+	if code := w.refused(do(q.Digest())); code != "price_changed" {
+		t.Error(code)
+	}
+	q, err = w.Preview(t.Context(), w.db, ada, a)
+	ok(t, err)
+	w.write(do(q.Digest()))
+	if i := w.invoices(ada)[0]; i.Total != q.Total {
+		t.Errorf("the preview said %d, the invoice says %d", q.Total, i.Total)
+	}
+	a = Action{Kind: Change, Choice: Choice{Plan: "max"}}
+	w.pass(9*day, day)
+	q, err = w.Preview(t.Context(), w.db, ada, a)
+	ok(t, err)
+	w.write(do(q.Digest()))
+	if i := w.invoices(ada)[1]; i.Total != q.Total || q.Total == 0 || q.NextAt != w.sub(ada).End {
+		t.Errorf("the preview said %d, the invoice says %d", q.Total, i.Total)
+	}
+	w.sound()
+}
+
+// Without a budget nothing is charged for usage, with one at most that, in any history; a budget that was lowered counts as it was.
+func TestBudgetHolds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 0, func(x *Terms) {
+		x.Rates = map[usage.Meter]money.Rate{
+			usage.Bandwidth: {Included: 100, Tiers: []money.Tier{{UpTo: 1000, Amount: 3, Per: 2}, {Amount: 1, Per: 1}}},
+			usage.Requests:  {Tiers: []money.Tier{{Amount: 7, Per: 1000}}},
+		}
+	})
+	s := w.subscribe(ada, "pro")
+	r := rand.New(rand.NewPCG(26, 3))
+	for n := range 15 {
+		end, most := s.End, int64(0)
+		if n%3 != 0 {
+			most = r.Int64N(3000)
+			w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", most}) })
+		}
+		for range r.IntN(4) {
+			w.uses(ada, usage.Bandwidth, s.Start.Add(time.Duration(r.Int64N(int64(end.Sub(s.Start))))), r.Int64N(2000))
+			w.uses(ada, usage.Requests, s.Start.Add(time.Duration(r.Int64N(int64(end.Sub(s.Start))))), r.Int64N(900_000))
+		}
+		w.pass(end.Sub(w.clock)-6*hour, 5*day)
+		w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", 0}) }) // too late to dodge
+		w.pass(end.Add(6*hour).Sub(w.clock), hour)
+		w.payAll(ada)
+		all := w.invoices(ada)
+		last := all[len(all)-1]
+		if last.Net > most || last.Net < 0 {
+			t.Errorf("period %d charges %d, the budget was %d: %+v", n, last.Net, most, last.Lines())
+		}
+		s = w.sub(ada)
+	}
+	w.sound()
+}
+
+// Transfers in part, in excess, twice, for what is paid; credit pays the next invoice; credit notes and refunds are bounded by what
+// there is (failure 32).
+func TestMoney(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	i := w.invoices(ada)[0]
+	w.pay(i, 190, "a")
+	if i = w.invoices(ada)[0]; i.Status != Open || i.Remaining() != 1000 {
+		t.Fatalf("%+v", i)
+	}
+	record := func(amount int64, reference string) func(tx *db.Tx) error {
+		return func(tx *db.Tx) error {
+			_, err := w.RecordTx(t.Context(), tx, i.Number, Received{Amount: amount, Reference: reference})
+			return err
+		}
+	}
+	for code, fn := range map[string]func(tx *db.Tx) error{
+		"already_recorded":  record(190, "a"),
+		"invalid_amount":    record(-1, "b"),
+		"invalid_reference": record(1, ""),
+	} {
+		if got := w.refused(fn); got != code {
+			t.Errorf("%s, want %s", got, code)
+		}
+	}
+	w.pay(i, 1500, "b")
+	if i = w.invoices(ada)[0]; i.Status != Paid || w.ledger(ada, credit) != -500 || w.ledger(ada, receivable) != 0 {
+		t.Fatalf("%+v, credit %d", i, w.ledger(ada, credit))
+	}
+	note := func(amount int64) func(tx *db.Tx) error {
+		return func(tx *db.Tx) error {
+			_, err := w.CreditNoteTx(t.Context(), tx, i.Number, amount, "An outage")
+			return err
+		}
+	}
+	w.write(note(333))
+	w.write(note(334))
+	if code := w.refused(note(600)); code != "credit_exceeds_invoice" {
+		t.Error(code)
+	}
+	w.write(note(0))
+	if code := w.refused(note(1)); code != "credit_exceeds_invoice" {
+		t.Error(code)
+	}
+	if w.ledger(ada, revenue) != 0 || w.ledger(ada, taxes) != 0 || w.ledger(ada, credit) != -500-1190 {
+		t.Errorf("revenue %d, tax %d, credit %d", w.ledger(ada, revenue), w.ledger(ada, taxes), w.ledger(ada, credit))
+	}
+	refund := func(amount int64, reference string) func(tx *db.Tx) error {
+		return func(tx *db.Tx) error { return w.RefundTx(t.Context(), tx, ada, Balance{"EUR", amount}, reference) }
+	}
+	w.write(refund(190, "r1"))
+	if got := w.refused(refund(100, "r1")); got != "already_recorded" {
+		t.Error(got)
+	}
+	if got := w.refused(refund(1501, "r2")); got != "refund_exceeds_credit" {
+		t.Error(got)
+	}
+	w.period(ada)
+	all := w.invoices(ada)
+	if last := all[len(all)-1]; last.Status != Paid || last.Total != 1190 || w.ledger(ada, credit) != -310 {
+		t.Errorf("%+v, credit %d", last, w.ledger(ada, credit))
+	}
+	// An invoice that is taken back before it is paid needn't be.
+	w.write(func(tx *db.Tx) error { return w.RefundTx(t.Context(), tx, ada, Balance{"EUR", 310}, "r3") })
+	w.period(ada)
+	all = w.invoices(ada)
+	i = all[len(all)-1]
+	w.write(note(0))
+	all = w.invoices(ada)
+	if got := all[len(all)-2]; got.ID != i.ID && all[len(all)-1].ID != i.ID {
+		t.Fatal("the invoice is gone")
+	}
+	if got, err := w.InvoiceOf(t.Context(), w.db, i.Number); err != nil || got.Status != Void || w.ledger(ada, receivable) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var notes []string
+	for _, x := range w.invoices(ada) {
+		if x.Corrects != "" {
+			notes = append(notes, x.Number)
+		}
+	}
+	slices.Sort(notes)
+	if got := strings.Join(notes, " "); got != "CN-2026-000001 CN-2026-000002 CN-2026-000003 CN-2027-000001" {
+		t.Error(got)
+	}
+	w.sound()
+}
+
+// Failures 3, 6, 15: whoever does the same at the same time, it happens once.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	all := func(fn func(n int) error) (done int) {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		for n := range 8 {
+			group.Go(func() {
+				err := fn(n)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					done++
+				} else if fault.As(err) == nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		return done
+	}
+	if n := all(func(int) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, _, err := w.DoTx(t.Context(), tx, ada, Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}}, "")
+			return err
+		})
+	}); n != 1 || len(w.invoices(ada)) != 1 {
+		t.Fatalf("%d subscriptions, %d invoices", n, len(w.invoices(ada)))
+	}
+	i := w.invoices(ada)[0]
+	if n := all(func(int) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.RecordTx(t.Context(), tx, i.Number, Received{Amount: 1190, Reference: "one transfer"})
+			return err
+		})
+	}); n != 1 || w.ledger(ada, cash) != 1190 {
+		t.Errorf("recorded %d times: %d", n, w.ledger(ada, cash))
+	}
+	w.clock = w.sub(ada).End.Add(5 * hour)
+	w.seals()
+	all(func(int) error { return w.Tick(t.Context()) })
+	w.clock = w.clock.Add(2 * hour)
+	w.seals()
+	all(func(int) error { return w.Tick(t.Context()) })
+	names, _ := w.events(ada)
+	count := map[string]int{}
+	for _, n := range names {
+		count[n]++
+	}
+	if count["subscription.renewed"] != 1 || count["invoice.finalized"] != 2 || count["payment.completed"] != 1 || len(w.invoices(ada)) != 2 {
+		t.Errorf("%v, %d invoices", count, len(w.invoices(ada)))
+	}
+	w.sound()
+}
+
+// Numbers have no gaps, also where transactions that took one end without a commit.
+func TestNumbersWithoutGaps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	var group sync.WaitGroup
+	for n := range 30 {
+		group.Go(func() {
+			err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+				if _, _, err := w.DoTx(t.Context(), tx, id.Owner(fmt.Sprint("own_", n)), Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}}, ""); err != nil {
+					return err
+				}
+				if n%3 == 0 {
+					return errUndo
+				}
+				return nil
+			})
+			if err != nil && err != errUndo {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	var n int64
+	ok(t, w.db.QueryRow(t.Context(), `SELECT last FROM billing_numbers WHERE series = ''`).Scan(&n))
+	if n != 20 {
+		t.Errorf("the last number is %d after 20 invoices", n)
+	}
+	w.sound()
+}
+
+// What the plan says is the owner's limit; a grant goes ahead of it until it ends. A downgrade below what is used deletes nothing and
+// is previewed (failure 29).
+func TestEntitlements(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Webhooks: 3, limits.Sites: 5} })
+	w.plan("mini", 500, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Webhooks: 1} })
+	limit := func(name limits.Name) int64 {
+		n, err := w.c.Limits.LimitOf(t.Context(), w.db, ada, name)
+		ok(t, err)
+		return n
+	}
+	w.c.Limits.Count(limits.Webhooks, func(_ context.Context, _ db.Reader, _ id.Owner) (int64, error) { return 2, nil })
+	byDefault := limit(limits.Webhooks)
+	w.subscribe(ada, "pro")
+	if limit(limits.Webhooks) != 3 || limit(limits.Sites) != 5 || limit(limits.Domains) != 10_000 {
+		t.Errorf("webhooks %d, sites %d, domains %d", limit(limits.Webhooks), limit(limits.Sites), limit(limits.Domains))
+	}
+	var g Grant
+	w.write(func(tx *db.Tx) (err error) {
+		g, err = w.GrantTx(t.Context(), tx, ada, Grant{Name: limits.Webhooks, Value: 9, Until: w.clock.Add(day), Reason: "An add-on"})
+		return err
+	})
+	if limit(limits.Webhooks) != 9 {
+		t.Error("a grant doesn't count")
+	}
+	w.pass(day, day)
+	if limit(limits.Webhooks) != 3 {
+		t.Error("a grant counts after its end")
+	}
+	w.write(func(tx *db.Tx) error { return w.RevokeTx(t.Context(), tx, ada, g.ID) })
+	if below, err := w.c.Limits.Below(t.Context(), w.db, limits.Webhooks, 2); err != nil || !below {
+		t.Error("nobody seems to have less than 2", err)
+	}
+	q, err := w.Preview(t.Context(), w.db, ada, Action{Kind: Change, Choice: Choice{Plan: "mini"}})
+	ok(t, err)
+	if len(q.Exceeds) != 1 || q.Exceeds[0].Limit != 1 || q.DueNow != 0 || q.At != w.sub(ada).End {
+		t.Errorf("%+v", q)
+	}
+	w.do(ada, Action{Kind: Cancel, Now: true})
+	if limit(limits.Webhooks) != byDefault {
+		t.Errorf("after the end it is %d", limit(limits.Webhooks))
+	}
+}
+
+// Failure 36: another owner's invoice is not there.
+func TestOthersInvoices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	i := w.invoices(ada)[0]
+	if _, err := w.Invoice(t.Context(), w.db, eve, i.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+	if list, err := w.Invoices(t.Context(), w.db, eve, i.ID, 10); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if list, err := w.Payments(t.Context(), w.db, eve, i.ID, 10); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A version never changes: a new price is for those who subscribe from then on.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.payAll(ada)
+	second := w.plan("pro", 2000)
+	if second.Number != 2 || first.Number != 1 {
+		t.Errorf("versions %d, %d", first.Number, second.Number)
+	}
+	w.subscribe(eve, "pro")
+	w.period(ada)
+	if a, e := w.invoices(ada), w.invoices(eve); a[1].Net != 1000 || e[0].Net != 2000 {
+		t.Errorf("%d, %d", a[1].Net, e[0].Net)
+	}
+	w.plan("pro", 3000, func(x *Terms) { x.Public = false })
+	if offers, err := w.Offers(t.Context(), w.db, ""); err != nil || len(offers) != 0 {
+		t.Errorf("an offer that ended is there: %v, %v", offers, err)
+	}
+}
+
+// Failure 37: what can't be is refused in words.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	good := Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: Month, Amount: 1, Public: true}
+	for code, change := range map[string]func(*Terms){
+		"invalid_plan":       func(x *Terms) { x.Plan = "Pro!" },
+		"invalid_title":      func(x *Terms) { x.Title = "a\nb" },
+		"invalid_amount":     func(x *Terms) { x.Amount = -1 },
+		"invalid_currency":   func(x *Terms) { x.Currency = "XXX" },
+		"invalid_interval":   func(x *Terms) { x.Term = "week" },
+		"invalid_trial_days": func(x *Terms) { x.TrialDays = 1000 },
+		"invalid_limits":     func(x *Terms) { x.Limits = map[limits.Name]int64{"wishes": 3} },
+		"invalid_rates":      func(x *Terms) { x.Rates = rate(-1, 1, 1) },
+		"invalid_cost":       func(x *Terms) { x.Cost = mostAmount + 1 },
+	} {
+		x := good
+		change(&x)
+		if got := w.refused(func(tx *db.Tx) error { _, err := w.PublishTx(t.Context(), tx, "", x); return err }); got != code {
+			t.Errorf("%s, want %s", got, code)
+		}
+	}
+	for _, m := range []Balance{{"EUR", -1}, {"EUR", mostAmount + 1}, {"", 5}} {
+		for _, fn := range []func(tx *db.Tx) error{
+			func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, m) },
+			func(tx *db.Tx) error { return w.GiveCreditTx(t.Context(), tx, ada, m, "a favor") },
+			func(tx *db.Tx) error { return w.RefundTx(t.Context(), tx, ada, m, "r") },
+		} {
+			if code := w.refused(fn); code != "invalid_amount" && code != "invalid_currency" {
+				t.Errorf("%+v: %s", m, code)
+			}
+		}
+	}
+	// A transaction that doesn't sum up to 0 is not posted.
+	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+		return w.postTx(t.Context(), tx, entry{key: "x", owner: ada, currency: "EUR", amounts: map[ledgerAccount]int64{cash: 2, credit: -1}})
+	})
+	if err == nil {
+		t.Error("posted")
+	}
+}
+
+// Taxes by the operator's table; a number that could not be checked is no reason for reverse charge.
+func TestTaxes(t *testing.T) {
+	t.Parallel()
+	s := Settings{Seller: Party{Country: "DE"}, Taxes: map[string]int64{"DE": 1900, "FR": 2000}}
+	oss := s
+	oss.OSS = true
+	buyer := func(country string, state VATState) Profile { return Profile{Party{Country: country}, state} }
+	for name, tt := range map[string]struct {
+		s      Settings
+		buyer  Profile
+		points int64
+		note   bool
+	}{
+		"same country":          {s, buyer("DE", VATValid), 1900, false},
+		"nothing is known":      {s, buyer("", VATNone), 1900, false},
+		"business":              {s, buyer("FR", VATValid), 0, true},
+		"not checked":           {s, buyer("FR", VATUnchecked), 1900, false},
+		"not valid, OSS":        {oss, buyer("FR", VATInvalid), 2000, false},
+		"consumer":              {s, buyer("FR", VATNone), 1900, false},
+		"consumer, OSS":         {oss, buyer("FR", VATNone), 2000, false},
+		"elsewhere":             {oss, buyer("US", VATNone), 0, false},
+		"seller outside the EU": {Settings{Seller: Party{Country: "CH"}, Taxes: map[string]int64{"CH": 810}}, buyer("FR", VATValid), 0, false},
+		"no seller":             {Settings{}, buyer("FR", VATNone), 0, false},
+	} {
+		if got := taxOf(tt.s, tt.buyer); got.BasisPoints != tt.points || (got.Note != "") != tt.note {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	w := newWorld(t)
+	party := Party{Name: "Château SARL", Address: "1 rue de la Paix\n75002 Paris", Country: "FR", VATID: "FR12345678901"}
+	save := func() (p Profile) {
+		w.write(func(tx *db.Tx) (err error) { p, err = w.SaveProfileTx(t.Context(), tx, ada, party); return err })
+		return p
+	}
+	if p := save(); p.VAT != VATUnchecked {
+		t.Errorf("%+v", p)
+	}
+	w.write(func(tx *db.Tx) error { _, err := w.VerifyVATTx(t.Context(), tx, ada, true); return err })
+	if p := save(); p.VAT != VATValid { // the same again
+		t.Errorf("%+v", p)
+	}
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	i := w.invoices(ada)[0]
+	if i.Tax != 0 || !bytes.Contains(i.JSON(), []byte("Reverse charge")) || !bytes.Contains(i.JSON(), []byte("Château SARL")) {
+		t.Errorf("%s", i.JSON())
+	}
+	party.VATID = "FR99999999999"
+	if p := save(); p.VAT != VATUnchecked {
+		t.Errorf("%+v", p)
+	}
+	w.sound() // what is final says who the buyer was
+}
+
+// A document's PDF is always the same bytes, and shows what the document says.
+func TestPDF(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1900)
+	w.subscribe(ada, "pro")
+	i := w.invoices(ada)[0]
+	one, err := PDF(i.JSON())
+	ok(t, err)
+	two, err := PDF(i.JSON())
+	ok(t, err)
+	if !bytes.Equal(one, two) || !bytes.HasPrefix(one, []byte("%PDF-")) || len(one) < 5000 {
+		t.Errorf("%d and %d bytes", len(one), len(two))
+	}
+	var d Document
+	ok(t, json.Unmarshal(i.JSON(), &d))
+	if d.Total != 2261 || d.Due != 2261 || d.Seller.Name != "Acme Hosting GmbH" || d.Payment == "" || len(d.Lines) != 1 {
+		t.Errorf("%s", i.JSON())
+	}
+	// The bytes of layout 1 stay what they are: who changes the layout gives it a number of its own.
+	fixed, err := PDF([]byte(`{"layout":1,"kind":"invoice","number":"2026-000001","issuedAt":"2026-11-30T09:00:00.000Z","dueAt":"2026-12-14T09:00:00.000Z",
+		"seller":{"name":"Acme","country":"DE"},"buyer":{"name":"Jørgen Ænder"},"currency":"EUR","lines":[{"text":"Plan pro","amount":1900}],
+		"net":1900,"tax":{"country":"DE","basisPoints":1900,"amount":361},"total":2261,"due":2261}`))
+	ok(t, err)
+	if got := digestOf(fixed); got != "2ab2f789a59512488ea53e2faa07098a3ca6d2c209ea685335b94dd2334e297b" {
+		t.Errorf("the PDF of a document has changed: %s", got)
+	}
+	if _, err := PDF([]byte("{")); err == nil {
+		t.Error("half a document has a PDF")
+	}
+}
+
+func BenchmarkPDF(b *testing.B) {
+	w := newWorld(b)
+	w.plan("pro", 1900)
+	w.subscribe(ada, "pro")
+	document := w.invoices(ada)[0].JSON()
+	for b.Loop() {
+		if _, err := PDF(document); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,427 @@
+package billing
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/webhook"
+)
+
+// InvoiceID names an invoice, "inv_" and 26 characters, or a credit note, "crn_" and 26 characters.
+type InvoiceID string
+
+// InvoiceStatus is what becomes of an invoice.
+type InvoiceStatus string
+
+// The statuses of invoices.
+const (
+	Draft         InvoiceStatus = "draft"
+	Open          InvoiceStatus = "open"
+	Paid          InvoiceStatus = "paid"
+	Void          InvoiceStatus = "void"          // taken back by a credit note before it was paid
+	Uncollectible InvoiceStatus = "uncollectible" // written off
+	Issued        InvoiceStatus = "issued"        // of a credit note
+)
+
+// Invoice is an invoice or a credit note.
+type Invoice struct {
+	ID            InvoiceID
+	Owner         id.Owner
+	Subscription  SubscriptionID
+	Corrects      InvoiceID // of a credit note
+	Status        InvoiceStatus
+	Number        string // empty while it is a draft
+	Currency      money.Currency
+	Net, Tax      int64
+	Total         int64
+	Paid          int64 // with credit that was used
+	Credited      int64 // by credit notes before it was paid
+	Held          bool  // waits for the operator
+	CreatedAt     db.Time
+	FinalizedAt   db.Time
+	DueAt         db.Time
+	cause, seller string
+	basis         basis
+	document      string
+	digest        string
+	step          int64
+}
+
+// Remaining is what is left to pay.
+func (i Invoice) Remaining() int64 {
+	if i.Status != Open {
+		return 0
+	}
+	return i.Total - i.Paid - i.Credited
+}
+
+// Overdue reports whether it should have been paid.
+func (i Invoice) Overdue(now db.Time) bool { return i.Status == Open && i.DueAt <= now }
+
+// Lines returns what a final invoice charges.
+func (i Invoice) Lines() []Line {
+	var d Document
+	if i.document == "" || json.Unmarshal([]byte(i.document), &d) != nil {
+		return nil
+	}
+	return d.Lines
+}
+
+// JSON returns the document of a final invoice: its very bytes.
+func (i Invoice) JSON() []byte { return []byte(i.document) }
+
+const invoiceColumns = `id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis, document,
+	digest, held, step, created_at, finalized_at, due_at`
+
+func scanInvoice(r db.Scanner) (i Invoice, err error) {
+	var text string
+	if err := r.Scan(&i.ID, &i.seller, &i.Owner, &i.Subscription, &i.cause, &i.Corrects, &i.Status, &i.Number, &i.Currency, &i.Net, &i.Tax, &i.Total, &i.Paid,
+		&i.Credited, &text, &i.document, &i.digest, &i.Held, &i.step, &i.CreatedAt, &i.FinalizedAt, &i.DueAt); err != nil {
+		return i, err
+	}
+	return i, json.Unmarshal([]byte(text), &i.basis)
+}
+
+// Invoice returns an invoice of an owner's, or a NotFound fault.
+func (b *Billing) Invoice(ctx context.Context, r db.Reader, owner id.Owner, inv InvoiceID) (Invoice, error) {
+	return foundInvoice(r.QueryRow(ctx, `SELECT `+invoiceColumns+` FROM billing_invoices WHERE id = $1 AND owner_id = $2`, inv, owner))
+}
+
+// InvoiceOf is Invoice for the operator: whoever's it is, by its id or its number.
+func (b *Billing) InvoiceOf(ctx context.Context, r db.Reader, name string) (Invoice, error) {
+	return foundInvoice(r.QueryRow(ctx, `SELECT `+invoiceColumns+` FROM billing_invoices WHERE id = $1 OR number = $1 AND number <> ''`, name))
+}
+
+func foundInvoice(row *sql.Row) (Invoice, error) {
+	i, err := scanInvoice(row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return i, fault.Missing("invoice")
+	}
+	if err != nil {
+		return i, fmt.Errorf("read invoice: %w", err)
+	}
+	return i, nil
+}
+
+// Invoices returns an owner's invoices and credit notes before one, the newest first. before may be empty.
+func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, before InvoiceID, most int) ([]Invoice, error) {
+	rows, err := r.Query(ctx, `
+		SELECT `+invoiceColumns+` FROM billing_invoices
+		WHERE owner_id = $1 AND ($2 = '' OR (created_at, id) < (SELECT created_at, id FROM billing_invoices WHERE id = $2 AND owner_id = $1))
+		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(before), most)
+	list, err := db.Collect(rows, err, scanInvoice)
+	if err != nil {
+		return nil, fmt.Errorf("list invoices: %w", err)
+	}
+	return list, nil
+}
+
+// Receivables returns the invoices that are open or held, of everybody, the oldest first.
+func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Invoice, error) {
+	rows, err := r.Query(ctx, `
+		SELECT `+invoiceColumns+` FROM billing_invoices WHERE status = 'open' OR status = 'draft' AND held ORDER BY created_at, id LIMIT $1`, most)
+	list, err := db.Collect(rows, err, scanInvoice)
+	if err != nil {
+		return nil, fmt.Errorf("list receivables: %w", err)
+	}
+	return list, nil
+}
+
+func periodCause(start db.Time) string { return fmt.Sprintf("period:%d", start) }
+
+// draftAfter is how long after a period its invoice is drafted: all of its hours are sealed then.
+const draftAfter = 3 * hour
+
+// draftTx writes an invoice that is drafted once the usage before a moment is sealed. One with the same cause is kept as it is.
+func (b *Billing) draftTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, at db.Time) error {
+	_, err := b.insertTx(ctx, tx, s, cause, x, at.Add(draftAfter), b.now().Sub(at) > heldAfter)
+	return err
+}
+
+// invoiceNowTx writes an invoice and makes it final in the same transaction.
+func (b *Billing) invoiceNowTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis) error {
+	inv, err := b.insertTx(ctx, tx, s, cause, x, 0, false)
+	if err != nil {
+		return err
+	}
+	return b.finalizeTx(ctx, tx, inv)
+}
+
+func (b *Billing) insertTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, next db.Time, held bool) (inv InvoiceID, err error) {
+	text, err := json.Marshal(x)
+	if err != nil {
+		return "", err
+	}
+	v, err := b.version(ctx, tx, s.Version)
+	if err != nil {
+		return "", err
+	}
+	inv = InvoiceID(db.NewID("inv"))
+	_, err = tx.Exec(ctx, `
+		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis,
+			document, digest, held, step, next_at, created_at, finalized_at, due_at)
+		VALUES ($1, '', $2, $3, $4, '', 'draft', '', $5, 0, 0, 0, 0, 0, $6, '', '', $7, 0, $8, $9, 0, 0)
+		ON CONFLICT (subscription_id, cause) DO NOTHING`,
+		inv, s.Owner, s.ID, cause, v.Currency, string(text), held, next, b.now())
+	if err != nil {
+		return "", fmt.Errorf("write invoice: %w", err)
+	}
+	return inv, nil
+}
+
+// proceedTx takes an invoice through what is due: it is drafted, made final, and reminded of.
+func (b *Billing) proceedTx(ctx context.Context, tx *db.Tx, invoice string) error {
+	i, err := b.InvoiceOf(ctx, tx, invoice)
+	if err != nil {
+		return err
+	}
+	switch i.Status {
+	case Draft:
+		if u := i.basis.Usage; u != nil && !u.Drafted {
+			sealed, err := b.c.Usage.Sealed(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if sealed < u.To {
+				return b.laterTx(ctx, tx, i.ID, b.now().Add(10*time.Minute))
+			}
+		}
+		if i.Total == 0 && i.digest == "" {
+			return b.fillTx(ctx, tx, i)
+		}
+		return b.finalizeTx(ctx, tx, i.ID)
+	case Open:
+		return b.remindTx(ctx, tx, i)
+	}
+	return b.laterTx(ctx, tx, i.ID, 0)
+}
+
+func (b *Billing) laterTx(ctx context.Context, tx *db.Tx, inv InvoiceID, at db.Time) error {
+	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET next_at = $2 WHERE id = $1`, inv, at); err != nil {
+		return fmt.Errorf("write invoice %s: %w", inv, err)
+	}
+	return nil
+}
+
+// sealTx keeps with a basis what can't be read later: parts of days, and the budget of the period.
+func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basis) error {
+	u := x.Usage
+	if u == nil || u.Drafted {
+		return nil
+	}
+	used, err := b.c.Usage.Between(ctx, tx, owner, u.From, u.To)
+	if err != nil {
+		return err
+	}
+	v, err := b.version(ctx, tx, u.Version)
+	if err != nil {
+		return err
+	}
+	for m := range v.Rates {
+		for _, s := range used[m] {
+			if u.whole(s.At) {
+				continue
+			}
+			if u.Edges == nil {
+				u.Edges = edges{}
+			}
+			u.Edges[m] = append(u.Edges[m], s)
+		}
+	}
+	u.Drafted = true
+	u.Budget, err = b.budgetWithin(ctx, tx, owner, v.Currency, u.From, u.To)
+	return err
+}
+
+// fillTx drafts an invoice: what it comes to can be looked at until it is final.
+func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
+	if err := b.sealTx(ctx, tx, i.Owner, &i.basis); err != nil {
+		return err
+	}
+	settings, err := b.Settings(ctx, tx, i.seller)
+	if err != nil {
+		return err
+	}
+	buyer, err := b.Profile(ctx, tx, i.Owner)
+	if err != nil {
+		return err
+	}
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, taxOf(settings, buyer))
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(i.basis)
+	if err != nil {
+		return err
+	}
+	next := b.now().Add(time.Duration(settings.FinalizeHours) * hour)
+	if i.Held {
+		next = 0
+	}
+	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET net = $2, tax = $3, total = $4, basis = $5, digest = 'draft', next_at = $6 WHERE id = $1 AND status = 'draft'`,
+		i.ID, c.Net, c.Due, c.Total, string(text), next); err != nil {
+		return fmt.Errorf("write draft of %s: %w", i.ID, err)
+	}
+	return nil
+}
+
+// FinalizeTx makes a draft final now, also one that is held. The usage that it charges must be sealed.
+func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error {
+	i, err := b.lockedTx(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	if i.Status != Draft {
+		return conflict("invoice_not_draft", "The invoice is final already", "")
+	}
+	if u := i.basis.Usage; u != nil && !u.Drafted {
+		sealed, err := b.c.Usage.Sealed(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if sealed < u.To {
+			return conflict("usage_not_sealed", "The usage of the period is not final yet", "hours are sealed two hours after they end")
+		}
+	}
+	return b.finalizeTx(ctx, tx, i.ID)
+}
+
+// lockedTx returns an invoice under its owner's lock.
+func (b *Billing) lockedTx(ctx context.Context, tx *db.Tx, name string) (Invoice, error) {
+	i, err := b.InvoiceOf(ctx, tx, name)
+	if err != nil {
+		return i, err
+	}
+	if err := lockTx(ctx, tx, i.Owner); err != nil {
+		return i, err
+	}
+	return b.InvoiceOf(ctx, tx, string(i.ID))
+}
+
+// finalizeTx gives a draft its number and posts it. The number is taken in this transaction: where that ends without a commit, the
+// next invoice gets the number.
+func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) error {
+	i, err := b.InvoiceOf(ctx, tx, string(inv))
+	if err != nil {
+		return err
+	}
+	if err := b.sealTx(ctx, tx, i.Owner, &i.basis); err != nil {
+		return err
+	}
+	f := &frozenBasis{FinalizedAt: b.now()}
+	if f.Seller, err = b.Settings(ctx, tx, i.seller); err != nil {
+		return err
+	}
+	if f.Buyer, err = b.Profile(ctx, tx, i.Owner); err != nil {
+		return err
+	}
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, taxOf(f.Seller, f.Buyer))
+	if err != nil {
+		return err
+	}
+	if c.Total < 0 {
+		return fmt.Errorf("finalize %s: the total is %d", inv, c.Total)
+	}
+	has, err := b.creditOf(ctx, tx, i.Owner, i.Currency)
+	if err != nil {
+		return err
+	}
+	f.Credit = min(max(has, 0), c.Total)
+	f.DueAt = f.FinalizedAt.Add(time.Duration(f.Seller.DueDays) * day)
+	if f.Number, err = b.numberTx(ctx, tx, i.seller, ""); err != nil {
+		return err
+	}
+	i.basis.Frozen = f
+	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit, f.FinalizedAt, f.DueAt
+	next := i.DueAt
+	if i.Status = Open; i.Paid == i.Total {
+		i.Status, next = Paid, 0
+	}
+	if err := b.issueTx(ctx, tx, i, c, next); err != nil {
+		return err
+	}
+	if c.Total != 0 {
+		if err := b.postTx(ctx, tx, entry{
+			key: string(i.ID), owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,
+			amounts: map[ledgerAccount]int64{receivable: i.Total, revenue: -i.Net, taxes: -i.Tax},
+		}); err != nil {
+			return err
+		}
+	}
+	if f.Credit > 0 {
+		if err := b.postTx(ctx, tx, entry{
+			key: string(i.ID) + "/credit", owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,
+			amounts: map[ledgerAccount]int64{credit: f.Credit, receivable: -f.Credit},
+		}); err != nil {
+			return err
+		}
+	}
+	if err := b.emitTx(ctx, tx, i.Owner, string(i.ID)+":finalized", webhook.InvoiceFinalized(webhook.Invoice{
+		ID: string(i.ID), Number: i.Number, Status: string(i.Status), Net: i.Net, Tax: i.Tax, Total: i.Total, Currency: string(i.Currency),
+		Subscription: string(i.Subscription), DueAt: i.DueAt,
+	})); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("Invoice %s over %s is ready.", i.Number, i.Currency.Format(i.Total))
+	if left := i.Remaining(); left > 0 {
+		text += fmt.Sprintf("\n\nPlease pay %s by %s with the reference %s.", i.Currency.Format(left), i.DueAt.Time().UTC().Format(time.DateOnly), i.Number)
+		if f.Seller.Payment != "" {
+			text += "\n\n" + f.Seller.Payment
+		}
+	}
+	return b.tellTx(ctx, tx, i.Owner, "Invoice "+i.Number, text, "/account/invoices/"+string(i.ID))
+}
+
+// issueTx stores a final invoice with its document.
+func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed, next db.Time) error {
+	document, err := i.write(c)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(i.basis)
+	if err != nil {
+		return err
+	}
+	n, err := tx.Exec(ctx, `
+		UPDATE billing_invoices SET status = $2, number = $3, net = $4, tax = $5, total = $6, paid = $7, basis = $8, document = $9, digest = $10, held = FALSE,
+			step = 0, next_at = $11, finalized_at = $12, due_at = $13
+		WHERE id = $1 AND number = ''`,
+		i.ID, i.Status, i.Number, i.Net, i.Tax, i.Total, i.Paid, string(text), string(document), digestOf(document), next, i.FinalizedAt, i.DueAt)
+	if err == nil && n != 1 {
+		err = errors.New("it is final already")
+	}
+	if err != nil {
+		return fmt.Errorf("finalize %s: %w", i.ID, err)
+	}
+	tx.Notify(i.Owner.Topic())
+	return nil
+}
+
+// digestOf returns the SHA-256 of a document. The PDF follows from the document: it is made when it is asked for.
+func digestOf(document []byte) string {
+	sum := sha256.Sum256(document)
+	return hex.EncodeToString(sum[:])
+}
+
+// numberTx takes the next number of a seller's series in this year (UTC). Who takes the next one waits for the commit.
+func (b *Billing) numberTx(ctx context.Context, tx *db.Tx, seller, series string) (string, error) {
+	year := int64(b.now().Time().UTC().Year())
+	var n int64
+	err := tx.QueryRow(ctx, `
+		INSERT INTO billing_numbers (seller_id, series, year, last) VALUES ($1, $2, $3, 1)
+		ON CONFLICT (seller_id, series, year) DO UPDATE SET last = billing_numbers.last + 1 RETURNING last`, seller, series, year).Scan(&n)
+	if err != nil {
+		return "", fmt.Errorf("take number: %w", err)
+	}
+	return fmt.Sprintf("%s%d-%06d", series, year, n), nil
+}

@@ -1,0 +1,142 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/money"
+)
+
+// ledgerAccount is an account of the double-entry ledger. Debits are positive, credits negative.
+type ledgerAccount string
+
+const (
+	receivable ledgerAccount = "receivable" // what owners owe
+	revenue    ledgerAccount = "revenue"    // what was sold, without tax
+	taxes      ledgerAccount = "tax"        // what is owed to tax offices
+	cash       ledgerAccount = "cash"       // what was received
+	credit     ledgerAccount = "credit"     // what owners have to their credit
+	granted    ledgerAccount = "granted"    // credit that the seller gave away
+	writeOff   ledgerAccount = "write_off"  // what will not be paid
+)
+
+// entry is a transaction of the ledger.
+type entry struct {
+	key       string // unique: a transaction is posted once
+	owner     id.Owner
+	currency  money.Currency
+	invoice   InvoiceID
+	reference string
+	amounts   map[ledgerAccount]int64
+}
+
+// postTx writes a transaction. Amounts that don't sum up to 0 are refused, and so is a key that was posted.
+func (b *Billing) postTx(ctx context.Context, tx *db.Tx, e entry) error {
+	sum, err := money.Add(slices.Collect(maps.Values(e.amounts))...)
+	if err != nil || sum != 0 {
+		return fmt.Errorf("post %s: the amounts %v sum up to %d", e.key, e.amounts, sum)
+	}
+	now := b.now()
+	for _, a := range slices.Sorted(maps.Keys(e.amounts)) {
+		if e.amounts[a] == 0 {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO billing_ledger (txn_key, account, owner_id, currency, amount, invoice_id, reference, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			e.key, a, e.owner, e.currency, e.amounts[a], e.invoice, e.reference, now); err != nil {
+			return fmt.Errorf("post %s: %w", e.key, err)
+		}
+	}
+	return nil
+}
+
+// Balance is an owner's credit in a currency.
+type Balance struct {
+	Currency money.Currency
+	Amount   int64
+}
+
+// Credits returns what owners have to their credit.
+func (b *Billing) Credits(ctx context.Context, r db.Reader, owner id.Owner) ([]Balance, error) {
+	rows, err := r.Query(ctx, `
+		SELECT currency, CAST(-SUM(amount) AS BIGINT) FROM billing_ledger WHERE owner_id = $1 AND account = 'credit'
+		GROUP BY currency HAVING SUM(amount) <> 0 ORDER BY currency`, owner)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (x Balance, err error) { return x, s.Scan(&x.Currency, &x.Amount) })
+	if err != nil {
+		return nil, fmt.Errorf("read credit: %w", err)
+	}
+	return list, nil
+}
+
+func (b *Billing) creditOf(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency) (int64, error) {
+	list, err := b.Credits(ctx, r, owner)
+	for _, x := range list {
+		if x.Currency == c {
+			return x.Amount, err
+		}
+	}
+	return 0, err
+}
+
+// GiveCreditTx gives an owner credit, which pays invoices before anything else does.
+func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance, reason string) error {
+	if err := checkMoney(m); err != nil {
+		return err
+	}
+	if !oneOfLines(reason, 1, 200) || reason == "" {
+		return invalid("reason", "reason must have 1 to 200 characters on one line", reason)
+	}
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return err
+	}
+	return b.postTx(ctx, tx, entry{
+		key: db.NewID("crd"), owner: owner, currency: m.Currency, reference: reason,
+		amounts: map[ledgerAccount]int64{granted: m.Amount, credit: -m.Amount},
+	})
+}
+
+// RefundTx keeps that credit was paid out, such as by bank transfer. More than there is can't be, and a reference counts once.
+func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance, reference string) error {
+	if err := checkMoney(m); err != nil {
+		return err
+	}
+	if err := checkReference(reference); err != nil {
+		return err
+	}
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return err
+	}
+	has, err := b.creditOf(ctx, tx, owner, m.Currency)
+	if err != nil {
+		return err
+	}
+	if has < m.Amount {
+		return conflict("refund_exceeds_credit", "The refund exceeds the credit",
+			fmt.Sprintf("the owner has %s to their credit; a credit note on a paid invoice adds to it", m.Currency.Format(has)))
+	}
+	fresh, err := b.onceTx(ctx, tx, "refund:"+reference)
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		return errRecorded
+	}
+	return b.postTx(ctx, tx, entry{
+		key: db.NewID("rfd"), owner: owner, currency: m.Currency, reference: reference,
+		amounts: map[ledgerAccount]int64{credit: m.Amount, cash: -m.Amount},
+	})
+}
+
+func checkMoney(m Balance) error {
+	if _, err := money.ParseCurrency(string(m.Currency)); err != nil {
+		return invalid("currency", err.Error(), string(m.Currency))
+	}
+	if m.Amount <= 0 || m.Amount > mostAmount {
+		return invalid("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(mostAmount)), m.Amount)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/usage"
+)
+
+// VersionID names a version of a plan: "plv_" and 26 characters.
+type VersionID string
+
+// Terms are what a version of a plan says. They never change: a new price is a new version, and who has subscribed to an
+// earlier one keeps it.
+type Terms struct {
+	Plan      string // its name, such as pro
+	Title     string // for people
+	Currency  money.Currency
+	Term      Term
+	Amount    int64 // of a period, without tax
+	TrialDays int64
+	Public    bool  // whether owners may choose it
+	Cost      int64 // what a period costs the seller. Optional.
+	Limits    map[limits.Name]int64
+	Rates     map[usage.Meter]money.Rate
+}
+
+// Version is a version of a plan.
+type Version struct {
+	ID     VersionID
+	Number int64
+	Terms
+	CreatedAt db.Time
+}
+
+var planName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// Bounds of what a version may say.
+const (
+	mostAmount   = 1_000_000_000_00
+	mostTrial    = 90
+	mostVersions = 1000 // of all plans of a seller
+)
+
+func (t Terms) check() error {
+	switch {
+	case !planName.MatchString(t.Plan):
+		return invalid("plan", "a plan's name begins with a letter and has up to 40 lowercase letters, digits and hyphens", t.Plan)
+	case strings.TrimSpace(t.Title) == "" || len(t.Title) > 80 || strings.ContainsAny(t.Title, "\r\n\t"):
+		return invalid("title", "title must have 1 to 80 characters on one line", t.Title)
+	case t.Term != Month && t.Term != Year:
+		return invalid("interval", "interval must be month or year", string(t.Term))
+	case t.Amount < 0 || t.Amount > mostAmount:
+		return invalid("amount", fmt.Sprintf("amount must be 0 to %d, in the currency's smallest unit", int64(mostAmount)), t.Amount)
+	case t.Cost < 0 || t.Cost > mostAmount:
+		return invalid("cost", fmt.Sprintf("cost must be 0 to %d, in the currency's smallest unit", int64(mostAmount)), t.Cost)
+	case t.TrialDays < 0 || t.TrialDays > mostTrial:
+		return invalid("trialDays", fmt.Sprintf("trialDays must be 0 to %d", mostTrial), t.TrialDays)
+	}
+	if _, err := money.ParseCurrency(string(t.Currency)); err != nil {
+		return invalid("currency", err.Error(), string(t.Currency))
+	}
+	for name, n := range t.Limits {
+		if !limits.Known(name) {
+			return invalid("limits", fmt.Sprintf("%q is not a limit", name), string(name))
+		}
+		if n < 0 {
+			return invalid("limits", string(name)+" must be at least 0", n)
+		}
+	}
+	for m, r := range t.Rates {
+		if !slices.Contains(usage.Meters, m) {
+			return invalid("rates", fmt.Sprintf("%q is not a meter", m), string(m))
+		}
+		if err := r.Check(); err != nil {
+			return invalid("rates", string(m)+": "+err.Error(), nil)
+		}
+	}
+	return nil
+}
+
+// PublishTx adds a version to a plan, and makes the plan where there is none of that name. From then on it is the one that
+// new subscriptions to this plan, term and currency get; one that is not public ends the offer.
+func (b *Billing) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms) (v Version, err error) {
+	if err := t.check(); err != nil {
+		return v, err
+	}
+	now := b.now()
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO billing_plans (id, seller_id, name, title, created_at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (seller_id, name) DO UPDATE SET title = excluded.title`,
+		db.NewID("plan"), seller, t.Plan, t.Title, now); err != nil {
+		return v, fmt.Errorf("write plan: %w", err)
+	}
+	var plan string
+	var n int64
+	if err := tx.QueryRow(ctx, `
+		SELECT p.id, (SELECT count(*) FROM billing_versions v JOIN billing_plans q ON q.id = v.plan_id WHERE q.seller_id = $1),
+			(SELECT COALESCE(MAX(number), 0) FROM billing_versions v WHERE v.plan_id = p.id)
+		FROM billing_plans p WHERE p.seller_id = $1 AND p.name = $2`, seller, t.Plan).Scan(&plan, &n, &v.Number); err != nil {
+		return v, fmt.Errorf("read plan: %w", err)
+	}
+	if n >= mostVersions {
+		return v, conflict("too_many_versions", "Too many plan versions", fmt.Sprintf("there may be %d of all plans", mostVersions))
+	}
+	v = Version{ID: VersionID(db.NewID("plv")), Number: v.Number + 1, Terms: t, CreatedAt: now}
+	rates, err := json.Marshal(t.Rates)
+	if err != nil {
+		return v, err
+	}
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO billing_versions (id, plan_id, number, currency, term, amount, trial_days, public, cost, rates, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		v.ID, plan, v.Number, t.Currency, t.Term, t.Amount, t.TrialDays, t.Public, t.Cost, string(rates), now); err != nil {
+		return v, fmt.Errorf("write plan version: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Limits)) {
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_entitlements (version_id, name, value) VALUES ($1, $2, $3)`, v.ID, name, t.Limits[name]); err != nil {
+			return v, fmt.Errorf("write limit of plan: %w", err)
+		}
+	}
+	return v, nil
+}
+
+const versionColumns = `v.id, v.number, p.name, p.title, v.currency, v.term, v.amount, v.trial_days, v.public, v.cost, v.rates, v.created_at`
+
+// versions reads versions with their limits.
+func (b *Billing) versions(ctx context.Context, r db.Reader, where string, args ...any) ([]Version, error) {
+	rows, err := r.Query(ctx, `SELECT `+versionColumns+` FROM billing_versions v JOIN billing_plans p ON p.id = v.plan_id WHERE `+where+` ORDER BY p.name, v.number`, args...)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (v Version, err error) {
+		var rates string
+		if err := s.Scan(&v.ID, &v.Number, &v.Plan, &v.Title, &v.Currency, &v.Term, &v.Amount, &v.TrialDays, &v.Public, &v.Cost, &rates, &v.CreatedAt); err != nil {
+			return v, err
+		}
+		v.Limits = map[limits.Name]int64{}
+		return v, json.Unmarshal([]byte(rates), &v.Rates)
+	})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	at := map[VersionID]int{}
+	var in db.Args
+	ids := make([]VersionID, len(list))
+	for i, v := range list {
+		at[v.ID], ids[i] = i, v.ID
+	}
+	rows, err = r.Query(ctx, `SELECT version_id, name, value FROM billing_entitlements WHERE version_id IN (`+db.AddList(&in, ids)+`)`, in...)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (_ int, err error) {
+		var v VersionID
+		var name limits.Name
+		var n int64
+		if err := s.Scan(&v, &name, &n); err != nil {
+			return 0, err
+		}
+		list[at[v]].Limits[name] = n
+		return 0, nil
+	})
+	return list, err
+}
+
+// version returns one version.
+func (b *Billing) version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
+	list, err := b.versions(ctx, r, `v.id = $1`, v)
+	if err == nil && len(list) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return Version{}, fmt.Errorf("read plan version %s: %w", v, err)
+	}
+	return list[0], nil
+}
+
+// Version returns one version of a plan.
+func (b *Billing) Version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
+	return b.version(ctx, r, v)
+}
+
+// Versions returns every version of a seller's plans.
+func (b *Billing) Versions(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
+	list, err := b.versions(ctx, r, `p.seller_id = $1`, seller)
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return list, nil
+}
+
+// Offers returns what owners may choose: of each plan, term and currency the latest version where it is public.
+func (b *Billing) Offers(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
+	all, err := b.Versions(ctx, r, seller)
+	if err != nil {
+		return nil, err
+	}
+	type offer struct {
+		plan     string
+		term     Term
+		currency money.Currency
+	}
+	latest := map[offer]int64{}
+	for _, v := range all {
+		latest[offer{v.Plan, v.Term, v.Currency}] = v.Number
+	}
+	return slices.DeleteFunc(all, func(v Version) bool {
+		return !v.Public || latest[offer{v.Plan, v.Term, v.Currency}] != v.Number
+	}), nil
+}
+
+// Choice names an offer. Term and Currency may be empty where the plan has one alone; a plan by the month goes first.
+type Choice struct {
+	Plan     string
+	Term     Term
+	Currency money.Currency
+}
+
+// offer finds what was chosen.
+func (b *Billing) offer(ctx context.Context, r db.Reader, c Choice, prefer money.Currency) (Version, error) {
+	all, err := b.Offers(ctx, r, "")
+	if err != nil {
+		return Version{}, err
+	}
+	var found []Version
+	for _, v := range all {
+		if v.Plan == c.Plan && (c.Term == "" || c.Term == v.Term) && (c.Currency == "" || c.Currency == v.Currency) {
+			found = append(found, v)
+		}
+	}
+	if len(found) == 0 {
+		return Version{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid plan", Received: c.Plan, Code: "invalid_plan",
+			Details: "no plan of this name is offered with this interval and currency; GET /api/v1/plans lists those that are",
+		}
+	}
+	slices.SortStableFunc(found, func(x, y Version) int {
+		rank := func(v Version) (n int) {
+			if v.Term != Month {
+				n++
+			}
+			if prefer != "" && v.Currency != prefer {
+				n += 2
+			}
+			return n
+		}
+		return rank(x) - rank(y)
+	})
+	return found[0], nil
+}

@@ -1,0 +1,279 @@
+package billing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/money"
+)
+
+// The actions.
+const (
+	Subscribe = "subscribe"
+	Change    = "change"
+	Cancel    = "cancel"
+)
+
+// Action is what an owner wants to do.
+type Action struct {
+	Kind   string
+	Choice Choice // of Subscribe and Change
+	Now    bool   // of Cancel: at once rather than at the period's end
+}
+
+// Quote is what an action does and costs.
+type Quote struct {
+	Action    Action
+	Version   VersionID // that it leads to
+	At        db.Time   // when it takes effect
+	Lines     []Line    // that are invoiced at once
+	Currency  money.Currency
+	Net       int64
+	Tax       int64
+	Total     int64
+	TaxPoints int64
+	TaxNote   string
+	Credit    int64 // that pays a part
+	DueNow    int64
+	NextAt    db.Time // when the next invoice's period begins; 0: there is none
+	Next      int64   // its base amount, without tax and usage
+	Exceeds   []limits.Use
+}
+
+// Digest returns what an action is given so that it happens at this price or not at all.
+func (q Quote) Digest() string {
+	text, _ := json.Marshal(q)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// plan is a quote with what carries it out.
+type plan struct {
+	Quote
+	sub      Subscription // of Change and Cancel
+	old, new Version
+	now      bool // Change: at once
+}
+
+// Preview returns what an action would do and cost. It changes nothing.
+func (b *Billing) Preview(ctx context.Context, r db.Reader, owner id.Owner, a Action) (Quote, error) {
+	p, err := b.plan(ctx, r, owner, a)
+	return p.Quote, err
+}
+
+func (b *Billing) plan(ctx context.Context, r db.Reader, owner id.Owner, a Action) (p plan, err error) {
+	now := floor(b.now(), hour)
+	p.Action, p.At = a, now
+	s, err := b.Subscription(ctx, r, owner)
+	switch {
+	case a.Kind == Subscribe && err == nil:
+		return p, conflict("subscription_exists", "There is a subscription already", "change its plan instead")
+	case a.Kind == Subscribe && fault.Is(err, fault.NotFound):
+	case err != nil:
+		return p, err
+	}
+	if p.sub = s; s.ID != "" {
+		if p.old, err = b.version(ctx, r, s.Version); err != nil {
+			return p, err
+		}
+	}
+	var x basis
+	switch a.Kind {
+	case Subscribe:
+		x, err = b.planSubscribe(ctx, r, owner, &p, now)
+	case Change:
+		x, err = b.planChange(ctx, r, &p, now)
+	case Cancel:
+		p.Version, p.Currency = s.Version, p.old.Currency
+		if !a.Now {
+			p.At = s.End
+		}
+		return p, nil
+	default:
+		err = invalid("action", "action must be subscribe, change or cancel", a.Kind)
+	}
+	if err != nil {
+		return p, err
+	}
+	p.Version, p.Currency = p.new.ID, p.new.Currency
+	settings, err := b.Settings(ctx, r, "")
+	if err != nil {
+		return p, err
+	}
+	buyer, err := b.Profile(ctx, r, owner)
+	if err != nil {
+		return p, err
+	}
+	c, err := b.compute(ctx, r, owner, x, taxOf(settings, buyer))
+	if err != nil {
+		return p, err
+	}
+	has, err := b.creditOf(ctx, r, owner, p.Currency)
+	if err != nil {
+		return p, err
+	}
+	p.Lines, p.Net, p.Tax, p.Total, p.TaxPoints, p.TaxNote = c.Lines, c.Net, c.Due, c.Total, c.Tax.BasisPoints, c.Tax.Note
+	p.Credit = min(max(has, 0), p.Total)
+	p.DueNow = p.Total - p.Credit
+	p.Exceeds, err = b.exceeds(ctx, r, owner, p.new)
+	return p, err
+}
+
+func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner, p *plan, now db.Time) (x basis, err error) {
+	if p.new, err = b.offer(ctx, r, p.Action.Choice, ""); err != nil {
+		return x, err
+	}
+	var open int
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_invoices WHERE owner_id = $1 AND status = 'open' AND due_at <= $2`, owner, b.now()).Scan(&open); err != nil {
+		return x, fmt.Errorf("look for overdue invoices: %w", err)
+	}
+	if open > 0 {
+		return x, conflict("unpaid_invoices", "An invoice is overdue", "pay it first, then subscribe")
+	}
+	trial, err := b.trialOf(ctx, r, owner, p.new)
+	if err != nil {
+		return x, err
+	}
+	p.Next = p.new.Amount
+	if trial > 0 {
+		p.NextAt = now.Add(trial)
+		return x, nil
+	}
+	p.NextAt = boundary(now, p.new.Term, 1)
+	return basis{Charges: []charge{baseCharge(p.new.ID, now, p.NextAt)}}, nil
+}
+
+// trialOf returns how long an owner may try a plan for nothing: once, whichever plan it was.
+func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v Version) (time.Duration, error) {
+	var had int
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_profiles WHERE owner_id = $1 AND trial_at > 0`, owner).Scan(&had); err != nil {
+		return 0, fmt.Errorf("look for trials: %w", err)
+	}
+	if had > 0 {
+		return 0, nil
+	}
+	return time.Duration(v.TrialDays) * day, nil
+}
+
+// planChange decides whether a change is an upgrade, which happens at once, or waits for the period's end.
+func (b *Billing) planChange(ctx context.Context, r db.Reader, p *plan, now db.Time) (x basis, err error) {
+	s := p.sub
+	if s.Status == Canceled || s.Status == Paused {
+		return x, conflict("subscription_"+string(s.Status), "The subscription is "+string(s.Status), "resume it, or pay what is open, before the plan is changed")
+	}
+	if p.new, err = b.offer(ctx, r, p.Action.Choice, p.old.Currency); err != nil {
+		return x, err
+	}
+	if p.new.ID == p.old.ID && s.Next == "" {
+		return x, conflict("plan_unchanged", "This is the plan already", "")
+	}
+	p.At, p.NextAt, p.Next = s.End, s.End, p.new.Amount
+	if p.new.ID == p.old.ID || p.new.Currency != p.old.Currency && !s.trial() {
+		return x, nil // back to the plan that it has, or another currency: with the next period
+	}
+	if s.trial() {
+		p.At, p.now = now, true
+		return x, nil
+	}
+	charges, _, end := s.proration(p.old, p.new, now)
+	var sum int64
+	for n, ch := range charges {
+		v := p.new
+		if n == 0 {
+			v = p.old
+		}
+		amount, err := money.Share(v.Amount, ch.Part, ch.Whole)
+		if err != nil {
+			return x, err
+		}
+		if n == 0 {
+			amount = -amount
+		}
+		sum += amount
+	}
+	if p.new.Amount <= p.old.Amount && p.new.Term == p.old.Term || p.old.Term == Year && p.new.Term == Month || sum < 0 {
+		return x, nil // a downgrade
+	}
+	p.At, p.now, p.NextAt = now, true, end
+	return basis{Charges: charges}, nil
+}
+
+// exceeds returns the limits of a plan that are less than what the owner has. Nothing is deleted for them: what is there stays, and
+// can't grow.
+func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v Version) (over []limits.Use, err error) {
+	if b.c.Limits == nil {
+		return nil, nil
+	}
+	used, err := b.c.Limits.Use(ctx, r, owner)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range used {
+		if most, ok := v.Limits[u.Name]; ok && u.Used > most && !slices.Contains([]limits.Name{limits.Bandwidth, limits.BuildMinutes}, u.Name) {
+			over = append(over, limits.Use{Name: u.Name, Limit: most, Used: u.Used})
+		}
+	}
+	return over, nil
+}
+
+// DoTx carries an action out. With a digest it does so at the price that the preview showed, or not at all.
+func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action, digest string) (Subscription, Quote, error) {
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return Subscription{}, Quote{}, err
+	}
+	p, err := b.plan(ctx, tx, owner, a)
+	if err != nil {
+		return p.sub, p.Quote, err
+	}
+	if digest != "" && digest != p.Digest() {
+		return p.sub, p.Quote, conflict("price_changed", "The price has changed since the preview", "preview the action again")
+	}
+	s := p.sub
+	switch {
+	case a.Kind == Subscribe:
+		s, err = b.subscribeTx(ctx, tx, owner, p.new)
+	case a.Kind == Cancel:
+		s, err = b.cancelTx(ctx, tx, s, a.Now, ReasonRequested)
+	case p.now:
+		s, err = b.upgradeTx(ctx, tx, s, p.old, p.new)
+	default:
+		if s.Next = p.new.ID; p.new.ID == p.old.ID {
+			s.Next = ""
+		}
+		err = b.writeTx(ctx, tx, s)
+	}
+	return s, p.Quote, err
+}
+
+// ResumeTx takes a cancellation back before the period ends.
+func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subscription, error) {
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return Subscription{}, err
+	}
+	s, err := b.Subscription(ctx, tx, owner)
+	if err != nil {
+		return s, err
+	}
+	return b.resumeTx(ctx, tx, s)
+}
+
+// EndTx ends an owner's subscription for the operator, now or at the period's end.
+func (b *Billing) EndTx(ctx context.Context, tx *db.Tx, owner id.Owner, now bool) (Subscription, error) {
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return Subscription{}, err
+	}
+	s, err := b.Subscription(ctx, tx, owner)
+	if err != nil {
+		return s, err
+	}
+	return b.cancelTx(ctx, tx, s, now, ReasonOperator)
+}

@@ -1,0 +1,239 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/webhook"
+)
+
+// SubscriptionID names a subscription: "sub_" and 26 characters.
+type SubscriptionID string
+
+// Status is what a subscription does.
+type Status string
+
+// The statuses.
+const (
+	Trialing Status = "trialing" // before its first period
+	Active   Status = "active"
+	PastDue  Status = "past_due" // an invoice is overdue; everything goes on
+	Paused   Status = "paused"   // an invoice was overdue for too long; sites are paused and nothing is deleted
+	Canceled Status = "canceled" // until its period ends
+	Expired  Status = "expired"
+)
+
+// Why subscriptions are canceled, or have expired.
+const (
+	ReasonRequested = "requested"
+	ReasonUnpaid    = "unpaid"
+	ReasonOperator  = "operator"
+)
+
+// Subscription is an owner's plan.
+type Subscription struct {
+	ID               SubscriptionID
+	Owner            id.Owner
+	Version          VersionID
+	Next             VersionID // from the next period on; empty: the same
+	Status           Status
+	Start, End       db.Time // of the period, or the trial
+	TrialEnd         db.Time // 0: there was none
+	Reason           string
+	UnpaidSince      db.Time // when its oldest unpaid invoice was due
+	CreatedAt        db.Time
+	EndedAt          db.Time
+	anchor           db.Time
+	period           int64
+	cancels, changes int64
+}
+
+// CancelAt returns when access ends, or 0.
+func (s Subscription) CancelAt() db.Time {
+	if s.Status == Canceled || s.Status == Expired {
+		return s.End
+	}
+	return 0
+}
+
+// trial reports whether it is in its trial, also where that was canceled.
+func (s Subscription) trial() bool { return s.period < 0 }
+
+const subscriptionColumns = `id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end, cancels, reason,
+	unpaid_since, changes, created_at, ended_at`
+
+func scanSubscription(r db.Scanner) (s Subscription, err error) {
+	return s, r.Scan(&s.ID, &s.Owner, &s.Version, &s.Next, &s.Status, &s.anchor, &s.period, &s.Start, &s.End, &s.TrialEnd, &s.cancels, &s.Reason,
+		&s.UnpaidSince, &s.changes, &s.CreatedAt, &s.EndedAt)
+}
+
+// Subscription returns an owner's open subscription, or a NotFound fault.
+func (b *Billing) Subscription(ctx context.Context, r db.Reader, owner id.Owner) (Subscription, error) {
+	s, err := scanSubscription(r.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE owner_id = $1 AND status <> 'expired'`, owner))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, fault.Missing("subscription")
+	}
+	if err != nil {
+		return s, fmt.Errorf("read subscription: %w", err)
+	}
+	return s, nil
+}
+
+// writeTx stores what has changed of a subscription, and when something happens to it next.
+func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error {
+	settings, err := b.Settings(ctx, tx, "")
+	if err != nil {
+		return err
+	}
+	_, next := s.next(settings)
+	n, err := tx.Exec(ctx, `
+		UPDATE billing_subscriptions SET version_id = $2, next_version = $3, status = $4, anchor = $5, period = $6, period_start = $7, period_end = $8,
+			trial_end = $9, cancels = $10, reason = $11, unpaid_since = $12, changes = $13, ended_at = $14, next_at = $15
+		WHERE id = $1`,
+		s.ID, s.Version, s.Next, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.cancels, s.Reason, s.UnpaidSince, s.changes, s.EndedAt, next)
+	if err == nil && n != 1 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return fmt.Errorf("write subscription %s: %w", s.ID, err)
+	}
+	tx.Notify("paused") // the edge reads which sites are
+	tx.Notify(s.Owner.Topic())
+	return nil
+}
+
+// event returns the subscription as webhooks show it.
+func (b *Billing) event(s Subscription, v Version) webhook.Subscription {
+	return webhook.Subscription{
+		ID: string(s.ID), Plan: v.Plan, Status: string(s.Status), CurrentPeriodStart: s.Start, CurrentPeriodEnd: s.End,
+		TrialEnd: s.TrialEnd, CancelAt: s.CancelAt(), Reason: s.Reason,
+	}
+}
+
+// subscribeTx begins a subscription: with a trial where the plan has one and the owner never had one, else with its first
+// period and that period's invoice.
+func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v Version) (Subscription, error) {
+	start := floor(b.now(), hour)
+	trial, err := b.trialOf(ctx, tx, owner, v)
+	if err != nil {
+		return Subscription{}, err
+	}
+	s := Subscription{
+		ID: SubscriptionID(db.NewID("sub")), Owner: owner, Version: v.ID, Status: Active, Start: start, End: boundary(start, v.Term, 1),
+		CreatedAt: b.now(), anchor: start,
+	}
+	if trial > 0 {
+		s.Status, s.period, s.End = Trialing, -1, start.Add(trial)
+		s.TrialEnd = s.End
+		if _, err := tx.Exec(ctx, `UPDATE billing_profiles SET trial_at = $2 WHERE owner_id = $1`, owner, s.CreatedAt); err != nil {
+			return s, fmt.Errorf("write trial: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end, cancels,
+			reason, unpaid_since, changes, next_at, created_at, ended_at)
+		VALUES ($1, $2, $3, '', $4, $5, $6, $7, $8, $9, 0, '', 0, 0, 0, $10, 0)`,
+		s.ID, owner, s.Version, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.CreatedAt); err != nil {
+		return s, fmt.Errorf("write subscription: %w", err)
+	}
+	if err := b.writeTx(ctx, tx, s); err != nil {
+		return s, err
+	}
+	if err := b.emitTx(ctx, tx, owner, string(s.ID)+":created", webhook.SubscriptionCreated(b.event(s, v))); err != nil {
+		return s, err
+	}
+	if trial > 0 {
+		return s, nil
+	}
+	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}})
+}
+
+// upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one.
+func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old, v Version) (Subscription, error) {
+	if s.trial() {
+		s.Version, s.Next = v.ID, ""
+		return s, b.writeTx(ctx, tx, s)
+	}
+	charges, start, end := s.proration(old, v, floor(b.now(), hour))
+	if end != s.End {
+		s.anchor, s.period, s.Start, s.End = start, 0, start, end
+	}
+	s.Version, s.Next = v.ID, ""
+	s.changes++
+	if err := b.writeTx(ctx, tx, s); err != nil {
+		return s, err
+	}
+	return s, b.invoiceNowTx(ctx, tx, s, fmt.Sprintf("change:%d", s.changes), basis{Charges: charges})
+}
+
+// proration returns what an immediate change is charged, and the period that it leads to: another term begins one.
+func (s Subscription) proration(old, v Version, at db.Time) (charges []charge, start, end db.Time) {
+	at = max(at, s.Start)
+	left, whole := hours(at, s.End), hours(s.Start, s.End)
+	charges = []charge{{Kind: kindUnused, Version: old.ID, From: at, To: s.End, Part: left, Whole: whole}}
+	if old.Term == v.Term {
+		return append(charges, charge{Kind: kindRest, Version: v.ID, From: at, To: s.End, Part: left, Whole: whole}), s.Start, s.End
+	}
+	end = boundary(at, v.Term, 1)
+	return append(charges, baseCharge(v.ID, at, end)), at, end
+}
+
+// cancelTx ends a subscription at the end of its period, or now. What was paid is not paid back.
+func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now bool, reason string) (Subscription, error) {
+	v, err := b.version(ctx, tx, s.Version)
+	if err != nil {
+		return s, err
+	}
+	if now {
+		s.End = floor(b.now(), hour)
+		s.End = max(s.End, s.Start)
+	}
+	if s.Status != Canceled {
+		s.Status, s.Reason, s.Next = Canceled, reason, ""
+		s.cancels++
+		occurrence := fmt.Sprintf("%s:canceled:%d", s.ID, s.cancels)
+		if err := b.emitTx(ctx, tx, s.Owner, occurrence, webhook.SubscriptionCanceled(b.event(s, v))); err != nil {
+			return s, err
+		}
+	}
+	if now {
+		return b.expireTx(ctx, tx, s, v)
+	}
+	return s, b.writeTx(ctx, tx, s)
+}
+
+// expireTx ends a subscription whose last period is over, and invoices what was used in it.
+func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v Version) (Subscription, error) {
+	s.Status, s.EndedAt = Expired, b.now()
+	if err := b.writeTx(ctx, tx, s); err != nil {
+		return s, err
+	}
+	if len(v.Rates) > 0 && !s.trial() && s.Start < s.End {
+		basis := basis{Usage: &usageSpan{Version: v.ID, From: s.Start, To: s.End}}
+		if err := b.draftTx(ctx, tx, s, fmt.Sprintf("final:%d", s.End), basis, s.End); err != nil {
+			return s, err
+		}
+	}
+	return s, b.emitTx(ctx, tx, s.Owner, string(s.ID)+":expired", webhook.SubscriptionExpired(b.event(s, v)))
+}
+
+// resumeTx takes a cancellation back.
+func (b *Billing) resumeTx(ctx context.Context, tx *db.Tx, s Subscription) (Subscription, error) {
+	if s.Status != Canceled {
+		return s, conflict("subscription_not_canceled", "The subscription is not canceled", "only a canceled subscription can be resumed before it ends")
+	}
+	switch s.Reason = ""; {
+	case s.trial():
+		s.Status = Trialing
+	case s.UnpaidSince > 0:
+		s.Status = PastDue
+	default:
+		s.Status = Active
+	}
+	return s, b.writeTx(ctx, tx, s)
+}

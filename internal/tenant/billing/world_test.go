@@ -1,0 +1,262 @@
+package billing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/usage"
+	"slipway/internal/tenant/webhook"
+)
+
+const (
+	ada id.Owner = "own_ada"
+	eve id.Owner = "own_eve"
+)
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		if f := fault.As(err); f != nil {
+			t.Fatal(err, f.Details)
+		}
+		t.Fatal(err)
+	}
+}
+
+// world is the service with a clock that the test sets.
+type world struct {
+	*Billing
+	t     testing.TB
+	db    *db.DB
+	clock db.Time
+}
+
+func moment(y int, m time.Month, d, h int) db.Time {
+	return db.At(time.Date(y, m, d, h, 0, 0, 0, time.UTC))
+}
+
+// openWith returns the service on a database.
+func openWith(d *db.DB, key string) *Billing {
+	sealer, err := seal.Load(key)
+	if err != nil {
+		panic(err)
+	}
+	l := limits.New(limits.Settings{})
+	b := New(Config{
+		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Limits: l, Usage: usage.New(usage.Config{DB: d}),
+	})
+	l.Connect(b)
+	return b
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, db: dbtest.New(t), clock: moment(2026, 11, 30, 9)}
+	w.Billing = openWith(w.db, filepath.Join(t.TempDir(), "key"))
+	w.now = func() db.Time { return w.clock }
+	for _, o := range []id.Owner{ada, eve} {
+		w.write(func(tx *db.Tx) error {
+			_, err := w.c.Hooks.ListenTx(t.Context(), tx, o, webhook.NewListener{Secret: "a secret of a test"})
+			return err
+		})
+	}
+	w.write(func(tx *db.Tx) error {
+		s := DefaultSettings()
+		s.Seller = Party{Name: "Acme Hosting GmbH", Address: "Hafenstraße 1\n20457 Hamburg", Country: "DE", VATID: "DE123456789"}
+		s.Taxes, s.Payment = map[string]int64{"DE": 1900, "FR": 2000}, "IBAN DE02 1203 0000 0000 2020 51"
+		return w.SaveSettingsTx(t.Context(), tx, "", s)
+	})
+	return w
+}
+
+func (w *world) write(fn func(tx *db.Tx) error) {
+	w.t.Helper()
+	ok(w.t, w.db.Write(w.t.Context(), fn))
+}
+
+// refused runs fn and returns the code of the fault that it ends with.
+func (w *world) refused(fn func(tx *db.Tx) error) string {
+	w.t.Helper()
+	err := w.db.Write(w.t.Context(), fn)
+	f := fault.As(err)
+	if f == nil {
+		w.t.Fatalf("no fault: %v", err)
+	}
+	return f.Code
+}
+
+// plan publishes a plan by the month.
+func (w *world) plan(name string, amount int64, change ...func(*Terms)) Version {
+	w.t.Helper()
+	terms := Terms{Plan: name, Title: "Plan " + name, Currency: "EUR", Term: Month, Amount: amount, Public: true}
+	for _, c := range change {
+		c(&terms)
+	}
+	var v Version
+	w.write(func(tx *db.Tx) (err error) {
+		v, err = w.PublishTx(w.t.Context(), tx, "", terms)
+		return err
+	})
+	return v
+}
+
+func (w *world) do(o id.Owner, a Action) Subscription {
+	w.t.Helper()
+	var s Subscription
+	w.write(func(tx *db.Tx) (err error) {
+		s, _, err = w.DoTx(w.t.Context(), tx, o, a, "")
+		return err
+	})
+	return s
+}
+
+func (w *world) subscribe(o id.Owner, plan string) Subscription {
+	w.t.Helper()
+	return w.do(o, Action{Kind: Subscribe, Choice: Choice{Plan: plan}})
+}
+
+// seals makes all hours up to the clock final.
+func (w *world) seals() {
+	w.t.Helper()
+	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`UPDATE usage_sealed SET hour = %d`, floor(w.clock.Add(-2*hour), hour).Add(-hour))))
+}
+
+// pass lets time go by, an hour at a time or in larger steps.
+func (w *world) pass(d, step time.Duration) {
+	w.t.Helper()
+	for end := w.clock.Add(d); w.clock < end; {
+		w.clock = min(w.clock.Add(step), end)
+		w.seals()
+		ok(w.t, w.Tick(w.t.Context()))
+	}
+}
+
+// period lets an owner's period end, and its invoice become final.
+func (w *world) period(o id.Owner) {
+	w.t.Helper()
+	w.pass(w.sub(o).End.Sub(w.clock), 5*day)
+	w.pass(6*hour, hour)
+}
+
+// uses writes sealed usage.
+func (w *world) uses(o id.Owner, m usage.Meter, at db.Time, n int64) {
+	w.t.Helper()
+	for _, q := range []string{
+		`INSERT INTO usage_hours (owner_id, meter, hour, quantity) VALUES ('%s', '%s', %d, %d) ON CONFLICT (owner_id, meter, hour) DO UPDATE SET quantity = usage_hours.quantity + excluded.quantity`,
+		`INSERT INTO usage_days (owner_id, meter, day, quantity) VALUES ('%s', '%s', %d, %d) ON CONFLICT (owner_id, meter, day) DO UPDATE SET quantity = usage_days.quantity + excluded.quantity`,
+	} {
+		span := hour
+		if q[12+6:12+10] == "days" {
+			span = day
+		}
+		ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(q, o, m, int64(floor(at, span)), n)))
+	}
+}
+
+func (w *world) sub(o id.Owner) Subscription {
+	w.t.Helper()
+	s, err := w.Subscription(w.t.Context(), w.db, o)
+	ok(w.t, err)
+	return s
+}
+
+// invoices returns an owner's invoices, the oldest first.
+func (w *world) invoices(o id.Owner) []Invoice {
+	w.t.Helper()
+	list, err := w.Invoices(w.t.Context(), w.db, o, "", 1000)
+	ok(w.t, err)
+	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
+		list[i], list[j] = list[j], list[i]
+	}
+	return list
+}
+
+func (w *world) pay(i Invoice, amount int64, reference string) Payment {
+	w.t.Helper()
+	var p Payment
+	w.write(func(tx *db.Tx) (err error) {
+		p, err = w.RecordTx(w.t.Context(), tx, string(i.ID), Received{Amount: amount, Reference: reference})
+		return err
+	})
+	return p
+}
+
+// payAll pays what is open.
+func (w *world) payAll(o id.Owner) {
+	w.t.Helper()
+	for _, i := range w.invoices(o) {
+		if left := i.Remaining(); left > 0 {
+			w.pay(i, left, "transfer of "+string(i.ID))
+		}
+	}
+}
+
+type body struct {
+	Event string
+	Data  struct {
+		Subscription, Payment, Invoice map[string]any
+	}
+}
+
+// events returns what webhooks of an owner were told of, in order.
+func (w *world) events(o id.Owner) (names []string, bodies []body) {
+	w.t.Helper()
+	rows, err := w.db.Query(w.t.Context(), `SELECT body FROM webhook_events WHERE owner_id = $1 ORDER BY id`, o)
+	bodies, err = db.Collect(rows, err, func(s db.Scanner) (b body, err error) {
+		var text string
+		if err := s.Scan(&text); err != nil {
+			return b, err
+		}
+		return b, json.Unmarshal([]byte(text), &b)
+	})
+	ok(w.t, err)
+	for _, b := range bodies {
+		names = append(names, b.Event)
+	}
+	return names, bodies
+}
+
+// sound fails the test where the books are not in order, or an invoice can't be computed again to the byte.
+func (w *world) sound() {
+	w.t.Helper()
+	found, err := w.Problems(w.t.Context())
+	ok(w.t, err)
+	for _, x := range found {
+		w.t.Error(x)
+	}
+	for _, o := range []id.Owner{ada, eve} {
+		for _, i := range w.invoices(o) {
+			if i.Number == "" {
+				continue
+			}
+			r, err := w.Recompute(w.t.Context(), w.db, i.Number)
+			ok(w.t, err)
+			if !r.Same {
+				w.t.Errorf("%s can't be computed again: %s", i.Number, i.document)
+			}
+		}
+	}
+}
+
+// ledger returns the sum of an account.
+func (w *world) ledger(o id.Owner, a ledgerAccount) (n int64) {
+	w.t.Helper()
+	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM billing_ledger WHERE owner_id = $1 AND account = $2`, o, a).Scan(&n))
+	return n
+}
+
+var errUndo = errors.New("undo")
+
+func rate(included, amount, per int64) map[usage.Meter]money.Rate {
+	return map[usage.Meter]money.Rate{usage.Bandwidth: {Included: included, Tiers: []money.Tier{{Amount: amount, Per: per}}}}
+}

@@ -1,0 +1,59 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+)
+
+// Stretch is a day, or the part of one, and what was used in it.
+type Stretch struct {
+	At       db.Time // its beginning
+	Quantity int64
+}
+
+// Sealed returns the moment before which every hour is sealed.
+func (u *Usage) Sealed(ctx context.Context, r db.Reader) (db.Time, error) {
+	var at db.Time
+	if err := r.QueryRow(ctx, `SELECT hour FROM usage_sealed`).Scan(&at); err != nil {
+		return 0, fmt.Errorf("read sealed hours: %w", err)
+	}
+	return at.Add(hour), nil
+}
+
+// Between returns what an owner used from one whole hour to another, both sealed, day by day and without days on which
+// nothing was. The first and the last day may be parts, which are read from hours and kept for 100 days; whole days
+// stay. It reads what never changes, so it returns the same each time.
+func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, to db.Time) (map[Meter][]Stretch, error) {
+	out := map[Meter][]Stretch{}
+	if from >= to {
+		return out, nil
+	}
+	first, last := floor(from+db.Time(day.Milliseconds())-1, day), floor(to, day) // the whole days
+	if first > last {                                                             // from and to lie within one day
+		first, last = to, to
+	}
+	rows, err := r.Query(ctx, `
+		SELECT meter, at, CAST(SUM(quantity) AS BIGINT) FROM (
+			SELECT meter, $2 + 0 * hour AS at, quantity FROM usage_hours WHERE owner_id = $1 AND hour >= $2 AND hour < $3
+			UNION ALL
+			SELECT meter, day AS at, quantity FROM usage_days WHERE owner_id = $1 AND day >= $3 AND day < $4
+			UNION ALL
+			SELECT meter, $4 + 0 * hour AS at, quantity FROM usage_hours WHERE owner_id = $1 AND hour >= $4 AND hour < $5
+		) AS used GROUP BY meter, at ORDER BY meter, at`, owner, from, first, last, to)
+	_, err = db.Collect(rows, err, func(s db.Scanner) (_ int, err error) {
+		var m Meter
+		var x Stretch
+		if err := s.Scan(&m, &x.At, &x.Quantity); err != nil {
+			return 0, err
+		}
+		out[m] = append(out[m], x)
+		return 0, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read usage of a period: %w", err)
+	}
+	return out, nil
+}

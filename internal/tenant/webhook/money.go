@@ -1,0 +1,122 @@
+package webhook
+
+import "slipway/internal/platform/db"
+
+// Subscription is a plan that an owner pays for. Zero times and an empty reason are null.
+type Subscription struct {
+	ID, Plan, Status                     string
+	CurrentPeriodEnd, CurrentPeriodStart db.Time
+	TrialEnd, CancelAt                   db.Time
+	Reason                               string // why it was canceled or has expired
+}
+
+// Payment is money that moved, or didn't; Amount is in the currency's smallest unit. Empty texts and zero times are null.
+type Payment struct {
+	ID                     string
+	Amount                 int64
+	Currency, Status       string
+	Invoice, InvoiceNumber string
+	Subscription, Provider string
+	Attempt                int64
+	FailureCode            string
+	NextAttemptAt          db.Time
+}
+
+// Invoice is an invoice that is final. Amounts are in the currency's smallest unit.
+type Invoice struct {
+	ID, Number, Status string
+	Net, Tax, Total    int64
+	Currency           string
+	Subscription       string
+	DueAt              db.Time
+}
+
+type subscriptionData struct {
+	ID                 string  `json:"id"`
+	Plan               string  `json:"plan"`
+	Status             string  `json:"status" enum:"trialing,active,past_due,paused,canceled,expired"`
+	CurrentPeriodEnd   *string `json:"currentPeriodEnd" format:"date-time"`
+	CurrentPeriodStart *string `json:"currentPeriodStart" format:"date-time"`
+	TrialEnd           *string `json:"trialEnd" format:"date-time"`
+	CancelAt           *string `json:"cancelAt" format:"date-time"`
+	Reason             *string `json:"reason"` // requested, unpaid or operator
+}
+
+type paymentData struct {
+	ID             string  `json:"id"`
+	Amount         int64   `json:"amount"`
+	Currency       string  `json:"currency"`
+	Status         string  `json:"status" enum:"completed,failed"`
+	InvoiceID      *string `json:"invoiceId"`
+	InvoiceNumber  *string `json:"invoiceNumber"`
+	SubscriptionID *string `json:"subscriptionId"`
+	Provider       string  `json:"provider"`
+	Attempt        int64   `json:"attempt"`
+	FailureCode    *string `json:"failureCode"`
+	NextAttemptAt  *string `json:"nextAttemptAt" format:"date-time"`
+}
+
+type invoiceData struct {
+	ID             string  `json:"id"`
+	Number         string  `json:"number"`
+	Status         string  `json:"status" enum:"open,paid"`
+	Net            int64   `json:"net"`
+	Tax            int64   `json:"tax"`
+	Total          int64   `json:"total"`
+	Currency       string  `json:"currency"`
+	SubscriptionID *string `json:"subscriptionId"`
+	DueAt          *string `json:"dueAt" format:"date-time"`
+}
+
+func subscription(s Subscription) data {
+	return data{Subscription: &subscriptionData{
+		s.ID, s.Plan, s.Status, moment(s.CurrentPeriodEnd), moment(s.CurrentPeriodStart), moment(s.TrialEnd), moment(s.CancelAt), word(s.Reason),
+	}}
+}
+
+func payment(p Payment) data {
+	return data{Payment: &paymentData{
+		p.ID, p.Amount, p.Currency, p.Status, word(p.Invoice), word(p.InvoiceNumber), word(p.Subscription), p.Provider, p.Attempt,
+		word(p.FailureCode), moment(p.NextAttemptAt),
+	}}
+}
+
+// SubscriptionCreated returns the event for a new subscription.
+func SubscriptionCreated(s Subscription) Event {
+	return Event{names: []string{"subscription.created"}, data: subscription(s)}
+}
+
+// SubscriptionRenewed returns the event for a subscription that entered a further period.
+func SubscriptionRenewed(s Subscription) Event {
+	return Event{names: []string{"subscription.renewed"}, data: subscription(s)}
+}
+
+// SubscriptionCanceled returns the event for a subscription that will not be renewed.
+func SubscriptionCanceled(s Subscription) Event {
+	return Event{names: []string{"subscription.canceled"}, data: subscription(s)}
+}
+
+// SubscriptionExpired returns the event for a subscription whose last period is over.
+func SubscriptionExpired(s Subscription) Event {
+	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
+}
+
+// PaymentCompleted returns the event for a completed payment.
+func PaymentCompleted(p Payment) Event {
+	return Event{names: []string{"payment.completed"}, data: payment(p)}
+}
+
+// PaymentFailed returns the event for a failed payment.
+func PaymentFailed(p Payment) Event {
+	return Event{names: []string{"payment.failed"}, data: payment(p)}
+}
+
+// InvoiceFinalized returns the event for an invoice that got its number. Webhooks can subscribe to it where there is billing.
+func InvoiceFinalized(i Invoice) Event {
+	return Event{names: []string{invoiceFinalized}, data: data{Invoice: &invoiceData{
+		i.ID, i.Number, i.Status, i.Net, i.Tax, i.Total, i.Currency, word(i.Subscription), moment(i.DueAt),
+	}}}
+}
+
+// invoiceFinalized is the event beyond the contract's vocabulary that there is with billing alone.
+const invoiceFinalized = "invoice.finalized"

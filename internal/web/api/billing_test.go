@@ -1,0 +1,199 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/usage"
+	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/api"
+)
+
+// newBillingWorld is the API of an installation that sells a plan.
+func newBillingWorld(t *testing.T) *world {
+	w := newWorld(t, func(c *api.Config) {
+		c.Billing = billing.New(billing.Config{
+			DB: c.DB, Usage: usage.New(usage.Config{DB: c.DB}), Limits: c.Limits, Hooks: webhook.New(webhook.Config{DB: c.DB, Billing: true}),
+		})
+	})
+	w.write(func(tx *db.Tx) error {
+		s := billing.DefaultSettings()
+		s.Seller, s.Taxes = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
+		if err := w.c.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
+			return err
+		}
+		for name, amount := range map[string]int64{"pro": 1900, "max": 4900} {
+			if _, err := w.c.Billing.PublishTx(t.Context(), tx, "", billing.Terms{
+				Plan: name, Title: strings.ToUpper(name), Currency: "EUR", Term: billing.Month, Amount: amount, Public: true,
+				Limits: map[limits.Name]int64{limits.Sites: 3},
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w
+}
+
+func (w *world) write(fn func(tx *db.Tx) error) {
+	w.t.Helper()
+	if err := w.db.Write(w.t.Context(), fn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A plan is chosen at the previewed price, invoiced, paid and canceled; nobody else sees any of it (failure 36), and a key without
+// the scope does nothing.
+func TestBilling(t *testing.T) {
+	t.Parallel()
+	w := newBillingWorld(t)
+	_, key := w.user("ada@example.test")
+	_, other := w.user("eve@example.test")
+	_, narrow := w.user("mia@example.test", account.SitesRead, account.BillingRead)
+	if plans := w.must(200, "GET", "/plans", key, nil)["data"].([]any); len(plans) != 2 {
+		t.Errorf("%v", plans)
+	}
+	if a := w.api("GET", "/subscription", key, nil); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	preview := w.must(200, "POST", "/billing/preview", key, m{"action": "subscribe", "plan": "pro"})
+	if due := preview["dueNow"].(map[string]any); due["amount"] != 2261.0 || due["currency"] != "EUR" {
+		t.Errorf("%v", preview)
+	}
+	if a := w.api("POST", "/subscription", key, m{"plan": "pro", "digest": "something else"}); a.status != 409 || !strings.Contains(a.body, "price_changed") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := w.api("POST", "/subscription", narrow, m{"plan": "pro"}); a.status != 403 {
+		t.Errorf("a key without billing:write: %d %s", a.status, a.body)
+	}
+	w.must(200, "PUT", "/billing/profile", key, m{"name": "Ada Lovelace", "country": "DE"})
+	sub := w.must(201, "POST", "/subscription", key, m{"plan": "pro", "digest": preview["digest"]})
+	if sub["status"] != "active" || sub["plan"] != "pro" || sub["cancelAt"] != nil {
+		t.Errorf("%v", sub)
+	}
+	if a := w.api("POST", "/subscription", key, m{"plan": "pro"}); a.status != 409 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if got := w.must(200, "PATCH", "/subscription", key, m{"plan": "max"}); got["plan"] != "max" {
+		t.Errorf("%v", got)
+	}
+	if got := w.must(200, "PATCH", "/subscription", key, m{"plan": "pro"}); got["plan"] != "max" || got["nextPlan"] != "pro" {
+		t.Errorf("a downgrade doesn't wait: %v", got)
+	}
+	invoices := w.must(200, "GET", "/invoices", key, nil)["data"].([]any)
+	if len(invoices) != 2 {
+		t.Fatalf("%v", invoices)
+	}
+	first := invoices[1].(map[string]any)
+	id := first["id"].(string)
+	details := w.must(200, "GET", "/invoices/"+id, key, nil)
+	if lines := details["lines"].([]any); len(lines) != 1 || details["status"] != "open" || details["remaining"].(map[string]any)["amount"] != 2261.0 {
+		t.Errorf("%v", details)
+	}
+	pdf := w.api("GET", "/invoices/"+id+".pdf", key, nil)
+	if pdf.status != 200 || !strings.HasPrefix(pdf.body, "%PDF-") || pdf.header.Get("Content-Type") != "application/pdf" {
+		t.Errorf("%d %s", pdf.status, pdf.header)
+	}
+	for _, path := range []string{"/invoices/" + id, "/invoices/" + id + ".pdf", "/invoices?before=" + id, "/invoices/inv_x", "/subscription"} {
+		if a := w.api("GET", path, other, nil); a.status != 404 {
+			t.Errorf("another account, %s: %d %s", path, a.status, a.body)
+		}
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := w.c.Billing.RecordTx(t.Context(), tx, id, billing.Received{Amount: 2261, Reference: "a"})
+		return err
+	})
+	if list := w.must(200, "GET", "/payments", key, nil)["data"].([]any); len(list) != 1 || list[0].(map[string]any)["status"] != "completed" {
+		t.Errorf("%v", list)
+	}
+	if got := w.must(200, "GET", "/invoices/"+id, key, nil); got["status"] != "paid" {
+		t.Errorf("%v", got)
+	}
+	w.must(200, "PUT", "/billing/budget", key, m{"amount": 5000, "currency": "EUR"})
+	if got := w.must(200, "GET", "/billing/budget", key, nil); got["amount"] != 5000.0 {
+		t.Errorf("%v", got)
+	}
+	if got := w.must(200, "DELETE", "/subscription", key, nil); got["status"] != "canceled" || got["cancelAt"] == nil || got["reason"] != "requested" {
+		t.Errorf("%v", got)
+	}
+	w.must(200, "POST", "/subscription/resume", key, nil)
+	if got := w.must(200, "DELETE", "/subscription?now=true", key, nil); got["status"] != "expired" {
+		t.Errorf("%v", got)
+	}
+	var did []string
+	for _, e := range w.log() {
+		did = append(did, e.Action)
+	}
+	for _, want := range []string{"subscription.created", "subscription.changed", "subscription.canceled", "subscription.resumed", "billing.budget_changed", "billing.profile_changed"} {
+		if !strings.Contains(strings.Join(did, " "), want) {
+			t.Errorf("%s is not in the audit log: %v", want, did)
+		}
+	}
+}
+
+// Failure 37: what can't be is refused in words.
+func TestBillingRefuses(t *testing.T) {
+	t.Parallel()
+	w := newBillingWorld(t)
+	_, key := w.user("ada@example.test")
+	for _, x := range []struct {
+		method, path string
+		body         any
+		code         string
+	}{
+		{"POST", "/subscription", m{"plan": "gold"}, "invalid_plan"},
+		{"POST", "/subscription", m{"plan": "pro", "interval": "week"}, "invalid_"},
+		{"POST", "/billing/preview", m{"action": "subscribe"}, "invalid_plan"},
+		{"POST", "/billing/preview", m{"action": "steal", "plan": "pro"}, "invalid_"},
+		{"PUT", "/billing/budget", m{"amount": -1, "currency": "EUR"}, "invalid_amount"},
+		{"PUT", "/billing/budget", m{"amount": 9_000_000_000_000_000_000, "currency": "EUR"}, "invalid_amount"},
+		{"PUT", "/billing/budget", m{"amount": 1.5, "currency": "EUR"}, "invalid_amount"},
+		{"PUT", "/billing/budget", m{"amount": 1, "currency": "XXX"}, "invalid_currency"},
+		{"PUT", "/billing/profile", m{"name": "Ada", "country": "Germany"}, "invalid_country"},
+		{"PUT", "/billing/profile", m{"name": "Ada", "country": "DE", "vatId": "not one"}, "invalid_vat_id"},
+		{"GET", "/invoices?limit=0", nil, "invalid_limit"},
+		{"DELETE", "/subscription?now=perhaps", nil, "invalid_now"},
+	} {
+		if a := w.api(x.method, x.path, key, x.body); a.status != 400 || !strings.Contains(a.body, `"code":"`+x.code) {
+			t.Errorf("%s %s %v: %d %s, want %s", x.method, x.path, x.body, a.status, a.body, x.code)
+		}
+	}
+}
+
+// Failure 40: without billing there is no route, and the document has no word of it but the names of the contract's events and of
+// the role and the scopes of teams.
+func TestNoBilling(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("ada@example.test")
+	for _, path := range []string{"/plans", "/subscription", "/billing/preview", "/billing/profile", "/billing/budget", "/invoices", "/invoices/inv_x", "/payments"} {
+		if a := w.api("GET", path, key, nil); a.status != 404 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	text := w.send("GET", "/api/v1/openapi.json", "", nil).body
+	for _, word := range []string{"invoice.", "listInvoices", `"/api/v1/plans"`, "Billing", "credit note"} {
+		if strings.Contains(text, word) {
+			t.Errorf("the document has %q", word)
+		}
+	}
+	for _, path := range []string{"/docs/billing", "/docs/guides/billing"} {
+		if a := w.send("GET", path, "", nil); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+	selling := newBillingWorld(t)
+	for _, path := range []string{"/docs/billing", "/docs/guides/billing"} {
+		if a := selling.send("GET", path, "", nil); a.status != 200 || !strings.Contains(a.body, "invoice") {
+			t.Errorf("%s with billing: %d", path, a.status)
+		}
+	}
+	with := selling.send("GET", "/api/v1/openapi.json", "", nil).body
+	if !strings.Contains(with, "listInvoices") || !strings.Contains(with, `"Billing"`) {
+		t.Error("with billing the document has nothing of it either")
+	}
+}

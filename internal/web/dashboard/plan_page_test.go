@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/usage"
+)
+
+var formDigest = regexp.MustCompile(`name="plan" value="([a-z]+)"><input type="hidden" name="interval" value="month"><input type="hidden" name="currency" value="EUR"><input type="hidden" name="digest" value="([0-9a-f]+)"`)
+
+// A plan is chosen at the price that the page shows, its invoice can be read and downloaded, and nobody else's. Without billing there is
+// no such page and no link to one (failures 36 and 40).
+func TestPlanPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Billing = billing.New(billing.Config{DB: c.DB, Hooks: c.Webhooks, Usage: usage.New(usage.Config{DB: c.DB})})
+	})
+	w.user("ada@example.test", false)
+	w.user("eve@example.test", false)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		s := billing.DefaultSettings()
+		s.Seller, s.Taxes = billing.Party{Name: "Acme <Hosting>", Country: "DE"}, map[string]int64{"DE": 1900}
+		if err := w.dash.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
+			return err
+		}
+		for name, amount := range map[string]int64{"pro": 1900, "max": 4900} {
+			if _, err := w.dash.Billing.PublishTx(t.Context(), tx, "", billing.Terms{
+				Plan: name, Title: "<" + name + ">", Currency: "EUR", Term: billing.Month, Amount: amount, Public: true,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	ada := w.as("ada@example.test")
+	p := ada.get("/account/plan").want(t, 200, "&lt;pro&gt;", "19.00 EUR per month", "22.61 EUR due now, 3.61 EUR of it tax", `href="/account/invoices"`)
+	digests := map[string]string{}
+	for _, m := range formDigest.FindAllStringSubmatch(p.body, -1) {
+		digests[m[1]] = m[2]
+	}
+	ada.post("/account/plan", "plan", "pro", "interval", "month", "currency", "EUR", "digest", digests["max"]).want(t, 409, "The price has changed")
+	ada.post("/account/plan", "plan", "pro", "interval", "month", "currency", "EUR", "digest", digests["pro"]).to(t, "/account/plan")
+	ada.get("/account/plan").want(t, 200, "Current plan", "Renewed on", "Cancel subscription")
+	list := ada.get("/account/invoices").want(t, 200, "22.61 EUR", "Open")
+	at := strings.Index(list.body, "/account/invoices/inv_")
+	link := list.body[at : at+len("/account/invoices/inv_")+26]
+	ada.get(link).want(t, 200, "22.61 EUR", "19.00 EUR", "3.61 EUR", "Download PDF")
+	if pdf := ada.get(link + "/pdf"); pdf.status != 200 || !strings.HasPrefix(pdf.body, "%PDF-") {
+		t.Errorf("%d %.20s", pdf.status, pdf.body)
+	}
+	eve := w.as("eve@example.test")
+	eve.get(link).want(t, 404)
+	eve.get(link+"/pdf").want(t, 404)
+	eve.get("/account/invoices").want(t, 200, "No invoices yet")
+	ada.post("/account/plan/cancel").to(t, "/account/plan")
+	ada.get("/account/plan").want(t, 200, "Canceled", "Resume subscription")
+	ada.post("/account/plan/resume").to(t, "/account/plan")
+
+	without := newWorld(t)
+	without.user("ada@example.test", true)
+	b := without.as("ada@example.test")
+	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x"} {
+		b.get(path).want(t, 404)
+	}
+	for _, path := range []string{"/", "/account", "/account/usage", "/account/keys/new", "/webhooks/new", "/account/notifications", "/operator", "/account/audit"} {
+		p := b.get(path).want(t, 200)
+		for _, word := range []string{"nvoice", "illing", "ubscription.", "payment.", "/account/plan"} {
+			if strings.Contains(p.body, word) {
+				t.Errorf("%s says %q", path, word)
+			}
+		}
+	}
+}

@@ -1,0 +1,327 @@
+// Package plans owns the pages of an account's plan and invoices, where there is billing.
+package plans
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/money"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// Pages serves the pages of an account's plan and invoices.
+type Pages struct {
+	*shell.Shell
+	billing *billing.Billing
+}
+
+// New returns the pages. Without billing there are none.
+func New(s *shell.Shell, b *billing.Billing) *Pages { return &Pages{s, b} }
+
+// Routes lists the pages.
+func (d *Pages) Routes() []shell.Route {
+	if d.billing == nil {
+		return nil
+	}
+	read := func(path string, do func(ctx context.Context, q *shell.Request) (shell.Answer, error)) shell.Route {
+		return shell.Get(path, shell.User, do).Takes(account.BillingRead).Wide()
+	}
+	write := func(path string, do func(ctx context.Context, q *shell.Request) (shell.Answer, error)) shell.Route {
+		return shell.Post(path, shell.User, do, d.planPage).Takes(account.BillingWrite).Wide()
+	}
+	return []shell.Route{
+		read("/account/plan", d.planPage),
+		write("/account/plan", d.choose),
+		write("/account/plan/cancel", d.cancel),
+		write("/account/plan/resume", d.resume),
+		read("/account/invoices", d.invoicesPage),
+		read("/account/invoices/{invoice}", d.invoicePage),
+		read("/account/invoices/{invoice}/pdf", d.invoicePDF),
+	}
+}
+
+type planData struct {
+	Now    *current // nil: none
+	Offers []offer
+	Credit []string
+	Budget string // empty: none
+}
+
+// current is the subscription as the page shows it.
+type current struct {
+	Title, Price, Status, Tone, Words string
+	Canceled                          bool
+	Next                              string // plan from the next period on
+}
+
+// offer is a plan that can be chosen, with what that costs.
+type offer struct {
+	Plan, Title, Price, Interval, Currency string
+	Current                                bool
+	Problem                                string // why it can't be chosen
+	Digest, Words                          string
+	Exceeds                                []string
+}
+
+var intervals = map[billing.Term]string{billing.Month: "month", billing.Year: "year"}
+
+func date(t db.Time) string { return t.Time().UTC().Format(time.DateOnly) }
+
+func price(c money.Currency, n int64, t billing.Term) string {
+	return c.Format(n) + " per " + intervals[t]
+}
+
+func (d *Pages) planPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.plan(ctx, q)
+	return shell.Page("account_plan", "Plan", data), err
+}
+
+func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err error) {
+	owner := q.Caller.Owner
+	s, err := d.billing.Subscription(ctx, d.DB, owner)
+	has := err == nil
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return data, err
+	}
+	if has {
+		if data.Now, err = d.current(ctx, s); err != nil {
+			return data, err
+		}
+	}
+	offers, err := d.billing.Offers(ctx, d.DB, "")
+	if err != nil {
+		return data, err
+	}
+	for _, v := range offers {
+		o := offer{
+			Plan: v.Plan, Title: v.Title, Price: price(v.Currency, v.Amount, v.Term), Interval: string(v.Term), Currency: string(v.Currency),
+			Current: has && s.Version == v.ID,
+		}
+		do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: v.Plan, Term: v.Term, Currency: v.Currency}}
+		if has {
+			do.Kind = billing.Change
+		}
+		preview, err := d.billing.Preview(ctx, d.DB, owner, do)
+		if f := fault.As(err); f != nil {
+			if o.Problem = f.Message; o.Current {
+				o.Problem = ""
+			}
+		} else if err != nil {
+			return data, err
+		} else {
+			o.Digest, o.Words = preview.Digest(), words(preview, has)
+			for _, u := range preview.Exceeds {
+				o.Exceeds = append(o.Exceeds, u.Name.Title()+": "+u.Amount()+" of "+u.Most())
+			}
+		}
+		data.Offers = append(data.Offers, o)
+	}
+	credits, err := d.billing.Credits(ctx, d.DB, owner)
+	if err != nil {
+		return data, err
+	}
+	for _, c := range credits {
+		data.Credit = append(data.Credit, c.Currency.Format(c.Amount))
+	}
+	budget, err := d.billing.Budget(ctx, d.DB, owner)
+	if budget.Amount > 0 {
+		data.Budget = budget.Currency.Format(budget.Amount)
+	}
+	return data, err
+}
+
+// words say what choosing a plan does and costs.
+func words(q billing.Quote, change bool) string {
+	switch {
+	case q.DueNow > 0 || q.Total > 0:
+		text := q.Currency.Format(q.DueNow) + " due now"
+		if q.Tax > 0 {
+			text += ", " + q.Currency.Format(q.Tax) + " of it tax"
+		}
+		return text + ". Next period on " + date(q.NextAt) + "."
+	case change && q.At == q.NextAt && q.NextAt > 0:
+		return "Takes effect on " + date(q.At) + ". Nothing is due now."
+	case q.NextAt > 0:
+		return "Nothing is due now. The first period begins on " + date(q.NextAt) + "."
+	}
+	return "Takes effect now. Nothing is due."
+}
+
+func (d *Pages) current(ctx context.Context, s billing.Subscription) (*current, error) {
+	v, err := d.billing.Version(ctx, d.DB, s.Version)
+	if err != nil {
+		return nil, err
+	}
+	c := &current{Title: v.Title, Price: price(v.Currency, v.Amount, v.Term), Canceled: s.Status == billing.Canceled}
+	switch s.Status {
+	case billing.Trialing:
+		c.Status, c.Tone, c.Words = "Trial", "ok", "The trial ends on "+date(s.End)+", and the first period begins."
+	case billing.Active:
+		c.Status, c.Tone, c.Words = "Active", "ok", "Renewed on "+date(s.End)+"."
+	case billing.PastDue:
+		c.Status, c.Tone, c.Words = "Past due", "bad", "An invoice is overdue. Pay it, or your sites will be paused."
+	case billing.Paused:
+		c.Status, c.Tone, c.Words = "Paused", "bad", "An invoice is unpaid, so your sites are paused. They are back as soon as it is paid. Nothing was deleted."
+	case billing.Canceled:
+		c.Status, c.Tone, c.Words = "Canceled", "", "Ends on "+date(s.End)+"."
+	}
+	if s.Next != "" {
+		next, err := d.billing.Version(ctx, d.DB, s.Next)
+		if err != nil {
+			return nil, err
+		}
+		c.Next = next.Title
+	}
+	return c, nil
+}
+
+// act carries an action out and writes it into the audit log.
+func (d *Pages) act(ctx context.Context, q *shell.Request, name string, fn func(tx *db.Tx) (billing.Subscription, error)) error {
+	return d.Act(ctx, q, name, func(tx *db.Tx) (string, error) {
+		s, err := fn(tx)
+		return string(s.ID), err
+	})
+}
+
+func (d *Pages) choose(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{
+		Plan: q.Value("plan"), Term: billing.Term(q.Value("interval")), Currency: money.Currency(q.Value("currency")),
+	}}
+	name := "subscription.created"
+	if _, err := d.billing.Subscription(ctx, d.DB, q.Caller.Owner); err == nil {
+		do.Kind, name = billing.Change, "subscription.changed"
+	}
+	err := d.act(ctx, q, name, func(tx *db.Tx) (s billing.Subscription, err error) {
+		s, _, err = d.billing.DoTx(ctx, tx, q.Caller.Owner, do, q.Value("digest"))
+		return s, err
+	})
+	return shell.GoTo("/account/plan", "Plan changed"), err
+}
+
+func (d *Pages) cancel(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	err := d.act(ctx, q, "subscription.canceled", func(tx *db.Tx) (s billing.Subscription, err error) {
+		s, _, err = d.billing.DoTx(ctx, tx, q.Caller.Owner, billing.Action{Kind: billing.Cancel}, "")
+		return s, err
+	})
+	return shell.GoTo("/account/plan", "Subscription canceled"), err
+}
+
+func (d *Pages) resume(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	err := d.act(ctx, q, "subscription.resumed", func(tx *db.Tx) (billing.Subscription, error) {
+		return d.billing.ResumeTx(ctx, tx, q.Caller.Owner)
+	})
+	return shell.GoTo("/account/plan", "Subscription resumed"), err
+}
+
+// invoiceRow is an invoice as pages show it.
+type invoiceRow struct {
+	ID, Number, Date, Total, Status, Tone, Due string
+	Final                                      bool
+}
+
+// mostInvoices is how many invoices are listed.
+const mostInvoices = 100
+
+func rowOf(i billing.Invoice) invoiceRow {
+	r := invoiceRow{
+		ID: string(i.ID), Number: i.Number, Date: date(i.CreatedAt), Total: i.Currency.Format(i.Total), Final: i.Number != "",
+	}
+	switch {
+	case i.Corrects != "":
+		r.Status = "Credit note"
+	case i.Overdue(db.Now()):
+		r.Status, r.Tone = "Overdue", "bad"
+	case i.Status == billing.Open:
+		r.Status = "Open"
+	case i.Status == billing.Paid:
+		r.Status, r.Tone = "Paid", "ok"
+	case i.Status == billing.Draft:
+		r.Status = "Draft"
+	case i.Status == billing.Void:
+		r.Status = "Void"
+	default:
+		r.Status = "Closed"
+	}
+	if left := i.Remaining(); left > 0 {
+		r.Due = i.Currency.Format(left) + " due on " + date(i.DueAt)
+	}
+	if r.Final {
+		r.Date = date(i.FinalizedAt)
+	}
+	return r
+}
+
+func (d *Pages) invoicesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	list, err := d.billing.Invoices(ctx, d.DB, q.Caller.Owner, "", mostInvoices)
+	var rows []invoiceRow
+	for _, i := range list {
+		rows = append(rows, rowOf(i))
+	}
+	return shell.Page("account_invoices", "Invoices", struct{ Invoices []invoiceRow }{rows}), err
+}
+
+type invoiceData struct {
+	invoiceRow
+	Lines    []lineRow
+	Net, Tax string
+	Payments []paymentRow
+}
+
+type (
+	lineRow    struct{ Text, Amount string }
+	paymentRow struct{ Date, Amount, Status string }
+)
+
+func (d *Pages) invoice(ctx context.Context, q *shell.Request) (billing.Invoice, error) {
+	return d.billing.Invoice(ctx, d.DB, q.Caller.Owner, billing.InvoiceID(q.PathValue("invoice")))
+}
+
+func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	i, err := d.invoice(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	data := invoiceData{invoiceRow: rowOf(i), Net: i.Currency.Format(i.Net), Tax: i.Currency.Format(i.Tax)}
+	for _, l := range i.Lines() {
+		data.Lines = append(data.Lines, lineRow{l.Text, i.Currency.Format(l.Amount)})
+	}
+	payments, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, i.ID, 100)
+	for _, p := range payments {
+		r := paymentRow{date(p.CreatedAt), p.Currency.Format(p.Amount), "Received"}
+		if p.FailureCode != "" {
+			r.Status = "Not received"
+		}
+		data.Payments = append(data.Payments, r)
+	}
+	title := "Invoice " + i.Number
+	if i.Corrects != "" {
+		title = "Credit note " + i.Number
+	} else if i.Number == "" {
+		title = "Draft invoice"
+	}
+	return shell.Page("account_invoice", title, data), err
+}
+
+func (d *Pages) invoicePDF(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	i, err := d.invoice(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	text, err := d.billing.PDF(ctx, i)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Raw(func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", "application/pdf")
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+		h.Set("Content-Disposition", `attachment; filename="`+i.Number+`.pdf"`)
+		_, _ = w.Write(text)
+	}), nil
+}
