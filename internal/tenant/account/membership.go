@@ -242,6 +242,21 @@ func (c Caller) RequireOn(s Scope, site string) error {
 	return c.RequireSite(site)
 }
 
+// ActingMembershipOf is MembershipOf for what a user has begun and others finish, such as an invitation: nothing while the
+// user is suspended, or blocked by the team.
+func ActingMembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (Membership, error) {
+	if err := stands(ctx, r, user, fault.Forbidden); fault.As(err) != nil {
+		return Membership{}, nil
+	} else if err != nil {
+		return Membership{}, err
+	}
+	m, err := MembershipOf(ctx, r, user, owner)
+	if m.Blocked {
+		m = Membership{}
+	}
+	return m, err
+}
+
 // MayOn is nil while a user may use a scope on a site of an owner: for work that goes on after the request that began it.
 func MayOn(ctx context.Context, r db.Reader, user UserID, owner OwnerID, s Scope, site string) error {
 	if err := stands(ctx, r, user, fault.Forbidden); err != nil {

@@ -1,6 +1,8 @@
 package account_test
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -436,5 +438,41 @@ func TestTellOwner(t *testing.T) {
 		"None was made for a week.\n\nhttps://slipway.test/sites/site_1\n",
 	) {
 		t.Errorf("mailed: %+v", mails)
+	}
+}
+
+// Mails to addresses that need not be a user's are bounded: for each address by all owners, and for each owner in all.
+func TestMailsToStrangersAreBounded(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	send := func(owner, address string) error {
+		return o.db.Write(t.Context(), func(tx *db.Tx) error {
+			return o.MailAddressTx(t.Context(), tx, account.OwnerID(owner), address, "Invitation", "{page}", "/x", 0)
+		})
+	}
+	for n := range 10 {
+		if err := send(fmt.Sprint("own_", n), "victim@example.test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := send("own_99", "victim@example.test"); !fault.Is(err, fault.Limited) {
+		t.Errorf("an eleventh mail to one address: %v", err)
+	}
+	for n := range 200 {
+		if err := send("own_eve", fmt.Sprintf("a%d@example.test", n)); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := send("own_eve", "more@example.test"); !fault.Is(err, fault.Limited) {
+		t.Errorf("the mail after the last one of an owner: %v", err)
+	}
+	if err := send("own_ada", "more@example.test"); err != nil {
+		t.Errorf("another owner's: %v", err)
+	}
+	if err := o.db.Admin(t.Context(), `UPDATE address_mails SET at = at - 24 * 60 * 60 * 1000 - 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(send("own_eve", "more@example.test"), send("own_99", "victim@example.test")); err != nil {
+		t.Errorf("a day later: %v", err)
 	}
 }

@@ -123,8 +123,17 @@ const churn = 2
 
 // requireRoom holds the owner to the limit of sites, and counts one more.
 func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
-	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Sites, 1); err != nil {
+	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Sites, 1); err != nil { // which locks the owner
 		return err
+	}
+	var ending bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM ending_owners WHERE owner_id = $1)`, owner).Scan(&ending); err != nil {
+		return fmt.Errorf("find owner's end: %w", err)
+	}
+	if ending { // or its deletion would never come to an end
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "This team is being deleted", Details: "create the site in another account", Code: "team_deleting",
+		}
 	}
 	most, err := s.c.Limits.LimitOf(ctx, tx, owner, limits.Sites)
 	if err != nil {

@@ -145,7 +145,7 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 
 // mailTx sends an invitation to the address it is for. The mail is the same whether somebody has that address.
 func (s *Teams) mailTx(ctx context.Context, tx *db.Tx, by string, i Invitation, token string) error {
-	return s.c.Accounts.MailAddressTx(ctx, tx, i.Email, "Invitation to the team "+i.Team, fmt.Sprintf(`%s invited you to the team %s.
+	return s.c.Accounts.MailAddressTx(ctx, tx, i.Owner, i.Email, "Invitation to the team "+i.Team, fmt.Sprintf(`%s invited you to the team %s.
 
 Open this page to see the invitation and accept it:
 
@@ -241,7 +241,7 @@ func (s *Teams) acceptTx(ctx context.Context, tx *db.Tx, i Invitation, hash stri
 	if n == 0 { // another request was faster
 		return Member{}, Team{}, errInvitation
 	}
-	inviter, err := account.MembershipOf(ctx, tx, i.By, i.Owner)
+	inviter, err := account.ActingMembershipOf(ctx, tx, i.By, i.Owner)
 	if err != nil {
 		return Member{}, Team{}, err
 	}

@@ -277,7 +277,7 @@ func (s *Teams) OfferTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pla
 	if email == "" {
 		return t, code, nil
 	}
-	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, email, "Transfer of the site "+p.Site.Name, fmt.Sprintf(`%s wants to transfer the site %s to you.
+	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by.Owner, email, "Transfer of the site "+p.Site.Name, fmt.Sprintf(`%s wants to transfer the site %s to you.
 
 Open {page} within 24 hours, choose the account that receives the site, and enter this code:
 
@@ -340,7 +340,7 @@ func (s *Teams) AcceptTransferTx(ctx context.Context, tx *db.Tx, by account.Call
 	if n == 0 { // another request was faster, or it was canceled at this moment
 		return Plan{}, t, errTransfer
 	}
-	sender, err := account.MembershipOf(ctx, tx, t.By, t.From)
+	sender, err := account.ActingMembershipOf(ctx, tx, t.By, t.From)
 	if err != nil {
 		return Plan{}, t, err
 	}

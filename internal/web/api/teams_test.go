@@ -472,6 +472,12 @@ func TestNoTransferIntoTheEnd(t *testing.T) {
 	if a := w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"}); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
 		t.Errorf("into a team that is being deleted: %s", a)
 	}
+	// Or a member who goes on creating sites would keep it from ending.
+	body := m{"name": "More", "type": "static", "repository": "git.test/acme/site"}
+	if a := w.api("POST", "/sites", key, body); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
+		t.Errorf("a site for a team that is being deleted: %s", a)
+	}
+	w.must(201, "POST", "/sites", ada, body)
 }
 
 // Webhooks of a team hear of its members, and both owners of a site that moved.
@@ -582,4 +588,42 @@ func TestTeamAudit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a member has begun counts for nothing while they are suspended or blocked: invitations, and transfers that they offered.
+func TestSuspendedMembersLeaveNoDoorOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	ben, bens := w.user("ben@example.test")
+	_, eve := w.user("eve@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	w.join(key, id, "ben@example.test", bens, m{"role": "admin"})
+	admin := w.teamKey(bens, id, w.widest("admin")...)
+	s := w.site(key, "Shop")
+	in := w.must(201, "POST", "/teams/"+id+"/invitations", admin, m{"email": "eve@example.test", "role": "admin"})
+	code := w.must(201, "POST", "/sites/"+s+"/transfer", admin, m{"to": "eve@example.test"})["code"]
+	try := func(why string) {
+		t.Helper()
+		if a := w.api("POST", "/invitations/accept", eve, m{"token": token(in)}); a.status != 403 || !strings.Contains(a.body, "inviter_demoted") {
+			t.Errorf("%s, their invitation: %s", why, a)
+		}
+		if a := w.api("POST", "/transfers/accept", eve, m{"code": code}); a.status != 404 {
+			t.Errorf("%s, their transfer: %s", why, a)
+		}
+	}
+	set := func(q string) {
+		t.Helper()
+		if err := w.db.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("UPDATE users SET suspended_at = 1 WHERE id = '" + string(ben) + "'")
+	try("suspended")
+	set("UPDATE users SET suspended_at = 0")
+	set("UPDATE teams SET require_2fa = TRUE")
+	try("blocked")
+	set("UPDATE teams SET require_2fa = FALSE")
+	w.must(200, "POST", "/invitations/accept", eve, m{"token": token(in)})
+	w.must(200, "POST", "/transfers/accept", eve, m{"code": code})
 }
