@@ -32,6 +32,18 @@ func (s *statements) see(q string) {
 	s.all = append(s.all, q)
 }
 
+// count returns how often a statement with this text was asked since the last take.
+func (s *statements) count(text string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.all {
+		if strings.Contains(q, text) {
+			n++
+		}
+	}
+	return n
+}
+
 // take returns what was asked since the last time.
 func (s *statements) take() []string {
 	s.mu.Lock()

@@ -3,13 +3,16 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/sso"
 )
 
@@ -97,5 +100,43 @@ func TestTeamProviderPages(t *testing.T) {
 	ada.post(at+"/delete").to(t, "/teams/acme/sso")
 	if _, err := w.dash.SSO.ForEmail(t.Context(), "ada@acme.test"); err == nil {
 		t.Error("the deleted provider is found")
+	}
+}
+
+// Threat 32: an owner who is removed while they require single sign-on changes nothing any more.
+func TestRequiringEndsWithTheMembership(t *testing.T) {
+	t.Parallel()
+	w := newAgency(t)
+	ctx, admin := t.Context(), string(w.users["admin"].ID)
+	set := func(q string) {
+		t.Helper()
+		must(t, w.db.Admin(ctx, q))
+	}
+	acme := string(w.acme.Owner)
+	set(`UPDATE team_members SET role = 'owner' WHERE user_id = '` + admin + `'`)
+	set(`INSERT INTO sso_providers (id, owner_id, kind, name, issuer, client_id, secret, domains, created_at)
+		VALUES ('sso_1', '` + acme + `', 'oidc', 'Okta', 'https://acme.okta.com', 'c', '', '', 1)`)
+	set(`INSERT INTO sso_identities (owner_id, issuer, subject, id, user_id, email, created_at, used_at)
+		VALUES ('` + acme + `', 'https://acme.okta.com', '1', 'idn_1', '` + admin + `', '', 1, ` + fmt.Sprint(int64(db.Now())) + `)`)
+	before := w.statements.count("FROM memberships WHERE user_id = $1 AND owner_id = $2")
+	answered := make(chan reply, 1)
+	must(t, w.db.Write(ctx, func(tx *db.Tx) error {
+		if err := account.LockOwnerTx(ctx, tx, w.acme.Owner); err != nil {
+			return err
+		}
+		go func() { answered <- w.in["admin"].post("/teams/acme/sso/require", "to", "on") }()
+		w.eventually("the request has read its rights", func() bool {
+			return w.statements.count("FROM memberships WHERE user_id = $1 AND owner_id = $2") > before
+		})
+		_, err := tx.Exec(ctx, `DELETE FROM team_members WHERE user_id = $1`, admin)
+		return err
+	}))
+	if p := <-answered; p.status == http.StatusSeeOther {
+		t.Errorf("a removed owner requires single sign-on: %s", p)
+	}
+	var required bool
+	must(t, w.db.QueryRow(ctx, `SELECT require_sso FROM teams WHERE owner_id = $1`, acme).Scan(&required))
+	if required {
+		t.Error("single sign-on is required")
 	}
 }

@@ -161,13 +161,12 @@ func (d *Pages) requireSSO(ctx context.Context, q *shell.Request) (shell.Answer,
 		detail, says = "single sign-on required", "Single sign-on is required"
 	}
 	err := d.DB.Write(ctx, func(tx *db.Tx) error {
-		t, err := d.Teams.UpdateTx(ctx, tx, q.Caller, team.Patch{RequireSSO: &on})
-		if err != nil {
-			return err
+		// The line first, which asks for the owner's rights again: this very session may be one that doesn't come in afterwards.
+		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{Action: "team.updated", Subject: q.Caller.Team, Detail: detail})
+		if err == nil {
+			_, err = d.Teams.UpdateTx(ctx, tx, q.Caller, team.Patch{RequireSSO: &on})
 		}
-		by := q.Actor()
-		by.Session, by.Rights = "", "" // this very session may be one that no longer comes in
-		return d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "team.updated", Subject: string(t.ID), Detail: detail})
+		return err
 	})
 	return shell.GoTo("/teams/"+q.Caller.Slug+"/sso", says), err
 }
