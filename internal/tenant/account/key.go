@@ -98,6 +98,11 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	if err := a.limits.RequireTx(ctx, tx, by.Owner, limits.Keys, 1); err != nil {
 		return Key{}, "", err
 	}
+	if by.Team != "" { // the owner is locked now: somebody may have removed the caller meanwhile, and a service key would stay
+		if err := holds(ctx, tx, by.Actor(netip.Addr{})); err != nil {
+			return Key{}, "", err
+		}
+	}
 	nets := make([]string, len(n.Nets))
 	for i, p := range n.Nets {
 		nets[i] = p.String()

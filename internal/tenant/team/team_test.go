@@ -222,6 +222,39 @@ func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A key for a team is made by who is a member then: a removed or demoted admin leaves no service key behind.
+func TestNoKeyAfterTheRemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limits.Settings{})
+	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
+	of := w.team(ada)
+	w.join(of, ada, ben, account.RoleAdmin)
+	create := func(c account.Caller) error {
+		return w.write(func(ctx context.Context, tx *db.Tx) error {
+			_, _, err := w.users.CreateKeyTx(ctx, tx, c, account.NewKey{Name: "ci", Scopes: account.Scopes{account.SitesRead}, Service: true})
+			return err
+		})
+	}
+	began := w.caller(ben, of)
+	if err := create(began); err != nil {
+		t.Fatal(err)
+	}
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, err := w.teams.ChangeTx(ctx, tx, w.caller(ada, of), ben.ID, account.RoleDeveloper)
+		return err
+	})
+	if err := create(began); code(err) != "role_changed" {
+		t.Errorf("a demoted admin: %v", err)
+	}
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		_, _, err := w.teams.RemoveTx(ctx, tx, w.caller(ada, of), ben.ID)
+		return err
+	})
+	if err := create(began); code(err) != "not_a_member" {
+		t.Errorf("a removed admin: %v", err)
+	}
+}
+
 // An invitation that many accept at once makes one member.
 func TestAcceptOnce(t *testing.T) {
 	t.Parallel()

@@ -238,6 +238,9 @@ func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 		err = contract.OneOf("sites", in.Sites, "delete")
 	}
 	if err == nil {
+		err = account.LockOwnerTx(ctx, tx, c.Owner) // whoever removes the caller at this moment comes before or after
+	}
+	if err == nil {
 		// The line goes first: with the team goes the membership that it is checked against.
 		err = a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), audit.Event{Action: "team.deleted", Subject: c.Team, Detail: c.Slug})
 	}

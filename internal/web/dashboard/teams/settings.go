@@ -80,6 +80,9 @@ func (d *Pages) saveApps(ctx context.Context, q *shell.Request) (shell.Answer, e
 func (d *Pages) delete(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var o *operation.Operation
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if err := account.LockOwnerTx(ctx, tx, q.Caller.Owner); err != nil { // whoever removes the user at this moment comes before or after
+			return err
+		}
 		// The line goes first: with the team goes the membership that it is checked against.
 		e := audit.Event{Action: "team.deleted", Subject: q.Caller.Team, Detail: q.Caller.Slug}
 		if err := d.Accounts.AuditTx(ctx, tx, q.Actor(), e); err != nil {

@@ -162,6 +162,10 @@ func (d *Pages) requireSSO(ctx context.Context, q *shell.Request) (shell.Answer,
 	}
 	err := d.DB.Write(ctx, func(tx *db.Tx) error {
 		// The line first, which asks for the owner's rights again: this very session may be one that doesn't come in afterwards.
+		// Locked before: whoever removes them at this moment comes before or after both.
+		if err := account.LockOwnerTx(ctx, tx, q.Caller.Owner); err != nil {
+			return err
+		}
 		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{Action: "team.updated", Subject: q.Caller.Team, Detail: detail})
 		if err == nil {
 			_, err = d.Teams.UpdateTx(ctx, tx, q.Caller, team.Patch{RequireSSO: &on})
