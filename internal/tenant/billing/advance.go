@@ -56,6 +56,9 @@ const runEvery = 30 * time.Second
 // Work registers the job.
 func (b *Billing) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Run, _ int64) error {
+		if err := b.settleDeleted(ctx); err != nil {
+			return err
+		}
 		if err := b.Tick(ctx); err != nil {
 			return err
 		}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/dashboard/shell"
@@ -38,6 +40,8 @@ func (d *Pages) Routes() []shell.Route {
 	return []shell.Route{
 		read("/account/plan", d.planPage),
 		write("/account/plan", d.choose),
+		write("/account/plan/profile", d.saveProfile),
+		write("/account/plan/budget", d.saveBudget),
 		write("/account/plan/cancel", d.cancel),
 		write("/account/plan/resume", d.resume),
 		read("/account/invoices", d.invoicesPage),
@@ -47,10 +51,12 @@ func (d *Pages) Routes() []shell.Route {
 }
 
 type planData struct {
-	Now    *current // nil: none
-	Offers []offer
-	Credit []string
-	Budget string // empty: none
+	Now      *current // nil: none
+	Offers   []offer
+	Credit   []string
+	Budget   string // a decimal number; empty: none
+	Currency string // of the budget
+	Profile  billing.Profile
 }
 
 // current is the subscription as the page shows it.
@@ -130,9 +136,13 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 		data.Credit = append(data.Credit, c.Currency.Format(c.Amount))
 	}
 	budget, err := d.billing.Budget(ctx, d.DB, owner)
-	if budget.Amount > 0 {
-		data.Budget = budget.Currency.Format(budget.Amount)
+	if err != nil {
+		return data, err
 	}
+	if data.Currency = string(d.currency(ctx, q)); budget.Amount > 0 {
+		data.Budget, data.Currency = budget.Currency.Decimal(budget.Amount), string(budget.Currency)
+	}
+	data.Profile, err = d.billing.Profile(ctx, d.DB, owner)
 	return data, err
 }
 
@@ -217,6 +227,46 @@ func (d *Pages) resume(ctx context.Context, q *shell.Request) (shell.Answer, err
 		return d.billing.ResumeTx(ctx, tx, q.Caller.Owner)
 	})
 	return shell.GoTo("/account/plan", "Subscription resumed"), err
+}
+
+func (d *Pages) saveProfile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	p := billing.Party{
+		Name: q.Value("name"), Address: strings.ReplaceAll(q.Value("address"), "\r\n", "\n"), Country: strings.ToUpper(q.Value("country")),
+		VATID: strings.ToUpper(strings.ReplaceAll(q.Value("vatId"), " ", "")), Email: q.Value("email"),
+	}
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		_, err := d.billing.SaveProfileTx(ctx, tx, q.Caller.Owner, p)
+		return audit.Event{Action: "billing.profile_changed", Detail: p.Name}, err
+	})
+	return shell.GoTo("/account/plan", "Billing profile saved"), err
+}
+
+// currency is that of the account's plan, or of what is offered.
+func (d *Pages) currency(ctx context.Context, q *shell.Request) money.Currency {
+	if s, err := d.billing.Subscription(ctx, d.DB, q.Caller.Owner); err == nil {
+		if v, err := d.billing.Version(ctx, d.DB, s.Version); err == nil {
+			return v.Currency
+		}
+	}
+	if offers, err := d.billing.Offers(ctx, d.DB, ""); err == nil && len(offers) > 0 {
+		return offers[0].Currency
+	}
+	return "EUR"
+}
+
+func (d *Pages) saveBudget(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	m := billing.Balance{Currency: d.currency(ctx, q)}
+	if text := q.Value("budget"); text != "" {
+		n, err := m.Currency.ParseDecimal(text)
+		if err != nil {
+			return shell.Answer{}, shell.At("budget", &fault.Error{Kind: fault.Invalid, Message: "Invalid budget", Details: err.Error()})
+		}
+		m.Amount = n
+	}
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "billing.budget_changed", Detail: m.Currency.Format(m.Amount)}, d.billing.SetBudgetTx(ctx, tx, q.Caller.Owner, m)
+	})
+	return shell.GoTo("/account/plan", "Budget saved"), err
 }
 
 // invoiceRow is an invoice as pages show it.

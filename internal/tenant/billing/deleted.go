@@ -1,0 +1,50 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+)
+
+// settleDeleted ends the subscriptions of accounts that were deleted, invoices what they used until then, and forgets whom their invoices
+// were made out to. Invoices that are final stay as they are: they have to be kept.
+func (b *Billing) settleDeleted(ctx context.Context) error {
+	rows, err := b.c.DB.Query(ctx, `
+		SELECT p.owner_id FROM billing_profiles p
+		WHERE NOT EXISTS (SELECT 1 FROM owner_standing o WHERE o.owner_id = p.owner_id)
+		AND (p.profile <> '{}' OR EXISTS (SELECT 1 FROM billing_subscriptions s WHERE s.owner_id = p.owner_id AND s.status <> 'expired')
+			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id))
+		AND NOT EXISTS (SELECT 1 FROM billing_invoices i WHERE i.owner_id = p.owner_id AND i.status = 'draft')
+		ORDER BY p.owner_id LIMIT $1`, atOnce)
+	gone, err := db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
+	if err != nil {
+		return fmt.Errorf("find deleted accounts: %w", err)
+	}
+	for _, o := range gone {
+		if err := b.c.DB.Write(ctx, func(tx *db.Tx) error { return b.settleTx(ctx, tx, o) }); err != nil {
+			return fmt.Errorf("settle deleted account %s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// settleTx ends a deleted account's subscription; once its last invoice is final, the profile goes.
+func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
+	if _, err := b.EndTx(ctx, tx, owner, true); err == nil {
+		return nil // its last invoice may be a draft now, which needs the profile
+	} else if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	for _, q := range []string{
+		`UPDATE billing_profiles SET profile = '{}', vat_state = 'none' WHERE owner_id = $1`,
+		`DELETE FROM billing_grants WHERE owner_id = $1`,
+	} {
+		if _, err := tx.Exec(ctx, q, owner); err != nil {
+			return fmt.Errorf("forget customer: %w", err)
+		}
+	}
+	return nil
+}
