@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/money"
 )
 
 type billingCommand struct {
@@ -20,6 +22,7 @@ type billingCommand struct {
 	WriteOff    billingWriteOff    `cmd:"" name:"write-off" help:"Write off what is left to pay of an invoice."`
 	Credit      billingCredit      `cmd:"" help:"Give a customer credit, which pays their next invoices."`
 	Refund      billingRefund      `cmd:"" help:"Record that a customer's credit was paid out."`
+	Coupon      billingCoupon      `cmd:"" help:"Make a coupon, worth a percentage or an amount of a period's price."`
 	Grant       billingGrant       `cmd:"" help:"Give a customer a limit of their own."`
 	VAT         billingVAT         `cmd:"" name:"vat" help:"Record whether a customer's VAT number is valid."`
 	Recompute   billingRecompute   `cmd:"" help:"Compute invoices again and compare them with what is stored, byte by byte."`
@@ -136,6 +139,24 @@ type billingRefund struct {
 // Run records the refund.
 func (c billingRefund) Run(ctx context.Context) error {
 	return c.billing().Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reference, true)
+}
+
+type billingCoupon struct {
+	common
+	Code        string        `arg:"" help:"Code that customers enter, such as SPRING-27."`
+	Percent     string        `help:"Percentage off, such as 25." xor:"worth" required:"" placeholder:"PERCENT"`
+	Amount      string        `help:"Amount off, such as 5.00." xor:"worth" required:"" placeholder:"AMOUNT"`
+	Currency    string        `help:"Currency of the amount." default:"EUR" placeholder:"CODE"`
+	Periods     int64         `help:"Number of periods." default:"1" placeholder:"N"`
+	Redemptions int64         `help:"How many customers can redeem it. 0: any number." default:"0" placeholder:"N"`
+	Lasts       time.Duration `help:"How long it can be redeemed, such as 720h. Default: no end." placeholder:"DURATION"`
+}
+
+// Run makes the coupon.
+func (c billingCoupon) Run(ctx context.Context) error {
+	return c.billing().Coupon(ctx, billing.Coupon{
+		Code: c.Code, Currency: money.Currency(c.Currency), Periods: c.Periods, Most: c.Redemptions,
+	}, c.Percent, c.Amount, c.Lasts)
 }
 
 type billingGrant struct {

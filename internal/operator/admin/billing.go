@@ -235,6 +235,26 @@ func (o Billing) Credit(ctx context.Context, customer, amount, currency, why str
 	})
 }
 
+// Coupon makes a coupon, worth a percentage or an amount.
+func (o Billing) Coupon(ctx context.Context, c billing.Coupon, percent, amount string, lasts time.Duration) error {
+	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
+		var err error
+		if percent != "" {
+			c.Currency = ""
+			c.Points, err = money.Currency("").ParseDecimal(percent)
+		} else if c.Currency, err = money.ParseCurrency(string(c.Currency)); err == nil {
+			c.Amount, err = c.Currency.ParseDecimal(amount)
+		}
+		if err != nil {
+			return "", audit.Event{}, "", err
+		}
+		if lasts != 0 {
+			c.Until = db.Now().Add(lasts)
+		}
+		return "", audit.Event{}, "Coupon " + c.Code + " can be redeemed", x.CouponTx(ctx, tx, c)
+	})
+}
+
 // Grant gives a customer a limit of their own, for some time or without an end.
 func (o Billing) Grant(ctx context.Context, customer, name string, value int64, lasts time.Duration, reason string) error {
 	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {

@@ -194,6 +194,11 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Vers
 	if metered {
 		basis.Usage = &before
 	}
+	coupon, err := b.takeTx(ctx, tx, s.ID, v.Currency)
+	if err != nil {
+		return s, err
+	}
+	basis.Coupon = coupon
 	if err := b.draftTx(ctx, tx, s, periodCause(s.Start), basis, s.Start); err != nil {
 		return s, err
 	}

@@ -794,3 +794,85 @@ func BenchmarkPDF(b *testing.B) {
 		}
 	}
 }
+
+// Failure 26: a coupon that is redeemed by many at once is redeemed as often as it may be and once by each; it is worth what it says for
+// as many periods as it says.
+func TestCoupons(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.write(func(tx *db.Tx) error {
+		return w.CouponTx(t.Context(), tx, Coupon{Code: "QUARTER", Points: 2500, Periods: 2, Most: 3})
+	})
+	w.write(func(tx *db.Tx) error {
+		return w.CouponTx(t.Context(), tx, Coupon{Code: "TENNER", Amount: 1500, Currency: "EUR", Periods: 1, Until: w.clock.Add(day)})
+	})
+	for _, bad := range []Coupon{
+		{Code: "x", Points: 1, Periods: 1},
+		{Code: "BOTH", Points: 1, Amount: 1, Currency: "EUR", Periods: 1},
+		{Code: "NONE", Periods: 1},
+		{Code: "MUCH", Points: 10_001, Periods: 1},
+		{Code: "NEVER", Points: 1},
+		{Code: "EVER", Points: 1, Periods: 1000},
+	} {
+		w.refused(func(tx *db.Tx) error { return w.CouponTx(t.Context(), tx, bad) })
+	}
+	if code := w.refused(func(tx *db.Tx) error {
+		return w.CouponTx(t.Context(), tx, Coupon{Code: "QUARTER", Points: 9000, Periods: 2})
+	}); code != "coupon_exists" {
+		t.Error(code)
+	}
+	redeem := func(o id.Owner, code string) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, _, err := w.DoTx(t.Context(), tx, o, Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}, Coupon: code}, "")
+			return err
+		})
+	}
+	ok(t, redeem(ada, "QUARTER"))
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for n := range 12 {
+		group.Go(func() {
+			if err := redeem(id.Owner(fmt.Sprint("own_", n)), "QUARTER"); err == nil {
+				mu.Lock()
+				done++
+				mu.Unlock()
+			} else if fault.As(err) == nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if done != 2 {
+		t.Errorf("redeemed %d times, want 2 more", done)
+	}
+	for _, net := range []int64{750, 750, 1000} {
+		all := w.invoices(ada)
+		if last := all[len(all)-1]; last.Net != net {
+			t.Errorf("%s costs %d, want %d", last.Number, last.Net, net)
+		}
+		w.payAll(ada)
+		w.period(ada)
+	}
+	if err := redeem(eve, "TENNER"); fault.As(err) == nil || fault.As(err).Code != "invalid_coupon" {
+		t.Errorf("an expired coupon: %v", err)
+	}
+	w.write(func(tx *db.Tx) error {
+		return w.CouponTx(t.Context(), tx, Coupon{Code: "FREE", Amount: 1500, Currency: "EUR", Periods: 1})
+	})
+	q, err := w.Preview(t.Context(), w.db, eve, Action{Kind: Subscribe, Choice: Choice{Plan: "pro"}, Coupon: "FREE"})
+	ok(t, err)
+	ok(t, redeem(eve, "FREE"))
+	if i := w.invoices(eve)[0]; i.Total != 0 || i.Status != Paid || q.DueNow != 0 {
+		t.Errorf("more than the price is taken off: %+v", i)
+	}
+	if names, _ := w.events(eve); slices.Contains(names, "payment.completed") {
+		t.Error("nothing was paid, and webhooks were told of a payment")
+	}
+	w.do(eve, Action{Kind: Cancel, Now: true})
+	if err := redeem(eve, "FREE"); fault.As(err) == nil || fault.As(err).Code != "invalid_coupon" {
+		t.Errorf("redeemed again: %v", err)
+	}
+	w.sound()
+}

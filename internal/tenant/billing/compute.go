@@ -24,6 +24,8 @@ const (
 	kindUsage  = "usage"  // what was used beyond what is included
 	kindCap    = "cap"    // what of it exceeds the budget, and is not charged
 	kindCredit = "credit" // of a credit note
+
+	kindDiscount = "discount" // by a coupon
 )
 
 // basis is what an invoice is computed from. It is stored, and with it, the plan versions and the sealed usage the
@@ -31,6 +33,7 @@ const (
 type basis struct {
 	Charges []charge
 	Usage   *usageSpan   // Optional
+	Coupon  *discount    `json:",omitempty"` // Optional: off the base of the period
 	Credit  *correction  // Optional: of a credit note
 	Frozen  *frozenBasis // once it is final
 }
@@ -125,6 +128,17 @@ func (b *Billing) compute(ctx context.Context, r db.Reader, owner id.Owner, x ba
 			l.Text = "Unused time on " + v.Title + ", " + span(ch.From, ch.To)
 		case kindRest:
 			l.Text = "Remaining time on " + v.Title + ", " + span(ch.From, ch.To)
+		}
+		c.Lines = append(c.Lines, l)
+	}
+	if x.Coupon != nil {
+		var price int64
+		for _, l := range c.Lines {
+			price += l.Amount
+		}
+		l, err := x.Coupon.line(max(0, price))
+		if err != nil {
+			return c, err
 		}
 		c.Lines = append(c.Lines, l)
 	}

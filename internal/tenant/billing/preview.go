@@ -28,6 +28,7 @@ type Action struct {
 	Kind   string
 	Choice Choice // of Subscribe and Change
 	Now    bool   // of Cancel: at once rather than at the period's end
+	Coupon string // of Subscribe. Optional.
 }
 
 // Quote is what an action does and costs.
@@ -61,7 +62,8 @@ type plan struct {
 	Quote
 	sub      Subscription // of Change and Cancel
 	old, new Version
-	now      bool // Change: at once
+	now      bool    // Change: at once
+	coupon   *Coupon // Subscribe
 }
 
 // Preview returns what an action would do and cost. It changes nothing.
@@ -143,13 +145,21 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 	if err != nil {
 		return x, err
 	}
+	if p.Action.Coupon != "" {
+		c, err := b.coupon(ctx, r, owner, p.Action.Coupon, p.new)
+		if err != nil {
+			return x, err
+		}
+		p.coupon, x.Coupon = &c, &discount{c.Code, c.Points, c.Amount}
+	}
 	p.Next = p.new.Amount
 	if trial > 0 {
 		p.NextAt = now.Add(trial)
-		return x, nil
+		return basis{}, nil
 	}
 	p.NextAt = boundary(now, p.new.Term, 1)
-	return basis{Charges: []charge{baseCharge(p.new.ID, now, p.NextAt)}}, nil
+	x.Charges = []charge{baseCharge(p.new.ID, now, p.NextAt)}
+	return x, nil
 }
 
 // trialOf returns how long an owner may try a plan for nothing: once, whichever plan it was.
@@ -240,7 +250,7 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 	s := p.sub
 	switch {
 	case a.Kind == Subscribe:
-		s, err = b.subscribeTx(ctx, tx, owner, p.new)
+		s, err = b.subscribeTx(ctx, tx, owner, p.new, p.coupon)
 	case a.Kind == Cancel:
 		s, err = b.cancelTx(ctx, tx, s, a.Now, ReasonRequested)
 	case p.now:

@@ -117,7 +117,7 @@ func (b *Billing) event(s Subscription, v Version) webhook.Subscription {
 
 // subscribeTx begins a subscription: with a trial where the plan has one and the owner never had one, else with its first
 // period and that period's invoice.
-func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v Version) (Subscription, error) {
+func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v Version, coupon *Coupon) (Subscription, error) {
 	start := floor(b.now(), hour)
 	trial, err := b.trialOf(ctx, tx, owner, v)
 	if err != nil {
@@ -147,10 +147,19 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 	if err := b.emitTx(ctx, tx, owner, string(s.ID)+":created", webhook.SubscriptionCreated(b.event(s, v))); err != nil {
 		return s, err
 	}
+	if coupon != nil {
+		if err := b.redeemTx(ctx, tx, s, *coupon); err != nil {
+			return s, err
+		}
+	}
 	if trial > 0 {
 		return s, nil
 	}
-	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}})
+	x := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}}
+	if x.Coupon, err = b.takeTx(ctx, tx, s.ID, v.Currency); err != nil {
+		return s, err
+	}
+	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), x)
 }
 
 // upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one.

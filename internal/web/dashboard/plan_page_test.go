@@ -21,6 +21,7 @@ func TestPlanPages(t *testing.T) {
 	})
 	w.user("ada@example.test", false)
 	w.user("eve@example.test", false)
+	w.user("op@example.test", true)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		s := billing.DefaultSettings()
 		s.Seller, s.Taxes = billing.Party{Name: "Acme <Hosting>", Country: "DE"}, map[string]int64{"DE": 1900}
@@ -56,6 +57,15 @@ func TestPlanPages(t *testing.T) {
 	eve.get(link).want(t, 404)
 	eve.get(link+"/pdf").want(t, 404)
 	eve.get("/account/invoices").want(t, 200, "No invoices yet")
+	op := w.as("op@example.test")
+	op.get("/operator/receivables").want(t, 200, "ada@example.test", "22.61 EUR", "-000001")
+	number := regexp.MustCompile(`20\d\d-000001`).FindString(list.body)
+	op.post("/operator/receivables", "invoice", number, "amount", "22,61", "reference", "a").want(t, 422, "is not an amount in EUR")
+	op.post("/operator/receivables", "invoice", number, "amount", "22.61", "reference", "a").to(t, "/operator/receivables")
+	op.post("/operator/receivables", "invoice", number, "amount", "22.61", "reference", "a").want(t, 409, "recorded already")
+	op.get("/operator/receivables").want(t, 200, "Nothing is open")
+	ada.get(link).want(t, 200, "Paid", "Received")
+	eve.get("/operator/receivables").want(t, 404)
 	ada.post("/account/plan/profile", "name", "Ada <Lovelace>", "address", "12 St James's Square\r\nLondon", "country", "gb", "vatId", "GB 123").to(t, "/account/plan")
 	ada.post("/account/plan/profile", "name", "Ada", "country", "Germany").want(t, 422, "two capital letters")
 	ada.post("/account/plan/budget", "budget", "50.5").to(t, "/account/plan")
@@ -69,10 +79,10 @@ func TestPlanPages(t *testing.T) {
 	without := newWorld(t)
 	without.user("ada@example.test", true)
 	b := without.as("ada@example.test")
-	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x"} {
+	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x", "/operator/receivables"} {
 		b.get(path).want(t, 404)
 	}
-	for _, path := range []string{"/", "/account", "/account/usage", "/account/keys/new", "/webhooks/new", "/account/notifications", "/operator", "/account/audit"} {
+	for _, path := range []string{"/", "/account", "/account/usage", "/account/keys/new", "/webhooks/new", "/account/notifications", "/operator", "/operator/users", "/account/audit"} {
 		p := b.get(path).want(t, 200)
 		for _, word := range []string{"nvoice", "illing", "ubscription.", "payment.", "/account/plan"} {
 			if strings.Contains(p.body, word) {

@@ -68,8 +68,8 @@ type SubscriptionBody struct {
 	CreatedAt          string  `json:"createdAt" format:"date-time"`
 }
 
-// choiceFields name a plan in requests.
-type choiceFields struct {
+// ChoiceFields name a plan in requests.
+type ChoiceFields struct {
 	Plan     string `json:"plan" maxLength:"40" example:"pro"`
 	Interval string `json:"interval,omitempty" enum:"month,year" doc:"Default: month, or year if the plan has no price by the month."`
 	Currency string `json:"currency,omitempty" maxLength:"3" doc:"Default: the current plan's, if the plan has a price in it." example:"EUR"`
@@ -82,6 +82,7 @@ type previewIn struct {
 		Plan     string `json:"plan,omitempty" maxLength:"40" example:"pro"`
 		Interval string `json:"interval,omitempty" enum:"month,year"`
 		Currency string `json:"currency,omitempty" maxLength:"3"`
+		Coupon   string `json:"coupon,omitempty" maxLength:"40" doc:"For subscribe: code of a coupon."`
 		Now      bool   `json:"now,omitempty" doc:"For cancel: end the subscription at once."`
 	}
 }
@@ -114,7 +115,7 @@ type excess struct {
 
 // InvoiceLine is a line of an invoice.
 type InvoiceLine struct {
-	Kind     string `json:"kind" enum:"base,unused,rest,usage,cap,credit"`
+	Kind     string `json:"kind" enum:"base,unused,rest,discount,usage,cap,credit"`
 	Text     string `json:"text"`
 	Amount   int64  `json:"amount" doc:"Without tax, in the currency's smallest unit."`
 	Meter    string `json:"meter" doc:"For usage: the meter. Else empty."`
@@ -304,14 +305,23 @@ func (a *API) billingAct(ctx context.Context, tx *db.Tx, c account.Caller, do bi
 	return out, audit.Event{Action: did, Subject: string(s.ID), Detail: detail}, err
 }
 
-func (f choiceFields) action(kind string) billing.Action {
+func (f ChoiceFields) action(kind string) billing.Action {
 	return billing.Action{Kind: kind, Choice: billing.Choice{Plan: f.Plan, Term: billing.Term(f.Interval), Currency: money.Currency(f.Currency)}}
 }
 
-type chooseIn struct{ Body choiceFields }
+type chooseIn struct{ Body ChoiceFields }
 
-func (a *API) createSubscription(ctx context.Context, tx *db.Tx, c account.Caller, in *chooseIn) (SubscriptionBody, audit.Event, error) {
-	return a.billingAct(ctx, tx, c, in.Body.action(billing.Subscribe), in.Body.Digest, "subscription.created")
+type subscribeIn struct {
+	Body struct {
+		ChoiceFields
+		Coupon string `json:"coupon,omitempty" maxLength:"40" doc:"Code of a coupon. Each account can redeem a coupon once."`
+	}
+}
+
+func (a *API) createSubscription(ctx context.Context, tx *db.Tx, c account.Caller, in *subscribeIn) (SubscriptionBody, audit.Event, error) {
+	do := in.Body.action(billing.Subscribe)
+	do.Coupon = in.Body.Coupon
+	return a.billingAct(ctx, tx, c, do, in.Body.Digest, "subscription.created")
 }
 
 func (a *API) updateSubscription(ctx context.Context, tx *db.Tx, c account.Caller, in *chooseIn) (SubscriptionBody, audit.Event, error) {
@@ -339,8 +349,8 @@ func (a *API) previewBilling(ctx context.Context, c account.Caller, in *previewI
 	if b.Action != billing.Cancel && b.Plan == "" {
 		return out, &fault.Error{Kind: fault.Invalid, Message: "Invalid plan", Details: "plan is required for this action", Code: "invalid_plan"}
 	}
-	do := choiceFields{Plan: b.Plan, Interval: b.Interval, Currency: b.Currency}.action(b.Action)
-	do.Now = b.Now
+	do := ChoiceFields{Plan: b.Plan, Interval: b.Interval, Currency: b.Currency}.action(b.Action)
+	do.Now, do.Coupon = b.Now, b.Coupon
 	q, err := a.Billing.Preview(ctx, a.DB, c.Owner, do)
 	if err != nil {
 		return out, err

@@ -47,6 +47,9 @@ func (d *Pages) Routes() []shell.Route {
 		read("/account/invoices", d.invoicesPage),
 		read("/account/invoices/{invoice}", d.invoicePage),
 		read("/account/invoices/{invoice}/pdf", d.invoicePDF),
+		shell.Get("/operator/receivables", shell.Operator, d.receivablesPage),
+		shell.Post("/operator/receivables", shell.Operator, d.record, d.receivablesPage),
+		shell.Post("/operator/receivables/{invoice}/finalize", shell.Operator, d.release, d.receivablesPage),
 	}
 }
 

@@ -53,6 +53,10 @@ func (v *view) Rail() []NavGroup {
 			at("git", "Git apps", "/operator/git"),
 			at("audit", "Operator audit log", "/operator/audit"),
 		}})
+		if v.sells {
+			last := &groups[len(groups)-1]
+			last.Links = append(last.Links, at("traffic", "Receivables", "/operator/receivables"))
+		}
 	}
 	return groups
 }
