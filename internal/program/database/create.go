@@ -145,7 +145,7 @@ func (Drop) Kind() string { return "database.drop" }
 // Work registers the jobs.
 func (d *Databases) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
-		Timeout:  2 * time.Minute,
+		Timeout:  2*time.Minute + makePatience,
 		Attempts: 5,
 		GivenUp:  d.createGivenUp,
 	}, func(ctx context.Context, c Create, _ int64) error {
@@ -176,7 +176,7 @@ func (d *Databases) create(ctx context.Context, id ID) error {
 	if err != nil {
 		return err
 	}
-	admin, done, err := s.use(ctx)
+	admin, done, err := s.useWithin(ctx, makePatience)
 	if err != nil {
 		return err
 	}

@@ -75,8 +75,12 @@ func (d *Databases) newServer(name, owner, dir string, uid int) *server {
 	return s
 }
 
-// wakePatience is how long who needs the server waits for it.
-const wakePatience = 30 * time.Second
+// wakePatience is how long who needs the server waits for it, and makePatience how long who makes a
+// database: a server's first start writes its system tables, which takes minutes on a busy machine.
+const (
+	wakePatience = 30 * time.Second
+	makePatience = 3 * time.Minute
+)
 
 // endPatience is how long a server may take to write what it holds in memory before it is
 // killed, which loses nothing: it reads its log when it starts again.
@@ -85,8 +89,13 @@ const endPatience = 15 * time.Second
 // use returns the way to administer the server, once it is up. It stays up until done is
 // called.
 func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
+	return s.useWithin(ctx, wakePatience)
+}
+
+// useWithin is use with a patience of its own for a server that has given no reason yet why it is away.
+func (s *server) useWithin(ctx context.Context, patience time.Duration) (_ *admin, done func(), err error) {
 	done = s.hold()
-	timer := time.NewTimer(wakePatience)
+	timer, begun := time.NewTimer(wakePatience), time.Now()
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
@@ -106,6 +115,10 @@ func (s *server) use(ctx context.Context) (_ *admin, done func(), err error) {
 				Code:    "database_unavailable",
 			}
 		case <-timer.C:
+			if left := patience - time.Since(begun); why == "" && left > 0 {
+				timer.Reset(min(left, wakePatience))
+				continue
+			}
 			done()
 			if why == "" {
 				why = "it does not respond"
