@@ -104,8 +104,8 @@ func (s *Teams) delete(ctx context.Context, d Delete, _ int64) error {
 			return err
 		}
 		t, err := s.Get(ctx, tx, d.Owner)
-		if fault.Is(err, fault.NotFound) {
-			return nil
+		if fault.Is(err, fault.NotFound) { // an owner was faster, once the sites were gone
+			return s.c.Operations.EndTx(ctx, tx, d.Operation, "Team deleted", "", nil)
 		}
 		if err != nil {
 			return err

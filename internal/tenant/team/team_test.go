@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
@@ -557,5 +558,46 @@ func TestMembersInPages(t *testing.T) {
 		if !slices.Equal(got, tt.want) || total != tt.total {
 			t.Errorf("%+v: %q of %d, want %q of %d", tt.f, got, total, tt.want, tt.total)
 		}
+	}
+}
+
+// An owner who deletes the team again once its sites are gone ends it at once; the operation that was deleting it ends too.
+func TestDeletedTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limits.Settings{})
+	ada := w.user("ada@example.test")
+	of := w.team(ada)
+	c := w.caller(ada, of)
+	var one site.Site
+	var o *operation.Operation
+	w.must(func(ctx context.Context, tx *db.Tx) (err error) {
+		if one, err = w.sites.CreateTx(ctx, tx, of.Owner, site.NewSite{Name: "One", Type: "static", Repository: "git.test/acme/site"}); err == nil {
+			_, o, err = w.teams.DeleteTx(ctx, tx, c, "acme", true)
+		}
+		return err
+	})
+	w.must(func(ctx context.Context, tx *db.Tx) error {
+		if err := w.sites.DeleteTx(ctx, tx, of.Owner, one.ID); err != nil {
+			return err
+		}
+		_, again, err := w.teams.DeleteTx(ctx, tx, c, "acme", true)
+		if again != nil {
+			t.Errorf("an empty team is deleted by %+v", again)
+		}
+		return err
+	})
+	jobs := job.New(job.Config{DB: w.db, Queues: map[string]int{"default": 1}})
+	w.teams.Work(jobs)
+	job.Handle(jobs, job.Policy{}, func(context.Context, site.Purge, int64) error { return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- jobs.Run(ctx) }()
+	wait.Until(t, "end of the operation", func() bool {
+		got, err := w.ops.Get(t.Context(), of.Owner, o.ID)
+		return err == nil && got.CompletedAt != 0 && got.Status == operation.Success
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
