@@ -136,7 +136,7 @@ func again(command string, shown, step docs.Step) (string, error) {
 
 // shell runs a command as a user would paste it, and returns what it prints and the status of the answer.
 func shell(ctx context.Context, dir, command string, env map[string]string) (out string, status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, Patience(2*time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-uc", command)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "CURL_HOME="+dir)

@@ -223,12 +223,19 @@ func (w *World) Args(more ...string) []string {
 }
 
 // Start starts the program and returns when it is ready, or with its own last words when
-// it ended instead.
+// it ended instead. Once more where its ports are taken: a child that the life before was making when
+// it was killed holds them until it is another program.
 func (w *World) Start(ctx context.Context) error {
-	if err := w.Launch(); err != nil {
-		return err
-	}
-	return w.Ready(ctx)
+	taken, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var err error
+	_ = Until(taken, 100*time.Millisecond, func() (bool, error) {
+		if err = w.Launch(); err == nil {
+			err = w.Ready(ctx)
+		}
+		return err == nil || !strings.Contains(err.Error(), "address already in use"), err
+	})
+	return err
 }
 
 // Launch starts the program and returns at once.
@@ -266,7 +273,7 @@ func (w *World) Ready(ctx context.Context) error {
 	w.mu.Lock()
 	p := w.proc
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // only a broken program uses it up
 	defer cancel()
 	for {
 		answer, err := w.Do(ctx, Request{Method: "GET", URL: "http://" + w.Listen + "/readyz"})
