@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -16,7 +18,7 @@ func appTools() []preset {
 		{
 			Preset: Preset{"angular", "Angular", Static},
 			match: func(p *project) string {
-				if dep := p.pkg.dep("@angular/cli", "@angular/build", "@angular-devkit/build-angular"); dep != "" && p.has("angular.json") {
+				if dep := p.pkg.Dep("@angular/cli", "@angular/build", "@angular-devkit/build-angular"); dep != "" && p.has("angular.json") {
 					return "angular.json is there and package.json depends on " + dep
 				}
 				return ""
@@ -38,12 +40,12 @@ func appTools() []preset {
 		},
 		simple{
 			id: "ember", name: "Ember", deps: []string{"ember-cli"}, argv: []string{"ember", "build", "--environment=production"},
-			out: func(p *project) string { return option(p.command(), "--output-path", "-o") }, output: "dist",
+			out: func(p *project) string { return worktree.Option(p.command(), "--output-path", "-o") }, output: "dist",
 		}.preset(),
 		{
 			Preset: Preset{"create-react-app", "Create React App", Static},
 			match: func(p *project) string {
-				if dep := p.pkg.dep("react-scripts", "react-app-rewired", "@craco/craco"); dep != "" {
+				if dep := p.pkg.Dep("react-scripts", "react-app-rewired", "@craco/craco"); dep != "" {
 					return dependsOn(dep)
 				}
 				return ""
@@ -51,7 +53,7 @@ func appTools() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "react-scripts", "build")
-				d.output(option(p.command(), "BUILD_PATH"), "build", "dist")
+				d.output(worktree.Option(p.command(), "BUILD_PATH"), "build", "dist")
 				d.cache("node_modules/.cache")
 				oldWebpack(p, d, "react-scripts", 5)
 			},
@@ -59,7 +61,7 @@ func appTools() []preset {
 		{
 			Preset: Preset{"vue-cli", "Vue CLI", Static},
 			match: func(p *project) string {
-				if p.pkg.dep("@vue/cli-service") != "" {
+				if p.pkg.Dep("@vue/cli-service") != "" {
 					return dependsOn("@vue/cli-service")
 				}
 				return ""
@@ -68,9 +70,9 @@ func appTools() []preset {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "vue-cli-service", "build")
 				src, _ := p.config("vue.config")
-				out := option(p.command(), "--dest")
+				out := worktree.Option(p.command(), "--dest")
 				if out == "" {
-					out = jsPath(src, "outputDir")
+					out = configfile.JSPath(src, "outputDir")
 				}
 				d.output(out, "dist")
 				d.cache("node_modules/.cache")
@@ -95,14 +97,14 @@ func appTools() []preset {
 		{
 			Preset: Preset{"expo", "Expo web", Static},
 			match: func(p *project) string {
-				if p.pkg.dep("expo") != "" && p.pkg.dep("react-native-web") != "" {
+				if p.pkg.Dep("expo") != "" && p.pkg.Dep("react-native-web") != "" {
 					return "package.json depends on expo and react-native-web"
 				}
 				return ""
 			},
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
-				script, _ := p.pkg.scriptCalling(calls(`expo\s+export`), "build")
+				script, _ := p.pkg.ScriptCalling(calls(`expo\s+export`), "build")
 				p.script(d, m, script, "expo", "export", "--platform", "web")
 				d.output("", "dist", "web-build")
 				d.env("EXPO_NO_TELEMETRY", "1")
@@ -115,8 +117,8 @@ func appTools() []preset {
 // oldWebpack lets webpack 4 run on a Node whose OpenSSL no longer has its hash. Node
 // 16 and older refuse the option.
 func oldWebpack(p *project, d *draft, dep string, fixed int) {
-	v := major(p.pkg.version(dep))
-	if n := major(d.Node); v > 0 && v < fixed && (n == 0 || n >= 17) {
+	v := worktree.Major(p.pkg.Version(dep))
+	if n := worktree.Major(d.Node); v > 0 && v < fixed && (n == 0 || n >= 17) {
 		d.env("NODE_OPTIONS", "--openssl-legacy-provider")
 	}
 }
@@ -124,22 +126,22 @@ func oldWebpack(p *project, d *draft, dep string, fixed int) {
 var viteCall = lazyregexp.New(`(?:^|[\s;&|/])(?:vite|vite-ssg|vite-react-ssg|rolldown-vite|vp)\s+build(?:\s|$)`)
 
 func vite(p *project) string {
-	dep := p.pkg.dep("vite", "rolldown-vite", "vite-plus")
+	dep := p.pkg.Dep("vite", "rolldown-vite", "vite-plus")
 	if dep == "" || server(p) != "" {
 		return ""
 	}
 	src, file := p.config("vite.config")
-	if strings.Contains(src, "laravel-vite-plugin") || jsBlock(jsBlock(src, "build"), "lib") != "" {
+	if strings.Contains(src, "laravel-vite-plugin") || configfile.JSBlock(configfile.JSBlock(src, "build"), "lib") != "" {
 		return "" // assets of a server; a library
 	}
 	root := viteRoot(p, src)
-	script, body := p.pkg.script("build")
+	script, body := p.pkg.Script("build")
 	switch {
-	case p.has(join(root, "index.html")) && script != "":
+	case p.has(worktree.Join(root, "index.html")) && script != "":
 		return dependsOn(dep) + ", has a build script and an index.html"
-	case p.has(join(root, "index.html")):
+	case p.has(worktree.Join(root, "index.html")):
 		return dependsOn(dep) + " and there is an index.html"
-	case viteCall.MatchString(body) && file != "" && (jsPath(src, "root") != "" || strings.Contains(src, "input")):
+	case viteCall.MatchString(body) && file != "" && (configfile.JSPath(src, "root") != "" || strings.Contains(src, "input")):
 		return dependsOn(dep) + " and its build script runs it"
 	}
 	return ""
@@ -147,40 +149,40 @@ func vite(p *project) string {
 
 func viteRoot(p *project, src string) string {
 	if f := regexp.MustCompile(`vite\s+build\s+([^\s&|;-][^\s&|;]*)`).FindStringSubmatch(p.command()); f != nil {
-		return under("", f[1])
+		return worktree.Under("", f[1])
 	}
-	return under("", jsPath(src, "root"))
+	return worktree.Under("", configfile.JSPath(src, "root"))
 }
 
 func planVite(p *project, d *draft) {
 	m := p.js(d)
-	script, _ := p.pkg.script("build")
+	script, _ := p.pkg.Script("build")
 	if script == "" {
-		script, _ = p.pkg.scriptCalling(viteCall, "build:prod", "build:production")
+		script, _ = p.pkg.ScriptCalling(viteCall, "build:prod", "build:production")
 	}
 	p.script(d, m, script, "vite", "build")
 	for _, with := range [][2]string{
 		{"vue", "Vue"}, {"svelte", "Svelte"}, {"solid-js", "Solid"}, {"preact", "Preact"}, {"react", "React"}, {"lit", "Lit"},
 	} {
-		if p.pkg.dep(with[0]) != "" {
+		if p.pkg.Dep(with[0]) != "" {
 			d.Name = "Vite with " + with[1]
 			break
 		}
 	}
 	src, _ := p.config("vite.config")
 	root := viteRoot(p, src)
-	out := option(p.command(), "--outDir")
+	out := worktree.Option(p.command(), "--outDir")
 	if out == "" {
-		block := jsBlock(src, "build")
-		out = jsPath(block, "outDir")
+		block := configfile.JSBlock(src, "build")
+		out = configfile.JSPath(block, "outDir")
 		if strings.Contains(block, "__dirname") || strings.Contains(block, "import.meta.dirname") {
 			root = "" // an absolute folder, counted from the configuration
 		}
 	}
-	if out != "" && under(root, out) == "" {
+	if out != "" && worktree.Under(root, out) == "" {
 		d.warn("Vite's output folder " + out + " is outside the root directory; set the root directory above it")
 	}
-	d.output(under(root, out), join(root, "dist"), "dist", "build")
+	d.output(worktree.Under(root, out), worktree.Join(root, "dist"), "dist", "build")
 	d.cache("node_modules/.vite")
 }
 
@@ -200,7 +202,7 @@ func angularOutput(p *project) (out string, others []string, server string) {
 			}
 		}
 	}
-	if !jsonc(p.t.bounded(join(p.root, "angular.json"), maxWorkspace), &f) {
+	if !configfile.JSONC(p.t.Bounded(worktree.Join(p.root, "angular.json"), configfile.MaxWorkspace), &f) {
 		return "", nil, ""
 	}
 	name := f.DefaultProject
@@ -212,7 +214,7 @@ func angularOutput(p *project) (out string, others []string, server string) {
 				names[n] = n
 			}
 		}
-		if all := sortedKeys(names); len(all) > 0 {
+		if all := worktree.SortedKeys(names); len(all) > 0 {
 			name = all[0]
 		}
 	}
@@ -223,21 +225,21 @@ func angularOutput(p *project) (out string, others []string, server string) {
 	if !ok {
 		build = f.Projects[name].Targets["build"]
 	}
-	base, browser := text(build.Options.OutputPath), "browser"
-	if o := members(build.Options.OutputPath); o != nil {
-		base = text(o["base"])
+	base, browser := configfile.Text(build.Options.OutputPath), "browser"
+	if o := configfile.Members(build.Options.OutputPath); o != nil {
+		base = configfile.Text(o["base"])
 		if b, ok := o["browser"]; ok {
-			browser = text(b)
+			browser = configfile.Text(b)
 		}
 	}
 	if base == "" {
 		base = path.Join("dist", name)
 	}
 	if strings.HasSuffix(build.Builder, ":application") {
-		if build.Options.OutputMode == "server" && text(members(build.Options.SSR)["entry"]) != "" {
+		if build.Options.OutputMode == "server" && configfile.Text(configfile.Members(build.Options.SSR)["entry"]) != "" {
 			folder := "server"
-			if s, ok := members(build.Options.OutputPath)["server"]; ok {
-				folder = text(s)
+			if s, ok := configfile.Members(build.Options.OutputPath)["server"]; ok {
+				folder = configfile.Text(s)
 			}
 			server = path.Join(base, folder, "server.mjs")
 		}
@@ -269,13 +271,13 @@ func bundlers() []preset {
 					"src/index.html",
 					"public/index.html",
 					"app/index.html",
-				); entry != "" && text(p.pkg.raw["source"]) == "" {
+				); entry != "" && configfile.Text(p.pkg.Raw["source"]) == "" {
 					argv = append(argv, entry)
 				}
 				p.build(d, m, []string{"build"}, argv...)
-				out := option(p.command(), "--dist-dir", "--out-dir", "-d")
+				out := worktree.Option(p.command(), "--dist-dir", "--out-dir", "-d")
 				if out == "" {
-					out = text(members(members(p.pkg.raw["targets"])["default"])["distDir"])
+					out = configfile.Text(configfile.Members(configfile.Members(p.pkg.Raw["targets"])["default"])["distDir"])
 				}
 				d.output(out, "dist")
 				d.cache(".parcel-cache", ".cache")
@@ -287,7 +289,7 @@ func bundlers() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				argv := []string{"webpack", "--mode", "production"}
-				if p.pkg.dep("webpack") == "" {
+				if p.pkg.Dep("webpack") == "" {
 					argv = []string{"rspack", "build"}
 				}
 				p.build(d, m, []string{"build", "build:prod", "prod", "production"}, argv...)
@@ -295,9 +297,9 @@ func bundlers() []preset {
 					"webpack.config", "webpack.prod", "webpack.config.prod", "rspack.config", "config/webpack.prod",
 					"config/webpack.config.prod",
 				)
-				out := option(p.command(), "--output-path", "-o")
+				out := worktree.Option(p.command(), "--output-path", "-o")
 				if out == "" {
-					out = jsPath(jsBlock(src, "output"), "path")
+					out = configfile.JSPath(configfile.JSBlock(src, "output"), "path")
 				}
 				d.output(out, "dist", "build", "public")
 				d.cache("node_modules/.cache")
@@ -307,8 +309,8 @@ func bundlers() []preset {
 		{
 			Preset: Preset{"rollup", "Rollup", Static}, tier: weak,
 			match: func(p *project) string {
-				if p.pkg.dep("rollup", "esbuild", "snowpack") != "" && p.builds() && p.page() {
-					return dependsOn(p.pkg.dep("rollup", "esbuild", "snowpack")) + " and has a build script"
+				if p.pkg.Dep("rollup", "esbuild", "snowpack") != "" && p.builds() && p.page() {
+					return dependsOn(p.pkg.Dep("rollup", "esbuild", "snowpack")) + " and has a build script"
 				}
 				return ""
 			},
@@ -325,7 +327,7 @@ func bundlers() []preset {
 		{
 			Preset: Preset{"storybook", "Storybook", Static}, tier: weak,
 			match: func(p *project) string {
-				if dep := p.pkg.dep(
+				if dep := p.pkg.Dep(
 					"storybook", "@storybook/react", "@storybook/vue3", "@storybook/html", "@storybook/svelte",
 					"@storybook/angular", "@storybook/web-components",
 				); dep != "" && p.hasDir(".storybook") {
@@ -335,14 +337,14 @@ func bundlers() []preset {
 			},
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
-				script, body := p.pkg.scriptCalling(
+				script, body := p.pkg.ScriptCalling(
 					lazyregexp.New(`(?:storybook\s+build|build-storybook)`),
 					"build-storybook",
 					"storybook:build",
 					"build:storybook",
 				)
 				p.script(d, m, script, "storybook", "build")
-				d.output(option(body, "-o", "--output-dir"), "storybook-static")
+				d.output(worktree.Option(body, "-o", "--output-dir"), "storybook-static")
 				d.cache("node_modules/.cache")
 				d.env("STORYBOOK_DISABLE_TELEMETRY", "1")
 			},
@@ -352,7 +354,7 @@ func bundlers() []preset {
 
 func byDep(names ...string) func(*project) string {
 	return func(p *project) string {
-		dep := p.pkg.dep(names...)
+		dep := p.pkg.Dep(names...)
 		if dep == "" || !p.builds() && !p.page() && p.any(
 			"webpack.config.js",
 			"rsbuild.config.ts",

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"slipway/internal/build/configfile"
 	"slipway/internal/platform/fault"
 )
 
@@ -31,10 +32,10 @@ func TestCheckTOML(t *testing.T) {
 		"quoted dotted key":   {strings.Repeat(`"a".`, 17) + "a = 1", false},
 		"all three":           {"[a.b.c.d.e.f]\ng.h.i.j.k = {l.m.n.o.p = [[1]]}", false},
 		"after a string":      {"s = \"\"\"\n'\n\"\"\"\na = " + strings.Repeat("[", 17), false},
-		"keys":                {strings.Repeat("a=1\n", maxKeys+1), false},
-		"tables":              {strings.Repeat("[a]\n", maxKeys+1), false},
+		"keys":                {strings.Repeat("a=1\n", configfile.MaxKeys+1), false},
+		"tables":              {strings.Repeat("[a]\n", configfile.MaxKeys+1), false},
 	} {
-		if err := checkTOML(tt.src); (err == nil) != tt.ok {
+		if err := configfile.CheckTOML(tt.src); (err == nil) != tt.ok {
 			t.Errorf("%s: checkTOML = %v", name, err)
 		}
 	}

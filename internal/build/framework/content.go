@@ -1,6 +1,10 @@
 package framework
 
-import "maps"
+import (
+	"maps"
+
+	"slipway/internal/build/worktree"
+)
 
 // contentFolders lists the folders by which a wp-content is recognized.
 var contentFolders = []string{"themes", "plugins", "mu-plugins"}
@@ -8,8 +12,8 @@ var contentFolders = []string{"themes", "plugins", "mu-plugins"}
 // Content returns the plan of a repository that is the wp-content of a WordPress site: what
 // is installed and built, and as Output the folder, relative to Root, that holds themes,
 // plugins and mu-plugins. It fails as Detect does.
-func Content(files Files, o Overrides) (Plan, error) {
-	t := newTree(files)
+func Content(files worktree.Files, o Overrides) (Plan, error) {
+	t := worktree.NewTree(files)
 	s, err := settle(t, o)
 	if err != nil {
 		return Plan{}, err
@@ -29,9 +33,9 @@ func Content(files Files, o Overrides) (Plan, error) {
 	folder, found := "", false
 	for _, dir := range []string{"", "wp-content", "public/wp-content", "web/app"} {
 		for _, name := range contentFolders {
-			if p.hasDir(join(dir, name)) {
+			if p.hasDir(worktree.Join(dir, name)) {
 				folder, found = dir, true
-				d.Why = join(dir, name) + " is there"
+				d.Why = worktree.Join(dir, name) + " is there"
 				break
 			}
 		}

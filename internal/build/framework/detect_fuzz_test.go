@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/fault"
 )
 
@@ -28,7 +29,7 @@ func (l listed) ReadFile(name string, max int64) ([]byte, error) {
 	for _, f := range l {
 		if f.Name == name {
 			if int64(len(f.Data)) > max {
-				return f.Data[:max], ErrTooLarge
+				return f.Data[:max], worktree.ErrTooLarge
 			}
 			return f.Data, nil
 		}
@@ -83,7 +84,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-func check(t *testing.T, files Files, plan Plan) {
+func check(t *testing.T, files worktree.Files, plan Plan) {
 	t.Helper()
 	folders := append([]string{plan.Root, plan.Output}, plan.OutputCandidates...)
 	folders = append(append(folders, plan.Modules...), plan.Inputs...)
@@ -130,4 +131,4 @@ func check(t *testing.T, files Files, plan Plan) {
 	}
 }
 
-func inside(f string) bool { return f == "" || clean(f) }
+func inside(f string) bool { return f == "" || worktree.Clean(f) }

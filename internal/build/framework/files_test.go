@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/fault"
 )
 
@@ -19,12 +20,12 @@ func TestCleanDir(t *testing.T) {
 		"": "", ".": "", "/": "", "./": "", "dist": "dist", "./dist/": "dist", "/dist": "dist",
 		"a//b/./c": "a/b/c", "a/../b": "b", " dist ": "dist", "ä/ö": "ä/ö",
 	} {
-		if got, ok := cleanDir(in); got != want || !ok {
+		if got, ok := worktree.CleanDir(in); got != want || !ok {
 			t.Errorf("cleanDir(%q) = %q, %v, want %q", in, got, ok, want)
 		}
 	}
 	for _, in := range []string{"..", "../x", "a/../../b", "/..", "a\\b", "a\x00b", "a\nb", "a/..//../etc", string([]byte{0xff})} {
-		if got, ok := cleanDir(in); ok {
+		if got, ok := worktree.CleanDir(in); ok {
 			t.Errorf("cleanDir(%q) = %q, want a refusal", in, got)
 		}
 	}
@@ -78,7 +79,7 @@ func TestReadFileIsBounded(t *testing.T) {
 	if b, err := files.ReadFile("big", 10); err != nil || len(b) != 10 {
 		t.Errorf("ReadFile at its limit: %q, %v", b, err)
 	}
-	if b, err := files.ReadFile("big", 9); !errors.Is(err, ErrTooLarge) || string(b) != "012345678" {
+	if b, err := files.ReadFile("big", 9); !errors.Is(err, worktree.ErrTooLarge) || string(b) != "012345678" {
 		t.Errorf("ReadFile over its limit: %q, %v", b, err)
 	}
 	if _, err := files.ReadFile("none", 9); !errors.Is(err, os.ErrNotExist) {
@@ -130,7 +131,7 @@ func TestOutputDirectory(t *testing.T) {
 				o.Output = &tt.output
 			}
 			plan, err := Detect(files, o)
-			got := join(plan.Root, plan.Output)
+			got := worktree.Join(plan.Root, plan.Output)
 			if tt.want == "!" {
 				if !fault.Is(err, fault.Invalid) {
 					t.Errorf("output %q, %v, want a fault", got, err)
@@ -161,7 +162,7 @@ func TestGlob(t *testing.T) {
 		{[]string{"!apps/old", "apps/*"}, "apps/old", true},
 		{[]string{"apps/[x"}, "apps/[x", false},
 	} {
-		if got := (workspace{patterns: tt.patterns}).holds(tt.dir); got != tt.want {
+		if got := (worktree.Workspace{Patterns: tt.patterns}).Holds(tt.dir); got != tt.want {
 			t.Errorf("%q holds %q: %v, want %v", tt.patterns, tt.dir, got, tt.want)
 		}
 	}
@@ -173,12 +174,12 @@ func TestNodeVersion(t *testing.T) {
 		"v20.11.0": "20.11.0", "lts/*": "lts/*", "lts/iron": "20", "Jod": "22", "node": "latest", "22": "22", "20.x": "20.x",
 		">=18 <23": ">=18 <23", "^20.0.0 || >=22": "^20.0.0 || >=22", "22 # ours": "22", "*": "*",
 	} {
-		if got, ok := nodeVersion(in); got != want || !ok {
+		if got, ok := worktree.NodeVersion(in); got != want || !ok {
 			t.Errorf("nodeVersion(%q) = %q, %v, want %q", in, got, ok, want)
 		}
 	}
 	for _, in := range []string{"", "lts/nonsense", "$(id)", "../../etc", "20;id", "file:x", strings.Repeat("1", 200), "system"} {
-		if got, ok := nodeVersion(in); ok {
+		if got, ok := worktree.NodeVersion(in); ok {
 			t.Errorf("nodeVersion(%q) = %q, want a refusal", in, got)
 		}
 	}
@@ -210,7 +211,7 @@ func TestHostileSizes(t *testing.T) {
 			{Name: "index.html"},
 			{Name: "vite.config.js", Data: []byte(strings.Repeat("/* ", 100_000) + strings.Repeat("build: {", 80_000))},
 		},
-		"large": {{Name: "package.json", Data: make([]byte, MaxFile+1)}, {Name: "index.html"}},
+		"large": {{Name: "package.json", Data: make([]byte, worktree.MaxFile+1)}, {Name: "index.html"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/fault"
 )
 
@@ -87,32 +88,13 @@ type Plan struct {
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
+// Command is one step of a plan.
+type Command = worktree.Command
+
 // Tool is a program that a plan needs besides Node and its package managers.
 type Tool struct {
 	Name    string `json:"name"`              // hugo, jekyll, bundle, python3, zola, mdbook, composer, php, …
 	Version string `json:"version,omitempty"` // as the repository asks for it; "" is any
-}
-
-// Command is one step of a plan. Exactly one of Argv and Shell is set.
-type Command struct {
-	Argv  []string `json:"argv,omitempty"`  // ours: run as it is, no shell
-	Shell string   `json:"shell,omitempty"` // the user's own text: for `sh -c` inside the sandbox and nowhere else
-	Dir   string   `json:"dir,omitempty"`   // working folder, relative to the repository; "" is the repository
-}
-
-// String returns the command as a person would type it, for logs alone.
-func (c Command) String() string {
-	if c.Shell != "" {
-		return c.Shell
-	}
-	words := make([]string, len(c.Argv))
-	for i, a := range c.Argv {
-		if a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\#~!") {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		words[i] = a
-	}
-	return strings.Join(words, " ")
 }
 
 // Start says how a server is kept running. Every Node program gets the port to listen
@@ -150,8 +132,8 @@ type Overrides struct {
 // sentence for the owner of the repository: a folder that is not there or not inside
 // the tree, a workspace of which several members could be the site, a configuration
 // of ours that cannot be read.
-func Detect(files Files, o Overrides) (Plan, error) {
-	t := newTree(files)
+func Detect(files worktree.Files, o Overrides) (Plan, error) {
+	t := worktree.NewTree(files)
 	s, err := settle(t, o)
 	if err != nil {
 		return Plan{}, err
@@ -216,7 +198,7 @@ func (d *draft) cache(dirs ...string) { d.Cache = append(d.Cache, dirs...) }
 // preset's own, and where to look when it is not there.
 func (d *draft) output(configured, usual string, others ...string) {
 	d.Output = usual
-	if clean, ok := cleanDir(configured); ok && configured != "" && clean != "" {
+	if clean, ok := worktree.CleanDir(configured); ok && configured != "" && clean != "" {
 		d.Output = clean
 		others = append([]string{usual}, others...)
 	}
@@ -226,15 +208,15 @@ func (d *draft) output(configured, usual string, others ...string) {
 // finish puts the plan in its canonical form and drops every folder that would lead
 // out of the tree.
 func (d *draft) finish(p *project) Plan {
-	d.Warnings = append(slices.Clone(p.t.warnings), d.Warnings...)
-	if p.t.truncated() {
+	d.Warnings = append(slices.Clone(p.t.Warnings), d.Warnings...)
+	if p.t.Truncated() {
 		d.warn("The repository has more files than detection reads; set a root directory")
 	}
 	slices.SortStableFunc(d.Tools, func(a, b Tool) int { return strings.Compare(a.Name, b.Name) })
 	d.Tools = slices.CompactFunc(d.Tools, func(a, b Tool) bool { return a.Name == b.Name })
-	d.Cache = cleanDirs(d.Cache)
-	d.OutputCandidates = slices.DeleteFunc(cleanDirs(d.OutputCandidates), func(s string) bool { return s == d.Output })
-	d.Warnings = compact(d.Warnings, maxWarnings)
+	d.Cache = worktree.CleanDirs(d.Cache)
+	d.OutputCandidates = slices.DeleteFunc(worktree.CleanDirs(d.OutputCandidates), func(s string) bool { return s == d.Output })
+	d.Warnings = worktree.Compact(d.Warnings, worktree.MaxWarnings)
 	for _, f := range []string{"root", "output", "install", "build"} {
 		if _, ok := d.Sources[f]; !ok {
 			d.Sources[f] = "detection"
@@ -244,16 +226,6 @@ func (d *draft) finish(p *project) Plan {
 		d.Env = nil
 	}
 	return d.Plan
-}
-
-func compact(in []string, limit int) []string {
-	var out []string
-	for _, s := range in {
-		if !slices.Contains(out, s) && len(out) < limit {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 func invalid(message, details string, received any) error {

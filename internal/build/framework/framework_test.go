@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/fault"
 )
 
@@ -91,7 +92,7 @@ func settingsOf(t testing.TB, comment []byte) Overrides {
 	return o
 }
 
-func answer(files Files, o Overrides) txtar.File {
+func answer(files worktree.Files, o Overrides) txtar.File {
 	plan, err := Detect(files, o)
 	if err != nil {
 		f := fault.As(err)

@@ -8,33 +8,35 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"slipway/internal/build/worktree"
 )
 
 // FromFS lists fsys, the folders nearest to the top first, and reads from it. Links
 // are neither listed nor followed, `.git` and `node_modules` are left out, and the
 // listing ends at 100,000 files. Give it os.Root.FS(), which cannot be led outside;
 // os.DirFS can.
-func FromFS(fsys fs.FS) (Files, error) {
+func FromFS(fsys fs.FS) (worktree.Files, error) {
 	d := &dirFiles{fsys: fsys}
 	queue := []string{"."}
-	for depth := 0; len(queue) > 0 && depth < maxDepth; depth++ {
+	for depth := 0; len(queue) > 0 && depth < worktree.MaxDepth; depth++ {
 		var next []string
 		for _, dir := range queue {
-			entries, err := list(fsys, dir, maxPaths)
+			entries, err := list(fsys, dir, worktree.MaxPaths)
 			if err != nil && dir == "." {
 				return nil, fmt.Errorf("list repository: %w", err)
 			}
 			for _, e := range entries {
 				name := path.Join(dir, e.Name())
 				switch {
-				case len(name) > maxPathLen || !clean(name):
+				case len(name) > worktree.MaxPathLen || !worktree.Clean(name):
 				case e.IsDir() && e.Name() != ".git" && e.Name() != "node_modules":
 					next = append(next, name)
 				case e.Type().IsRegular():
 					d.paths = append(d.paths, name)
 				}
 			}
-			if len(d.paths) > maxPaths || len(next) > maxPaths {
+			if len(d.paths) > worktree.MaxPaths || len(next) > worktree.MaxPaths {
 				return d, nil
 			}
 		}
@@ -87,7 +89,7 @@ func (d *dirFiles) ReadFile(name string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(b)) > max {
-		return b[:max], fmt.Errorf("read %s: %w", name, ErrTooLarge)
+		return b[:max], fmt.Errorf("read %s: %w", name, worktree.ErrTooLarge)
 	}
 	return b, nil
 }

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -27,7 +29,7 @@ func (s simple) preset() preset {
 	return preset{
 		Preset: Preset{s.id, s.name, Static},
 		match: func(p *project) string {
-			if dep := p.pkg.dep(s.deps...); dep != "" {
+			if dep := p.pkg.Dep(s.deps...); dep != "" {
 				return dependsOn(dep)
 			}
 			return ""
@@ -67,14 +69,14 @@ func generators() []preset {
 		}.preset(),
 		simple{
 			id: "docusaurus", name: "Docusaurus", deps: []string{"@docusaurus/core"}, argv: []string{"docusaurus", "build"},
-			out: func(p *project) string { return option(p.command(), "--out-dir") }, output: "build",
+			out: func(p *project) string { return worktree.Option(p.command(), "--out-dir") }, output: "build",
 			cache: []string{".docusaurus", "node_modules/.cache"},
 		}.preset(),
 		simple{
 			id: "docusaurus-1", name: "Docusaurus 1", deps: []string{"docusaurus"}, argv: []string{"docusaurus-build"},
 			out: func(p *project) string { // build/<projectName>
 				src, _ := p.config("siteConfig")
-				return under("build", jsString(src, "projectName"))
+				return worktree.Under("build", configfile.JSString(src, "projectName"))
 			}, output: "build",
 		}.preset(),
 		press("vitepress", "VitePress", ".vitepress", vitepressCall, "vitepress"),
@@ -84,13 +86,13 @@ func generators() []preset {
 			name:   "Rspress",
 			deps:   []string{"rspress", "@rspress/core"},
 			argv:   []string{"rspress", "build"},
-			out:    func(p *project) string { src, _ := p.config("rspress.config"); return jsPath(src, "outDir") },
+			out:    func(p *project) string { src, _ := p.config("rspress.config"); return configfile.JSPath(src, "outDir") },
 			output: "doc_build",
 		}.preset(),
 		{
 			Preset: Preset{"eleventy", "Eleventy", Static},
 			match: func(p *project) string {
-				if dep := p.pkg.dep("@11ty/eleventy", "@awesome.me/eleventy"); dep != "" {
+				if dep := p.pkg.Dep("@11ty/eleventy", "@awesome.me/eleventy"); dep != "" {
 					return dependsOn(dep)
 				}
 				return ""
@@ -98,17 +100,17 @@ func generators() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "eleventy")
-				script, body := p.pkg.scriptCalling(eleventyCall, "build")
+				script, body := p.pkg.ScriptCalling(eleventyCall, "build")
 				out := ""
 				if script == "build" || strings.HasPrefix(script, "build") {
-					out = option(body, "--output")
+					out = worktree.Option(body, "--output")
 				}
 				if out == "" {
 					src, _ := p.config(".eleventy", "eleventy.config")
 					if f := eleventyOut.FindStringSubmatch(src); f != nil {
 						out = f[1]
-					} else if out = jsString(jsBlock(src, "dir"), "output"); out == "" {
-						out = jsString(src, "output")
+					} else if out = configfile.JSString(configfile.JSBlock(src, "dir"), "output"); out == "" {
+						out = configfile.JSString(src, "output")
 					}
 				}
 				d.output(out, "_site", "dist", "public")
@@ -118,7 +120,7 @@ func generators() []preset {
 		{
 			Preset: Preset{"hexo", "Hexo", Static},
 			match: func(p *project) string {
-				if p.pkg.dep("hexo") != "" {
+				if p.pkg.Dep("hexo") != "" {
 					return dependsOn("hexo")
 				}
 				return ""
@@ -126,13 +128,13 @@ func generators() []preset {
 			plan: func(p *project, d *draft) {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "hexo", "generate")
-				d.output(yamlScalar(p.read("_config.yml"), "public_dir"), "public")
+				d.output(configfile.YAMLScalar(p.read("_config.yml"), "public_dir"), "public")
 			},
 		},
 		simple{id: "gridsome", name: "Gridsome", deps: []string{"gridsome"}, argv: []string{"gridsome", "build"}, output: "dist"}.preset(),
 		simple{
 			id: "slidev", name: "Slidev", deps: []string{"@slidev/cli"}, argv: []string{"slidev", "build"},
-			out: func(p *project) string { return option(p.command(), "--out", "-o") }, output: "dist",
+			out: func(p *project) string { return worktree.Option(p.command(), "--out", "-o") }, output: "dist",
 		}.preset(),
 		simple{
 			id:     "metalsmith",
@@ -150,7 +152,7 @@ func generators() []preset {
 func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 	pages := func(p *project) string {
 		for _, dir := range []string{"docs", "", "src", "doc", "website", "site", "documentation"} {
-			if p.hasDir(join(dir, dot)) {
+			if p.hasDir(worktree.Join(dir, dot)) {
 				return dir
 			}
 		}
@@ -159,21 +161,21 @@ func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 	return preset{
 		Preset: Preset{id, name, Static},
 		match: func(p *project) string {
-			if dep := p.pkg.dep(dep, dep+"-vite", dep+"-webpack"); dep != "" {
+			if dep := p.pkg.Dep(dep, dep+"-vite", dep+"-webpack"); dep != "" {
 				return dependsOn(dep)
 			}
 			return ""
 		},
 		plan: func(p *project, d *draft) {
 			m := p.js(d)
-			script, body := p.pkg.scriptCalling(call, "docs:build", "build", "build:docs")
+			script, body := p.pkg.ScriptCalling(call, "docs:build", "build", "build:docs")
 			if p.s.command.ok() {
 				body = p.s.command.text
 			}
 			dir := pages(p)
 			if f := call.FindStringSubmatch(body); f != nil {
 				dir = "" // without an argument it is the working folder
-				if c, ok := cleanDir(strings.Trim(f[1], `"'`)); ok {
+				if c, ok := worktree.CleanDir(strings.Trim(f[1], `"'`)); ok {
 					dir = c
 				}
 			}
@@ -182,17 +184,17 @@ func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 				argv = append(argv, dir)
 			}
 			p.script(d, m, script, argv...)
-			out := option(body, "--outDir", "-d", "--dest")
+			out := worktree.Option(body, "--outDir", "-d", "--dest")
 			if out == "" {
-				src, _ := p.config(join(dir, dot+"/config"), join(dir, dot+"/config/index"))
+				src, _ := p.config(worktree.Join(dir, dot+"/config"), worktree.Join(dir, dot+"/config/index"))
 				// VitePress counts outDir from the pages, VuePress 1 dest from the working folder.
-				if out = under(dir, jsPath(src, "outDir")); out == "" {
-					out = jsString(src, "dest")
+				if out = worktree.Under(dir, configfile.JSPath(src, "outDir")); out == "" {
+					out = configfile.JSString(src, "dest")
 				}
 			} else if id == "vitepress" {
-				out = under(dir, out)
+				out = worktree.Under(dir, out)
 			}
-			d.output(out, join(dir, dot+"/dist"))
+			d.output(out, worktree.Join(dir, dot+"/dist"))
 			d.cache(path.Join(dir, dot, "cache"), path.Join(dir, dot, ".cache"))
 		},
 	}

@@ -3,6 +3,8 @@ package framework
 import (
 	"strings"
 
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -62,18 +64,18 @@ func hashed(p *project, d *draft) {
 	case len(d.Hashed) > 0 && d.Hashed[0] == HashedFolder{"assets", "base64"}:
 		if namesFiles.MatchString(vite) && !strings.Contains(vite, "[hash") {
 			d.Hashed = nil // the digest was left out
-		} else if dir, ok := cleanDir(jsString(vite, "assetsDir")); ok && dir != "" && jsString(vite, "assetsDir") != "" {
+		} else if dir, ok := worktree.CleanDir(configfile.JSString(vite, "assetsDir")); ok && dir != "" && configfile.JSString(vite, "assetsDir") != "" {
 			d.Hashed = []HashedFolder{{dir, "base64"}}
 		} else if namesFiles.MatchString(vite) {
 			d.Hashed = []HashedFolder{{"", "base64"}, {"", "hex"}} // with a digest, in folders of its own
 		}
 	case d.Framework == "custom" || d.Framework == "nx" || len(d.Hashed) == 0 && d.Runtime == Static:
 		switch {
-		case p.pkg.dep("vite", "rolldown-vite") != "" && d.Framework != "sveltekit-static":
+		case p.pkg.Dep("vite", "rolldown-vite") != "" && d.Framework != "sveltekit-static":
 			d.Hashed = hashedBy["vite"]
-		case p.pkg.dep("webpack", "@rspack/core", "parcel") != "":
+		case p.pkg.Dep("webpack", "@rspack/core", "parcel") != "":
 			d.Hashed = hashedBy["webpack"]
-		case p.pkg.dep("esbuild", "rollup") != "":
+		case p.pkg.Dep("esbuild", "rollup") != "":
 			d.Hashed = hashedBy["rollup"]
 		}
 	}
@@ -100,9 +102,9 @@ func singlePage(p *project, d *draft) bool {
 		return true
 	case "sveltekit-static":
 		src, _ := p.config("svelte.config", "vite.config")
-		return jsString(src, "fallback") == "index.html"
+		return configfile.JSString(src, "fallback") == "index.html"
 	case "vite", "angular", "create-react-app", "vue-cli", "expo", "parcel", "webpack", "rsbuild", "rollup", "preact-cli", "stencil":
-		return p.pkg.dep(routers...) != ""
+		return p.pkg.Dep(routers...) != ""
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -104,8 +105,8 @@ var functionSource = lazyregexp.New(`\.(m?[jt]s|cjs|py|go|rb)$`)
 func (p *project) otherHosts(d *draft) {
 	p.warnOf(d, platformFiles, p.root, "")
 	for _, name := range otherScripts {
-		if body := p.pkg.scriptBody(name); body != "" && !p.s.command.ok() && !p.runs(d, name) {
-			d.warn(fmt.Sprintf("%s: the script %s is not run; let the build script do its work", join(p.root, "package.json"), name))
+		if body := p.pkg.ScriptBody(name); body != "" && !p.s.command.ok() && !p.runs(d, name) {
+			d.warn(fmt.Sprintf("%s: the script %s is not run; let the build script do its work", worktree.Join(p.root, "package.json"), name))
 		}
 	}
 	if d.Runtime != Static {
@@ -116,7 +117,7 @@ func (p *project) otherHosts(d *draft) {
 	p.warnOf(d, hostFiles, p.root)
 	for _, f := range functionFolders {
 		if p.hasDir(f.folder) && (f.beside == "" || p.any(strings.Fields(f.beside)...) != "") && p.holds(f.folder, functionSource) {
-			d.warn(fmt.Sprintf("%s: functions of %s do not run here", join(p.root, f.folder), f.host))
+			d.warn(fmt.Sprintf("%s: functions of %s do not run here", worktree.Join(p.root, f.folder), f.host))
 		}
 	}
 }
@@ -136,12 +137,12 @@ func (p *project) apache(d *draft) {
 	if d.Runtime != PHP || d.Start == nil {
 		return
 	}
-	root, n := join(p.root, d.Start.DocumentRoot), 0
-	for _, f := range p.t.list {
+	root, n := worktree.Join(p.root, d.Start.DocumentRoot), 0
+	for _, f := range p.t.List {
 		if path.Base(f) != ".htaccess" || root != "" && !strings.HasPrefix(f, root+"/") || n == maxApache {
 			continue
 		}
-		switch text := p.t.config(f); {
+		switch text := p.t.Config(f); {
 		case apacheCloses.MatchString(text):
 			d.warn(f + ": rules of Apache are not obeyed, so what it closes may be open to visitors; move that out of the document root")
 		case apacheSets.MatchString(text):
@@ -157,11 +158,11 @@ func (p *project) apache(d *draft) {
 func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 	for _, f := range files {
 		for _, dir := range folders {
-			at := join(dir, f.name)
-			if !p.t.has(at) {
+			at := worktree.Join(dir, f.name)
+			if !p.t.Has(at) {
 				continue
 			}
-			if f.asks == nil || f.asks.MatchString(p.t.config(at)) {
+			if f.asks == nil || f.asks.MatchString(p.t.Config(at)) {
 				d.warn(at + ": " + f.why)
 			}
 			break
@@ -171,15 +172,15 @@ func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 
 // runs reports whether the build runs a script of package.json, or does the same.
 func (p *project) runs(d *draft, name string) bool {
-	_, build := p.pkg.script("build")
-	return p.pkg.scriptBody(name) == build || strings.Contains(build, name) ||
+	_, build := p.pkg.Script("build")
+	return p.pkg.ScriptBody(name) == build || strings.Contains(build, name) ||
 		slices.ContainsFunc(d.Build, func(c Command) bool { return slices.Contains(c.Argv, name) })
 }
 
 // holds reports whether a file in or below the folder matches.
 func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
-	prefix := join(p.root, folder) + "/"
-	for _, f := range p.t.list {
+	prefix := worktree.Join(p.root, folder) + "/"
+	for _, f := range p.t.List {
 		if strings.HasPrefix(f, prefix) && name.MatchString(path.Base(f)) {
 			return true
 		}
@@ -190,7 +191,7 @@ func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
 // VersionWarnings names the variables of a site by which other hosts choose programs. Here
 // they choose none: the plan was made without them.
 func (p Plan) VersionWarnings(env map[string]string) (out []string) {
-	for _, k := range sortedKeys(env) {
+	for _, k := range worktree.SortedKeys(env) {
 		switch v, inFile := p.Env[k]; {
 		case inFile && v == env[k]: // the plan has a warning or has obeyed
 		case k == "NODE_VERSION" && env[k] != p.Node:

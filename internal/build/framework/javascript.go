@@ -3,6 +3,8 @@ package framework
 import (
 	"strings"
 
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -25,7 +27,7 @@ func metaFrameworks() []preset {
 			match: func(p *project) string {
 				if why := next(p); why != "" {
 					src, file := p.config("next.config")
-					if jsString(src, "output") == "export" {
+					if configfile.JSString(src, "output") == "export" {
 						return file + ` sets output to "export"`
 					}
 					if nextExport.MatchString(p.command()) {
@@ -38,10 +40,10 @@ func metaFrameworks() []preset {
 				planNext(p, d)
 				src, _ := p.config("next.config")
 				out := "out"
-				if jsString(src, "output") == "export" {
-					out = jsString(src, "distDir") // with `next export` it is only where the intermediate files go
+				if configfile.JSString(src, "output") == "export" {
+					out = configfile.JSString(src, "distDir") // with `next export` it is only where the intermediate files go
 				}
-				if o := option(p.command(), "-o", "--outdir"); o != "" {
+				if o := worktree.Option(p.command(), "-o", "--outdir"); o != "" {
 					out = o
 				}
 				d.output(out, "out")
@@ -62,11 +64,11 @@ func metaFrameworks() []preset {
 			match: nuxtStatic,
 			plan: func(p *project, d *draft) {
 				m := planNuxt(p, d)
-				script, _ := p.pkg.scriptCalling(nuxtGenerate, "generate", "build")
+				script, _ := p.pkg.ScriptCalling(nuxtGenerate, "generate", "build")
 				p.script(d, m, script, "nuxt", "generate")
 				if nuxt2(p) {
 					src, _ := p.config("nuxt.config")
-					d.output(jsString(jsBlock(src, "generate"), "dir"), "dist")
+					d.output(configfile.JSString(configfile.JSBlock(src, "generate"), "dir"), "dist")
 				} else {
 					d.output("", ".output/public", "dist")
 				}
@@ -86,7 +88,7 @@ func metaFrameworks() []preset {
 				d.Output = ".output"
 				d.assets(".output/public", "")
 				d.run("node", ".output/server/index.mjs")
-				if s, _ := p.pkg.script("generate"); s != "" {
+				if s, _ := p.pkg.Script("generate"); s != "" {
 					d.warn("This plan runs Nuxt as a server; set framework to nuxt-static to publish what its generate script writes")
 				}
 			},
@@ -105,7 +107,7 @@ func metaFrameworks() []preset {
 				p.build(d, m, []string{"build"}, "vite", "build")
 				d.cache("node_modules/.vite", ".svelte-kit")
 				src, _ := p.config("svelte.config", "vite.config")
-				d.output(jsPath(src, "pages"), "build")
+				d.output(configfile.JSPath(src, "pages"), "build")
 			},
 		},
 		{
@@ -122,7 +124,7 @@ func metaFrameworks() []preset {
 				d.cache("node_modules/.vite", ".svelte-kit")
 				_, adapter := svelteAdapter(p)
 				src, _ := p.config("svelte.config", "vite.config")
-				d.output(jsPath(src, "out"), "build")
+				d.output(configfile.JSPath(src, "out"), "build")
 				d.assets(d.Output+"/client", "")
 				d.run("node", d.Output)
 				switch adapter {
@@ -144,13 +146,13 @@ func metaFrameworks() []preset {
 			Preset: Preset{"astro-node", "Astro server", Node}, family: "astro", meta: true,
 			match: func(p *project) string {
 				src, file := p.config("astro.config")
-				if p.pkg.dep("astro") == "" {
+				if p.pkg.Dep("astro") == "" {
 					return ""
 				}
 				if strings.Contains(src, "@astrojs/node") {
 					return file + " uses the adapter @astrojs/node"
 				}
-				if out := jsString(src, "output"); out == "server" || out == "hybrid" {
+				if out := configfile.JSString(src, "output"); out == "server" || out == "hybrid" {
 					return file + " sets output to " + out
 				}
 				return ""
@@ -158,11 +160,11 @@ func metaFrameworks() []preset {
 			plan: func(p *project, d *draft) {
 				m := planAstro(p, d)
 				src, _ := p.config("astro.config")
-				d.output(jsPath(src, "outDir"), "dist")
+				d.output(configfile.JSPath(src, "outDir"), "dist")
 				if !strings.Contains(src, "@astrojs/node") {
 					d.warn("Astro's server output needs the adapter @astrojs/node here; add it, or set output to static")
 				}
-				if jsString(src, "mode") == "middleware" {
+				if configfile.JSString(src, "mode") == "middleware" {
 					p.start(d, m, []string{"node", d.Output + "/server/entry.mjs"})
 					return
 				}
@@ -173,7 +175,7 @@ func metaFrameworks() []preset {
 		{
 			Preset: Preset{"astro", "Astro", Static},
 			match: func(p *project) string {
-				if p.pkg.dep("astro") != "" {
+				if p.pkg.Dep("astro") != "" {
 					return dependsOn("astro")
 				}
 				return ""
@@ -181,7 +183,7 @@ func metaFrameworks() []preset {
 			plan: func(p *project, d *draft) {
 				planAstro(p, d)
 				src, _ := p.config("astro.config")
-				d.output(jsPath(src, "outDir"), "dist", "dist/client")
+				d.output(configfile.JSPath(src, "outDir"), "dist", "dist/client")
 			},
 		},
 
@@ -223,7 +225,7 @@ func metaFrameworks() []preset {
 				p.build(d, m, []string{"build"}, "qwik", "build")
 				d.cache("node_modules/.vite")
 				src, _ := p.config("vite.config")
-				d.output(jsPath(jsBlock(src, "qwikVite"), "outDir"), "dist")
+				d.output(configfile.JSPath(configfile.JSBlock(src, "qwikVite"), "outDir"), "dist")
 			},
 		},
 		{

@@ -1,20 +1,25 @@
 package framework
 
-import "strings"
+import (
+	"strings"
+
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
+)
 
 // How the meta frameworks of javascript.go are told apart and planned.
 
 func next(p *project) string {
-	if p.pkg.dep("next") == "" {
+	if p.pkg.Dep("next") == "" {
 		return ""
 	}
-	if _, ws := p.t.workspaceAt(p.root); ws && !p.hasDir("app") && !p.hasDir("pages") && !p.hasDir("src/app") && !p.hasDir("src/pages") {
+	if _, ws := p.t.WorkspaceAt(p.root); ws && !p.hasDir("app") && !p.hasDir("pages") && !p.hasDir("src/app") && !p.hasDir("src/pages") {
 		return "" // the version that the members share
 	}
 	return dependsOn("next")
 }
 
-func planNext(p *project, d *draft) manager {
+func planNext(p *project, d *draft) worktree.Manager {
 	m := p.js(d)
 	p.build(d, m, []string{"build"}, "next", "build")
 	d.cache(".next/cache")
@@ -23,14 +28,14 @@ func planNext(p *project, d *draft) manager {
 }
 
 func nuxt(p *project) string {
-	if dep := p.pkg.dep("nuxt", "nuxt3", "nuxt-edge", "nuxt-nightly"); dep != "" {
+	if dep := p.pkg.Dep("nuxt", "nuxt3", "nuxt-edge", "nuxt-nightly"); dep != "" {
 		return dependsOn(dep)
 	}
 	return ""
 }
 
 func nuxt2(p *project) bool {
-	return major(p.pkg.version("nuxt")) == 2 || p.pkg.dep("nuxt-edge") != ""
+	return worktree.Major(p.pkg.Version("nuxt")) == 2 || p.pkg.Dep("nuxt-edge") != ""
 }
 
 func nuxtStatic(p *project) string {
@@ -38,10 +43,10 @@ func nuxtStatic(p *project) string {
 		return ""
 	}
 	src, file := p.config("nuxt.config")
-	build, _ := p.pkg.script("build")
-	generate, _ := p.pkg.script("generate")
-	nitro := jsString(jsBlock(src, "nitro"), "preset")
-	ssr, said := jsBool(src, "ssr")
+	build, _ := p.pkg.Script("build")
+	generate, _ := p.pkg.Script("generate")
+	nitro := configfile.JSString(configfile.JSBlock(src, "nitro"), "preset")
+	ssr, said := configfile.JSBool(src, "ssr")
 	switch {
 	case asksGenerate.MatchString(p.command()) || nuxtGenerate.MatchString(p.command()):
 		return "the build runs nuxt generate"
@@ -49,7 +54,7 @@ func nuxtStatic(p *project) string {
 		return "package.json depends on nuxt and has a generate script but no build script"
 	case nitro == "static" || strings.HasPrefix(nitro, "github"):
 		return file + " sets Nitro's preset to " + nitro
-	case jsString(src, "target") == "static":
+	case configfile.JSString(src, "target") == "static":
 		return file + " sets target to static"
 	case said && !ssr:
 		return file + " turns server rendering off"
@@ -57,7 +62,7 @@ func nuxtStatic(p *project) string {
 	return ""
 }
 
-func planNuxt(p *project, d *draft) manager {
+func planNuxt(p *project, d *draft) worktree.Manager {
 	m := p.js(d)
 	d.cache("node_modules/.cache")
 	d.env("NUXT_TELEMETRY_DISABLED", "1")
@@ -67,7 +72,7 @@ func planNuxt(p *project, d *draft) manager {
 // svelteAdapter says whether this is SvelteKit, and which adapter its configuration
 // imports: static, node, auto, vercel, …
 func svelteAdapter(p *project) (kit bool, adapter string) {
-	if p.pkg.dep("@sveltejs/kit") == "" {
+	if p.pkg.Dep("@sveltejs/kit") == "" {
 		return false, ""
 	}
 	src, _ := p.config("svelte.config", "vite.config")
@@ -78,14 +83,14 @@ func svelteAdapter(p *project) (kit bool, adapter string) {
 		}
 	}
 	for _, a := range all {
-		if p.pkg.dep("@sveltejs/adapter-"+a) != "" {
+		if p.pkg.Dep("@sveltejs/adapter-"+a) != "" {
 			return true, a
 		}
 	}
 	return true, ""
 }
 
-func planAstro(p *project, d *draft) manager {
+func planAstro(p *project, d *draft) worktree.Manager {
 	m := p.js(d)
 	p.build(d, m, []string{"build"}, "astro", "build")
 	d.cache("node_modules/.astro", "node_modules/.vite")
@@ -94,7 +99,7 @@ func planAstro(p *project, d *draft) manager {
 }
 
 func router(p *project, dep string) string {
-	if p.pkg.dep(dep) == "" {
+	if p.pkg.Dep(dep) == "" {
 		return ""
 	}
 	return dependsOn(dep)
@@ -102,15 +107,15 @@ func router(p *project, dep string) string {
 
 // routerSPA looks for `ssr: false` where each of the two frameworks keeps it.
 func routerSPA(p *project, dep string) string {
-	if p.pkg.dep(dep) == "" {
+	if p.pkg.Dep(dep) == "" {
 		return ""
 	}
 	for _, f := range []string{"react-router.config", "vite.config"} {
 		src, file := p.config(f)
 		if f == "vite.config" {
-			src = jsBlock(src, "(?:remix|vitePlugin|reactRouter)")
+			src = configfile.JSBlock(src, "(?:remix|vitePlugin|reactRouter)")
 		}
-		if ssr, said := jsBool(src, "ssr"); said && !ssr {
+		if ssr, said := configfile.JSBool(src, "ssr"); said && !ssr {
 			return file + " sets ssr to false"
 		}
 	}
@@ -134,7 +139,7 @@ func planRouter(p *project, d *draft, name string, spa bool) {
 		src, _ = p.config("vite.config")
 	}
 	folder := "build"
-	if o, ok := cleanDir(jsString(src, "buildDirectory")); ok && o != "" {
+	if o, ok := worktree.CleanDir(configfile.JSString(src, "buildDirectory")); ok && o != "" {
 		folder = o
 	}
 	if spa {
@@ -147,7 +152,7 @@ func planRouter(p *project, d *draft, name string, spa bool) {
 		entry = "build/index.js"
 	}
 	p.start(d, m, []string{name + "-serve", "./" + entry})
-	if own := p.pkg.scriptBody("start"); own == "" || strings.Contains(own, name+"-serve") { // another server may put them elsewhere
+	if own := p.pkg.ScriptBody("start"); own == "" || strings.Contains(own, name+"-serve") { // another server may put them elsewhere
 		d.assets(folder+"/client", "")
 	}
 }
@@ -157,7 +162,7 @@ func nitro(id, name, tool string, deps ...string) preset {
 	return preset{
 		Preset: Preset{id, name, Node}, meta: true,
 		match: func(p *project) string {
-			if dep := p.pkg.dep(deps...); dep != "" {
+			if dep := p.pkg.Dep(deps...); dep != "" {
 				return dependsOn(dep)
 			}
 			return ""
@@ -167,7 +172,7 @@ func nitro(id, name, tool string, deps ...string) preset {
 			p.build(d, m, []string{"build"}, tool, "build")
 			d.cache("node_modules/.vite", "node_modules/.cache")
 			src, file := p.config("app.config", "vite.config")
-			if s := jsString(src, "preset"); s == "static" {
+			if s := configfile.JSString(src, "preset"); s == "static" {
 				d.Runtime = Static
 				d.Why += ", and " + file + " sets the preset to static"
 				d.output("", ".output/public", "dist")
@@ -181,5 +186,5 @@ func nitro(id, name, tool string, deps ...string) preset {
 }
 
 func qwik(p *project) string {
-	return p.pkg.dep("@builder.io/qwik", "@qwik.dev/core")
+	return p.pkg.Dep("@builder.io/qwik", "@qwik.dev/core")
 }

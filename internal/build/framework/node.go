@@ -2,49 +2,10 @@ package framework
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
-	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/build/worktree"
 )
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
-
-// codenames are the long-term support lines as .nvmrc may name them.
-var codenames = map[string]string{
-	"argon": "4", "boron": "6", "carbon": "8", "dubnium": "10", "erbium": "12",
-	"fermium": "14", "gallium": "16", "hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
-}
-
-var nodeRange = lazyregexp.New(`^[0-9xX*^~<>=|. v-]+[0-9a-zA-Z.*+ |<>=^~-]*$`)
-
-// nodeVersion turns what people write into a version, an npm range, "lts/*" or
-// "latest". Anything else is refused: it ends in a download's name.
-func nodeVersion(s string) (string, bool) {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "#")
-	s = strings.TrimSpace(s)
-	lower := strings.ToLower(s)
-	switch lower {
-	case "":
-		return "", false
-	case "node", "latest", "current", "stable":
-		return "latest", true
-	case "lts", "lts/*", "--lts", "lts/latest":
-		return "lts/*", true
-	}
-	if v, ok := codenames[strings.TrimPrefix(lower, "lts/")]; ok {
-		return v, true
-	}
-	s = strings.TrimPrefix(s, "node-")
-	if v, ok := strings.CutPrefix(s, "v"); ok {
-		s = v
-	}
-	if len(s) > 100 || !nodeRange.MatchString(s) {
-		return "", false
-	}
-	return s, true
-}
 
 // node finds which Node the project asks for: the site's word, then the nearest file,
 // looking from the project's folder up to the top of the repository.
@@ -53,7 +14,7 @@ func (p *project) node(d *draft) {
 		if strings.TrimSpace(value) == "" {
 			return false
 		}
-		v, ok := nodeVersion(value)
+		v, ok := worktree.NodeVersion(value)
 		if !ok {
 			d.warn(fmt.Sprintf("%s asks for Node %.60q, which is not a version; it is ignored", source, value))
 			return false
@@ -64,79 +25,25 @@ func (p *project) node(d *draft) {
 	if try(p.s.node.text, p.s.node.source) {
 		return
 	}
-	for _, dir := range upward(p.root) {
-		m := p.t.manifest(dir)
+	for _, dir := range worktree.Upward(p.root) {
+		m := p.t.Manifest(dir)
 		for _, f := range []string{".nvmrc", ".node-version"} {
-			if name := join(dir, f); try(firstWord(p.t.read(name)), name) {
+			if name := worktree.Join(dir, f); try(worktree.FirstWord(p.t.Read(name)), name) {
 				return
 			}
 		}
-		if m != nil && try(m.volta["node"], join(dir, "package.json")+" volta") {
+		if m != nil && try(m.Volta["node"], worktree.Join(dir, "package.json")+" volta") {
 			return
 		}
-		if name := join(dir, ".tool-versions"); try(toolVersion(p.t.read(name), "nodejs", "node"), name) {
+		if name := worktree.Join(dir, ".tool-versions"); try(worktree.ToolVersion(p.t.Read(name), "nodejs", "node"), name) {
 			return
 		}
-		if name := p.t.anyIn(dir, "mise.toml", ".mise.toml"); name != "" && try(miseVersion(p.t.config(name), "node"), name) {
+		if name := p.t.AnyIn(dir, "mise.toml", ".mise.toml"); name != "" && try(worktree.MiseVersion(p.t.Config(name), "node"), name) {
 			return
 		}
-		if m != nil && (try(m.devNode, join(dir, "package.json")+" devEngines") ||
-			try(m.engines["node"], join(dir, "package.json")+" engines")) {
+		if m != nil && (try(m.DevNode, worktree.Join(dir, "package.json")+" devEngines") ||
+			try(m.Engines["node"], worktree.Join(dir, "package.json")+" engines")) {
 			return
 		}
 	}
-}
-
-// upward lists a folder and those around it, the top of the repository last.
-func upward(dir string) []string {
-	list := []string{dir}
-	for dir != "" {
-		dir = parent(dir)
-		list = append(list, dir)
-	}
-	return list
-}
-
-// firstWord is the first line that is not a comment.
-func firstWord(s string) string {
-	for line := range strings.Lines(s) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line != "" {
-			return line
-		}
-	}
-	return ""
-}
-
-// toolVersion reads asdf's and mise's `.tool-versions`: a name and versions per line,
-// the first of which counts.
-func toolVersion(s string, names ...string) string {
-	for line := range strings.Lines(s) {
-		line, _, _ = strings.Cut(line, "#")
-		f := strings.Fields(line)
-		if len(f) >= 2 && slices.Contains(names, f[0]) && !strings.Contains(f[1], ":") && f[1] != "system" {
-			return f[1]
-		}
-	}
-	return ""
-}
-
-// miseVersion reads mise's own file: a version, a list of which the first counts, or a table.
-func miseVersion(src, name string) string {
-	var f struct{ Tools map[string]any }
-	_, _ = decodeTOML(src, &f) // an unreadable one is mise's to report
-	v := f.Tools[name]
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		v = list[0]
-	}
-	if table, ok := v.(map[string]any); ok {
-		v = table["version"]
-	}
-	switch v := v.(type) {
-	case string:
-		return v
-	case int64, float64:
-		return fmt.Sprint(v)
-	}
-	return ""
 }

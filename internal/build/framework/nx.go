@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"path"
 	"strings"
+
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 )
 
 // An integrated Nx workspace keeps one package.json at its top and a project.json in
@@ -19,15 +22,15 @@ func nxApps() []preset {
 				return ""
 			}
 			f := p.nxProject()
-			if f == nil || text(f["projectType"]) == "library" ||
+			if f == nil || configfile.Text(f["projectType"]) == "library" ||
 				p.any("index.html", "src/index.html", "public/index.html") == "" {
 				return ""
 			}
-			return join(p.root, "project.json") + " is an application of the Nx workspace"
+			return worktree.Join(p.root, "project.json") + " is an application of the Nx workspace"
 		},
 		plan: func(p *project, d *draft) {
 			f, dir := p.nxProject(), p.root
-			name := text(f["name"])
+			name := configfile.Text(f["name"])
 			if name == "" {
 				name = path.Base(dir)
 			}
@@ -35,12 +38,12 @@ func nxApps() []preset {
 			*p = *p.at(top)
 			d.Root = top
 			m := p.js(d)
-			d.Build = []Command{m.exec(top, "nx", "run", name+":build")}
+			d.Build = []Command{m.Exec(top, "nx", "run", name+":build")}
 			rel := strings.TrimPrefix(strings.TrimPrefix(dir, top), "/")
-			build := members(members(f["targets"])["build"])
-			out := text(members(build["options"])["outputPath"])
+			build := configfile.Members(configfile.Members(f["targets"])["build"])
+			out := configfile.Text(configfile.Members(build["options"])["outputPath"])
 			out = strings.NewReplacer("{workspaceRoot}/", "", "{projectRoot}", rel, "{projectName}", name).Replace(out)
-			d.output(out, path.Join("dist", rel), path.Join("dist", rel, "browser"), join(rel, "dist"))
+			d.output(out, path.Join("dist", rel), path.Join("dist", rel, "browser"), worktree.Join(rel, "dist"))
 			d.cache(".nx/cache")
 			d.env("NX_DAEMON", "false")
 		},
@@ -49,9 +52,9 @@ func nxApps() []preset {
 
 // nxTop is the nearest folder around the project that holds nx.json.
 func (p *project) nxTop() (string, bool) {
-	for _, dir := range upward(p.root) {
-		if p.t.has(join(dir, "nx.json")) {
-			return dir, p.t.manifest(dir).dep("nx") != ""
+	for _, dir := range worktree.Upward(p.root) {
+		if p.t.Has(worktree.Join(dir, "nx.json")) {
+			return dir, p.t.Manifest(dir).Dep("nx") != ""
 		}
 	}
 	return "", false
@@ -59,7 +62,7 @@ func (p *project) nxTop() (string, bool) {
 
 func (p *project) nxProject() map[string]json.RawMessage {
 	var f map[string]json.RawMessage
-	if !p.has("project.json") || !jsonc(p.parsed("project.json"), &f) {
+	if !p.has("project.json") || !configfile.JSONC(p.parsed("project.json"), &f) {
 		return nil
 	}
 	return f

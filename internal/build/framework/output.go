@@ -1,5 +1,9 @@
 package framework
 
+import (
+	"slipway/internal/build/worktree"
+)
+
 // siteFolders are where the files of a site without a build stand, in the order in
 // which they are tried; "" is the root directory itself. It comes before docs: a
 // site often has pages below /docs/, and a folder docs of a program has no neighbour.
@@ -7,7 +11,7 @@ var siteFolders = []string{"public", "dist", "_site", "build", "", "docs"}
 
 func (p *project) indexFolder() (string, bool) {
 	for _, f := range siteFolders {
-		if p.has(join(f, "index.html")) || p.has(join(f, "index.htm")) {
+		if p.has(worktree.Join(f, "index.html")) || p.has(worktree.Join(f, "index.htm")) {
 			return f, true
 		}
 	}

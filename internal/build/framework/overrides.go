@@ -7,6 +7,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 )
 
 // slipwayTOML is the schema of slipway.toml, the repository's own word about its
@@ -94,7 +97,7 @@ const (
 const maxText = 4096 // bytes of a command, as of any other setting
 
 // settle gathers what was said: the first one to speak about a field wins.
-func settle(t *tree, o Overrides) (settings, error) {
+func settle(t *worktree.Tree, o Overrides) (settings, error) {
 	s := settings{env: map[string]string{}, sources: map[string]string{}}
 	for f, v := range map[*said]*string{
 		&s.framework: o.Framework, &s.root: o.Root, &s.install: o.Install,
@@ -108,19 +111,19 @@ func settle(t *tree, o Overrides) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	net := readNetlify(t, "netlify.toml")
+	net := worktree.ReadNetlify(t, "netlify.toml")
 	if err := s.say(&s.root, top.Build.Root, bySlipway); err != nil {
 		return s, err
 	}
-	if !s.root.ok() && net.base != nil {
-		s.root = said{*net.base, byNetlify}
+	if !s.root.ok() && net.Base != nil {
+		s.root = said{*net.Base, byNetlify}
 	}
-	root, ok := cleanDir(s.root.text)
+	root, ok := worktree.CleanDir(s.root.text)
 	if !ok {
 		return s, invalid("Root directory is outside the repository",
 			"root must be a folder of the repository, relative to its top", s.root.text)
 	}
-	if !t.hasDir(root) {
+	if !t.HasDir(root) {
 		return s, invalid(fmt.Sprintf("Root directory %q is not in the repository", root),
 			"root must be a folder with files, relative to the top of the repository ("+s.root.source+")", root)
 	}
@@ -154,7 +157,7 @@ func (s *settings) settled() error {
 		s.node = said{}
 	}
 	if s.output.ok() {
-		out, ok := cleanDir(s.output.text)
+		out, ok := worktree.CleanDir(s.output.text)
 		if !ok {
 			return invalid("Output folder is outside the root directory",
 				"output must be a folder inside the root directory ("+s.output.source+")", s.output.text)
@@ -171,17 +174,17 @@ func (s *settings) settled() error {
 	return nil
 }
 
-func readSlipway(t *tree, name string) (slipwayTOML, error) {
+func readSlipway(t *worktree.Tree, name string) (slipwayTOML, error) {
 	var f slipwayTOML
-	if t.tooLarge(name) {
-		return f, invalid(fmt.Sprintf("%s is larger than %d KiB", name, maxConfig>>10), "see docs/slipway-toml.md for its keys", nil)
+	if t.TooLarge(name) {
+		return f, invalid(fmt.Sprintf("%s is larger than %d KiB", name, configfile.MaxConfig>>10), "see docs/slipway-toml.md for its keys", nil)
 	}
-	md, err := decodeTOML(t.config(name), &f)
+	md, err := configfile.DecodeTOML(t.Config(name), &f)
 	if err != nil {
-		return f, invalid(name+" cannot be read: "+firstLine(err), "see docs/slipway-toml.md for its keys", nil)
+		return f, invalid(name+" cannot be read: "+worktree.FirstLine(err), "see docs/slipway-toml.md for its keys", nil)
 	}
 	for _, k := range unknown(md) {
-		t.warn(fmt.Sprintf("%s: unknown key %s is ignored", name, k))
+		t.Warn(fmt.Sprintf("%s: unknown key %s is ignored", name, k))
 	}
 	switch f.Build.Node.(type) {
 	case nil, string, int64:
@@ -204,19 +207,14 @@ func unknown(md toml.MetaData) []string {
 	return keys
 }
 
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
-	return line[:min(len(line), 300)]
-}
-
-func (s *settings) slipway(t *tree, f slipwayTOML, root string) error {
-	if inner := join(root, "slipway.toml"); root != "" && t.has(inner) {
+func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
+	if inner := worktree.Join(root, "slipway.toml"); root != "" && t.Has(inner) {
 		var err error
 		if f, err = readSlipway(t, inner); err != nil {
 			return err
 		}
 	} else if r := f.Build.Root; r != nil {
-		if other, _ := cleanDir(*r); other != root {
+		if other, _ := worktree.CleanDir(*r); other != root {
 			return nil // it speaks of another folder than the one that was chosen
 		}
 	}
@@ -318,7 +316,7 @@ func (p *project) apply(d *draft) error {
 			d.warn(fmt.Sprintf("The repository asks for %s %.60s; the build runs with the version that this server has", name, v))
 		}
 	}
-	for _, k := range sortedKeys(s.env) {
+	for _, k := range worktree.SortedKeys(s.env) {
 		if isFlags(k) {
 			d.warn(fmt.Sprintf("%s in %s changes no installation here; %s", k, s.sources["env"], useInstall))
 		}

@@ -3,6 +3,9 @@ package framework
 import (
 	"encoding/json"
 	"strings"
+
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 )
 
 // PHP: Composer projects and plain files. They are recognised and planned; serving
@@ -14,11 +17,11 @@ func (p *project) composer() map[string]string {
 		return nil
 	}
 	var f map[string]json.RawMessage
-	if !jsonc(p.parsed("composer.json"), &f) {
-		p.t.warn(join(p.root, "composer.json") + " is not valid JSON and is ignored")
+	if !configfile.JSONC(p.parsed("composer.json"), &f) {
+		p.t.Warn(worktree.Join(p.root, "composer.json") + " is not valid JSON and is ignored")
 		return nil
 	}
-	req := table(f["require"])
+	req := worktree.Table(f["require"])
 	req[""] = "" // readable, even if it requires nothing
 	return req
 }
@@ -58,7 +61,7 @@ func phpPlain() []preset {
 		match: func(p *project) string {
 			index := ""
 			for _, dir := range documentRoots {
-				if index = p.any(join(dir, "index.php")); index != "" {
+				if index = p.any(worktree.Join(dir, "index.php")); index != "" {
 					break
 				}
 			}
@@ -114,7 +117,7 @@ func planPHP(p *project, d *draft) {
 	}
 	root := ""
 	for _, dir := range documentRoots {
-		if p.has(join(dir, "index.php")) {
+		if p.has(worktree.Join(dir, "index.php")) {
 			root = dir
 			break
 		}
@@ -143,7 +146,7 @@ func constraint(v string) string {
 
 // bounded keeps a version that a repository asks for printable and short.
 func bounded(v string) string {
-	if v, ok := nodeVersion(v); ok {
+	if v, ok := worktree.NodeVersion(v); ok {
 		return v
 	}
 	return ""

@@ -93,7 +93,7 @@ func choose(p *project) (*preset, string, error) {
 		if by, why := p.forced(); by != nil {
 			return by, why, nil
 		}
-		p.t.warn(fmt.Sprintf(
+		p.t.Warn(fmt.Sprintf(
 			"Framework %.60q (%s) is not a preset; the framework is detected automatically",
 			p.s.framework.text,
 			p.s.framework.source,
@@ -101,7 +101,7 @@ func choose(p *project) (*preset, string, error) {
 	}
 	by, why := p.first(plain)
 	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the top belong to the apps below
-		if _, ws := p.t.workspaceAt(p.root); !ws && !p.s.command.ok() && !p.s.output.ok() {
+		if _, ws := p.t.WorkspaceAt(p.root); !ws && !p.s.command.ok() && !p.s.output.ok() {
 			if a, err := p.pick(p.nested(), "of the Nx workspace"); a != nil || err != nil {
 				return p.move(a, err)
 			}
@@ -113,8 +113,8 @@ func choose(p *project) (*preset, string, error) {
 	if ask := !p.s.command.ok() && !p.s.output.ok(); ask {
 		var a *app
 		var err error
-		if w, ok := p.t.workspaceAt(p.root); ok {
-			a, err = p.pick(p.t.members(w), "of the workspace that "+w.source+" declares")
+		if w, ok := p.t.WorkspaceAt(p.root); ok {
+			a, err = p.pick(p.t.Members(w), "of the workspace that "+w.Source+" declares")
 		} else if by == nil {
 			a, err = p.pick(p.nested(), "in the repository")
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/cron"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -77,7 +78,7 @@ func badRun(details string, received any) error {
 }
 
 // readCommands takes what slipway.toml, and for want of it the Procfile beside it, says.
-func (s *settings) readCommands(t *tree, f slipwayTOML, root string) error {
+func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) error {
 	c := &s.commands
 	c.run = f.Run
 	for to, from := range map[*said]*string{&c.release: f.Release, &c.web: f.Run.Command} {
@@ -92,21 +93,21 @@ func (s *settings) readCommands(t *tree, f slipwayTOML, root string) error {
 	list := f.Processes
 	source := bySlipway
 	if len(list) == 0 {
-		list, source = procfile(t.read(join(root, "Procfile"))), "Procfile"
+		list, source = procfile(t.Read(worktree.Join(root, "Procfile"))), "Procfile"
 		if release := list["release"]; release != "" && !c.release.ok() {
 			if commandText(release) {
 				c.release = said{release, source}
 			} else {
-				t.warn("Procfile: process \"release\" is ignored")
+				t.Warn("Procfile: process \"release\" is ignored")
 			}
 		}
 		delete(list, "release")
 	}
-	for _, name := range sortedKeys(list) {
+	for _, name := range worktree.SortedKeys(list) {
 		command := strings.TrimSpace(list[name])
 		switch {
 		case source != bySlipway && (!processName.MatchString(name) || command == "" || !commandText(command) || name != "web" && len(c.processes) == maxProcesses):
-			t.warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
+			t.Warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
 			continue
 		case name == "web" && commandText(command):
 			if !c.web.ok() {
@@ -220,7 +221,7 @@ func (p *project) warnOfWeb(d *draft) {
 	case web.source != "Procfile" || web.text == "":
 	case d.Start == nil:
 		d.warn("Procfile: the process web is not started, because the site is published as files")
-	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.scriptBody("start")) != web.text:
+	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.ScriptBody("start")) != web.text:
 		d.warn(
 			"Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml",
 		)

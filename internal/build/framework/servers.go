@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -32,29 +33,6 @@ var noServer = lazyregexp.New(
 // devScript is a start script that runs what is for development, such as `next dev`.
 var devScript = lazyregexp.New(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
 
-// calledScript is a script that is nothing but another one's name.
-var calledScript = lazyregexp.New(
-	`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`,
-)
-
-// followed returns a script in which the script that its last command calls stands itself.
-func (m *manifest) followed(body string) string {
-	for range 4 {
-		last := lastCommand(body)
-		f := calledScript.FindStringSubmatch(last)
-		if f == nil || m.scripts[f[1]] == "" {
-			break
-		}
-		body = strings.TrimSuffix(strings.TrimSpace(body), last) + m.scripts[f[1]]
-	}
-	return body
-}
-
-// lastCommand is the command of a script that keeps running.
-func lastCommand(script string) string {
-	return strings.TrimSpace(script[strings.LastIndexAny(script, "&;")+1:])
-}
-
 // run is a start command of ours.
 func (d *draft) run(argv ...string) {
 	d.Start = &Start{Command: Command{Argv: argv, Dir: d.Root}, PortEnv: "PORT"}
@@ -65,17 +43,17 @@ func (d *draft) run(argv ...string) {
 
 // assets says that a folder's files are what the server answers with at a path.
 func (d *draft) assets(folder, at string) {
-	if clean, ok := cleanDir(folder); ok && clean != "" {
+	if clean, ok := worktree.CleanDir(folder); ok && clean != "" {
 		d.Assets = append(d.Assets, AssetFolder{clean, at})
 	}
 }
 
 // start prefers the project's own start script to the framework's program, unless it is one
 // for development.
-func (p *project) start(d *draft, m manager, program []string) {
+func (p *project) start(d *draft, m worktree.Manager, program []string) {
 	guess := len(program) == 2 && program[1] == "." // worse than any script
 	for _, name := range []string{"start:prod", "start"} {
-		body := strings.TrimSpace(p.pkg.scriptBody(name))
+		body := strings.TrimSpace(p.pkg.ScriptBody(name))
 		switch f := plainNode.FindStringSubmatch(body); {
 		case body == "" || devScript.MatchString(body) && !guess:
 			continue
@@ -84,7 +62,7 @@ func (p *project) start(d *draft, m manager, program []string) {
 		default:
 			argv := p.direct(m, name, body)
 			if argv == nil {
-				argv = m.run(p.root, name).Argv
+				argv = m.Run(p.root, name).Argv
 			}
 			d.run(argv...)
 		}
@@ -94,7 +72,7 @@ func (p *project) start(d *draft, m manager, program []string) {
 		d.run(program...)
 		return
 	}
-	c := m.exec(p.root, program...)
+	c := m.Exec(p.root, program...)
 	d.run(c.Argv...)
 }
 
@@ -115,21 +93,14 @@ var servers = map[string]bool{
 
 // direct returns a start script that is nothing but one such program as its arguments, to be
 // run without the package manager around it; nil where it is more.
-func (p *project) direct(m manager, name, body string) []string {
-	if m.name == "yarn" && m.berry || p.pkg.scriptBody("pre"+name) != "" || p.pkg.scriptBody("post"+name) != "" {
+func (p *project) direct(m worktree.Manager, name, body string) []string {
+	if m.Name == "yarn" && m.Berry || p.pkg.ScriptBody("pre"+name) != "" || p.pkg.ScriptBody("post"+name) != "" {
 		return nil // no node_modules, or more than this script
 	}
 	if c := ParseCommand(body); len(c.Argv) > 0 && servers[c.Argv[0]] {
 		return c.Argv
 	}
 	return nil
-}
-
-func (m *manifest) scriptBody(name string) string {
-	if m == nil {
-		return ""
-	}
-	return m.scripts[name]
 }
 
 // serverDeps are the packages whose presence makes a program an HTTP server, with the
@@ -155,7 +126,7 @@ func server(p *project) string {
 	for _, s := range serverDeps {
 		deps = append(deps, s.dep)
 	}
-	dep := p.pkg.prodDep(append(deps, otherServers...)...)
+	dep := p.pkg.ProdDep(append(deps, otherServers...)...)
 	switch {
 	case serverStart.MatchString(start+" ") && dep != "":
 		return dependsOn(dep) + " and its start script runs a program"
@@ -171,7 +142,7 @@ func server(p *project) string {
 		"index.html",
 		"src/index.html",
 		"app/index.html",
-	) == "" && !noServer.MatchString(lastCommand(start)):
+	) == "" && !noServer.MatchString(worktree.LastCommand(start)):
 		return dependsOn(dep) + " and has a start script"
 	}
 	return ""
@@ -179,11 +150,11 @@ func server(p *project) string {
 
 // startScript is the script by which the project says it is started, with those that it calls.
 func (p *project) startScript() string {
-	start := p.pkg.scriptBody("start")
-	if prod := p.pkg.scriptBody("start:prod"); prod != "" {
+	start := p.pkg.ScriptBody("start")
+	if prod := p.pkg.ScriptBody("start:prod"); prod != "" {
 		start = prod
 	}
-	return p.pkg.followed(start)
+	return p.pkg.Followed(start)
 }
 
 // npmServer is the file that `npm start` runs where there is no start script.
@@ -194,14 +165,14 @@ var ssrBuild = lazyregexp.New(`(?:^|[\s/])vite\s+build\s(?:.*\s)?--ssr(?:\s|=|$)
 
 // calls reports whether one of the project's scripts matches.
 func (p *project) calls(what *lazyregexp.Regexp) bool {
-	name, _ := p.pkg.scriptCalling(what)
+	name, _ := p.pkg.ScriptCalling(what)
 	return name != ""
 }
 
 // built is the project's main file where it is not in the repository but in a folder that the
 // build makes.
 func (p *project) built() string {
-	if c, ok := cleanDir(p.pkg.main); ok && strings.Contains(c, "/") && !p.hasDir(parent(c)) {
+	if c, ok := worktree.CleanDir(p.pkg.Main); ok && strings.Contains(c, "/") && !p.hasDir(worktree.Parent(c)) {
 		return c
 	}
 	return ""
@@ -216,7 +187,7 @@ func started(p *project) string {
 	start := p.startScript()
 	folder, shows := p.indexFolder()
 	switch {
-	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(lastCommand(start)):
+	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(worktree.LastCommand(start)):
 		// Of a workspace's member that says nothing, and at the top it may start an app below.
 		if a, err := p.pick(p.nested(), "below"); a == nil && err == nil {
 			return "it has a start script"
@@ -233,7 +204,7 @@ func (p *project) entry() string {
 	if p.has(npmServer) {
 		return npmServer
 	}
-	if c, ok := cleanDir(p.pkg.main); ok && c != "" && p.has(c) {
+	if c, ok := worktree.CleanDir(p.pkg.Main); ok && c != "" && p.has(c) {
 		return c
 	}
 	return p.any("server.mjs", "app.js", "index.js", "index.mjs", "main.js",
@@ -245,7 +216,7 @@ func nodeFrameworks() []preset {
 		{
 			Preset: Preset{"nestjs", "NestJS", Node}, server: true,
 			match: func(p *project) string {
-				if p.pkg.prodDep("@nestjs/core") != "" {
+				if p.pkg.ProdDep("@nestjs/core") != "" {
 					return dependsOn("@nestjs/core")
 				}
 				return ""
@@ -254,7 +225,7 @@ func nodeFrameworks() []preset {
 				m := p.js(d)
 				p.build(d, m, []string{"build"}, "nest", "build")
 				d.Output = "dist"
-				if f := plainNode.FindStringSubmatch(p.pkg.scriptBody("start:prod")); f != nil {
+				if f := plainNode.FindStringSubmatch(p.pkg.ScriptBody("start:prod")); f != nil {
 					d.run("node", f[1])
 				} else {
 					d.run("node", "dist/main")
@@ -270,7 +241,7 @@ func nodeServers() []preset {
 		list = append(list, preset{
 			Preset: Preset{s.id, s.name, Node}, server: true,
 			match: func(p *project) string {
-				if p.pkg.prodDep(s.dep) == "" {
+				if p.pkg.ProdDep(s.dep) == "" {
 					return ""
 				}
 				return server(p)
@@ -282,7 +253,7 @@ func nodeServers() []preset {
 		preset{
 			Preset: Preset{"node", "Node.js", Node}, server: true,
 			match: func(p *project) string {
-				if p.pkg.prodDep(otherServers...) == "" {
+				if p.pkg.ProdDep(otherServers...) == "" {
 					return ""
 				}
 				return server(p)

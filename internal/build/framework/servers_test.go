@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"slipway/internal/build/worktree"
 )
 
 // repository makes files of a package.json and of names whose content does not matter.
-func repository(t *testing.T, pkg, names string) Files {
+func repository(t *testing.T, pkg, names string) worktree.Files {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	if pkg != "" {
@@ -310,7 +312,7 @@ func TestMiseVersion(t *testing.T) {
 		"tools = 1":                                         "",
 		"[tools":                                            "",
 	} {
-		if got := miseVersion(src, "node"); got != want {
+		if got := worktree.MiseVersion(src, "node"); got != want {
 			t.Errorf("miseVersion(%q) = %q, want %q", src, got, want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 
+	"slipway/internal/build/configfile"
+	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
@@ -27,9 +29,9 @@ func otherGenerators() []preset {
 				var f struct {
 					OutputDir string `toml:"output_dir"`
 				}
-				_, _ = decodeTOML(p.parsed("config.toml"), &f) // an unreadable one is Zola's to report
+				_, _ = configfile.DecodeTOML(p.parsed("config.toml"), &f) // an unreadable one is Zola's to report
 				d.Build = p.ours("zola", "build")
-				d.tool("zola", toolVersion(p.read(".tool-versions"), "zola"))
+				d.tool("zola", worktree.ToolVersion(p.read(".tool-versions"), "zola"))
 				d.output(f.OutputDir, "public")
 			},
 		},
@@ -48,18 +50,18 @@ func otherGenerators() []preset {
 					}
 					Output map[string]any
 				}
-				_, _ = decodeTOML(p.parsed("book.toml"), &f) // an unreadable one is mdBook's to report
+				_, _ = configfile.DecodeTOML(p.parsed("book.toml"), &f) // an unreadable one is mdBook's to report
 				out := f.Build.Dir
 				if out == "" {
 					out = "book"
 				}
 				d.Build = p.ours("mdbook", "build")
-				d.tool("mdbook", toolVersion(p.read(".tool-versions"), "mdbook"))
+				d.tool("mdbook", worktree.ToolVersion(p.read(".tool-versions"), "mdbook"))
 				if len(f.Output) > 1 { // with several renderers each has a folder of its own
-					d.output(join(out, "html"), "book", out)
+					d.output(worktree.Join(out, "html"), "book", out)
 					return
 				}
-				d.output(out, "book", join(out, "html"))
+				d.output(out, "book", worktree.Join(out, "html"))
 			},
 		},
 		{
@@ -78,7 +80,7 @@ func otherGenerators() []preset {
 				}
 				p.python(d, pkgs...)
 				d.Build = p.ours(venv+"mkdocs", "build")
-				d.output(yamlScalar(src, "site_dir"), "site")
+				d.output(configfile.YAMLScalar(src, "site_dir"), "site")
 			},
 		},
 		{
@@ -90,10 +92,10 @@ func otherGenerators() []preset {
 				return ""
 			},
 			plan: func(p *project, d *draft) {
-				src := parent(sphinxConf(p))
-				out := join(src, "_build/html")
+				src := worktree.Parent(sphinxConf(p))
+				out := worktree.Join(src, "_build/html")
 				if strings.HasSuffix("/"+src, "/source") {
-					out = join(parent(src), "build/html")
+					out = worktree.Join(worktree.Parent(src), "build/html")
 				}
 				p.python(d, "sphinx")
 				from := src
@@ -124,7 +126,7 @@ func otherGenerators() []preset {
 			plan: func(p *project, d *draft) {
 				p.ruby(d, "jekyll", "build")
 				src := p.read(p.any("_config.yml", "_config.yaml"))
-				d.output(yamlScalar(src, "destination"), "_site")
+				d.output(configfile.YAMLScalar(src, "destination"), "_site")
 				d.cache(".jekyll-cache")
 				d.env("JEKYLL_ENV", "production")
 			},
@@ -172,22 +174,22 @@ func hugo(p *project) string {
 var hugoCall = calls(`hugo`)
 
 func planHugo(p *project, d *draft) {
-	d.tool("hugo", toolVersion(p.read(".tool-versions"), "hugo", "gohugo"))
+	d.tool("hugo", worktree.ToolVersion(p.read(".tool-versions"), "hugo", "gohugo"))
 	d.env("HUGO_ENVIRONMENT", "production")
 	d.cache("resources/_gen", "~/.cache/hugo_cache")
 	if p.pkg != nil { // PostCSS and the like, or the program itself
 		m := p.js(d)
-		if script, body := p.pkg.script("build"); hugoCall.MatchString(body) {
+		if script, body := p.pkg.Script("build"); hugoCall.MatchString(body) {
 			p.script(d, m, script)
-		} else if dep := p.pkg.dep("hugo-bin", "hugo-extended"); dep != "" {
-			d.Build = []Command{m.exec(p.root, "hugo", "--gc", "--minify")}
+		} else if dep := p.pkg.Dep("hugo-bin", "hugo-extended"); dep != "" {
+			d.Build = []Command{m.Exec(p.root, "hugo", "--gc", "--minify")}
 			d.Tools = nil
 		}
 	}
 	if d.Build == nil {
 		d.Build = p.ours("hugo", "--gc", "--minify")
 	}
-	out := option(p.command(), "--destination", "-d")
+	out := worktree.Option(p.command(), "--destination", "-d")
 	for _, f := range []string{
 		"hugo.toml", "hugo.yaml", "hugo.yml", "config.toml", "config.yaml", "config/_default/hugo.toml",
 		"config/_default/config.toml",
@@ -199,10 +201,10 @@ func planHugo(p *project, d *draft) {
 			var c struct {
 				PublishDir string // keys are matched without regard to case
 			}
-			_, _ = decodeTOML(p.parsed(f), &c) // an unreadable one is Hugo's to report
+			_, _ = configfile.DecodeTOML(p.parsed(f), &c) // an unreadable one is Hugo's to report
 			out = c.PublishDir
-		} else if out = yamlScalar(p.read(f), "publishDir"); out == "" {
-			out = yamlScalar(p.read(f), "publishdir")
+		} else if out = configfile.YAMLScalar(p.read(f), "publishDir"); out == "" {
+			out = configfile.YAMLScalar(p.read(f), "publishdir")
 		}
 	}
 	d.output(out, "public")
@@ -227,9 +229,9 @@ const venv = ".venv/bin/"
 // python makes a virtual environment in the project and installs what the nearest
 // requirements file names, or these packages.
 func (p *project) python(d *draft, packages ...string) {
-	version := toolVersion(p.read(".tool-versions"), "python")
+	version := worktree.ToolVersion(p.read(".tool-versions"), "python")
 	for _, f := range []string{"runtime.txt", ".python-version"} {
-		if v := strings.TrimPrefix(firstWord(p.read(f)), "python-"); v != "" {
+		if v := strings.TrimPrefix(worktree.FirstWord(p.read(f)), "python-"); v != "" {
 			version = v
 		}
 	}
@@ -264,7 +266,7 @@ func jekyll(p *project) string {
 	switch {
 	case gem(p, "jekyll") || gem(p, "github-pages"):
 		return "the Gemfile names jekyll"
-	case conf == "" || p.pkg.dep("hexo") != "":
+	case conf == "" || p.pkg.Dep("hexo") != "":
 		return ""
 	}
 	for _, dir := range []string{"_posts", "_layouts", "_includes", "_data", "_sass"} {
@@ -284,8 +286,8 @@ func jekyll(p *project) string {
 
 // ruby runs a program through Bundler where there is a Gemfile.
 func (p *project) ruby(d *draft, argv ...string) {
-	version := toolVersion(p.read(".tool-versions"), "ruby")
-	if v := strings.TrimPrefix(firstWord(p.read(".ruby-version")), "ruby-"); v != "" {
+	version := worktree.ToolVersion(p.read(".tool-versions"), "ruby")
+	if v := strings.TrimPrefix(worktree.FirstWord(p.read(".ruby-version")), "ruby-"); v != "" {
 		version = v
 	}
 	if !p.has("Gemfile") {

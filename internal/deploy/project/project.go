@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/build/worktree"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
@@ -105,7 +106,7 @@ func (c commit) Paths() []string {
 func (c commit) ReadFile(name string, max int64) ([]byte, error) {
 	b, err := c.tree.ReadFile(c.ctx, name, max)
 	if fault.Is(err, fault.TooLarge) {
-		err = fmt.Errorf("%w: %w", framework.ErrTooLarge, err)
+		err = fmt.Errorf("%w: %w", worktree.ErrTooLarge, err)
 	}
 	return b, err
 }

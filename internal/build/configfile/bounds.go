@@ -1,4 +1,4 @@
-package framework
+package configfile
 
 import (
 	"fmt"
@@ -11,19 +11,19 @@ import (
 // raw text first, because what a parser allocates grows with depth times keys: TOML of
 // 500 KB that nests 990 deep takes gigabytes.
 const (
-	maxConfig    = 64 << 10  // bytes
-	maxWorkspace = 256 << 10 // bytes of a file that describes every project of a workspace: angular.json
+	MaxConfig    = 64 << 10  // bytes
+	MaxWorkspace = 256 << 10 // bytes of a file that describes every project of a workspace: angular.json
 	maxNesting   = 16        // tables, arrays and objects inside each other
-	maxKeys      = 8192      // keys of one file
+	MaxKeys      = 8192      // keys of one file
 )
 
 func errNesting() error { return fmt.Errorf("nested deeper than %d levels", maxNesting) }
 
-func errKeys() error { return fmt.Errorf("more than %d keys", maxKeys) }
+func errKeys() error { return fmt.Errorf("more than %d keys", MaxKeys) }
 
-// checkJSON holds JSON text to the bounds, in one pass and without memory of its own. It
+// CheckJSON holds JSON text to the bounds, in one pass and without memory of its own. It
 // need not be valid: a decoder that refuses it later has not come past the bounds before.
-func checkJSON(src string) error {
+func CheckJSON(src string) error {
 	depth, keys := 0, 0
 	for i := 0; i < len(src); i++ {
 		switch src[i] {
@@ -40,7 +40,7 @@ func checkJSON(src string) error {
 		case '}', ']':
 			depth--
 		case ':':
-			if keys++; keys > maxKeys {
+			if keys++; keys > MaxKeys {
 				return errKeys()
 			}
 		}
@@ -48,17 +48,17 @@ func checkJSON(src string) error {
 	return nil
 }
 
-// decodeTOML decodes what checkTOML lets through.
-func decodeTOML(src string, into any) (toml.MetaData, error) {
-	if err := checkTOML(src); err != nil {
+// DecodeTOML decodes what checkTOML lets through.
+func DecodeTOML(src string, into any) (toml.MetaData, error) {
+	if err := CheckTOML(src); err != nil {
 		return toml.MetaData{}, err
 	}
 	return toml.Decode(src, into)
 }
 
-// checkTOML is checkJSON for TOML, where the parts of a table's name and of a dotted key
+// CheckTOML is checkJSON for TOML, where the parts of a table's name and of a dotted key
 // nest as well as brackets do.
-func checkTOML(src string) error {
+func CheckTOML(src string) error {
 	var (
 		table int   // levels of the table that the last header opened
 		open  []int // levels of the keys around us, one entry per open bracket
@@ -89,7 +89,7 @@ func checkTOML(src string) error {
 		case ',':
 			key = 1
 		case '=':
-			if keys++; keys > maxKeys {
+			if keys++; keys > MaxKeys {
 				return errKeys()
 			}
 		case '[', '{':
@@ -106,7 +106,7 @@ func checkTOML(src string) error {
 		case ']', '}':
 			if head {
 				table, key, head = key, 1, false
-				if keys++; keys > maxKeys {
+				if keys++; keys > MaxKeys {
 					return errKeys()
 				}
 				if strings.HasPrefix(src[i:], "]]") {
@@ -152,3 +152,6 @@ func tomlString(src string, i int) int {
 	}
 	return i
 }
+
+// MaxPatterns is the most patterns of folders in one workspace.
+const MaxPatterns = 50

@@ -1,4 +1,4 @@
-package framework
+package worktree
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 // decode returns a file's text as UTF-8 without a byte order mark. UTF-16 is what PowerShell
 // writes with `node -v > .nvmrc`; it is read, since a project whose package.json is left out
 // would be published without its build, and warned of, since other tools don't read it.
-func (t *tree) decode(name string, b []byte) string {
+func (t *Tree) decode(name string, b []byte) string {
 	var order binary.ByteOrder
 	switch {
 	case len(b) >= 2 && b[0] == 0xff && b[1] == 0xfe:
@@ -21,8 +21,8 @@ func (t *tree) decode(name string, b []byte) string {
 	default:
 		return strings.ToValidUTF8(strings.TrimPrefix(string(b), "\ufeff"), "\ufffd")
 	}
-	if w := fmt.Sprintf("%s is encoded as UTF-16, which most tools can't read: save it as UTF-8", name); !slices.Contains(t.warnings, w) {
-		t.warn(w)
+	if w := fmt.Sprintf("%s is encoded as UTF-16, which most tools can't read: save it as UTF-8", name); !slices.Contains(t.Warnings, w) {
+		t.Warn(w)
 	}
 	units := make([]uint16, 0, len(b)/2)
 	for i := 2; i+1 < len(b); i += 2 {

@@ -1,4 +1,7 @@
-package framework
+// Package configfile owns reading the configuration files of strangers: TOML, JSON with comments, YAML's
+// scalars and lists, and settings written in JavaScript. Size, depth and count are bounded before anything
+// is parsed.
+package configfile
 
 import (
 	"encoding/json"
@@ -13,10 +16,10 @@ import (
 // TypeScript are programs: we only look for the few words that decide, after comments
 // are gone, and a file that computes those words is a case for slipway.toml.
 
-// code returns JavaScript, TypeScript or JSON with comments without its comments.
+// Code returns JavaScript, TypeScript or JSON with comments without its comments.
 // Strings are kept as they are, so "https://…" survives. Regular expression literals
 // are not understood; the worst they do is hide the rest of their line.
-func code(src string) string {
+func Code(src string) string {
 	var b strings.Builder
 	b.Grow(len(src))
 	for i := 0; i < len(src); {
@@ -57,15 +60,15 @@ func code(src string) string {
 
 var commas = lazyregexp.New(`,(\s*[}\]])`)
 
-// jsonc decodes JSON that may have comments and trailing commas. A value of an
+// JSONC decodes JSON that may have comments and trailing commas. A value of an
 // unexpected type leaves its field alone.
-func jsonc(src string, into any) bool {
+func JSONC(src string, into any) bool {
 	for _, text := range []func() string{
 		func() string { return src },
-		func() string { return commas.ReplaceAllString(code(src), "$1") },
+		func() string { return commas.ReplaceAllString(Code(src), "$1") },
 	} {
 		b := text()
-		if checkJSON(b) != nil {
+		if CheckJSON(b) != nil {
 			continue // comments may hide what counts from the first pass, but not from the second
 		}
 		err := json.Unmarshal([]byte(b), into)
@@ -77,8 +80,8 @@ func jsonc(src string, into any) bool {
 	return false
 }
 
-// members returns an object's raw values, none for anything but an object.
-func members(raw json.RawMessage) map[string]json.RawMessage {
+// Members returns an object's raw values, none for anything but an object.
+func Members(raw json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {
 		return nil
@@ -86,7 +89,7 @@ func members(raw json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-func text(raw json.RawMessage) string {
+func Text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
@@ -94,27 +97,27 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// texts returns the strings of an array, or of a string alone.
-func texts(raw json.RawMessage) []string {
+// Texts returns the strings of an array, or of a string alone.
+func Texts(raw json.RawMessage) []string {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
-		if s := text(raw); s != "" {
+		if s := Text(raw); s != "" {
 			return []string{s}
 		}
 		return nil
 	}
 	var out []string
 	for _, r := range list {
-		if s := text(r); s != "" {
+		if s := Text(r); s != "" {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// jsString finds `key: "value"` (or key = "value") in code and returns the first
+// JSString finds `key: "value"` (or key = "value") in code and returns the first
 // value, wherever in the file it stands.
-func jsString(src, key string) string {
+func JSString(src, key string) string {
 	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*["'` + "`" + `]([^"'` + "`" + `$\n]{1,200})["'` + "`" + `]`).
 		FindStringSubmatch(src)
 	if m == nil {
@@ -123,8 +126,8 @@ func jsString(src, key string) string {
 	return m[1]
 }
 
-// jsBool finds `key: true` or `key: false` in code.
-func jsBool(src, key string) (value, found bool) {
+// JSBool finds `key: true` or `key: false` in code.
+func JSBool(src, key string) (value, found bool) {
 	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*(true|false|!0|!1)\b`).FindStringSubmatch(src)
 	if m == nil {
 		return false, false
@@ -132,9 +135,9 @@ func jsBool(src, key string) (value, found bool) {
 	return m[1] == "true" || m[1] == "!0", true
 }
 
-// jsBlock returns what follows `key: {` (or `key(`) up to its closing bracket, so that
+// JSBlock returns what follows `key: {` (or `key(`) up to its closing bracket, so that
 // a word can be looked for where it means something.
-func jsBlock(src, key string) string {
+func JSBlock(src, key string) string {
 	at := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*(?:[:=]\s*)?[{(]`).FindStringIndex(src)
 	if at == nil {
 		return ""
@@ -153,10 +156,10 @@ func jsBlock(src, key string) string {
 	return src[at[1]:]
 }
 
-// yamlScalar returns the value of a key at the top level of a YAML file, as far as it
+// YAMLScalar returns the value of a key at the top level of a YAML file, as far as it
 // is written on the key's own line. It is all that this package needs of YAML, and it
 // survives the custom tags that MkDocs files are full of.
-func yamlScalar(src, key string) string {
+func YAMLScalar(src, key string) string {
 	for line := range strings.Lines(src) {
 		rest, ok := strings.CutPrefix(line, key)
 		if !ok {
@@ -170,8 +173,8 @@ func yamlScalar(src, key string) string {
 	return ""
 }
 
-// yamlList returns the strings of a top-level list, in block or in flow style.
-func yamlList(src, key string) []string {
+// YAMLList returns the strings of a top-level list, in block or in flow style.
+func YAMLList(src, key string) []string {
 	var out []string
 	inside := false
 	for line := range strings.Lines(src) {
@@ -191,7 +194,7 @@ func yamlList(src, key string) []string {
 			if flow, ok := strings.CutPrefix(strings.TrimSpace(rest), "["); ok {
 				flow, _, _ = strings.Cut(flow, "]")
 				for s := range strings.SplitSeq(flow, ",") {
-					if s = yamlValue(s); s != "" && len(out) < maxPatterns {
+					if s = yamlValue(s); s != "" && len(out) < MaxPatterns {
 						out = append(out, s)
 					}
 				}
@@ -203,7 +206,7 @@ func yamlList(src, key string) []string {
 		if !ok {
 			return out
 		}
-		if s := yamlValue(item); s != "" && len(out) < maxPatterns {
+		if s := yamlValue(item); s != "" && len(out) < MaxPatterns {
 			out = append(out, s)
 		}
 	}
@@ -228,4 +231,14 @@ func yamlValue(s string) string {
 		return ""
 	}
 	return strings.TrimSpace(s)
+}
+
+// JSPath is jsString for a folder, which is often spelled path.resolve(__dirname, "dist").
+func JSPath(src, key string) string {
+	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` + "`]([^\"'`$\n]{1,200})[\"'`]" + `\s*\)`).
+		FindStringSubmatch(src)
+	if m != nil {
+		return m[1]
+	}
+	return JSString(src, key)
 }

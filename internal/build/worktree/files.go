@@ -1,4 +1,7 @@
-package framework
+// Package worktree owns reading what a repository holds: its files within a budget, package.json and lock
+// files, workspaces and their members, and settings written for other hosts. It decides nothing: package
+// framework makes a plan of it.
+package worktree
 
 import (
 	"errors"
@@ -7,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"slipway/internal/build/configfile"
 )
 
 // The bounds of what detection looks at, whatever the repository holds.
@@ -14,10 +19,10 @@ const (
 	MaxFile     = 1 << 20  // bytes of one file
 	maxReads    = 1000     // files read
 	maxBytes    = 16 << 20 // bytes read in all
-	maxPaths    = 100_000  // files listed
-	maxDepth    = 40       // folders deep
-	maxPathLen  = 1024     // bytes of one path
-	maxWarnings = 20
+	MaxPaths    = 100_000  // files listed
+	MaxDepth    = 40       // folders deep
+	MaxPathLen  = 1024     // bytes of one path
+	MaxWarnings = 20
 )
 
 // ErrTooLarge is returned by Files.ReadFile for a file over its limit.
@@ -34,18 +39,18 @@ type Files interface {
 	ReadFile(name string, max int64) ([]byte, error)
 }
 
-// clean reports whether p is a relative slash-separated path that stays inside the
+// Clean reports whether p is a relative slash-separated path that stays inside the
 // tree and that a log line can show.
-func clean(p string) bool {
-	if !fs.ValidPath(p) || p == "." || len(p) > maxPathLen {
+func Clean(p string) bool {
+	if !fs.ValidPath(p) || p == "." || len(p) > MaxPathLen {
 		return false
 	}
 	return !strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
 }
 
-// cleanDir returns a folder as people write it ("./dist/", "/dist", "dist/.") in the
+// CleanDir returns a folder as people write it ("./dist/", "/dist", "dist/.") in the
 // form that plans use, and whether it stays inside the tree.
-func cleanDir(s string) (string, bool) {
+func CleanDir(s string) (string, bool) {
 	s = strings.TrimSpace(s)
 	// A folder that climbs is refused before Clean could hide it behind the leading slash.
 	depth := 0
@@ -64,52 +69,52 @@ func cleanDir(s string) (string, bool) {
 	if p == "" {
 		return "", true
 	}
-	return p, clean(p)
+	return p, Clean(p)
 }
 
-// cleanDirs keeps the folders that stay inside the tree, or inside the home folder
+// CleanDirs keeps the folders that stay inside the tree, or inside the home folder
 // for those that start with "~/", each once.
-func cleanDirs(in []string) []string {
+func CleanDirs(in []string) []string {
 	var out []string
 	for _, s := range in {
 		home, rest := "", s
 		if r, ok := strings.CutPrefix(s, "~/"); ok {
 			home, rest = "~/", r
 		}
-		if c, ok := cleanDir(rest); ok && (home == "" || c != "") && !slices.Contains(out, home+c) {
+		if c, ok := CleanDir(rest); ok && (home == "" || c != "") && !slices.Contains(out, home+c) {
 			out = append(out, home+c)
 		}
 	}
 	return out
 }
 
-// tree is Files with an index, a budget, and the warnings that reading gives rise to.
-type tree struct {
+// Tree is Files with an index, a budget, and the warnings that reading gives rise to.
+type Tree struct {
 	files     Files
 	names     map[string]struct{} // every file
 	dirs      map[string]struct{} // every folder that holds one, "" included
-	list      []string            // the files in order, for the rare scan
+	List      []string            // the files in order, for the rare scan
 	cache     map[string]loaded
-	manifests map[string]*manifest
+	manifests map[string]*Manifest
 	reads     int
 	bytes     int
 	cut       bool
-	warnings  []string
+	Warnings  []string
 }
 
-func newTree(files Files) *tree {
-	t := &tree{
+func NewTree(files Files) *Tree {
+	t := &Tree{
 		files:     files,
 		names:     map[string]struct{}{},
 		dirs:      map[string]struct{}{"": {}},
 		cache:     map[string]loaded{},
-		manifests: map[string]*manifest{},
+		manifests: map[string]*Manifest{},
 	}
 	for _, p := range files.Paths() {
-		if !clean(p) || strings.Count(p, "/") > maxDepth {
+		if !Clean(p) || strings.Count(p, "/") > MaxDepth {
 			continue
 		}
-		if len(t.list) >= maxPaths {
+		if len(t.List) >= MaxPaths {
 			t.cut = true
 			break
 		}
@@ -117,55 +122,55 @@ func newTree(files Files) *tree {
 			continue
 		}
 		t.names[p] = struct{}{}
-		t.list = append(t.list, p)
-		for d := parent(p); ; d = parent(d) {
+		t.List = append(t.List, p)
+		for d := Parent(p); ; d = Parent(d) {
 			if _, known := t.dirs[d]; known {
 				break
 			}
 			t.dirs[d] = struct{}{}
 		}
 	}
-	slices.Sort(t.list)
+	slices.Sort(t.List)
 	return t
 }
 
-func (t *tree) truncated() bool { return t.cut }
+func (t *Tree) Truncated() bool { return t.cut }
 
-func (t *tree) has(p string) bool { _, ok := t.names[p]; return ok }
+func (t *Tree) Has(p string) bool { _, ok := t.names[p]; return ok }
 
-func (t *tree) hasDir(p string) bool { _, ok := t.dirs[p]; return ok }
+func (t *Tree) HasDir(p string) bool { _, ok := t.dirs[p]; return ok }
 
-// read returns a file's text without a byte order mark, or "" when there is none, when
+// Read returns a file's text without a byte order mark, or "" when there is none, when
 // it is too large, or when the budget is used up. It is for files that are searched for
 // words; what a parser gets is read by config.
-func (t *tree) read(p string) string { return t.bounded(p, MaxFile) }
+func (t *Tree) Read(p string) string { return t.Bounded(p, MaxFile) }
 
-// config is read for a file that is parsed.
-func (t *tree) config(p string) string { return t.bounded(p, maxConfig) }
+// Config is read for a file that is parsed.
+func (t *Tree) Config(p string) string { return t.Bounded(p, configfile.MaxConfig) }
 
-func (t *tree) bounded(p string, max int64) string {
+func (t *Tree) Bounded(p string, max int64) string {
 	s, whole := t.load(p, max)
 	if !whole {
-		t.warn(fmt.Sprintf("%s is larger than %d KiB and was not read", p, max>>10))
+		t.Warn(fmt.Sprintf("%s is larger than %d KiB and was not read", p, max>>10))
 		return ""
 	}
 	return s
 }
 
-// tooLarge reports whether config would leave a file out for its size.
-func (t *tree) tooLarge(p string) bool {
-	_, whole := t.load(p, maxConfig)
+// TooLarge reports whether config would leave a file out for its size.
+func (t *Tree) TooLarge(p string) bool {
+	_, whole := t.load(p, configfile.MaxConfig)
 	return !whole
 }
 
 // head returns the beginning of a file that may be of any size, such as a lock file.
-func (t *tree) head(p string) string {
+func (t *Tree) head(p string) string {
 	s, _ := t.load(p, 4<<10)
 	return s
 }
 
-func (t *tree) load(p string, max int64) (text string, whole bool) {
-	if !t.has(p) {
+func (t *Tree) load(p string, max int64) (text string, whole bool) {
+	if !t.Has(p) {
 		return "", true
 	}
 	key := fmt.Sprint(max, " ", p)
@@ -194,18 +199,18 @@ type loaded struct {
 	whole bool
 }
 
-func (t *tree) warn(text string) { t.warnings = append(t.warnings, text) }
+func (t *Tree) Warn(text string) { t.Warnings = append(t.Warnings, text) }
 
-// parent is path.Dir with "" for the top.
-func parent(p string) string {
+// Parent is path.Dir with "" for the top.
+func Parent(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i]
 	}
 	return ""
 }
 
-// join is path.Join with "" for the top.
-func join(dir, name string) string {
+// Join is path.Join with "" for the top.
+func Join(dir, name string) string {
 	if dir == "" {
 		return name
 	}
@@ -213,4 +218,26 @@ func join(dir, name string) string {
 		return dir
 	}
 	return dir + "/" + name
+}
+
+func (t *Tree) AnyIn(dir string, names ...string) string {
+	for _, n := range names {
+		if t.Has(Join(dir, n)) {
+			return Join(dir, n)
+		}
+	}
+	return ""
+}
+
+// Under joins a folder that a configuration names relative to base, as far as it stays
+// in the project; "" otherwise.
+func Under(base, dir string) string {
+	if dir == "" {
+		return ""
+	}
+	joined := path.Join(base, dir)
+	if joined == ".." || strings.HasPrefix(joined, "../") {
+		return ""
+	}
+	return joined
 }

@@ -1,0 +1,221 @@
+package worktree
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slipway/internal/build/configfile"
+	"slipway/internal/platform/lazyregexp"
+)
+
+// Manifest is the part of package.json that decides anything. Fields of the wrong
+// type are as good as absent.
+type Manifest struct {
+	Name        string
+	module      bool // "type": "module"
+	Main        string
+	Manager     string // packageManager as it stands
+	scripts     map[string]string
+	Prod, Dev   map[string]string // dependencies; devDependencies and optional ones
+	Engines     map[string]string
+	Volta       map[string]string
+	workspaces  []string
+	isWorkspace bool
+	Raw         map[string]json.RawMessage
+	DevNode     string // devEngines.runtime, where it is node
+	devManager  string // devEngines.packageManager: name@version
+}
+
+func parseManifest(src string) (*Manifest, bool) {
+	var raw map[string]json.RawMessage
+	if !configfile.JSONC(src, &raw) || raw == nil {
+		return nil, false
+	}
+	m := &Manifest{
+		Name: configfile.Text(raw["name"]), module: configfile.Text(raw["type"]) == "module", Main: configfile.Text(raw["main"]),
+		Manager: configfile.Text(raw["packageManager"]),
+		scripts: Table(raw["scripts"]), Prod: Table(raw["dependencies"]), Dev: Table(raw["devDependencies"]),
+		Engines: Table(raw["engines"]), Volta: Table(raw["volta"]), Raw: raw,
+	}
+	for k, v := range Table(raw["optionalDependencies"]) {
+		m.Dev[k] = v
+	}
+	if w, ok := raw["workspaces"]; ok {
+		m.isWorkspace = true
+		if m.workspaces = configfile.Texts(w); m.workspaces == nil {
+			m.workspaces = configfile.Texts(configfile.Members(w)["packages"])
+		}
+	}
+	dev := configfile.Members(raw["devEngines"])
+	for _, r := range oneOrMore(dev["runtime"]) {
+		if configfile.Text(r["name"]) == "node" {
+			m.DevNode = configfile.Text(r["version"])
+		}
+	}
+	for _, r := range oneOrMore(dev["packageManager"]) {
+		if n := configfile.Text(r["name"]); n != "" && m.devManager == "" {
+			m.devManager = n + "@" + configfile.Text(r["version"])
+		}
+	}
+	return m, true
+}
+
+func oneOrMore(raw json.RawMessage) []map[string]json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		list = []json.RawMessage{raw}
+	}
+	var out []map[string]json.RawMessage
+	for _, r := range list {
+		if m := configfile.Members(r); m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Table returns an object's string values.
+func Table(raw json.RawMessage) map[string]string {
+	out := map[string]string{}
+	for k, v := range configfile.Members(raw) {
+		if s := configfile.Text(v); s != "" {
+			out[k] = s
+		}
+	}
+	return out
+}
+
+// Dep reports whether any of these packages is a dependency of any kind, and which.
+func (m *Manifest) Dep(names ...string) string {
+	if m == nil {
+		return ""
+	}
+	for _, n := range names {
+		if m.Prod[n] != "" || m.Dev[n] != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+// ProdDep is dep among the dependencies that a running program has.
+func (m *Manifest) ProdDep(names ...string) string {
+	if m == nil {
+		return ""
+	}
+	for _, n := range names {
+		if m.Prod[n] != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+func (m *Manifest) Version(name string) string {
+	if m == nil {
+		return ""
+	}
+	if v := m.Prod[name]; v != "" {
+		return v
+	}
+	return m.Dev[name]
+}
+
+var firstNumber = lazyregexp.New(`\d{1,4}`)
+
+// Major returns the first number of a version or range, 0 when there is none
+// ("latest", "workspace:*", "git+https://…").
+func Major(version string) int {
+	if strings.ContainsAny(version, "/@") && !strings.HasPrefix(version, "npm:") {
+		return 0
+	}
+	if i := strings.LastIndexByte(version, '@'); i >= 0 {
+		version = version[i:]
+	}
+	n := 0
+	for _, c := range firstNumber.FindString(version) {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+func (m *Manifest) Script(names ...string) (name, body string) {
+	if m == nil {
+		return "", ""
+	}
+	for _, n := range names {
+		if m.scripts[n] != "" {
+			return n, m.scripts[n]
+		}
+	}
+	return "", ""
+}
+
+// ScriptCalling returns the script that calls a program, the likeliest names first,
+// then the others in order.
+func (m *Manifest) ScriptCalling(call *lazyregexp.Regexp, names ...string) (name, body string) {
+	if m == nil {
+		return "", ""
+	}
+	for _, n := range append(names, slices.Sorted(maps.Keys(m.scripts))...) {
+		if s := m.scripts[n]; s != "" && call.MatchString(s) {
+			return n, s
+		}
+	}
+	return "", ""
+}
+
+// Wraps reports whether a script runs before or after another one that exists.
+func (m *Manifest) Wraps(name string) bool {
+	for _, prefix := range []string{"pre", "post"} {
+		if main, ok := strings.CutPrefix(name, prefix); ok && m.scripts[main] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Option returns the value of a command-line flag in a script, "" when it is absent or
+// computed by the shell.
+func Option(script string, names ...string) string {
+	for _, n := range names {
+		m := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(n) + `(?:=|\s+)["']?([^\s"'&|;$` + "`" + `<>]+)`).FindStringSubmatch(script)
+		if m != nil && !strings.HasPrefix(m[1], "-") {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// calledScript is a script that is nothing but another one's name.
+var calledScript = lazyregexp.New(
+	`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`,
+)
+
+// Followed returns a script in which the script that its last command calls stands itself.
+func (m *Manifest) Followed(body string) string {
+	for range 4 {
+		last := LastCommand(body)
+		f := calledScript.FindStringSubmatch(last)
+		if f == nil || m.scripts[f[1]] == "" {
+			break
+		}
+		body = strings.TrimSuffix(strings.TrimSpace(body), last) + m.scripts[f[1]]
+	}
+	return body
+}
+
+// LastCommand is the command of a script that keeps running.
+func LastCommand(script string) string {
+	return strings.TrimSpace(script[strings.LastIndexAny(script, "&;")+1:])
+}
+
+func (m *Manifest) ScriptBody(name string) string {
+	if m == nil {
+		return ""
+	}
+	return m.scripts[name]
+}

@@ -1,0 +1,139 @@
+package worktree
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"slipway/internal/build/configfile"
+)
+
+const (
+	maxPattern = 128    // bytes of one
+	MaxMembers = 200    // folders with a package.json
+	maxGlobs   = 20_000 // matches tried to find them
+)
+
+// Workspace is a folder whose package.json or pnpm-workspace.yaml names the folders of
+// its members.
+type Workspace struct {
+	Dir      string
+	Patterns []string
+	Source   string // the file that names them
+}
+
+// WorkspaceAt reads the workspace that dir declares, if it does.
+func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
+	if name := Join(dir, "pnpm-workspace.yaml"); t.Has(name) {
+		if list := configfile.YAMLList(t.Config(name), "packages"); len(list) > 0 {
+			return Workspace{dir, list, name}, true
+		}
+	}
+	if m := t.Manifest(dir); m != nil && m.isWorkspace && len(m.workspaces) > 0 {
+		return Workspace{dir, m.workspaces[:min(len(m.workspaces), configfile.MaxPatterns)], Join(dir, "package.json")}, true
+	}
+	// Lerna's own list is older than those of the managers.
+	if name := Join(dir, "lerna.json"); t.Has(name) {
+		var f struct{ Packages []string }
+		if configfile.JSONC(t.Config(name), &f) && len(f.Packages) > 0 {
+			return Workspace{dir, f.Packages[:min(len(f.Packages), configfile.MaxPatterns)], name}, true
+		}
+	}
+	return Workspace{}, false
+}
+
+// WorkspaceOf finds the workspace that dir is the top or a member of.
+func (t *Tree) WorkspaceOf(dir string) (Workspace, bool) {
+	for _, at := range Upward(dir) {
+		if w, ok := t.WorkspaceAt(at); ok && (at == dir || w.Holds(dir)) {
+			return w, true
+		}
+	}
+	return Workspace{}, false
+}
+
+// Holds reports whether a folder is a member. The last pattern that matches decides,
+// and one with `!` excludes.
+func (w Workspace) Holds(dir string) bool {
+	rel := strings.TrimPrefix(strings.TrimPrefix(dir, w.Dir), "/")
+	if rel == "" || len(dir) <= len(w.Dir) {
+		return false
+	}
+	in := false
+	for _, p := range w.Patterns {
+		p, not := strings.CutPrefix(p, "!")
+		p = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(p, "./"), "/"), "/")
+		if len(p) <= maxPattern && len(rel) <= 256 && glob(strings.Split(p, "/"), strings.Split(rel, "/")) {
+			in = !not
+		}
+	}
+	return in
+}
+
+// Members lists the folders of the members that have a package.json.
+func (t *Tree) Members(w Workspace) []string {
+	var out []string
+	tries := maxGlobs
+	for _, p := range t.List {
+		if path.Base(p) != "package.json" || strings.Contains(p, "node_modules/") {
+			continue
+		}
+		if tries -= len(w.Patterns); tries < 0 {
+			t.cut = true
+			break
+		}
+		if dir := Parent(p); w.Holds(dir) {
+			if out = append(out, dir); len(out) >= MaxMembers {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// glob matches a path against a pattern, folder by folder; `**` is any number of them.
+// Its cost is bounded by their product.
+func glob(pattern, names []string) bool {
+	reach := make([]bool, len(names)+1) // reach[i]: the pattern so far matches names[:i]
+	reach[0] = true
+	for _, p := range pattern {
+		next := make([]bool, len(names)+1)
+		if p == "**" {
+			on := false
+			for i := range reach {
+				on = on || reach[i]
+				next[i] = on
+			}
+		} else {
+			for i, n := range names {
+				if reach[i] {
+					ok, err := path.Match(p, n)
+					next[i+1] = ok && err == nil
+				}
+			}
+		}
+		reach = next
+	}
+	return reach[len(names)]
+}
+
+// Manifest returns a folder's package.json, nil when there is none or it is not JSON.
+func (t *Tree) Manifest(dir string) *Manifest {
+	if m, ok := t.manifests[dir]; ok {
+		return m
+	}
+	var m *Manifest
+	if name := Join(dir, "package.json"); t.Has(name) {
+		var ok bool
+		src := t.Config(name)
+		switch m, ok = parseManifest(src); {
+		case ok || src == "": // of one that is too large, config has warned
+		case configfile.CheckJSON(src) != nil:
+			t.Warn(fmt.Sprintf("%s is %s and is ignored", name, configfile.CheckJSON(src)))
+		default:
+			t.Warn(name + " is not valid JSON and is ignored")
+		}
+	}
+	t.manifests[dir] = m
+	return m
+}
