@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
+	"slipway/internal/web/dashboard/ansi"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -71,9 +72,9 @@ func writeLine(b *strings.Builder, l journal.Line) {
 	fmt.Fprintf(b, `<div class="ln%s" id="L%d"><a href="#L%d" title="%s · %s">%d</a><span>`, class, l.N, l.N,
 		l.At.Time().Format("15:04:05.000"), template.HTMLEscapeString(l.Stage), l.N)
 	if l.Raw != "" {
-		writeANSI(b, l.Raw)
+		ansi.Write(b, l.Raw)
 	} else {
-		writePlain(b, l.Message)
+		ansi.WritePlain(b, l.Message)
 	}
 	b.WriteString("</span></div>")
 }

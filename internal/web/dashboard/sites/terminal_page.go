@@ -20,7 +20,14 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/socket"
 )
+
+// CloseRefused closes a WebSocket for a reason of ours, which the page shows.
+const CloseRefused websocket.StatusCode = 4000
+
+// MaxMessage is the most bytes of a browser's message.
+const MaxMessage = 64 << 10
 
 // Terminal is the browser's end of a terminal.
 type Terminal struct {
@@ -97,10 +104,10 @@ func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.An
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if !wantsSocket(q.Request) {
+	if !socket.Wanted(q.Request) {
 		return shell.GoTo(head.Base()+"/terminal", ""), nil
 	}
-	if !d.ownOrigin(q.Request) {
+	if !socket.OwnOrigin(q.Request, d.BaseURL) {
 		return shell.Answer{}, &fault.Error{
 			Kind:    fault.Forbidden,
 			Message: "Cross-origin request blocked",
@@ -113,14 +120,14 @@ func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.An
 
 // serveTerminal holds one terminal until it ends, for whatever reason, and says why.
 func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.ID) {
-	c, err := acceptSocket(w, q.Request)
+	c, err := socket.Accept(w, q.Request, MaxMessage)
 	if err != nil {
 		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.ID, "err", err)
 		return
 	}
 	done, ok := d.terminals.Begin(q.User.ID, q.Addr)
 	if !ok {
-		closeSocket(
+		socket.Close(
 			c,
 			CloseRefused,
 			fmt.Sprintf(
@@ -140,7 +147,7 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 	t := &terminal{d: d, q: q, c: c, id: id}
 	code, reason := t.run(ctx)
 	done() // who hears of the end may open the next
-	closeSocket(c, code, reason)
+	socket.Close(c, code, reason)
 	t.receiving.Wait()
 	if t.audited {
 		t.closed(time.Since(begun))
@@ -256,7 +263,7 @@ func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]i
 		}
 		var size struct{ Columns, Rows int }
 		if json.Unmarshal(data, &size) != nil || size.Columns < 1 || size.Rows < 1 {
-			closeSocket(t.c, websocket.StatusInvalidFramePayloadData, "Unknown message")
+			socket.Close(t.c, websocket.StatusInvalidFramePayloadData, "Unknown message")
 			return
 		}
 		select { // the newest counts
@@ -274,7 +281,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 		t.end(errTerminalOutput)
 		return 0, errTerminalOutput
 	}
-	if err := sendSocket(t.q.Context(), t.c, p); err != nil {
+	if err := socket.Send(t.q.Context(), t.c, p); err != nil {
 		t.end(errTerminalLeft)
 		return 0, err
 	}
@@ -300,7 +307,7 @@ func (t *terminal) keep(ctx context.Context) {
 			t.end(err)
 			return
 		}
-		if n%int(pingEvery/checkEvery) == 0 && pingSocket(ctx, t.c, checkEvery) != nil {
+		if n%int(pingEvery/checkEvery) == 0 && socket.Ping(ctx, t.c, checkEvery) != nil {
 			t.end(errTerminalLeft)
 			return
 		}

@@ -1,4 +1,4 @@
-package sites
+package ansi
 
 import (
 	"html"
@@ -38,9 +38,9 @@ func TestANSI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var b strings.Builder
-			writeANSI(&b, tt.in)
+			Write(&b, tt.in)
 			if b.String() != tt.want {
-				t.Errorf("writeANSI(%q)\n got %s\nwant %s", tt.in, b.String(), tt.want)
+				t.Errorf("Write(%q)\n got %s\nwant %s", tt.in, b.String(), tt.want)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func FuzzANSI(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		var b strings.Builder
-		writeANSI(&b, in)
+		Write(&b, in)
 		out := b.String()
 		text := spans.ReplaceAllString(out, "$1")
 		if bare.MatchString(text) {

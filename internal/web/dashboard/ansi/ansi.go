@@ -1,4 +1,5 @@
-package sites
+// Package ansi owns how the terminal colors of a log line look on a page: as spans with the classes of site.css.
+package ansi
 
 import (
 	"html/template"
@@ -36,8 +37,8 @@ func class(k buildlog.Style) string {
 	return strings.Join(out, " ")
 }
 
-// writeANSI writes a line with its terminal colors as spans with classes.
-func writeANSI(b *strings.Builder, raw string) {
+// Write writes a line with its terminal colors as spans with classes.
+func Write(b *strings.Builder, raw string) {
 	for style, text := range buildlog.Spans(raw) {
 		text = template.HTMLEscapeString(text)
 		if c := class(style); c != "" {
@@ -47,7 +48,7 @@ func writeANSI(b *strings.Builder, raw string) {
 	}
 }
 
-// writePlain writes text without any markup of its own: control characters but tab go.
-func writePlain(b *strings.Builder, text string) {
+// WritePlain writes text without any markup of its own: control characters but tab go.
+func WritePlain(b *strings.Builder, text string) {
 	b.WriteString(template.HTMLEscapeString(shell.Clean(text)))
 }
