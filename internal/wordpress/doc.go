@@ -3,5 +3,5 @@
 //
 // Its rule: it is an endpoint like a program's: nothing below knows that there is a WordPress.
 //
-// Begin with wordpress/wordpress.go, then guard.go.
+// Begin with wordpress/wordpress.go, then guard/guard.go.
 package wordpress

@@ -18,6 +18,7 @@ const (
 	cronTick   = 10 * time.Second
 	cronLeast  = time.Minute
 	cronMost   = 24 * time.Hour
+	maxNoted   = 50_000
 	cronAtOnce = 8 // sites, each of another owner: events may hang
 )
 
@@ -69,7 +70,7 @@ func (c *crons) note(id site.ID, at, now db.Time) bool {
 	if have := c.noted[id]; have > now && have <= at {
 		return false
 	}
-	if len(c.noted) > maxKnown {
+	if len(c.noted) > maxNoted {
 		clear(c.noted)
 	}
 	c.noted[id] = at

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fair"
@@ -48,10 +47,9 @@ func TestScheduledEvent(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		g := w.guard(served{site: "site", owner: "owner"}, "site")
-		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := through(w, "site", "site", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{"X-Slipway-Cron": {tt.says}}, Body: http.NoBody}, nil
-		})}
+		})
 		resp, err := g.RoundTrip(request("/"))
 		if err != nil {
 			t.Fatal(err)

@@ -1,15 +1,15 @@
 package wordpress
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
-	"testing"
 	"time"
 
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/wordpress/guard"
 	"slipway/internal/wordpress/pagecache"
 )
 
@@ -36,171 +36,17 @@ func request(path string, header ...string) *http.Request {
 	return r
 }
 
-// What is said without the guard is what it would say: pages that are fresh, to visitors who
-// have no session.
-func TestCachedPage(t *testing.T) {
-	t.Parallel()
-	w := &WordPress{cache: pagecache.New("")}
-	r := request("/post/", "Accept-Encoding", "gzip")
-	fill(w.cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
-	of, answer := w.Page("site", r.Host, "/post/")
-	if of == nil {
-		t.Fatal("the page is not found")
-	}
-	p, how := w.cache.Lookup("site", r)
-	rec := httptest.NewRecorder()
-	p.Write(rec, r, how)
-	header, body := answer("gzip")
-	if of != any(p) || !bytes.Equal(
-		body,
-		rec.Body.Bytes(),
-	) || !reflect.DeepEqual(header, rec.Header()) || header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("%v and %v", header, rec.Header())
-	}
-	for _, no := range [][3]string{
-		{"other", r.Host, "/post/"},
-		{"unknown", r.Host, "/post/"},
-		{"site", "elsewhere.test", "/post/"},
-		{"site", r.Host, "/post"},
-	} {
-		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
-			t.Errorf("%v has a page", no)
-		}
-	}
-	w.cache.Purge("site", "/post/")
-	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
-		t.Error("a stale page is given")
-	}
-	if p, _ := w.cache.Lookup("site", r); p != nil {
-		t.Error("nobody is to make a new one")
-	}
+// answering are programs that all answer so.
+type answering server
+
+func (a answering) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+	return &endpoint.Endpoint{Transport: server(a), Release: func() {}}, nil
 }
 
-// What the edge may ask a WordPress's program for without its guard are files that visitors see,
-// of deployments that are known to be a WordPress's.
-func TestFilesOfPrograms(t *testing.T) {
-	t.Parallel()
-	held := 0
-	w := New(Config{Programs: tasks(nil)})
-	w.known.Store("dep_1", served{site: "site"})
-	w.known.Store("dep_2", served{})
-	for _, tt := range []struct {
-		deployment, path string
-		want             bool
-	}{
-		{"dep_1", "/wp-includes/style.css", true},
-		{"dep_1", "/wp-content/debug.log", false},
-		{"dep_1", "/wp-content/plugins/a.sql", false},
-		{"dep_1", "/index.php", false},
-		{"dep_1", "/a/page/", false},
-		{"dep_2", "/wp-includes/style.css", false},
-		{"dep_3", "/wp-includes/style.css", false},
-	} {
-		e, ok := w.File(tt.deployment, tt.path)
-		if ok != tt.want {
-			t.Errorf("%s %s: a file may answer: %v", tt.deployment, tt.path, ok)
-		}
-		if ok {
-			e.Release()
-			held++
-		}
-	}
-	if held != 1 {
-		t.Errorf("%d programs were held", held)
-	}
-	// What else answers is the guard, before the program.
-	e, ok := w.Awake("dep_1")
-	if !ok || e.Upstream != nil {
-		t.Fatal("requests pass the guard by")
-	}
-	rec := httptest.NewRecorder()
-	if !e.Serve(rec, request("/wp-config.php")) || rec.Code != http.StatusNotFound {
-		t.Errorf("the guard let %d through", rec.Code)
-	}
-	e.Release()
-	if _, ok := w.Awake("dep_3"); ok {
-		t.Error("nobody knows what the deployment is")
-	}
-}
+func (a answering) Awake(string) (*endpoint.Endpoint, bool) { return nil, false }
 
-func TestClosed(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]bool{
-		"/":                                 false,
-		"/wp-login.php":                     false,
-		"/wp-admin/":                        false,
-		"/wp-admin/admin-ajax.php":          false,
-		"/wp-json/wp/v2/posts":              false,
-		"/wp-content/uploads/a.png":         false,
-		"/.well-known/acme-challenge/x":     false,
-		"/wp-includes/css/x.css":            false,
-		"/wp-admin/load-scripts.php":        false,
-		"/hello-world/":                     false,
-		"/wp-config.php":                    true,
-		"/wp-admin/install.php":             true,
-		"/wp-admin/install.php/x":           true,
-		"//wp-admin/./install.php":          true,
-		"/x/../wp-config.php":               true,
-		"/WP-CONFIG.PHP":                    true,
-		"/xmlrpc.php":                       true,
-		"/xmlrpc.php/x":                     true,
-		"/wp-content/uploads/x.php":         true,
-		"/wp-content/uploads/x.PHP7":        true,
-		"/wp-content/uploads/x.phtml/y.png": true,
-		"/wp-content/plugins/a/b.php":       true,
-		"/wp-includes/version.php":          true,
-		"/wp-includes/version.php/x":        true,
-		"/.env":                             true,
-		"/wp-content/.git/config":           true,
-		"/wp-content/debug.log":             true,
-		"/dump.sql":                         true,
-		"/wp-content/updraft/x":             true,
-	} {
-		r := request("/")
-		r.URL.Path = path
-		if got := closed(r.URL.Path, false); got != want {
-			t.Errorf("closed(%q) = %v", path, got)
-		}
-	}
-	r := request("/xmlrpc.php")
-	if closed(r.URL.Path, true) {
-		t.Error("xmlrpc.php stays closed")
-	}
-}
-
-// Passwords are tried so often by one visitor, whichever path leads to the script; who goes on
-// when refused locks nobody else out.
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	x := newThrottle()
-	post := func(site, path, from string) bool {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.URL.Path, r.RemoteAddr = path, from
-		return x.take(site, r) == 0
-	}
-	paths := []string{"/wp-login.php", "/wp-login.php/x", "//wp-login.php/./y", "/a/../wp-login.php", "/wp-login.php/"}
-	for i := range loginsOfVisitor {
-		if !post("site", paths[i%len(paths)], "203.0.113.1:1234") {
-			t.Fatalf("attempt %d is refused", i)
-		}
-	}
-	for _, path := range paths {
-		for range loginsOfSite {
-			if post("site", path, "203.0.113.1:99") {
-				t.Fatalf("%s: one more attempt is let through", path)
-			}
-		}
-	}
-	if !post(
-		"site",
-		"/wp-login.php",
-		"198.51.100.1:1",
-	) || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
-		t.Error("others are refused with it")
-	}
-	for i := range 2 * remoteMore * loginsOfVisitor {
-		if let := post("site", "/xmlrpc.php/x", "203.0.113.1:1"); let != (i < remoteMore*loginsOfVisitor) {
-			t.Fatalf("request %d of XML-RPC: let through %v", i, let)
-		}
-	}
+// through returns the way through the guard of a site's deployment to a program that answers so.
+func through(w *WordPress, site, deployment string, program answering) http.RoundTripper {
+	gs := guard.New(guard.Config{Programs: program, Cache: w.cache, Sites: guarded{w}})
+	return gs.Endpoint(guard.Served{Site: site, Owner: "owner"}, deployment).Transport
 }

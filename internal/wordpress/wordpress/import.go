@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -194,7 +192,7 @@ func (r *run) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ownLike(next, dir); err != nil {
+	if err := archive.OwnLike(next, dir); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
@@ -266,27 +264,4 @@ func (r *run) imported(ctx context.Context) error {
 		}
 	}
 	return r.end(ctx, "Imported", "", r.result())
-}
-
-// ownLike gives a tree that we have written to the owner of dir.
-func ownLike(tree, dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || os.Geteuid() != 0 {
-		return nil // everything is ours
-	}
-	root, err := os.OpenRoot(tree)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return root.Lchown(name, int(st.Uid), int(st.Gid))
-	})
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
+
+	"slipway/internal/wordpress/guard"
 )
 
 // What one node purges is stale on another, and what was made since then is not.
@@ -80,8 +81,7 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
 	fill(w.cache, request("/"), "mine") // of "site"
-	g := w.guard(served{site: "hostile", owner: "owner"}, "hostile")
-	g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+	g := through(w, "hostile", "hostile", func(*http.Request) (*http.Response, error) {
 		h := http.Header{
 			"Content-Type":    {"text/html"},
 			"X-Slipway-Purge": {"* / site site*"},
@@ -89,7 +89,7 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 			"X-Slipway-Cron":  {"1"},
 		}
 		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("theirs"))}, nil
-	})}
+	})
 	resp, err := g.RoundTrip(request("/"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +112,7 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 	w := New(Config{DB: dbtest.New(t)})
 	page := func(purges string, meanwhile func()) {
 		t.Helper()
-		g := w.guard(served{site: "site", owner: "owner"}, "site")
-		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := through(w, "site", "site", func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Microsecond) // two moments
 			meanwhile()
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
@@ -121,7 +120,7 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 				h.Set("X-Slipway-Purge", purges)
 			}
 			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("<p>"))}, nil
-		})}
+		})
 		resp, err := g.RoundTrip(request("/"))
 		if err != nil {
 			t.Fatal(err)
@@ -157,11 +156,10 @@ func TestPagesOfDeployments(t *testing.T) {
 	w := New(Config{DB: dbtest.New(t)})
 	page := func(deployment, text string) {
 		t.Helper()
-		g := w.guard(served{site: "site", owner: "owner"}, deployment)
-		g.got = &endpoint.Endpoint{Transport: server(func(*http.Request) (*http.Response, error) {
+		g := through(w, "site", deployment, func(*http.Request) (*http.Response, error) {
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
 			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
-		})}
+		})
 		resp, err := g.RoundTrip(request("/"))
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +172,7 @@ func TestPagesOfDeployments(t *testing.T) {
 		t.Helper()
 		got := ""
 		rec := httptest.NewRecorder()
-		if w.guard(served{site: "site", owner: "owner"}, deployment).serve(rec, request("/")) {
+		if w.Endpoint(guard.Served{Site: "site", Owner: "owner"}, deployment).Serve(rec, request("/")) {
 			got = rec.Body.String()
 		}
 		if got != want {

@@ -1,5 +1,5 @@
 // Package wordpress owns WordPress sites: the core that all of them share, their
-// installation, what of them is open to strangers, their page cache and their events.
+// installation, work on them, and their events. What requests to them meet is package guard's.
 //
 // A site's WordPress is a program like any other: its bundle is a read-only core with a
 // configuration of ours, its wp-content is storage, its database is one of package
@@ -20,8 +20,6 @@ import (
 	"net/http"
 	"net/mail"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"slipway/internal/backup/backup"
@@ -40,6 +38,7 @@ import (
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"
+	"slipway/internal/wordpress/guard"
 	"slipway/internal/wordpress/pagecache"
 )
 
@@ -93,15 +92,12 @@ type Host interface {
 
 // WordPress owns what makes sites WordPress. It is safe for concurrent use.
 type WordPress struct {
-	c         Config
-	cores     *core.Cores
-	cache     *pagecache.Cache
-	logins    throttle
-	crons     *crons
-	comparing *fair.Pool
-	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
-	known sync.Map     // of string to served: deployments whose guard was asked for
-	count atomic.Int64 // of them
+	*guard.Guards // what requests to sites meet
+	c             Config
+	cores         *core.Cores
+	cache         *pagecache.Cache
+	crons         *crons
+	comparing     *fair.Pool
 }
 
 // New returns WordPress. It starts nothing: Run does.
@@ -114,7 +110,9 @@ func New(c Config) *WordPress {
 		}
 	}
 	cores := core.New(core.Config{DB: c.DB, Bundles: c.Bundles, Out: c.Out, Dir: c.Dir, Source: c.Source, Log: c.Log})
-	return &WordPress{c: c, cores: cores, cache: pagecache.New(port), logins: newThrottle(), crons: newCrons(), comparing: newComparing()}
+	w := &WordPress{c: c, cores: cores, cache: pagecache.New(port), crons: newCrons(), comparing: newComparing()}
+	w.Guards = guard.New(guard.Config{Programs: c.Programs, Cache: w.cache, Sites: guarded{w}, Log: c.Log})
+	return w
 }
 
 // Settings hold what an owner chooses of a new WordPress. All are optional.
@@ -361,7 +359,7 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err != nil {
 		return false, fmt.Errorf("change WordPress settings: %w", err)
 	}
-	tx.AfterCommit(w.known.Clear)
+	tx.AfterCommit(w.Forget)
 	return true, w.purgeTx(ctx, tx, id, []string{"*"})
 }
 

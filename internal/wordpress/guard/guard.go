@@ -1,0 +1,296 @@
+// Package guard owns what a request meets before a site's WordPress: paths that nobody may see, a bound on how
+// often passwords are tried, the page cache, and the program, which it wakes for the rest alone.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/pagecache"
+)
+
+// Config holds what guards need.
+type Config struct {
+	Programs endpoint.Source // behind the guards
+	Cache    *pagecache.Cache
+	Sites    Sites
+	Log      *slog.Logger // Optional.
+}
+
+// Sites has what sites serve, and hears what their answers say; package wordpress's are one.
+type Sites interface {
+	// Served returns what a deployment serves.
+	Served(ctx context.Context, deployment string) (Served, error)
+	// PagesChanged hears that a site made pages of its own stale.
+	PagesChanged(ctx context.Context, id site.ID)
+	// Scheduled hears when a site's next event is, in seconds since 1970.
+	Scheduled(ctx context.Context, id site.ID, at string)
+}
+
+// Guards are those of all sites. They are safe for concurrent use.
+type Guards struct {
+	c      Config
+	logins throttle
+	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
+	known sync.Map     // of string to Served: deployments whose guard was asked for
+	count atomic.Int64 // of them
+}
+
+// New returns guards. It starts nothing.
+func New(c Config) *Guards {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Guards{c: c, logins: newThrottle()}
+}
+
+// Served holds what a deployment of a WordPress serves.
+type Served struct {
+	Site   string // empty: it is none
+	Owner  string
+	XMLRPC bool
+	Own    string // marks requests that the site makes to itself: see Mark
+}
+
+// Acquire returns what answers a request to a deployment: for the rest it wakes the program, when it
+// has to.
+func (gs *Guards) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+	s, err := gs.served(ctx, deployment)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Site == "":
+		return gs.c.Programs.Acquire(ctx, deployment)
+	}
+	return gs.Endpoint(s, deployment), nil
+}
+
+// Awake returns the same without waiting, if the deployment is known and its program runs.
+func (gs *Guards) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	known, ok := gs.known.Load(deployment)
+	if !ok || known.(Served).Site == "" {
+		return nil, false
+	}
+	p, ok := gs.c.Programs.Awake(deployment)
+	if !ok {
+		return nil, false
+	}
+	p.Release()
+	return gs.Endpoint(known.(Served), deployment), true
+}
+
+// served returns what a deployment serves.
+func (gs *Guards) served(ctx context.Context, deployment string) (Served, error) {
+	if known, ok := gs.known.Load(deployment); ok {
+		return known.(Served), nil
+	}
+	s, err := gs.c.Sites.Served(ctx, deployment)
+	if err != nil {
+		return s, err
+	}
+	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
+	if gs.count.Add(1) > maxKnown {
+		gs.known.Clear()
+		gs.count.Store(0)
+	}
+	gs.known.Store(deployment, s)
+	return s, nil
+}
+
+// Forget makes what deployments serve be read again.
+func (gs *Guards) Forget() { gs.known.Clear() }
+
+// SessionCookies are the beginnings of cookies that make a visitor somebody.
+func (gs *Guards) SessionCookies() []string { return pagecache.SessionCookies }
+
+// Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
+// returns its fields and body for an Accept-Encoding; nil where there is none.
+func (gs *Guards) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
+	p := gs.c.Cache.Fresh(deployment, host, path)
+	if p == nil {
+		return nil, nil
+	}
+	return p, p.Answer
+}
+
+// File returns a deployment's program if it runs, and a path could be a file that visitors see.
+func (gs *Guards) File(deployment, path string) (*endpoint.Endpoint, bool) {
+	known, ok := gs.known.Load(deployment)
+	if !ok || known.(Served).Site == "" || !named(path) || closed(path, known.(Served).XMLRPC) {
+		return nil, false
+	}
+	return gs.c.Programs.Awake(deployment)
+}
+
+// maxKnown bounds what is remembered of deployments.
+const maxKnown = 50_000
+
+// guard stands before a site's WordPress for one request: it closes what is nobody's
+// business, answers from the page cache, and wakes the program for the rest alone.
+type guard struct {
+	of    *Guards
+	site  Served
+	pages string    // the deployment whose pages it looks for and stores
+	asked time.Time // what the answer shows is not older
+
+	mu      sync.Mutex // guards got
+	got     *endpoint.Endpoint
+	release sync.Once
+}
+
+// Endpoint returns what answers a request to a deployment of a site.
+func (gs *Guards) Endpoint(s Served, deployment string) *endpoint.Endpoint {
+	g := &guard{of: gs, site: s, pages: deployment, asked: time.Now()}
+	return &endpoint.Endpoint{Transport: g, Serve: g.serve, Release: g.end, Answered: g.answered}
+}
+
+// end ends the request.
+func (g *guard) end() {
+	g.release.Do(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.got != nil {
+			g.got.Release()
+		}
+	})
+}
+
+// answered hears an answer of the program.
+func (g *guard) answered(status int, bytes int64, took time.Duration) {
+	g.mu.Lock()
+	got := g.got
+	g.mu.Unlock()
+	if got != nil && got.Answered != nil {
+		got.Answered(status, bytes, took)
+	}
+}
+
+func (g *guard) program(ctx context.Context) (_ *endpoint.Endpoint, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.got == nil {
+		g.got, err = g.of.c.Programs.Acquire(ctx, g.pages)
+	}
+	return g.got, err
+}
+
+// Mark returns what a WordPress with that key sends as Slipway-Loopback to its own wp-cron.php.
+func Mark(key []byte) string {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte("loopback"))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// ownCron reports whether the site itself asks for its wp-cron.php, to see that it can. There is
+// nothing to do: events are run when they are due.
+func (g *guard) ownCron(r *http.Request) bool {
+	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && hmac.Equal([]byte(r.Header.Get("Slipway-Loopback")), []byte(g.site.Own))
+}
+
+// serve answers what needs no program, or a file, and reports whether it did.
+func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
+	if g.site.Own != "" && g.ownCron(r) {
+		answer(w, http.StatusOK, "")
+		return true
+	}
+	if closed(r.URL.Path, g.site.XMLRPC) {
+		answer(w, http.StatusNotFound, "Not found\n")
+		return true
+	}
+	if wait := g.of.logins.take(g.site.Site, r); wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
+		answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
+		return true
+	}
+	if p, how := g.of.c.Cache.Lookup(g.pages, r); p != nil {
+		p.Write(w, r, how)
+		return true
+	}
+	if !named(r.URL.Path) {
+		return false
+	}
+	p, err := g.program(r.Context())
+	return err == nil && p.Serve != nil && p.Serve(w, r)
+}
+
+// RoundTrip asks the program, and stores a page that may be.
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.ContentLength < 0 && g.of.c.Cache.Cacheable(r) {
+		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
+		// everybody. Over HTTP/3 requests without one don't say that they have none.
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
+	filled := g.of.c.Cache.Filling(g.pages, r)
+	defer filled()
+	p, err := g.program(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		g.of.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.site.Site, "err", err)
+		return plain(r, http.StatusServiceUnavailable, "This site is starting. Try again in a few seconds.\n"), nil
+	}
+	resp, err := p.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
+		g.of.c.Sites.PagesChanged(r.Context(), site.ID(g.site.Site))
+		g.asked = g.of.c.Cache.ChangedBy(g.site.Site, g.asked, strings.Fields(paths)...)
+	}
+	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
+		g.of.c.Sites.Scheduled(r.Context(), site.ID(g.site.Site), at)
+	}
+	page := resp.Header.Get("X-Slipway-Cache") == "page"
+	resp.Header.Del("X-Slipway-Cron")
+	resp.Header.Del("X-Slipway-Purge")
+	resp.Header.Del("X-Slipway-Cache")
+	if page {
+		g.of.c.Cache.Store(g.site.Owner, g.site.Site, g.pages, r, resp, g.asked)
+	}
+	return resp, nil
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+func plain(r *http.Request, status int, text string) *http.Response {
+	return &http.Response{
+		Status:     fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		StatusCode: status,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Request:    r,
+		Header: http.Header{
+			"Content-Type":           {"text/plain; charset=utf-8"},
+			"Retry-After":            {"5"},
+			"Cache-Control":          {"no-store"},
+			"X-Content-Type-Options": {"nosniff"},
+		},
+		ContentLength: int64(len(text)),
+		Body:          io.NopCloser(strings.NewReader(text)),
+	}
+}
