@@ -70,6 +70,8 @@ slipway_install() {
 	archive)
 		tar -xzf "$work/$file" -C "$work" --strip-components=1 --no-same-owner
 		install -D -m 755 "$work/slipway" /usr/local/bin/slipway
+		install -D -m 644 "$work/slipway.1" /usr/local/share/man/man1/slipway.1
+		install -D -m 644 "$work/completions/slipway.bash" /usr/local/share/bash-completion/completions/slipway
 		mkdir -p /etc/slipway
 		[ -e /etc/slipway/server.toml ] || install -m 640 "$work/server.toml" /etc/slipway/server.toml
 		mkdir -p /etc/systemd/system

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 
 // TestMain is what the installer of these tests installs: a program that says how it was called.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "upgrade" {
+	if len(os.Args) > 1 && slices.Contains([]string{"upgrade", "man", "completion"}, os.Args[1]) {
 		fmt.Println("upgrades with", strings.Join(os.Args[1:], " "))
 		return
 	}
@@ -122,7 +123,8 @@ func TestInstaller(t *testing.T) {
 		return string(out)
 	}
 	files := "etc/slipway/server.toml\netc/systemd/system/slipway-upgrade.service\netc/systemd/system/slipway.service\n" +
-		"etc/systemd/system/slipway.socket\nusr/local/bin/slipway\n"
+		"etc/systemd/system/slipway.socket\nusr/local/bin/slipway\n" +
+		"usr/local/share/bash-completion/completions/slipway\nusr/local/share/man/man1/slipway.1\n"
 	if out := install(dist, "sh /tmp/dist/install.sh && grep -h ExecStart= /etc/systemd/system/*.service"); !strings.Contains(out, "status 0\n"+files) ||
 		!strings.Contains(out, "ExecStart=/usr/local/bin/slipway serve") || !strings.Contains(out, "ExecStart=/usr/local/bin/slipway.previous upgrade") {
 		t.Errorf("a release:\n%s", out)

@@ -9,7 +9,7 @@ import (
 )
 
 // archive writes slipway_VERSION_linux_ARCH.tar.gz: the program, what to read first, and the units.
-func (r *release) archive(arch, program string) error {
+func (r *release) archive(arch, program, work string) error {
 	top := "slipway_" + r.version + "_linux_" + arch
 	f, err := os.Create(filepath.Join(r.out, top+".tar.gz"))
 	if err != nil {
@@ -28,7 +28,11 @@ func (r *release) archive(arch, program string) error {
 		{"CHANGELOG.md", "CHANGELOG.md", 0o644},
 		{"README.md", "README.md", 0o644},
 		{"packaging/deb/server.toml", "server.toml", 0o644},
+		{filepath.Join(work, "slipway.bash"), "completions/slipway.bash", 0o644},
+		{filepath.Join(work, "slipway.fish"), "completions/slipway.fish", 0o644},
+		{filepath.Join(work, "slipway.zsh"), "completions/slipway.zsh", 0o644},
 		{program, "slipway", 0o755},
+		{filepath.Join(work, "slipway.1"), "slipway.1", 0o644},
 		{"packaging/systemd/slipway.service", "slipway.service", 0o644},
 		{"packaging/systemd/slipway.socket", "slipway.socket", 0o644},
 		{"packaging/systemd/slipway-upgrade.service", "slipway-upgrade.service", 0o644},

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree that it lays out in dir.
-func (r *release) deb(arch, program, dir string) error {
+// deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree that it lays out in the work folder.
+func (r *release) deb(arch, program, work string) error {
+	dir := filepath.Join(work, "deb-"+arch)
 	for _, file := range []struct {
 		from, to string
 		mode     os.FileMode
@@ -23,6 +24,9 @@ func (r *release) deb(arch, program, dir string) error {
 		{"packaging/systemd/slipway.service", "lib/systemd/system/slipway.service", 0o644},
 		{"packaging/systemd/slipway.socket", "lib/systemd/system/slipway.socket", 0o644},
 		{"packaging/systemd/unprivileged.conf", "usr/share/doc/slipway/examples/unprivileged.conf", 0o644},
+		{filepath.Join(work, "slipway.bash"), "usr/share/bash-completion/completions/slipway", 0o644},
+		{filepath.Join(work, "slipway.zsh"), "usr/share/zsh/vendor-completions/_slipway", 0o644},
+		{filepath.Join(work, "slipway.fish"), "usr/share/fish/vendor_completions.d/slipway.fish", 0o644},
 		{"packaging/deb/server.toml", "etc/slipway/server.toml", 0o640},
 		{"packaging/deb/default", "etc/default/slipway", 0o644},
 		{"packaging/deb/lintian-overrides", "usr/share/lintian/overrides/slipway", 0o644},
@@ -43,12 +47,18 @@ func (r *release) deb(arch, program, dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"CHANGELOG.md.gz": string(news), "changelog.gz": r.changelog()} {
+	manual, err := os.ReadFile(filepath.Join(work, "slipway.1"))
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"doc/slipway/CHANGELOG.md.gz": string(news), "doc/slipway/changelog.gz": r.changelog(), "man/man1/slipway.1.gz": string(manual),
+	} {
 		packed, err := zipped(text)
 		if err != nil {
 			return err
 		}
-		if err := write(filepath.Join(dir, "usr/share/doc/slipway", name), packed, 0o644); err != nil {
+		if err := write(filepath.Join(dir, "usr/share", name), packed, 0o644); err != nil {
 			return err
 		}
 	}

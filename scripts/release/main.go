@@ -7,6 +7,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,15 +81,18 @@ func (r *release) run() error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	if err := r.texts(work); err != nil {
+		return err
+	}
 	for _, arch := range r.archs {
 		program, err := r.build(arch, work)
 		if err != nil {
 			return err
 		}
-		if err := r.archive(arch, program); err != nil {
+		if err := r.archive(arch, program, work); err != nil {
 			return err
 		}
-		if err := r.deb(arch, program, filepath.Join(work, "deb-"+arch)); err != nil {
+		if err := r.deb(arch, program, work); err != nil {
 			return err
 		}
 		if arch == r.archs[0] {
@@ -100,6 +105,28 @@ func (r *release) run() error {
 		return err
 	}
 	return r.sums()
+}
+
+// texts has a program of this machine print its manual page and what shells complete with.
+func (r *release) texts(work string) error {
+	program, err := r.build(runtime.GOARCH, work)
+	if err != nil {
+		return err
+	}
+	for file, args := range map[string][]string{
+		"slipway.1": {"man"}, "slipway.bash": {"completion", "bash"}, "slipway.zsh": {"completion", "zsh"}, "slipway.fish": {"completion", "fish"},
+	} {
+		c := exec.Command(program, args...)
+		c.Env = append(os.Environ(), "HOME="+work)
+		text, err := c.Output()
+		if err != nil || len(text) == 0 {
+			return fmt.Errorf("slipway %s: %w", strings.Join(args, " "), errors.Join(err, errors.New("no text")))
+		}
+		if err := write(filepath.Join(work, file), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installer writes install.sh, which knows its release's version and key.

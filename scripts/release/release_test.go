@@ -15,6 +15,15 @@ import (
 	"aead.dev/minisign"
 )
 
+// TestMain is the program of these releases, where it is asked for its texts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "man" || os.Args[1] == "completion") {
+		fmt.Println(os.Args[1:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
 // The same commit makes the same bytes, in another folder, under another umask; the checksums are
 // theirs, and the list of contents names what the program is built from.
 func TestRelease(t *testing.T) {
@@ -98,7 +107,10 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"-rwxr-xr-x root/root", "./usr/bin/slipway", "-rw-r----- root/root", "./etc/slipway/server.toml", "./lib/systemd/system/slipway.socket"} {
+	for _, want := range []string{
+		"-rwxr-xr-x root/root", "./usr/bin/slipway", "-rw-r----- root/root", "./etc/slipway/server.toml", "./lib/systemd/system/slipway.socket",
+		"./usr/share/man/man1/slipway.1.gz", "./usr/share/bash-completion/completions/slipway", "./usr/share/zsh/vendor-completions/_slipway",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the package lacks %s:\n%s", want, out)
 		}

@@ -39,6 +39,9 @@ type Commands struct {
 	Usage       usageCommand       `cmd:"" group:"Your sites" help:"Show what your sites used in a month."`
 	Open        openCommand        `cmd:"" group:"Your sites" help:"Print the site's URL, and open it where there is a browser."`
 	API         apiCommand         `cmd:"" name:"api" group:"Your sites" help:"Call the REST API."`
+	Completion  completionCommand  `cmd:"" group:"Your sites" help:"Print what makes bash, zsh or fish complete commands, flags and names of sites."`
+	Man         manCommand         `cmd:"" group:"Your sites" help:"Print the manual page."`
+	Complete    completeCommand    `cmd:"" hidden:"" name:"__complete" help:"List what may come next, for shells."`
 }
 
 // Exit statuses beside 1, which is any other failure, and 2, wrong usage.

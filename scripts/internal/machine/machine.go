@@ -44,6 +44,9 @@ var programs = map[string]string{
 	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
 	"redis-server":                      "/usr/bin/redis-server",
 	"shellcheck":                        "/usr/bin/shellcheck",
+	"zsh":                               "/usr/bin/zsh",
+	"fish":                              "/usr/bin/fish",
+	"mandoc":                            "/usr/bin/mandoc",
 	"systemd":                           "/usr/bin/systemd-analyze",
 }
 
