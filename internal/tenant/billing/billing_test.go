@@ -588,6 +588,9 @@ func TestEntitlements(t *testing.T) {
 	if limit(limits.Webhooks) != 3 || limit(limits.Sites) != 5 || limit(limits.Domains) != 10_000 {
 		t.Errorf("webhooks %d, sites %d, domains %d", limit(limits.Webhooks), limit(limits.Sites), limit(limits.Domains))
 	}
+	if err := w.c.Limits.Require(t.Context(), w.db, ada, limits.Webhooks, 2); fault.As(err) == nil || !strings.HasSuffix(fault.As(err).Details, "or choose a larger plan") {
+		t.Errorf("at the plan's limit: %v", err)
+	}
 	var g Grant
 	w.write(func(tx *db.Tx) (err error) {
 		g, err = w.GrantTx(t.Context(), tx, ada, Grant{Name: limits.Webhooks, Value: 9, Until: w.clock.Add(day), Reason: "An add-on"})

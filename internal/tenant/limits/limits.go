@@ -182,6 +182,10 @@ func (u Use) Reached() error {
 	kind := kinds[u.Name]
 	verb, advice := cmp.Or(kind.verb, "have"), cmp.Or(kind.advice, "delete some that are not used")
 	has := map[string]string{"have": "has", "store": "stores", "use": "has used"}[verb]
+	more := "ask the operator for more"
+	if u.sold {
+		more = "choose a larger plan"
+	}
 	used := strconv.FormatInt(u.Used, 10)
 	if u.Name.Bytes() {
 		used = u.Name.amount(u.Used)
@@ -190,7 +194,7 @@ func (u Use) Reached() error {
 		u.Name,
 		u.Limit,
 		u.Used,
-		fmt.Sprintf("this account can %s %s and %s %s; %s, or ask the operator for more", verb, u.Name.amount(u.Limit), has, used, advice),
+		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more),
 	)
 }
 
@@ -257,6 +261,7 @@ type Use struct {
 	Name  Name
 	Limit int64 // or Unlimited
 	Used  int64
+	sold  bool // more of it comes with a plan
 }
 
 // Left is how much more the owner may have; below zero when they have too much.
@@ -269,7 +274,7 @@ func (u Use) Left() int64 {
 
 // UseOf returns one limit of an owner.
 func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (u Use, err error) {
-	u.Name = name
+	u.Name, u.sold = name, l.plans != nil
 	if u.Limit, err = l.of(ctx, r, owner, name); err != nil {
 		return u, err
 	}
