@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/egress"
@@ -34,6 +35,9 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 	})
 	if err != nil || s.InsecureBuilds || builds.Why() != "" {
 		return builds, err
+	}
+	h.camera = &screenshot.Camera{
+		Runner: builds.Runner(), Browser: screenshot.Find(s.Browser), Dir: filepath.Join(dir, "screenshots"), Edge: l.Local(),
 	}
 	h.engine, err = runtime.NewProcesses(runtime.Config{
 		Runner:    builds.Runner(),

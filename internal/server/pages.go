@@ -17,6 +17,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Deployments:    h.deployments,
 		Rules:          h.rules,
 		Thumbnails:     h.thumbnails,
+		Screenshots:    h.screenshots,
 		Git:            h.git,
 		Connections:    h.connections,
 		Notify:         h.notify,

@@ -21,6 +21,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/access"
@@ -87,6 +88,8 @@ type node struct {
 	uploads     *upload.Uploads
 	rules       *ruletest.Rules
 	thumbnails  *thumbnail.Thumbnails
+	screenshots *screenshot.Screenshots
+	camera      *screenshot.Camera // nil where programs can't run
 	git         *pushes.Pushes
 	connections *connection.Connections
 	notify      *notify.Notifications
@@ -135,6 +138,7 @@ var workers = map[string]int{
 	wordpress.DownloadQueue: 4,
 	connection.QueueName:    4,
 	notify.QueueName:        4,
+	screenshot.QueueName:    1, // a browser takes much memory
 }
 
 // wire makes every package from the settings. It opens the database and starts nothing.
@@ -273,6 +277,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Countries:   s.CountryDatabase != "",
 	})
 	h.thumbnails = thumbnail.New(h.db, releases)
+	h.screenshots = screenshot.New(screenshot.Config{DB: h.db, Sites: h.sites, Camera: h.camera, Users: builds, Log: s.Log})
 	h.git = pushes.New(pushes.Config{
 		DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
 		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Log: s.Log,
@@ -338,6 +343,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.deployments.Work(h.jobs)
 	h.uploads.Work(h.jobs)
 	h.thumbnails.Work(h.jobs)
+	h.screenshots.Work(h.jobs)
 	h.apps.Work(h.jobs)
 	h.databases.Work(h.jobs)
 	h.backups.Work(h.jobs)

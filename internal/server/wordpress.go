@@ -22,6 +22,7 @@ func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 		Operations:  h.operations,
 		Backups:     h.backups,
 		Deployments: h.deployments,
+		Screenshots: h.screenshots,
 		Programs:    h.apps,
 		Dir:         h.s.Path("wordpress"),
 		Source:      h.s.WordPressSource,

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -140,6 +141,9 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 		if err := thumbnail.DrawTx(ctx, tx, x.Release); err != nil {
 			return deployment.Deployment{}, err
 		}
+	}
+	if err := screenshot.TakeTx(ctx, tx, x.Owner, x.Site); err != nil {
+		return deployment.Deployment{}, err
 	}
 	if err := journal.AppendTx(ctx, tx, string(x.ID), 0, []journal.Line{{
 		N:       1,

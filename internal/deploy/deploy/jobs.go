@@ -9,6 +9,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/preview"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -175,6 +176,9 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 		return err
 	}
 	if err := thumbnail.Tidy(ctx, d.c.DB); err != nil {
+		return err
+	}
+	if err := screenshot.Tidy(ctx, d.c.DB); err != nil {
 		return err
 	}
 	return job.Later(time.Hour)

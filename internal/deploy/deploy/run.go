@@ -16,6 +16,7 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
@@ -393,6 +394,9 @@ func (d *Deployments) activate(
 		}
 		if x.Target == deployment.Production {
 			if err := thumbnail.DrawTx(ctx, tx, rel.ID); err != nil {
+				return err
+			}
+			if err := screenshot.TakeTx(ctx, tx, x.Owner, x.Site); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/certs"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/recovery"
@@ -85,6 +86,7 @@ type Config struct {
 
 	WordPressSource string // of the core that WordPress sites run from; empty: the current release
 	WPCLI           string // program wp of commands of WordPress sites; empty: the one in PATH, if it is below /usr
+	Browser         string // that takes screenshots of sites; empty: the one in PATH; screenshot.NoBrowser: none
 	RedisServer     string // program that WordPress sites have as their object cache; empty: the one in PATH
 
 	MariaDB       string // address of a MariaDB server; empty: private ones
@@ -251,8 +253,8 @@ func (c Config) Check() (Settings, error) {
 	if err := core.CheckSource(c.WordPressSource); err != nil {
 		return s, fmt.Errorf("--wordpress-source: %w", err)
 	}
-	for name, program := range map[string]string{"--redis-server": c.RedisServer, "--wp-cli": c.WPCLI} {
-		if program == "" {
+	for name, program := range map[string]string{"--redis-server": c.RedisServer, "--wp-cli": c.WPCLI, "--browser": c.Browser} {
+		if program == "" || name == "--browser" && program == screenshot.NoBrowser {
 			continue
 		}
 		if info, err := os.Stat(program); !filepath.IsAbs(program) || err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {

@@ -33,6 +33,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/edge/certs"
 	"slipway/internal/platform/db"
@@ -71,6 +72,7 @@ type Config struct {
 	Streams      *requestinfo.Streams // shared with the API. Optional.
 	Rules        *ruletest.Rules
 	Thumbnails   *thumbnail.Thumbnails
+	Screenshots  *screenshot.Screenshots // Optional.
 	Git          *pushes.Pushes
 	Connections  *connection.Connections
 	Notify       *notify.Notifications
@@ -129,7 +131,7 @@ func New(c Config) *Dashboard {
 		},
 	})
 	watch := sites.New(d.shell, sites.Config{
-		Sites: c.Sites, Deployments: c.Deployments, Thumbnails: c.Thumbnails, Connections: c.Connections, Domains: c.Domains,
+		Sites: c.Sites, Deployments: c.Deployments, Thumbnails: c.Thumbnails, Screenshots: c.Screenshots, Connections: c.Connections, Domains: c.Domains,
 		Databases: c.Databases, Backups: c.Backups, WordPress: c.WordPress, Traffic: c.Traffic, Repositories: c.Repositories,
 		Programs: c.Programs,
 	})

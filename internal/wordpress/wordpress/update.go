@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -124,6 +125,12 @@ func (r *run) change(ctx context.Context) error {
 	if r.step.Before, err = r.look(ctx, s, paths); err != nil {
 		return err
 	}
+	if err := r.c.Screenshots.Forget(ctx, r.x.Site, screenshot.Before, screenshot.After); err != nil {
+		return err
+	}
+	if err := r.c.Screenshots.Take(ctx, r.x.Site, screenshot.Before); err != nil {
+		return err
+	}
 	r.step.Since = db.Now()
 	u := r.x.Update
 	if err := r.to(ctx, atChange, 0.4, "Updating"); err != nil {
@@ -237,6 +244,9 @@ func (r *run) checked(ctx context.Context) error {
 	}
 	if why != "" {
 		return r.goBack(ctx, "The update broke the site: "+why)
+	}
+	if err := r.c.Screenshots.Take(ctx, r.x.Site, screenshot.After); err != nil {
+		return err
 	}
 	out := r.result()
 	out["updated"], out["pages"] = r.step.Updated, len(r.step.Before)

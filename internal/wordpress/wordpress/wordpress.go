@@ -25,6 +25,7 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/build/bundle"
 	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -57,6 +58,7 @@ type Config struct {
 	Operations  *operation.Operations
 	Backups     *backup.Backups
 	Deployments *deploy.Deployments
+	Screenshots *screenshot.Screenshots // Optional: without it updates have no pictures.
 
 	// Programs has the programs behind the page cache. A request of ours wakes one that sleeps.
 	Programs Programs

@@ -35,6 +35,10 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
 	}
 	thumbnails, err := d.Thumbnails.OfSites(ctx, q.Caller.Owner, ids)
+	if err != nil {
+		return err
+	}
+	taken, err := d.Screenshots.OfSites(ctx, q.Caller.Owner, ids)
 	if err == nil {
 		err = kept.fill(ctx, d, q, names)
 	}
@@ -42,7 +46,7 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 		return err
 	}
 	for i, c := range cards {
-		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID])
+		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID], taken[c.Site.ID])
 		cards[i].Spark = shell.SparkOf(kept.bySite[string(c.Site.ID)])
 	}
 	return nil

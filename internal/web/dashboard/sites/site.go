@@ -110,6 +110,10 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 	if err != nil {
 		return SiteHead{}, err
 	}
+	taken, err := d.Screenshots.OfSites(ctx, q.Caller.Owner, []site.ID{s.ID})
+	if err != nil {
+		return SiteHead{}, err
+	}
 	var current *deployment.Deployment
 	if s.NeedsRedeploy && s.LiveDeployment != "" {
 		x, err := d.Deployments.Several(ctx, q.Caller.Owner, []deployment.ID{deployment.ID(s.LiveDeployment)})
@@ -135,7 +139,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		URL:   url,
 		Host:  strings.TrimPrefix(url, "https://"),
 		Live:  current,
-		Theme: themeOf(s, thumbnails[s.ID]),
+		Theme: themeOf(s, thumbnails[s.ID], taken[s.ID]),
 	}
 	if last, ok := latest[s.ID]; ok {
 		h.Latest = &last

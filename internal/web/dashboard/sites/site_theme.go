@@ -13,7 +13,9 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/build/release"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -26,11 +28,13 @@ type siteTheme struct {
 	Title, Text string
 	Color       string // #rrggbb, or empty
 	Icon, Image string // addresses of pictures of our own making, or empty
-	Online      bool   // there is something to show
-	Failed      bool   // the site is not live because its deployment failed
+	Screenshot  string // likewise, of the site as visitors see it
+	TakenAt     db.Time
+	Online      bool // there is something to show
+	Failed      bool // the site is not live because its deployment failed
 }
 
-func themeOf(s site.Site, p thumbnail.Summary) siteTheme {
+func themeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) siteTheme {
 	l := siteTheme{
 		Name:   s.Name,
 		Seed:   s.Slug,
@@ -47,7 +51,17 @@ func themeOf(s site.Site, p thumbnail.Summary) siteTheme {
 	if p.Image {
 		l.Image = at + ".jpg"
 	}
+	for _, f := range taken {
+		if f.Kind == screenshot.Live {
+			l.Screenshot, l.TakenAt = ScreenshotPath(s.ID, f), f.MadeAt
+		}
+	}
 	return l
+}
+
+// ScreenshotPath is where a picture of a site is. It names the moment, so what is there never changes.
+func ScreenshotPath(id site.ID, f screenshot.Found) string {
+	return fmt.Sprintf("/sites/%s/pictures/%s-%d.shot", id, f.Kind, f.MadeAt)
 }
 
 // shade are numbers that belong to a site's address.
@@ -139,6 +153,9 @@ func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer
 		b, kind, err = d.Thumbnails.IconOf(ctx, q.Caller.Owner, id, release.ID(of))
 	case "jpg":
 		b, err = d.Thumbnails.ImageOf(ctx, q.Caller.Owner, id, release.ID(of))
+	case "shot":
+		taken, _, _ := strings.Cut(of, "-")
+		b, err = d.Screenshots.ImageOf(ctx, q.Caller.Owner, id, screenshot.Kind(taken))
 	default:
 		return shell.Answer{}, fault.Missing("page")
 	}

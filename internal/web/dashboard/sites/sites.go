@@ -6,6 +6,7 @@ package sites
 import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/connection"
@@ -22,6 +23,7 @@ type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
 	Thumbnails   *thumbnail.Thumbnails
+	Screenshots  *screenshot.Screenshots // Optional.
 	Connections  *connection.Connections
 	Domains      *domain.Domains
 	Databases    *database.Databases
