@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/deploy/screenshot"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -128,6 +129,27 @@ type wordpressWork struct {
 	Site                 site.ID // that it made; empty: none
 	Over, Failed         bool
 	At, Ended            db.Time
+
+	Changed  []wordpress.Changed // by an update: what, from which version to which
+	Pictures []workPicture       // of the site before and after the newest update
+}
+
+// workPicture is a screenshot that belongs to an operation.
+type workPicture struct {
+	Label, Path string
+	At          db.Time
+}
+
+// pictures returns those that were taken while an update ran.
+func pictures(id site.ID, found []screenshot.Found, from, to db.Time) (out []workPicture) {
+	for _, kind := range []screenshot.Kind{screenshot.Before, screenshot.After} {
+		for _, f := range found {
+			if f.Kind == kind && f.MadeAt >= from && f.MadeAt <= to {
+				out = append(out, workPicture{map[screenshot.Kind]string{screenshot.Before: "Before", screenshot.After: "After"}[kind], sites.ScreenshotPath(id, f), f.MadeAt})
+			}
+		}
+	}
+	return out
 }
 
 // workNames are the kinds of operations in people's words.
@@ -180,10 +202,17 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 	if err != nil {
 		return nil, err
 	}
+	taken, err := d.Screenshots.OfSites(ctx, q.Caller.Owner, []site.ID{id})
+	if err != nil {
+		return nil, err
+	}
 	var out []wordpressWork
 	for _, o := range list {
 		if name := workNames[o.Kind]; name != "" {
-			var result struct{ SiteID site.ID }
+			var result struct {
+				SiteID  site.ID
+				Updated []wordpress.Changed
+			}
 			if o.CompletedAt != 0 && o.Error == "" && len(o.Result) > 0 {
 				_ = json.Unmarshal(o.Result, &result) // one that names no site made none
 			}
@@ -197,6 +226,9 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 				Failed:  o.Error != "",
 				At:      o.CreatedAt,
 				Ended:   o.CompletedAt,
+
+				Changed:  result.Updated,
+				Pictures: pictures(id, taken[id], o.CreatedAt, o.CompletedAt),
 			})
 		}
 	}

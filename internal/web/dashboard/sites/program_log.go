@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/program/app"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -43,6 +44,7 @@ var logRanges = []logRange{
 // programLog is a program's log as a page shows it.
 type programLog struct {
 	Search, Stream, Level, Only, Range string // what it is narrowed to
+	Requests                           string // which requests of visitors stand beside the output: all, failed, or none where empty
 
 	HTML     template.HTML
 	Older    string // where the lines before the first are; empty where there are none
@@ -62,7 +64,7 @@ func (l programLog) Narrowed() bool { return l.Search+l.Stream+l.Level+l.Only+l.
 
 // link returns the address of a page of the same choices, with one parameter more.
 func (l programLog) link(path, name, value string) string {
-	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, name, value)
+	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, "requests", l.Requests, name, value)
 }
 
 // filter returns what the choices narrow a log to.
@@ -88,6 +90,8 @@ func logChoice(q *shell.Request, base string) programLog {
 		Stream: among("stream", "stdout", "stderr", "system"),
 		Level:  among("level", "error", "warn", "info", "debug"),
 		Range:  among("range", "15m", "1h", "24h", "7d"),
+
+		Requests: among("requests", "all", "failed"),
 	}
 	if l.Only = q.Query("process"); len(l.Only) > 64 || l.Only != shell.Clean(l.Only) {
 		l.Only = ""
@@ -98,9 +102,11 @@ func logChoice(q *shell.Request, base string) programLog {
 // programLog reads the newest lines, those before a line, or those around one.
 func (d *Pages) programLog(ctx context.Context, q *shell.Request, head SiteHead) (programLog, error) {
 	l := logChoice(q, head.Base()+"/logs")
-	l.Download = l.link("/download", "", "")
+	output := l
+	output.Requests = "" // the access log is a download of its own
+	l.Download = output.link("/download", "", "")
 	if d.Programs == nil {
-		return l, nil
+		return d.besideOutput(ctx, q, head, l, nil, l.filter().Since, 0)
 	}
 	before, at := lineNumber(q.Query("before")), lineNumber(q.Query("line"))
 	f := l.filter()
@@ -123,39 +129,56 @@ func (d *Pages) programLog(ctx context.Context, q *shell.Request, head SiteHead)
 	if more {
 		lines = lines[1:]
 	}
-	html, cut := l.page(lines)
+	parts, cut := l.page(lines)
+	from := f.Since
 	if more || cut > 0 {
 		l.Older = l.link("", "before", strconv.FormatInt(lines[cut].N, 10))
+		from = lines[cut].At
 	}
+	size := 0
 	for _, x := range after {
-		if len(html) > 2*programBytes {
+		if size > programBytes {
 			break
 		}
-		html += l.line(x)
+		parts = append(parts, logEntry{x.At, l.line(x)})
+		size += len(parts[len(parts)-1].html)
 	}
-	l.HTML = template.HTML(html) // line escapes
 	if len(lines) > 0 {
 		l.Last = lines[len(lines)-1].N
 	}
+	var to db.Time
 	if before == 0 && at == 0 {
 		l.Live = l.link("/lines", "", "")
 	} else {
 		l.Newest = l.link("", "", "")
+		if len(parts) > 0 {
+			to = parts[len(parts)-1].at + 1
+		}
 	}
-	return l, nil
+	return d.besideOutput(ctx, q, head, l, parts, from, to)
+}
+
+// logEntry is a line as a page shows it.
+type logEntry struct {
+	at   db.Time
+	html string
 }
 
 // page renders the last of lines that a page has room for, and returns how many it left out.
-func (l programLog) page(lines []ProgramLine) (html string, cut int) {
-	parts := make([]string, len(lines))
+func (l programLog) page(lines []ProgramLine) (parts []logEntry, cut int) {
+	room := programBytes
+	if l.Requests != "" {
+		room -= requestBytes
+	}
+	parts = make([]logEntry, len(lines))
 	size := 0
 	for i, x := range slices.Backward(lines) {
-		parts[i] = l.line(x)
-		if size += len(parts[i]); size > programBytes && i < len(lines)-1 {
-			return strings.Join(parts[i+1:], ""), i + 1
+		parts[i] = logEntry{x.At, l.line(x)}
+		if size += len(parts[i].html); size > room && i < len(lines)-1 {
+			return parts[i+1:], i + 1
 		}
 	}
-	return strings.Join(parts, ""), 0
+	return parts, 0
 }
 
 // processColors is how many colors badges of processes have.
@@ -216,14 +239,20 @@ func (d *Pages) programFollow(ctx context.Context, q *shell.Request) (shell.Answ
 	}
 	l := logChoice(q, head.Base()+"/logs")
 	after := lineNumber(q.Query("after"))
+	place := traffic.ParsePlace(q.Query("place"))
 	if last := q.Header.Get("Last-Event-ID"); last != "" {
-		after = lineNumber(last)
+		n, rest, _ := strings.Cut(last, "/")
+		if after = lineNumber(n); rest != "" {
+			place = traffic.ParsePlace(rest)
+		}
 	}
-	return shell.Stream(func(e *shell.Events) error { return d.followProgram(e, l, head.Site.ID, after) }), nil
+	return shell.Stream(func(e *shell.Events) error {
+		return d.followProgram(e, q, l, head.Site.ID, after, &requestTail{place: place})
+	}), nil
 }
 
-func (d *Pages) followProgram(e *shell.Events, l programLog, id site.ID, after int64) error {
-	if d.Programs == nil {
+func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, id site.ID, after int64, tail *requestTail) error {
+	if d.Programs == nil && l.Requests == "" {
 		return e.Send("end", "", "")
 	}
 	wake, stop := d.DB.Listen(app.LogTopic(string(id))) // before the first look: nothing falls between
@@ -237,9 +266,12 @@ func (d *Pages) followProgram(e *shell.Events, l programLog, id site.ID, after i
 		if after == 0 {
 			f.After = -1
 		}
-		lines, err := d.Programs.ProgramLog(e.Ctx, id, f)
-		if err != nil {
-			return err
+		var lines []ProgramLine
+		var err error
+		if d.Programs != nil {
+			if lines, err = d.Programs.ProgramLog(e.Ctx, id, f); err != nil {
+				return err
+			}
 		}
 		if len(lines) > 0 {
 			var b strings.Builder
@@ -247,13 +279,18 @@ func (d *Pages) followProgram(e *shell.Events, l programLog, id site.ID, after i
 				b.WriteString(l.line(x))
 				after = x.N
 			}
-			if err := e.Send("lines", strconv.FormatInt(after, 10), b.String()); err != nil {
+			if err := e.Send("lines", logPlace(after, tail.place), b.String()); err != nil {
 				return err
 			}
 			said = time.Now()
 		}
 		if len(lines) == logBatch {
 			continue // there is more
+		}
+		if sent, err := d.followRequests(e, q, l, id, after, tail); err != nil {
+			return err
+		} else if sent {
+			said = time.Now()
 		}
 		if time.Since(said) > shell.Heartbeat {
 			if err := e.Alive(); err != nil {

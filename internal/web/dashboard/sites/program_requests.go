@@ -1,0 +1,121 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/traffic"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// How many requests stand beside the output of a page, and how much room they have in it. New ones are looked for this often: they are
+// stored every ten seconds.
+const (
+	logRequests  = 100
+	requestBytes = 28 << 10
+	requestsWait = 5 * time.Second
+)
+
+// requestFilter returns what the choices narrow an access log to.
+func (l programLog) requestFilter() traffic.RequestFilter {
+	return traffic.RequestFilter{Failed: l.Requests == "failed", Search: l.Search, Limit: logRequests}
+}
+
+// besideOutput puts requests of the same time between the lines of output, where they are wanted, and completes the log.
+func (d *Pages) besideOutput(ctx context.Context, q *shell.Request, head SiteHead, l programLog, output []logEntry, from, to db.Time) (programLog, error) {
+	if l.Requests != "" {
+		f := l.requestFilter()
+		f.From, f.To = from, to
+		requests, place, err := d.Traffic.Requests(ctx, q.Caller.Owner, string(head.Site.ID), f)
+		if err != nil {
+			return l, err
+		}
+		size := 0
+		for _, x := range slices.Backward(requests) {
+			part := logEntry{db.At(x.Time), l.request(x)}
+			if size += len(part.html); size > requestBytes {
+				break
+			}
+			output = append(output, part)
+		}
+		slices.SortStableFunc(output, func(a, b logEntry) int { return int(a.at - b.at) })
+		if to == 0 {
+			l.Live = l.link("/lines", "place", place.String())
+		}
+	}
+	var b strings.Builder
+	for _, x := range output {
+		b.WriteString(x.html)
+	}
+	l.HTML = template.HTML(b.String()) // line and request escape
+	return l, nil
+}
+
+// request renders a request like a line of output: when it was answered, how, and what it was for.
+func (l programLog) request(x traffic.Line) string {
+	var b strings.Builder
+	class := ""
+	switch {
+	case x.Status >= 500:
+		class = " error"
+	case x.Status >= 400:
+		class = " warn"
+	}
+	at := x.Time.UTC()
+	fmt.Fprintf(&b, `<div class="ln app request%s"><span class="log-at"><time datetime="%s" data-clock><span>%s</span> %s</time></span><span>`,
+		class, at.Format(time.RFC3339Nano), at.Format("2 Jan"), at.Format("15:04:05"))
+	fmt.Fprintf(&b, `<span class="log-level">%s</span> <span class="proc served">request</span> `, strconv.Itoa(x.Status))
+	writeMarked(&b, shell.Short(300, x.Method+" "+x.Path), l.Search)
+	fmt.Fprintf(&b, ` <span class="soft">%s`, template.HTMLEscapeString(shell.BytesWord(x.Bytes)))
+	if x.Country != "" {
+		b.WriteString(" · " + template.HTMLEscapeString(shell.Clean(x.Country)))
+	}
+	if x.Agent != "" {
+		b.WriteString(" · ")
+		writeMarked(&b, shell.Short(80, x.Agent), l.Search)
+	}
+	b.WriteString("</span></span></div>")
+	return b.String()
+}
+
+// logPlace is the id of an event: the number of the last line, and how far the requests were read.
+func logPlace(after int64, place traffic.Place) string {
+	if place == (traffic.Place{}) {
+		return strconv.FormatInt(after, 10)
+	}
+	return strconv.FormatInt(after, 10) + "/" + place.String()
+}
+
+// requestTail is where a stream is in the access log.
+type requestTail struct {
+	place  traffic.Place
+	looked time.Time
+}
+
+// followRequests sends the requests that were stored since the last look, where they are wanted, and reports whether there were some.
+func (d *Pages) followRequests(e *shell.Events, q *shell.Request, l programLog, id site.ID, after int64, tail *requestTail) (bool, error) {
+	if l.Requests == "" || time.Since(tail.looked) < requestsWait {
+		return false, nil
+	}
+	tail.looked = time.Now()
+	f := l.requestFilter()
+	f.After = tail.place
+	requests, place, err := d.Traffic.Requests(e.Ctx, q.Caller.Owner, string(id), f)
+	if err != nil || len(requests) == 0 {
+		tail.place = place
+		return false, err
+	}
+	tail.place = place
+	var b strings.Builder
+	for _, x := range requests {
+		b.WriteString(l.request(x))
+	}
+	return true, e.Send("lines", logPlace(after, place), b.String())
+}
