@@ -58,4 +58,27 @@ func TestDocumentation(t *testing.T) {
 	w.Type(try+`input[type="password"]`, key)
 	w.Click(try + "button:not(.copy)")
 	w.Sees(try+"pre", "200", email)
+
+	// Writes are marked, and what can't be taken back is typed for.
+	w.Go("/docs/sites#createSite")
+	try = `section[aria-labelledby="createSite"] .try `
+	w.Click(try + "button")
+	w.Sees(try+".warns", "Changes the account")
+	w.Type(try+`input[type="password"]`, key)
+	w.Click(try + "button:not(.copy)")
+	w.Sees(try+"pre", "202", `"name": "My site"`)
+	var id string
+	w.Eval(`document.querySelector('section[aria-labelledby="createSite"] .try pre').textContent.match(/site_\w+/)[0]`, &id)
+	w.Click(`section[aria-labelledby="deleteSite"] .try button`)
+	w.Look("docs-try")
+	try = `section[aria-labelledby="deleteSite"] .try `
+	w.Type(try+`input[name="id"]`, id)
+	w.Click(try + "button:not(.copy)")
+	var sent bool
+	if w.Eval(`!document.querySelector('section[aria-labelledby="deleteSite"] .try pre').hidden`, &sent); sent {
+		t.Error("a deletion is sent without typing")
+	}
+	w.Type(try+`input[name="confirm"]`, "deleteSite")
+	w.Click(try + "button:not(.copy)")
+	w.Until("the deletion has no answer", `/^20\d/.test(document.querySelector('section[aria-labelledby="deleteSite"] .try pre').textContent)`)
 }

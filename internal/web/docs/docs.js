@@ -28,33 +28,51 @@ let key = ""; // stays in this page: it isn't stored
 for (const form of document.querySelectorAll("form.try")) {
   form.hidden = false;
   const button = form.querySelector("button");
-  const names = [...form.dataset.path.matchAll(/\{(\w+)\}/g)].map((m) => m[1]);
+  const { path, method, body, confirm } = form.dataset;
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map((m) => m[1]);
   let inputs = null;
-  const field = (name, type) => add(add(form, "label", {}, name), "input", { type, required: "", autocomplete: "off", name });
+  const field = (name, attributes, kind = "input") => add(add(form, "label", kind === "textarea" ? { class: "wide" } : {}, name), kind, { autocomplete: "off", spellcheck: "false", ...attributes });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!inputs) {
-      inputs = { key: field("API key", "password") };
+      form.classList.add("open");
+      inputs = { key: field("API key", { type: "password", required: "", name: "key" }) };
       inputs.key.value = key;
-      for (const name of names) inputs[name] = field(name, "text");
+      for (const name of names) inputs[name] = field(name, { type: "text", required: "", name });
+      if (body) {
+        inputs.body = field("Body", { name: "body", rows: String(Math.min(12, body.split("\n").length + 1)), required: "" }, "textarea");
+        inputs.body.value = body;
+      }
+      if (confirm) inputs.confirm = field(`Type ${confirm} to confirm`, { type: "text", required: "", name: "confirm", pattern: confirm });
       form.append(button);
-      button.textContent = "Send request";
-      inputs.output = add(form, "pre", { tabindex: "0", hidden: "" });
+      button.textContent = method === "GET" ? "Send request" : `Send ${method} request`;
+      inputs.output = add(form, "pre", { tabindex: "0", role: "status", hidden: "" });
       (key && names.length ? inputs[names[0]] : inputs.key).focus();
       return;
     }
     key = inputs.key.value.trim();
-    const path = form.dataset.path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(inputs[name].value.trim()));
     inputs.output.hidden = false;
+    if (confirm && inputs.confirm.value !== confirm) { inputs.output.textContent = `Type ${confirm} to confirm.`; return; }
+    const request = { method, headers: { Authorization: `Bearer ${key}` }, credentials: "omit" };
+    if (inputs.body) {
+      const variable = inputs.body.value.match(/\$[A-Z][A-Z_]+/);
+      if (variable) { inputs.output.textContent = `Replace ${variable[0]} in the body first.`; return; }
+      try { JSON.parse(inputs.body.value); } catch (error) { inputs.output.textContent = `The body is not JSON: ${error.message}`; return; }
+      request.body = inputs.body.value;
+      request.headers["Content-Type"] = "application/json";
+    }
     inputs.output.textContent = "Loading…";
+    button.disabled = true;
     try {
-      const response = await fetch(path, { headers: { Authorization: `Bearer ${key}` }, credentials: "omit" });
+      const response = await fetch(path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(inputs[name].value.trim())), request);
       let text = (await response.text()).slice(0, 20000);
       try { text = JSON.stringify(JSON.parse(text), null, 2); } catch { /* not JSON */ }
       inputs.output.textContent = `${response.status} ${response.statusText}\n${text}`;
     } catch (error) {
       inputs.output.textContent = `The request failed: ${error.message}`;
     }
+    button.disabled = false;
+    if (confirm) inputs.confirm.value = ""; // each time anew
   });
 }
 
