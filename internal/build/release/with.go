@@ -35,6 +35,9 @@ func (t *Tree) Served(singlePage, slash string) *Tree {
 	return &n
 }
 
+// Fallback returns the page that answers for paths without a file; empty: none.
+func (t *Tree) Fallback() string { return t.fallback }
+
 // Rules returns the release's rules. They are not to be changed.
 func (t *Tree) Rules() rules.Rules {
 	if t.rules == nil {

@@ -162,12 +162,18 @@ func (r *Rules) request(t *Trial) (rules.Request, error) {
 }
 
 // Live returns the rules of what the owner's site serves.
-func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (rules.Rules, error) {
+func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (Published, error) {
 	_, tree, _, err := r.tree(ctx, owner, id, "")
 	if err != nil {
-		return rules.Rules{}, err
+		return Published{}, err
 	}
-	return tree.Rules(), nil
+	return Published{tree.Rules(), tree.Fallback()}, nil
+}
+
+// Published holds the rules of a release.
+type Published struct {
+	rules.Rules
+	Fallback string // the page that answers for paths without a file; empty: none
 }
 
 // tree finds the release whose rules are asked for: the live one, or a deployment's.

@@ -20,6 +20,9 @@ const rulesShown = 100
 type rulesData struct {
 	sites.SiteHead
 	Serving       site.Serving
+	Published     bool   // there is a live deployment, which says what follows
+	Fallback      string // the page that answers for paths without a file; empty: none
+	Slash         rules.Slash
 	Redirects     []rules.Redirect
 	Headers       []rules.HeaderRule
 	MoreRedirects int
@@ -59,6 +62,7 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		return shell.Answer{}, err
 	}
 	data.Redirects, data.Headers = rules.Redirects, rules.Headers
+	data.Published, data.Fallback, data.Slash = true, rules.Fallback, rules.Slash
 	if n := len(data.Redirects) - rulesShown; n > 0 {
 		data.Redirects, data.MoreRedirects = data.Redirects[:rulesShown], n
 	}

@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"testing"
+
+	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
+)
+
+// Routing, Git, backups and domains say of each setting what applies and whether it was set here.
+func TestAppliesEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	s := w.site(u, "Harbor")
+	_, dom, _ := w.parts(u, s.ID)
+	at := "/sites/" + string(s.ID)
+	say := func(path string, want map[string]string) {
+		t.Helper()
+		page := b.get(at+path).want(t, 200)
+		for name, text := range want {
+			if got := effectiveOf(t, page.body, name); got != text {
+				t.Errorf("%s says of %s %q, want %q", path, name, got, text)
+			}
+		}
+	}
+	say("/rules", map[string]string{"protection": "Off default", "access_log": "With truncated addresses default"})
+	say("/git", map[string]string{"previews": "Off default", "poll_minutes": "Off default", "watch": "All files default", "branch": "set here instead of The default branch from the repository", "auto_deploy": "On default"})
+	say("/backups", map[string]string{"every": "Never default", "at": "03:00 UTC default", "monthly": "3 default"})
+	say("/domains/"+string(dom), map[string]string{"routing": "set here instead of Serves the site default"})
+	previews, spa := pushes.All, "on"
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := w.dash.Git.UpdateTx(t.Context(), tx, u.Owner, s.ID, pushes.Patch{Previews: &previews}); err != nil {
+			return err
+		}
+		_, err := w.dash.Sites.UpdateServingTx(t.Context(), tx, u.Owner, s.ID, site.ServingPatch{SinglePage: &spa}, "")
+		return err
+	}))
+	b.post(at+"/backups/schedule", "every", "weekly", "at", "04:30", "daily", "7", "weekly", "4", "monthly", "3")
+	say("/rules", map[string]string{"single_page": "set here"})
+	say("/git", map[string]string{"previews": "set here instead of Off default"})
+	say("/backups", map[string]string{"every": "set here instead of Never default", "at": "set here instead of 03:00 UTC default", "weekly": "4 default"})
+}
