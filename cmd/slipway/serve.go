@@ -77,7 +77,7 @@ type serveCommand struct {
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
 	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
 	RedisServer       string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
-	Browser           string        `name:"browser" help:"Chromium that takes screenshots of sites for the dashboard, or none. Default: chromium in PATH, if installed." placeholder:"FILE"`
+	Browser           string        `name:"browser" help:"Chromium that takes screenshots of sites for the dashboard, or none. Default: chromium-headless-shell or chromium in PATH, if installed." placeholder:"FILE"`
 	WordPress         string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`
 	mailFlags
 	InsecureBuilds bool `help:"Run builds without a sandbox, as the user that runs slipway. Only safe if you trust every user."`

@@ -29,11 +29,13 @@ var views = []view{
 	{"light", "light", wide, 1, everything},
 	{"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
 	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`},
+	{"large", "light", large, 1, ""}, // no picture: it must not be wider than the screen, and is otherwise as wide is
 }
 
 const everything = `{ type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }`
 
 const (
+	large  = 2560
 	wide   = 1280
 	phone  = 390
 	height = 860
@@ -50,6 +52,7 @@ func (w *Window) Look(name string) {
 	w.browser.taken++
 	axe := axeCore(w)
 	defer w.Run(w.view(views[0]))
+	w.measure(name)
 	for _, v := range views {
 		w.Run(w.view(v))
 		var seen struct {
@@ -69,8 +72,37 @@ func (w *Window) Look(name string) {
 		if seen.Wide > math.Max(seen.Screen, float64(v.width)) {
 			w.t.Errorf("%s (%s): the page is %.0f wide on a screen of %d: %s", name, v.name, seen.Wide, v.width, seen.Culprit)
 		}
+		if v.rules == "" {
+			continue
+		}
 		w.picture(fmt.Sprintf("%02d-%s--%s.png", w.browser.taken, name, v.name))
 		w.axe(axe, name, v)
+	}
+}
+
+// maxPage is how many bytes the HTML of a page has at most.
+const maxPage = 100 << 10
+
+// measure checks how large a page's HTML is, and keeps how long it took beside the pictures: how fast it is depends on what else the
+// machine does, so no test fails of it.
+func (w *Window) measure(name string) {
+	w.t.Helper()
+	var m struct {
+		Bytes        int
+		Answer, Show float64 // milliseconds: until the last byte; until the first paint
+	}
+	w.Eval(`(() => { const n = performance.getEntriesByType('navigation')[0] ?? {}, p = performance.getEntriesByName('first-contentful-paint')[0];
+		return { bytes: n.decodedBodySize ?? 0, answer: (n.responseEnd ?? 0) - (n.requestStart ?? 0), show: p ? p.startTime : 0 }; })()`, &m)
+	if m.Bytes > maxPage {
+		w.t.Errorf("%s: the page has %d bytes", name, m.Bytes)
+	}
+	f, err := os.OpenFile(filepath.Join(w.browser.shots, "pages.tsv"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%s\t%d\t%.1f\t%.1f\n", name, m.Bytes, m.Answer, m.Show)
+		f.Close()
+	}
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -121,7 +153,6 @@ func (w *Window) axe(source, name string, v view) {
 	var found []string
 	w.Eval(
 		`axe.run(document.querySelector(":popover-open") ?? document, { runOnly: `+v.rules+`, resultTypes: ["violations"] }).then((r) => r.violations
-		.filter((v) => ["moderate", "serious", "critical"].includes(v.impact))
 		.map((v) => v.impact + " " + v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160) + " " + ((n.any[0] || n.all[0] || n.none[0] || { message: "" }).message)).slice(0, 3).join(" | ")))`,
 		&found,
 	)

@@ -35,13 +35,13 @@ const (
 
 // Bounds of one picture.
 const (
-	wall     = 40 * time.Second
+	wall     = 3 * time.Minute // some seconds, mostly; a server may be busy
 	memory   = 1 << 30
 	maxBytes = 12 << 20 // of the browser's PNG: 1280 × 800 pixels of noise have 4 MiB
 )
 
-// browsers are the names of what can take pictures, the first one that is installed is used.
-var browsers = []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome"}
+// browsers are what can take pictures, the first one that is installed is used: those without a window need a fraction of the time.
+var browsers = []string{"chromium-headless-shell", "/usr/lib/chromium/chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome"}
 
 // NoBrowser is the setting without screenshots.
 const NoBrowser = "none"
@@ -178,14 +178,14 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 	var said bytes.Buffer
 	res, err := c.Runner.Run(ctx, sandbox.Command{
 		Argv: []string{
-			c.Browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync",
+			c.Browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync",
 			"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--no-first-run", "--mute-audio",
 			"--no-pings", "--disable-breakpad", "--disable-crash-reporter", "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 			"--user-data-dir=" + path.Join(sandbox.Root, "profile"), "--disk-cache-size=1",
 			fmt.Sprintf("--proxy-server=http://127.0.0.1:%d", proxyPort), "--proxy-bypass-list=<-loopback>",
 			"--ignore-certificate-errors", // the proxy leads to this machine's edge alone, whoever signed its certificate
 			"--hide-scrollbars", fmt.Sprintf("--window-size=%d,%d", viewWidth, viewHeight), "--force-prefers-reduced-motion",
-			"--virtual-time-budget=8000", "--timeout=20000", "--user-agent=" + agent,
+			"--virtual-time-budget=5000", "--user-agent=" + agent,
 			"--screenshot=" + path.Join(sandbox.Root, "page.png"), page,
 		},
 		Work: work, UID: uid,
