@@ -1,94 +1,46 @@
-//go:build browser
-
 package screenshot
 
 import (
-	"bytes"
-	"image/jpeg"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"slipway/internal/platform/sandbox"
 )
 
-// The browser draws the page, and reaches the names of its site alone: no other host, not the machine's loopback, and no file.
-func TestCamera(t *testing.T) {
+// A page is what a visitor without credentials gets in the end, at the site's own names alone.
+func TestShown(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	asked := map[string]bool{}
-	note := func(r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		asked[r.Host+r.URL.Path] = true
-	}
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { note(r) }))
-	t.Cleanup(other.Close)
 	edge := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		note(r)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		switch r.URL.Path {
 		case "/":
 			http.Redirect(w, r, "https://www.harbor.example/home", http.StatusFound)
-		case "/home":
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			w.Write([]byte(`<!doctype html><title>Harbor</title><body style="background:#1e5aa8"><img src="/logo.png"><iframe src="file:///etc/passwd"></iframe>` +
-				`<img src="` + other.URL + `/stolen"><img src="https://elsewhere.example/stolen"><script>fetch('` + other.URL + `/fetched', {mode: 'no-cors'})</script>`))
 		case "/secret":
 			w.WriteHeader(http.StatusUnauthorized)
 		case "/away":
 			http.Redirect(w, r, "https://elsewhere.example/", http.StatusFound)
+		case "/plain":
+			http.Redirect(w, r, "http://harbor.localhost/", http.StatusFound)
+		case "/circle":
+			http.Redirect(w, r, "/circle", http.StatusFound)
+		case "/picture":
+			w.Header().Set("Content-Type", "image/png")
+		case "/program":
+			if r.Method == http.MethodHead {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+			}
 		}
 	}))
 	t.Cleanup(edge.Close)
-	dir, err := os.MkdirTemp("", "screenshot-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Camera{Runner: runner, Browser: Find(""), Dir: filepath.Join(dir, "shots"), Edge: strings.TrimPrefix(edge.URL, "https://")}
+	c := &Camera{Edge: strings.TrimPrefix(edge.URL, "https://")}
 	hosts := []string{"harbor.localhost", "www.harbor.example"}
-	for page, want := range map[string]string{"/secret": "status 401", "/away": errElsewhere.Error()} {
-		if _, err := c.shown(t.Context(), "https://harbor.localhost"+page, hosts); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", page, err, want)
+	for path, want := range map[string]string{
+		"/": "https://www.harbor.example/home", "/program": "https://harbor.localhost:8443/program",
+		"/secret": "status 401", "/away": errElsewhere.Error(), "/plain": errElsewhere.Error(), "/circle": errElsewhere.Error(), "/picture": "image/png",
+	} {
+		page, err := c.shown(t.Context(), "https://harbor.localhost:8443"+path, hosts)
+		if strings.HasPrefix(want, "https://") && (err != nil || page != want) || !strings.HasPrefix(want, "https://") && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v, want %s", path, page, err, want)
 		}
-	}
-	page, err := c.shown(t.Context(), "https://harbor.localhost:8443/", hosts)
-	if err != nil || page != "https://www.harbor.example/home" {
-		t.Fatalf("the page is at %s: %v", page, err)
-	}
-	b, err := c.Take(t.Context(), 231_007, page, hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := jpeg.Decode(bytes.NewReader(b))
-	if err != nil || img.Bounds().Dx() != Width || img.Bounds().Dy() != Height || len(b) > 200<<10 {
-		t.Fatalf("%d bytes, %v: %v", len(b), img.Bounds(), err)
-	}
-	if r, g, blue, _ := img.At(Width-20, Height-20).RGBA(); r>>8 > 60 || g>>8 < 70 || blue>>8 < 140 {
-		t.Errorf("the ground is %d %d %d", r>>8, g>>8, blue>>8)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if !asked["www.harbor.example/logo.png"] {
-		t.Errorf("the page's own picture was not loaded: %v", asked)
-	}
-	for at := range asked {
-		if strings.Contains(at, "stolen") || strings.Contains(at, "fetched") {
-			t.Errorf("the browser reached %s", at)
-		}
-	}
-	if left, _ := os.ReadDir(c.Dir); len(left) > 0 {
-		t.Errorf("%d files stay", len(left))
 	}
 }
