@@ -33,7 +33,7 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	}
 	b.post("/account/git", "provider", "github", "token", "good-token").to(t, "/account/git")
 	b.get("/account/git").want(t, 200, "octo", "github.com", "0 sites")
-	b.get(w.siteWith(u, "github.com/octo/menu")).want(t, 200, "It doesn't create webhooks", "Create Git hook")
+	b.get(w.siteWith(u, "github.com/octo/menu")).want(t, 200, "Slipway can't add the webhook for you", "Create Git hook")
 	list, err := w.dash.Connections.List(t.Context(), w.db, u.Owner)
 	must(t, err)
 	id := string(list[0].ID)

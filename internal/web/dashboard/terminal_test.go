@@ -386,7 +386,7 @@ func TestRunSettings(t *testing.T) {
 		t.Error("a site without a program has its settings")
 	}
 	w.program(s, w.deployment(s))
-	b.get(at).want(t, 200, "300 MiB of 1.0 GiB used", "This account can store no more")
+	b.get(at).want(t, 200, "300 MiB of 1.0 GiB used", "Storage limit reached")
 	now := func() site.Run {
 		x, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID)
 		must(t, err)
