@@ -5,32 +5,32 @@ package wordpress
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"slipway/e2e/browser"
 	"slipway/e2e/world"
 )
 
 // In a real browser: made in the dashboard and logged into by its button, a post with a picture is written in the editor
 // and published; strangers see it, from the cache, and after a change the new one.
 func TestBrowserPublishes(t *testing.T) {
+	t.Parallel()
 	h := install(t)
 	s := h.inDashboard()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"))
-	if p := os.Getenv("SLIPWAY_CHROMIUM"); p != "" {
+	if p := browser.Path(); p != "" {
 		opts = append(opts, chromedp.ExecPath(p))
 	}
 	alloc, stop := chromedp.NewExecAllocator(t.Context(), opts...)
 	defer stop()
 	ctx, stop := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	run := func(what string, actions ...chromedp.Action) {
 		t.Helper()

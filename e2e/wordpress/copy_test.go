@@ -197,12 +197,18 @@ func (h *installation) export(s siteBody) []byte {
 		h.call("GET", "/backups/"+b.ID, nil, &b)
 		return b.Status == "completed" || b.Status == "failed"
 	})
-	a, err := h.Do(t.Context(), world.Request{
-		Method: "GET",
-		URL:    "http://" + h.Listen + "/api/v1/backups/" + b.ID + "/download?format=zip",
-		Header: http.Header{"Authorization": {"Bearer " + h.key}},
+	var a world.Answer
+	h.until("the download", func() bool { // a busy machine may ask for another try
+		var err error
+		a, err = h.Do(t.Context(), world.Request{
+			Method: "GET",
+			URL:    "http://" + h.Listen + "/api/v1/backups/" + b.ID + "/download?format=zip",
+			Header: http.Header{"Authorization": {"Bearer " + h.key}},
+		})
+		ok(t, err)
+		return a.Status != http.StatusServiceUnavailable
 	})
-	ok(t, err)
+	ok(t, a.Err())
 	z, err := zip.NewReader(bytes.NewReader(a.Body), int64(len(a.Body)))
 	ok(t, err)
 	var out bytes.Buffer

@@ -3,6 +3,7 @@ package wordpress
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,11 +27,22 @@ func (h *installation) calmly(what string, look func() bool) {
 
 func (h *installation) every(pause time.Duration, what string, look func() bool) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
 	if err := world.Until(ctx, pause, func() (bool, error) { return look(), nil }); err != nil {
 		h.t.Fatalf("it never came: %s", what)
 	}
+}
+
+// answers returns what a site answers to a stranger once it has the time to: a busy machine may be too slow for
+// the first who ask after a kill.
+func (h *installation) answers(s siteBody, path string) (status int, text string) {
+	h.t.Helper()
+	h.calmly("an answer of "+s.URL+path, func() bool {
+		status, _, text = h.visitor(s.URL).get(path)
+		return status < http.StatusBadGateway || status > http.StatusGatewayTimeout
+	})
+	return status, text
 }
 
 func (op workBody) over() bool { return op.Status == "success" || op.Status == "failed" }
@@ -101,7 +113,7 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 		case op.Error == "":
 			t.Errorf("killed at %q: it failed without a reason", x.point)
 		}
-		status, _, text := h.visitor(to.URL).get(fmt.Sprintf("/?killed=%d", i))
+		status, text := h.answers(to, fmt.Sprintf("/?killed=%d", i))
 		if status != 200 || want > 0 && !strings.Contains(
 			text,
 			marks(want),

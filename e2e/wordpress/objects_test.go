@@ -35,6 +35,17 @@ type objectsBody struct {
 	}
 }
 
+// caches turns a site's object cache on.
+func (h *installation) caches(s siteBody) {
+	h.t.Helper()
+	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"objectCache": true}, nil)
+	h.until("the object cache is active", func() bool {
+		var now objectsBody
+		h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &now)
+		return now.ObjectCache.Status == "active"
+	})
+}
+
 // objects is of the object cache: it spares queries, shows nothing stale, and is never missed.
 func (h *installation) objects(s siteBody) {
 	t := h.t
@@ -180,6 +191,5 @@ func (h *installation) objects(s siteBody) {
 	do("title", "&to=Blog")
 	titled("Blog")
 
-	turn(true) // for the stories that follow: updates, replacements, clones, pushes and imports
-	becomes("active")
+	h.caches(s) // for the stories that follow: updates, replacements, clones, pushes and imports
 }

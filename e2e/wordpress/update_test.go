@@ -170,7 +170,7 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 		if op.Status == "failed" && op.Result["restored"] != true {
 			t.Errorf("killed at %q: %s %v", point, op.Error, op.Result)
 		}
-		if status, _, text := h.visitor(s.URL).get("/?k=" + version); status != 200 || !strings.Contains(
+		if status, text := h.answers(s, "/?k="+version); status != 200 || !strings.Contains(
 			text,
 			"Gadget ",
 		) || op.Status == "success" && !strings.Contains(text, "Gadget "+version) {
