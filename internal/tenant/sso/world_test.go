@@ -17,7 +17,9 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,14 +196,22 @@ type world struct {
 	issuer   *issuer
 	provider sso.Provider
 	config   sso.Config
+	locks    *atomic.Int64 // how often a user was locked
 }
 
 func newWorld(t *testing.T, with ...func(*sso.NewProvider)) *world {
 	t.Helper()
-	d := dbtest.New(t)
+	w := &world{t: t, issuer: newIssuer(t), locks: new(atomic.Int64)}
+	d := dbtest.New(t, func(c *db.Config) {
+		c.Seen = func(q string) {
+			if strings.HasPrefix(q, "UPDATE users SET admin = admin WHERE id = $1") {
+				w.locks.Add(1)
+			}
+		}
+	})
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
-	w := &world{t: t, db: d, issuer: newIssuer(t), accounts: account.New(account.Config{DB: d, HashMemory: 64, Seal: s})}
+	w.db, w.accounts = d, account.New(account.Config{DB: d, HashMemory: 64, Seal: s})
 	out := w.issuer.srv.Client()
 	out.Timeout = 2 * time.Second
 	w.config = sso.Config{DB: d, Accounts: w.accounts, Seal: s, Out: out, Base: base, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
