@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/web/api"
 	"slipway/internal/web/control"
+	"slipway/internal/web/mcp"
 	"slipway/internal/web/oauth"
 )
 
@@ -27,7 +28,7 @@ func (h *node) control() http.Handler {
 }
 
 // public is the part of the control plane that is meant for users, and that the edge
-// serves too where --base-url is https: programs at /api, /hooks, /docs and the endpoints of OAuth, people
+// serves too where --base-url is https: programs at /api, /hooks, /docs, /mcp and the endpoints of OAuth, people
 // everywhere else.
 func (h *node) public() http.Handler {
 	if h.api == nil {
@@ -42,6 +43,8 @@ func (h *node) public() http.Handler {
 			programs.ServeHTTP(w, r)
 		case oauth.Serves(r.URL.Path):
 			h.tokens.ServeHTTP(w, r)
+		case r.URL.Path == mcp.Path:
+			h.agents.ServeHTTP(w, r)
 		default:
 			people.ServeHTTP(w, r)
 		}

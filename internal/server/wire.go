@@ -66,6 +66,7 @@ import (
 	"slipway/internal/web/control"
 	"slipway/internal/web/dashboard"
 	"slipway/internal/web/idempotency"
+	"slipway/internal/web/mcp"
 	weboauth "slipway/internal/web/oauth"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
@@ -113,6 +114,7 @@ type node struct {
 	source      *fetch.Fetcher
 	api         *api.API             // nil without the role
 	pages       *dashboard.Dashboard // nil without the role
+	agents      *mcp.Server          // nil without the role
 	tokens      *weboauth.Endpoints  // nil without the role
 	edge        *edge.Edge           // nil without the role
 	certs       *certs.Certs         // nil without the role edge
@@ -397,6 +399,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Version:        s.Version,
 			FontURL:        h.pages.FontURL(),
 			IconURL:        h.pages.IconURL(),
+		})
+		h.agents = mcp.New(mcp.Config{
+			API: h.api, Limiter: h.limiter, BaseURL: s.BaseURL, Version: s.Version, Ready: &h.serving, Log: s.Log,
 		})
 		h.tokens = weboauth.New(weboauth.Config{
 			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,

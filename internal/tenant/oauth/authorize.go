@@ -21,6 +21,7 @@ type Request struct {
 	Scopes    account.Scopes // that it asks for
 	state     string
 	challenge string // PKCE, S256
+	audience  Audience
 }
 
 // RedirectHost is the host to which the answer leads, in words that a person can check.
@@ -113,10 +114,9 @@ func (s *Server) Authorize(ctx context.Context, by account.Caller, q url.Values)
 	case q.Get("prompt") == "none":
 		return refuse("interaction_required", "people must see this page")
 	}
-	for _, resource := range q["resource"] {
-		if resource != s.Resource() {
-			return refuse("invalid_target", "resource must be "+s.Resource())
-		}
+	var target *Error
+	if r.audience, target = s.audience(q["resource"]); target != nil {
+		return refuse(target.Code, target.Description)
 	}
 	r.challenge = q.Get("code_challenge")
 	if r.Scopes, err = s.askedScopes(a, q.Get("scope")); err != nil {
@@ -192,6 +192,7 @@ type sealedRequest struct {
 	Scopes    account.Scopes    `json:"s"`
 	State     string            `json:"t"`
 	Challenge string            `json:"c"`
+	Audience  Audience          `json:"f"`
 	User      account.UserID    `json:"u"`
 	Session   account.SessionID `json:"i"`
 	Owner     account.OwnerID   `json:"o"` // whom the page was about
@@ -206,7 +207,7 @@ const consentLife = 30 * time.Minute
 // Seal returns a request as the consent page's form carries it.
 func (s *Server) Seal(r Request, by account.Caller, session account.SessionID) string {
 	b, err := json.Marshal(sealedRequest{
-		r.App.ID, r.Redirect, r.Scopes, r.state, r.challenge, by.User, session, by.Owner, db.Now().Add(consentLife),
+		r.App.ID, r.Redirect, r.Scopes, r.state, r.challenge, r.audience, by.User, session, by.Owner, db.Now().Add(consentLife),
 	})
 	if err != nil {
 		panic(err) // strings and numbers alone
@@ -232,7 +233,7 @@ func (s *Server) Unseal(ctx context.Context, sealed string, by account.Caller, s
 	if !matchRedirect(a.RedirectURIs, f.Redirect) {
 		return Request{}, stale
 	}
-	return Request{App: a, Redirect: f.Redirect, Scopes: f.Scopes, state: f.State, challenge: f.Challenge}, nil
+	return Request{App: a, Redirect: f.Redirect, Scopes: f.Scopes, state: f.State, challenge: f.Challenge, audience: f.Audience}, nil
 }
 
 // Consent holds the rights that a person allows.
@@ -287,10 +288,10 @@ func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r 
 	}
 	code := account.NewSecret(codePrefix)
 	_, err = tx.Exec(ctx, `
-		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, used_at, grant_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '')`,
+		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, used_at, grant_id, audience)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '', $11)`,
 		digest(code), r.App.ID, by.User, by.Owner, c.Scopes.String(), strings.Join(c.Sites, " "), r.Redirect, r.challenge, c.Expires,
-		db.Now().Add(codeLife))
+		db.Now().Add(codeLife), r.audience)
 	if err != nil {
 		return "", err
 	}

@@ -135,8 +135,11 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 }
 
 // PollDevice is a device's question whether it was approved (RFC 8628 §3.4): once it was, the answer are
-// tokens, exactly once. The error is an *Error, or the database's.
-func (s *Server) PollDevice(ctx context.Context, a App, secret string) (t Tokens, err error) {
+// tokens for the API, exactly once. The error is an *Error, or the database's.
+func (s *Server) PollDevice(ctx context.Context, a App, secret string, resources ...string) (t Tokens, err error) {
+	if !s.isFor(ForAPI, resources) {
+		return Tokens{}, s.errTarget()
+	}
 	var refused *Error
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		t, refused = Tokens{}, errGrant
@@ -185,7 +188,7 @@ func (s *Server) PollDevice(ctx context.Context, a App, secret string) (t Tokens
 		}
 		c.Scopes, c.Sites = splitScopes(granted), strings.Fields(sites)
 		var id GrantID
-		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c); err != nil {
+		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c, ForAPI); err != nil {
 			return err
 		}
 		refused = nil

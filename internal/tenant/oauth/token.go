@@ -44,13 +44,14 @@ func (s *Server) beginTx(
 	user account.UserID,
 	owner account.OwnerID,
 	c Consent,
+	audience Audience,
 ) (GrantID, Tokens, error) {
 	id := GrantID(db.NewID("grt"))
 	now := db.Now()
 	_, err := tx.Exec(ctx, `
-		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, '')`,
-		id, app, user, owner, c.Scopes.String(), strings.Join(c.Sites, " "), c.Expires, now)
+		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr, audience)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, '', $9)`,
+		id, app, user, owner, c.Scopes.String(), strings.Join(c.Sites, " "), c.Expires, now, audience)
 	if err != nil {
 		return "", Tokens{}, fmt.Errorf("begin grant: %w", err)
 	}
@@ -94,8 +95,9 @@ func (s *Server) issueTx(ctx context.Context, tx *db.Tx, g grantRow, scopes acco
 }
 
 // Redeem exchanges a code for tokens (RFC 6749 §4.1.3, RFC 7636 §4.5). A code works once, whatever comes
-// of it; a second use ends what the first one got. The error is an *Error, or the database's.
-func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier string) (t Tokens, err error) {
+// of it; a second use ends what the first one got. resources are those that the client names, each the one that
+// it asked for. The error is an *Error, or the database's.
+func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier string, resources ...string) (t Tokens, err error) {
 	refused := errGrant
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		t, refused = Tokens{}, errGrant
@@ -105,10 +107,11 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 		var scopes, sites, uri, challenge string
 		var c Consent
 		var expires db.Time
+		var audience Audience
 		err := tx.QueryRow(ctx, `
 			UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
-			RETURNING app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at`,
-			digest(code), db.Now()).Scan(&app, &user, &owner, &scopes, &sites, &uri, &challenge, &c.Expires, &expires)
+			RETURNING app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, audience`,
+			digest(code), db.Now()).Scan(&app, &user, &owner, &scopes, &sites, &uri, &challenge, &c.Expires, &expires, &audience)
 		if errors.Is(err, sql.ErrNoRows) {
 			return s.endReusedTx(ctx, tx, `id = (SELECT grant_id FROM oauth_codes WHERE hash = $1 AND grant_id <> '')`, digest(code), "authorization code")
 		}
@@ -118,9 +121,13 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 		if app != a.ID || expires <= db.Now() || uri != redirect || !verifies(challenge, verifier) {
 			return nil
 		}
+		if !s.isFor(audience, resources) {
+			refused = s.errTarget()
+			return nil
+		}
 		c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
 		var id GrantID
-		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c); err != nil {
+		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c, audience); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE oauth_codes SET grant_id = $2 WHERE hash = $1`, digest(code), id); err != nil {
@@ -161,8 +168,8 @@ const nextPurpose = "oauth rotation"
 // Refresh exchanges a refresh token for the next pair (RFC 6749 §6, RFC 9700 §4.14.2). Whoever asks
 // again within a minute, because the answer was lost or in two processes at once, gets the same pair;
 // later, or once the next token was used, the token was stolen by somebody: the grant ends, and its
-// person is told. scope may narrow the access token. The error is an *Error, or the database's.
-func (s *Server) Refresh(ctx context.Context, a App, token, scope string) (t Tokens, err error) {
+// person is told. scope may narrow the access token; resources are those of Redeem. The error is an *Error, or the database's.
+func (s *Server) Refresh(ctx context.Context, a App, token, scope string, resources ...string) (t Tokens, err error) {
 	var refused *Error
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		t, refused = Tokens{}, errGrant
@@ -171,6 +178,7 @@ func (s *Server) Refresh(ctx context.Context, a App, token, scope string) (t Tok
 		var app AppID
 		var scopes, next string
 		var rotated, expires db.Time
+		var audience Audience
 		// The update that changes nothing takes the row's lock, so that two at once wait for each other.
 		err := tx.QueryRow(ctx, `
 			UPDATE oauth_tokens SET kind = kind WHERE hash = $1 AND kind = 'refresh'
@@ -181,13 +189,18 @@ func (s *Server) Refresh(ctx context.Context, a App, token, scope string) (t Tok
 		if err != nil {
 			return err
 		}
-		err = tx.QueryRow(ctx, `SELECT app_id, scopes, expires_at FROM oauth_grants WHERE id = $1`, g.id).Scan(&app, &scopes, &g.expires)
+		err = tx.QueryRow(ctx, `SELECT app_id, scopes, expires_at, audience FROM oauth_grants WHERE id = $1`, g.id).
+			Scan(&app, &scopes, &g.expires, &audience)
 		if err != nil {
 			return err
 		}
 		now := db.Now()
 		g.scopes = splitScopes(scopes)
 		if app != a.ID || min(expires, g.expires) <= now {
+			return nil
+		}
+		if !s.isFor(audience, resources) {
+			refused = s.errTarget()
 			return nil
 		}
 		if rotated != 0 {
@@ -282,6 +295,12 @@ var errToken = &fault.Error{
 // Authenticate returns who holds this access token. An unknown, expired or revoked one, one of a disabled
 // app or of a suspended user, is an Unauthorized fault.
 func (s *Server) Authenticate(ctx context.Context, token string, addr netip.Addr) (account.Caller, error) {
+	return s.AuthenticateFor(ctx, ForAPI, token, addr)
+}
+
+// AuthenticateFor is Authenticate at a resource: a token for another one is an Unauthorized fault. The command line's
+// are for both, since the person who signed in there is the one who uses either.
+func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string, addr netip.Addr) (account.Caller, error) {
 	if !LooksLikeToken(token) {
 		return account.Caller{}, errToken
 	}
@@ -291,20 +310,25 @@ func (s *Server) Authenticate(ctx context.Context, token string, addr netip.Addr
 	var name, scopes, sites, policy string
 	var disabled, suspended db.Time
 	var personal, approved bool
+	var audience Audience
 	err := s.c.DB.QueryRow(ctx, `
 		SELECT g.id, g.app_id, a.name, t.scopes, g.sites, g.owner_id, t.expires_at, a.disabled_at, u.id, u.email, u.suspended_at,
 		  g.owner_id = u.owner_id, COALESCE(p.apps, ''),
 		  COALESCE(p.apps, '') = 'approved' AND EXISTS (
-		    SELECT 1 FROM oauth_approvals y WHERE y.owner_id = g.owner_id AND y.app_id = g.app_id AND y.approved_by <> '')
+		    SELECT 1 FROM oauth_approvals y WHERE y.owner_id = g.owner_id AND y.app_id = g.app_id AND y.approved_by <> ''), g.audience
 		FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id JOIN oauth_apps a ON a.id = g.app_id JOIN people u ON u.id = g.user_id
 		  LEFT JOIN app_policies p ON p.owner_id = g.owner_id
 		WHERE t.hash = $1 AND t.kind = 'access'`, digest(token)).
-		Scan(&id, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved)
+		Scan(&id, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved,
+			&audience)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (c.Expires <= db.Now() || disabled != 0 || suspended != 0) {
 		return account.Caller{}, errToken
 	}
 	if err != nil {
 		return account.Caller{}, fmt.Errorf("authenticate token: %w", err)
+	}
+	if audience != at && app != CLI {
+		return account.Caller{}, errAudience
 	}
 	c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
 	c.Grant, c.App, c.Via = string(id), string(app), name
@@ -351,13 +375,14 @@ func splitScopes(text string) (out account.Scopes) {
 
 // Introspection describes a token to its own app (RFC 7662 §2.2).
 type Introspection struct {
-	Active  bool
-	Scopes  account.Scopes
-	User    account.UserID
-	Owner   account.OwnerID
-	Kind    string // access or refresh
-	Expires db.Time
-	Issued  db.Time
+	Active   bool
+	Scopes   account.Scopes
+	User     account.UserID
+	Owner    account.OwnerID
+	Kind     string // access or refresh
+	Expires  db.Time
+	Issued   db.Time
+	Audience Audience
 }
 
 // Introspect describes a token of this app; any other is not active.
@@ -366,10 +391,10 @@ func (s *Server) Introspect(ctx context.Context, a App, token string) (Introspec
 	var scopes string
 	var rotated, suspended db.Time
 	err := s.c.DB.QueryRow(ctx, `
-		SELECT t.kind, t.scopes, t.expires_at, t.created_at, t.rotated_at, g.user_id, g.owner_id, u.suspended_at
+		SELECT t.kind, t.scopes, t.expires_at, t.created_at, t.rotated_at, g.user_id, g.owner_id, u.suspended_at, g.audience
 		FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id JOIN people u ON u.id = g.user_id
 		WHERE t.hash = $1 AND g.app_id = $2`, digest(token), a.ID).
-		Scan(&i.Kind, &scopes, &i.Expires, &i.Issued, &rotated, &i.User, &i.Owner, &suspended)
+		Scan(&i.Kind, &scopes, &i.Expires, &i.Issued, &rotated, &i.User, &i.Owner, &suspended, &i.Audience)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (i.Expires <= db.Now() || rotated != 0 || suspended != 0) {
 		return Introspection{}, nil
 	}

@@ -68,6 +68,7 @@ func New(c Config) *Endpoints {
 	e.mux.HandleFunc("GET "+serverMetadata, e.describeServer)
 	e.mux.HandleFunc("GET "+resourceMetadata, e.describeResource)
 	e.mux.HandleFunc("GET "+resourceMetadata+"/api/v1", e.describeResource)
+	e.mux.HandleFunc("GET "+resourceMetadata+"/mcp", e.describeMCP)
 	e.mux.HandleFunc("POST /oauth/token", e.token)
 	e.mux.HandleFunc("POST /oauth/device", e.device)
 	e.mux.HandleFunc("POST /oauth/revoke", e.revoke)
@@ -81,7 +82,7 @@ func New(c Config) *Endpoints {
 // Serves reports whether a path is one of the endpoints.
 func Serves(path string) bool {
 	switch path {
-	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", "/oauth/token", "/oauth/device", "/oauth/revoke", "/oauth/introspect", "/oauth/register":
+	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", resourceMetadata + "/mcp", "/oauth/token", "/oauth/device", "/oauth/revoke", "/oauth/introspect", "/oauth/register":
 		return true
 	}
 	return false
@@ -217,13 +218,9 @@ func (e *Endpoints) token(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	for _, resource := range q["resource"] {
-		if resource != e.c.Server.Resource() {
-			e.refuse(w, r, &oauth.Error{
-				Code: "invalid_target", Description: "resource must be " + e.c.Server.Resource(), Status: http.StatusBadRequest,
-			})
-			return
-		}
+	if err := e.c.Server.CheckResources(q["resource"]); err != nil {
+		e.refuse(w, r, err)
+		return
 	}
 	var t oauth.Tokens
 	var err error
@@ -233,11 +230,11 @@ func (e *Endpoints) token(w http.ResponseWriter, r *http.Request) {
 		if redirect == "" && len(a.RedirectURIs) == 1 {
 			redirect = a.RedirectURIs[0]
 		}
-		t, err = e.c.Server.Redeem(r.Context(), a, q.Get("code"), redirect, q.Get("code_verifier"))
+		t, err = e.c.Server.Redeem(r.Context(), a, q.Get("code"), redirect, q.Get("code_verifier"), q["resource"]...)
 	case "refresh_token":
-		t, err = e.c.Server.Refresh(r.Context(), a, q.Get("refresh_token"), q.Get("scope"))
+		t, err = e.c.Server.Refresh(r.Context(), a, q.Get("refresh_token"), q.Get("scope"), q["resource"]...)
 	case deviceGrant:
-		t, err = e.c.Server.PollDevice(r.Context(), a, q.Get("device_code"))
+		t, err = e.c.Server.PollDevice(r.Context(), a, q.Get("device_code"), q["resource"]...)
 	case "":
 		err = invalid("grant_type is missing")
 	default:
@@ -310,7 +307,7 @@ func (e *Endpoints) introspect(w http.ResponseWriter, r *http.Request) {
 	}
 	answer(w, http.StatusOK, map[string]any{
 		"active": true, "scope": i.Scopes.String(), "client_id": a.ID, "token_type": map[string]string{"access": "Bearer"}[i.Kind],
-		"sub": i.User, "owner": i.Owner, "aud": e.c.Server.Resource(), "iss": e.c.Server.Issuer(),
+		"sub": i.User, "owner": i.Owner, "aud": e.c.Server.ResourceOf(i.Audience), "iss": e.c.Server.Issuer(),
 		"exp": i.Expires.Time().Unix(), "iat": i.Issued.Time().Unix(),
 	})
 }
@@ -351,16 +348,25 @@ func (e *Endpoints) describeServer(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, about)
 }
 
-// describeResource is the API's metadata (RFC 9728 §2). Clients without a hint ask for every scope that is
-// listed here, so it lists the least.
+// describeResource is the API's metadata (RFC 9728 §2).
 func (e *Endpoints) describeResource(w http.ResponseWriter, _ *http.Request) {
+	e.describe(w, oauth.ForAPI, "Slipway API", account.SitesRead)
+}
+
+// describeMCP is the MCP server's metadata.
+func (e *Endpoints) describeMCP(w http.ResponseWriter, _ *http.Request) {
+	e.describe(w, oauth.ForMCP, "Slipway MCP server", account.SitesRead, account.DeploymentsRead)
+}
+
+// describe is a resource's metadata. Clients without a hint ask for every scope that is listed, so it lists the least.
+func (e *Endpoints) describe(w http.ResponseWriter, a oauth.Audience, name string, scopes ...account.Scope) {
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	answer(w, http.StatusOK, map[string]any{
-		"resource":                 e.c.Server.Resource(),
+		"resource":                 e.c.Server.ResourceOf(a),
 		"authorization_servers":    []string{e.c.Server.Issuer()},
-		"scopes_supported":         []account.Scope{account.SitesRead},
+		"scopes_supported":         scopes,
 		"bearer_methods_supported": []string{"header"},
-		"resource_name":            "Slipway API",
+		"resource_name":            name,
 		"resource_documentation":   e.c.Server.Issuer() + "/docs",
 	})
 }

@@ -162,16 +162,20 @@ func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	case err != nil:
 		a.Fail(w, r, err)
 	case !win.Allowed:
-		a.Fail(w, r, &fault.Error{
-			Kind:       fault.Limited,
-			Message:    "Too many requests",
-			Details:    "the limit is " + strconv.Itoa(win.Limit) + " requests per minute",
-			RetryAfter: time.Duration(win.Wait()) * time.Second,
-		})
+		a.Fail(w, r, errTooMany(win))
 	case authErr != nil:
 		a.Fail(w, r, authErr)
 	default:
 		a.dispatch(w, r, req)
+	}
+}
+
+func errTooMany(win ratelimit.Window) error {
+	return &fault.Error{
+		Kind:       fault.Limited,
+		Message:    "Too many requests",
+		Details:    "the limit is " + strconv.Itoa(win.Limit) + " requests per minute",
+		RetryAfter: time.Duration(win.Wait()) * time.Second,
 	}
 }
 
@@ -239,10 +243,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		if public(r.URL.Path) {
 			return key, nil
 		}
-		return key, &fault.Error{
-			Kind: fault.Unauthorized, Message: "Missing API key",
-			Details: "send it as Authorization: Bearer slw_…", Code: "missing_key",
-		}
+		return key, errMissingKey
 	}
 	scheme, secret, _ := strings.Cut(header[0], " ")
 	if len(header) > 1 || !strings.EqualFold(scheme, "bearer") {
@@ -253,7 +254,10 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 	}
 	secret = strings.TrimSpace(secret)
 	if a.OAuth != nil && oauth.LooksLikeToken(secret) {
-		c, err := a.OAuth.Authenticate(ctx, secret, req.Addr)
+		c, err := a.authenticateToken(ctx, secret, req)
+		if err == nil {
+			c, err = narrowed(ctx, c)
+		}
 		if err != nil {
 			return key, err
 		}
@@ -261,11 +265,19 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 		return "grant:" + c.Grant, nil // not the token: refreshing it buys no new window
 	}
 	c, err := a.Accounts.Authenticate(ctx, secret, req.Addr)
+	if err == nil {
+		c, err = narrowed(ctx, c)
+	}
 	if err != nil {
 		return key, err
 	}
 	req.Caller = c
 	return "key:" + string(c.Key), nil
+}
+
+var errMissingKey = &fault.Error{
+	Kind: fault.Unauthorized, Message: "Missing API key",
+	Details: "send it as Authorization: Bearer slw_…", Code: "missing_key",
 }
 
 // Holds is nil while what the caller came with still lets them in: for answers that stay open, and

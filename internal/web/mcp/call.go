@@ -1,0 +1,121 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"slipway/internal/tenant/account"
+	"slipway/internal/web/api"
+)
+
+// call holds one request of a client, whose credential its tools use.
+type call struct {
+	api       http.Handler
+	origin    *http.Request // as the client sent it
+	caller    account.Caller
+	narrowing account.Narrowing
+}
+
+// maxAnswer is the most that the API may answer to a tool: a page of a log has 10,000 lines.
+const maxAnswer = 24 << 20
+
+// apiError is an answer of the API that says no.
+type apiError struct {
+	Status  int    `json:"-"`
+	Message string `json:"error"`
+	Details string `json:"details"`
+	Code    string `json:"code"`
+}
+
+func (e *apiError) Error() string { return e.Message }
+
+// send makes a request to the REST API with the caller's credential, from the caller's address.
+func (c *call) send(ctx context.Context, method, path string, query url.Values, body any, idempotencyKey string) (any, error) {
+	var in bytes.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in.Reset(b)
+	}
+	target := "/api/v1" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(api.ForMCP(ctx, c.narrowing), method, target, &in)
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		r.Body, r.ContentLength = http.NoBody, 0
+	} else {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, name := range []string{"Authorization", "X-Forwarded-For"} {
+		r.Header[name] = c.origin.Header[name]
+	}
+	for name, values := range r.Header {
+		if len(values) == 0 {
+			delete(r.Header, name)
+		}
+	}
+	if idempotencyKey != "" {
+		r.Header.Set("Idempotency-Key", idempotencyKey)
+	}
+	r.Host, r.RemoteAddr, r.RequestURI, r.TLS = c.origin.Host, c.origin.RemoteAddr, target, c.origin.TLS
+	w := &recorder{header: http.Header{}}
+	c.api.ServeHTTP(w, r)
+	if w.over {
+		return nil, &apiError{Message: "The result is too large", Details: "ask for less", Code: "result_too_large"}
+	}
+	if w.status >= 400 {
+		no := &apiError{Status: w.status}
+		if err := json.Unmarshal(w.body.Bytes(), no); err != nil || no.Message == "" {
+			return nil, fmt.Errorf("the API answers %d", w.status)
+		}
+		return nil, no
+	}
+	if w.body.Len() == 0 {
+		return map[string]any{}, nil
+	}
+	var out any
+	numbers := json.NewDecoder(&w.body)
+	numbers.UseNumber()
+	if err := numbers.Decode(&out); err != nil {
+		return nil, fmt.Errorf("read the API's answer: %w", err)
+	}
+	return out, nil
+}
+
+var errFull = errors.New("the answer is too large")
+
+// recorder keeps an answer of the API.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+	over   bool
+}
+
+func (w *recorder) Header() http.Header { return w.header }
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.body.Len()+len(b) > maxAnswer {
+		w.over = true
+		return 0, errFull
+	}
+	return w.body.Write(b)
+}

@@ -1,0 +1,231 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+)
+
+// fill puts arguments into a path and returns those that are left, with the key that makes a call safe to repeat.
+func fill(path string, args map[string]any) (filled string, rest map[string]any, idempotencyKey string) {
+	rest = map[string]any{}
+	for name, v := range args {
+		text, _ := v.(string)
+		switch place := "{" + name + "}"; {
+		case strings.Contains(path, place):
+			path = strings.ReplaceAll(path, place, url.PathEscape(text))
+		case name == once.name:
+			idempotencyKey = text
+		case name == cursor.name:
+		default:
+			rest[name] = v
+		}
+	}
+	return path, rest, idempotencyKey
+}
+
+func asQuery(args map[string]any) url.Values {
+	q := url.Values{}
+	for name, v := range args {
+		if s, ok := v.(string); ok && s != "" {
+			q.Set(name, s)
+		}
+	}
+	return q
+}
+
+// request is a tool that is one request: arguments that its path doesn't name are its query or its body.
+func request(method, path string) work {
+	return func(ctx context.Context, c *call, args map[string]any) (any, error) {
+		path, rest, key := fill(path, args)
+		var query url.Values
+		var body any
+		switch {
+		case method == http.MethodGet:
+			query = asQuery(rest)
+		case len(rest) > 0:
+			body = rest
+		}
+		out, err := c.send(ctx, method, path, query, body, key)
+		return mark(out), err
+	}
+}
+
+// most is how many items a result has, a power of two: half of it begins at a page of its own.
+const most = 32
+
+// pages is a tool that lists: a page with as many items as fit into a result, and the cursor of the next one.
+func pages(path string) work {
+	return func(ctx context.Context, c *call, args map[string]any) (any, error) {
+		page, limit := 1, most
+		if at, ok := args[cursor.name].(string); ok {
+			first, size, _ := strings.Cut(at, ".")
+			page, _ = strconv.Atoi(first)
+			limit, _ = strconv.Atoi(size)
+			if page < 1 || limit < 1 || limit > most || limit&(limit-1) != 0 {
+				return nil, errCursor
+			}
+		}
+		path, rest, _ := fill(path, args)
+		query := asQuery(rest)
+		for ; ; page, limit = 2*page-1, limit/2 {
+			query.Set("page", strconv.Itoa(page))
+			query.Set("limit", strconv.Itoa(limit))
+			got, err := c.send(ctx, http.MethodGet, path, query, nil, "")
+			if err != nil {
+				return nil, err
+			}
+			list, _ := got.(map[string]any)
+			out := map[string]any{"data": mark(list["data"])}
+			about, _ := list["pagination"].(map[string]any)
+			out["total"] = about["total"]
+			if last, _ := about["totalPages"].(json.Number); last != "" {
+				if n, err := last.Int64(); err == nil && int64(page) < n {
+					out["nextCursor"] = strconv.Itoa(page+1) + "." + strconv.Itoa(limit)
+				}
+			}
+			if text, err := encode(out); err != nil || len(text) <= maxResult || limit == 1 {
+				return out, err
+			}
+		}
+	}
+}
+
+var errCursor = &apiError{Message: "Invalid cursor", Details: "pass nextCursor of the previous result as it was", Code: "invalid_cursor"}
+
+// whoami shows the caller, without a request.
+func whoami(_ context.Context, c *call, _ map[string]any) (any, error) {
+	out := map[string]any{"user": string(c.caller.User), "scopes": c.caller.Scopes, "readOnly": c.narrowing.ReadOnly}
+	if len(c.caller.Sites) > 0 {
+		out["sites"] = c.caller.Sites
+	}
+	if c.caller.Team != "" {
+		out["team"] = c.caller.Slug
+	}
+	if c.caller.Expires != db.Time(0) {
+		out["expires"] = c.caller.Expires.String()
+	}
+	return out, nil
+}
+
+// getDeployment reads a deployment and the end of its log.
+func getDeployment(ctx context.Context, c *call, args map[string]any) (any, error) {
+	path, _, _ := fill("/deployments/{deployment}", args)
+	got, err := c.send(ctx, http.MethodGet, path, nil, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	log, err := lastLines(ctx, c, path+"/logs")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"deployment": mark(got), "log": fitting(log, 50, maxResult/2, true)}, nil
+}
+
+// The most lines of a log in a result, and the most pages that are read to find its end.
+const (
+	mostLines = 200
+	mostPages = 20
+)
+
+// buildLog reads a deployment's log: its end, or the lines after a number.
+func buildLog(ctx context.Context, c *call, args map[string]any) (any, error) {
+	path, _, _ := fill("/deployments/{deployment}/logs", args)
+	after, ok := args[cursor.name].(string)
+	if !ok {
+		lines, err := lastLines(ctx, c, path)
+		return map[string]any{"log": fitting(lines, mostLines, maxResult-1<<10, true)}, err
+	}
+	got, err := c.send(ctx, http.MethodGet, path, url.Values{"after": {after}}, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	return following(got, mostLines), nil
+}
+
+// lastLines reads a log to its end, and returns the last lines.
+func lastLines(ctx context.Context, c *call, path string) ([]any, error) {
+	var lines []any
+	after := "0"
+	for range mostPages {
+		got, err := c.send(ctx, http.MethodGet, path, url.Values{"after": {after}}, nil, "")
+		if err != nil {
+			return nil, err
+		}
+		page, _ := got.(map[string]any)
+		more, _ := page["logs"].([]any)
+		lines = append(lines, more...)
+		lines = append([]any(nil), lines[max(0, len(lines)-mostLines):]...)
+		next, ok := page["next"].(json.Number)
+		if !ok {
+			break
+		}
+		after = next.String()
+	}
+	return lines, nil
+}
+
+// siteLog reads what a site's application printed.
+func siteLog(ctx context.Context, c *call, args map[string]any) (any, error) {
+	path, rest, _ := fill("/sites/{site}/logs", args)
+	query := asQuery(rest)
+	query.Set("limit", strconv.Itoa(mostLines))
+	after, ok := args[cursor.name].(string)
+	if ok {
+		query.Set("after", after)
+	}
+	got, err := c.send(ctx, http.MethodGet, path, query, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		return following(got, mostLines), nil
+	}
+	page, _ := got.(map[string]any)
+	lines, _ := page["logs"].([]any)
+	return map[string]any{"log": fitting(lines, mostLines, maxResult-1<<10, true)}, nil
+}
+
+// following shows the first lines of a page of a log, and where to go on.
+func following(got any, most int) map[string]any {
+	page, _ := got.(map[string]any)
+	lines, _ := page["logs"].([]any)
+	shown := fitting(lines, most, maxResult-1<<10, false)
+	out := map[string]any{"log": shown}
+	if n := len(shown); n > 0 && (n < len(lines) || page["next"] != nil) {
+		if line, ok := lines[n-1].(map[string]any); ok {
+			if at, ok := line["n"].(json.Number); ok {
+				out["nextCursor"] = at.String()
+			}
+		}
+	}
+	return out
+}
+
+// fitting marks the first or last lines of a log, as many as fit into so many bytes.
+func fitting(lines []any, most, bytes int, last bool) []any {
+	out := []any{}
+	for i := range min(most, len(lines)) {
+		line := lines[i]
+		if last {
+			line = lines[len(lines)-1-i]
+		}
+		line = mark(line)
+		text, err := encode(line)
+		if bytes -= len(text) + 1; err != nil || bytes < 0 {
+			break
+		}
+		out = append(out, line)
+	}
+	if last {
+		for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+			out[i], out[j] = out[j], out[i]
+		}
+	}
+	return out
+}
