@@ -171,7 +171,7 @@ func (s *Server) writeUses(ctx context.Context) error {
 	}
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for _, id := range slices.Sorted(maps.Keys(batch)) { // one order on every node: no deadlocks
-			_, err := tx.Exec(ctx, `UPDATE oauth_grants SET used_at = $2, used_addr = $3 WHERE id = $1 AND used_at < $2`,
+			_, err := tx.Exec(ctx, `UPDATE oauth_grants SET used_at = $2, used_addr = $3 WHERE id = $1 AND used_at <= $2`,
 				id, batch[id].at, batch[id].addr.String())
 			if err != nil {
 				return err
