@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/webhook/delivery"
 )
@@ -140,7 +141,7 @@ var selectEndpoints = `
 		` + underWay + `, turn_at, floor_at, ` + waiting + `
 	FROM webhooks WHERE active AND deleted_at = 0 AND floor_at <= $1`
 
-var endpointText = perSize(func(n int) string { return selectEndpoints + ` AND id IN (` + marks(2, n) + `)` })
+var endpointText = chunk.Text(func(n int) string { return selectEndpoints + ` AND id IN (` + chunk.Marks(2, n) + `)` })
 
 // scanEndpoint returns a function that reads what selectEndpoints finds.
 func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
@@ -231,7 +232,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Q
 	var out []flight
 	var visited []*endpoint
 	missed := touched[:0:0]
-	err = inChunks(line, func(part []ID) error { // what is not reached is not looked for
+	err = chunk.Each(line, func(part []ID) error { // what is not reached is not looked for
 		if room == len(out) {
 			return nil
 		}
@@ -307,9 +308,9 @@ func take(part []*endpoint, room, share int, q *delivery.Quota) (out []flight) {
 	return out
 }
 
-var moveText = perSize(func(n int) string {
+var moveText = chunk.Text(func(n int) string {
 	return `UPDATE webhooks SET floor_at = v.column2, turn_at = v.column3
-		FROM (VALUES ` + values(n, "TEXT", "BIGINT", "BIGINT") + `) AS v WHERE webhooks.id = v.column1`
+		FROM (VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "BIGINT") + `) AS v WHERE webhooks.id = v.column1`
 })
 
 // moveOn sets the next turns of those that had one, where they are not what they were.
@@ -329,7 +330,7 @@ func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error
 			moved = append(moved, e)
 		}
 	}
-	err := inChunks(moved, func(part []*endpoint) error {
+	err := chunk.Each(moved, func(part []*endpoint) error {
 		var args []any
 		for _, e := range part {
 			args = append(args, e.hook, e.floor, e.turn)
@@ -343,8 +344,8 @@ func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error
 	return nil
 }
 
-var leaseText = perSize(func(n int) string {
-	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + marks(
+var leaseText = chunk.Text(func(n int) string {
+	return `UPDATE webhook_deliveries SET state = 'leased', claims = claims + 1, lease_until = $1 WHERE id IN (` + chunk.Marks(
 		2,
 		n,
 	) + `) AND ` + stateIs("pending")
@@ -352,7 +353,7 @@ var leaseText = perSize(func(n int) string {
 
 // lease marks deliveries as under way. The locks of their endpoints keep others from them.
 func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.Time) error {
-	return inChunks(list, func(part []flight) error {
+	return chunk.Each(list, func(part []flight) error {
 		args := append(make([]any, 0, 1+len(part)), now.Add(w.c.Lease))
 		for _, f := range part {
 			args = append(args, f.Id)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -148,7 +149,7 @@ func addDeliveries(ctx context.Context, tx *db.Tx, event string, hooks []ID, sta
 	if state == "skipped" {
 		finished = now
 	}
-	return inChunks(hooks, func(part []ID) error {
+	return chunk.Each(hooks, func(part []ID) error {
 		args, rows := db.Args{event, state, now, finished}, make([]string, len(part))
 		for i, hook := range part {
 			rows[i] = `(` + args.Add(db.NewID("dlv")) + `, $1, ` + args.Add(hook) + `, $2, 0, 0, $3, 0, $3, $4, '')`

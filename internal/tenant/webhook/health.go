@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
@@ -34,7 +35,7 @@ func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 	if tx.Single() {
 		return nil
 	}
-	err := inChunks(ids, func(part []ID) error {
+	err := chunk.Each(ids, func(part []ID) error {
 		var args db.Args
 		rows, err := tx.Query(ctx, `SELECT id, failures > 0 OR succeeded_at = 0 FROM webhooks WHERE id IN (`+db.AddList(
 			&args,

@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 
-	"slipway/internal/platform/db"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway/internal/platform/db"
 )
 
 // metrics tell an operator whether everything that is due is being sent.

@@ -1,6 +1,8 @@
 package webhook
 
-import "slipway/internal/platform/db"
+import (
+	"slipway/internal/platform/db"
+)
 
 // Subscription is a plan that an owner pays for. Zero times and an empty reason are null.
 type Subscription struct {

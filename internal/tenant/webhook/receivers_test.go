@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
-
-	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 // mains make a program of each language's function of docs/webhooks.md: it reads cases

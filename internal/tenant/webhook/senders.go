@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/webhook/delivery"
 )
@@ -119,8 +120,8 @@ func (w *Webhooks) keys(f flight) (keys []string, err error) {
 	return keys, nil
 }
 
-var eventText = perSize(func(n int) string {
-	return `SELECT id, name, body, hops FROM webhook_events WHERE id IN (` + marks(1, n) + `)`
+var eventText = chunk.Text(func(n int) string {
+	return `SELECT id, name, body, hops FROM webhook_events WHERE id IN (` + chunk.Marks(1, n) + `)`
 })
 
 // readEvents fills in what is sent.
@@ -133,7 +134,7 @@ func readEvents(ctx context.Context, r db.Reader, list []flight) error {
 		}
 		of[f.Event] = append(of[f.Event], i)
 	}
-	return inChunks(ids, func(part []string) error {
+	return chunk.Each(ids, func(part []string) error {
 		args := make([]any, len(part))
 		for i, id := range part {
 			args[i] = id

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
 )
 
@@ -33,7 +34,7 @@ var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE 
 // retimeAll is retime for many endpoints. One whose turn has come keeps its place in the
 // line, and a row that stays as it is is not written.
 func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
-	return inChunks(hooks, func(part []ID) error {
+	return chunk.Each(hooks, func(part []ID) error {
 		args := db.Args{db.Now()}
 		_, err := tx.Exec(ctx, `
 			UPDATE webhooks SET turn_at = v.turn

@@ -20,14 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
-
-	"github.com/miekg/dns"
 )
 
 // vectors are 46 addresses that no webhook may reach: loopback, private networks, cloud

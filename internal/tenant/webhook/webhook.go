@@ -23,6 +23,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
@@ -30,8 +32,6 @@ import (
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/webhook/delivery"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config holds what webhooks stand on. DB and Seal are required; Run needs Out too.
