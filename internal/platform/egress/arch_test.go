@@ -28,6 +28,8 @@ var inward = map[string]string{
 	"internal/program/app":      "this installation's own programs, through their engine",
 	"internal/web/api":          "nothing but its own listener",
 	"internal/server":           "nothing but its own listener, to know that it works",
+	"internal/operator/setup":   "ports of this machine, and the mail server that the operator names",
+	"internal/operator/upgrade": "this machine's own listeners, and the release that the operator names",
 	"internal/platform/systemd": "the unix socket of the systemd that started it",
 }
 
