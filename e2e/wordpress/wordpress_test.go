@@ -118,7 +118,7 @@ func TestWordPress(t *testing.T) {
 	h.story(t, "end", func(h *installation) { h.ends(blog) })
 }
 
-// Content that comes from elsewhere, whole or not at all, whatever is killed meanwhile.
+// Content that comes from elsewhere, whole or not at all, whatever is killed meanwhile; and what means harm.
 func TestContentComes(t *testing.T) {
 	t.Parallel()
 	h := install(t)
@@ -126,13 +126,13 @@ func TestContentComes(t *testing.T) {
 	blog, two = h.ready(blog.ID), h.ready(two.ID)
 	h.caches(blog)
 	h.story(t, "killed while copied", func(h *installation) { h.killedWhileCopied(blog, two) })
+	h.story(t, "hostile", func(h *installation) { h.hostile(two, blog) })
 	h.story(t, "database killed", func(h *installation) { h.databaseKilled(blog) })
 	h.story(t, "repository", (*installation).repository)
 	h.story(t, "gone", (*installation).gone)
 }
 
-// What is installed into a WordPress, with good intentions and with bad ones, and what is left of it
-// when everything is killed meanwhile.
+// What is installed into a WordPress, and what is left of it when everything is killed meanwhile.
 func TestInstalledIntoWordPress(t *testing.T) {
 	t.Parallel()
 	h := install(t)
@@ -141,9 +141,7 @@ func TestInstalledIntoWordPress(t *testing.T) {
 	h.story(t, "manage", func(h *installation) { h.manages(two) })
 	h.caches(two)
 	h.story(t, "killed while updated", func(h *installation) { h.killedWhileUpdated(two) })
-	var other siteBody
-	h.story(t, "killed while installed", func(h *installation) { other = h.killedWhileInstalled() })
-	h.story(t, "hostile", func(h *installation) { h.hostile(two, other) })
+	h.story(t, "killed while installed", (*installation).killedWhileInstalled)
 	h.story(t, "gone", (*installation).gone)
 }
 
@@ -759,8 +757,8 @@ func (h *installation) servers() map[int]bool {
 }
 
 // killedWhileInstalled kills everything at several points of an installation: the site is there
-// afterwards, whole. It returns one of them.
-func (h *installation) killedWhileInstalled() (s siteBody) {
+// afterwards, whole.
+func (h *installation) killedWhileInstalled() {
 	t := h.t
 	const tables = "tables" // of which some are there: WordPress answers 500 to everybody
 	for _, point := range []string{"Starting PHP-FPM", "Installing", tables} {
@@ -770,7 +768,7 @@ func (h *installation) killedWhileInstalled() (s siteBody) {
 			return list
 		}
 		before := made() // of which some may go: those that a backup is compared in
-		s = h.create("Site " + point)
+		s := h.create("Site " + point)
 		h.soon(point, func() bool {
 			if point == tables {
 				return slices.ContainsFunc(made(), func(name string) bool { return !slices.Contains(before, name) })
@@ -800,5 +798,4 @@ func (h *installation) killedWhileInstalled() (s siteBody) {
 			t.Errorf("killed at %q: wp-admin answers %d", point, status)
 		}
 	}
-	return s
 }
