@@ -219,6 +219,9 @@ func TestAgentTokens(t *testing.T) {
 			!strings.Contains(challenge, "sites:write") || (credential != "") != strings.Contains(challenge, "invalid_token") {
 			t.Errorf("token %s: %s, %s", name, a, challenge)
 		}
+		if id := a.header.Get("X-Request-Id"); id == "" || a.json(t)["requestId"] != id {
+			t.Errorf("token %s: the request is %s in the header, and %s", name, id, a)
+		}
 	}
 	a := post(t, address, token, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deploy","arguments":{"site":"`+id+`"}}}`)
 	if challenge := a.header.Get("WWW-Authenticate"); a.status != 403 || !strings.Contains(challenge, `error="insufficient_scope", scope="previews:write"`) {
