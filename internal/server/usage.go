@@ -9,12 +9,21 @@ import (
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/usage"
+	"slipway/internal/tenant/webhook"
 )
 
-// usageNotices tells owners through their notification channels how much of a month's limit they have used.
-type usageNotices struct{ notify *notify.Notifications }
+// usageNotices tells owners through their notification channels and webhooks how much of a month's limit they have used.
+type usageNotices struct {
+	notify *notify.Notifications
+	hooks  *webhook.Webhooks
+}
 
 func (u usageNotices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w usage.Warning) error {
+	if err := u.hooks.EmitTx(ctx, tx, owner, webhook.UsageThreshold(webhook.Usage{
+		Limit: string(w.Name), Month: fmt.Sprintf("%d-%02d", w.Month/100, w.Month%100), Percent: w.Percent, Used: w.Used, Allow: w.Limit,
+	})); err != nil {
+		return err
+	}
 	used := limits.Use{Name: w.Name, Limit: w.Limit, Used: w.Used}
 	m := notify.Message{
 		Event: notify.UsageThreshold,

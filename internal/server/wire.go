@@ -249,7 +249,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openDatabases(quotas, apps.Why); err != nil {
 		return nil, err
 	}
-	h.usage.Connect(usageNotices{h.notify})
+	h.usage.Connect(usageNotices{h.notify, h.webhooks})
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
 	h.uploads = upload.New(upload.Config{DB: h.db, Sites: h.sites, Releases: releases, Blobs: store, Limits: quotas, Log: s.Log})
 	h.deployments = deploy.New(deploy.Config{

@@ -604,7 +604,7 @@ func TestEntitlements(t *testing.T) {
 		t.Error("a grant counts after its end")
 	}
 	w.write(func(tx *db.Tx) error { return w.RevokeTx(t.Context(), tx, ada, g.ID) })
-	if below, err := w.c.Limits.Below(t.Context(), w.db, limits.Webhooks, 2); err != nil || !below {
+	if below, err := w.c.Limits.Below(t.Context(), w.db, limits.Webhooks, 2); err != nil || !below.Anybody {
 		t.Error("nobody seems to have less than 2", err)
 	}
 	q, err := w.Preview(t.Context(), w.db, ada, Action{Kind: Change, Choice: Choice{Plan: "mini"}})

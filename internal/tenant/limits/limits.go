@@ -211,22 +211,35 @@ func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name 
 	return l.of(ctx, r, owner, name)
 }
 
-// Below reports whether anybody's limit may be less than n.
-func (l *Limits) Below(ctx context.Context, r db.Reader, name Name, n int64) (bool, error) {
-	if most, ok := l.settings.Defaults[name]; ok && most < n || !ok && kinds[name].byDefault < n {
-		return true, nil
-	}
-	for _, exceptions := range []map[string]map[Name]int64{l.settings.Users, l.settings.Teams} {
-		for _, of := range exceptions {
-			if most, ok := of[name]; ok && most < n {
-				return true, nil
-			}
-		}
+// Small says whose limit may be less than something.
+type Small struct {
+	Anybody bool     // a default or a plan is
+	Users   []string // otherwise: those with such an exception, by e-mail address
+	Teams   []string // by slug
+}
+
+// Below returns whose limit may be less than n.
+func (l *Limits) Below(ctx context.Context, r db.Reader, name Name, n int64) (s Small, err error) {
+	most, ok := l.settings.Defaults[name]
+	if s.Anybody = ok && most < n || !ok && kinds[name].byDefault < n; s.Anybody {
+		return s, nil
 	}
 	if l.plans != nil {
-		return l.plans.PlansBelow(ctx, r, name, n)
+		if s.Anybody, err = l.plans.PlansBelow(ctx, r, name, n); err != nil || s.Anybody {
+			return s, err
+		}
 	}
-	return false, nil
+	less := func(exceptions map[string]map[Name]int64) (known []string) {
+		for who, of := range exceptions {
+			if most, ok := of[name]; ok && most < n {
+				known = append(known, who)
+			}
+		}
+		slices.Sort(known)
+		return known
+	}
+	s.Users, s.Teams = less(l.settings.Users), less(l.settings.Teams)
+	return s, nil
 }
 
 // of is the owner's limit: the exception of their user or team, else their plan's, else the default.

@@ -35,6 +35,7 @@ type Warning struct {
 	Percent int64 // one of Warnings
 	Used    int64 // in the limit's unit
 	Limit   int64
+	Month   int64 // year and month (UTC), such as 202611
 }
 
 // Connect says who tells owners. It is called while the program is put together.
@@ -112,7 +113,7 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 			tx.Notify(o.Topic())
 		}
 		if tell && u.teller != nil {
-			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most}); err != nil {
+			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, month}); err != nil {
 				return err
 			}
 		}
@@ -203,13 +204,20 @@ func (u *Usage) armSmall(ctx context.Context, month int64) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	if below, err := u.c.Limits.Below(ctx, u.c.DB, limits.Bandwidth, flushMostMany); err != nil || !below {
+	// Of few owners with an exception the others are not asked: there may be many, and this is done all the time.
+	small, err := u.c.Limits.Below(ctx, u.c.DB, limits.Bandwidth, flushMostMany)
+	if err != nil || !small.Anybody && len(small.Users)+len(small.Teams) == 0 {
 		return err
+	}
+	args, who := db.Args{Bandwidth, month}, ""
+	if !small.Anybody {
+		who = ` AND (s.kind = 'personal' AND s.name IN (` + db.AddList(&args, small.Users) + `)
+			OR s.kind = 'team' AND s.name IN (` + db.AddList(&args, small.Teams) + `))`
 	}
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT owner_id FROM owner_standing s
-		WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)
-		ORDER BY owner_id`, Bandwidth, month)
+		WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)`+who+`
+		ORDER BY owner_id`, args...)
 	owners, err := db.Collect(rows, err, scanOwner)
 	if err != nil {
 		return fmt.Errorf("find owners with a small limit: %w", err)

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 )
 
@@ -104,5 +105,41 @@ func TestBandwidthPauses(t *testing.T) {
 	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM usage_caps`).Scan(&rows))
 	if rows != 0 {
 		t.Errorf("%d rows are left", rows)
+	}
+}
+
+// Of owners whose limit is so small that nodes need loans from the first byte, those with an exception are found by their name,
+// and the others are left alone; where the default is small, everybody is found.
+func TestSmallLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		settings limits.Settings
+		want     int
+	}{
+		{limits.Settings{}, 0},
+		{limits.Settings{Users: map[string]map[limits.Name]int64{"small@example.test": {limits.Bandwidth: 1000}}}, 1},
+		{limits.Settings{Teams: map[string]map[limits.Name]int64{"small@example.test": {limits.Bandwidth: 1000}}}, 0}, // no team of that name
+		{limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 1000}}, 3},
+	} {
+		w := newWorld(t, limits.New(c.settings))
+		accounts := account.New(account.Config{DB: w.c.DB})
+		small := id.Owner("")
+		for _, email := range []string{"ada@example.test", "small@example.test", "grace@example.test"} {
+			u, err := accounts.CreateUser(t.Context(), email, "", false)
+			ok(t, err)
+			if email == "small@example.test" {
+				small = id.Owner(u.Owner)
+			}
+		}
+		month := limits.Month(w.clock)
+		for range 2 { // it finds nobody twice
+			ok(t, w.armSmall(t.Context(), month))
+		}
+		rows, err := w.c.DB.Query(t.Context(), `SELECT owner_id FROM usage_caps WHERE month = $1 AND armed`, month)
+		armed, err := db.Collect(rows, err, scanOwner)
+		ok(t, err)
+		if len(armed) != c.want || c.want == 1 && armed[0] != small {
+			t.Errorf("%+v: nodes borrow for %v, want %d", c.settings, armed, c.want)
+		}
 	}
 }

@@ -130,6 +130,10 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
 		{AppAuthorized(gra), "An app was authorized. The account that it acts for and the account that registered the app get the event."},
 		{AppRevoked(gra), "The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event."},
+		{
+			UsageThreshold(Usage{"bandwidth.bytes", "2026-11", 75, 75_000_000_000, 100_000_000_000}),
+			"50, 75, 90 or 100 percent of a month's limit are used: one event for each. At 100 percent sites are paused, or builds refused.",
+		},
 		{SubscriptionCreated(sub("active", "")), "A subscription began."},
 		{SubscriptionRenewed(sub("active", "")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled", "requested")), "A subscription will not be renewed."},

@@ -42,7 +42,7 @@ func TestCatalogue(t *testing.T) {
 		`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
 		site.created site.updated site.deleted subscription.created subscription.renewed subscription.canceled subscription.expired payment.completed payment.failed
 		deployment.created deployment.succeeded domain.added backup.completed backup.failed
-		site.transferred member.added member.removed member.role_changed app.authorized app.revoked`,
+		site.transferred member.added member.removed member.role_changed app.authorized app.revoked usage.threshold`,
 	)
 	var without []string
 	for _, e := range Catalogue(false) {

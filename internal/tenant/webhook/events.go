@@ -38,6 +38,7 @@ type data struct {
 	Transfer     *transferData     `json:"transfer,omitempty"`
 	App          *appData          `json:"app,omitempty"`
 	Grant        *grantData        `json:"grant,omitempty"`
+	Usage        *usageData        `json:"usage,omitempty"`
 	Changed      []string          `json:"changed,omitempty"`
 }
 

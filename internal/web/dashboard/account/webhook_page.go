@@ -60,6 +60,7 @@ var groupNames = map[string]string{
 	"app":          "Apps",
 	"subscription": "Subscriptions",
 	"payment":      "Payments",
+	"usage":        "Usage",
 	"invoice":      "Invoices",
 }
 
