@@ -60,9 +60,12 @@ func Shots() string {
 	return dir
 }
 
+// headless is Debian's browser without windows itself: what is in PATH is a shell that starts it and, killed, leaves it running.
+const headless = "/usr/lib/chromium/chromium-headless-shell"
+
 // Path is the program that Start starts; empty: what chromedp finds.
 func Path() string {
-	shell, _ := exec.LookPath("chromium-headless-shell")
+	shell, _ := exec.LookPath(headless)
 	return cmp.Or(os.Getenv("SLIPWAY_CHROMIUM"), shell)
 }
 
