@@ -125,7 +125,7 @@ func TestListenerLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 && (len(l.Events) != 26 || l.Events[0] != "deployment.started") {
+		if i == 0 && (len(l.Events) != 27 || l.Events[0] != "deployment.started") {
 			t.Errorf("all events: %v", l.Events)
 		}
 	}
