@@ -29,7 +29,7 @@ type webhookBody struct {
 type eventBody struct {
 	Name        string          `json:"name" example:"deployment.completed"`
 	Aliases     []string        `json:"aliases" doc:"Other names of the same event."`
-	Group       string          `json:"group" enum:"deployment,domain,ssl,site,backup,team,subscription,payment"`
+	Group       string          `json:"group" enum:"deployment,domain,ssl,site,backup,team,usage,subscription,payment"`
 	Description string          `json:"description"`
 	SameAs      *string         `json:"sameAs" doc:"The first of the aliases."`
 	Schema      json.RawMessage `json:"schema" doc:"JSON Schema (2020-12) of a delivery's body."`
