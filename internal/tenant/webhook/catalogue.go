@@ -14,7 +14,7 @@ import (
 type Entry struct {
 	Name        string
 	Description string
-	Group       string          // deployment, domain, ssl, site, team, subscription or payment
+	Group       string          // deployment, domain, ssl, site, backup, team, usage, subscription or payment
 	SameAs      string          // the name of the other set for the same occurrence; empty: none
 	Schema      json.RawMessage // JSON Schema (2020-12) of a delivery's body
 	Sample      json.RawMessage // a body as it would be delivered
@@ -147,8 +147,11 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	for _, a := range all {
 		for i, n := range a.names {
 			e := Entry{Name: n, Description: a.about}
-			if e.Group, _, _ = strings.Cut(n, "."); e.Group == "member" || e.Group == "app" {
+			switch e.Group, _, _ = strings.Cut(n, "."); e.Group {
+			case "member", "app":
 				e.Group = "team"
+			case "invoice":
+				e.Group = "payment"
 			}
 			if len(a.names) == 2 {
 				e.SameAs = a.names[1-i]
