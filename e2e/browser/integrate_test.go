@@ -44,7 +44,7 @@ func (s *story) apiKey() {
 	var made struct{ DeploymentID string }
 	s.asked(s.Copied("@rest + @rest .copy"), key, &made)
 	s.Go(s.site + "/deployments/" + made.DeploymentID)
-	s.Sees("@deployment", "by API")
+	s.Sees("@deployment", "By API")
 	s.Sees("@deployment @status-success")
 
 	s.Go("/account/keys")

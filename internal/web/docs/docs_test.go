@@ -71,10 +71,10 @@ func TestChapters(t *testing.T) {
 // Markdown becomes a page without its HTML, and its links stay among the pages.
 func TestGuide(t *testing.T) {
 	t.Parallel()
-	g := renderGuide("x", []byte("# Title\n\n## One `two`\n\nSee [builds](builds.md#limits), [why](adr/0001-x.md) and [x](https://example.com).\n<script>alert(1)</script>\n\n```\na < b\n```\n\n| a |\n|---|\n| b |\n"))
+	g := renderGuide("x", []byte("# Title\n\n## One `two`\n\nSee [builds](builds.md#limits), [why](adr/0001-x.md) and [x](https://example.com).\n<script>alert(1)</script>\n\n```\na < b\n```\n\n| a | |\n|---|---|\n| b | c |\n"))
 	page := string(g.HTML)
 	for _, want := range []string{
-		`href="/docs/guides/builds#limits"`, `href="https://example.com"`, "why", `<pre tabindex="0"><code>a &lt; b`, `<h2 id="one-two">`, `role="region"`,
+		`href="/docs/guides/builds#limits"`, `href="https://example.com"`, "why", `<pre tabindex="0"><code>a &lt; b`, `<h2 id="one-two">`, `role="region"`, "<th>a</th>\n<td></td>",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing: %s", want, page)
