@@ -120,7 +120,7 @@ func (s *story) deployHook() {
 		if status, body := s.curl(command, ""); status/100 != 2 {
 			s.t.Fatalf("the hook answers %d: %s", status, body)
 		}
-		s.Sees("@deployments .dep:first-child", "by deploy hook")
+		s.Sees("@deployments .dep:first-child", "By deploy hook")
 		s.Sees("@deployments .dep:first-child @status-success")
 	})
 	s.Go(s.site + "/hooks")
@@ -147,7 +147,7 @@ func (s *story) deployHook() {
 		s.t.Errorf("turned on again it answers %d: %s", status, body)
 	}
 	s.Go(s.site + "/deployments")
-	s.Sees("@deployments .dep:first-child", "by deploy hook")
+	s.Sees("@deployments .dep:first-child", "By deploy hook")
 	s.Until(
 		"the hooks' deployments don't end",
 		`document.querySelectorAll('.dep .status.ok').length === document.querySelectorAll('.dep').length`,
