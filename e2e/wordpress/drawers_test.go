@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"slipway/e2e/world"
 	"slipway/internal/deploy/screenshot"
 )
 
@@ -48,12 +47,22 @@ func TestDrawersAndPictures(t *testing.T) {
 	ok(t, err)
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "site.tar.gz"), h.export(s), 0o600))
-	before := func(string) error {
-		ctx := t.Context()
-		return world.Until(ctx, 0, func() (bool, error) { // what a request began ends before the next one
-			a, err := h.Do(ctx, world.Request{Method: "GET", Path: "/operations?status=running", Key: h.key})
-			return err == nil && strings.Contains(string(a.Body), `"data":[]`), err
+	before := func(string) error { // what a request began ends before the next one
+		h.until("the end of all operations", func() bool {
+			var sites struct{ Data []siteBody }
+			h.call("GET", "/sites?limit=100", nil, &sites)
+			for _, x := range sites.Data {
+				var list struct{ Data []struct{ Status string } }
+				h.call("GET", "/sites/"+x.ID+"/operations", nil, &list)
+				for _, o := range list.Data {
+					if o.Status == "pending" || o.Status == "running" {
+						return false
+					}
+				}
+			}
+			return true
 		})
+		return nil
 	}
 	n, failed, err := h.RunDrawers(t.Context(), dir, drawers, map[string]string{"SLIPWAY_KEY": h.key, "VALUE": "x", "API_TOKEN": "x"}, before)
 	ok(t, err)

