@@ -73,6 +73,9 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(r.CA, 0o644); err != nil { // whatever the umask is: builds and programs read it
+		return nil, err
+	}
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
 	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // killed clients are the point here
