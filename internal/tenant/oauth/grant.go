@@ -64,7 +64,7 @@ func (s *Server) Grants(ctx context.Context, by account.Caller) ([]Grant, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {
-		if u, ok := s.used[list[i].ID]; ok && u.at > list[i].UsedAt {
+		if u, ok := s.used[list[i].ID]; ok && u.at >= list[i].UsedAt {
 			list[i].UsedAt, list[i].UsedAddr = u.at, u.addr.String()
 		}
 	}
