@@ -114,7 +114,7 @@ func TestInstaller(t *testing.T) {
 	// In a root of its own, without dpkg, which would have the package installed.
 	install := func(dist, script string) string {
 		t.Helper()
-		out, err := exec.Command(bwrap, "--ro-bind", "/", "/", "--tmpfs", "/usr/local", "--tmpfs", "/etc", "--tmpfs", "/tmp",
+		out, err := exec.Command(bwrap, "--ro-bind", "/", "/", "--tmpfs", "/usr/local", "--tmpfs", "/etc", "--tmpfs", "/tmp", "--setenv", "TMPDIR", "/tmp",
 			"--ro-bind", "/dev/null", "/usr/bin/dpkg", "--ro-bind", dist, "/tmp/dist", "--dev", "/dev", "--unshare-pid", "--unshare-net",
 			"sh", "-c", script+"; echo status $?; cd /; find usr/local etc -type f | sort").CombinedOutput()
 		if err != nil {
