@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -34,13 +35,23 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.Message }
 
-// send makes a request to the REST API with the caller's credential, from the caller's address.
+// send makes a request to the REST API and returns its answer.
 func (c *call) send(ctx context.Context, method, path string, query url.Values, body any, idempotencyKey string) (any, error) {
+	var out any
+	err := c.sendFor(ctx, method, path, query, body, idempotencyKey, &out)
+	if out == nil {
+		out = map[string]any{}
+	}
+	return out, err
+}
+
+// sendFor makes a request to the REST API with the caller's credential, from the caller's address, and reads its answer into out.
+func (c *call) sendFor(ctx context.Context, method, path string, query url.Values, body any, idempotencyKey string, out any) error {
 	var in bytes.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		in.Reset(b)
 	}
@@ -50,7 +61,7 @@ func (c *call) send(ctx context.Context, method, path string, query url.Values, 
 	}
 	r, err := http.NewRequestWithContext(api.ForMCP(ctx, c.narrowing), method, target, &in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if body == nil {
 		r.Body, r.ContentLength = http.NoBody, 0
@@ -72,25 +83,29 @@ func (c *call) send(ctx context.Context, method, path string, query url.Values, 
 	w := &recorder{header: http.Header{}}
 	c.api.ServeHTTP(w, r)
 	if w.over {
-		return nil, &apiError{Message: "The result is too large", Details: "ask for less", Code: "result_too_large"}
+		return &apiError{Message: "The result is too large", Details: "ask for less", Code: "result_too_large"}
 	}
 	if w.status >= 400 {
 		no := &apiError{Status: w.status}
 		if err := json.Unmarshal(w.body.Bytes(), no); err != nil || no.Message == "" {
-			return nil, fmt.Errorf("the API answers %d", w.status)
+			return fmt.Errorf("the API answers %d", w.status)
 		}
-		return nil, no
+		return no
 	}
 	if w.body.Len() == 0 {
-		return map[string]any{}, nil
+		return nil
 	}
-	var out any
-	numbers := json.NewDecoder(&w.body)
-	numbers.UseNumber()
-	if err := numbers.Decode(&out); err != nil {
-		return nil, fmt.Errorf("read the API's answer: %w", err)
+	return read(&w.body, out)
+}
+
+// read reads JSON, and numbers as they are written.
+func read(from io.Reader, out any) error {
+	d := json.NewDecoder(from)
+	d.UseNumber()
+	if err := d.Decode(out); err != nil {
+		return fmt.Errorf("read the API's answer: %w", err)
 	}
-	return out, nil
+	return nil
 }
 
 var errFull = errors.New("the answer is too large")

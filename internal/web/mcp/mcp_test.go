@@ -63,7 +63,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// Row 30: of a log of 10 MB a result has the last lines that fit, or the first and where to go on.
+// Of a log of 10 MB a result has the last lines that fit, or the first and where to go on.
 func TestFitting(t *testing.T) {
 	t.Parallel()
 	var lines []any
@@ -75,7 +75,18 @@ func TestFitting(t *testing.T) {
 	if err != nil || len(text) > maxResult || len(last) < 20 || last[len(last)-1].(map[string]any)["n"] != json.Number("10000") {
 		t.Errorf("%d lines of the end, %d bytes, %v", len(last), len(text), err)
 	}
-	next := following(map[string]any{"logs": lines}, mostLines)
+	var page logPage
+	for _, line := range lines {
+		raw, err := encode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page.Logs = append(page.Logs, raw)
+	}
+	next, err := following(page, mostLines)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if text, err := encode(next); err != nil || len(text) > maxResult || next["nextCursor"] != strconv.Itoa(len(next["log"].([]any))) {
 		t.Errorf("%d bytes, then %v, %v", len(text), next["nextCursor"], err)
 	}

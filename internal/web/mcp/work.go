@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -138,36 +139,61 @@ func buildLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	path, _, _ := fill("/deployments/{deployment}/logs", args)
 	after, ok := args[cursor.name].(string)
 	if !ok {
-		lines, err := lastLines(ctx, c, path)
-		return map[string]any{"log": fitting(lines, mostLines, maxResult-1<<10, true)}, err
+		list, err := lastLines(ctx, c, path)
+		return map[string]any{"log": fitting(list, mostLines, maxResult-1<<10, true)}, err
 	}
-	got, err := c.send(ctx, http.MethodGet, path, url.Values{"after": {after}}, nil, "")
+	page, err := readLog(ctx, c, path, url.Values{"after": {after}})
 	if err != nil {
 		return nil, err
 	}
-	return following(got, mostLines), nil
+	return following(page, mostLines)
+}
+
+// logPage is a page of a log. Its lines are read when they are shown: they may be 10,000, of which a result has few.
+type logPage struct {
+	Logs []json.RawMessage
+	Next json.RawMessage // null on the last page
+}
+
+func (p logPage) more() bool { return len(p.Next) > 0 && string(p.Next) != "null" }
+
+func readLog(ctx context.Context, c *call, path string, query url.Values) (page logPage, err error) {
+	return page, c.sendFor(ctx, http.MethodGet, path, query, nil, "", &page)
+}
+
+// lines reads lines of a page.
+func lines(raw []json.RawMessage) (list []any, err error) {
+	for _, one := range raw {
+		var line any
+		if err := read(bytes.NewReader(one), &line); err != nil {
+			return nil, err
+		}
+		list = append(list, line)
+	}
+	return list, nil
 }
 
 // lastLines reads a log to its end, and returns the last lines.
 func lastLines(ctx context.Context, c *call, path string) ([]any, error) {
-	var lines []any
+	var last []any
 	after := "0"
 	for range mostPages {
-		got, err := c.send(ctx, http.MethodGet, path, url.Values{"after": {after}}, nil, "")
+		page, err := readLog(ctx, c, path, url.Values{"after": {after}})
 		if err != nil {
 			return nil, err
 		}
-		page, _ := got.(map[string]any)
-		more, _ := page["logs"].([]any)
-		lines = append(lines, more...)
-		lines = append([]any(nil), lines[max(0, len(lines)-mostLines):]...)
-		next, ok := page["next"].(json.Number)
-		if !ok {
+		more, err := lines(page.Logs[max(0, len(page.Logs)-mostLines):])
+		if err != nil {
+			return nil, err
+		}
+		last = append(last, more...)
+		last = append([]any(nil), last[max(0, len(last)-mostLines):]...)
+		if !page.more() {
 			break
 		}
-		after = next.String()
+		after = strings.Trim(string(page.Next), `"`)
 	}
-	return lines, nil
+	return last, nil
 }
 
 // siteLog reads what a site's application printed.
@@ -179,45 +205,46 @@ func siteLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	if ok {
 		query.Set("after", after)
 	}
-	got, err := c.send(ctx, http.MethodGet, path, query, nil, "")
+	page, err := readLog(ctx, c, path, query)
 	if err != nil {
 		return nil, err
 	}
 	if ok {
-		return following(got, mostLines), nil
+		return following(page, mostLines)
 	}
-	page, _ := got.(map[string]any)
-	lines, _ := page["logs"].([]any)
-	return map[string]any{"log": fitting(lines, mostLines, maxResult-1<<10, true)}, nil
+	list, err := lines(page.Logs)
+	return map[string]any{"log": fitting(list, mostLines, maxResult-1<<10, true)}, err
 }
 
 // following shows the first lines of a page of a log, and where to go on.
-func following(got any, most int) map[string]any {
-	page, _ := got.(map[string]any)
-	lines, _ := page["logs"].([]any)
-	shown := fitting(lines, most, maxResult-1<<10, false)
+func following(page logPage, most int) (map[string]any, error) {
+	list, err := lines(page.Logs[:min(most, len(page.Logs))])
+	if err != nil {
+		return nil, err
+	}
+	shown := fitting(list, most, maxResult-1<<10, false)
 	out := map[string]any{"log": shown}
-	if n := len(shown); n > 0 && (n < len(lines) || page["next"] != nil) {
-		if line, ok := lines[n-1].(map[string]any); ok {
+	if n := len(shown); n > 0 && (n < len(page.Logs) || page.more()) {
+		if line, ok := list[n-1].(map[string]any); ok {
 			if at, ok := line["n"].(json.Number); ok {
 				out["nextCursor"] = at.String()
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // fitting marks the first or last lines of a log, as many as fit into so many bytes.
-func fitting(lines []any, most, bytes int, last bool) []any {
+func fitting(list []any, most, room int, last bool) []any {
 	out := []any{}
-	for i := range min(most, len(lines)) {
-		line := lines[i]
+	for i := range min(most, len(list)) {
+		line := list[i]
 		if last {
-			line = lines[len(lines)-1-i]
+			line = list[len(list)-1-i]
 		}
 		line = mark(line)
 		text, err := encode(line)
-		if bytes -= len(text) + 1; err != nil || bytes < 0 {
+		if room -= len(text) + 1; err != nil || room < 0 {
 			break
 		}
 		out = append(out, line)
