@@ -84,7 +84,7 @@ func (s *Setup) Ask() (Answers, string, error) {
 	if err := s.ask(&a, have); err != nil {
 		return Answers{}, "", err
 	}
-	return a, a.write(text), nil
+	return a, a.write(text, have), nil
 }
 
 // Finish tells what can be seen of the answers from here, writes the settings, and makes the first user.
@@ -155,8 +155,9 @@ func (s *Setup) askOne(in *bufio.Reader, q question, before string) error {
 	}
 }
 
-// write puts the answers into the text of settings, in the place of what stands there for them, also as a comment.
-func (a Answers) write(text string) string {
+// write puts the answers into the text of settings, in the place of what stands there for them, also as a comment. What follows from
+// an answer without having been asked for is only set where the file doesn't have it.
+func (a Answers) write(text string, have map[string]any) string {
 	set := func(key, value string) {
 		line := regexp.MustCompile(`(?m)^#?[ \t]*` + regexp.QuoteMeta(key) + `[ \t]*=.*$`)
 		with := key + " = " + value
@@ -166,19 +167,24 @@ func (a Answers) write(text string) string {
 		}
 		text = strings.TrimRight(text, "\n") + "\n" + with + "\n"
 	}
+	follows := func(key, value string) {
+		if _, ok := have[key]; !ok {
+			set(key, value)
+		}
+	}
 	set("site-domain", strconv.Quote(a.SiteDomain))
 	set("base-url", strconv.Quote(a.BaseURL))
 	if !config.Local(a.SiteDomain) {
-		set("acme-ca", `["https://acme-v02.api.letsencrypt.org/directory"]`)
+		follows("acme-ca", `["https://acme-v02.api.letsencrypt.org/directory"]`)
 		set("acme-email", strconv.Quote(a.Email))
 	}
 	if a.SMTP != "" {
 		set("smtp", strconv.Quote(a.SMTP))
-		set("smtp-from", strconv.Quote("Slipway <"+a.Email+">"))
+		follows("smtp-from", strconv.Quote("Slipway <"+a.Email+">"))
 	}
 	if a.BackupTo != "" {
 		set("backup-to", strconv.Quote(a.BackupTo))
-		set("backup-every", `"24h"`)
+		follows("backup-every", `"24h"`)
 	}
 	return text
 }
@@ -261,7 +267,11 @@ func save(file, text string) error {
 		if string(before) == text {
 			return nil
 		}
-		if err := os.WriteFile(file+".before", before, mode); err != nil {
+		// A link has the owner and the mode of the file, which may hold secrets.
+		if err := os.Remove(file + ".before"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Link(file, file+".before"); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {

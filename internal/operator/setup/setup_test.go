@@ -85,7 +85,7 @@ func TestFinish(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const mine = "# mine\nsite-domain = \"old.example\"\nbuilds = 3\n"
+	const mine = "# mine\nsite-domain = \"old.example\"\nbuilds = 3\nacme-ca = [\"https://ca.internal/acme\"]\nbackup-every = \"6h\"\n"
 	if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -107,15 +107,17 @@ func TestFinish(t *testing.T) {
 		}
 	}
 	now, err := os.ReadFile(file)
-	if err != nil || !strings.HasPrefix(string(now), "# mine\nsite-domain = \"old.example\"\nbuilds = 3\n") ||
+	if err != nil || !strings.HasPrefix(string(now), mine) ||
 		!strings.Contains(string(now), "\nbase-url = \"http://127.0.0.1:8080\"\n") {
 		t.Errorf("%v\n%s", err, now)
 	}
 	if before, err := os.ReadFile(file + ".before"); err != nil || string(before) != mine {
 		t.Errorf("the copy of before: %v\n%s", err, before)
 	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode: %v %v", info.Mode(), err)
+	for _, name := range []string{file, file + ".before"} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the mode of %s: %v", name, err)
+		}
 	}
 	if n := strings.Count(out.String(), "User ada@example.com created"); n != 1 {
 		t.Errorf("the first user was made %d times:\n%s", n, out.String())

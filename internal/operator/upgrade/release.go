@@ -70,8 +70,10 @@ func (s Source) fetch(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(archive.Name())
 	defer archive.Close()
+	if err := os.Remove(archive.Name()); err != nil { // it goes with this process, however that ends
+		return err
+	}
 	from, err := open(ctx, s.Archive)
 	if err != nil {
 		return err
