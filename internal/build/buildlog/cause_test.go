@@ -166,8 +166,10 @@ func TestCauses(t *testing.T) {
 		"Error: ENOSPC: no space left on device, write":                                     "Disk full",
 		"Error: ENOSPC: System limit for number of file watchers reached, watch '/build'":   "builds once",
 		"Error: EMFILE: too many open files, open 'x'":                                      "fewer workers",
-		"npm ERR! code ERESOLVE":                                                            "conflict",
-		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.":                     "@acme/private ",
+
+		"npm ERR! code ERESOLVE": "conflict",
+		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.": "@acme/private ",
+
 		"npm error code E401":       "refused access",
 		"npm error code EBADENGINE": ".nvmrc",
 		"npm error code EINTEGRITY": "lock file",
