@@ -74,6 +74,9 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	if version != 0 && version < newest {
 		return nil
 	}
+	if err := d.searchIndex(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	return d.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO schema_readers (id, schema_known) VALUES (1, $1)
@@ -108,6 +111,17 @@ func (d *DB) readable(ctx context.Context, have, newest int64) error {
 		"the database has schema version %d and this program knows only up to %d: use the newer slipway that wrote it",
 		have, newest,
 	)
+}
+
+// searchIndex makes the index that a search of many sites is counted with: without it SQLite reads every site of the account
+// from the file, as a reader's cache doesn't hold them. PostgreSQL has them in memory, and its index rows hold 2,704 bytes at
+// most, which a site's searchable text can exceed.
+func (d *DB) searchIndex(ctx context.Context) error {
+	if !d.single {
+		return nil
+	}
+	_, err := d.write.ExecContext(ctx, "CREATE INDEX IF NOT EXISTS sites_search ON sites (owner_id, search, id) WHERE deleted_at = 0")
+	return err
 }
 
 // temporary says where SQLite's writer puts what it needs for one statement only.

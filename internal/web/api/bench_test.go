@@ -38,7 +38,7 @@ func BenchmarkListSites(b *testing.B) {
 		b.Fatal(err)
 	}
 	h := api.New(w.c).Handler()
-	for _, query := range []string{"?limit=1", "", "?status=active&limit=100"} {
+	for _, query := range []string{"?limit=1", "", "?status=active&limit=100", "?search=site"} {
 		b.Run(query, func(b *testing.B) {
 			b.ReportAllocs()
 			before := cpu(b)
