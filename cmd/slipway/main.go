@@ -37,6 +37,7 @@ type commands struct {
 	SSO      ssoCommand      `cmd:"" group:"Operate" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
 	Key      keyCommand      `cmd:"" group:"Operate" help:"Manage API keys."`
 	Billing  billingCommand  `cmd:"" group:"Operate" help:"Manage plans, invoices and payments of an installation that sells hosting (slipway serve --billing)."`
+	Node     nodeCommand     `cmd:"" group:"Operate" help:"Manage the nodes of an installation that several processes serve."`
 	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
 	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`

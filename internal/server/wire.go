@@ -41,6 +41,7 @@ import (
 	"slipway/internal/platform/gc"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/memory"
+	fleet "slipway/internal/platform/node"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
@@ -78,6 +79,7 @@ type node struct {
 	s       config.Settings
 	db      *db.DB
 	seal    *seal.Sealer
+	self    *fleet.Self
 	metrics *prometheus.Registry
 
 	accounts    *account.Accounts
@@ -155,6 +157,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			h.db.Close()
 		}
 	}()
+	h.self, err = fleet.New(fleet.Config{
+		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Blobs: s.Shared(), SiteDomain: s.SiteDomain, Log: s.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	out, err := egress.New(egress.Config{Allow: s.Allow, Own: s.Public, OwnPorts: []uint16{443}, CAFile: s.OutboundCAFile, Log: s.Log})
 	if err != nil {
 		return nil, err
@@ -473,6 +481,9 @@ func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas
 
 // prepare does what must be done once before serving.
 func (h *node) prepare(ctx context.Context) error {
+	if err := h.self.Join(ctx); err != nil {
+		return err
+	}
 	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
 		if err := schedule(ctx); err != nil {
 			return err
@@ -504,6 +515,7 @@ type service struct {
 func (h *node) services() []service {
 	list := []service{
 		{"database", h.db.Run},
+		{"node", h.self.Run},
 		{"accounts", h.accounts.Run},
 		{"answers", h.answers.Run},
 		{"operations", h.operations.Run},

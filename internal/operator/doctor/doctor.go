@@ -5,6 +5,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,9 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
 )
@@ -75,6 +78,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		ownDatabase(ctx, s),
 		files(ctx, s),
 		jobs(ctx, s),
+		nodes(ctx, s),
 		gitTool(ctx),
 		loopback(),
 		mailServer(ctx, m),
@@ -226,6 +230,48 @@ func jobs(ctx context.Context, s installation.Store) Check {
 	}
 	c.Text = "jobs wait for a node of another version: " + strings.Join(kinds, ", ")
 	return c
+}
+
+// nodes reports which processes serve this installation, and what of them somebody should look into.
+func nodes(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "nodes"}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
+	list, err := NodesOf(ctx, s, d)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	var up []string
+	for _, n := range list {
+		if n.State != node.Down {
+			up = append(up, fmt.Sprintf("%s (%s, %s, %s)", n.Name, cmp.Or(n.Version, "?"), strings.Join(n.Roles, "+"), n.State))
+		}
+	}
+	c.Text = cmp.Or(strings.Join(up, ", "), "none runs")
+	if d.Single() { // a service that is off is no fault of the machine
+		c.OK = true
+		return c
+	}
+	problems := node.Problems(list)
+	c.OK = len(problems) == 0
+	c.Text = strings.Join(append([]string{c.Text}, problems...), "; ")
+	return c
+}
+
+// NodesOf returns the nodes of an installation. On SQLite, where no lease ends, it looks whether the one there is runs.
+func NodesOf(ctx context.Context, s installation.Store, d *db.DB) ([]node.Node, error) {
+	list, err := node.List(ctx, d)
+	if _, serving := s.Serving(); d.Single() && !serving {
+		for i := range list {
+			list[i].State = node.Down
+		}
+	}
+	return list, err
 }
 
 func gitTool(ctx context.Context) Check {

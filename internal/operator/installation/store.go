@@ -21,6 +21,7 @@ import (
 
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/node"
 	"slipway/internal/platform/seal"
 )
 
@@ -60,15 +61,7 @@ func (s Store) Open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	url := s.Database
-	if url == "" {
-		dir, err := filepath.Abs(s.DataDir)
-		if err != nil {
-			return nil, nil, fmt.Errorf("data directory: %w", err)
-		}
-		url = "sqlite:" + filepath.Join(dir, "slipway.db")
-	}
-	d, err := db.Open(ctx, db.Config{URL: url, Log: log})
+	d, err := db.Open(ctx, db.Config{URL: s.URL(), Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,12 +69,24 @@ func (s Store) Open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer
 		d.Close()
 		return nil, nil, err
 	}
-	sealer, err := seal.Load(s.Path("secrets.key"))
+	sealer, err := node.Secrets(ctx, d, s.Path("secrets.key"))
 	if err != nil {
 		d.Close()
 		return nil, nil, err
 	}
 	return d, sealer, nil
+}
+
+// URL is the address of the database.
+func (s Store) URL() string {
+	if s.Database != "" {
+		return s.Database
+	}
+	dir, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		dir = s.DataDir
+	}
+	return "sqlite:" + filepath.Join(dir, "slipway.db")
 }
 
 // OpenBlobs opens the store of files, without talking to it.
@@ -104,6 +109,18 @@ func (s Store) OpenBlobs(deletions blob.Deletions, log *slog.Logger) (*blob.Stor
 // BlobDir is the directory of files, where they are not remote.
 func (s Store) BlobDir() string {
 	return cmp.Or(strings.TrimPrefix(s.Blobs, "file://"), s.Path("blobs"))
+}
+
+// Shared names the place of files for other nodes to compare with theirs, without credentials; empty: the data directory. A
+// directory may be mounted in another place there, so its path says nothing.
+func (s Store) Shared() string {
+	switch where, err := blob.ParseS3(s.Blobs, os.Getenv); {
+	case s.Remote() && err == nil:
+		return where.String()
+	case s.Blobs != "":
+		return "a directory"
+	}
+	return ""
 }
 
 // CheckBlobs reports what is wrong with the address. It talks to nobody.

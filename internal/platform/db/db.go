@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
@@ -50,6 +51,7 @@ type DB struct {
 	topics topics
 	seen   func(q string)
 	slots  *fair.Pool
+	clock  atomic.Pointer[clock] // nil: this machine's
 
 	prepared prepared
 	writing  writing

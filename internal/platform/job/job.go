@@ -46,7 +46,7 @@ func Enqueue(ctx context.Context, tx *db.Tx, a Args, o Options) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("enqueue %s: %w", a.Kind(), err)
 	}
-	now := db.Now()
+	now := tx.Now()
 	queue := cmp.Or(o.Queue, "default")
 	n, err := tx.Exec(ctx, `
 		INSERT INTO jobs (id, kind, queue, args, uniq, grp, share, state, attempt, failures, run_at, lease_until, canceled, error, created_at)

@@ -19,7 +19,7 @@ const forever db.Time = 1 << 60
 // announce writes what this node can do, and forgets nodes that died. On SQLite there is
 // no other node, and what is written at the start is true until the next one.
 func (j *Jobs) announce(ctx context.Context) error {
-	now := db.Now()
+	now := j.c.DB.Now()
 	until, before := now.Add(j.c.Lease), now
 	if j.c.DB.Single() {
 		until, before = forever, forever+1

@@ -76,12 +76,12 @@ func (l *Leases) RenewAll(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
-	until := time.Now().Add(l.Time())
+	until, written := time.Now().Add(l.Time()), l.DB.Now().Add(l.Time())
 	ends := map[*lease]error{}
 	err := l.DB.Write(ctx, func(tx *db.Tx) error {
 		clear(ends)
 		for _, h := range held {
-			err := l.Renew(ctx, tx, h.key, h.token, db.At(until))
+			err := l.Renew(ctx, tx, h.key, h.token, written)
 			switch {
 			case errors.Is(err, ErrLost), errors.Is(err, ErrCanceled):
 				ends[h] = err

@@ -17,7 +17,7 @@ import (
 func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
 	var c leased
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
-		now := db.Now()
+		now := j.c.DB.Now()
 		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue])}
 		kinds := db.AddList(&args, j.kinds())
 		return tx.QueryRow(ctx, `
@@ -58,7 +58,7 @@ func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
 	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var l later
 		var err error
-		now := db.Now()
+		now := j.c.DB.Now()
 		switch {
 		case end == nil, errors.Is(end, ErrCanceled):
 			_, err = tx.Exec(ctx, `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
@@ -110,7 +110,7 @@ func renew(ctx context.Context, tx *db.Tx, id string, attempt int64, until db.Ti
 // rescue makes jobs ready again whose worker is gone: at the start of the only process
 // all of them, else those whose lease ended.
 func (j *Jobs) rescue(ctx context.Context, all bool) error {
-	before := db.Now()
+	before := j.c.DB.Now()
 	if all {
 		before = 1 << 62
 	}
@@ -118,7 +118,7 @@ func (j *Jobs) rescue(ctx context.Context, all bool) error {
 		rows, err := tx.Query(ctx, `
 			UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $2, canceled = FALSE
 			WHERE state = 'running' AND lease_until < $1
-			RETURNING queue`, before, db.Now())
+			RETURNING queue`, before, j.c.DB.Now())
 		queues, err := db.Collect(rows, err, func(s db.Scanner) (q string, err error) { return q, s.Scan(&q) })
 		if err != nil {
 			return fmt.Errorf("rescue jobs: %w", err)

@@ -64,6 +64,12 @@ func Load(path string) (*Sealer, error) {
 	return s, nil
 }
 
+// Newest names the key that seals: the first 8 hex digits of its SHA-256.
+func (s *Sealer) Newest() string { return s.newest }
+
+// Has reports whether a key is among those that open.
+func (s *Sealer) Has(id string) bool { return s.keys[id] != nil }
+
 // create writes a key durably: temporary file, fsync, link (so that of two that start
 // at once one wins and both read the winner's), fsync of the folder.
 func create(path string) ([]byte, error) {

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/node"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/operator"
 )
@@ -118,7 +121,7 @@ func TestOverview(t *testing.T) {
 	w.user("root@example.test", true)
 	root := w.as("root@example.test")
 	p := root.get("/operator")
-	if p.status != 200 || !p.has("queues") || !p.has("doctor") || p.has("status-missing") || !strings.Contains(p.body, "Checking") {
+	if p.status != 200 || !p.has("queues") || !p.has("nodes") || !p.has("status-down") || !strings.Contains(p.body, "9s fast") || !p.has("doctor") || p.has("status-missing") || !strings.Contains(p.body, "Checking") {
 		t.Fatal("the page waits for the doctor, or says nothing:", p)
 	}
 	close(ready)
@@ -133,7 +136,7 @@ func TestOverview(t *testing.T) {
 	}
 	w = newWorld(t)
 	w.user("root@example.test", true)
-	if p := w.as("root@example.test").get("/operator"); p.status != 200 || p.has("queues") || p.has("disk") || p.has("doctor") {
+	if p := w.as("root@example.test").get("/operator"); p.status != 200 || p.has("queues") || p.has("nodes") || p.has("disk") || p.has("doctor") {
 		t.Fatal("what nobody tells us of is shown:", p)
 	}
 }
@@ -145,6 +148,12 @@ type shown struct {
 	doctor func() ([]operator.Finding, error)
 }
 
+func (s shown) Nodes(context.Context) ([]node.Node, error) {
+	return []node.Node{
+		{Name: "one", State: node.Up, Roles: []string{"api", "edge"}, Version: "1.2.0", SeenAt: db.Now()},
+		{Name: "two", State: node.Down, Roles: []string{"worker"}, Version: "1.2.0", SeenAt: db.Now(), Ahead: 9 * time.Second},
+	}, nil
+}
 func (s shown) Queues(context.Context) ([]operator.Queue, error)   { return s.queues() }
 func (s shown) Disk(context.Context) (operator.Disk, error)        { return s.disk() }
 func (s shown) Doctor(context.Context) ([]operator.Finding, error) { return s.doctor() }

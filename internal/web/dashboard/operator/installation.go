@@ -10,12 +10,14 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/node"
 	"slipway/internal/tenant/account"
 	"slipway/internal/web/dashboard/shell"
 )
 
 // Installation tells the operator's pages of this installation. A Host does.
 type Installation interface {
+	Nodes(ctx context.Context) ([]node.Node, error)
 	Queues(ctx context.Context) ([]Queue, error)
 	Disk(ctx context.Context) (Disk, error)
 	Doctor(ctx context.Context) ([]Finding, error)
@@ -66,6 +68,9 @@ type Host struct {
 	Certificates doctor.Certificates
 	Workers      map[string]int // of this process, by queue
 }
+
+// Nodes returns the processes that serve this installation.
+func (h *Host) Nodes(ctx context.Context) ([]node.Node, error) { return node.List(ctx, h.DB) }
 
 // Queues returns the jobs that wait and run, for the operator.
 func (h *Host) Queues(ctx context.Context) ([]Queue, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/node"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -32,6 +33,7 @@ func (d *Pages) Routes() []shell.Route {
 
 type overviewData struct {
 	Users, Sites int
+	Nodes        []node.Node // where there are several, or were
 	Queues       []Queue
 	Disk         *Disk
 	Doctor       bool // there is one to be asked
@@ -76,6 +78,12 @@ func (d *Pages) overview(
 	}
 	if d.Installation == nil {
 		return data, nil
+	}
+	if data.Nodes, err = d.Installation.Nodes(ctx); err != nil {
+		return data, err
+	}
+	if len(data.Nodes) < 2 {
+		data.Nodes = nil
 	}
 	if data.Queues, err = d.Installation.Queues(ctx); err != nil {
 		return data, err

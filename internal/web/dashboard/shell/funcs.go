@@ -162,6 +162,7 @@ var words = map[string]map[string][2]string{
 	"certificate": {"pending": {"Issuing", "wait"}, "active": {"Valid", "ok"}, "failed": {"Failed", "bad"}, "expired": {"Expired", "bad"}},
 	"record":      {"pending": {"Not found", "wait"}, "valid": {"Valid", "ok"}, "invalid": {"Invalid", "bad"}},
 	"delivery":    {"pending": {"Pending", "wait"}, "success": {"Delivered", "ok"}, "failed": {"Failed", "bad"}},
+	"node":        {"up": {"Up", "ok"}, "draining": {"Draining", "wait"}, "down": {"Down", "bad"}},
 	"check":       {"ok": {"OK", "ok"}, "limited": {"Limited", "wait"}, "missing": {"Missing", "bad"}},
 	"process": {
 		"none":     {"Not running", "off"},

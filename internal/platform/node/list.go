@@ -1,0 +1,76 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"slipway/internal/platform/db"
+)
+
+// Node is a process that serves an installation, or did.
+type Node struct {
+	ID         string
+	Name       string // the host's
+	Address    string // empty: other nodes don't reach it
+	Version    string
+	Roles      []string
+	Blobs      string
+	SiteDomain string
+	Ahead      time.Duration // how far its clock is ahead of the database's
+	State      string
+	StartedAt  db.Time
+	SeenAt     db.Time
+}
+
+// List returns all nodes, those that run first.
+func List(ctx context.Context, d *db.DB) ([]Node, error) {
+	if _, err := d.Sync(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := d.Query(ctx, `
+		SELECT id, name, address, version, roles, blobs, site_domain, ahead_ms, CASE WHEN lease_until > $1 THEN state ELSE 'down' END AS now, started_at, seen_at
+		FROM nodes ORDER BY CASE WHEN lease_until > $1 THEN 0 ELSE 1 END, name, id LIMIT 1000`, d.Now())
+	all, err := db.Collect(rows, err, func(s db.Scanner) (n Node, err error) {
+		var roles string
+		var ahead int64
+		err = s.Scan(&n.ID, &n.Name, &n.Address, &n.Version, &roles, &n.Blobs, &n.SiteDomain, &ahead, &n.State, &n.StartedAt, &n.SeenAt)
+		n.Roles, n.Ahead = strings.Split(roles, ","), time.Duration(ahead)*time.Millisecond
+		return n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return all, nil
+}
+
+// Problems returns what of a list somebody should look into, in sentences.
+func Problems(list []Node) (out []string) {
+	versions := map[string]bool{}
+	for _, n := range list {
+		switch {
+		case n.State == Down:
+			out = append(out, fmt.Sprintf("%s is down since %s", n.Name, n.SeenAt))
+			continue
+		case n.Ahead.Abs() > tolerable:
+			out = append(out, fmt.Sprintf("the clock of %s is %s", n.Name, n.Clock()))
+		}
+		versions[n.Version] = true
+	}
+	if len(versions) > 1 {
+		out = append(out, "nodes of different versions run, as during an upgrade")
+	}
+	return out
+}
+
+// Clock says in words how far the node's clock is from the database's.
+func (n Node) Clock() string {
+	switch ahead := n.Ahead.Round(100 * time.Millisecond); {
+	case ahead > 0:
+		return ahead.String() + " fast"
+	case ahead < 0:
+		return (-ahead).String() + " slow"
+	}
+	return "right"
+}

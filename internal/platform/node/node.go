@@ -1,0 +1,289 @@
+// Package node owns which processes serve an installation: their list, how far their clocks are apart, and the lease that
+// says whether one is still there.
+//
+// A node is a data directory, so it is the same one after a restart. It renews its lease every few seconds, in the
+// database and by the database's clock; what it runs is its own while the lease lasts, and others may take it over after that. A
+// node that could not renew in time, such as one whose machine slept, knows so by its own monotonic clock before
+// it asks anybody. On SQLite there is one node, its lease never ends and nothing is renewed.
+//
+// The package never decides what runs where.
+package node
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway/internal/platform/db"
+)
+
+// Lease is how long a node that says nothing is taken for one that runs.
+const Lease = 16 * time.Second
+
+// renewEvery leaves room for two failures.
+const renewEvery = Lease / 4
+
+// forever is the lease of a node that can have no others beside it.
+const forever db.Time = 1 << 60
+
+// The states of a node.
+const (
+	Up       = "up"
+	Draining = "draining" // it gives away what it runs and takes nothing new
+	Down     = "down"     // it has stopped, or its lease has ended
+)
+
+// Config says what a node tells of itself.
+type Config struct {
+	DB         *db.DB
+	Dir        string // its data directory
+	Version    string
+	Roles      []string
+	Address    string // host:port at which other nodes reach it. Optional: empty means that they don't.
+	Blobs      string // where its files are, without credentials; empty: in its data directory
+	SiteDomain string
+	Log        *slog.Logger
+}
+
+// Self is this process among the nodes of its installation.
+type Self struct {
+	c   Config
+	id  string
+	run string
+
+	until atomic.Pointer[time.Time] // the end of the lease by this process's own clock; nil: it has none
+	state atomic.Pointer[string]
+
+	mu   sync.Mutex      // guards lost
+	lost []chan struct{} // told when the lease was found to have ended
+}
+
+// New returns this node. It makes the node's id in its data directory, where there is none yet.
+func New(c Config) (*Self, error) {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	id, err := identity(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Self{c: c, id: id, run: db.NewID("run")}, nil
+}
+
+// identity returns the id of a data directory.
+func identity(dir string) (string, error) {
+	path := filepath.Join(dir, "node-id")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = []byte(db.NewID("node") + "\n")
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("id of this node: %w", err)
+	}
+	id := strings.TrimSpace(string(text))
+	if !strings.HasPrefix(id, "node_") || len(id) > 64 {
+		return "", fmt.Errorf("id of this node: %s holds none; delete the file if this is a new node", path)
+	}
+	return id, nil
+}
+
+// ID names this node, the same after a restart.
+func (s *Self) ID() string { return s.id }
+
+// Join writes this node into the list. It is an error where its settings can't be right beside those of the nodes that run.
+func (s *Self) Join(ctx context.Context) error {
+	if err := s.fits(ctx); err != nil {
+		return err
+	}
+	name, _ := os.Hostname()
+	ahead, err := s.c.DB.Sync(ctx)
+	if err != nil {
+		return err
+	}
+	begun, now := time.Now(), s.c.DB.Now()
+	until := now.Add(Lease)
+	if s.c.DB.Single() {
+		until = forever
+	}
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if s.c.DB.Single() { // a database that was copied here tells of a node that is elsewhere
+			if _, err := tx.Exec(ctx, `DELETE FROM nodes WHERE id <> $1`, s.id); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'up', $10, $10, $11)
+			ON CONFLICT (id) DO UPDATE SET run = excluded.run, name = excluded.name, address = excluded.address, version = excluded.version,
+				roles = excluded.roles, blobs = excluded.blobs, site_domain = excluded.site_domain, ahead_ms = excluded.ahead_ms,
+				state = excluded.state, started_at = excluded.started_at, seen_at = excluded.seen_at, lease_until = excluded.lease_until`,
+			s.id, s.run, cmp.Or(name, "?"), s.c.Address, s.c.Version, strings.Join(s.c.Roles, ","), s.c.Blobs, s.c.SiteDomain,
+			ahead.Milliseconds(), now, until)
+		tx.Notify(Topic)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("join the nodes of this installation: %w", err)
+	}
+	s.holds(begun, Up)
+	s.warn(ctx, ahead)
+	return nil
+}
+
+// Topic is notified when a node joins, leaves or changes its state.
+const Topic = "nodes"
+
+// holds notes a lease that was written after begun.
+func (s *Self) holds(begun time.Time, state string) {
+	end := begun.Add(Lease)
+	s.until.Store(&end)
+	s.state.Store(&state)
+}
+
+// Holds reports whether this node's lease lasts: what it runs is its own.
+func (s *Self) Holds() bool {
+	if s.c.DB.Single() {
+		return true
+	}
+	end := s.until.Load()
+	return end != nil && time.Now().Before(*end)
+}
+
+// Takes reports whether this node may begin to run something.
+func (s *Self) Takes() bool {
+	state := s.state.Load()
+	return s.Holds() && (state == nil || *state == Up)
+}
+
+// fits compares this node's settings with those of the others that run.
+func (s *Self) fits(ctx context.Context) error {
+	if s.c.DB.Single() {
+		return nil
+	}
+	list, err := List(ctx, s.c.DB)
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		switch {
+		case n.ID == s.id || n.State == Down:
+		case n.Blobs == "" || s.c.Blobs == "":
+			return fmt.Errorf("--blobs: node %s serves the same database; several nodes need one bucket, or one directory that all of them mount", n.Name)
+		case n.Blobs != s.c.Blobs:
+			return fmt.Errorf("--blobs: node %s has its files in %s, this one in %s", n.Name, n.Blobs, s.c.Blobs)
+		case n.SiteDomain != s.c.SiteDomain:
+			return fmt.Errorf("--site-domain: node %s has %s, this one %s", n.Name, n.SiteDomain, s.c.SiteDomain)
+		}
+	}
+	return nil
+}
+
+// Run keeps this node in the list until ctx ends, and takes it off then.
+func (s *Self) Run(ctx context.Context) error {
+	defer s.leave(context.WithoutCancel(ctx))
+	if s.c.DB.Single() {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		bounded, done := context.WithTimeout(ctx, Lease/2)
+		if err := s.renew(bounded); err != nil && ctx.Err() == nil {
+			s.c.Log.ErrorContext(ctx, "node's lease not renewed", "err", err)
+		}
+		done()
+		if !s.Holds() {
+			s.tellLost()
+		}
+	}
+}
+
+// errCopied is the error of a node whose row another process has taken.
+var errCopied = errors.New("another process has this node's id: was the data directory copied? Delete node-id in the copy, and start it again")
+
+// renew renews the lease. One that had ended is renewed too: whoever runs something asks then whether it still may.
+func (s *Self) renew(ctx context.Context) error {
+	ahead, err := s.c.DB.Sync(ctx)
+	if err != nil {
+		return err
+	}
+	held := s.Holds()
+	begun, now := time.Now(), s.c.DB.Now()
+	var state string
+	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		return tx.QueryRow(ctx, `
+			UPDATE nodes SET seen_at = $3, lease_until = $4, ahead_ms = $5 WHERE id = $1 AND run = $2
+			RETURNING state`, s.id, s.run, now, now.Add(Lease), ahead.Milliseconds()).Scan(&state)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		s.until.Store(nil)
+		return errCopied
+	case err != nil:
+		return fmt.Errorf("renew node's lease: %w", err)
+	}
+	if !held {
+		s.tellLost()
+	}
+	s.holds(begun, state)
+	return nil
+}
+
+// Lost returns a channel that is told when this node's lease was found to have ended, whether or not it has a new one by then.
+func (s *Self) Lost() <-chan struct{} {
+	c := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = append(s.lost, c)
+	return c
+}
+
+func (s *Self) tellLost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.lost {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// leave ends the lease. A node that can't is off the list when it ends by itself.
+func (s *Self) leave(ctx context.Context) {
+	s.until.Store(nil)
+	ctx, done := context.WithTimeout(ctx, 5*time.Second)
+	defer done()
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE nodes SET state = 'down', lease_until = 0, seen_at = $3 WHERE id = $1 AND run = $2`, s.id, s.run, s.c.DB.Now())
+		tx.Notify(Topic)
+		return err
+	})
+	if err != nil {
+		s.c.Log.WarnContext(ctx, "node not taken off the list", "err", err)
+	}
+}
+
+// tolerable is how far clocks may be apart before somebody should look.
+const tolerable = 5 * time.Second
+
+func (s *Self) warn(ctx context.Context, ahead time.Duration) {
+	if ahead.Abs() > tolerable {
+		s.c.Log.WarnContext(ctx, "this machine's clock differs from the database's", "ahead", ahead)
+	}
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
+)
+
+func open(t *testing.T, d *db.DB, with func(*Config)) *Self {
+	t.Helper()
+	c := Config{DB: d, Dir: t.TempDir(), Version: "1.0.0", Roles: []string{"api", "edge"}, Blobs: "s3://files", SiteDomain: "sites.test"}
+	if with != nil {
+		with(&c)
+	}
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func list(t *testing.T, d *db.DB) []Node {
+	t.Helper()
+	all, err := List(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A node is in the list while it runs, keeps its id over a restart, and is down once it has left.
+func TestNodeJoinsAndLeaves(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	dir := t.TempDir()
+	for range 2 {
+		s := open(t, d, func(c *Config) { c.Dir = dir })
+		if err := s.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		all := list(t, d)
+		if len(all) != 1 || all[0].State != Up || all[0].ID != s.ID() || all[0].Clock() != "right" || !s.Holds() || !s.Takes() {
+			t.Fatalf("got %+v", all)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if all = list(t, d); all[0].State != Down {
+			t.Fatalf("after its end: %+v", all)
+		}
+	}
+}
+
+// Two nodes of one PostgreSQL fit only with the same files and the same domain.
+func TestNodesMustFit(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	d := dbtest.Open(t, url)
+	if d.Single() {
+		t.Skip("SQLite has one node")
+	}
+	if err := open(t, d, nil).Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := dbtest.Open(t, url)
+	for want, with := range map[string]func(*Config){
+		"--blobs: node":       func(c *Config) { c.Blobs = "" },
+		"has its files in":    func(c *Config) { c.Blobs = "s3://others" },
+		"--site-domain: node": func(c *Config) { c.SiteDomain = "other.test" },
+	} {
+		if err := open(t, other, with).Join(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := open(t, other, nil).Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := list(t, d); len(all) != 2 || len(Problems(all)) != 0 {
+		t.Errorf("got %+v, %v", all, Problems(all))
+	}
+}
+
+// A node that comes too late to renew its lease knows it by itself, hears of it once it has a new one, and a process whose
+// data directory was copied gives way to the later one.
+func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if d.Single() {
+		t.Skip("the lease of the only node does not end")
+	}
+	dir := t.TempDir()
+	s := open(t, d, func(c *Config) { c.Dir = dir })
+	if err := s.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Second)
+	s.until.Store(&past)
+	lost := s.Lost()
+	if s.Holds() || s.Takes() {
+		t.Fatal("it holds a lease that has ended")
+	}
+	if err := s.renew(t.Context()); err != nil || !s.Holds() {
+		t.Fatal(err)
+	}
+	wait.Until(t, "it hears that its lease had ended", func() bool {
+		select {
+		case <-lost:
+			return true
+		default:
+			return false
+		}
+	})
+	twin := open(t, d, func(c *Config) { c.Dir = dir })
+	if err := twin.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.renew(t.Context()); err == nil || s.Holds() {
+		t.Fatal("two processes hold one node's lease:", err)
+	}
+	if err := twin.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A key is made once for an installation; whoever comes with another one, or none, is refused and makes none.
+func TestKeyIsTheInstallations(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	first, second := filepath.Join(t.TempDir(), "secrets.key"), filepath.Join(t.TempDir(), "secrets.key")
+	s, err := Secrets(t.Context(), d, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Secrets(t.Context(), d, first); err != nil || again.Newest() != s.Newest() {
+		t.Fatal(err)
+	}
+	if _, err := Secrets(t.Context(), d, second); err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("without a key: %v", err)
+	}
+	if _, err := os.Stat(second); err == nil {
+		t.Error("it made another key")
+	}
+	other := strings.Repeat("ab", 32) + "\n"
+	if err := os.WriteFile(second, []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Secrets(t.Context(), d, second); err == nil || !strings.Contains(err.Error(), "is not this installation's key") {
+		t.Errorf("with another key: %v", err)
+	}
+	// The key is changed at one node: it has the old one too. Then only those that have the new one fit.
+	old, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := filepath.Join(t.TempDir(), "secrets.key")
+	if err := os.WriteFile(both, append(old, other...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Secrets(t.Context(), d, both); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Secrets(t.Context(), d, first); err == nil {
+		t.Error("a node without the newest key starts")
+	}
+	if id, err := AcceptKey(t.Context(), d, filepath.Dir(first)); err != nil || id == s.Newest() {
+		t.Error(id, err)
+	}
+	if _, err := Secrets(t.Context(), d, first); err != nil {
+		t.Error(err)
+	}
+}
