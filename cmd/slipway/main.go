@@ -60,6 +60,9 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == "help" { // as git and go have it
 		args = append(args[1:], "--help")
 	}
+	if len(args) == 1 && args[0] == "--version" { // as most programs have it
+		args = []string{"version"}
+	}
 	cmd, err := parser.Parse(args)
 	if err != nil {
 		return complain(err)
@@ -119,15 +122,21 @@ func (v versionCommand) Run() error {
 	return json.NewEncoder(os.Stdout).Encode(upgrade.About{Version: version, Schema: schema, Oldest: db.OldestReader})
 }
 
-// versionText returns the output of `slipway version`.
+// versionText returns the output of `slipway version`: version, commit and its date, where the build knows them.
 func versionText() string {
-	revision := ""
+	from := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
+		of := map[string]string{}
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = " (" + s.Value[:min(12, len(s.Value))] + ")"
+			of[s.Key] = s.Value
+		}
+		if commit := of["vcs.revision"]; commit != "" {
+			from = " (" + commit[:min(12, len(commit))]
+			if day, _, ok := strings.Cut(of["vcs.time"], "T"); ok { // RFC 3339
+				from += ", " + day
 			}
+			from += ")"
 		}
 	}
-	return fmt.Sprintf("slipway %s%s, %s, %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("slipway %s%s, %s, %s/%s", version, from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -1,5 +1,5 @@
 // Command release makes what Slipway is installed from: for each architecture an archive and a
-// Debian package, for all of them the checksums and the list of what is inside (CycloneDX).
+// Debian package, for all of them the checksums, what changed, and the list of what is inside (CycloneDX).
 //
 // The same commit makes the same bytes, in any folder and at any time: builds have no paths in
 // them, and every date is the commit's.
@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	"aead.dev/minisign"
+
+	"slipway/scripts/internal/changelog"
 )
 
 func main() {
@@ -48,6 +49,7 @@ type release struct {
 	out, version, program string
 	archs                 []string
 	date                  time.Time // of the commit
+	notes                 string    // what changed, in Markdown
 
 	signer *minisign.PrivateKey // Optional: without it nothing is signed.
 	trusts string               // its public key
@@ -104,6 +106,9 @@ func (r *release) run() error {
 	if err := r.installer(); err != nil {
 		return err
 	}
+	if err := write(filepath.Join(r.out, "slipway_"+r.version+"_notes.md"), []byte(r.notes), 0o644); err != nil {
+		return err
+	}
 	return r.sums()
 }
 
@@ -151,17 +156,12 @@ func (r *release) identify() error {
 	}
 	r.date = time.Unix(seconds, 0).UTC()
 	if r.version != "" {
-		return nil
-	}
-	log, err := os.ReadFile("CHANGELOG.md")
-	if err != nil {
+		_, r.notes, err = changelog.Newest(".")
 		return err
 	}
-	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindSubmatch(log)
-	if newest == nil {
-		return fmt.Errorf("CHANGELOG.md names no release")
+	if r.version, r.notes, err = changelog.Newest("."); err != nil {
+		return err
 	}
-	r.version = string(newest[1])
 	if tag, _ := git("tag", "--points-at", "HEAD", "v"+r.version); tag == "" {
 		commit, err := git("rev-parse", "--short=12", "HEAD")
 		if err != nil {
@@ -169,6 +169,11 @@ func (r *release) identify() error {
 		}
 		// Newer than the release, for dpkg; build metadata, for semver.
 		r.version += "+" + r.date.Format("20060102") + ".g" + commit
+		changes, _, err := changelog.Read(".")
+		if err != nil {
+			return err
+		}
+		r.notes = changes.Text()
 	}
 	return nil
 }

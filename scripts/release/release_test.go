@@ -64,7 +64,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"install.sh", "slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz"}
+	names := []string{"install.sh", "slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz", "slipway_1.2.3_notes.md"}
 	if n := strings.Count(string(sums), "\n"); n != len(names) {
 		t.Errorf("%d checksums, want %d:\n%s", n, len(names), sums)
 	}
@@ -102,6 +102,9 @@ func TestRelease(t *testing.T) {
 	}
 	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" || len(bom.Components) == 0 || bom.Components[0].Name != "Go" {
 		t.Errorf("the list of contents: %v\n%.300s", err, text)
+	}
+	if text, err := os.ReadFile(filepath.Join(one, names[4])); err != nil || !strings.Contains(string(text), "\n- ") {
+		t.Errorf("the notes list no change: %v\n%.300s", err, text)
 	}
 	out, err := exec.Command("dpkg-deb", "--contents", filepath.Join(one, names[2])).Output()
 	if err != nil {
