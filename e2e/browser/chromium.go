@@ -39,6 +39,8 @@ type Config struct {
 	Name  string   // of the folder with its pictures
 	Trust []string // SHA-256 of public keys (base64) that certificates may come from. Optional.
 	QUIC  []string // HOST:PORT of those asked over HTTP/3 without having offered it. Optional.
+
+	AnyCertificate bool // of sites whose names aren't known yet when it starts
 }
 
 // Browser is one process of Chromium: what SLIPWAY_CHROMIUM names, or Debian's package, of two the one
@@ -82,6 +84,9 @@ func Start(t testing.TB, c Config) *Browser {
 		chromedp.Flag("host-resolver-rules", rules))
 	if len(c.Trust) > 0 {
 		opts = append(opts, chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(c.Trust, ",")))
+	}
+	if c.AnyCertificate {
+		opts = append(opts, chromedp.Flag("ignore-certificate-errors", true))
 	}
 	if len(c.QUIC) > 0 {
 		opts = append(opts, chromedp.Flag("enable-quic", true), chromedp.Flag("origin-to-force-quic-on", strings.Join(c.QUIC, ",")))

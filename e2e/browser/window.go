@@ -42,7 +42,12 @@ type Window struct {
 }
 
 // Popup returns the window that what is done opens.
-func (w *Window) Popup(do func()) *Window {
+func (w *Window) Popup(do func()) *Window { w.t.Helper(); return w.popup(do, true) }
+
+// Elsewhere is Popup for a page that is not ours: what it does is nobody's business here.
+func (w *Window) Elsewhere(do func()) *Window { w.t.Helper(); return w.popup(do, false) }
+
+func (w *Window) popup(do func(), watched bool) *Window {
 	w.t.Helper()
 	opened := chromedp.WaitNewTarget(w.ctx, func(i *target.Info) bool { return i.Type == "page" && i.OpenerID != "" })
 	do()
@@ -51,7 +56,9 @@ func (w *Window) Popup(do func()) *Window {
 		ctx, stop := chromedp.NewContext(w.ctx, chromedp.WithTargetID(id))
 		w.t.Cleanup(stop)
 		p := &Window{t: w.t, ctx: ctx, browser: w.browser, Base: w.Base, hosts: w.hosts, expected: map[int]int{}, refused: map[string]int{}}
-		p.watch()
+		if watched {
+			p.watch()
+		}
 		p.Run(network.Enable(), audits.Enable(), page.Enable(), chromedp.EmulateViewport(wide, height))
 		return p
 	case <-time.After(patience):

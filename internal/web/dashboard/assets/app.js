@@ -110,12 +110,58 @@
   // A page that is being left isn't loaded anew: that would cancel the way to the next one.
   let leaving = 0;
   window.addEventListener('beforeunload', () => { leaving = Date.now(); });
+  // A stream comes back: browsers give up on one whose answer isn't 200, as when too many pages are live or the server
+  // restarts. It goes on after the last event that came. Where it is no longer for this reader, the page says so.
+  const away = new Set();
+  let paused = null;
+  const tellAway = () => {
+    if (!away.size) { if (paused) { paused.remove(); paused = null; say('Live updates resumed'); } return; }
+    if (!paused) {
+      paused = document.createElement('p');
+      paused.className = 'paused'; paused.dataset.test = 'paused'; paused.setAttribute('role', 'status');
+      document.body.append(paused);
+    }
+    const text = [...away].some((s) => s.gone) ? 'Live updates have ended. Reload the page.' : 'Live updates paused. Reconnecting…';
+    if (paused.textContent !== text) paused.textContent = text;
+  };
+  const stream = (url, on) => {
+    const s = { gone: false };
+    let source, last = '', wait = 1000, timer = 0, closed = false;
+    const address = () => last ? url + (url.includes('?') ? '&' : '?') + 'last=' + encodeURIComponent(last) : url;
+    const back = () => { clearTimeout(timer); timer = 0; if (away.delete(s)) tellAway(); };
+    const miss = () => { away.add(s); tellAway(); };
+    const later = () => { wait = Math.min(60000, wait * 2); timer = setTimeout(again, wait * (0.75 + Math.random() / 2)); };
+    const again = async () => {
+      const asks = new AbortController();
+      const r = await fetch(address(), { signal: asks.signal, redirect: 'manual', headers: { Accept: 'text/event-stream' } }).catch(() => null);
+      asks.abort(); // it was asked for its status alone, which an EventSource doesn't tell
+      if (closed) return;
+      if (r && r.ok) { open(); return; }
+      if (r && (r.type === 'opaqueredirect' || [401, 403, 404, 410].includes(r.status))) { s.gone = true; tellAway(); return; }
+      later();
+    };
+    const open = () => {
+      source = new EventSource(address());
+      source.addEventListener('open', () => { wait = 1000; back(); });
+      source.addEventListener('error', () => {
+        if (closed) return;
+        clearTimeout(timer);
+        if (source.readyState === EventSource.CLOSED) { miss(); later(); } else timer = setTimeout(miss, 5000); // the browser tries by itself
+      });
+      for (const [name, f] of Object.entries(on)) source.addEventListener(name, (e) => { if (e.lastEventId) last = e.lastEventId; f(e); });
+    };
+    s.close = () => { closed = true; source.close(); back(); };
+    window.addEventListener('pagehide', s.close);
+    open();
+    return s;
+  };
+  window.slipwayStream = stream; // for the logs of site.js
   const follow = (el) => {
-    const source = el.source = new EventSource(el.dataset.live);
-    source.addEventListener('html', (e) => {
+    const source = el.source = stream(el.dataset.live, { html: (e) => {
       const active = el.contains(document.activeElement) && document.activeElement;
       const t = document.createElement('template');
       t.innerHTML = e.data; // our own template's output, escaped on the server
+      const headOf = (n) => n.querySelector('[data-head]')?.dataset.head, was = headOf(el);
       fill(el, t.content);
       freshen(el);
       tab(el);
@@ -125,13 +171,12 @@
         again.focus({ preventScroll: true });
       }
       if (el.dataset.liveSay) say(el.dataset.liveSay);
-    });
-    source.addEventListener('end', () => {
+      if (was !== headOf(el)) refresh(); // what stands around the part follows it
+    }, end: () => {
       source.close();
       if (el.dataset.liveEnd !== 'reload') refresh();
       else if (Date.now() - leaving > 10000) location.reload();
-    });
-    window.addEventListener('pagehide', () => source.close());
+    } });
   };
   for (const el of document.querySelectorAll('[data-live]')) follow(el);
 

@@ -196,25 +196,24 @@
   // The rest of the log, as it comes. The browser keeps the newest lines.
   const kept = 5000;
   if (!log.dataset.log) return;
-  const source = new EventSource(log.dataset.log + (log.dataset.log.includes('?') ? '&' : '?') + 'after=' + encodeURIComponent(log.dataset.after));
   followButton.hidden = false;
-  source.addEventListener('lines', (e) => {
+  const lines = (e) => {
     const t = document.createElement('template');
     t.innerHTML = e.data; // our own rendering: every text in it was escaped on the server
     const chunk = document.createElement('div');
     chunk.className = 'log-chunk';
     chunk.append(t.content);
-    const lines = [...chunk.children];
+    const added = [...chunk.children];
     localize(chunk);
     list.append(chunk);
     if (list !== log) while (list.children.length > 1 && list.querySelectorAll('.ln').length > kept) list.firstElementChild.remove();
     log.hidden = false;
     if (none) none.hidden = true;
-    look4(lines);
+    look4(added);
     tell();
     showError();
     if (follow) end();
-  });
+  };
   // A notification tells the end of a deployment to whoever asked for it and looks at something else then.
   const bell = panel.querySelector('[data-notify]');
   const notifies = () => bell && window.isSecureContext && 'Notification' in window && Notification.permission === 'granted' && store.get('notify') === 'on';
@@ -229,7 +228,7 @@
       say(notifies() ? 'You are notified when this deployment ends and another tab is open' : 'Notifications are off');
     });
   }
-  source.addEventListener('end', (e) => {
+  const ended = (e) => {
     source.close();
     if (notifies() && document.hidden) {
       const name = panel.parentElement.querySelector('.dep-head h2');
@@ -242,6 +241,6 @@
     const target = location.hash && document.getElementById(location.hash.slice(1));
     if (target && log.contains(target)) center(target);
     else if (e.data === 'failed' && follow) { const el = firstError(); if (el) center(el); }
-  });
-  window.addEventListener('pagehide', () => source.close());
+  };
+  const source = window.slipwayStream(log.dataset.log + (log.dataset.log.includes('?') ? '&' : '?') + 'after=' + encodeURIComponent(log.dataset.after), { lines, end: ended });
 })();

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,10 @@ func (e *Events) Send(name, id, data string) error {
 	b.WriteString("\n")
 	return e.write(b.String())
 }
+
+// LastEvent returns the id of the last event that a browser has of a stream: what the browser itself says when it connects again,
+// or ?last= of the script of our pages, which opens a new stream where the browser has given up. Empty: none.
+func (q *Request) LastEvent() string { return cmp.Or(q.Header.Get("Last-Event-ID"), q.Query("last")) }
 
 // Alive sends a comment, so that proxies don't hang up.
 func (e *Events) Alive() error { return e.write(": still here\n\n") }

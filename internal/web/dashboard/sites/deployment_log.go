@@ -87,7 +87,7 @@ func (d *Pages) logLive(ctx context.Context, q *shell.Request) (shell.Answer, er
 		return shell.Answer{}, err
 	}
 	after := lineNumber(q.Query("after"))
-	if last := q.Header.Get("Last-Event-ID"); last != "" {
+	if last := q.LastEvent(); last != "" {
 		after = lineNumber(last)
 	}
 	return shell.Stream(func(e *shell.Events) error { return d.followLog(e, q, x.ID, after) }), nil

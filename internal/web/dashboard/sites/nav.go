@@ -83,5 +83,18 @@ func (h SiteHead) Progress() string {
 	return ""
 }
 
+// HeadState is what the header and the navigation of a site's pages depend on: a page that follows the site asks for them
+// again when it changes.
+func (h SiteHead) HeadState() string {
+	state := h.Next() + " " + h.Health() + " " + string(h.Site.Status)
+	if h.Latest != nil {
+		state += " " + string(h.Latest.ID)
+	}
+	if h.Site.NeedsRedeploy {
+		state += " redeploy"
+	}
+	return state
+}
+
 // LatestPath is the page of the latest deployment.
 func (h SiteHead) LatestPath() string { return DeploymentPath(h.Site.ID, h.Latest.ID) }

@@ -240,7 +240,7 @@ func (d *Pages) programFollow(ctx context.Context, q *shell.Request) (shell.Answ
 	l := logChoice(q, head.Base()+"/logs")
 	after := lineNumber(q.Query("after"))
 	place := traffic.ParsePlace(q.Query("place"))
-	if last := q.Header.Get("Last-Event-ID"); last != "" {
+	if last := q.LastEvent(); last != "" {
 		n, rest, _ := strings.Cut(last, "/")
 		if after = lineNumber(n); rest != "" {
 			place = traffic.ParsePlace(rest)
