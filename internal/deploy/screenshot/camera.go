@@ -73,7 +73,24 @@ type Camera struct {
 	Dir     string // for temporary files, absolute; made when missing
 	Edge    string // host:port of the sites' TLS listener
 
-	turn sync.Mutex // is held by the one browser that runs
+	turn turn // is held by the one browser that runs
+}
+
+// turn is a lock that a context ends the wait for.
+type turn struct {
+	once sync.Once
+	held chan struct{} // holds one element while the turn is taken
+}
+
+// take waits for the turn, and returns what gives it back.
+func (t *turn) take(ctx context.Context) (give func(), err error) {
+	t.once.Do(func() { t.held = make(chan struct{}, 1) })
+	select {
+	case t.held <- struct{}{}:
+		return func() { <-t.held }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // errNone is the error of a camera without a browser.
@@ -151,8 +168,11 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 	if err != nil || u.Hostname() == "" {
 		return nil, fmt.Errorf("take picture: %q is no address", page)
 	}
-	c.turn.Lock() // at most wall, for each of the few workers that take pictures
-	defer c.turn.Unlock()
+	give, err := c.turn.take(ctx) // at most wall, for each of the few workers that take pictures
+	if err != nil {
+		return nil, fmt.Errorf("take picture: wait for the browser: %w", err)
+	}
+	defer give()
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("take picture: %w", err)
 	}

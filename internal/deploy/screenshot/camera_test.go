@@ -1,11 +1,34 @@
 package screenshot
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 )
+
+// Whoever waits for the one browser goes when their context ends, and the next one gets it when it is given back.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	var one turn
+	give, err := one.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := one.take(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the wait ends with %v", err)
+	}
+	give()
+	again, err := one.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
 
 // A page is what a visitor without credentials gets in the end, at the site's own names alone.
 func TestShown(t *testing.T) {

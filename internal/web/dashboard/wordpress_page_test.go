@@ -17,6 +17,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
@@ -35,18 +36,18 @@ type blog struct {
 }
 
 // world is a dashboard of sites whose programs it stands in for.
-func (p *blog) world(t *testing.T) *world {
+func (p *blog) world(t *testing.T, with ...func(*Config)) *world {
 	t.Helper()
 	p.version.Store("6.1")
 	p.dir = t.TempDir()
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
-	return newWorld(t, func(c *Config) {
+	return newWorld(t, append(with, func(c *Config) {
 		c.WordPress = wordpress.New(wordpress.Config{
 			DB: c.DB, Sites: c.Sites, Databases: c.Databases, Seal: sealer, Operations: operation.New(operation.Config{DB: c.DB}),
 			Programs: p, Source: "/nowhere", Backups: c.Backups, Dir: p.dir,
 		})
-	})
+	})...)
 }
 
 // RoundTrip runs a task.
@@ -145,6 +146,23 @@ func TestWordPressPageWakesNothing(t *testing.T) {
 	woken(3, "a refresh without scripts")
 	p.broken.Store(true)
 	b.get(at+"?refresh=1").want(t, 200, "WordPress 6.3", "the plugin Shop ended the request").lacks(t, live)
+}
+
+// The page that follows a WordPress which fails says why, and asks again until it answers.
+func TestWordPressPageAsksAgain(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	at := w.liveWordPress(u, b)
+	p.broken.Store(true)
+	ended := make(chan reply, 1)
+	go func() { ended <- b.get(at + "/state/follow") }()
+	wait.Until(t, "it is asked again", func() bool { return p.woken.Load() >= 2 })
+	p.broken.Store(false)
+	(<-ended).want(t, 200, "the plugin Shop ended the request", "event: end")
+	b.get(at).want(t, 200, "Harbor blog").lacks(t, "the plugin Shop ended the request")
 }
 
 // contentOf is what a WordPress says of its content.

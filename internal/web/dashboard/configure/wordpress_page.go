@@ -247,41 +247,55 @@ func (d wordpressData) stale() bool {
 	return slices.ContainsFunc(d.Work, func(w wordpressWork) bool { return !w.Over || w.Ended > d.At })
 }
 
+// How long the page of a WordPress that doesn't answer waits before it asks again: twice as long each time.
+const (
+	firstAgain   = 2 * time.Second
+	longestAgain = 5 * time.Minute
+)
+
 // wordpressState asks WordPress behind the page, waking it, and ends once what is stored is new: the page then
-// shows that. A WordPress that doesn't answer is asked once: the page says why.
+// shows that. Where it doesn't answer the page says why, and it is asked again, later and later.
 func (d *Pages) wordpressState(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	asked := false
 	data := wordpressData{SiteHead: head}
+	wait, next := firstAgain, time.Time{}
 	return shell.LivePart(time.Second, func(ctx context.Context) ([]byte, bool, error) {
-		var err error
-		if data.Error == "" {
-			if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID); err == nil {
-				data.Work, err = d.wordpressWork(ctx, q, head.Site.ID)
+		if now := time.Now(); !now.Before(next) {
+			fresh, err := d.askWordPress(ctx, q, &data)
+			if fresh {
+				return nil, true, nil
 			}
-			working := slices.ContainsFunc(data.Work, func(w wordpressWork) bool { return !w.Over })
-			if err == nil && data.stale() && !working && !asked {
-				asked = true
-				if data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err == nil {
-					return nil, true, nil
-				}
-			}
+			data.Error = ""
 			if f := fault.As(err); f != nil {
 				data.Error = f.Message + ": " + f.Details
+				next, wait = time.Now().Add(wait), min(2*wait, longestAgain)
 			} else if err != nil {
 				return nil, false, err
-			}
-			if data.Error == "" && !data.stale() {
-				return nil, true, nil
 			}
 		}
 		data.Stale = data.Error == ""
 		html, err := d.Part(ctx, q, "site_wordpress", "wordpress-state", data)
 		return html, false, err
 	}), nil
+}
+
+// askWordPress brings data up to date. What is old is asked for, unless an operation is working on it; fresh reports that
+// nothing is old any more.
+func (d *Pages) askWordPress(ctx context.Context, q *shell.Request, data *wordpressData) (fresh bool, err error) {
+	if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, data.Site.ID); err != nil {
+		return false, err
+	}
+	if data.Work, err = d.wordpressWork(ctx, q, data.Site.ID); err != nil || !data.stale() {
+		return err == nil, err
+	}
+	if slices.ContainsFunc(data.Work, func(w wordpressWork) bool { return !w.Over }) {
+		return false, nil
+	}
+	data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, data.Site.ID)
+	return err == nil, err
 }
 
 // wordpressLive sends the operations again whenever they have come further.
