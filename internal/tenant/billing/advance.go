@@ -64,6 +64,26 @@ func (b *Billing) Work(j *job.Jobs) {
 		}
 		return job.Later(runEvery)
 	})
+	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, p Pay, _ int64) error {
+		return again(b.Proceed(ctx, p.Payment))
+	})
+	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, x PayBack, _ int64) error {
+		return again(b.ProceedRefund(ctx, x.Refund))
+	})
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 40}, func(ctx context.Context, x ForgetCustomer, _ int64) error {
+		if b.provider == nil {
+			return nil
+		}
+		return b.provider.Forget(ctx, x.Customer)
+	})
+}
+
+// again is how a job ends that has to look again later.
+func again(later time.Duration, err error) error {
+	if err != nil || later == 0 {
+		return err
+	}
+	return job.Later(later)
 }
 
 // Schedule makes sure that the job exists.

@@ -34,20 +34,33 @@ type Config struct {
 	Limits *limits.Limits // Optional: without it a preview doesn't say which limits are exceeded.
 	Mail   account.Mailer // Optional: without it owners get no mails.
 	Log    *slog.Logger   // Optional.
+	Clock  Clock          // Optional: the machine's.
 }
+
+// Clock says what time it is.
+type Clock interface{ Now() db.Time }
+
+type machineClock struct{}
+
+func (machineClock) Now() db.Time { return db.Now() }
 
 // Billing is the service. It is safe for concurrent use.
 type Billing struct {
 	c    Config
 	now  func() db.Time
 	pdfs *fair.Pool
+
+	provider Provider // nil: invoices are paid by bank transfer alone
 }
 
 // New returns the service. It starts nothing: Work registers its job.
 func New(c Config) *Billing {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Clock == nil {
+		c.Clock = machineClock{}
+	}
 	return &Billing{
-		c: c, now: db.Now,
+		c: c, now: c.Clock.Now,
 		// share: total 2 documents are printed as PDF at once, 40 ms each; owner 1; edge 64 wait, 8 of one owner, others get 503
 		pdfs: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 64, OwnerWaiting: 8}),
 	}

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/job"
 )
 
 // settleDeleted ends the subscriptions of accounts that were deleted, invoices what they used until then, and forgets whom their invoices
@@ -16,7 +17,7 @@ func (b *Billing) settleDeleted(ctx context.Context) error {
 		SELECT p.owner_id FROM billing_profiles p
 		WHERE NOT EXISTS (SELECT 1 FROM owner_standing o WHERE o.owner_id = p.owner_id)
 		AND (p.profile <> '{}' OR EXISTS (SELECT 1 FROM billing_subscriptions s WHERE s.owner_id = p.owner_id AND s.status <> 'expired')
-			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id))
+			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id) OR EXISTS (SELECT 1 FROM billing_cards c WHERE c.owner_id = p.owner_id))
 		AND NOT EXISTS (SELECT 1 FROM billing_invoices i WHERE i.owner_id = p.owner_id AND i.status = 'draft')
 		ORDER BY p.owner_id LIMIT $1`, atOnce)
 	gone, err := db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
@@ -31,6 +32,12 @@ func (b *Billing) settleDeleted(ctx context.Context) error {
 	return nil
 }
 
+// ForgetCustomer is the job that deletes what the provider stores about an owner who is gone.
+type ForgetCustomer struct{ Customer string }
+
+// Kind names the job.
+func (ForgetCustomer) Kind() string { return "billing.forget" }
+
 // settleTx ends a deleted account's subscription; once its last invoice is final, the profile goes.
 func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	if _, err := b.EndTx(ctx, tx, owner, true); err == nil {
@@ -38,7 +45,19 @@ func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
+	rows, err := tx.Query(ctx, `SELECT customer FROM billing_cards WHERE owner_id = $1 AND customer <> ''`, owner)
+	customers, err := db.Collect(rows, err, func(s db.Scanner) (c string, err error) { return c, s.Scan(&c) })
+	if err != nil {
+		return fmt.Errorf("find customer: %w", err)
+	}
+	for _, c := range customers {
+		if _, err := job.Enqueue(ctx, tx, ForgetCustomer{c}, job.Options{Unique: "billing.forget/" + c}); err != nil {
+			return err
+		}
+	}
 	for _, q := range []string{
+		`DELETE FROM billing_cards WHERE owner_id = $1`,
+		`DELETE FROM billing_setups WHERE owner_id = $1`,
 		`UPDATE billing_profiles SET profile = '{}', vat_state = 'none' WHERE owner_id = $1`,
 		`DELETE FROM billing_grants WHERE owner_id = $1`,
 	} {

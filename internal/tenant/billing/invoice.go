@@ -201,7 +201,7 @@ func (b *Billing) proceedTx(ctx context.Context, tx *db.Tx, invoice string) erro
 		}
 		return b.finalizeTx(ctx, tx, i.ID)
 	case Open:
-		return b.remindTx(ctx, tx, i)
+		return b.dunTx(ctx, tx, i)
 	}
 	return b.laterTx(ctx, tx, i.ID, 0)
 }
@@ -337,7 +337,13 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 		return err
 	}
 	f.Credit = min(max(has, 0), c.Total)
-	f.DueAt = f.FinalizedAt.Add(time.Duration(f.Seller.DueDays) * day)
+	charged, err := b.charged(ctx, tx, i.Owner, i.Currency, c.Total-f.Credit)
+	if err != nil {
+		return err
+	}
+	if f.DueAt = f.FinalizedAt; !charged {
+		f.DueAt = f.FinalizedAt.Add(time.Duration(f.Seller.DueDays) * day)
+	}
 	if f.Number, err = b.numberTx(ctx, tx, i.seller, ""); err != nil {
 		return err
 	}
@@ -373,7 +379,12 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 		return err
 	}
 	text := fmt.Sprintf("Invoice %s over %s is ready.", i.Number, i.Currency.Format(i.Total))
-	if left := i.Remaining(); left > 0 {
+	if left := i.Remaining(); left > 0 && charged {
+		text += fmt.Sprintf("\n\n%s are charged to your card.", i.Currency.Format(left))
+		if err := b.dunTx(ctx, tx, i); err != nil {
+			return err
+		}
+	} else if left > 0 {
 		text += fmt.Sprintf("\n\nPlease pay %s by %s with the reference %s.", i.Currency.Format(left), i.DueAt.Time().UTC().Format(time.DateOnly), i.Number)
 		if f.Seller.Payment != "" {
 			text += "\n\n" + f.Seller.Payment

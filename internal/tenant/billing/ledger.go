@@ -22,6 +22,7 @@ const (
 	credit     ledgerAccount = "credit"     // what owners have to their credit
 	granted    ledgerAccount = "granted"    // credit that the seller gave away
 	writeOff   ledgerAccount = "write_off"  // what will not be paid
+	refunding  ledgerAccount = "refund"     // refunds that are on their way
 )
 
 // entry is a transaction of the ledger.

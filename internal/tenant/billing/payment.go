@@ -42,14 +42,18 @@ type Payment struct {
 	ReceivedAt    db.Time
 	NextAttemptAt db.Time
 	CreatedAt     db.Time
+	Refunded      int64 // with refunds that are on their way
+	// Of payments by card: what they were sent with.
+	customer, method, session string
+	sent                      db.Time
 }
 
 const paymentColumns = `id, owner_id, invoice_id, subscription_id, provider, attempt, amount, currency, status, failure_code, reference, received_at,
-	next_attempt_at, created_at`
+	next_attempt_at, created_at, refunded, customer, method, session, sent_at`
 
 func scanPayment(r db.Scanner) (p Payment, err error) {
 	return p, r.Scan(&p.ID, &p.Owner, &p.Invoice, &p.Subscription, &p.Provider, &p.Attempt, &p.Amount, &p.Currency, &p.Status, &p.FailureCode, &p.Reference,
-		&p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt)
+		&p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt, &p.Refunded, &p.customer, &p.method, &p.session, &p.sent)
 }
 
 // Payments returns an owner's payments, the newest first. invoice may be empty: of all invoices.
@@ -101,25 +105,16 @@ func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Rec
 	if m.At == 0 {
 		m.At = b.now()
 	}
-	left := i.Remaining()
-	p := Payment{Amount: m.Amount, Status: paymentCompleted, Reference: m.Reference, ReceivedAt: m.At}
+	if open, _, err := b.attempts(ctx, tx, i.ID); err != nil {
+		return Payment{}, err
+	} else if open { // or it would be paid twice
+		return Payment{}, errPaymentOpen
+	}
+	p := Payment{Provider: Manual, Amount: m.Amount, Status: paymentCompleted, Reference: m.Reference, ReceivedAt: m.At}
 	if p, err = b.attemptTx(ctx, tx, i, p); err != nil {
 		return p, err
 	}
-	used := min(left, m.Amount)
-	if err := b.postTx(ctx, tx, entry{
-		key: string(p.ID), owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: m.Reference,
-		amounts: map[ledgerAccount]int64{cash: m.Amount, receivable: -used, credit: used - m.Amount},
-	}); err != nil {
-		return p, err
-	}
-	if err := b.emitTx(ctx, tx, i.Owner, string(p.ID)+":completed", webhook.PaymentCompleted(p.event(i))); err != nil {
-		return p, err
-	}
-	if used == 0 {
-		return p, nil
-	}
-	return p, b.reduceTx(ctx, tx, i, used, 0, Paid)
+	return p, b.receivedTx(ctx, tx, i, p)
 }
 
 // reduceTx counts what was paid or credited, and gives an invoice its last status once nothing is left.
@@ -142,16 +137,16 @@ func (b *Billing) reduceTx(ctx context.Context, tx *db.Tx, i Invoice, paid, cred
 
 // attemptTx writes a payment of an invoice.
 func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment) (Payment, error) {
-	p.ID, p.Owner, p.Invoice, p.Subscription, p.Provider = PaymentID(db.NewID("pay")), i.Owner, i.ID, i.Subscription, Manual
+	p.ID, p.Owner, p.Invoice, p.Subscription = PaymentID(db.NewID("pay")), i.Owner, i.ID, i.Subscription
 	p.Currency, p.CreatedAt = i.Currency, b.now()
 	if err := tx.QueryRow(ctx, `SELECT COALESCE(MAX(attempt), 0) + 1 FROM billing_payments WHERE invoice_id = $1`, i.ID).Scan(&p.Attempt); err != nil {
 		return p, fmt.Errorf("count attempts: %w", err)
 	}
 	n, err := tx.Exec(ctx, `
-		INSERT INTO billing_payments (`+paymentColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+		INSERT INTO billing_payments (`+paymentColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (provider, reference) WHERE reference <> '' DO NOTHING`,
 		p.ID, p.Owner, p.Invoice, p.Subscription, p.Provider, p.Attempt, p.Amount, p.Currency, p.Status, p.FailureCode, p.Reference, p.ReceivedAt,
-		p.NextAttemptAt, p.CreatedAt)
+		p.NextAttemptAt, p.CreatedAt, p.Refunded, p.customer, p.method, p.session, p.sent)
 	if err != nil {
 		return p, fmt.Errorf("write payment: %w", err)
 	}
@@ -173,8 +168,9 @@ func (p Payment) event(i Invoice) webhook.Payment {
 var remindAfter = []int64{0, 3, 7}
 
 // remindTx does what is due for an open invoice. On its due date the payment counts as failed for now and the subscription as
-// past due; at the end of the grace period it counts as failed for good, and the subscription is paused.
-func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice) error {
+// past due; at the end of the grace period it counts as failed for good, and the subscription is paused. Where a card was charged
+// for it, those payments have failed and no others do.
+func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bool) error {
 	settings, err := b.Settings(ctx, tx, i.seller)
 	if err != nil {
 		return err
@@ -190,7 +186,10 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 		return grace
 	}
 	fail := func(next db.Time) error {
-		p, err := b.attemptTx(ctx, tx, i, Payment{Amount: i.Remaining(), Status: paymentFailed, FailureCode: NotReceived, NextAttemptAt: next})
+		if charged {
+			return nil
+		}
+		p, err := b.attemptTx(ctx, tx, i, Payment{Provider: Manual, Amount: i.Remaining(), Status: paymentFailed, FailureCode: NotReceived, NextAttemptAt: next})
 		if err != nil {
 			return err
 		}

@@ -64,6 +64,7 @@ type plan struct {
 	old, new Version
 	now      bool    // Change: at once
 	coupon   *Coupon // Subscribe
+	trial    time.Duration
 }
 
 // Preview returns what an action would do and cost. It changes nothing.
@@ -153,7 +154,7 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 		p.coupon, x.Coupon = &c, &discount{c.Code, c.Points, c.Amount}
 	}
 	p.Next = p.new.Amount
-	if trial > 0 {
+	if p.trial = trial; trial > 0 {
 		p.NextAt = now.Add(trial)
 		return basis{}, nil
 	}
@@ -245,7 +246,7 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 		return p.sub, p.Quote, err
 	}
 	if digest != "" && digest != p.Digest() {
-		return p.sub, p.Quote, conflict("price_changed", "The price has changed since the preview", "preview the action again")
+		return p.sub, p.Quote, errPriceChanged
 	}
 	s := p.sub
 	switch {

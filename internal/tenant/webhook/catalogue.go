@@ -24,7 +24,7 @@ type Entry struct {
 // where there is billing.
 func Catalogue(billing bool) []Entry {
 	entries, _ := loadCatalogue()
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Name == invoiceFinalized && !billing })
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return sold(e.Name) && !billing })
 }
 
 // Catalogue lists every name that can be subscribed to here.
@@ -38,7 +38,7 @@ func known(name string) bool { _, names := loadCatalogue(); return names[name] }
 
 // known reports whether events have that name here.
 func (w *Webhooks) known(name string) bool {
-	return known(name) && (name != invoiceFinalized || w.c.Billing)
+	return known(name) && (!sold(name) || w.c.Billing)
 }
 
 // loadCatalogue makes the catalogue when it is first asked for: this program is also the
@@ -82,6 +82,11 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 			Invoice: "inv_abcdefghijklmnopqrstuvwxyz", InvoiceNumber: "2026-000412", Subscription: "sub_abcdefghijklmnopqrstuvwxyz",
 			Provider: "manual", Attempt: 1, FailureCode: failure, NextAttemptAt: next,
 		}
+	}
+	moved := func(status, dispute string) Payment {
+		p := pay(status, "", 0)
+		p.Provider, p.Moved, p.Dispute = "stripe", 1900, dispute
+		return p
 	}
 	inv := Invoice{
 		ID: "inv_abcdefghijklmnopqrstuvwxyz", Number: "2026-000412", Status: "open", Net: 1900, Tax: 361, Total: 2261, Currency: "EUR",
@@ -140,6 +145,8 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{SubscriptionExpired(sub("expired", "requested")), "A subscription ended."},
 		{PaymentCompleted(pay("completed", "", 0)), "A payment completed."},
 		{PaymentFailed(pay("failed", "not_received", at+14*86_400_000)), "A payment failed, or was not received when it was due."},
+		{PaymentRefunded(moved("refunded", "")), "A part of a payment, or all of it, was paid back to the card."},
+		{PaymentDisputed(moved("disputed", "open")), "A bank took a payment back, or the dispute was won or lost."},
 		{InvoiceFinalized(inv), "An invoice got its number."},
 	}
 	var entries []Entry

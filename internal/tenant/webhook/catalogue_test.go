@@ -14,7 +14,7 @@ func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, e := range Catalogue(true) {
-		if e.Name != invoiceFinalized { // with billing alone
+		if !sold(e.Name) { // with billing alone
 			names = append(names, e.Name)
 		}
 		var p struct {

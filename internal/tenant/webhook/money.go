@@ -22,6 +22,8 @@ type Payment struct {
 	Attempt                int64
 	FailureCode            string
 	NextAttemptAt          db.Time
+	Moved                  int64  // that was refunded or disputed; 0: neither
+	Dispute                string // open, won or lost
 }
 
 // Invoice is an invoice that is final. Amounts are in the currency's smallest unit.
@@ -48,7 +50,7 @@ type paymentData struct {
 	ID             string  `json:"id"`
 	Amount         int64   `json:"amount"`
 	Currency       string  `json:"currency"`
-	Status         string  `json:"status" enum:"completed,failed"`
+	Status         string  `json:"status" enum:"completed,failed,refunded,disputed"`
 	InvoiceID      *string `json:"invoiceId"`
 	InvoiceNumber  *string `json:"invoiceNumber"`
 	SubscriptionID *string `json:"subscriptionId"`
@@ -56,6 +58,9 @@ type paymentData struct {
 	Attempt        int64   `json:"attempt"`
 	FailureCode    *string `json:"failureCode"`
 	NextAttemptAt  *string `json:"nextAttemptAt" format:"date-time"`
+	RefundedAmount *int64  `json:"refundedAmount,omitempty"`
+	DisputedAmount *int64  `json:"disputedAmount,omitempty"`
+	DisputeStatus  string  `json:"disputeStatus,omitempty"` // open, won or lost
 }
 
 type invoiceData struct {
@@ -77,10 +82,17 @@ func subscription(s Subscription) data {
 }
 
 func payment(p Payment) data {
-	return data{Payment: &paymentData{
-		p.ID, p.Amount, p.Currency, p.Status, word(p.Invoice), word(p.InvoiceNumber), word(p.Subscription), p.Provider, p.Attempt,
-		word(p.FailureCode), moment(p.NextAttemptAt),
-	}}
+	d := paymentData{
+		ID: p.ID, Amount: p.Amount, Currency: p.Currency, Status: p.Status, InvoiceID: word(p.Invoice), InvoiceNumber: word(p.InvoiceNumber),
+		SubscriptionID: word(p.Subscription), Provider: p.Provider, Attempt: p.Attempt, FailureCode: word(p.FailureCode),
+		NextAttemptAt: moment(p.NextAttemptAt), DisputeStatus: p.Dispute,
+	}
+	if p.Dispute != "" {
+		d.DisputedAmount = &p.Moved
+	} else if p.Moved != 0 {
+		d.RefundedAmount = &p.Moved
+	}
+	return data{Payment: &d}
 }
 
 // SubscriptionCreated returns the event for a new subscription.
@@ -120,5 +132,25 @@ func InvoiceFinalized(i Invoice) Event {
 	}}}
 }
 
-// invoiceFinalized is the event beyond the contract's vocabulary that there is with billing alone.
-const invoiceFinalized = "invoice.finalized"
+// PaymentRefunded returns the event for a part of a payment that was paid back. Webhooks can subscribe to it where there is billing.
+func PaymentRefunded(p Payment) Event {
+	return Event{names: []string{paymentRefunded}, data: payment(p)}
+}
+
+// PaymentDisputed returns the event for a payment that a bank took back, and for what was decided about it. Webhooks can subscribe to it
+// where there is billing.
+func PaymentDisputed(p Payment) Event {
+	return Event{names: []string{paymentDisputed}, data: payment(p)}
+}
+
+// The events beyond the contract's vocabulary that there are with billing alone.
+const (
+	invoiceFinalized = "invoice.finalized"
+	paymentRefunded  = "payment.refunded"
+	paymentDisputed  = "payment.disputed"
+)
+
+// sold reports whether there are events of that name with billing alone.
+func sold(name string) bool {
+	return name == invoiceFinalized || name == paymentRefunded || name == paymentDisputed
+}

@@ -1,0 +1,304 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/money"
+)
+
+// Card returns the card that an owner's invoices in a currency are paid with; its Method is empty where none is stored.
+func (b *Billing) Card(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency) (k Card, err error) {
+	err = r.QueryRow(ctx, `
+		SELECT customer, method, brand, last4, exp_month, exp_year, declined, updated_at FROM billing_cards WHERE owner_id = $1 AND currency = $2`,
+		owner, c).Scan(&k.Customer, &k.Method, &k.Brand, &k.Last4, &k.ExpMonth, &k.ExpYear, &k.Declined, &k.since)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return k, fmt.Errorf("read card: %w", err)
+	}
+	return k, nil
+}
+
+func (b *Billing) writeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency, k Card) error {
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO billing_cards (owner_id, currency, provider, customer, method, brand, last4, exp_month, exp_year, declined, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		ON CONFLICT (owner_id, currency) DO UPDATE SET provider = excluded.provider, customer = excluded.customer, method = excluded.method,
+			brand = excluded.brand, last4 = excluded.last4, exp_month = excluded.exp_month, exp_year = excluded.exp_year,
+			declined = excluded.declined, updated_at = excluded.updated_at`,
+		owner, c, b.provider.Name(), k.Customer, k.Method, k.Brand, k.Last4, k.ExpMonth, k.ExpYear, k.Declined, b.now()); err != nil {
+		return fmt.Errorf("write card: %w", err)
+	}
+	tx.Notify(owner.Topic())
+	return nil
+}
+
+// RemoveCardTx forgets the owner's card in a currency. Invoices are to be paid by bank transfer from then on.
+func (b *Billing) RemoveCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency) error {
+	if err := lockTx(ctx, tx, owner); err != nil {
+		return err
+	}
+	k, err := b.Card(ctx, tx, owner, c)
+	if err != nil {
+		return err
+	}
+	if k.Method == "" {
+		return fault.Missing("card")
+	}
+	return b.writeCardTx(ctx, tx, owner, c, Card{Customer: k.Customer})
+}
+
+// Setup is a visit of the provider's page that stores a card.
+type Setup struct {
+	ID       string // "set_" and 26 characters
+	Owner    id.Owner
+	Currency money.Currency
+	Status   string // open, completed, failed or expired
+	Problem  string // why the subscription that was to begin didn't
+	session  string
+	action   string
+	digest   string
+	created  db.Time
+}
+
+const setupColumns = `id, owner_id, currency, session, action, digest, status, problem, created_at`
+
+func scanSetup(r db.Scanner) (s Setup, err error) {
+	return s, r.Scan(&s.ID, &s.Owner, &s.Currency, &s.session, &s.action, &s.digest, &s.Status, &s.Problem, &s.created)
+}
+
+// mostSetups bounds the visits that one owner begins in an hour.
+const mostSetups = 20
+
+// BeginSetup returns the page on which the owner stores a card for a currency. With an action, that subscription begins once
+// the card is stored, at the price of the digest or not at all. back is the URL that the owner comes back to, to which ?setup=ID is added.
+func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Currency, a *Action, digest, back string) (url string, err error) {
+	if on, err := b.Cards(ctx, b.c.DB); err != nil || !on {
+		return "", errors.Join(err, errNoCards)
+	}
+	if _, err := money.ParseCurrency(string(c)); err != nil {
+		return "", invalid("currency", err.Error(), string(c))
+	}
+	s := Setup{ID: db.NewID("set"), Owner: owner, Currency: c, digest: digest, created: b.now()}
+	if a != nil {
+		text, err := json.Marshal(a)
+		if err != nil {
+			return "", err
+		}
+		s.action = string(text)
+	}
+	var k Card
+	var p Profile
+	err = b.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if err := lockTx(ctx, tx, owner); err != nil {
+			return err
+		}
+		if a != nil { // what can't be is said before a card is asked for
+			q, err := b.plan(ctx, tx, owner, *a)
+			if err != nil {
+				return err
+			}
+			if digest != "" && digest != q.Digest() {
+				return errPriceChanged
+			}
+			s.Currency = q.Currency
+		}
+		var n int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM billing_setups WHERE owner_id = $1 AND created_at > $2`, owner, b.now().Add(-hour)).Scan(&n); err != nil {
+			return fmt.Errorf("count visits: %w", err)
+		}
+		if n >= mostSetups {
+			return &fault.Error{Kind: fault.Limited, Message: "Too many attempts to add a card", Details: "try again in an hour", RetryAfter: hour}
+		}
+		if k, err = b.Card(ctx, tx, owner, s.Currency); err != nil {
+			return err
+		}
+		if p, err = b.Profile(ctx, tx, owner); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO billing_setups (`+setupColumns+`) VALUES ($1, $2, $3, '', $4, $5, 'open', '', $6)`,
+			s.ID, s.Owner, s.Currency, s.action, s.digest, s.created)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if k.Customer, err = b.customer(ctx, owner, s.Currency, k, p.Party); err != nil {
+		return "", err
+	}
+	session, url, err := b.provider.Setup(ctx, SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: back + "?setup=" + s.ID, CreatedAt: s.created})
+	if err != nil {
+		return "", b.away(ctx, "begin to store a card", err)
+	}
+	err = b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE billing_setups SET session = $2 WHERE id = $1`, s.ID, session)
+		return err
+	})
+	return url, err
+}
+
+var (
+	errNoCards      = conflict("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
+	errPriceChanged = conflict("price_changed", "The price has changed since the preview", "preview the action again")
+)
+
+// away is the fault of a provider that can't be reached, or refuses. What it said is the operator's to know.
+func (b *Billing) away(ctx context.Context, what string, err error) error {
+	if fault.As(err) != nil || ctx.Err() != nil {
+		return err
+	}
+	b.c.Log.ErrorContext(ctx, "payment provider failed", "at", what, "err", err)
+	return &fault.Error{
+		Kind: fault.Unavailable, Message: "The payment provider can't be reached", Details: "try again in a minute; nothing was charged",
+		Code: "provider_unavailable", RetryAfter: time.Minute,
+	}
+}
+
+// customer makes the owner known to the provider.
+func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency, k Card, p Party) (string, error) {
+	if k.Customer != "" {
+		return k.Customer, nil
+	}
+	customer, err := b.provider.Customer(ctx, owner, c, p)
+	if err != nil {
+		return "", b.away(ctx, "create a customer", err)
+	}
+	err = b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := lockTx(ctx, tx, owner); err != nil {
+			return err
+		}
+		now, err := b.Card(ctx, tx, owner, c)
+		if err != nil {
+			return err
+		}
+		if now.Customer != "" { // another was faster
+			customer = now.Customer
+			return nil
+		}
+		return b.writeCardTx(ctx, tx, owner, c, Card{Customer: customer})
+	})
+	return customer, err
+}
+
+// Setup returns a visit of an owner's.
+func (b *Billing) Setup(ctx context.Context, r db.Reader, owner id.Owner, setup string) (Setup, error) {
+	s, err := scanSetup(r.QueryRow(ctx, `SELECT `+setupColumns+` FROM billing_setups WHERE id = $1 AND owner_id = $2`, setup, owner))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, fault.Missing("visit")
+	}
+	if err != nil {
+		return s, fmt.Errorf("read visit: %w", err)
+	}
+	return s, nil
+}
+
+// LookAtSetup asks the provider what came of a visit, and returns it as it is then.
+func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string) (Setup, error) {
+	s, err := b.Setup(ctx, b.c.DB, owner, setup)
+	if err != nil || s.Status != "open" || s.session == "" || b.provider == nil {
+		return s, err
+	}
+	got, err := b.provider.Stored(ctx, s.session)
+	if err != nil {
+		return s, b.away(ctx, "look at a stored card", err)
+	}
+	if err := b.KeepCard(ctx, got); err != nil {
+		return s, err
+	}
+	return b.Setup(ctx, b.c.DB, owner, setup)
+}
+
+// KeepCard keeps what came of a visit of the page that stores a card, and begins the subscription that was chosen before it.
+// Kept twice, it changes nothing.
+func (b *Billing) KeepCard(ctx context.Context, got Stored) error {
+	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
+		s, err := scanSetup(tx.QueryRow(ctx, `SELECT `+setupColumns+` FROM billing_setups WHERE id = $1`, got.Setup))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // not ours
+		}
+		if err != nil {
+			return fmt.Errorf("read visit: %w", err)
+		}
+		if err := lockTx(ctx, tx, s.Owner); err != nil {
+			return err
+		}
+		if s, err = b.Setup(ctx, tx, s.Owner, s.ID); err != nil || s.Status != "open" {
+			return err
+		}
+		switch {
+		case got.Card.Method != "":
+			s.Status = "completed"
+			if err := b.storeCardTx(ctx, tx, s.Owner, s.Currency, got.Card); err != nil {
+				return err
+			}
+			if s.Problem, err = b.beginTx(ctx, tx, s, got.Card); err != nil {
+				return err
+			}
+		case got.Expired:
+			s.Status = "expired"
+		default:
+			return nil
+		}
+		_, err = tx.Exec(ctx, `UPDATE billing_setups SET status = $2, problem = $3 WHERE id = $1`, s.ID, s.Status, s.Problem)
+		return err
+	})
+}
+
+// storeCardTx keeps a card, and lets it pay what is open.
+func (b *Billing) storeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency, k Card) error {
+	if err := b.writeCardTx(ctx, tx, owner, c, k); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET next_at = $3 WHERE owner_id = $1 AND currency = $2 AND status = 'open'`, owner, c, b.now()); err != nil {
+		return fmt.Errorf("retry open invoices: %w", err)
+	}
+	return nil
+}
+
+// beginTx begins the subscription that was chosen before the card was stored, or says why it can't.
+func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (problem string, err error) {
+	if s.action == "" {
+		return "", nil
+	}
+	var a Action
+	if err := json.Unmarshal([]byte(s.action), &a); err != nil {
+		return "", err
+	}
+	p, err := b.plan(ctx, tx, s.Owner, a)
+	if err == nil && p.trial > 0 && k.Fingerprint != "" {
+		if err = b.trialCardTx(ctx, tx, s.Owner, k); err == nil {
+			p, err = b.plan(ctx, tx, s.Owner, a)
+		}
+	}
+	if err == nil && s.digest != "" && s.digest != p.Digest() {
+		err = errPriceChanged
+	}
+	if f := fault.As(err); f != nil { // nothing of the subscription was written
+		return f.Message, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	_, _, err = b.DoTx(ctx, tx, s.Owner, a, s.digest)
+	return "", err
+}
+
+// trialCardTx lets a card begin one trial: the owner of a card that began another's has none left.
+func (b *Billing) trialCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, k Card) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_trial_cards (fingerprint, owner_id, at) VALUES ($1, $2, $3) ON CONFLICT (fingerprint) DO NOTHING`,
+		k.Fingerprint, owner, b.now()); err != nil {
+		return fmt.Errorf("write card of trial: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE billing_profiles SET trial_at = $2 WHERE owner_id = $1 AND trial_at = 0
+		AND EXISTS (SELECT 1 FROM billing_trial_cards WHERE fingerprint = $3 AND owner_id <> $1)`, owner, b.now(), k.Fingerprint); err != nil {
+		return fmt.Errorf("write trial: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package stripe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	api "github.com/stripe/stripe-go/v85"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+)
+
+// Reconcile is the job that lists what Stripe has and compares. One of it exists.
+type Reconcile struct{}
+
+// Kind names the job.
+func (Reconcile) Kind() string { return "stripe.reconcile" }
+
+const (
+	reconcileEvery = 10 * time.Minute
+	overlap        = time.Hour           // events are listed again from so long before the last
+	window         = 6 * time.Hour       // that is listed at a time
+	compareEvery   = 24 * time.Hour      // payments with the ledger
+	compareDays    = 35                  // back
+	keepEvents     = 40 * 24 * time.Hour // Stripe lists events of the last 30 days
+	mostListed     = 20                  // differences that are kept
+)
+
+// Work registers the jobs.
+func (s *Stripe) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 40}, func(ctx context.Context, a Fetch, _ int64) error {
+		err := s.Fetch(ctx, a.Event)
+		if fault.Is(err, fault.Conflict) { // the account was disconnected
+			return nil
+		}
+		return err
+	})
+	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Reconcile, _ int64) error {
+		if err := s.Reconcile(ctx); err != nil {
+			s.c.Log.ErrorContext(ctx, "reconciliation with Stripe failed, will be retried", "err", err)
+		}
+		return job.Later(reconcileEvery)
+	})
+}
+
+// Schedule makes sure that the job exists.
+func (s *Stripe) Schedule(ctx context.Context) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Reconcile{}, job.Options{Unique: "stripe.reconcile"})
+		return err
+	})
+}
+
+// Reconcile lists the events since the last time and keeps those that never arrived. Once a day it compares the payments, refunds and disputes
+// of five weeks with the ledger.
+func (s *Stripe) Reconcile(ctx context.Context) error {
+	a, err := s.Account(ctx, s.c.DB)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Replay(ctx, a.ReadUntil.Add(-overlap)); err != nil {
+		return err
+	}
+	if s.now().Sub(a.ComparedAt) >= compareEvery {
+		if err := s.compare(ctx, a); err != nil {
+			return err
+		}
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM stripe_events WHERE received_at < $1 AND done_at > 0`, s.now().Add(-keepEvents))
+		return err
+	})
+}
+
+// Replay lists the events since a moment, through the same door as those that are sent.
+func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
+	sc, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	for now := s.now(); since < now; since = since.Add(window) {
+		until := min(since.Add(window), now)
+		var heads []eventHead
+		for e, err := range sc.V1Events.List(ctx, &api.EventListParams{
+			ListParams:   api.ListParams{Limit: api.Int64(100)},
+			CreatedRange: &api.RangeQueryParams{GreaterThanOrEqual: since.Time().Unix(), LesserThanOrEqual: until.Time().Unix() + 1},
+		}).All(ctx) {
+			if err != nil {
+				return said(err)
+			}
+			h := eventHead{ID: e.ID, Type: string(e.Type)}
+			if e.Data != nil {
+				h.Data.Object.ID, _ = e.Data.Object["id"].(string)
+			}
+			if heads = append(heads, h); len(heads) > mostPages*100 {
+				return errors.New("list events: too many within six hours")
+			}
+		}
+		for len(heads) > 0 {
+			part := heads[:min(200, len(heads))]
+			heads = heads[len(part):]
+			if err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+				for _, h := range part {
+					if err := s.keepTx(ctx, tx, h); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE stripe_accounts SET read_until = $1 WHERE ended_at = 0 AND read_until < $1`, until)
+			return err
+		}); err != nil {
+			return fmt.Errorf("write Stripe account: %w", err)
+		}
+	}
+	return nil
+}
+
+// compare looks for payments that Stripe has and the ledger doesn't, or otherwise. What Stripe has is kept, as an event of it would; what
+// then still differs is an alarm.
+func (s *Stripe) compare(ctx context.Context, a Account) error {
+	sc := s.clientOf(a)
+	from := s.now().Add(-compareDays * 24 * time.Hour)
+	made := &api.RangeQueryParams{GreaterThanOrEqual: from.Time().Unix()}
+	differences := []string{}
+	differs := func(format string, args ...any) {
+		if len(differences) < mostListed {
+			differences = append(differences, fmt.Sprintf(format, args...))
+		}
+	}
+	captured := map[string]int64{}
+	for pi, err := range sc.V1PaymentIntents.List(ctx, &api.PaymentIntentListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
+		if err != nil {
+			return said(err)
+		}
+		if pi.Metadata["payment"] == "" {
+			continue
+		}
+		out, err := s.outcome(ctx, sc, pi)
+		if err == nil {
+			err = s.c.Billing.Apply(ctx, out)
+		}
+		if err != nil {
+			differs("%s: %v", pi.ID, err)
+		}
+		if out.Status == "completed" {
+			captured[pi.ID] = out.Amount
+		}
+	}
+	if err := s.refundsOf(ctx, sc, &api.RefundListParams{CreatedRange: made}); err != nil {
+		return said(err)
+	}
+	for d, err := range sc.V1Disputes.List(ctx, &api.DisputeListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
+		if err != nil {
+			return said(err)
+		}
+		if err := s.dispute(ctx, d); err != nil {
+			differs("%s: %v", d.ID, err)
+		}
+	}
+	here, err := s.c.Billing.Captured(ctx, s.c.DB, from.Add(-24*time.Hour)) // a payment begins before Stripe knows it
+	if err != nil {
+		return err
+	}
+	surely, err := s.c.Billing.Captured(ctx, s.c.DB, from.Add(time.Hour))
+	if err != nil {
+		return err
+	}
+	for reference, amount := range captured {
+		if here[reference] != amount {
+			differs("%s: Stripe has %d, the ledger %d", reference, amount, here[reference])
+		}
+	}
+	for reference, amount := range surely {
+		if captured[reference] == 0 {
+			differs("%s: the ledger has %d, Stripe nothing", reference, amount)
+		}
+	}
+	for _, d := range differences {
+		s.c.Log.ErrorContext(ctx, "Stripe and the ledger differ", "account", a.ID, "difference", d)
+	}
+	text, err := json.Marshal(differences)
+	if err != nil {
+		return err
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE stripe_accounts SET compared_at = $2, differences = $3 WHERE id = $1`, a.ID, s.now(), string(text))
+		return err
+	})
+}

@@ -1,0 +1,235 @@
+// Package stripe owns the account at Stripe that moves money for Billing: its keys, the calls to Stripe's API, and the events that
+// Stripe sends.
+//
+// Plans, invoices and the ledger are package billing's; card data never comes here: owners enter it on Stripe's pages. An event is a
+// hint: what it is about is fetched, and that decides. Events that never arrive are listed every ten minutes.
+// The package never reads what an event says beyond its id, its type and the id of its object.
+package stripe
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	api "github.com/stripe/stripe-go/v85"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/billing"
+)
+
+// Config holds what Stripe needs.
+type Config struct {
+	DB      *db.DB
+	Seal    *seal.Sealer
+	Billing *billing.Billing
+	Out     *http.Client  // from egress. Optional for commands: without it nothing is called.
+	API     string        // Optional: another address of the API, for tests.
+	Log     *slog.Logger  // Optional.
+	Clock   billing.Clock // Optional: the machine's.
+}
+
+// Stripe is the service. It is a billing.Provider, and safe for concurrent use.
+type Stripe struct {
+	c   Config
+	now func() db.Time
+}
+
+// New returns the service. It starts nothing: Work registers its jobs.
+func New(c Config) *Stripe {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.API = cmp.Or(c.API, "https://api.stripe.com")
+	s := &Stripe{c: c, now: db.Now}
+	if c.Clock != nil {
+		s.now = c.Clock.Now
+	}
+	return s
+}
+
+// Account is the account at Stripe that moves money.
+type Account struct {
+	ID          string // "sta_" and 26 characters, the end of its webhook's URL
+	Live        bool   // whether it moves real money
+	Secret      bool   // whether its webhook's secret is known
+	ReadUntil   db.Time
+	ComparedAt  db.Time
+	Differences []string // between Stripe and the ledger, found then
+	key         string
+	secrets     []string
+	differences string
+}
+
+// HookPath begins the path of an account's webhook.
+const HookPath = "/hooks/stripe/"
+
+const accountColumns = `id, live, api_key, secret, old_secret, read_until, compared_at, differences`
+
+// Account returns the account in use, or a NotFound fault.
+func (s *Stripe) Account(ctx context.Context, r db.Reader) (a Account, err error) {
+	var key, secret, old string
+	err = r.QueryRow(ctx, `SELECT `+accountColumns+` FROM stripe_accounts WHERE ended_at = 0`).Scan(
+		&a.ID, &a.Live, &key, &secret, &old, &a.ReadUntil, &a.ComparedAt, &a.differences)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fault.Missing("Stripe account")
+	}
+	if err != nil {
+		return a, fmt.Errorf("read Stripe account: %w", err)
+	}
+	if err := json.Unmarshal([]byte(a.differences), &a.Differences); err != nil {
+		return a, fmt.Errorf("read Stripe account: %w", err)
+	}
+	plain, err := s.c.Seal.Open(key, "stripe key "+a.ID)
+	if err != nil {
+		return a, fmt.Errorf("open the key of Stripe: %w", err)
+	}
+	a.key = string(plain)
+	for _, sealed := range []string{secret, old} {
+		if sealed == "" {
+			continue
+		}
+		plain, err := s.c.Seal.Open(sealed, "stripe secret "+a.ID)
+		if err != nil {
+			return a, fmt.Errorf("open the secret of Stripe's webhook: %w", err)
+		}
+		a.secrets = append(a.secrets, string(plain))
+	}
+	a.Secret = secret != ""
+	return a, nil
+}
+
+// LogValue hides the keys.
+func (a Account) LogValue() slog.Value { return slog.StringValue(a.ID) }
+
+// String hides the keys.
+func (a Account) String() string { return a.ID }
+
+// ConnectTx takes the API key of the account that moves money from now on. A key of the account that is in use replaces the one before,
+// and its webhook stays what it was.
+func (s *Stripe) ConnectTx(ctx context.Context, tx *db.Tx, key string) (Account, error) {
+	var live bool
+	key = strings.TrimSpace(key)
+	switch {
+	case len(key) > 300 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return Account{}, errKey
+	case strings.HasPrefix(key, "rk_live_"), strings.HasPrefix(key, "sk_live_"):
+		live = true
+	case strings.HasPrefix(key, "rk_test_"), strings.HasPrefix(key, "sk_test_"):
+	default:
+		return Account{}, errKey
+	}
+	a, err := s.Account(ctx, tx)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return a, err
+	}
+	if err == nil && a.Live != live {
+		return a, &fault.Error{
+			Kind: fault.Conflict, Message: "Another account is in use", Code: "account_in_use",
+			Details: "test and live payments don't mix; disconnect the account first",
+		}
+	}
+	now := s.now()
+	if err == nil {
+		_, err = tx.Exec(ctx, `UPDATE stripe_accounts SET api_key = $2 WHERE id = $1`, a.ID, s.c.Seal.Seal([]byte(key), "stripe key "+a.ID))
+	} else {
+		a = Account{ID: db.NewID("sta"), Live: live}
+		_, err = tx.Exec(ctx, `
+			INSERT INTO stripe_accounts (id, live, api_key, secret, old_secret, read_until, compared_at, differences, created_at, ended_at)
+			VALUES ($1, $2, $3, '', '', $4, 0, '[]', $4, 0)`, a.ID, a.Live, s.c.Seal.Seal([]byte(key), "stripe key "+a.ID), now)
+	}
+	if err != nil {
+		return a, fmt.Errorf("write Stripe account: %w", err)
+	}
+	return a, nil
+}
+
+var errKey = &fault.Error{
+	Kind: fault.Invalid, Message: "Invalid API key", Code: "invalid_api_key",
+	Details: "a restricted or secret key of Stripe begins with rk_live_, sk_live_, rk_test_ or sk_test_",
+}
+
+// SecretTx takes the signing secret of the account's webhook. The one before is valid until the next one.
+func (s *Stripe) SecretTx(ctx context.Context, tx *db.Tx, secret string) (Account, error) {
+	secret = strings.TrimSpace(secret)
+	if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || len(secret) > 300 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Account{}, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid signing secret", Code: "invalid_secret", Details: "the signing secret of a webhook of Stripe begins with whsec_",
+		}
+	}
+	a, err := s.Account(ctx, tx)
+	if err != nil {
+		return a, err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE stripe_accounts SET old_secret = secret, secret = $2 WHERE id = $1`,
+		a.ID, s.c.Seal.Seal([]byte(secret), "stripe secret "+a.ID)); err != nil {
+		return a, fmt.Errorf("write Stripe account: %w", err)
+	}
+	return a, nil
+}
+
+// DisconnectTx ends the use of the account: nothing is charged any more, and its keys are forgotten. Payments under way must end first.
+func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
+	a, err := s.Account(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if open, err := s.c.Billing.Underway(ctx, tx, 1); err != nil {
+		return err
+	} else if len(open) > 0 {
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "A payment is under way", Code: "payment_open", Details: "wait for its outcome, then disconnect the account",
+		}
+	}
+	if _, err := tx.Exec(ctx, `UPDATE stripe_accounts SET ended_at = $2, api_key = '', secret = '', old_secret = '' WHERE id = $1`, a.ID, s.now()); err != nil {
+		return fmt.Errorf("write Stripe account: %w", err)
+	}
+	return nil
+}
+
+// mostAnswer bounds what is read of an answer.
+const mostAnswer = 8 << 20
+
+// bounded cuts answers that are longer than any that Stripe sends.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, mostAnswer), res.Body}
+	}
+	return res, err
+}
+
+var errOff = &fault.Error{Kind: fault.Conflict, Message: "Cards aren't accepted here", Details: "no account at Stripe is connected", Code: "no_cards"}
+
+// client returns the calls to the account in use.
+func (s *Stripe) client(ctx context.Context) (*api.Client, error) {
+	a, err := s.Account(ctx, s.c.DB)
+	if fault.Is(err, fault.NotFound) || s.c.Out == nil {
+		return nil, errOff
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.clientOf(a), nil
+}
+
+func (s *Stripe) clientOf(a Account) *api.Client {
+	out := *s.c.Out
+	out.Transport = bounded{out.Transport}
+	off := int64(0)
+	backend := api.GetBackendWithConfig(api.APIBackend, &api.BackendConfig{
+		HTTPClient: &out, URL: api.String(s.c.API), MaxNetworkRetries: &off, LeveledLogger: &api.LeveledLogger{Level: api.LevelNull}, EnableTelemetry: api.Bool(false),
+	})
+	return api.NewClient(a.key, api.WithBackends(&api.Backends{API: backend, Connect: backend, Uploads: backend, MeterEvents: backend}))
+}

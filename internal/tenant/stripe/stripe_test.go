@@ -1,0 +1,913 @@
+package stripe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/stripe/stripetest"
+	"slipway/internal/tenant/usage"
+	"slipway/internal/tenant/webhook"
+)
+
+const ada id.Owner = "own_ada"
+
+// clock is the machine's, ahead by what a test let pass.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) Now() db.Time { return db.Now().Add(time.Duration(c.ahead.Load())) }
+
+// world is Billing with Stripe before a stand-in.
+type world struct {
+	*Stripe
+	t      testing.TB
+	db     *db.DB
+	bill   *billing.Billing
+	away   *stripetest.Server
+	clock  *clock
+	secret string
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if f := fault.As(err); f != nil {
+		t.Fatal(f.Message, f.Details)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, d *db.DB, key string, c billing.Clock) (*billing.Billing, *seal.Sealer) {
+	sealer, err := seal.Load(key)
+	ok(t, err)
+	return billing.New(billing.Config{
+		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Usage: usage.New(usage.Config{DB: d}), Clock: c,
+	}), sealer
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, db: dbtest.New(t), away: stripetest.New(), clock: &clock{}, secret: "whsec_0123456789abcdef"}
+	w.away.Key, w.away.Mock = "rk_test_0123456789", stripetest.Mock(t)
+	srv := httptest.NewServer(w.away)
+	t.Cleanup(func() {
+		srv.Close()
+		for _, why := range w.away.Invalid {
+			t.Error("stripe-mock:", why)
+		}
+	})
+	w.away.URL = srv.URL
+	var sealer *seal.Sealer
+	w.bill, sealer = open(t, w.db, filepath.Join(t.TempDir(), "key"), w.clock)
+	w.Stripe = New(Config{DB: w.db, Seal: sealer, Billing: w.bill, Out: srv.Client(), API: srv.URL, Clock: w.clock})
+	w.bill.Connect(w.Stripe)
+	w.write(func(tx *db.Tx) error {
+		if _, err := w.ConnectTx(t.Context(), tx, w.away.Key+"\n"); err != nil {
+			return err
+		}
+		if _, err := w.SecretTx(t.Context(), tx, w.secret); err != nil {
+			return err
+		}
+		if _, err := webhook.New(webhook.Config{DB: w.db, Seal: sealer, Billing: true}).ListenTx(t.Context(), tx, ada, webhook.NewListener{Secret: "a secret of a test"}); err != nil {
+			return err
+		}
+		s := billing.DefaultSettings()
+		s.Seller, s.Taxes = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
+		if err := w.bill.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
+			return err
+		}
+		for name, trial := range map[string]int64{"pro": 0, "trial": 14} {
+			if _, err := w.bill.PublishTx(t.Context(), tx, "", billing.Terms{
+				Plan: name, Title: "Pro", Currency: "EUR", Term: billing.Month, Amount: 1900, Public: true, TrialDays: trial,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w
+}
+
+func (w *world) write(fn func(tx *db.Tx) error) {
+	w.t.Helper()
+	ok(w.t, w.db.Write(w.t.Context(), fn))
+}
+
+// code returns the code of the fault that an error is.
+func code(t testing.TB, err error) string {
+	t.Helper()
+	f := fault.As(err)
+	if f == nil {
+		t.Fatalf("no fault: %v", err)
+	}
+	return f.Code
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	w.clock.ahead.Add(int64(d))
+	w.away.Pass(d)
+	at := w.clock.Now().Add(-2 * time.Hour)
+	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`UPDATE usage_sealed SET hour = %d`, at-at%3600_000)))
+	w.settle()
+}
+
+// settle does what jobs do: what is due, and each payment and refund once.
+func (w *world) settle() {
+	w.t.Helper()
+	ok(w.t, w.bill.Tick(w.t.Context()))
+	open, err := w.bill.Underway(w.t.Context(), w.db, 1000)
+	ok(w.t, err)
+	for _, p := range open {
+		if _, err := w.bill.Proceed(w.t.Context(), p.ID); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	rows, err := w.db.Query(w.t.Context(), `SELECT id FROM billing_refunds WHERE status = 'pending'`)
+	pending, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
+	ok(w.t, err)
+	for _, x := range pending {
+		_, err := w.bill.ProceedRefund(w.t.Context(), x)
+		ok(w.t, err)
+	}
+}
+
+// subscribe stores a card and begins a subscription with it.
+func (w *world) subscribe(number, plan string) {
+	w.t.Helper()
+	do := &billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: plan}}
+	_, err := w.bill.BeginSetup(w.t.Context(), ada, "EUR", do, "", "https://app.test/account/plan")
+	ok(w.t, err)
+	w.enter(number)
+}
+
+// enter completes the last page of the stand-in, and comes back from it.
+func (w *world) enter(number string) {
+	w.t.Helper()
+	pages := w.away.All("cs")
+	page := pages[len(pages)-1]
+	ok(w.t, w.away.Enter(page["id"].(string), number))
+	m := page["metadata"].(map[string]string)
+	if m["setup"] != "" {
+		_, err := w.bill.LookAtSetup(w.t.Context(), ada, m["setup"])
+		ok(w.t, err)
+	} else {
+		_, err := w.bill.LookAtPayment(w.t.Context(), ada, billing.PaymentID(m["payment"]))
+		ok(w.t, err)
+	}
+	w.settle()
+}
+
+func (w *world) invoices() []billing.Invoice {
+	w.t.Helper()
+	list, err := w.bill.Invoices(w.t.Context(), w.db, ada, "", 100)
+	ok(w.t, err)
+	slices.Reverse(list)
+	return list
+}
+
+func (w *world) payments() []billing.Payment {
+	w.t.Helper()
+	list, err := w.bill.Payments(w.t.Context(), w.db, ada, "", 100)
+	ok(w.t, err)
+	slices.Reverse(list)
+	return list
+}
+
+// events returns what webhooks were told of, and how often.
+func (w *world) events() map[string]int {
+	w.t.Helper()
+	rows, err := w.db.Query(w.t.Context(), `SELECT body FROM webhook_events WHERE owner_id = $1 ORDER BY id`, ada)
+	out := map[string]int{}
+	_, err = db.Collect(rows, err, func(s db.Scanner) (x int, err error) {
+		var text string
+		var e struct{ Event string }
+		if err := s.Scan(&text); err != nil {
+			return 0, err
+		}
+		err = json.Unmarshal([]byte(text), &e)
+		out[e.Event]++
+		return 0, err
+	})
+	ok(w.t, err)
+	return out
+}
+
+func (w *world) sum(account string) (n int64) {
+	w.t.Helper()
+	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM billing_ledger WHERE account = $1`, account).Scan(&n))
+	return n
+}
+
+// sound fails the test where the books are not in order, or the ledger hasn't what the stand-in has.
+func (w *world) sound() {
+	w.t.Helper()
+	found, err := w.bill.Problems(w.t.Context())
+	ok(w.t, err)
+	for _, x := range found {
+		w.t.Error(x)
+	}
+	if got, want := w.sum("cash"), w.away.Captured(); got != want {
+		w.t.Errorf("the ledger has %d, Stripe %d", got, want)
+	}
+	captured := map[string]int{}
+	for _, p := range w.payments() {
+		if p.Status == "completed" {
+			captured[string(p.Invoice)]++
+		}
+	}
+	for inv, n := range captured {
+		if n > 1 {
+			w.t.Errorf("%s was paid %d times", inv, n)
+		}
+	}
+}
+
+func (w *world) status() string {
+	w.t.Helper()
+	s, err := w.bill.Subscription(w.t.Context(), w.db, ada)
+	if fault.Is(err, fault.NotFound) {
+		return "none"
+	}
+	ok(w.t, err)
+	return string(s.Status)
+}
+
+// deliver sends an event to the webhook and does its job.
+func (w *world) deliver(e map[string]any) {
+	w.t.Helper()
+	a, err := w.Account(w.t.Context(), w.db)
+	ok(w.t, err)
+	body := stripetest.Event(e)
+	ok(w.t, w.Take(w.t.Context(), a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body))
+	ok(w.t, w.Fetch(w.t.Context(), e["id"].(string)))
+}
+
+// A card is stored, the subscription that was chosen begins, and its invoice is paid, at once and later each month; without any webhook.
+func TestSubscribes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	if w.status() != "active" {
+		t.Fatal(w.status())
+	}
+	if i := w.invoices(); len(i) != 1 || i[0].Status != billing.Paid || i[0].Total != 2261 {
+		t.Fatalf("%+v", i)
+	}
+	k, err := w.bill.Card(t.Context(), w.db, ada, "EUR")
+	ok(t, err)
+	if k.Last4 != "4242" || !k.Usable() {
+		t.Errorf("%+v", k)
+	}
+	for range 40 {
+		w.pass(20 * time.Hour)
+		w.pass(4 * time.Hour)
+	}
+	if i := w.invoices(); len(i) != 2 || i[1].Status != billing.Paid {
+		t.Errorf("%+v", i)
+	}
+	if got := w.events(); got["payment.completed"] != 2 || got["subscription.created"] != 1 || got["subscription.renewed"] != 1 || got["payment.failed"] != 0 {
+		t.Errorf("%v", got)
+	}
+	w.sound()
+}
+
+// The price that was shown is the one that is paid, or nothing begins; a card begins one trial (failure 27).
+func TestSetups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}
+	q, err := w.bill.Preview(ctx, w.db, ada, do)
+	ok(t, err)
+	if _, err := w.bill.BeginSetup(ctx, ada, "EUR", &do, "another", "https://app.test/"); code(t, err) != "price_changed" {
+		t.Error(err)
+	}
+	_, err = w.bill.BeginSetup(ctx, ada, "EUR", &do, q.Digest(), "https://app.test/")
+	ok(t, err)
+	w.write(func(tx *db.Tx) error {
+		_, err := w.bill.PublishTx(ctx, tx, "", billing.Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: billing.Month, Amount: 2900, Public: true})
+		return err
+	})
+	w.enter(stripetest.Fine)
+	if w.status() != "none" || len(w.payments()) > 0 {
+		t.Errorf("%s, %v", w.status(), w.payments())
+	}
+	pages := w.away.All("cs")
+	s, err := w.bill.Setup(ctx, w.db, ada, pages[len(pages)-1]["metadata"].(map[string]string)["setup"])
+	ok(t, err)
+	if s.Status != "completed" || s.Problem == "" {
+		t.Errorf("%+v", s)
+	}
+	if _, err := w.bill.Setup(ctx, w.db, "own_eve", s.ID); code(t, err) != "visit_not_found" {
+		t.Error(err)
+	}
+	w.subscribe(stripetest.Fine, "trial")
+	if w.status() != "trialing" || len(w.payments()) > 0 {
+		t.Errorf("%s, %v", w.status(), w.payments())
+	}
+	// The same number, another account.
+	eve := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "trial"}}
+	_, err = w.bill.BeginSetup(ctx, "own_eve", "EUR", &eve, "", "https://app.test/")
+	ok(t, err)
+	pages = w.away.All("cs")
+	ok(t, w.away.Enter(pages[len(pages)-1]["id"].(string), stripetest.Fine))
+	_, err = w.bill.LookAtSetup(ctx, "own_eve", pages[len(pages)-1]["metadata"].(map[string]string)["setup"])
+	ok(t, err)
+	if s, err := w.bill.Subscription(ctx, w.db, "own_eve"); err != nil || s.Status != billing.Active {
+		t.Errorf("a second trial with the same card: %+v %v", s, err)
+	}
+	for range 30 {
+		_, err = w.bill.BeginSetup(ctx, "own_eve", "EUR", nil, "", "https://app.test/")
+	}
+	if !fault.Is(err, fault.Limited) {
+		t.Errorf("30 pages in an hour: %v", err)
+	}
+}
+
+// Failures 1 to 5: whatever goes wrong on the way to Stripe and back, an invoice is paid once. While the outcome is unknown, neither a
+// transfer nor another card is taken for it.
+func TestCharges(t *testing.T) {
+	t.Parallel()
+	for name, faults := range map[string][]stripetest.Fault{
+		"lost before":     {stripetest.Before},
+		"lost after":      {stripetest.After},
+		"broken":          {stripetest.Broken},
+		"broken after":    {stripetest.Half, stripetest.None, stripetest.Half},
+		"busy":            {stripetest.Busy},
+		"throttled":       {stripetest.Throttle},
+		"one after other": {stripetest.Before, stripetest.Before, stripetest.Broken, stripetest.Broken, stripetest.After, stripetest.After},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			do := &billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}
+			_, err := w.bill.BeginSetup(t.Context(), ada, "EUR", do, "", "https://app.test/account/plan")
+			ok(t, err)
+			page := w.away.All("cs")[0]
+			ok(t, w.away.Enter(page["id"].(string), stripetest.Fine))
+			_, err = w.bill.LookAtSetup(t.Context(), ada, page["metadata"].(map[string]string)["setup"])
+			ok(t, err)
+			w.away.Fail(append(faults, stripetest.Before, stripetest.Before)...) // and what is looked for isn't found
+			w.settle()
+			inv := w.invoices()[0]
+			if p := w.payments(); len(p) == 1 && p[0].Open() {
+				if _, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/"); code(t, err) != "payment_open" {
+					t.Error(err)
+				}
+				err := w.db.Write(t.Context(), func(tx *db.Tx) error {
+					_, err := w.bill.RecordTx(t.Context(), tx, string(inv.ID), billing.Received{Amount: 2261, Reference: "a transfer"})
+					return err
+				})
+				if code(t, err) != "payment_open" {
+					t.Error(err)
+				}
+			}
+			for range 10 {
+				w.pass(time.Minute)
+			}
+			if p := w.payments(); len(p) != 1 || p[0].Status != "completed" || len(w.away.All("pi")) != 1 {
+				t.Errorf("%+v, %d at Stripe", p, len(w.away.All("pi")))
+			}
+			w.sound()
+		})
+	}
+}
+
+// A payment whose answer never came is looked for after a day, and ends where Stripe doesn't know it.
+func TestNeverSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	w.pass(31 * 24 * time.Hour)
+	w.away.Rate = 0
+	w.away.Key = "another" // every call is refused
+	for range 9 {
+		w.pass(time.Hour)
+	}
+	if p := w.payments(); len(p) != 2 || p[1].Status != billing.PaymentUnknown {
+		t.Fatalf("%+v", p)
+	}
+	w.pass(24 * time.Hour)
+	w.away.Key = "rk_test_0123456789"
+	w.pass(time.Minute)
+	if p := w.payments(); p[1].Status != "failed" || p[1].FailureCode != "not_sent" || p[1].NextAttemptAt == 0 {
+		t.Fatalf("%+v", p)
+	}
+	w.pass(3 * 24 * time.Hour)
+	w.pass(time.Minute)
+	if p := w.payments(); len(p) != 3 || p[2].Status != "completed" {
+		t.Errorf("%+v", p)
+	}
+	w.sound()
+}
+
+// A card without money is tried again on days 3, 5, 7 and 14; then sites are paused, and back with another card.
+func TestDunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Insufficient, "pro")
+	if w.status() != "past_due" {
+		t.Fatal(w.status())
+	}
+	var tries []int
+	for d := range 18 {
+		if n := len(w.payments()); len(tries) < n {
+			tries = append(tries, d)
+		}
+		w.pass(24 * time.Hour)
+	}
+	if !slices.Equal(tries, []int{0, 3, 5, 7, 14}) {
+		t.Errorf("tried on the days %v", tries)
+	}
+	if got := w.events(); got["payment.failed"] != 5 || w.status() != "paused" {
+		t.Errorf("%v, %s", got, w.status())
+	}
+	_, err := w.bill.BeginSetup(t.Context(), ada, "EUR", nil, "", "https://app.test/account/plan")
+	ok(t, err)
+	w.enter(stripetest.Fine)
+	w.settle()
+	if w.status() != "active" || w.invoices()[0].Status != billing.Paid {
+		t.Errorf("%s, %+v", w.status(), w.invoices())
+	}
+	w.sound()
+}
+
+// A card that was stolen is not tried again; its owner is reminded, and nothing else is said to have failed.
+func TestHardDecline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	w.away.Change(stripetest.Stolen)
+	for range 33 {
+		w.pass(24 * time.Hour)
+	}
+	if p := w.payments(); len(p) != 2 || p[1].Status != "failed" || p[1].FailureCode != "stolen_card" || p[1].NextAttemptAt != 0 {
+		t.Errorf("%+v", p)
+	}
+	for range 20 {
+		w.pass(24 * time.Hour)
+	}
+	if got := w.events(); got["payment.failed"] != 1 || len(w.away.All("pi")) != 2 || w.status() != "paused" {
+		t.Errorf("%v, %d at Stripe, %s", got, len(w.away.All("pi")), w.status())
+	}
+	w.sound()
+}
+
+// Failure 31: a payment that the bank wants confirmed waits for its owner, and is one payment whether they confirm it, refuse or never come.
+func TestConfirmation(t *testing.T) {
+	t.Parallel()
+	for _, do := range []string{"confirm", "refuse", "never"} {
+		t.Run(do, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.subscribe(stripetest.Always, "pro")
+			p := w.payments()
+			if len(p) != 1 || p[0].Status != billing.PaymentRequiresAction || w.events()["payment.failed"] != 0 {
+				t.Fatalf("%+v", p)
+			}
+			inv := w.invoices()[0]
+			if do == "never" {
+				for range 16 {
+					w.pass(24 * time.Hour)
+				}
+				if p := w.payments(); len(p) != 1 || p[0].Status != "failed" || w.events()["payment.failed"] != 1 {
+					t.Errorf("%+v", p)
+				}
+				if pi := w.away.All("pi")[0]; pi["status"] != "canceled" {
+					t.Errorf("%v", pi)
+				}
+				w.sound()
+				return
+			}
+			url, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x")
+			ok(t, err)
+			again, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x")
+			ok(t, err)
+			if url != again || !strings.Contains(url, "/3ds/pi_") {
+				t.Errorf("%s, then %s", url, again)
+			}
+			back, err := w.away.Confirm(w.away.All("pi")[0]["id"].(string), do == "confirm")
+			ok(t, err)
+			if back != "https://app.test/account/invoices/x?payment="+string(p[0].ID) {
+				t.Error(back)
+			}
+			got, err := w.bill.LookAtPayment(t.Context(), ada, p[0].ID)
+			ok(t, err)
+			if do == "confirm" && (got.Status != "completed" || w.invoices()[0].Status != billing.Paid) || do == "refuse" && got.Status != "failed" {
+				t.Errorf("%+v", got)
+			}
+			w.sound()
+		})
+	}
+}
+
+// Without a stored card an invoice is paid on Stripe's page, which stores the card too; a page that is left ends, and another can be opened.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(func(tx *db.Tx) error {
+		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+		return err
+	})
+	inv := w.invoices()[0]
+	if inv.Status != billing.Open || len(w.payments()) != 0 {
+		t.Fatalf("%+v", inv)
+	}
+	page := func() string {
+		url, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/")
+		ok(t, err)
+		return url
+	}
+	first := page()
+	if again := page(); again != first {
+		t.Errorf("%s, then %s", first, again)
+	}
+	w.pass(30 * time.Minute)
+	w.pass(10 * time.Minute)
+	if p := w.payments(); len(p) != 1 || p[0].Status != "failed" || p[0].FailureCode != "expired" {
+		t.Fatalf("%+v", p)
+	}
+	w.away.Fail(stripetest.Broken)
+	if _, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/"); !fault.Is(err, fault.Unavailable) {
+		t.Error(err)
+	}
+	if second := page(); second == first || len(w.away.All("cs")) != 2 {
+		t.Errorf("%s, %d pages", second, len(w.away.All("cs")))
+	}
+	w.enter(stripetest.Fine)
+	if w.invoices()[0].Status != billing.Paid {
+		t.Errorf("%+v", w.payments())
+	}
+	k, err := w.bill.Card(t.Context(), w.db, ada, "EUR")
+	ok(t, err)
+	if !k.Usable() {
+		t.Errorf("%+v", k)
+	}
+	if _, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/"); code(t, err) != "invoice_not_open" {
+		t.Error(err)
+	}
+	w.sound()
+}
+
+// Failure 8: five events in each of their 120 orders, each twice, lead to the same books and tell the same.
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(func(tx *db.Tx) error {
+		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+		return err
+	})
+	seen := 0
+	permute(5, func(order []int) {
+		seen++
+		w.write(func(tx *db.Tx) error {
+			if _, err := w.bill.EndTx(t.Context(), tx, ada, true); err != nil {
+				return err
+			}
+			_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+			return err
+		})
+		list := w.invoices()
+		inv := list[0] // of the newest hundred, the newest is the open one
+		for _, i := range list {
+			if i.Remaining() > 0 && i.CreatedAt >= inv.CreatedAt {
+				inv = i
+			}
+		}
+		before, was := w.events(), len(w.away.All("evt"))
+		_, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/")
+		ok(t, err)
+		pages := w.away.All("cs")
+		ok(t, w.away.Enter(pages[len(pages)-1]["id"].(string), stripetest.Fine))
+		pi := w.away.All("pi")
+		w.away.RefundHere(pi[len(pi)-1]["id"].(string), 261)
+		d := w.away.Dispute(pi[len(pi)-1]["id"].(string))
+		w.away.Decide(d, "won")
+		var events []map[string]any
+		for _, e := range w.away.All("evt")[was:] {
+			if e["type"] != "charge.refunded" {
+				events = append(events, e)
+			}
+		}
+		if len(events) != 5 {
+			t.Fatalf("%d events", len(events))
+		}
+		for _, n := range order {
+			w.deliver(events[n])
+			w.deliver(events[n])
+		}
+		for range 2 { // what came before what it is about is listed again
+			for n := range events {
+				w.write(func(tx *db.Tx) error {
+					_, err := tx.Exec(t.Context(), `UPDATE stripe_events SET done_at = 0 WHERE id = $1`, events[n]["id"])
+					return err
+				})
+				ok(t, w.Fetch(t.Context(), events[n]["id"].(string)))
+			}
+		}
+		after := w.events()
+		if after["payment.completed"]-before["payment.completed"] != 1 || after["payment.refunded"]-before["payment.refunded"] != 1 ||
+			after["payment.disputed"]-before["payment.disputed"] != 2 || after["payment.failed"] != before["payment.failed"] {
+			t.Fatalf("%v: %v, then %v", order, before, after)
+		}
+		if i, err := w.bill.Invoice(t.Context(), w.db, ada, inv.ID); err != nil || i.Status != billing.Paid {
+			t.Fatalf("%v: %s %v", order, i.Status, err)
+		}
+	})
+	if seen != 120 {
+		t.Errorf("%d orders", seen)
+	}
+	w.sound()
+}
+
+func permute(n int, fn func([]int)) {
+	order := make([]int, 0, n)
+	var next func()
+	next = func() {
+		if len(order) == n {
+			fn(slices.Clone(order))
+			return
+		}
+		for i := range n {
+			if !slices.Contains(order, i) {
+				order = append(order, i)
+				next()
+				order = order[:len(order)-1]
+			}
+		}
+	}
+	next()
+}
+
+// Failures 6, 10 to 14: what isn't signed by this account, or not now, is refused and not kept; what comes often is kept once.
+func TestTakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	a, err := w.Account(ctx, w.db)
+	ok(t, err)
+	body := []byte(`{"id":"evt_1","type":"payment_intent.succeeded","livemode":false,"data":{"object":{"id":"pi_1"}}}`)
+	now := w.clock.Now().Time()
+	for name, x := range map[string]struct {
+		account, header string
+		body            []byte
+		code            string
+	}{
+		"another secret": {a.ID, stripetest.Sign(body, "whsec_another_secret", now), body, "invalid_signature"},
+		"no signature":   {a.ID, "", body, "invalid_signature"},
+		"no time":        {a.ID, "v1=00", body, "invalid_signature"},
+		"a day old":      {a.ID, stripetest.Sign(body, w.secret, now.Add(-24*time.Hour)), body, "invalid_signature"},
+		"an hour ahead":  {a.ID, stripetest.Sign(body, w.secret, now.Add(time.Hour)), body, "invalid_signature"},
+		"cut":            {a.ID, stripetest.Sign(body, w.secret, now), body[:50], "invalid_signature"},
+		"encoded again":  {a.ID, stripetest.Sign(body, w.secret, now), append([]byte(" "), body...), "invalid_signature"},
+		"too long":       {a.ID, "", make([]byte, MaxBody+1), "invalid_signature"},
+		"another one":    {"sta_abcdefghijklmnopqrstuvwxyz", stripetest.Sign(body, w.secret, now), body, "webhook_not_found"},
+		"live":           signed(w, a.ID, `{"id":"evt_1","type":"a.b","livemode":true,"data":{"object":{"id":"pi_1"}}}`, "foreign_event"),
+		"no mode":        signed(w, a.ID, `{"id":"evt_1","type":"a.b","data":{"object":{"id":"pi_1"}}}`, "foreign_event"),
+		"of a platform":  signed(w, a.ID, `{"id":"evt_1","type":"a.b","livemode":false,"account":"acct_1","data":{"object":{"id":"pi_1"}}}`, "foreign_event"),
+		"not JSON":       signed(w, a.ID, `evt`, "invalid_event"),
+		"an odd id":      signed(w, a.ID, `{"id":"../evt","type":"a.b","livemode":false}`, "invalid_event"),
+		"an odd object":  signed(w, a.ID, `{"id":"evt_1","type":"a.b","livemode":false,"data":{"object":{"id":"pi_1/../x"}}}`, "invalid_event"),
+	} {
+		if err := w.Take(ctx, x.account, x.header, x.body); fault.As(err) == nil || fault.As(err).Code != x.code {
+			t.Errorf("%s: %v, want %s", name, err, x.code)
+		}
+	}
+	count := func(query string) (n int) {
+		ok(t, w.db.QueryRow(ctx, query).Scan(&n))
+		return n
+	}
+	if n := count(`SELECT count(*) FROM stripe_events`); n != 0 {
+		t.Errorf("%d events were kept", n)
+	}
+	// The secret is rotated: both are good.
+	w.write(func(tx *db.Tx) error { _, err := w.SecretTx(ctx, tx, "whsec_the_next_secret_0"); return err })
+	var wg sync.WaitGroup
+	errs := make([]error, 20)
+	for n := range errs {
+		secret := []string{w.secret, "whsec_the_next_secret_0"}[n%2]
+		wg.Go(func() { errs[n] = w.Take(ctx, a.ID, stripetest.Sign(body, secret, now), body) })
+	}
+	wg.Wait()
+	ok(t, errors.Join(errs...))
+	if e, j := count(`SELECT count(*) FROM stripe_events`), count(`SELECT count(*) FROM jobs WHERE kind = 'stripe.fetch'`); e != 1 || j != 1 {
+		t.Errorf("%d events, %d jobs", e, j)
+	}
+	ok(t, w.Fetch(ctx, "evt_1")) // Stripe doesn't know it
+	// Failure 38: keys and secrets are sealed, and no error says them.
+	rows, err := w.db.Query(ctx, `SELECT api_key || secret || old_secret FROM stripe_accounts`)
+	texts, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
+	ok(t, err)
+	text := fmt.Sprint(texts, a, fmt.Sprintf("%v %+v", a, a))
+	if strings.Contains(text, "rk_test") || strings.Contains(text, "whsec") {
+		t.Error(text)
+	}
+}
+
+func signed(w *world, account, body, code string) struct {
+	account, header string
+	body            []byte
+	code            string
+} {
+	return struct {
+		account, header string
+		body            []byte
+		code            string
+	}{account, stripetest.Sign([]byte(body), w.secret, w.clock.Now().Time()), []byte(body), code}
+}
+
+// Failure 32: a refund is paid once however often it is sent, and never more than the payment.
+func TestRefunds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	inv := string(w.invoices()[0].ID)
+	refund := func(n int64) error {
+		return w.db.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := w.bill.RefundInvoiceTx(t.Context(), tx, inv, n, "a test")
+			return err
+		})
+	}
+	if err := refund(2262); code(t, err) != "refund_exceeds_payment" {
+		t.Error(err)
+	}
+	ok(t, refund(1000))
+	w.away.Fail(stripetest.None, stripetest.After)
+	w.settle()
+	w.settle()
+	if r := w.away.All("re"); len(r) != 1 || w.events()["payment.refunded"] != 1 {
+		t.Errorf("%v, %v", r, w.events())
+	}
+	if err := refund(1262); code(t, err) != "refund_exceeds_payment" {
+		t.Error(err)
+	}
+	ok(t, refund(0))
+	w.settle()
+	if r := w.away.All("re"); len(r) != 2 || w.sum("cash") != 0 || w.sum("refund") != 0 || w.sum("credit") != 0 {
+		t.Errorf("%v", r)
+	}
+	if err := refund(0); code(t, err) != "no_card_payment" {
+		t.Error(err)
+	}
+	w.sound()
+}
+
+// Failure 33: a payment that the bank takes back opens its invoice; won, it is paid again without a second payment.completed; lost, it stays open.
+func TestDisputes(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"won", "lost"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.subscribe(stripetest.Fine, "pro")
+			d := w.away.Dispute(w.away.All("pi")[0]["id"].(string))
+			ok(t, w.Reconcile(t.Context()))
+			w.fetchAll()
+			if i := w.invoices()[0]; i.Remaining() != 2261 {
+				t.Fatalf("%+v", i)
+			}
+			w.settle()
+			w.sound()
+			w.away.Decide(d, end)
+			ok(t, w.Reconcile(t.Context()))
+			w.fetchAll()
+			i := w.invoices()[0]
+			if want := map[string]int64{"won": 0, "lost": 2261}[end]; i.Remaining() != want {
+				t.Errorf("%+v", i)
+			}
+			if got := w.events(); got["payment.completed"] != 1 || got["payment.disputed"] != 2 || len(w.payments()) != 1 {
+				t.Errorf("%v", got)
+			}
+			w.sound()
+		})
+	}
+}
+
+// fetchAll does the jobs of all events.
+func (w *world) fetchAll() {
+	w.t.Helper()
+	rows, err := w.db.Query(w.t.Context(), `SELECT id FROM stripe_events WHERE done_at = 0 ORDER BY id`)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
+	ok(w.t, err)
+	for _, e := range list {
+		ok(w.t, w.Fetch(w.t.Context(), e))
+	}
+}
+
+// Failure 9: where no webhook ever arrives, what happened at Stripe is known after the next listing; what differs from the ledger is told.
+func TestReconciles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	w.away.RefundHere(w.away.All("pi")[0]["id"].(string), 500)
+	w.pass(10 * time.Minute)
+	ok(t, w.Reconcile(t.Context()))
+	w.fetchAll()
+	if w.sum("cash") != 1761 {
+		t.Errorf("%d", w.sum("cash"))
+	}
+	w.sound()
+	a, err := w.Account(t.Context(), w.db)
+	ok(t, err)
+	if len(a.Differences) != 0 || a.ComparedAt == 0 || a.ReadUntil < w.clock.Now().Add(-time.Minute) {
+		t.Errorf("%+v", a.Differences)
+	}
+	ok(t, w.db.Admin(t.Context(), `UPDATE billing_payments SET reference = 'pi_other'`))
+	w.pass(25 * time.Hour)
+	ok(t, w.Reconcile(t.Context()))
+	if a, err = w.Account(t.Context(), w.db); err != nil || len(a.Differences) != 2 {
+		t.Errorf("%v %v", a.Differences, err)
+	}
+}
+
+// A hundred subscribers, a network and a company that fail with a third of all requests, events in any order, often or never: each invoice
+// is paid once, and the ledger has what Stripe has.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Fine, "pro")
+	w.away.Rate = 0.3
+	r := rand.New(rand.NewPCG(7, 7))
+	seen := map[string]bool{}
+	for day := range 150 {
+		w.pass(24 * time.Hour)
+		switch r.IntN(6) {
+		case 0:
+			w.away.Change([]string{stripetest.Fine, stripetest.Fine, stripetest.Insufficient, stripetest.Always}[r.IntN(4)])
+		case 1:
+			for _, i := range w.invoices() {
+				if i.Remaining() > 0 {
+					w.bill.PayNow(t.Context(), ada, i.ID, "https://app.test/")
+				}
+			}
+			for _, pi := range w.away.All("pi") {
+				if pi["status"] == "requires_action" && r.IntN(2) == 0 {
+					w.away.Confirm(pi["id"].(string), r.IntN(3) > 0)
+				}
+			}
+			for _, page := range w.away.All("cs") {
+				if page["status"] == "open" && r.IntN(2) == 0 {
+					w.away.Enter(page["id"].(string), stripetest.Fine)
+				}
+			}
+		case 2:
+			if all := w.invoices(); day%3 == 0 {
+				w.db.Write(t.Context(), func(tx *db.Tx) error {
+					_, err := w.bill.RefundInvoiceTx(t.Context(), tx, string(all[r.IntN(len(all))].ID), 1+r.Int64N(300), "a test")
+					return err
+				})
+			}
+		}
+		events := w.away.All("evt")
+		for range 5 {
+			if e := events[r.IntN(len(events))]; r.IntN(2) == 0 || !seen[e["id"].(string)] {
+				seen[e["id"].(string)] = true
+				a, err := w.Account(t.Context(), w.db)
+				ok(t, err)
+				body := stripetest.Event(e)
+				ok(t, w.Take(t.Context(), a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body))
+				w.Fetch(context.WithoutCancel(t.Context()), e["id"].(string)) // it may fail, and is tried again
+			}
+		}
+	}
+	w.away.Rate = 0
+	w.away.Change(stripetest.Fine)
+	for range 3 {
+		w.pass(time.Hour)
+		ok(t, w.Reconcile(t.Context()))
+		w.fetchAll()
+	}
+	w.sound()
+	captured := map[string]int64{}
+	for _, pi := range w.away.All("pi") {
+		if pi["status"] == "succeeded" {
+			captured[fmt.Sprint(pi["metadata"])]++
+		}
+	}
+	for m, n := range captured {
+		if n > 1 {
+			t.Errorf("%s was captured %d times", m, n)
+		}
+	}
+	if len(captured) < 3 {
+		t.Errorf("only %d payments", len(captured))
+	}
+}
