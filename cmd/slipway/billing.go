@@ -27,6 +27,7 @@ type billingCommand struct {
 	VAT         billingVAT         `cmd:"" name:"vat" help:"Record whether a customer's VAT number is valid."`
 	Recompute   billingRecompute   `cmd:"" help:"Compute invoices again and compare them with what is stored, byte by byte."`
 	Check       billingCheck       `cmd:"" help:"Check the ledger: sums, numbers, payments."`
+	Stripe      billingStripe      `cmd:"" help:"Accept cards through Stripe."`
 }
 
 func (c common) billing() admin.Billing { return admin.Billing{Store: c.store(), Out: os.Stdout} }
@@ -198,3 +199,49 @@ type billingCheck struct{ common }
 
 // Run checks the books.
 func (c billingCheck) Run(ctx context.Context) error { return c.billing().Check(ctx) }
+
+type billingStripe struct {
+	Connect    stripeConnect    `cmd:"" help:"Accept cards with an API key of Stripe, read from a file. A restricted key suffices."`
+	Secret     stripeSecret     `cmd:"" help:"Set the signing secret of the webhook at Stripe, read from a file."`
+	Status     stripeStatus     `cmd:"" help:"Show what is connected, and what differs from the ledger."`
+	Replay     stripeReplay     `cmd:"" help:"Read the events of Stripe again."`
+	Disconnect stripeDisconnect `cmd:"" help:"Stop accepting cards."`
+}
+
+type stripeConnect struct {
+	common
+	File string `arg:"" help:"File with the API key, or - for standard input."`
+}
+
+// Run connects the account, also while the server runs.
+func (c stripeConnect) Run(ctx context.Context) error {
+	return withFile(c.File, func(r io.Reader) error { return c.billing().StripeConnect(ctx, r) })
+}
+
+type stripeSecret struct {
+	common
+	File string `arg:"" help:"File with the signing secret, or - for standard input."`
+}
+
+// Run keeps the secret.
+func (c stripeSecret) Run(ctx context.Context) error {
+	return withFile(c.File, func(r io.Reader) error { return c.billing().StripeSecret(ctx, r) })
+}
+
+type stripeStatus struct{ common }
+
+// Run prints what is connected.
+func (c stripeStatus) Run(ctx context.Context) error { return c.billing().StripeStatus(ctx) }
+
+type stripeReplay struct {
+	common
+	Since time.Duration `help:"How far back, at most 720h." default:"72h" placeholder:"DURATION"`
+}
+
+// Run lets the server read the events again.
+func (c stripeReplay) Run(ctx context.Context) error { return c.billing().StripeReplay(ctx, c.Since) }
+
+type stripeDisconnect struct{ common }
+
+// Run ends the use of the account.
+func (c stripeDisconnect) Run(ctx context.Context) error { return c.billing().StripeDisconnect(ctx) }

@@ -53,6 +53,7 @@ type serveCommand struct {
 	OutboundCAFile    string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
 	Limits            string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
 	Billing           bool          `help:"Sell hosting: plans, subscriptions, invoices and payments. Without it there are none."`
+	StripeAPI         string        `name:"stripe-api" help:"Address of the Stripe API, for tests with a stand-in." hidden:"" placeholder:"URL"`
 	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
 	RateLimit         int           `help:"API requests per minute and API key." default:"100"`
 	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
@@ -125,6 +126,7 @@ func (s serveCommand) settings() config.Config {
 		Prices:                   s.Prices,
 		Limits:                   s.Limits,
 		Billing:                  s.Billing,
+		StripeAPI:                s.StripeAPI,
 		Roles:                    s.Roles,
 		GitHosts:                 s.GitHost,
 		OutboundAllow:            s.OutboundAllow,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	goruntime "runtime"
 	"sync/atomic"
@@ -59,6 +60,7 @@ import (
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/sso"
+	"slipway/internal/tenant/stripe"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
@@ -100,6 +102,7 @@ type node struct {
 	traffic     *traffic.Traffic
 	usage       *usage.Usage
 	billing     *billing.Billing // nil: there are no plans
+	stripe      *stripe.Stripe   // nil: there are no plans
 	oauth       *oauth.Server
 	sso         *sso.SSO
 	answers     *idempotency.Answers
@@ -236,6 +239,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if s.Billing {
 		h.billing = billing.New(billing.Config{DB: h.db, Usage: h.usage, Hooks: h.webhooks, Limits: quotas, Mail: h.accounts, Log: s.Log})
 		quotas.Connect(h.billing)
+		h.stripe = stripe.New(stripe.Config{DB: h.db, Seal: h.seal, Billing: h.billing, Out: h.stripeClient(out), API: s.StripeAPI, Log: s.Log})
+		h.billing.Connect(h.stripe)
 	}
 	h.wireForges(out)
 	h.sites = site.New(site.Config{
@@ -362,6 +367,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.usage.Work(h.jobs)
 	if h.billing != nil {
 		h.billing.Work(h.jobs)
+		h.stripe.Work(h.jobs)
 	}
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
@@ -395,6 +401,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			OAuth:          h.oauth,
 			SSO:            h.sso,
 			Billing:        h.billing,
+			Stripe:         h.stripe,
 			Answers:        h.answers,
 			Streams:        streams,
 			Limiter:        h.limiter,
@@ -456,6 +463,15 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	return h, nil
 }
 
+// stripeClient returns what calls Stripe, or the address that the operator named in its place.
+func (h *node) stripeClient(out *egress.Egress) *http.Client {
+	const timeout = 20 * time.Second
+	if u, err := url.Parse(h.s.StripeAPI); err == nil && u.Host != "" {
+		return out.ClientTo(timeout, u.Host)
+	}
+	return out.Client(timeout)
+}
+
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas *limits.Limits) domain.Config {
 	c := domain.Config{
 		DB:         h.db,
@@ -491,6 +507,9 @@ func (h *node) prepare(ctx context.Context) error {
 	}
 	if h.billing != nil {
 		if err := h.billing.Schedule(ctx); err != nil {
+			return err
+		}
+		if err := h.stripe.Schedule(ctx); err != nil {
 			return err
 		}
 	}

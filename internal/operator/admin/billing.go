@@ -19,6 +19,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/stripe"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 )
@@ -34,14 +35,21 @@ type books struct {
 	*billing.Billing
 	db       *db.DB
 	accounts *account.Accounts
+	stripe   *stripe.Stripe
 }
 
 func (o Billing) with(ctx context.Context, fn func(x books) error) error {
-	return withAccounts(ctx, o.Store, func(d *db.DB, accounts *account.Accounts) error {
-		return fn(books{billing.New(billing.Config{
-			DB: d, Usage: usage.New(usage.Config{DB: d}), Hooks: webhook.New(webhook.Config{DB: d, Billing: true, Log: quiet()}), Log: quiet(),
-		}), d, accounts})
+	d, sealer, err := o.Store.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	b := billing.New(billing.Config{
+		DB: d, Usage: usage.New(usage.Config{DB: d}), Hooks: webhook.New(webhook.Config{DB: d, Billing: true, Log: quiet()}), Log: quiet(),
 	})
+	s := stripe.New(stripe.Config{DB: d, Seal: sealer, Billing: b, Log: quiet()}) // calls nothing: the server's jobs do
+	b.Connect(s)
+	return fault.Sentence(fn(books{b, d, account.New(account.Config{DB: d, Log: quiet()}), s}))
 }
 
 // change runs a transaction and writes it into the audit log of the owner that it concerns.
@@ -51,7 +59,7 @@ func (o Billing) change(ctx context.Context, fn func(x books, tx *db.Tx) (owner 
 		err := x.db.Write(ctx, func(tx *db.Tx) (err error) {
 			var owner id.Owner
 			var did audit.Event
-			if owner, did, said, err = fn(x, tx); err != nil || owner == "" {
+			if owner, did, said, err = fn(x, tx); err != nil || owner == "" { // what concerns nobody's account is in nobody's log
 				return err
 			}
 			return x.accounts.AuditTx(ctx, tx, audit.Actor{Owner: owner, Via: "the command line"}, did)

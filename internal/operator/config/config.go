@@ -65,6 +65,7 @@ type Config struct {
 	Prices            string   // file
 	Limits            string   // file
 	Billing           bool     // plans, subscriptions and invoices
+	StripeAPI         string   // in place of Stripe's own address, for tests
 	PublicAddress     []string // where the internet finds the edge
 	TrustedProxies    []string
 
@@ -174,6 +175,9 @@ func (c Config) Check() (Settings, error) {
 				s.SiteDomain,
 			)
 		}
+	}
+	if u, err := url.Parse(c.StripeAPI); err != nil || c.StripeAPI != "" && (u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "") {
+		return s, fmt.Errorf("--stripe-api: %q is not http://HOST:PORT or https://HOST:PORT", c.StripeAPI)
 	}
 	for _, m := range c.GitHosts {
 		host, to, ok := strings.Cut(m, "=")

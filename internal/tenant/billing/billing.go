@@ -49,6 +49,7 @@ type Billing struct {
 	c    Config
 	now  func() db.Time
 	pdfs *fair.Pool
+	asks *fair.Pool
 
 	provider Provider // nil: invoices are paid by bank transfer alone
 }
@@ -63,6 +64,8 @@ func New(c Config) *Billing {
 		c: c, now: c.Clock.Now,
 		// share: total 2 documents are printed as PDF at once, 40 ms each; owner 1; edge 64 wait, 8 of one owner, others get 503
 		pdfs: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 64, OwnerWaiting: 8}),
+		// share: total 16 owners back from the provider's pages, for whom it is asked at once; owner 1; edge others see what is known
+		asks: fair.New(fair.Config{Places: 16, Owner: 1}),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/money"
@@ -79,8 +80,10 @@ const mostSetups = 20
 // BeginSetup returns the page on which the owner stores a card for a currency. With an action, that subscription begins once
 // the card is stored, at the price of the digest or not at all. back is the URL that the owner comes back to, to which ?setup=ID is added.
 func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Currency, a *Action, digest, back string) (url string, err error) {
-	if on, err := b.Cards(ctx, b.c.DB); err != nil || !on {
-		return "", errors.Join(err, errNoCards)
+	if on, err := b.Cards(ctx, b.c.DB); err != nil {
+		return "", err
+	} else if !on {
+		return "", errNoCards
 	}
 	if _, err := money.ParseCurrency(string(c)); err != nil {
 		return "", invalid("currency", err.Error(), string(c))
@@ -143,7 +146,22 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 	return url, err
 }
 
+// NeedsCard reports whether a card has to be stored before an action begins a subscription.
+func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a Action, v Version) (bool, error) {
+	on, err := b.Cards(ctx, r)
+	if err != nil || !on || a.Kind != Subscribe || a.Invoiced || v.Amount == 0 && len(v.Rates) == 0 {
+		return false, err
+	}
+	settings, err := b.Settings(ctx, r, "")
+	if err != nil || settings.Cards == CardsOptional {
+		return false, err
+	}
+	k, err := b.Card(ctx, r, owner, v.Currency)
+	return !k.Usable(), err
+}
+
 var (
+	errNeedsCard = conflict("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
 	errNoCards      = conflict("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
 	errPriceChanged = conflict("price_changed", "The price has changed since the preview", "preview the action again")
 )
@@ -204,12 +222,28 @@ func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string)
 	if err != nil || s.Status != "open" || s.session == "" || b.provider == nil {
 		return s, err
 	}
+	release, ok := b.asks.Try(fair.Who{Owner: string(owner)})
+	if !ok {
+		return s, nil
+	}
+	defer release()
 	got, err := b.provider.Stored(ctx, s.session)
 	if err != nil {
 		return s, b.away(ctx, "look at a stored card", err)
 	}
 	if err := b.KeepCard(ctx, got); err != nil {
 		return s, err
+	}
+	list, err := b.Payments(ctx, b.c.DB, owner, "", 10) // the owner waits: what begins now is sent now
+	if err != nil {
+		return s, err
+	}
+	for _, p := range list {
+		if p.Status == PaymentPending {
+			if _, err := b.Proceed(ctx, p.ID); err != nil {
+				return s, err
+			}
+		}
 	}
 	return b.Setup(ctx, b.c.DB, owner, setup)
 }

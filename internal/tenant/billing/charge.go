@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
@@ -368,8 +369,10 @@ func (b *Billing) receivedTx(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 // PayNow returns where the owner pays an invoice by card, or confirms a payment that waits for that. back is the URL of the invoice's
 // page, to which ?payment=ID is added.
 func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, back string) (url string, err error) {
-	if on, err := b.Cards(ctx, b.c.DB); err != nil || !on {
-		return "", errors.Join(err, errNoCards)
+	if on, err := b.Cards(ctx, b.c.DB); err != nil {
+		return "", err
+	} else if !on {
+		return "", errNoCards
 	}
 	i, err := b.Invoice(ctx, b.c.DB, owner, inv)
 	if err != nil {
@@ -443,6 +446,11 @@ func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay Payment
 	if err != nil || !p.Open() || p.Status == PaymentPending {
 		return p, err
 	}
+	release, ok := b.asks.Try(fair.Who{Owner: string(owner)})
+	if !ok {
+		return p, nil
+	}
+	defer release()
 	if _, err := b.Proceed(ctx, pay); err != nil {
 		return p, err
 	}

@@ -70,7 +70,8 @@ func ReadSettings(r io.Reader) (Settings, error) {
 		GraceDays     *int64            `json:"graceDays"`
 		PausedDays    *int64            `json:"pausedDays"`
 		FinalizeHours *int64            `json:"finalizeHours"`
-	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours}
+		Cards         *string           `json:"cards"`
+	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.Cards}
 	if err := readFile(r, &f); err != nil {
 		return s, err
 	}

@@ -29,6 +29,8 @@ type Action struct {
 	Choice Choice // of Subscribe and Change
 	Now    bool   // of Cancel: at once rather than at the period's end
 	Coupon string // of Subscribe. Optional.
+	// Invoiced lets a subscription begin without a card where one is required: the operator decides that.
+	Invoiced bool `json:",omitempty"`
 }
 
 // Quote is what an action does and costs.
@@ -251,6 +253,11 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 	s := p.sub
 	switch {
 	case a.Kind == Subscribe:
+		if need, err := b.NeedsCard(ctx, tx, owner, a, p.new); err != nil {
+			return s, p.Quote, err
+		} else if need {
+			return s, p.Quote, errNeedsCard
+		}
 		s, err = b.subscribeTx(ctx, tx, owner, p.new, p.coupon)
 	case a.Kind == Cancel:
 		s, err = b.cancelTx(ctx, tx, s, a.Now, ReasonRequested)

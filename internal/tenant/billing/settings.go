@@ -34,7 +34,14 @@ type Settings struct {
 	GraceDays     int64            // past the due date until sites are paused
 	PausedDays    int64            // until a subscription that stays unpaid ends
 	FinalizeHours int64            // between an invoice's draft and its number
+	Cards         string           // whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
 }
+
+// Whether a subscription takes a card.
+const (
+	CardsRequired = "required"
+	CardsOptional = "optional"
+)
 
 // DefaultSettings hold where the operator said nothing.
 func DefaultSettings() Settings {
@@ -75,6 +82,9 @@ func (s Settings) check() error {
 	}
 	if !oneOfLines(s.Note, 8, 1000) {
 		return invalid("note", "note must have at most 8 lines and 1000 characters", nil)
+	}
+	if s.Cards != "" && s.Cards != CardsRequired && s.Cards != CardsOptional {
+		return invalid("cards", "cards must be required or optional", s.Cards)
 	}
 	for c, n := range s.Taxes {
 		if !country.MatchString(c) || n < 0 || n > 10_000 {

@@ -127,6 +127,23 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 	return nil
 }
 
+// mostReplay is how far back Stripe lists events.
+const mostReplay = 30 * 24 * time.Hour
+
+// ReplayTx lets the next reconciliation list the events of so long again.
+func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (from db.Time, err error) {
+	if since <= 0 || since > mostReplay {
+		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid duration", Details: "Stripe lists the events of the last 30 days", Code: "invalid_since"}
+	}
+	a, err := s.Account(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	from = min(a.ReadUntil, s.now().Add(-since))
+	_, err = tx.Exec(ctx, `UPDATE stripe_accounts SET read_until = $2 WHERE id = $1`, a.ID, from.Add(overlap))
+	return from, err
+}
+
 // compare looks for payments that Stripe has and the ledger doesn't, or otherwise. What Stripe has is kept, as an event of it would; what
 // then still differs is an alarm.
 func (s *Stripe) compare(ctx context.Context, a Account) error {

@@ -88,7 +88,7 @@ func newWorld(t testing.TB) *world {
 			return err
 		}
 		s := billing.DefaultSettings()
-		s.Seller, s.Taxes = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
+		s.Seller, s.Taxes, s.Cards = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}, billing.CardsOptional
 		if err := w.bill.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}

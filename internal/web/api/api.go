@@ -32,6 +32,7 @@ import (
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/sso"
+	"slipway/internal/tenant/stripe"
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
@@ -77,6 +78,7 @@ type Config struct {
 	OAuth       *oauth.Server    // Optional: without it there are API keys alone.
 	SSO         *sso.SSO         // Optional: without it teams have no sign-in providers.
 	Billing     *billing.Billing // Optional: without it there are no plans and invoices.
+	Stripe      *stripe.Stripe   // Optional: without it no cards are accepted.
 	Answers     *idempotency.Answers
 	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter     *ratelimit.Limiter
@@ -145,7 +147,7 @@ func New(c Config) *API {
 	git.Register(core, git.Config{Connections: c.Connections, Git: c.Git})
 	webhooks.Register(core, webhooks.Config{Notify: c.Notify, Webhooks: c.Webhooks})
 	if c.Billing != nil {
-		plans.Register(core, c.Billing)
+		plans.Register(core, c.Billing, c.Stripe)
 	}
 	accounts.Register(core, accounts.Config{Limits: c.Limits, SSO: c.SSO, Teams: c.Teams})
 	core.Finish()

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
+	"slipway/internal/tenant/stripe"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/web/api/contract"
 )
@@ -150,8 +151,9 @@ type PaymentBody struct {
 	ID            string  `json:"id" example:"pay_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	InvoiceID     string  `json:"invoiceId"`
 	Amount        Money   `json:"amount"`
-	Status        string  `json:"status" enum:"completed,failed"`
-	Provider      string  `json:"provider" enum:"manual"`
+	Status        string  `json:"status" enum:"pending,processing,requires_action,unknown,completed,failed"`
+	Provider      string  `json:"provider" enum:"manual,stripe"`
+	Refunded      Money   `json:"refunded" doc:"Part of the amount that was refunded, or is being refunded."`
 	Attempt       int64   `json:"attempt"`
 	FailureCode   *string `json:"failureCode"`
 	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
@@ -194,11 +196,12 @@ type cancelIn struct {
 type API struct {
 	*contract.API
 	Billing *billing.Billing
+	Stripe  *stripe.Stripe // nil: no cards are accepted
 }
 
 // Register lists the operations of plans and invoices.
-func Register(core *contract.API, b *billing.Billing) {
-	a := &API{core, b}
+func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe) {
+	a := &API{core, b, s}
 	r := func(path, id, summary, doc, noun string) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Billing", Summary: summary, Doc: doc, Scope: account.BillingRead, Noun: noun, Wide: true}
 	}
@@ -228,6 +231,7 @@ func Register(core *contract.API, b *billing.Billing) {
 	contract.Get(a.API, r("/invoices", "listInvoices", "List invoices", "Invoices and credit notes, the newest first.", "invoice"), a.listInvoices)
 	contract.GetOrFile(a.API, r("/invoices/{id}", "getInvoice", "Get an invoice", "An invoice with its lines, or as a PDF if the id ends with `.pdf`.", "invoice"), a.getInvoice)
 	contract.Get(a.API, r("/payments", "listPayments", "List payments", "The account's payments, the newest 100 first.", "payment"), a.listPayments)
+	a.registerCards(r, w)
 }
 
 func (a *API) listPlans(ctx context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[PlanBody], error) {
@@ -458,7 +462,7 @@ func (a *API) listPayments(ctx context.Context, c account.Caller, in *contract.P
 	list, err := a.Billing.Payments(ctx, a.DB, c.Owner, "", 100)
 	return contract.Part(*in, contract.Each(list, func(p billing.Payment) PaymentBody {
 		return PaymentBody{
-			string(p.ID), string(p.Invoice), inMoney(p.Currency, p.Amount), p.Status, p.Provider, p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
+			string(p.ID), string(p.Invoice), inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
 		}
 	}), err)
 }

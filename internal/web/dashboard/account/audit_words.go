@@ -43,6 +43,7 @@ var auditLabels = map[string]string{
 	"subscription.resumed":        "Subscription resumed",
 	"billing.budget_changed":      "Budget changed",
 	"billing.profile_changed":     "Billing profile changed",
+	"billing.card_deleted":        "Card deleted",
 	"billing.credited":            "Credit added",
 	"billing.granted":             "Limit granted",
 	"billing.vat_checked":         "VAT number checked",

@@ -3,6 +3,7 @@ package plans
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -44,9 +45,12 @@ func (d *Pages) Routes() []shell.Route {
 		write("/account/plan/budget", d.saveBudget),
 		write("/account/plan/cancel", d.cancel),
 		write("/account/plan/resume", d.resume),
+		write("/account/plan/card", d.addCard),
+		write("/account/plan/card/delete", d.deleteCard),
 		read("/account/invoices", d.invoicesPage),
 		read("/account/invoices/{invoice}", d.invoicePage),
 		read("/account/invoices/{invoice}/pdf", d.invoicePDF),
+		shell.Post("/account/invoices/{invoice}/pay", shell.User, d.pay, d.invoicePage).Takes(account.BillingWrite).Wide(),
 		shell.Get("/operator/receivables", shell.Operator, d.receivablesPage),
 		shell.Post("/operator/receivables", shell.Operator, d.record, d.receivablesPage),
 		shell.Post("/operator/receivables/{invoice}/finalize", shell.Operator, d.release, d.receivablesPage),
@@ -60,6 +64,11 @@ type planData struct {
 	Budget   string // a decimal number; empty: none
 	Currency string // of the budget
 	Profile  billing.Profile
+	Cards    bool   // they are accepted
+	Card     string // that is stored, in words; empty: none
+	Declined bool
+	Notice   string // what came of a visit of the page that stores one
+	Failed   bool
 }
 
 // current is the subscription as the page shows it.
@@ -87,7 +96,27 @@ func price(c money.Currency, n int64, t billing.Term) string {
 }
 
 func (d *Pages) planPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	var s billing.Setup
+	if id := q.URL.Query().Get("setup"); id != "" && q.Method == http.MethodGet {
+		var err error
+		if s, err = d.billing.LookAtSetup(ctx, q.Caller.Owner, id); err != nil {
+			return shell.Answer{}, err
+		}
+		if to, err := d.toConfirm(ctx, q); err != nil || to != "" {
+			return shell.Onward(shell.OnwardData{To: to}), err
+		}
+	}
 	data, err := d.plan(ctx, q)
+	switch {
+	case s.Problem != "":
+		data.Notice, data.Failed = "The card is saved, but the subscription did not start: "+s.Problem+".", true
+	case s.Status == "completed":
+		data.Notice = "Card saved."
+	case s.Status == "open":
+		data.Notice, data.Failed = "No card was saved.", true
+	case s.Status == "expired":
+		data.Notice, data.Failed = "The page has expired. No card was saved.", true
+	}
 	return shell.Page("account_plan", "Plan", data), err
 }
 
@@ -145,8 +174,58 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 	if data.Currency = string(d.currency(ctx, q)); budget.Amount > 0 {
 		data.Budget, data.Currency = budget.Currency.Decimal(budget.Amount), string(budget.Currency)
 	}
+	if data.Cards, err = d.billing.Cards(ctx, d.DB); err != nil {
+		return data, err
+	}
+	if data.Cards {
+		k, err := d.billing.Card(ctx, d.DB, owner, d.currency(ctx, q))
+		if err != nil {
+			return data, err
+		}
+		data.Card, data.Declined = cardWords(k), k.Declined != ""
+	}
 	data.Profile, err = d.billing.Profile(ctx, d.DB, owner)
 	return data, err
+}
+
+// cardWords name a card as people know theirs; empty where there is none.
+func cardWords(k billing.Card) string {
+	if k.Method == "" || k.Last4 == "" {
+		return k.Brand
+	}
+	brand := strings.ToUpper(k.Brand[:min(1, len(k.Brand))]) + k.Brand[min(1, len(k.Brand)):]
+	return fmt.Sprintf("%s ending in %s, expires %02d/%d", brand, k.Last4, k.ExpMonth, k.ExpYear)
+}
+
+// toConfirm returns the bank's page for a payment that waits to be confirmed.
+func (d *Pages) toConfirm(ctx context.Context, q *shell.Request) (string, error) {
+	list, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, "", 10)
+	for _, p := range list {
+		if p.Status == billing.PaymentRequiresAction {
+			return d.billing.PayNow(ctx, q.Caller.Owner, p.Invoice, d.BaseURL+"/account/invoices/"+string(p.Invoice))
+		}
+	}
+	return "", err
+}
+
+// addCard leads to the page that stores a card.
+func (d *Pages) addCard(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, d.currency(ctx, q), nil, "", d.BaseURL+"/account/plan")
+	return shell.Onward(shell.OnwardData{To: to}), err
+}
+
+func (d *Pages) deleteCard(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "billing.card_deleted"}, d.billing.RemoveCardTx(ctx, tx, q.Caller.Owner, d.currency(ctx, q))
+	})
+	return shell.GoTo("/account/plan", "Card deleted"), err
+}
+
+// pay leads to the page on which an invoice is paid.
+func (d *Pages) pay(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	id := q.PathValue("invoice")
+	to, err := d.billing.PayNow(ctx, q.Caller.Owner, billing.InvoiceID(id), d.BaseURL+"/account/invoices/"+id)
+	return shell.Onward(shell.OnwardData{To: to}), err
 }
 
 // words say what choosing a plan does and costs.
@@ -209,6 +288,21 @@ func (d *Pages) choose(ctx context.Context, q *shell.Request) (shell.Answer, err
 	name := "subscription.created"
 	if _, err := d.billing.Subscription(ctx, d.DB, q.Caller.Owner); err == nil {
 		do.Kind, name = billing.Change, "subscription.changed"
+	} else {
+		preview, err := d.billing.Preview(ctx, d.DB, q.Caller.Owner, do)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		v, err := d.billing.Version(ctx, d.DB, preview.Version)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		if need, err := d.billing.NeedsCard(ctx, d.DB, q.Caller.Owner, do, v); err != nil {
+			return shell.Answer{}, err
+		} else if need { // the subscription begins once a card is stored
+			to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, v.Currency, &do, q.Value("digest"), d.BaseURL+"/account/plan")
+			return shell.Onward(shell.OnwardData{To: to}), err
+		}
 	}
 	err := d.act(ctx, q, name, func(tx *db.Tx) (s billing.Subscription, err error) {
 		s, _, err = d.billing.DoTx(ctx, tx, q.Caller.Owner, do, q.Value("digest"))
@@ -321,6 +415,10 @@ func (d *Pages) invoicesPage(ctx context.Context, q *shell.Request) (shell.Answe
 
 type invoiceData struct {
 	invoiceRow
+	Pay      bool   // it can be paid by card
+	Charged  string // the card that is charged, in words
+	Notice   string // what became of a payment
+	Failed   bool
 	Lines    []lineRow
 	Net, Tax string
 	Payments []paymentRow
@@ -340,17 +438,33 @@ func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	var looked billing.Payment
+	if id := q.URL.Query().Get("payment"); id != "" && q.Method == http.MethodGet {
+		if looked, err = d.billing.LookAtPayment(ctx, q.Caller.Owner, billing.PaymentID(id)); err != nil {
+			return shell.Answer{}, err
+		}
+		if i, err = d.invoice(ctx, q); err != nil {
+			return shell.Answer{}, err
+		}
+	}
 	data := invoiceData{invoiceRow: rowOf(i), Net: i.Currency.Format(i.Net), Tax: i.Currency.Format(i.Tax)}
 	for _, l := range i.Lines() {
 		data.Lines = append(data.Lines, lineRow{l.Text, i.Currency.Format(l.Amount)})
 	}
 	payments, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, i.ID, 100)
 	for _, p := range payments {
-		r := paymentRow{date(p.CreatedAt), p.Currency.Format(p.Amount), "Received"}
-		if p.FailureCode != "" {
-			r.Status = "Not received"
-		}
-		data.Payments = append(data.Payments, r)
+		data.Payments = append(data.Payments, paymentRow{date(p.CreatedAt), p.Currency.Format(p.Amount), paymentWords(p)})
+	}
+	if err == nil {
+		err = d.payable(ctx, q, i, payments, &data)
+	}
+	switch looked.Status {
+	case "completed":
+		data.Notice = "Payment completed. Thank you."
+	case "failed":
+		data.Notice, data.Failed = "The payment failed: "+billing.Declined(looked.FailureCode)+".", true
+	case billing.PaymentProcessing, billing.PaymentUnknown:
+		data.Notice = "The payment is being processed."
 	}
 	title := "Invoice " + i.Number
 	if i.Corrects != "" {
@@ -359,6 +473,40 @@ func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer
 		title = "Draft invoice"
 	}
 	return shell.Page("account_invoice", title, data), err
+}
+
+// paymentWords say what became of a payment.
+func paymentWords(p billing.Payment) string {
+	switch p.Status {
+	case "completed":
+		if p.Refunded > 0 {
+			return "Received, " + p.Currency.Format(p.Refunded) + " refunded"
+		}
+		return "Received"
+	case "failed":
+		return "Failed: " + billing.Declined(p.FailureCode)
+	case billing.PaymentRequiresAction:
+		return "Waiting for you"
+	}
+	return "Processing"
+}
+
+// payable finds out how an open invoice is paid.
+func (d *Pages) payable(ctx context.Context, q *shell.Request, i billing.Invoice, payments []billing.Payment, data *invoiceData) error {
+	on, err := d.billing.Cards(ctx, d.DB)
+	if err != nil || !on || i.Remaining() <= 0 {
+		return err
+	}
+	k, err := d.billing.Card(ctx, d.DB, q.Caller.Owner, i.Currency)
+	if data.Pay = true; k.Usable() {
+		data.Charged = cardWords(k)
+	}
+	for _, p := range payments {
+		if p.Open() && p.Status != billing.PaymentRequiresAction {
+			data.Pay = false
+		}
+	}
+	return err
 }
 
 func (d *Pages) invoicePDF(ctx context.Context, q *shell.Request) (shell.Answer, error) {
