@@ -161,7 +161,7 @@ func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a 
 }
 
 var (
-	errNeedsCard = conflict("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
+	errNeedsCard    = conflict("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
 	errNoCards      = conflict("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
 	errPriceChanged = conflict("price_changed", "The price has changed since the preview", "preview the action again")
 )
