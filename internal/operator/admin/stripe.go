@@ -69,7 +69,7 @@ func (o Billing) StripeStatus(ctx context.Context) error {
 			fmt.Fprintln(o.Out, "Difference:", d)
 		}
 		if len(a.Differences) > 0 {
-			return fmt.Errorf("Stripe and the ledger differ in %d places", len(a.Differences))
+			return fmt.Errorf("the ledger and Stripe differ in %d places", len(a.Differences))
 		}
 		return nil
 	})
