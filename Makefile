@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test quick bench release pictures build need bin/slipway bin/try clean
+.PHONY: help run test quick bench release pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ release: ## archives and Debian packages of this commit, in dist; ARGS="-arch am
 
 pictures: ## the pictures of README.md, from a new installation in Chromium
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser
+
+gallery: ## pictures of all pages of the dashboard with demo data, both themes and three widths, in bin/shots/gallery
+	SLIPWAY_GALLERY=1 go test -tags=browser -count=1 -run '^TestBrowserGallery$$' ./internal/web/dashboard
 
 build: bin/slipway ## bin/slipway
 

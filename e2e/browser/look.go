@@ -193,3 +193,27 @@ func axeCore(w *Window) string {
 	}
 	return text
 }
+
+// Picture keeps what a screen of this width shows of the page in a scheme, as name-WIDTH-SCHEME.png.
+func (w *Window) Picture(name string, width int64, scheme string) {
+	w.t.Helper()
+	tall := map[int64]int64{phone: 844, wide: 800}[width]
+	if tall == 0 {
+		tall = 1080
+	}
+	w.Run(
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}),
+		emulation.SetDeviceMetricsOverride(width, tall, 1, width == phone),
+	)
+	var png []byte
+	w.Eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil)
+	w.Run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		png, err = page.CaptureScreenshot().Do(ctx)
+		return err
+	}))
+	if err := os.WriteFile(filepath.Join(w.browser.shots, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), png, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -57,7 +57,7 @@ func TestBrowserCockpit(t *testing.T) {
 	b.Sees("@gauge-memory", "96.0 MiB", "Peak 96.0 MiB")
 	b.Sees("@gauge-p95", "ms")
 	b.Sees("@gauge-errors", "of requests")
-	b.Sees("@timeline", "Deployed", "Application stopped", "The process exited: exit code 1", "Added domain", "shop.example.com")
+	b.Sees("@timeline", "Deployed", "Application stopped", "The process exited: exit code 1", "Domain added", "shop.example.com")
 	b.Until("a failed request is a crash", `!document.querySelector('[data-test="timeline"]').innerText.includes('hidden')`)
 	b.Look("overview")
 

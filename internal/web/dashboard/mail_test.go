@@ -253,5 +253,5 @@ func TestRecipient(t *testing.T) {
 		t.Errorf("a mail program's request: %s", resp.Status)
 	}
 	b.get("/account/notifications").want(t, 200, "The recipient unsubscribed")
-	b.get("/account/audit").want(t, 200, "Confirmed notification channel")
+	b.get("/account/audit").want(t, 200, "Notification channel confirmed")
 }

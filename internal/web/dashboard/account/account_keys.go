@@ -136,7 +136,7 @@ type newKeyData struct {
 
 func (d *Pages) newKeyPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	sites, total, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{Page: 1, Limit: shell.MaxChoices, Only: q.Only()})
-	return shell.Page("account_key_new", "New API key", newKeyData{
+	return shell.Page("account_key_new", "Create API key", newKeyData{
 		ScopePresets, scopeChoices, lives, sites, total - len(sites), q.Caller.Team != "" && q.Caller.Role.AtLeast(account.RoleAdmin),
 	}), err
 }

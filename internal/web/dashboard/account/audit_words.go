@@ -93,17 +93,22 @@ var auditLabels = map[string]string{
 	"user.deleted":                "User deleted",
 }
 
+// nouns are those that people have another word for.
+var nouns = map[string]string{"env": "variable", "hook": "deploy hook", "git_hook": "Git hook", "git_app": "Git app", "connection": "Git account"}
+
 // AuditLabel is an action in words; one that has none is shown as it stands.
 func AuditLabel(action string) string {
 	if w, ok := auditLabels[action]; ok {
 		return w
 	}
 	noun, verb, _ := strings.Cut(action, ".")
-	text := strings.ReplaceAll(verb+" "+noun, "_", " ")
-	if text == " " || text == "" {
+	if noun == "" || verb == "" {
 		return action
 	}
-	return upperFirst(text)
+	if name := nouns[noun]; name != "" {
+		noun = name
+	}
+	return upperFirst(strings.ReplaceAll(noun+" "+verb, "_", " "))
 }
 
 // NounWords names what the log can be narrowed to.
@@ -113,6 +118,10 @@ func NounWords(noun string) string {
 		return "API keys"
 	case "env":
 		return "Environment"
+	case "second_factor":
+		return "Two-factor"
+	case "hook":
+		return "Deploy hooks"
 	case "mail":
 		return "Mail"
 	}

@@ -201,7 +201,11 @@ func (d *Pages) webhookData(ctx context.Context, q *shell.Request) (webhookData,
 		return data, err
 	}
 	now := time.Now().UTC()
-	all, on := shell.Chosen(attemptStretches, f.Span, func(name string) string { return shell.Link(base, "span", name) })
+	span := f.Span
+	if !slices.ContainsFunc(attemptStretches, func(s shell.Stretch) bool { return s.Name == span }) {
+		span = "7d"
+	}
+	all, on := shell.Chosen(attemptStretches, span, func(name string) string { return shell.Link(base, "span", name) })
 	hours, err := d.Webhooks.Hours(ctx, q.Caller.Owner, w.ID, db.Time(firstStep(on, now).UnixMilli()))
 	if err != nil {
 		return data, err

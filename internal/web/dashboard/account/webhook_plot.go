@@ -12,8 +12,8 @@ import (
 
 // attemptStretches are the stretches of time that attempts can be looked at for.
 var attemptStretches = []shell.Stretch{
-	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
 	{Name: "24h", Label: "24 hours", Words: "the last 24 hours", Step: traffic.Hour, N: 24},
+	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
 	{Name: "30d", Label: "30 days", Words: "the last 30 days", Step: traffic.Day, N: 30},
 }
 
