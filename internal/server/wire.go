@@ -264,7 +264,13 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.usage.Connect(usageNotices{h.notify, h.webhooks})
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
-	h.uploads = upload.New(upload.Config{DB: h.db, Sites: h.sites, Releases: releases, Blobs: store, Limits: quotas, Log: s.Log})
+	arriving := s.Path("upload-tmp") // its files have no names: a crash leaves none
+	if err := os.MkdirAll(arriving, 0o700); err != nil {
+		return nil, err
+	}
+	h.uploads = upload.New(upload.Config{
+		DB: h.db, Sites: h.sites, Releases: releases, Blobs: store, Limits: quotas, Scratch: arriving, Log: s.Log,
+	})
 	h.deployments = deploy.New(deploy.Config{
 		DB:          h.db,
 		Limits:      quotas,

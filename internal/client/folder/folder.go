@@ -207,6 +207,19 @@ func (w *walker) leave(name, why string) {
 	w.f.Left = append(w.f.Left, Left{name, why})
 }
 
+// Sensitive returns why a file is left out unless somebody asks for it: for its own name, or that of a folder which it is in. Empty: it
+// isn't left out. name has slashes.
+func Sensitive(name string) string {
+	for i := range name {
+		if name[i] == '/' {
+			if why := sensitive(path.Base(name[:i]), true); why != "" {
+				return why
+			}
+		}
+	}
+	return sensitive(path.Base(name), false)
+}
+
 // sensitive says why a name is left out unless it is included; empty: it isn't.
 func sensitive(name string, dir bool) string {
 	lower := strings.ToLower(name)

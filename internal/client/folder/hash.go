@@ -114,9 +114,14 @@ func (f *Folder) hash(x *File) (key bool, err error) {
 		return false, fmt.Errorf("read %s: %w", x.name, err)
 	}
 	x.Size, x.Digest, x.info = int64(n)+rest, hex.EncodeToString(sum.Sum(nil)), info
+	return PrivateKey(head), nil
+}
+
+// PrivateKey reports whether a file that begins so, with its first 64 bytes, is a private key.
+func PrivateKey(head []byte) bool {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	return bytes.HasPrefix(line, []byte("-----BEGIN ")) && bytes.Contains(line, []byte("PRIVATE KEY-----")) ||
-		bytes.HasPrefix(line, []byte("PuTTY-User-Key-File-")), nil
+		bytes.HasPrefix(line, []byte("PuTTY-User-Key-File-"))
 }
 
 // open opens a file beneath the folder, which it may not lead out of.

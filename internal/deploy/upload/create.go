@@ -151,7 +151,7 @@ func (u *Uploads) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 }
 
 func deleteTx(ctx context.Context, tx *db.Tx, id ID) error {
-	_, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id = $1`, id)
+	err := forgetReceivedTx(ctx, tx, id)
 	if err == nil {
 		_, err = tx.Exec(ctx, `DELETE FROM uploads WHERE id = $1`, id)
 	}
@@ -159,4 +159,13 @@ func deleteTx(ctx context.Context, tx *db.Tx, id ID) error {
 		return fmt.Errorf("delete upload: %w", errors.Join(err))
 	}
 	return nil
+}
+
+// forgetReceivedTx lets go of what an upload was sent, whole or in parts.
+func forgetReceivedTx(ctx context.Context, tx *db.Tx, id ID) error {
+	_, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id = $1`, id)
+	if err == nil {
+		_, err = tx.Exec(ctx, `DELETE FROM upload_parts WHERE upload_id = $1`, id)
+	}
+	return err
 }

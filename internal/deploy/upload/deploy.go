@@ -66,7 +66,7 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return x, fmt.Errorf("take upload: %w", err)
 	}
 	// From now on the manifest alone says what is kept. What earlier manifests named is let go of.
-	if _, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id = $1`, x.ID); err != nil {
+	if err := forgetReceivedTx(ctx, tx, x.ID); err != nil {
 		return x, fmt.Errorf("take upload: %w", err)
 	}
 	x.Status = Deployed

@@ -2,7 +2,6 @@ package upload
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -78,13 +77,20 @@ func (u *Uploads) Roots(ctx context.Context, mark func(blob.Digest)) error {
 		if all, err = db.Collect(rows, err, func(s db.Scanner) (x stored, err error) { return x, s.Scan(&x.manifest, &x.needed) }); err != nil {
 			return fmt.Errorf("list uploads: %w", err)
 		}
-		var got *sql.Rows
-		got, err = r.Query(ctx, `SELECT blobs FROM upload_batches`)
+		rows, err = r.Query(ctx, `SELECT blobs FROM upload_batches`)
 		have := map[blob.Digest]int64{}
-		if err := received(got, err, have); err != nil {
+		if err := received(rows, err, have); err != nil {
 			return err
 		}
 		for d := range have {
+			mark(d)
+		}
+		rows, err = r.Query(ctx, `SELECT DISTINCT blob FROM upload_parts`)
+		parts, err := db.Collect(rows, err, scanDigest)
+		if err != nil {
+			return fmt.Errorf("list parts of files: %w", err)
+		}
+		for _, d := range parts {
 			mark(d)
 		}
 		return nil
@@ -123,11 +129,14 @@ func (u *Uploads) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 
 // ForgetTx deletes what was uploaded to a site that is deleted.
 func (u *Uploads) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`, id); err != nil {
-		return fmt.Errorf("forget uploads: %w", err)
-	}
-	if _, err := tx.Exec(ctx, `DELETE FROM uploads WHERE site_id = $1`, id); err != nil {
-		return fmt.Errorf("forget uploads: %w", err)
+	for _, statement := range []string{
+		`DELETE FROM upload_batches WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`,
+		`DELETE FROM upload_parts WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`,
+		`DELETE FROM uploads WHERE site_id = $1`,
+	} {
+		if _, err := tx.Exec(ctx, statement, id); err != nil {
+			return fmt.Errorf("forget uploads: %w", err)
+		}
 	}
 	return nil
 }

@@ -102,29 +102,33 @@ func parse(r io.Reader, kind Kind, most Limits) ([]entry, error) {
 				}
 				return nil, err
 			}
-			if e.size > most.FileBytes {
-				return nil, &fault.Error{
-					Kind: fault.TooLarge, Message: "A file is too large", Code: "upload_file_bytes", Received: text.Clip(e.path, 200),
-					Details: fmt.Sprintf("%s has %s; the limit is %s", text.Clip(e.path, 200), text.Size(e.size), text.Size(most.FileBytes)),
-				}
+			if err := most.allow(e, len(list), total); err != nil {
+				return nil, err
 			}
-			if total += e.size; total > most.Bytes {
-				return nil, &fault.Error{
-					Kind: fault.TooLarge, Message: "The files are too large in total", Details: "the limit is " + text.Size(most.Bytes),
-					Code: "upload_bytes",
-				}
-			}
-			if len(list) >= most.Files {
-				return nil, &fault.Error{
-					Kind: fault.TooLarge, Message: "Too many files", Details: fmt.Sprintf("the limit is %d files", most.Files), Code: "upload_files",
-				}
-			}
+			total += e.size
 			list = append(list, e)
 		}
 		if end {
 			return list, consistent(list)
 		}
 	}
+}
+
+// allow is nil where one more file may follow so many files with so many bytes.
+func (l Limits) allow(e entry, files int, bytes int64) error {
+	f := &fault.Error{Kind: fault.TooLarge}
+	switch {
+	case e.size > l.FileBytes:
+		f.Message, f.Code, f.Received = "A file is too large", "upload_file_bytes", text.Clip(e.path, 200)
+		f.Details = fmt.Sprintf("%s has %s; the limit is %s", text.Clip(e.path, 200), text.Size(e.size), text.Size(l.FileBytes))
+	case bytes+e.size > l.Bytes:
+		f.Message, f.Code, f.Details = "The files are too large in total", "upload_bytes", "the limit is "+text.Size(l.Bytes)
+	case files >= l.Files:
+		f.Message, f.Code, f.Details = "Too many files", "upload_files", fmt.Sprintf("the limit is %d files", l.Files)
+	default:
+		return nil
+	}
+	return f
 }
 
 func parseLine(line []byte, kind Kind) (e entry, err error) {
@@ -142,10 +146,8 @@ func parseLine(line []byte, kind Kind) (e entry, err error) {
 	if err := dec.Decode(&in); err != nil || dec.More() {
 		return e, invalid("invalid_manifest", "it is not a file's JSON object", `a line is {"path": "…", "sha256": "…", "size": 0} with mode "x" or "l" where it is one`)
 	}
-	if why := checkPath(in.Path); why != "" {
-		f := &fault.Error{Kind: fault.Invalid, Message: "A file's path can't be uploaded", Code: "invalid_path", Received: show(in.Path)}
-		f.Details = show(in.Path) + ": " + why
-		return e, f
+	if err := allowPath(in.Path); err != nil {
+		return e, err
 	}
 	e.path = in.Path
 	if e.digest, err = blob.ParseDigest(in.SHA256); err != nil {
@@ -195,6 +197,17 @@ func consistent(list []entry) error {
 		}
 	}
 	return nil
+}
+
+// allowPath is nil where path can be a file's.
+func allowPath(path string) error {
+	why := checkPath(path)
+	if why == "" {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: "A file's path can't be uploaded", Code: "invalid_path", Received: show(path), Details: show(path) + ": " + why,
+	}
 }
 
 // checkPath returns why path can't be a file's path, or "".

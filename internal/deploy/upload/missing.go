@@ -58,6 +58,11 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	if len(list) == 0 {
 		return x, nil, invalid("empty_upload", "The manifest has no file", "send a line for each file")
 	}
+	return u.put(ctx, owner, x, list)
+}
+
+// put is PutManifest for files that are known, and a caller who holds a place.
+func (u *Uploads) put(ctx context.Context, owner account.OwnerID, x Upload, list []entry) (Upload, []Content, error) {
 	manifest, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(encode(list)))
 	if err != nil {
 		return x, nil, fmt.Errorf("store manifest: %w", err)

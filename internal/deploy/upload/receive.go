@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/limits"
 )
 
 // Refused is a blob of a batch that was not stored.
@@ -166,16 +167,12 @@ func (u *Uploads) receive(
 	if flushed := batch.Flush(); err == nil {
 		err = flushed
 	}
-	switch {
-	case errors.Is(err, blob.ErrSwept):
-		err = &fault.Error{
-			Kind: fault.Unavailable, Message: "The files could not be stored at the moment", Details: "send them again", RetryAfter: time.Second,
-		}
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = invalid("body_incomplete", "Incomplete request body", "the connection broke off; send it again")
+	err = unstored(err)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = incomplete()
 	}
 	if err == nil && len(stored) > 0 {
-		err = u.acknowledge(ctx, owner, x.ID, stored)
+		err = u.acknowledge(ctx, owner, x.ID, stored, 0)
 	}
 	if err != nil {
 		return Received{}, err
@@ -184,6 +181,20 @@ func (u *Uploads) receive(
 	_, missing, err := u.missing(ctx, x)
 	out.Missing = Sum(missing)
 	return out, err
+}
+
+// unstored says that a batch that a sweep has met has to be sent again. Other errors it returns as they are.
+func unstored(err error) error {
+	if !errors.Is(err, blob.ErrSwept) {
+		return err
+	}
+	return &fault.Error{
+		Kind: fault.Unavailable, Message: "The files could not be stored at the moment", Details: "send them again", RetryAfter: time.Second,
+	}
+}
+
+func incomplete() error {
+	return invalid("body_incomplete", "Incomplete request body", "the connection broke off; send it again")
 }
 
 // take waits for a place among the requests that send files or read lists of them, which is held until release.
@@ -198,8 +209,8 @@ func (u *Uploads) take(ctx context.Context, x Upload) (release func(), err error
 	return release, err
 }
 
-// acknowledge notes contents that are durable.
-func (u *Uploads) acknowledge(ctx context.Context, owner account.OwnerID, id ID, list []Content) error {
+// acknowledge notes contents that are durable. more is how many bytes of them the manifest doesn't count yet.
+func (u *Uploads) acknowledge(ctx context.Context, owner account.OwnerID, id ID, list []Content, more int64) error {
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
 		x, err := u.lockTx(ctx, tx, owner, id)
 		if err == nil {
@@ -208,13 +219,22 @@ func (u *Uploads) acknowledge(ctx context.Context, owner account.OwnerID, id ID,
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO upload_batches (id, upload_id, blobs) VALUES ($1, $2, $3)`,
-			db.NewID("upb"), id, base64.StdEncoding.EncodeToString(pack(list))); err != nil {
-			return fmt.Errorf("note received files: %w", err)
+		if more > 0 {
+			if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, more); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE uploads SET touched_at = $2 WHERE id = $1`, id, db.Now()); err != nil {
-			return fmt.Errorf("note received files: %w", err)
-		}
-		return nil
+		return acknowledgeTx(ctx, tx, id, list, more)
 	})
+}
+
+func acknowledgeTx(ctx context.Context, tx *db.Tx, id ID, list []Content, more int64) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO upload_batches (id, upload_id, blobs) VALUES ($1, $2, $3)`,
+		db.NewID("upb"), id, base64.StdEncoding.EncodeToString(pack(list))); err != nil {
+		return fmt.Errorf("note received files: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `UPDATE uploads SET touched_at = $2, needed_bytes = needed_bytes + $3 WHERE id = $1`, id, db.Now(), more); err != nil {
+		return fmt.Errorf("note received files: %w", err)
+	}
+	return nil
 }

@@ -101,6 +101,7 @@ type Config struct {
 	Releases *release.Releases
 	Blobs    *blob.Store
 	Limits   *limits.Limits // Optional: without it the service's own.
+	Scratch  string         // directory for what is on its way: archives, and parts of files. Optional: "" means the system's.
 	Log      *slog.Logger   // Optional.
 }
 
@@ -108,6 +109,7 @@ type Config struct {
 type Uploads struct {
 	c         Config
 	receiving *fair.Pool
+	unpacking *fair.Pool
 }
 
 // New returns Uploads. It starts nothing: Work registers its job.
@@ -122,6 +124,8 @@ func New(c Config) *Uploads {
 		c: c,
 		// share: total 16 requests that send files, or read lists of them, at once; owner 8, and 4 of them for one site; edge 64 wait, 16 of one owner, then 429
 		receiving: fair.New(fair.Config{Places: 16, Owner: 8, Site: 4, Waiting: 64, OwnerWaiting: 16}),
+		// share: total 4 archives that are unpacked at once, each at most as large as an upload may be; owner 2, one of a site; edge 16 wait, 4 of one owner, then 429
+		unpacking: fair.New(fair.Config{Places: 4, Owner: 2, Site: 1, Waiting: 16, OwnerWaiting: 4}),
 	}
 }
 

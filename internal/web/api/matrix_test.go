@@ -27,6 +27,7 @@ type row struct {
 	did    string // what stands in the audit log afterwards; every change has one
 	prep   func(w *world, key string, x things)
 	team   bool // asked with keys of a team, on its things
+	header string
 }
 
 // matrix has a row for every route; a route without one fails the test.
@@ -132,6 +133,9 @@ var matrix = map[string]row{
 	"getUploadMissing":  {path: "/uploads/{upload}/missing", status: 200, prep: uploading},
 	"sendUploadBlobs":   {path: "/uploads/{upload}/blobs", body: batchOf("hello"), status: 200, prep: uploading, quiet: true},
 	"putUploadBlob":     {path: "/uploads/{upload}/blobs/" + digestOf("hello"), body: "hello", status: 200, prep: uploading, quiet: true},
+	"getUploadBlob":     {path: "/uploads/{upload}/blobs/" + digestOf("hello"), status: 200, prep: uploading},
+	"sendUploadPart":    {path: "/uploads/{upload}/blobs/" + digestOf("hello"), body: "hello", status: 200, prep: uploading, quiet: true, header: "Upload-Offset: 0"},
+	"deployArchive":     {path: "/sites/{site}/deploy/archive?target=preview", body: zipOf("index.html", "hello"), status: 200, prep: folder, did: "deployment.triggered"},
 	"deployUpload":      {path: "/uploads/{upload}/deploy", status: 200, prep: uploaded, did: "deployment.triggered"},
 	"stopSite":          {path: "/sites/{site}/stop", status: 200, prep: activate, did: "site.stopped"},
 	"restartSite":       {path: "/sites/{site}/restart", status: 202, prep: programmed, did: "site.restarted"},
@@ -612,7 +616,11 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 			}
 			body = filled
 		}
-		a := w.api(r.Method, x.fill(row.path), key, body)
+		var headers []string
+		if row.header != "" {
+			headers = append(headers, row.header)
+		}
+		a := w.api(r.Method, x.fill(row.path), key, body, headers...)
 		common(t, r.ID, a)
 		valid(t, w.world, r, a)
 		return a

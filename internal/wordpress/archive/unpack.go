@@ -7,11 +7,9 @@ package archive
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +23,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
+	"slipway/internal/platform/unzip"
 )
 
 // Bounds of an archive besides the site's storage and the database's size.
@@ -236,18 +235,15 @@ func (u *unpacking) tar(in io.Reader) error {
 }
 
 func (u *unpacking) zip(f *os.File, size int64) error {
-	if announced(f, size) > maxImportEntries {
+	z, err := unzip.Open(f, size, unzip.Limits{Entries: maxImportEntries, Bytes: maxImportList})
+	switch {
+	case errors.Is(err, unzip.ErrEntries):
 		return Bad(fmt.Sprintf("it holds more than %d files and folders", maxImportEntries))
-	}
-	list := &listing{ReaderAt: f}
-	z, err := zip.NewReader(list, size)
-	if list.over {
+	case errors.Is(err, unzip.ErrList):
 		return Bad(fmt.Sprintf("it holds more than %d files and folders, or their names are too long", maxImportEntries))
-	}
-	if err != nil {
+	case err != nil:
 		return Bad("it is damaged or cut off")
 	}
-	list.read = true
 	for i, h := range z.File {
 		if err := u.entry(); err != nil {
 			return err
@@ -270,57 +266,6 @@ func (u *unpacking) zip(f *os.File, size int64) error {
 	}
 	return nil
 }
-
-// announced is how many entries a zip archive says that it has, for which a reader makes
-// room at once: the most that any of its ends says. APPNOTE.TXT 4.3.14 to 4.3.16.
-func announced(f io.ReaderAt, size int64) (most uint64) {
-	tail := make([]byte, min(size, 66<<10))
-	n, _ := f.ReadAt(tail, size-int64(len(tail)))
-	tail = tail[:n]
-	for i := 0; i+22 <= len(tail); i++ {
-		if !bytes.HasPrefix(tail[i:], []byte("PK\x05\x06")) {
-			continue
-		}
-		most = max(most, uint64(binary.LittleEndian.Uint16(tail[i+10:])))
-		if i < 20 || !bytes.HasPrefix(tail[i-20:], []byte("PK\x06\x07")) {
-			continue
-		}
-		large := make([]byte, 56)
-		if _, err := f.ReadAt(large, int64(binary.LittleEndian.Uint64(tail[i-12:])&(1<<62-1))); err == nil {
-			most = max(most, binary.LittleEndian.Uint64(large[32:]))
-		}
-	}
-	return most
-}
-
-// listing is a zip archive whose list of entries is read into memory at once: by then more
-// entries than an import may have, or longer names, are refused.
-type listing struct {
-	io.ReaderAt
-	read, over     bool // the list is in memory; it is too long
-	bytes, entries int64
-	tail           []byte // the end of the last part, in which an entry may begin
-}
-
-// entryMark begins each entry of the list: APPNOTE.TXT 4.3.12.
-var entryMark = []byte("PK\x01\x02")
-
-func (l *listing) ReadAt(b []byte, at int64) (int, error) {
-	n, err := l.ReaderAt.ReadAt(b, at)
-	if l.read {
-		return n, err
-	}
-	l.tail = append(l.tail, b[:n]...)
-	l.entries += int64(bytes.Count(l.tail, entryMark))
-	l.tail = bytes.Clone(l.tail[max(0, len(l.tail)-len(entryMark)+1):])
-	if l.bytes += int64(n); l.bytes > maxImportList || l.entries > maxImportEntries {
-		l.over = true
-		return 0, errListing
-	}
-	return n, err
-}
-
-var errListing = errors.New("the archive lists too many files")
 
 // entry counts whatever the archive lists.
 func (u *unpacking) entry() error {

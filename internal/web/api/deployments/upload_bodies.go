@@ -46,6 +46,7 @@ type sent struct {
 	id     string // of the upload
 	blob   string // of the path. Optional.
 	http   *http.Request
+	answer http.Header
 	body   io.Reader
 }
 
@@ -87,7 +88,7 @@ func receiveRaw[O any](a *API, r contract.Route, id, digest string, fn func(ctx 
 		}
 		var out O
 		if err == nil {
-			out, err = fn(ctx, sent{c, id, digest, req, &paced{Reader: req.Body, conn: conn, begun: time.Now()}})
+			out, err = fn(ctx, sent{c, id, digest, req, w.Header(), &paced{Reader: req.Body, conn: conn, begun: time.Now()}})
 		}
 		if err == nil {
 			err = a.Holds(ctx, c) // a body may take long, in which the key is revoked
@@ -161,13 +162,21 @@ type blobBody struct {
 func (a *API) blobRoute(r contract.Route) {
 	r.Method, r.Status = http.MethodPut, http.StatusOK
 	rawRoute(a, r, "application/octet-stream", func(ctx context.Context, s sent) (blobBody, error) {
-		d, err := blob.ParseDigest(s.blob)
+		d, err := parseDigest(s.blob)
 		if err != nil {
-			return blobBody{}, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid SHA-256", Details: "the path ends with 64 lower-case hexadecimal digits", Code: "invalid_digest",
-			}
+			return blobBody{}, err
 		}
 		m, err := a.Uploads.ReceiveOne(ctx, s.caller.Owner, upload.ID(s.id), d, s.http.ContentLength, s.body)
 		return blobBody{missingBody{m.Files, m.Bytes}}, err
 	})
+}
+
+func parseDigest(text string) (blob.Digest, error) {
+	d, err := blob.ParseDigest(text)
+	if err != nil {
+		return d, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid SHA-256", Details: "the path ends with 64 lower-case hexadecimal digits", Code: "invalid_digest",
+		}
+	}
+	return d, nil
 }

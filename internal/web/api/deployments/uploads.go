@@ -64,10 +64,15 @@ func (a *API) uploadRoutes() {
 	a.batchRoute(r("/uploads/{id}/blobs", "sendUploadBlobs", "Send blobs",
 		"A batch of contents. For each: its SHA-256 (32 bytes), its length (8 bytes, big-endian), its bytes. What is counted as stored is durable. A blob that doesn't match the manifest is refused; the others are stored."))
 	a.blobRoute(r("/uploads/{id}/blobs/{sha256}", "putUploadBlob", "Send one blob", "The content of one file as the body, for example with `curl -T`."))
+	a.partRoutes(r("/uploads/{id}/blobs/{sha256}", "", "", ""))
 	deploy := r("/uploads/{id}/deploy", "deployUpload", "Deploy an upload",
 		"Triggers a deployment of a complete upload. Deploying it again answers with the same deployment. 409 `upload_incomplete` while blobs are missing.")
 	deploy.Limited = true
 	contract.PostPrepared(a.API, deploy, a.completeUpload, a.deployUpload)
+	a.archiveRoute(r("/sites/{id}/deploy/archive", "deployArchive", "Deploy an archive",
+		"Deploys a folder to a site without a repository in one request: `curl --data-binary @site.zip`. The body is a .zip, .tar, .tar.gz or .tar.zst with the limits of an upload. "+
+			"If the archive has one folder at its top, its content is deployed. Version control, `node_modules`, `.env` files and private keys are left out. "+
+			"Production requires the scope `deployments:write`, a preview `previews:write`."))
 }
 
 // upload returns an upload that the caller may touch.
