@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -98,10 +102,20 @@ func folder(dir string) (digest string, err error) {
 	sum := sha256.Sum256([]byte(page))
 	batch := append(sum[:], 0, 0, 0, 0, 0, 0, 0, byte(len(page)))
 	digest = hex.EncodeToString(sum[:])
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	file, err := z.Create("index.html")
+	if err == nil {
+		_, err = io.WriteString(file, page)
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		return "", err
+	}
 	return digest, world.WriteFiles(dir, map[string]string{
 		"index.html":      page,
 		"manifest.ndjson": fmt.Sprintf(`{"path": "index.html", "sha256": "%s", "size": %d}`+"\n", digest, len(page)),
 		"files.blobs":     string(batch) + page,
+		"site.zip":        archive.String(),
 	})
 }
 

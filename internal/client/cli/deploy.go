@@ -39,6 +39,7 @@ type deployCommand struct {
 	ofSite
 	Dir        string   `arg:"" optional:"" env:"-" type:"existingdir" help:"Folder to upload, for sites without a repository. Default: the linked folder."`
 	Prebuilt   bool     `env:"-" help:"The folder is ready to be published: don't build it, and don't read .gitignore."`
+	Archive    string   `env:"-" type:"existingfile" help:"Upload a .zip, .tar, .tar.gz or .tar.zst instead of a folder." placeholder:"FILE"`
 	Include    []string `env:"-" sep:"none" help:"Upload what would be left out as a secret or dependency: a pattern as in .gitignore. Can be repeated." placeholder:"PATTERN"`
 	DryRun     bool     `name:"dry-run" env:"-" help:"Print the files that would be uploaded."`
 	Branch     string   `env:"-" help:"Branch to deploy; of an upload, the branch whose preview it is. Default: the production branch." placeholder:"NAME"`
@@ -59,7 +60,7 @@ func (d deployCommand) Run(ctx context.Context, e *Env) error {
 	if s.Source == "upload" {
 		return d.upload(ctx, e, c, s)
 	}
-	if d.Dir != "" || d.Prebuilt || d.DryRun || len(d.Include) > 0 {
+	if d.Dir != "" || d.Archive != "" || d.Prebuilt || d.DryRun || len(d.Include) > 0 {
 		return failure(fmt.Errorf("%s is deployed from its repository, so no folder can be uploaded to it: create a site for this folder with slipway init", printable(s.Name)))
 	}
 	in := map[string]any{}

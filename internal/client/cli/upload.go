@@ -51,6 +51,9 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 	if d.Commit != "" {
 		return failure(errors.New("the site has no repository: --commit can't be deployed"))
 	}
+	if d.Archive != "" {
+		return d.archive(ctx, e, c, s)
+	}
 	dir, at, err := d.folder(e)
 	if err != nil {
 		return failure(err)
@@ -68,7 +71,7 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 	if err := f.Hash(ctx, cache, options); err != nil {
 		return failure(err)
 	}
-	e.leftOut(f.Left)
+	d.leftOut(e, f.Left)
 	if len(f.Files) == 0 {
 		return failure(fmt.Errorf("there is nothing to upload in %s", dir))
 	}
@@ -146,7 +149,7 @@ func (d deployCommand) request(ctx context.Context, dir string) map[string]any {
 }
 
 // leftOut names what isn't uploaded, in one line.
-func (e *Env) leftOut(list []folder.Left) {
+func (d deployCommand) leftOut(e *Env, list []folder.Left) {
 	if len(list) == 0 {
 		return
 	}
@@ -158,7 +161,11 @@ func (e *Env) leftOut(list []folder.Left) {
 	if n := len(list) - 5; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	e.say("Left out: %s%s. Use --include to upload them", strings.Join(names, ", "), more)
+	hint := ". Use --include to upload them"
+	if d.Archive != "" {
+		hint = ""
+	}
+	e.say("Left out: %s%s%s", strings.Join(names, ", "), more, hint)
 }
 
 // send sends the list of a folder's files and those that are missing.
@@ -278,11 +285,9 @@ func (b batch) send(ctx context.Context, c *rest.Client, path string, f *folder.
 	var err error
 	if b.alone {
 		x := b.files[0]
-		_, err = c.Upload(ctx, rest.Body{
-			Method: http.MethodPut, Path: path + "/blobs/" + x.Digest, Type: "application/octet-stream", Size: x.Size,
-		}, func() (io.ReadCloser, error) { return p.count(exactly(f.Content(x))(x.Size)) })
+		err = inParts(ctx, c, path+"/blobs/"+x.Digest, f, x, p)
 		var no *rest.Error
-		if errors.As(err, &no) && (no.Code == "digest_mismatch" || no.Code == "size_mismatch") {
+		if errors.Is(err, errChanged) || errors.As(err, &no) && (no.Code == "digest_mismatch" || no.Code == "size_mismatch") {
 			return b.changed(f, map[string]bool{x.Digest: true})
 		}
 		if err == nil {

@@ -18,10 +18,19 @@ type Body struct {
 	Type     string // its media type
 	Encoding string // Content-Encoding. Optional.
 	Size     int64  // its bytes
+	Offset   int64  // with PATCH: where in the file the body begins
+	Key      string // Idempotency-Key. Optional.
 }
 
+// uploadTries is how often a request with a body is made: with the pauses between, it outlasts the restart of a server.
+const uploadTries = 8
+
+// longestPause is between two of them.
+const longestPause = 8 * time.Second
+
 // Upload makes a request with a body, again where the connection breaks or the server asks to wait: sending the same twice has to be
-// harmless. open is called for every try. An error of the body's reader is returned as it is.
+// harmless. A PATCH is not made again where the connection breaks. open is called for every try. An error of the body's reader is
+// returned as it is.
 func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser, error)) (json.RawMessage, error) {
 	pause := 250 * time.Millisecond
 	for try := 1; ; try++ {
@@ -31,7 +40,9 @@ func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 			return answer, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case try == tries || !errors.Is(err, ErrUnreachable) && (wait <= 0 || wait > maxWait):
+		case try == uploadTries, errors.Is(err, ErrUnreachable) && b.Method == http.MethodPatch:
+			return nil, err
+		case !errors.Is(err, ErrUnreachable) && (wait <= 0 || wait > maxWait):
 			return nil, err
 		}
 		select {
@@ -39,7 +50,7 @@ func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 			return nil, context.Cause(ctx)
 		case <-time.After(max(wait, pause)):
 		}
-		pause *= 2
+		pause = min(2*pause, longestPause)
 	}
 }
 
@@ -72,6 +83,12 @@ func (c *Client) upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 	req.Header.Set("Content-Type", b.Type)
 	if b.Encoding != "" {
 		req.Header.Set("Content-Encoding", b.Encoding)
+	}
+	if b.Method == http.MethodPatch {
+		req.Header.Set("Upload-Offset", strconv.FormatInt(b.Offset, 10))
+	}
+	if b.Key != "" {
+		req.Header.Set("Idempotency-Key", b.Key)
 	}
 	req.Header.Set("User-Agent", "slipway-cli")
 	if c.c.Token != nil {

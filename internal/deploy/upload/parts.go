@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,6 +30,56 @@ type Progress struct {
 	Missing Missing // of the upload
 }
 
+// arriving knows which files' parts this process is receiving: who asks how far a file is, because the connection broke, wants to know
+// what becomes of the part that broke off.
+type arriving struct {
+	mu sync.Mutex // guards now
+	// share: none, as many as there are places in receiving
+	now map[arrival]chan struct{} // closed when the part is stored, or is not
+}
+
+type arrival struct {
+	upload ID
+	digest blob.Digest
+}
+
+// longestArrival is how long an answer waits for that. A part may arrive for longer where its client has not gone.
+const longestArrival = 3 * time.Second
+
+// begin notes a part until end is called.
+func (a *arriving) begin(id ID, d blob.Digest) (end func()) {
+	k, done := arrival{id, d}, make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now == nil {
+		a.now = map[arrival]chan struct{}{}
+	}
+	a.now[k] = done
+	return func() {
+		close(done)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.now[k] == done { // else it is a later one's
+			delete(a.now, k)
+		}
+	}
+}
+
+// wait returns when the part that was arriving is dealt with.
+func (a *arriving) wait(ctx context.Context, id ID, d blob.Digest) {
+	a.mu.Lock()
+	done := a.now[arrival{id, d}]
+	a.mu.Unlock()
+	if done == nil {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-time.After(longestArrival):
+	}
+}
+
 // part is one that was received.
 type part struct {
 	upload      ID
@@ -46,6 +97,7 @@ func (u *Uploads) Progress(ctx context.Context, x Upload, d blob.Digest) (p Prog
 		return p, err
 	}
 	defer release()
+	u.arriving.wait(ctx, x.ID, d)
 	whole, p, err := u.wanted(ctx, x, d)
 	if err != nil || whole {
 		return p, err
@@ -158,6 +210,7 @@ func (u *Uploads) ReceivePart(ctx context.Context, owner account.OwnerID, id ID,
 	if whole {
 		return p, nil
 	}
+	defer u.arriving.begin(x.ID, d)()
 	f, err := u.scratch()
 	if err != nil {
 		return p, err

@@ -110,6 +110,7 @@ type Uploads struct {
 	c         Config
 	receiving *fair.Pool
 	unpacking *fair.Pool
+	arriving  arriving
 }
 
 // New returns Uploads. It starts nothing: Work registers its job.

@@ -242,6 +242,8 @@ var scenarios = []Scenario{
 		{Operation: "putUploadManifest", Upload: "manifest.ndjson"},
 		{Operation: "getUpload"},
 		{Operation: "getUploadMissing"},
+		{Operation: "getUploadBlob"},
+		{Operation: "sendUploadPart", Headers: []string{"Upload-Offset: 0"}, Upload: "index.html"},
 		{Operation: "sendUploadBlobs", Upload: "files.blobs"},
 		{Operation: "putUploadBlob", Upload: "index.html"},
 		{
@@ -253,6 +255,10 @@ var scenarios = []Scenario{
 			Keep: []string{"UPLOAD_ID=id"},
 		},
 		{Operation: "deleteUpload"},
+		{
+			Operation: "deployArchive", Query: "kind=output", Upload: "site.zip",
+			Keep: []string{"DEPLOYMENT_ID=deploymentId"}, Until: [3]string{"/deployments/$DEPLOYMENT_ID", "status", "success"},
+		},
 	}},
 	{"wordpress", []Step{
 		{

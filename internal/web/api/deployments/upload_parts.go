@@ -36,7 +36,7 @@ func (a *API) partRoutes(r contract.Route) {
 	r.ID, r.Summary, r.Method, r.Status = "sendUploadPart", "Send part of a blob", http.MethodPatch, http.StatusOK
 	r.Doc = "Sends a large file in parts that can be resumed. The header `Upload-Offset` says where the part begins; 409 `offset_mismatch` names the right offset. " +
 		"Every part but the last has 1 to 64 MiB. If the connection breaks, whole MiB that arrived are kept."
-	rawRoute(a, r, "application/offset+octet-stream", func(ctx context.Context, s sent) (partBody, error) {
+	rawRoute(a, r, "application/octet-stream", func(ctx context.Context, s sent) (partBody, error) {
 		d, err := parseDigest(s.blob)
 		if err != nil {
 			return partBody{}, err

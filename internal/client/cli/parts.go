@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"slipway/internal/client/folder"
+	"slipway/internal/client/rest"
+)
+
+// partTries is how often a part is sent without that anything more arrives: with the pauses between, it outlasts the restart of a
+// server.
+const partTries = 8
+
+// inParts sends a large file in parts, each from where the server has it.
+func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder, x folder.File, p *progress) error {
+	var at, best int64
+	for failures, ask := 0, false; ; {
+		got, err := at, error(nil)
+		if ask {
+			got, err = received(c.Do(ctx, http.MethodGet, path, nil))
+		} else {
+			n := min(fullBatch, x.Size-at)
+			if x.Size-at-n < 1<<20 {
+				n = x.Size - at // no part may be smaller
+			}
+			got, err = received(c.Upload(ctx, rest.Body{
+				Method: http.MethodPatch, Path: path, Type: "application/octet-stream", Size: n, Offset: at,
+			}, func() (io.ReadCloser, error) { return from(f, x, at, n) }))
+		}
+		var no *rest.Error
+		switch {
+		case err == nil && got <= at && !ask:
+			return errors.New("the server says that nothing of a part has arrived")
+		case err == nil:
+			p.bytes.Add(got - at)
+			at, ask = got, false
+			if at >= x.Size {
+				return nil
+			}
+		case errors.As(err, &no) && (no.Code == "offset_mismatch" || no.Code == "body_incomplete"):
+			ask = true
+		case errors.Is(err, rest.ErrUnreachable):
+			ask = true
+			if failures > 0 {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(min(8*time.Second, 125*time.Millisecond<<failures)):
+				}
+			}
+		default:
+			return err
+		}
+		if at > best {
+			best, failures = at, 0
+		} else if err != nil {
+			if failures++; failures > partTries {
+				return err
+			}
+		}
+	}
+}
+
+// received reads how far a file is.
+func received(answer json.RawMessage, err error) (int64, error) {
+	var got struct{ Offset int64 }
+	if err == nil {
+		err = json.Unmarshal(answer, &got)
+	}
+	return got.Offset, err
+}
+
+// from opens n bytes of a file from an offset.
+func from(f *folder.Folder, x folder.File, at, n int64) (io.ReadCloser, error) {
+	in, err := f.Content(x)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := in.(io.Seeker); ok {
+		_, err = s.Seek(at, io.SeekStart)
+	} else {
+		_, err = io.CopyN(io.Discard, in, at)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return &whole{in, n}, nil
+}
