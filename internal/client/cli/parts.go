@@ -20,7 +20,8 @@ const partTries = 8
 func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder, x folder.File, p *progress) error {
 	var at, best int64
 	for failures, ask := 0, false; ; {
-		got, err := at, error(nil)
+		var got int64
+		var err error
 		if ask {
 			got, err = received(c.Do(ctx, http.MethodGet, path, nil))
 		} else {
