@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
 )
 
@@ -47,7 +48,7 @@ func (u upgradeCommand) Run(ctx context.Context) error {
 	}
 	c := upgrade.Config{
 		Store: u.store(), Program: program, Control: u.Listen, Edge: edge, SiteDomain: u.SiteDomain,
-		Service: u.Service, Start: u.ReadyIn, Watch: u.Watch, Out: os.Stdout,
+		Service: u.Service, Image: installation.ImageFile, Start: u.ReadyIn, Watch: u.Watch, Out: os.Stdout,
 	}
 	from := upgrade.Source{Archive: u.Archive, SHA256: u.SHA256, Keys: slices.Concat(strings.Split(releaseKeys, ","), u.ReleaseKey)}
 	switch {

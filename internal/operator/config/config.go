@@ -98,6 +98,15 @@ type Config struct {
 	Backup recovery.Settings
 }
 
+// reachable returns where this machine reaches a listener that may listen on all addresses.
+func reachable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || host != "" && !net.ParseIP(host).IsUnspecified() {
+		return listen
+	}
+	return net.JoinHostPort("localhost", port)
+}
+
 // Settings are a Config that Check has found valid, with what follows from it: BaseURL,
 // APIURL, SiteDomain, DataDir and ACMEDNSZone are in their canonical form.
 type Settings struct {
@@ -146,7 +155,7 @@ func (c Config) Check() (Settings, error) {
 	if !domainForm.MatchString(s.SiteDomain) || len(s.SiteDomain) > 190 {
 		return s, fmt.Errorf("--site-domain: %q is not a domain name", c.SiteDomain)
 	}
-	if s.BaseURL, err = baseURL("--base-url", cmp.Or(c.BaseURL, "http://"+c.Listen)); err != nil {
+	if s.BaseURL, err = baseURL("--base-url", cmp.Or(c.BaseURL, "http://"+reachable(c.Listen))); err != nil {
 		return s, err
 	}
 	if s.APIURL, err = baseURL("--api-url", cmp.Or(c.APIURL, s.BaseURL)); err != nil {

@@ -41,6 +41,15 @@ func TestCheckTurnsWhatWasSaidIntoWhatIsMeant(t *testing.T) {
 	if s.BaseURL != "http://127.0.0.1:8080" || s.APIURL != s.BaseURL || s.SitePort != 8443 || len(s.ControlHosts) != 0 {
 		t.Errorf("addresses %q %q %d %v", s.BaseURL, s.APIURL, s.SitePort, s.ControlHosts)
 	}
+	for listen, want := range map[string]string{
+		":8080": "http://localhost:8080", "0.0.0.0:80": "http://localhost:80", "[::]:8080": "http://localhost:8080", "[::1]:8080": "http://[::1]:8080",
+	} {
+		c := c
+		c.Listen = listen
+		if s, err := c.Check(); err != nil || s.BaseURL != want {
+			t.Errorf("--listen %s: %q, %v, want %q", listen, s.BaseURL, err, want)
+		}
+	}
 	if s.GitAt["files.test"] != "file:///srv/git" || s.Allow[0].String() != "10.0.0.0/8" || s.Allow[1].String() != "::1/128" {
 		t.Errorf("git hosts %v, allowed %v", s.GitAt, s.Allow)
 	}

@@ -10,6 +10,9 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
+// ImageFile is there where the program runs from Slipway's container image, whose files nothing changes.
+const ImageFile = "/usr/lib/slipway/image"
+
 // DiskSpace returns the size of the file system that holds dir, and the space that is left,
 // in bytes: what is free, or sandbox.PerFile for each file that it has room for where that is
 // less.

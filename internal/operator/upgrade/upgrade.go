@@ -32,6 +32,7 @@ type Config struct {
 	Edge       string        // address of sites over HTTPS. Optional: without it no site is asked.
 	SiteDomain string        // of the sites that are asked
 	Service    string        // command that controls the service, with ACTION for stop, start or restart
+	Image      string        // file that is there in a container image, where nothing is upgraded
 	Start      time.Duration // how long the new program may take until it is ready
 	Return     time.Duration // and the old one, when it comes back. Optional: 3 minutes.
 	Watch      time.Duration // how long the new one is watched afterwards
@@ -183,8 +184,11 @@ func (c Config) prepare(ctx context.Context, from Source, undo bool) (x State, e
 	return x, nil
 }
 
-// mayReplace refuses where a package manager keeps the program.
+// mayReplace refuses where a package manager or a container image keeps the program.
 func (c Config) mayReplace(ctx context.Context) error {
+	if _, err := os.Stat(c.Image); err == nil {
+		return errors.New("slipway runs from a container image: stop the container and start one of the image slipway:VERSION with the same volume")
+	}
 	if dpkg, err := exec.LookPath("dpkg-query"); err == nil {
 		if exec.CommandContext(ctx, dpkg, "--search", c.Program).Run() == nil {
 			return errors.New("slipway was installed as a Debian package: upgrade it with apt install ./slipway_VERSION_ARCH.deb")

@@ -561,4 +561,8 @@ func TestUpgradeRefuses(t *testing.T) {
 	if err := w.Run(t.Context(), good); err == nil || !strings.Contains(err.Error(), "doesn't run") {
 		t.Errorf("of a service that is stopped: %v", err)
 	}
+	w.Image = w.Program // any file that is there
+	if err := w.Check(t.Context(), good); err == nil || !strings.Contains(err.Error(), "runs from a container image") {
+		t.Errorf("in a container image: %v", err)
+	}
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// layer is one layer of an image as its manifest names it.
+type layer struct {
+	descriptor
+	diff string // digest of the tar that it is when unpacked
+	what string
+}
+
+// descriptor names a part of an image (OCI image specification, descriptor.md).
+type descriptor struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int64             `json:"size"`
+	Platform    map[string]string `json:"platform,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// archive is an OCI image layout in a tar, as it is written.
+type archive struct {
+	f    *os.File
+	w    *tar.Writer
+	date time.Time
+}
+
+func newArchive(name string, date time.Time) (*archive, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{f: f, w: tar.NewWriter(f), date: date}
+	return a, a.add("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+}
+
+// abandon removes an archive that was not finished.
+func (a *archive) abandon() {
+	if a.f != nil {
+		a.f.Close()
+		os.Remove(a.f.Name())
+	}
+}
+
+func (a *archive) header(name string, size int64) error {
+	return a.w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, ModTime: a.date, Format: tar.FormatPAX})
+}
+
+func (a *archive) add(name string, text []byte) error {
+	err := a.header(name, int64(len(text)))
+	if err == nil {
+		_, err = a.w.Write(text)
+	}
+	return err
+}
+
+// blob adds a part under its digest.
+func (a *archive) blob(mediaType string, text []byte) (descriptor, error) {
+	sum := sha256.Sum256(text)
+	name := hex.EncodeToString(sum[:])
+	return descriptor{MediaType: mediaType, Digest: "sha256:" + name, Size: int64(len(text))}, a.add("blobs/sha256/"+name, text)
+}
+
+// layer adds a layer from the tar that it is.
+func (a *archive) layer(from io.Reader, what string) (layer, error) {
+	packed, err := os.CreateTemp("", "slipway-layer-")
+	if err != nil {
+		return layer{}, err
+	}
+	defer os.Remove(packed.Name())
+	defer packed.Close()
+	plain, sum := sha256.New(), sha256.New()
+	zip, err := gzip.NewWriterLevel(io.MultiWriter(packed, sum), gzip.BestSpeed+3)
+	if err != nil {
+		return layer{}, err
+	}
+	if _, err := io.Copy(io.MultiWriter(zip, plain), from); err != nil {
+		return layer{}, err
+	}
+	if err := zip.Close(); err != nil {
+		return layer{}, err
+	}
+	size, err := packed.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = packed.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return layer{}, err
+	}
+	name := hex.EncodeToString(sum.Sum(nil))
+	if err := a.header("blobs/sha256/"+name, size); err != nil {
+		return layer{}, err
+	}
+	if _, err := io.Copy(a.w, packed); err != nil {
+		return layer{}, err
+	}
+	return layer{
+		descriptor{MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Digest: "sha256:" + name, Size: size},
+		"sha256:" + hex.EncodeToString(plain.Sum(nil)), what,
+	}, nil
+}
+
+// finish writes what the image is started with, its manifest and the index.
+func (a *archive) finish(i *image, layers []layer) error {
+	created := i.date.Format(time.RFC3339)
+	var diffs []string
+	var history []map[string]string
+	var parts []descriptor
+	for _, l := range layers {
+		diffs, parts = append(diffs, l.diff), append(parts, l.descriptor)
+		history = append(history, map[string]string{"created": created, "created_by": l.what})
+	}
+	config, err := json.Marshal(map[string]any{
+		"created": created, "architecture": i.arch, "os": "linux",
+		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs}, "history": history,
+		"config": map[string]any{
+			"User": fmt.Sprintf("%d:%d", user, user),
+			"Env": []string{
+				"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/var/lib/slipway", "LANG=C.UTF-8",
+				"SLIPWAY_DATA_DIR=/var/lib/slipway", "SLIPWAY_LISTEN=:8080", "SLIPWAY_EDGE_HTTP=:80", "SLIPWAY_EDGE_HTTPS=:443",
+			},
+			"Entrypoint":   []string{"/usr/bin/tini", "--", "/usr/bin/slipway"},
+			"Cmd":          []string{"serve"},
+			"WorkingDir":   "/var/lib/slipway",
+			"ExposedPorts": map[string]struct{}{"80/tcp": {}, "443/tcp": {}, "443/udp": {}, "8080/tcp": {}},
+			"Volumes":      map[string]struct{}{"/var/lib/slipway": {}},
+			"StopSignal":   "SIGTERM",
+			// Docker's own; the specification has no check.
+			"Healthcheck": map[string]any{
+				"Test":     []string{"CMD-SHELL", `curl -fsS "http://127.0.0.1:${SLIPWAY_LISTEN##*:}/healthz"`},
+				"Interval": 30 * time.Second, "Timeout": 5 * time.Second, "StartPeriod": time.Minute, "Retries": 3,
+			},
+			"Labels": map[string]string{
+				"org.opencontainers.image.title": "Slipway", "org.opencontainers.image.version": i.version, "org.opencontainers.image.created": created,
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	of, err := a.blob("application/vnd.oci.image.config.v1+json", config)
+	if err != nil {
+		return err
+	}
+	const manifestType = "application/vnd.oci.image.manifest.v1+json"
+	text, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": of, "layers": parts})
+	if err != nil {
+		return err
+	}
+	manifest, err := a.blob(manifestType, text)
+	if err != nil {
+		return err
+	}
+	manifest.Platform = map[string]string{"architecture": i.arch, "os": "linux"}
+	name := "slipway:" + tag(i.version) // what podman load and docker load call it
+	manifest.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifest}})
+	if err != nil {
+		return err
+	}
+	if err := a.add("index.json", index); err != nil {
+		return err
+	}
+	// Docker before version 25 reads this list instead.
+	var files []string
+	for _, l := range layers {
+		files = append(files, blobFile(l.Digest))
+	}
+	list, err := json.Marshal([]map[string]any{{"Config": blobFile(of.Digest), "RepoTags": []string{name}, "Layers": files}})
+	if err != nil {
+		return err
+	}
+	if err := a.add("manifest.json", list); err != nil {
+		return err
+	}
+	if err := a.w.Close(); err != nil {
+		return err
+	}
+	f := a.f
+	a.f = nil
+	return f.Close()
+}
+
+func blobFile(digest string) string { return "blobs/sha256/" + strings.TrimPrefix(digest, "sha256:") }
+
+// tag returns a version as an image's tag, which has no plus sign.
+func tag(version string) string {
+	return strings.ReplaceAll(version, "+", "-")
+}
+
+// top returns the second layer: the program.
+func (i *image) top() ([]byte, error) {
+	program, err := os.ReadFile(i.program)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err = w.WriteHeader(&tar.Header{Name: "usr/bin/slipway", Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX})
+	if err == nil {
+		_, err = w.Write(program)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return b.Bytes(), err
+}
