@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 .PHONY: help run test test-packages quick bench release image pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
 	@exec bin/try
@@ -31,9 +31,9 @@ image: bin/slipway ## the container image of this commit, in dist
 	go run ./scripts/image -program bin/slipway -version $(VERSION) -arch $(shell go env GOARCH) -out dist/slipway_$(VERSION)_$(shell go env GOARCH).oci.tar
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
-test-image: ## the image in Podman: what works with which options; takes some minutes, and root
-	@go run ./scripts/need mmdebstrap podman
-	go test -tags image -count=1 -timeout 30m -run '^TestImage$$' -v ./scripts/image
+test-packages: ## the Debian package on a clean system, the image in Podman; takes some minutes, and root
+	@go run ./scripts/need mmdebstrap podman lintian
+	go test -tags packages -count=1 -timeout 30m -run '^(TestDebian|TestImage)$$' -v ./scripts/release ./scripts/image
 
 pictures: ## the pictures of README.md, from a new installation in Chromium
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

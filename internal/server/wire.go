@@ -37,6 +37,7 @@ import (
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
+	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/gc"
@@ -574,6 +575,7 @@ func (h *node) workers() []service {
 		{"git", h.git.Run},
 		{"connections", h.connections.Run},
 		{"sign-in domains", h.sso.Run},
+		{"upgrades", upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}.Run},
 	}
 }
 

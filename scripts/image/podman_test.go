@@ -1,4 +1,4 @@
-//go:build image
+//go:build packages
 
 package main
 
@@ -172,10 +172,10 @@ func TestImage(t *testing.T) {
 	if out, err := inside("slipway key create --user ada@example.test --name again > /tmp/key"); err != nil {
 		t.Fatal(out, err)
 	}
-	if out, err := deploy("shop", "index.php", "<?= 6*7, php_sapi_name();"); err != nil {
+	if out, err := deploy("market", "index.php", "<?= 6*7, php_sapi_name();"); err != nil {
 		t.Fatal(out, err)
 	}
-	get("shop", "42fpm-fcgi")
+	get("market", "42fpm-fcgi")
 	if out, err := inside("slipway upgrade https://example.test/slipway_9.0.0_linux_amd64.tar.gz --sha256 " + strings.Repeat("0", 64)); err == nil || !strings.Contains(out, "runs from a container image") {
 		t.Errorf("an upgrade in the image: %v %s", err, out)
 	}

@@ -98,24 +98,16 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 
 // lastUpgrade tells how the last upgrade ended. What was taken back is for the operator to look into; nothing is missing then.
 func lastUpgrade(s installation.Store) Check {
-	c := Check{Name: "upgrade", OK: true}
 	x, err := upgrade.Last(s)
-	on := x.EndedAt.Format("2 January 2006, 15:04")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.Text = "none yet"
+		return Check{Name: "upgrade", OK: true, Text: "none yet"}
 	case err != nil:
-		c.OK, c.Text = false, err.Error()
+		return Check{Name: "upgrade", Text: err.Error()}
 	case x.Step != upgrade.Ended:
-		c.OK, c.Text = false, "that to "+x.To.Version+" was interrupted: slipway upgrade --continue ends it"
-	case x.Outcome == upgrade.Upgraded:
-		c.Text = fmt.Sprintf("to %s, on %s", x.To.Version, on)
-	case x.Outcome == upgrade.Stuck:
-		c.OK, c.Text = false, fmt.Sprintf("that to %s, on %s, failed, and so did going back: %s", x.To.Version, on, x.Why)
-	default:
-		c.OK, c.Text = false, fmt.Sprintf("that to %s was taken back on %s: %s", x.To.Version, on, x.Why)
+		return Check{Name: "upgrade", Text: "that to " + x.To.Version + " was interrupted: slipway upgrade --continue ends it"}
 	}
-	return c
+	return Check{Name: "upgrade", OK: x.Outcome == upgrade.Upgraded, Text: x.Ending()}
 }
 
 func scratch(s installation.Store) string {

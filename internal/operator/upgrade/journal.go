@@ -77,6 +77,18 @@ func Last(s installation.Store) (State, error) {
 	return x, err
 }
 
+// Ending says how an upgrade that has ended went.
+func (x State) Ending() string {
+	on := x.EndedAt.Format("2 January 2006, 15:04")
+	switch x.Outcome {
+	case Upgraded:
+		return fmt.Sprintf("to %s, on %s", x.To.Version, on)
+	case Stuck:
+		return fmt.Sprintf("that to %s, on %s, failed, and so did going back: %s", x.To.Version, on, x.Why)
+	}
+	return fmt.Sprintf("that to %s was taken back on %s: %s", x.To.Version, on, x.Why)
+}
+
 // save writes the state so that it is there whole after a power cut, or the one before.
 func (x State) save(s installation.Store) error {
 	b, err := json.MarshalIndent(x, "", "  ")

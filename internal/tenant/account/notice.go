@@ -28,6 +28,23 @@ func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, su
 	if err != nil {
 		return fmt.Errorf("find people of owner: %w", err)
 	}
+	return a.tell(ctx, tx, people, subject, text, path)
+}
+
+// TellOperatorsTx is TellOwnerTx for the operators of the installation.
+func (a *Accounts) TellOperatorsTx(ctx context.Context, tx *db.Tx, subject, text, path string) error {
+	if !a.Mails() {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `SELECT `+userColumns+` FROM users WHERE admin AND suspended_at = 0 ORDER BY id`)
+	people, err := db.Collect(rows, err, func(r db.Scanner) (User, error) { return scanUser(r) })
+	if err != nil {
+		return fmt.Errorf("find operators: %w", err)
+	}
+	return a.tell(ctx, tx, people, subject, text, path)
+}
+
+func (a *Accounts) tell(ctx context.Context, tx *db.Tx, people []User, subject, text, path string) error {
 	for _, u := range people {
 		if err := a.writeTo(ctx, tx, u, subject, text+"\n\n"+a.site+path+"\n", 0); err != nil {
 			return err

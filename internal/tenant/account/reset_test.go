@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -438,6 +439,34 @@ func TestTellOwner(t *testing.T) {
 		"None was made for a week.\n\nhttps://slipway.test/sites/site_1\n",
 	) {
 		t.Errorf("mailed: %+v", mails)
+	}
+}
+
+// What operators must know reaches each of them, and nobody else.
+func TestTellOperators(t *testing.T) {
+	t.Parallel()
+	o := posting(t, mailtest.Config{})
+	o.work()
+	for _, name := range []string{"ada", "bob", "cyd", "dan"} {
+		enrol(t, o.Accounts, name+"@example.test")
+	}
+	err := o.db.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `UPDATE users SET admin = email <> 'bob@example.test', suspended_at = CASE WHEN email = 'cyd@example.test' THEN 1 ELSE 0 END`); err != nil {
+			return err
+		}
+		return o.TellOperatorsTx(t.Context(), tx, "Slipway was upgraded", "To 2.0.0.", "/operator")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.idle()
+	var to []string
+	for _, m := range o.srv.All() {
+		to = append(to, m.To)
+	}
+	slices.Sort(to)
+	if !slices.Equal(to, []string{"ada@example.test", "dan@example.test"}) {
+		t.Errorf("mailed: %v", to)
 	}
 }
 
