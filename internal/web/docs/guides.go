@@ -37,7 +37,7 @@ var chapterNames = []struct {
 	guides []string
 }{
 	{"Guides", []string{"git", "command-line", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "mcp", "dashboard", "billing"}},
-	{"Operate", []string{"operating", "stability", "shares", "benchmarks", "backup-format"}},
+	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }
 
