@@ -44,6 +44,8 @@ type Error struct {
 type Limit struct {
 	Name           string
 	Limit, Current int64
+	// The owner's plan and one with more, where plans are sold and there is one.
+	Plan, Upgrade string
 }
 
 func (e *Error) Error() string { return e.Message }

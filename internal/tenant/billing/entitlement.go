@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -40,6 +42,71 @@ func (b *Billing) PlansBelow(ctx context.Context, r db.Reader, name limits.Name,
 		return false, fmt.Errorf("look for small limits: %w", err)
 	}
 	return below, nil
+}
+
+// Upgrade returns an owner's plan, and the cheapest that is offered with more than n of a limit.
+func (b *Billing) Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name limits.Name, n int64) (plan, upgrade string, err error) {
+	var has Version
+	s, err := b.Subscription(ctx, r, owner)
+	if err == nil {
+		has, err = b.version(ctx, r, s.Version)
+	} else if fault.Is(err, fault.NotFound) {
+		err = nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	offers, err := b.Offers(ctx, r, "")
+	var best Version
+	for _, v := range offers {
+		most, limited := v.Limits[name]
+		if limited && most <= n || v.Plan == has.Plan || has.Currency != "" && v.Currency != has.Currency || has.Term != "" && v.Term != has.Term {
+			continue
+		}
+		if best.Plan == "" || v.Amount < best.Amount {
+			best = v
+		}
+	}
+	return has.Plan, best.Plan, err
+}
+
+// features are what plans name beside limits, and the limits that are 0 where a plan doesn't name them.
+var features = map[string][]limits.Name{
+	"wordpress": {limits.WordPress}, "previews": {limits.Previews}, "team": {limits.Teams}, "custom_domains": {limits.Domains},
+}
+
+// Features returns the names of features that a version includes.
+func (t Terms) Features() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		if n, limited := t.Limits[features[name][0]]; !limited || n > 0 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// only lets a version include these features alone.
+func (t *Terms) only(named []string) error {
+	for _, name := range named {
+		if features[name] == nil {
+			return invalid("features", fmt.Sprintf("%q is not a feature; there are custom_domains, previews, team and wordpress", name), name)
+		}
+	}
+	for name, zero := range features {
+		if slices.Contains(named, name) {
+			continue
+		}
+		for _, l := range zero {
+			if t.Limits[l] > 0 {
+				return invalid("features", fmt.Sprintf("the plan has a limit of %s and not the feature %s", l, name), name)
+			}
+			if t.Limits == nil {
+				t.Limits = map[limits.Name]int64{}
+			}
+			t.Limits[l] = 0
+		}
+	}
+	return nil
 }
 
 // Grant is an exception for one owner: an add-on, or a favor.

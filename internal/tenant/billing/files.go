@@ -35,6 +35,7 @@ func ReadTerms(r io.Reader) (Terms, error) {
 		Public    bool                  `json:"public"`
 		Cost      int64                 `json:"cost"`
 		Limits    map[limits.Name]int64 `json:"limits"`
+		Features  *[]string             `json:"features"`
 		Rates     map[usage.Meter]struct {
 			Included int64  `json:"included"`
 			Tiers    []tier `json:"tiers"`
@@ -46,6 +47,11 @@ func ReadTerms(r io.Reader) (Terms, error) {
 	t := Terms{
 		Plan: f.Plan, Title: f.Title, Currency: f.Currency, Term: f.Interval, Amount: f.Amount, TrialDays: f.TrialDays, Public: f.Public, Cost: f.Cost,
 		Limits: f.Limits, Rates: map[usage.Meter]money.Rate{},
+	}
+	if f.Features != nil {
+		if err := t.only(*f.Features); err != nil {
+			return t, err
+		}
 	}
 	for m, x := range f.Rates {
 		rate := money.Rate{Included: x.Included}

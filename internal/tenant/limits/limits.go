@@ -25,6 +25,7 @@ type Name string
 // The limits there are.
 const (
 	Sites        Name = "sites"
+	WordPress    Name = "sites.wordpress" // of the sites
 	Domains      Name = "domains"
 	Deployments  Name = "deployments.pending"
 	Webhooks     Name = "webhooks"
@@ -61,6 +62,7 @@ const nextMonth = "it starts at zero with the next calendar month"
 // kinds describes every limit.
 var kinds = map[Name]kind{
 	Sites:        {byDefault: 5000, name: "sites"},
+	WordPress:    {byDefault: 5000, name: "WordPress sites"},
 	Domains:      {byDefault: 10_000, name: "domains"},
 	Deployments:  {byDefault: 5000, name: "pending deployments"},
 	Webhooks:     {byDefault: 100, name: "webhooks"},
@@ -130,6 +132,8 @@ type Plans interface {
 	PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, name Name) (n int64, has bool, err error)
 	// PlansBelow reports whether somebody's plan may have less than n.
 	PlansBelow(ctx context.Context, r db.Reader, name Name, n int64) (bool, error)
+	// Upgrade returns the owner's plan, and the cheapest that is offered with more than n; empty: none.
+	Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name Name, n int64) (plan, upgrade string, err error)
 }
 
 // Connect says who knows plans. It is called while the program is put together.
@@ -174,7 +178,20 @@ func (l *Limits) Require(ctx context.Context, r db.Reader, owner id.Owner, name 
 	if err != nil || u.Left() >= more {
 		return err
 	}
+	if err := l.offer(ctx, r, owner, &u); err != nil {
+		return err
+	}
 	return u.Reached()
+}
+
+// offer finds out which plan has more.
+func (l *Limits) offer(ctx context.Context, r db.Reader, owner id.Owner, u *Use) (err error) {
+	if l.plans == nil || u.offered {
+		return nil
+	}
+	u.offered = true
+	u.plan, u.upgrade, err = l.plans.Upgrade(ctx, r, owner, u.Name, u.Limit)
+	return err
 }
 
 // Reached is the fault of a limit that is used up.
@@ -183,19 +200,25 @@ func (u Use) Reached() error {
 	verb, advice := cmp.Or(kind.verb, "have"), cmp.Or(kind.advice, "delete some that are not used")
 	has := map[string]string{"have": "has", "store": "stores", "use": "has used"}[verb]
 	more := "ask the operator for more"
-	if u.sold {
+	if u.upgrade != "" {
 		more = "choose a larger plan"
 	}
 	used := strconv.FormatInt(u.Used, 10)
 	if u.Name.Bytes() {
 		used = u.Name.amount(u.Used)
 	}
-	return Reached(
+	err := Reached(
 		u.Name,
 		u.Limit,
 		u.Used,
 		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more),
 	)
+	if f := fault.As(err); u.offered {
+		if f.Limit.Plan, f.Limit.Upgrade = u.plan, u.upgrade; u.Limit == 0 {
+			f.Details = "the plan doesn't include " + kind.name + "; " + more
+		}
+	}
+	return err
 }
 
 // Reached is the fault of a limit that is used up.
@@ -274,7 +297,9 @@ type Use struct {
 	Name  Name
 	Limit int64 // or Unlimited
 	Used  int64
-	sold  bool // more of it comes with a plan
+
+	offered       bool   // plans are sold
+	plan, upgrade string // the owner's, and one with more
 }
 
 // Left is how much more the owner may have; below zero when they have too much.
@@ -287,7 +312,7 @@ func (u Use) Left() int64 {
 
 // UseOf returns one limit of an owner.
 func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (u Use, err error) {
-	u.Name, u.sold = name, l.plans != nil
+	u.Name = name
 	if u.Limit, err = l.of(ctx, r, owner, name); err != nil {
 		return u, err
 	}
@@ -298,7 +323,10 @@ func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Na
 		}
 		u.Used += n
 	}
-	return u, nil
+	if u.Left() <= 0 {
+		err = l.offer(ctx, r, owner, &u)
+	}
+	return u, err
 }
 
 // Use returns every limit of an owner by name.

@@ -61,6 +61,11 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	site.ID, site.Owner, site.Status = ID(db.NewID("site")), owner, Pending
 	site.CreatedAt = db.Now()
 	site.UpdatedAt = site.CreatedAt
+	if site.Type == WordPress {
+		if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.WordPress, 1); err != nil {
+			return Site{}, err
+		}
+	}
 	if err := s.requireRoom(ctx, tx, owner); err != nil {
 		return Site{}, err
 	}

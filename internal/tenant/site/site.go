@@ -137,6 +137,7 @@ type Sites struct{ c Config }
 // New returns the service. It starts nothing.
 func New(c Config) *Sites {
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
+	c.Limits.CountRows(limits.WordPress, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1 AND type = 'wordpress'`)
 	c.Limits.CountRows(limits.Sites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
 	c.Limits.CountRows(
 		limits.Env,

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ func newBillingWorld(t *testing.T) *world {
 		c.Billing = billing.New(billing.Config{
 			DB: c.DB, Usage: usage.New(usage.Config{DB: c.DB}), Limits: c.Limits, Hooks: webhook.New(webhook.Config{DB: c.DB, Billing: true}),
 		})
+		c.Limits.Connect(c.Billing)
 	})
 	w.write(func(tx *db.Tx) error {
 		s := billing.DefaultSettings()
@@ -196,4 +198,145 @@ func TestNoBilling(t *testing.T) {
 	if !strings.Contains(with, "listInvoices") || !strings.Contains(with, `"Billing"`) {
 		t.Error("with billing the document has nothing of it either")
 	}
+}
+
+// What a plan doesn't include is refused with 402, which names the plan and the cheapest that has more; a grant goes ahead of the plan.
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	w := newBillingWorld(t)
+	id, key := w.user("ada@example.test")
+	w.write(func(tx *db.Tx) error {
+		for amount, file := range map[int]string{
+			900:  `{"plan": "small", "title": "Small", "features": ["previews"], "limits": {"sites": 1}`,
+			9900: `{"plan": "all", "title": "All", "limits": {"sites": 100}`,
+		} {
+			terms, err := billing.ReadTerms(strings.NewReader(file + fmt.Sprintf(`, "currency": "EUR", "interval": "month", "amount": %d, "public": true}`, amount)))
+			if err != nil {
+				return err
+			}
+			if _, err := w.c.Billing.PublishTx(t.Context(), tx, "", terms); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, p := range w.must(200, "GET", "/plans", key, nil)["data"].([]any) {
+		p := p.(map[string]any)
+		if n := len(p["features"].([]any)); p["plan"] == "small" && n != 1 || p["plan"] == "all" && n != 4 {
+			t.Errorf("%v", p)
+		}
+	}
+	w.must(201, "POST", "/subscription", key, m{"plan": "small"})
+	refused := w.must(402, "POST", "/sites", key, m{"name": "Blog", "type": "wordpress"})
+	up, _ := refused["upgrade"].(map[string]any)
+	if refused["code"] != "limit_reached" || refused["name"] != "sites.wordpress" || refused["plan"] != "small" || up["plan"] != "pro" ||
+		!strings.HasSuffix(fmt.Sprint(up["url"]), "/account/plan") || !strings.Contains(fmt.Sprint(refused["details"]), "doesn't include WordPress sites") {
+		t.Errorf("%v", refused)
+	}
+	site := w.site(key, "One")
+	refused = w.must(402, "POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
+	if up, _ := refused["upgrade"].(map[string]any); up["plan"] != "pro" || refused["name"] != "sites" {
+		t.Errorf("%v", refused)
+	}
+	refused = w.must(402, "POST", "/sites/"+site+"/domains", key, m{"name": "www.example.com"})
+	if refused["name"] != "domains" {
+		t.Errorf("%v", refused)
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := w.c.Billing.GrantTx(t.Context(), tx, w.owner(id), billing.Grant{Name: limits.Sites, Value: 5, Reason: "a favor"})
+		return err
+	})
+	w.must(201, "POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
+	if _, err := billing.ReadTerms(strings.NewReader(`{"plan": "x", "title": "X", "currency": "EUR", "interval": "month", "features": [], "limits": {"domains": 1}}`)); err == nil {
+		t.Error("a limit of a feature that isn't included")
+	}
+	plain := newWorld(t).send("GET", "/api/v1/openapi.json", "", nil).body
+	if strings.Contains(plain, `"upgrade"`) || !strings.Contains(w.send("GET", "/api/v1/openapi.json", "", nil).body, `"upgrade"`) {
+		t.Error("the document of an installation without billing has upgrade, or that of one with billing hasn't")
+	}
+}
+
+// Operators manage customers, invoices and margins over the API. A customer's key, and an operator's that is restricted, may none of it.
+func TestOperatorsBilling(t *testing.T) {
+	t.Parallel()
+	w := newBillingWorld(t)
+	_, key := w.user("ada@example.test")
+	admin := w.operator("op@example.test")
+	_, narrow := w.user("mia@example.test", account.BillingRead, account.BillingWrite)
+	own := w.must(200, "GET", "/admin/owners/ada@example.test", admin, nil)
+	if own["name"] != "ada@example.test" || own["subscription"] != nil {
+		t.Errorf("%v", own)
+	}
+	base := "/admin/owners/" + own["id"].(string)
+	sub := w.must(201, "POST", base+"/subscription", admin, m{"plan": "pro"})
+	if sub["status"] != "active" {
+		t.Errorf("%v", sub)
+	}
+	open := w.must(200, "GET", "/admin/invoices", admin, nil)["data"].([]any)
+	if len(open) != 1 {
+		t.Fatalf("%v", open)
+	}
+	inv := "/admin/invoices/" + open[0].(map[string]any)["id"].(string)
+	w.must(409, "POST", inv+"/finalize", admin, m{})
+	w.must(400, "POST", inv+"/payments", admin, m{"amount": -5, "reference": "a"})
+	paid := w.must(201, "POST", inv+"/payments", admin, m{"amount": 2261, "reference": "a"})
+	if paid["status"] != "completed" || paid["provider"] != "manual" {
+		t.Errorf("%v", paid)
+	}
+	w.must(409, "POST", inv+"/payments", admin, m{"amount": 2261, "reference": "a"})
+	w.must(409, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage"}) // there is no card
+	back := w.must(201, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage", "reference": "b"})
+	if back["status"] != "completed" || back["amount"].(map[string]any)["amount"] != 500.0 {
+		t.Errorf("%v", back)
+	}
+	w.must(409, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage", "reference": "b"})
+	w.must(200, "POST", inv+"/void", admin, m{"reason": "a mistake"})
+	if own = w.must(200, "GET", base, admin, nil); own["credits"].([]any)[0].(map[string]any)["amount"] != 1761.0 {
+		t.Errorf("%v", own)
+	}
+	w.must(201, "POST", base+"/credits", admin, m{"amount": 39, "currency": "EUR", "reason": "a favor"})
+	grant := w.must(201, "POST", base+"/grants", admin, m{"name": "sites", "value": 9, "until": "2040-01-31T09:00:00Z", "reason": "a favor"})
+	w.must(400, "POST", base+"/grants", admin, m{"name": "sites", "value": 9, "until": "tomorrow", "reason": "a favor"})
+	w.must(400, "POST", base+"/grants", admin, m{"name": "wings", "value": 9, "reason": "a favor"})
+	if list := w.must(200, "GET", base+"/grants", admin, nil)["data"].([]any); len(list) != 1 {
+		t.Errorf("%v", list)
+	}
+	w.must(200, "DELETE", base+"/grants/"+grant["id"].(string), admin, nil)
+	w.must(404, "DELETE", base+"/grants/"+grant["id"].(string), admin, nil)
+	if rows := w.must(200, "GET", "/admin/margins", admin, nil)["data"].([]any); len(rows) != 1 || rows[0].(map[string]any)["margin"].(map[string]any)["amount"] != 1900.0 {
+		t.Errorf("%v", rows)
+	}
+	if got := w.must(200, "GET", "/admin/reconcile", admin, nil); got["provider"] != "manual" {
+		t.Errorf("%v", got)
+	}
+	w.must(200, "PATCH", base+"/subscription", admin, m{"plan": "max"})
+	if list := w.must(200, "GET", "/admin/owners?search=ADA", admin, nil)["data"].([]any); len(list) != 1 || list[0].(map[string]any)["subscription"].(map[string]any)["plan"] != "max" {
+		t.Errorf("%v", list)
+	}
+	w.must(400, "DELETE", base+"/subscription?now=perhaps", admin, nil)
+	if got := w.must(200, "DELETE", base+"/subscription?now=true", admin, nil); got["status"] != "expired" || got["reason"] != "operator" {
+		t.Errorf("%v", got)
+	}
+	w.must(404, "GET", "/admin/owners/nobody@example.test", admin, nil)
+	for _, x := range [][2]string{
+		{"GET", "/admin/owners"}, {"GET", base}, {"POST", base + "/subscription"}, {"PATCH", base + "/subscription"}, {"DELETE", base + "/subscription"},
+		{"GET", base + "/grants"}, {"POST", base + "/grants"}, {"DELETE", base + "/grants/grn_x"}, {"POST", base + "/credits"}, {"GET", "/admin/invoices"},
+		{"POST", inv + "/finalize"}, {"POST", inv + "/void"}, {"POST", inv + "/payments"}, {"POST", inv + "/refunds"}, {"GET", "/admin/margins"}, {"GET", "/admin/reconcile"},
+	} {
+		for name, k := range map[string]string{"a customer": key, "a narrow key": narrow} {
+			if a := w.api(x[0], x[1], k, m{}); a.status != 403 {
+				t.Errorf("%s: %s %s: %d %s", name, x[0], x[1], a.status, a.body)
+			}
+		}
+	}
+}
+
+// operator is user for one who runs the installation.
+func (w *world) operator(email string) (key string) {
+	w.t.Helper()
+	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.key(u.ID, account.NewKey{})
 }

@@ -28,14 +28,22 @@ type problem struct {
 	retryAfter time.Duration
 	challenge  string // of WWW-Authenticate, after "Bearer ". Optional.
 
-	Message   string `json:"error" doc:"What went wrong, in one sentence."`
-	Details   string `json:"details,omitempty" doc:"What is allowed, or how to fix it."`
-	Received  any    `json:"received,omitempty" doc:"The rejected value, if there is one. Never a secret."`
-	Code      string `json:"code" doc:"Stable error code in snake_case." example:"site_not_found"`
-	Limit     *int64 `json:"limit,omitempty" doc:"With limit_reached: the limit."`
-	Current   *int64 `json:"current,omitempty" doc:"With limit_reached: the current use."`
-	Name      string `json:"name,omitempty" doc:"With limit_reached: the limit's name, as in GET /account."`
-	RequestID string `json:"requestId" doc:"The id of this request in the service's logs; also in X-Request-Id."`
+	Message   string      `json:"error" doc:"What went wrong, in one sentence."`
+	Details   string      `json:"details,omitempty" doc:"What is allowed, or how to fix it."`
+	Received  any         `json:"received,omitempty" doc:"The rejected value, if there is one. Never a secret."`
+	Code      string      `json:"code" doc:"Stable error code in snake_case." example:"site_not_found"`
+	Limit     *int64      `json:"limit,omitempty" doc:"With limit_reached: the limit."`
+	Current   *int64      `json:"current,omitempty" doc:"With limit_reached: the current use."`
+	Name      string      `json:"name,omitempty" doc:"With limit_reached: the limit's name, as in GET /account."`
+	Plan      string      `json:"plan,omitempty" doc:"With limit_reached: the account's plan."`
+	Upgrade   *largerPlan `json:"upgrade,omitempty" doc:"With limit_reached: a plan with more, if one is offered."`
+	RequestID string      `json:"requestId" doc:"The id of this request in the service's logs; also in X-Request-Id."`
+}
+
+// largerPlan is a plan that has more of what is used up.
+type largerPlan struct {
+	Plan string `json:"plan" example:"pro"`
+	URL  string `json:"url" doc:"Page on which the plan can be chosen." example:"https://app.example.com/account/plan"`
 }
 
 func (p *problem) Error() string  { return p.Message }
@@ -92,7 +100,10 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 			Code: Snake(cmp.Or(f.Code, s.code)), RequestID: id, retryAfter: f.RetryAfter,
 		}
 		if f.Limit != nil {
-			p.Limit, p.Current, p.Name = &f.Limit.Limit, &f.Limit.Current, f.Limit.Name
+			p.Limit, p.Current, p.Name, p.Plan = &f.Limit.Limit, &f.Limit.Current, f.Limit.Name, f.Limit.Plan
+			if f.Limit.Upgrade != "" {
+				p.Upgrade = &largerPlan{f.Limit.Upgrade, a.BaseURL + "/account/plan"}
+			}
 		}
 		if s.status == 429 || s.status == 503 {
 			p.retryAfter = max(p.retryAfter, time.Second)

@@ -23,26 +23,27 @@ import (
 
 // Route is one operation of the interface.
 type Route struct {
-	Method  string
-	Path    string // below /api/v1
-	ID      string // operationId
-	Tag     string // the noun it stands under in the reference
-	Summary string
-	Doc     string        // Markdown for the reference. Optional.
-	Scope   account.Scope // what the key needs. Empty: any key will do.
-	Status  int           // of success. Optional: 0 means 200.
-	Noun    string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
-	Role    account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
-	Person  bool          // for people alone: it takes a key of the personal account with all scopes. Optional.
-	Wide    bool          // concerns all sites: a key restricted to some may not. Optional.
-	Private bool          // the answer is for the very key that asked (it holds a secret). Optional.
-	Loose   bool          // huma leaves the body unchecked: the handler does it. Optional.
-	Open    bool          // needs no key. Optional.
-	Limited bool          // what it makes has a limit: 402 when that is used up. Optional.
-	Asks    bool          // asks the site's own program: 409 where there is none. Optional.
-	Stream  bool          // can be followed as server-sent events. Optional.
-	Raw     bool          // its body is no JSON, and read by the handler. Optional.
-	Hook    bool          // outside /api/v1 and without a key: the path is the credential. Optional.
+	Method   string
+	Path     string // below /api/v1
+	ID       string // operationId
+	Tag      string // the noun it stands under in the reference
+	Summary  string
+	Doc      string        // Markdown for the reference. Optional.
+	Scope    account.Scope // what the key needs. Empty: any key will do.
+	Status   int           // of success. Optional: 0 means 200.
+	Noun     string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
+	Role     account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
+	Person   bool          // for people alone: it takes a key of the personal account with all scopes. Optional.
+	Wide     bool          // concerns all sites: a key restricted to some may not. Optional.
+	Private  bool          // the answer is for the very key that asked (it holds a secret). Optional.
+	Loose    bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Open     bool          // needs no key. Optional.
+	Limited  bool          // what it makes has a limit: 402 when that is used up. Optional.
+	Asks     bool          // asks the site's own program: 409 where there is none. Optional.
+	Stream   bool          // can be followed as server-sent events. Optional.
+	Raw      bool          // its body is no JSON, and read by the handler. Optional.
+	Operator bool          // for those who run the installation. Optional.
+	Hook     bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
 // HandlerTimeout is how long a handler may take.
@@ -251,6 +252,12 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 		return c, &fault.Error{
 			Kind: fault.Forbidden, Message: "This takes a key of your personal account", Code: "personal_key_required",
 			Details: "a key of a team acts for the team alone; a key of the personal account needs all scopes (*) for this",
+		}
+	}
+	if r.Operator && !c.Admin {
+		return c, &fault.Error{
+			Kind: fault.Forbidden, Message: "This takes an operator's key", Code: "operator_required",
+			Details: "only users who run the installation may do this, with a key that has all scopes (*)",
 		}
 	}
 	var err error

@@ -129,6 +129,11 @@ func (a *API) finish() {
 		Schema:      &huma.Schema{Type: huma.TypeString},
 	}
 	errorSchema := doc.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Error")
+	if !a.Billing {
+		of := doc.Components.Schemas.SchemaFromRef(errorSchema.Ref).Properties
+		delete(of, "plan")
+		delete(of, "upgrade")
+	}
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
 		doc.Components.Responses[f.name] = &huma.Response{

@@ -36,6 +36,7 @@ type PlanBody struct {
 	Price     Money            `json:"price" doc:"Price of a period, without tax."`
 	TrialDays int64            `json:"trialDays" doc:"Length of the trial. Each account gets one trial."`
 	Limits    map[string]int64 `json:"limits" doc:"Limits of the account by name, as in GET /account. Limits that are absent are the installation's."`
+	Features  []string         `json:"features" doc:"Features that the plan includes: custom_domains, previews, team, wordpress."`
 	Rates     []RateBody       `json:"rates" doc:"Prices of usage beyond what is included, charged to accounts with a budget."`
 }
 
@@ -232,6 +233,7 @@ func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe) {
 	contract.GetOrFile(a.API, r("/invoices/{id}", "getInvoice", "Get an invoice", "An invoice with its lines, or as a PDF if the id ends with `.pdf`.", "invoice"), a.getInvoice)
 	contract.Get(a.API, r("/payments", "listPayments", "List payments", "The account's payments, the newest 100 first.", "payment"), a.listPayments)
 	a.registerCards(r, w)
+	a.registerOperator()
 }
 
 func (a *API) listPlans(ctx context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[PlanBody], error) {
@@ -242,7 +244,7 @@ func (a *API) listPlans(ctx context.Context, _ account.Caller, in *contract.Part
 func showVersion(v billing.Version) PlanBody {
 	p := PlanBody{
 		Plan: v.Plan, Title: v.Title, Interval: string(v.Term), Version: v.Number, Price: inMoney(v.Currency, v.Amount), TrialDays: v.TrialDays,
-		Limits: map[string]int64{}, Rates: []RateBody{},
+		Limits: map[string]int64{}, Features: append([]string{}, v.Features()...), Rates: []RateBody{},
 	}
 	for name, n := range v.Limits {
 		p.Limits[string(name)] = n
@@ -460,9 +462,11 @@ func (a *API) getInvoice(ctx context.Context, c account.Caller, in *invoiceIn) (
 
 func (a *API) listPayments(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[PaymentBody], error) {
 	list, err := a.Billing.Payments(ctx, a.DB, c.Owner, "", 100)
-	return contract.Part(*in, contract.Each(list, func(p billing.Payment) PaymentBody {
-		return PaymentBody{
-			string(p.ID), string(p.Invoice), inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
-		}
-	}), err)
+	return contract.Part(*in, contract.Each(list, showPayment), err)
+}
+
+func showPayment(p billing.Payment) PaymentBody {
+	return PaymentBody{
+		string(p.ID), string(p.Invoice), inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
+	}
 }

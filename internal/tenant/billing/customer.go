@@ -1,0 +1,88 @@
+package billing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/money"
+)
+
+// Customer is an owner as the operator sees one.
+type Customer struct {
+	Owner     id.Owner
+	Name      string // email address of a user, or slug of a team
+	Plan      string // empty: none
+	Title     string
+	Status    Status
+	Term      Term
+	Price     Balance // of a period, without tax
+	PeriodEnd db.Time
+}
+
+const customerQuery = `
+	SELECT o.owner_id, o.name, COALESCE(p.name, ''), COALESCE(p.title, ''), COALESCE(s.status, ''), COALESCE(v.term, ''), COALESCE(v.currency, ''),
+		COALESCE(v.amount, 0), COALESCE(s.period_end, 0)
+	FROM owner_standing o LEFT JOIN billing_subscriptions s ON s.owner_id = o.owner_id AND s.status <> 'expired'
+	LEFT JOIN billing_versions v ON v.id = s.version_id LEFT JOIN billing_plans p ON p.id = v.plan_id `
+
+func scanCustomer(s db.Scanner) (c Customer, err error) {
+	return c, s.Scan(&c.Owner, &c.Name, &c.Plan, &c.Title, &c.Status, &c.Term, &c.Price.Currency, &c.Price.Amount, &c.PeriodEnd)
+}
+
+// Customers returns owners by name, after one, with their subscriptions. search is a part of the name, and both may be empty.
+func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after string, most int) ([]Customer, error) {
+	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(search)) + "%"
+	rows, err := r.Query(ctx, customerQuery+`WHERE o.name LIKE $1 ESCAPE '\' AND o.name > $2 ORDER BY o.name LIMIT $3`, like, after, most)
+	list, err := db.Collect(rows, err, scanCustomer)
+	if err != nil {
+		return nil, fmt.Errorf("list customers: %w", err)
+	}
+	return list, nil
+}
+
+// Customer returns the owner with an id, an email address or a team's slug, or a NotFound fault.
+func (b *Billing) Customer(ctx context.Context, r db.Reader, name string) (Customer, error) {
+	c, err := scanCustomer(r.QueryRow(ctx, customerQuery+`WHERE o.owner_id = $1 OR o.id = $1 OR o.name = $2`, name, strings.ToLower(strings.TrimSpace(name))))
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fault.Missing("customer")
+	}
+	if err != nil {
+		return c, fmt.Errorf("read customer: %w", err)
+	}
+	return c, nil
+}
+
+// Margin is what a version of a plan brings and costs in a period.
+type Margin struct {
+	Plan, Title   string
+	Version       int64
+	Term          Term
+	Currency      money.Currency
+	Subscriptions int64 // that are paid for: not in their trial
+	Price, Cost   int64 // of one
+}
+
+// Total is what all subscriptions bring beyond what they cost, in a period.
+func (m Margin) Total() (int64, error) { return money.MulDiv(m.Price-m.Cost, m.Subscriptions, 1) }
+
+// Margins returns what the versions of plans that have subscribers bring and cost.
+func (b *Billing) Margins(ctx context.Context, r db.Reader) ([]Margin, error) {
+	rows, err := r.Query(ctx, `
+		SELECT p.name, p.title, v.number, v.term, v.currency, count(*), v.amount, v.cost
+		FROM billing_subscriptions s JOIN billing_versions v ON v.id = s.version_id JOIN billing_plans p ON p.id = v.plan_id
+		WHERE s.status IN ('active', 'past_due', 'canceled') AND s.period >= 0
+		GROUP BY p.name, p.title, v.number, v.term, v.currency, v.amount, v.cost ORDER BY p.name, v.number`)
+	list, err := db.Collect(rows, err, func(s db.Scanner) (m Margin, err error) {
+		return m, s.Scan(&m.Plan, &m.Title, &m.Version, &m.Term, &m.Currency, &m.Subscriptions, &m.Price, &m.Cost)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read margins: %w", err)
+	}
+	return list, nil
+}
