@@ -319,9 +319,22 @@ func TestOperatorsBilling(t *testing.T) {
 	}
 	w.must(404, "GET", "/admin/owners/nobody@example.test", admin, nil)
 	for _, x := range [][2]string{
-		{"GET", "/admin/owners"}, {"GET", base}, {"POST", base + "/subscription"}, {"PATCH", base + "/subscription"}, {"DELETE", base + "/subscription"},
-		{"GET", base + "/grants"}, {"POST", base + "/grants"}, {"DELETE", base + "/grants/grn_x"}, {"POST", base + "/credits"}, {"GET", "/admin/invoices"},
-		{"POST", inv + "/finalize"}, {"POST", inv + "/void"}, {"POST", inv + "/payments"}, {"POST", inv + "/refunds"}, {"GET", "/admin/margins"}, {"GET", "/admin/reconcile"},
+		{"GET", "/admin/owners"},
+		{"GET", base},
+		{"POST", base + "/subscription"},
+		{"PATCH", base + "/subscription"},
+		{"DELETE", base + "/subscription"},
+		{"GET", base + "/grants"},
+		{"POST", base + "/grants"},
+		{"DELETE", base + "/grants/grn_x"},
+		{"POST", base + "/credits"},
+		{"GET", "/admin/invoices"},
+		{"POST", inv + "/finalize"},
+		{"POST", inv + "/void"},
+		{"POST", inv + "/payments"},
+		{"POST", inv + "/refunds"},
+		{"GET", "/admin/margins"},
+		{"GET", "/admin/reconcile"},
 	} {
 		for name, k := range map[string]string{"a customer": key, "a narrow key": narrow} {
 			if a := w.api(x[0], x[1], k, m{}); a.status != 403 {

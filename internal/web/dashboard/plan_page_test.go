@@ -76,10 +76,32 @@ func TestPlanPages(t *testing.T) {
 	ada.get("/account/plan").want(t, 200, "Canceled", "Resume subscription")
 	ada.post("/account/plan/resume").to(t, "/account/plan")
 
+	op.get("/operator/customers").want(t, 200, "ada@example.test", "&lt;pro&gt;", "Active", "No plan")
+	op.get("/operator/customers?search=nobody").want(t, 200, "No customers found")
+	at = strings.Index(op.get("/operator/customers").body, "/operator/customers/own_")
+	found := regexp.MustCompile(`/operator/customers/own_[a-z2-7]{26}">eve@`).FindString(op.get("/operator/customers").body)
+	page := strings.TrimSuffix(found, `">eve@`)
+	if at < 0 || page == "" {
+		t.Fatal("no link to a customer")
+	}
+	op.post(page+"/plan", "plan", "max", "interval", "month", "currency", "EUR").to(t, page)
+	op.post(page+"/credit", "amount", "10", "currency", "EUR", "reason", "a favor").to(t, page)
+	op.post(page+"/credit", "amount", "ten", "currency", "EUR", "reason", "a favor").want(t, 422, "is not an amount")
+	op.post(page+"/grants", "name", "sites", "value", "7", "why", "a favor").to(t, page)
+	op.post(page+"/grants", "name", "sites", "value", "many", "why", "a favor").want(t, 422, "whole number")
+	p = op.get(page).want(t, 200, "&lt;max&gt;", "10.00 EUR", "a favor", "58.31 EUR", "No end")
+	grant := regexp.MustCompile(`/grants/(grn_[a-z2-7]{26})/delete`).FindStringSubmatch(p.body)
+	op.post(page+"/grants/"+grant[1]+"/delete").to(t, page)
+	op.get("/operator/margins").want(t, 200, "&lt;max&gt;", "49.00 EUR per month")
+	op.post(page+"/cancel").to(t, page)
+	eve.get("/operator/customers").want(t, 404)
+	eve.get(page).want(t, 404)
+	eve.get("/operator/margins").want(t, 404)
+
 	without := newWorld(t)
 	without.user("ada@example.test", true)
 	b := without.as("ada@example.test")
-	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x", "/operator/receivables"} {
+	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x", "/operator/receivables", "/operator/customers", "/operator/margins"} {
 		b.get(path).want(t, 404)
 	}
 	for _, path := range []string{"/", "/account", "/account/usage", "/account/keys/new", "/webhooks/new", "/account/notifications", "/operator", "/operator/users", "/account/audit"} {

@@ -45,6 +45,7 @@ var auditLabels = map[string]string{
 	"billing.profile_changed":     "Billing profile changed",
 	"billing.card_deleted":        "Card deleted",
 	"billing.credited":            "Credit added",
+	"billing.grant_deleted":       "Grant deleted",
 	"billing.granted":             "Limit granted",
 	"billing.vat_checked":         "VAT number checked",
 	"invoice.finalized":           "Invoice finalized",

@@ -55,7 +55,8 @@ func (v *view) Rail() []NavGroup {
 		}})
 		if v.sells {
 			last := &groups[len(groups)-1]
-			last.Links = append(last.Links, at("traffic", "Receivables", "/operator/receivables"))
+			last.Links = append(last.Links,
+				at("users", "Customers", "/operator/customers"), at("traffic", "Receivables", "/operator/receivables"), at("overview", "Margins", "/operator/margins"))
 		}
 	}
 	return groups
