@@ -15,6 +15,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Accounts:       h.accounts,
 		Sites:          h.sites,
 		Deployments:    h.deployments,
+		Uploads:        h.uploads,
 		Rules:          h.rules,
 		Thumbnails:     h.thumbnails,
 		Screenshots:    h.screenshots,

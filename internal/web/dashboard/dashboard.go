@@ -35,6 +35,7 @@ import (
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/certs"
 	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
@@ -69,6 +70,7 @@ type Config struct {
 	Accounts     *account.Accounts
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Uploads      *upload.Uploads
 	Streams      *requestinfo.Streams // shared with the API. Optional.
 	Rules        *ruletest.Rules
 	Thumbnails   *thumbnail.Thumbnails
@@ -131,7 +133,8 @@ func New(c Config) *Dashboard {
 		},
 	})
 	watch := sites.New(d.shell, sites.Config{
-		Sites: c.Sites, Deployments: c.Deployments, Thumbnails: c.Thumbnails, Screenshots: c.Screenshots, Connections: c.Connections, Domains: c.Domains,
+		Sites: c.Sites, Deployments: c.Deployments, Uploads: c.Uploads, Thumbnails: c.Thumbnails, Screenshots: c.Screenshots,
+		Connections: c.Connections, Domains: c.Domains,
 		Databases: c.Databases, Backups: c.Backups, WordPress: c.WordPress, Traffic: c.Traffic, Repositories: c.Repositories,
 		Programs: c.Programs,
 	})

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -55,6 +56,7 @@ type world struct {
 	users map[string]account.User
 
 	releases *release.Releases
+	uploads  *upload.Uploads
 
 	statements statements
 }
@@ -90,11 +92,13 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 			Log:        log,
 			Site:       strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1),
 		}),
-		Traffic:     traffic.New(traffic.Config{DB: d}),
-		Usage:       usage.New(usage.Config{DB: d, Limits: most}),
-		Deployments: deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Log: log}),
-		Domains:     domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
+		Traffic: traffic.New(traffic.Config{DB: d}),
+		Usage:   usage.New(usage.Config{DB: d, Limits: most}),
+		Uploads: upload.New(upload.Config{DB: d, Sites: sites, Releases: w.releases, Blobs: blobs, Log: log}),
+		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
 	}
+	w.uploads = c.Uploads
+	c.Deployments = deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Uploads: c.Uploads, Log: log})
 	c.Teams = team.New(team.Config{
 		DB: d, Accounts: c.Accounts, Limits: limits.New(limits.Settings{}), Sites: sites, Hooks: hooks,
 		Operations: operation.New(operation.Config{DB: d}),

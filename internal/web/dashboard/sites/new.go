@@ -29,11 +29,14 @@ const lookTime = 45 * time.Second
 // pickTime is how long an account's repositories may.
 const pickTime = 10 * time.Second
 
+// dropType is the kind of a new site whose files are uploaded.
+const dropType = "upload"
+
 // newData is the form of a new site. One page carries all of it: what was typed comes
 // back in every step, the credential too, since it is stored only with the site.
 type newData struct {
 	Step       int    // 1: where from, 2: what was found
-	Type       string // static or wordpress
+	Type       string // static, wordpress or upload
 	Name       string
 	Repository string
 	Token      string
@@ -70,6 +73,9 @@ func (n newData) Private() bool { return n.Token != "" || n.DeployKey != "" }
 
 // Rest is the body of the call that makes this site.
 func (n newData) Rest() map[string]any {
+	if n.Type == dropType {
+		return map[string]any{"name": cmp.Or(n.Name, "My site"), "type": site.Static, "source": site.SourceUpload}
+	}
 	body := map[string]any{"name": cmp.Or(n.Name, "My site"), "type": n.Type}
 	if n.Type == string(site.Static) && n.Repository == "" {
 		body["repository"] = "github.com/you/site"
@@ -181,7 +187,7 @@ func readNew(q *shell.Request) newData {
 			n.DeployKey += "\n" // OpenSSH wants the line to end
 		}
 	}
-	if n.Type != string(site.WordPress) {
+	if n.Type != string(site.WordPress) && n.Type != dropType {
 		n.Type = string(site.Static)
 	}
 	return n
@@ -283,11 +289,17 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 	if err != nil {
 		return shell.Answer{}, shell.At("env", err)
 	}
+	kind, source := n.Type, ""
+	if n.Type == dropType {
+		kind, source = string(site.Static), site.SourceUpload
+		n = newData{Type: n.Type, Name: n.Name}
+	}
 	var s site.Site
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		s, err = d.Sites.CreateTx(ctx, tx, q.Caller.Owner, site.NewSite{
 			Name:       n.Name,
-			Type:       n.Type,
+			Type:       kind,
+			Source:     source,
 			Repository: n.Repository,
 			Branch:     n.Branch,
 			Framework:  n.Framework,

@@ -37,6 +37,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/sites/{id}/first", shell.User, d.firstDeployment).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/first/follow", shell.User, d.firstLive).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/deploy", shell.User, d.DeploySite, d.deploymentsPage).Takes(account.PreviewsWrite),
+		shell.Post("/sites/{id}/drop", shell.User, d.deployDropped, d.deploymentsPage).Takes(account.DeploymentsWrite).Receives(d.receiveDropped),
 		shell.Post("/sites/{id}/rollback", shell.User, d.rollBack, nil).Takes(account.DeploymentsWrite),
 		shell.Post("/sites/{id}/favorite", shell.User, d.favorite, nil).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/stop", shell.User, d.stopSite, nil).Takes(account.SitesWrite),
@@ -90,6 +91,9 @@ func (h SiteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 // Deployable reports whether there is a repository of which a deployment can be asked for: a
 // WordPress may have one for its wp-content.
 func (h SiteHead) Deployable() bool { return h.Site.Type == site.Static || h.Site.Repository != "" }
+
+// Uploaded reports whether the site has no repository: its files are uploaded.
+func (h SiteHead) Uploaded() bool { return h.Site.Source() == site.SourceUpload }
 
 // CanRedeploy reports whether the commit that is live can be built again for production. One
 // that was promoted from another branch can't: production is built from its branch.

@@ -158,6 +158,9 @@ func (d *Pages) firstDeployment(ctx context.Context, q *shell.Request) (shell.An
 		if len(list) > 0 {
 			return shell.GoTo(DeploymentPath(head.Site.ID, list[0].ID), ""), nil
 		}
+		if head.Uploaded() { // nothing is deployed before something is uploaded
+			return shell.GoTo(head.Base()+"/deployments", ""), nil
+		}
 		if !head.Deployable() {
 			return shell.GoTo(head.Base(), ""), nil
 		}

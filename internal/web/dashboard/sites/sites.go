@@ -8,6 +8,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/deploy/thumbnail"
+	"slipway/internal/deploy/upload"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
@@ -22,6 +23,7 @@ import (
 type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
+	Uploads      *upload.Uploads
 	Thumbnails   *thumbnail.Thumbnails
 	Screenshots  *screenshot.Screenshots // Optional.
 	Connections  *connection.Connections

@@ -1,0 +1,95 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/deploy/upload"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// dropped is an archive that was received.
+type dropped struct {
+	upload upload.Upload
+	left   []upload.Left
+}
+
+// dropTime is how long forgetting an upload may take that isn't deployed.
+const dropTime = 10 * time.Second
+
+// receiveDropped stores the archive of a form while the browser sends it: a file that was chosen, or what drop.js made of a folder.
+func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Reader) (any, func(), error) {
+	n := upload.NewUpload{Kind: upload.Source, Title: strings.TrimSpace(q.Value("title"))}
+	if q.Checked("prebuilt") {
+		n.Kind = upload.Output
+	}
+	var u upload.Upload
+	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		u, err = d.Uploads.CreateTx(ctx, tx, q.Caller.Owner, site.ID(q.PathValue("id")), n)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	drop := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+		defer cancel()
+		// Otherwise it is deleted a day later.
+		_ = d.DB.Write(ctx, func(tx *db.Tx) error { return d.Uploads.DeleteTx(ctx, tx, q.Caller.Owner, u.ID) })
+	}
+	u, left, err := d.Uploads.ReceiveArchive(ctx, q.Caller.Owner, u.ID, file)
+	if err != nil {
+		drop()
+		if f := fault.As(err); f != nil && f.Kind == fault.Media {
+			err = &fault.Error{Kind: fault.Invalid, Message: "The file is not an archive", Details: "choose a .zip, .tar, .tar.gz or .tar.zst", Code: f.Code}
+		}
+		return nil, nil, err
+	}
+	return dropped{u, left}, drop, nil
+}
+
+// deployDropped deploys the archive that was received.
+func (d *Pages) deployDropped(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	got, ok := q.Received.(dropped)
+	if !ok {
+		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id"))); err != nil {
+			return shell.Answer{}, err
+		}
+		return shell.Answer{}, &fault.Error{
+			Kind: fault.Invalid, Message: "No file is selected", Details: "choose a .zip, .tar, .tar.gz or .tar.zst", Code: "empty_upload",
+		}
+	}
+	whole, err := d.Uploads.Complete(ctx, q.Caller.Owner, got.upload.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	var x deployment.Deployment
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
+		x, err = d.Deployments.DeployUploadTx(ctx, tx, q.Caller.Owner, whole, deployment.ByDashboard)
+		return audit.Event{Action: "deployment.triggered", Subject: string(x.ID)}, err
+	})
+	return shell.GoTo(DeploymentPath(site.ID(q.PathValue("id")), x.ID), leftOut(got.left)), err
+}
+
+// leftOut names what isn't deployed, in one sentence; empty: there is nothing.
+func leftOut(list []upload.Left) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var names []string
+	for _, l := range list[:min(3, len(list))] {
+		names = append(names, fmt.Sprintf("%s (%s)", shell.Short(60, l.Path), l.Why))
+	}
+	if more := len(list) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return "Not deployed: " + strings.Join(names, ", ")
+}
