@@ -36,6 +36,12 @@ type Commands struct {
 	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
 	Domains     domainsCommand     `cmd:"" group:"Your sites" help:"List, add, verify and remove domains."`
 	Sites       sitesCommand       `cmd:"" group:"Your sites" help:"List, show, start, stop and delete sites."`
+	DB          dbCommand          `cmd:"" name:"db" group:"Your sites" help:"List databases."`
+	Backups     backupsCommand     `cmd:"" group:"Your sites" help:"List, create and restore backups."`
+	WP          wpCommand          `cmd:"" name:"wp" group:"Your sites" help:"Show a WordPress site, log in to it, and purge its cache."`
+	Exec        execCommand        `cmd:"" group:"Your sites" help:"Run a command in the site's application."`
+	Dev         devCommand         `cmd:"" group:"Your sites" help:"Run the project's development server with the site's variables."`
+	MCP         mcpCommand         `cmd:"" name:"mcp" group:"Your sites" help:"Connect AI agents to your sites."`
 	Usage       usageCommand       `cmd:"" group:"Your sites" help:"Show what your sites used in a month."`
 	Open        openCommand        `cmd:"" group:"Your sites" help:"Print the site's URL, and open it where there is a browser."`
 	API         apiCommand         `cmd:"" name:"api" group:"Your sites" help:"Call the REST API."`

@@ -18,6 +18,9 @@ type envCommand struct {
 	Get   getEnv   `cmd:"" help:"Print a variable's value."`
 	Set   setEnv   `cmd:"" help:"Set a variable: KEY=VALUE, or KEY with its value on standard input."`
 	Unset unsetEnv `cmd:"" help:"Delete variables."`
+	Pull  pullEnv  `cmd:"" help:"Write the variables to a .env file. Secret ones are only named."`
+	Push  pushEnv  `cmd:"" help:"Set all variables of a .env file."`
+	Run   runEnv   `cmd:"" help:"Run a command with the variables. Nothing is written to disk."`
 }
 
 // variable is one, as the API answers.

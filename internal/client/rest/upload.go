@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,4 +119,38 @@ func (c *Client) upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 		wait = time.Duration(n) * time.Second
 	}
 	return nil, wait, refused(resp, answer)
+}
+
+// Post makes a request to a path of the server outside of the REST interface, once, and returns its status and body.
+func (c *Client) Post(ctx context.Context, path string, h http.Header, body []byte) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.c.Server+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = h.Clone()
+	req.Header.Set("User-Agent", "slipway-cli")
+	if c.c.Token != nil {
+		token, err := c.c.Token(ctx)
+		if err != nil {
+			return 0, nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	defer resp.Body.Close()
+	if answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return 0, nil, fmt.Errorf("%w: the answer breaks off: %w", ErrUnreachable, err)
+	}
+	return resp.StatusCode, answer, nil
+}
+
+// Refusal is the error of an answer that says no.
+func Refusal(status int, answer []byte) error {
+	e := &Error{}
+	_ = json.Unmarshal(answer, e) // a proxy's page leaves it empty
+	e.Status = status
+	return e
 }

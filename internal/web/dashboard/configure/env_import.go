@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"slipway/internal/platform/dotenv"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/site"
-	"slipway/internal/web/dashboard/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )

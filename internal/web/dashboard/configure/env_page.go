@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dotenv"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
-	"slipway/internal/web/dashboard/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -291,7 +291,11 @@ func (d *Pages) exportEnv(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	text := "# Environment of " + shell.Clean(head.Site.Name) + "\n" + dotenv.Format(all)
+	vars := make([]dotenv.Var, len(all))
+	for i, v := range all {
+		vars[i] = dotenv.Var{Key: v.Key, Value: v.Value, Secret: v.Secret}
+	}
+	text := "# Environment of " + shell.Clean(head.Site.Name) + "\n" + dotenv.Format(vars)
 	return shell.Raw(func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`.env"`)

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
-	"slipway/internal/web/dashboard/dotenv"
+	"slipway/internal/platform/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/wordpress/wordpress"
 )

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/site"
 )
 
 // Pair is one variable of a file.
@@ -147,8 +146,14 @@ func unescape(s string) string {
 
 var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
 
+// Var is a variable to write.
+type Var struct {
+	Key, Value string
+	Secret     bool
+}
+
 // Format writes variables so that Parse reads the same. Secrets are only named.
-func Format(vars []site.Var) string {
+func Format(vars []Var) string {
 	var b strings.Builder
 	for _, v := range vars {
 		switch {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"slipway/internal/tenant/site"
 )
 
 func TestParse(t *testing.T) {
@@ -64,7 +62,7 @@ func FuzzEnvFile(f *testing.F) {
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			return // no value of ours
 		}
-		text := Format([]site.Var{{Key: "A", Value: s}, {Key: "SECRET", Secret: true}, {Key: "B", Value: "end"}})
+		text := Format([]Var{{Key: "A", Value: s}, {Key: "SECRET", Secret: true}, {Key: "B", Value: "end"}})
 		got, err := Parse(text)
 		if err != nil || len(got) != 2 || got[0].Value != s || got[1].Value != "end" {
 			t.Fatalf("%q written as %q is read as %q, %v", s, text, got, err)

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+type backupsCommand struct {
+	List    listBackups   `cmd:"" help:"List a site's backups."`
+	Create  createBackup  `cmd:"" help:"Back up a site now."`
+	Restore restoreBackup `cmd:"" help:"Restore a backup. The current state is backed up first."`
+}
+
+// backup is one, as the API answers.
+type backup struct {
+	ID         string
+	SiteID     string
+	Type       string
+	Status     string
+	SizeBytes  *int64
+	VerifiedAt string
+	Error      string
+	CreatedAt  string
+}
+
+type listBackups struct{ ofSite }
+
+// Run lists backups.
+func (l listBackups) Run(ctx context.Context, e *Env) error {
+	c, s, err := l.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	all, err := c.List(ctx, "/sites/"+s.ID+"/backups")
+	if err != nil {
+		return failure(err)
+	}
+	if l.JSON {
+		return e.list(all)
+	}
+	var rows [][]string
+	for _, raw := range all {
+		var b backup
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return err
+		}
+		bytes := ""
+		if b.SizeBytes != nil {
+			bytes = size(*b.SizeBytes)
+		}
+		rows = append(rows, []string{b.ID, b.Status, b.Type, bytes, e.ago(b.VerifiedAt), e.ago(b.CreatedAt)})
+	}
+	e.table([]string{"backup", "status", "type", "size", "verified", "created"}, rows)
+	return nil
+}
+
+type createBackup struct {
+	ofSite
+	Note   string `env:"-" short:"m" help:"Note shown with the backup." placeholder:"TEXT"`
+	NoWait bool   `name:"no-wait" env:"-" help:"Don't wait until it is completed."`
+}
+
+// Run backs a site up, and prints the backup's id.
+func (n createBackup) Run(ctx context.Context, e *Env) error {
+	c, s, err := n.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	in := map[string]any{}
+	if n.Note != "" {
+		in["note"] = n.Note
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/sites/"+s.ID+"/backups", in)
+	if err != nil {
+		return failure(err)
+	}
+	var b backup
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		if err := json.Unmarshal(answer, &b); err != nil {
+			return err
+		}
+		if n.NoWait || b.Status == "completed" || b.Status == "failed" {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			e.say("The backup %s goes on", b.ID)
+			return failure(context.Cause(ctx))
+		case <-time.After(pause):
+		}
+		if answer, err = c.Do(ctx, http.MethodGet, "/backups/"+url.PathEscape(b.ID), nil); err != nil {
+			return failure(err)
+		}
+	}
+	switch {
+	case n.JSON:
+		err = e.json(answer)
+	default:
+		_, err = fmt.Fprintln(e.Out, b.ID)
+	}
+	if err == nil && b.Status == "failed" {
+		err = fmt.Errorf("the backup failed: %s", printable(b.Error))
+	}
+	return err
+}
+
+type restoreBackup struct {
+	target
+	Backup string `arg:"" env:"-" help:"Id of the backup, bkp_…"`
+	Yes    string `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
+}
+
+// Run restores a backup to its site.
+func (r restoreBackup) Run(ctx context.Context, e *Env) error {
+	c, err := r.client(e)
+	if err != nil {
+		return failure(err)
+	}
+	var b backup
+	if err := c.Get(ctx, "/backups/"+url.PathEscape(r.Backup), &b); err != nil {
+		return failure(err)
+	}
+	s, err := siteNamed(ctx, c, b.SiteID)
+	if err != nil {
+		return failure(err)
+	}
+	if err := e.confirm("Restoring "+b.ID+" replaces the files, databases and settings of "+s.Name+".", s.Slug, r.Yes); err != nil {
+		return err
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/backups/"+url.PathEscape(b.ID)+"/restore", nil)
+	if err != nil {
+		return failure(err)
+	}
+	return r.ended(ctx, e, c, answer, "Restored "+printable(s.Name)+". slipway backups list shows the state before")
+}
+
+type dbCommand struct {
+	List listDatabases `cmd:"" help:"List a site's databases."`
+}
+
+type listDatabases struct{ ofSite }
+
+// Run lists databases.
+func (l listDatabases) Run(ctx context.Context, e *Env) error {
+	c, s, err := l.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	var page struct{ Data []json.RawMessage }
+	if err := c.Get(ctx, "/sites/"+s.ID+"/databases", &page); err != nil {
+		return failure(err)
+	}
+	if l.JSON {
+		return e.list(page.Data)
+	}
+	var rows [][]string
+	for _, raw := range page.Data {
+		var d struct {
+			ID, Name, Engine, Status string
+			SizeBytes                *int64
+		}
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return err
+		}
+		bytes := ""
+		if d.SizeBytes != nil {
+			bytes = size(*d.SizeBytes)
+		}
+		rows = append(rows, []string{d.ID, d.Name, d.Engine, d.Status, bytes})
+	}
+	e.table([]string{"database", "name", "engine", "status", "size"}, rows)
+	return nil
+}

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slipway/internal/client/rest"
+	"slipway/internal/platform/dotenv"
+)
+
+// maxEnvFile bounds a .env file.
+const maxEnvFile = 4 << 20
+
+// envHead begins the files that env pull writes: it overwrites no others unasked.
+const envHead = "# Written by slipway env pull\n"
+
+// variables returns those that programs of this machine get: of a key that is there for production and for previews, the one of
+// previews. withheld are those whose values nobody gets.
+func variables(ctx context.Context, c *rest.Client, s site) (vars []dotenv.Var, withheld []string, err error) {
+	all, err := c.List(ctx, "/sites/"+s.ID+"/env")
+	if err != nil {
+		return nil, nil, err
+	}
+	at := map[string]int{}
+	for _, raw := range all {
+		var v variable
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, nil, err
+		}
+		if v.Branch != "" {
+			continue // for some previews alone
+		}
+		x := dotenv.Var{Key: v.Key, Secret: v.Value == nil}
+		if v.Value != nil {
+			x.Value = *v.Value
+		}
+		i, there := at[v.Key]
+		switch {
+		case !there:
+			at[v.Key] = len(vars)
+			vars = append(vars, x)
+		case !slices.Contains(v.Target, "production"):
+			vars[i] = x
+		}
+	}
+	for _, v := range vars {
+		if v.Secret {
+			withheld = append(withheld, v.Key)
+		}
+	}
+	return vars, withheld, nil
+}
+
+type pullEnv struct {
+	ofSite
+	File  string `arg:"" optional:"" env:"-" default:".env" help:"File to write. Default: .env."`
+	Force bool   `env:"-" help:"Overwrite a file that slipway env pull did not write."`
+}
+
+// Run writes a file that this user alone can read, and keeps it out of commits.
+func (p pullEnv) Run(ctx context.Context, e *Env) error {
+	name := p.File
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(e.Dir, name)
+	}
+	old, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && !bytes.HasPrefix(old, []byte(envHead)) && !p.Force {
+		return needed("%s exists: give --force to overwrite it", p.File)
+	}
+	c, s, err := p.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	vars, withheld, err := variables(ctx, c, s)
+	if err != nil {
+		return failure(err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(name), ".env-") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.WriteString(envHead + dotenv.Format(vars))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	if err := ignored(ctx, name); err != nil {
+		return err
+	}
+	e.say("Wrote %d variables to %s", len(vars)-len(withheld), printable(p.File))
+	e.withheld(withheld)
+	return nil
+}
+
+// withheld says which variables have values that nobody gets.
+func (e *Env) withheld(keys []string) {
+	if len(keys) > 0 {
+		e.say("Secret, so without a value: %s", printable(strings.Join(keys, ", ")))
+	}
+}
+
+// ignored adds a file to the .gitignore beside it, unless Git ignores it already or there is no work tree.
+func ignored(ctx context.Context, name string) error {
+	dir, base := filepath.Dir(name), filepath.Base(name)
+	if git(ctx, dir, "rev-parse", "--is-inside-work-tree") != "true" || git(ctx, dir, "check-ignore", base) != "" {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	line := "/" + base + "\n"
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		line = "\n" + line
+	}
+	if err == nil {
+		_, err = f.WriteString(line)
+	}
+	return errors.Join(err, f.Close())
+}
+
+type pushEnv struct {
+	ofSite
+	File   string   `arg:"" optional:"" env:"-" default:".env" help:"File to read. Default: .env."`
+	Secret bool     `env:"-" help:"Make all of them secret. Otherwise those whose names look like it are."`
+	Target []string `env:"-" help:"Where they are available: build, runtime, production, preview, separated by commas. Default: build and runtime." placeholder:"TARGET"`
+}
+
+// Run sets the variables of a file with one request.
+func (p pushEnv) Run(ctx context.Context, e *Env) error {
+	name := p.File
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(e.Dir, name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if len(text) > maxEnvFile {
+		return fmt.Errorf("%s is larger than 4 MiB", p.File)
+	}
+	pairs, err := dotenv.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.File, err)
+	}
+	if len(pairs) == 0 {
+		return fmt.Errorf("%s has no variables", p.File)
+	}
+	c, s, err := p.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	var list []map[string]any
+	secret := 0
+	for _, x := range pairs {
+		v := map[string]any{"key": x.Key, "value": x.Value, "secret": p.Secret || dotenv.Secret(x.Key, x.Value)}
+		if v["secret"] == true {
+			secret++
+		}
+		if len(p.Target) > 0 {
+			v["target"] = p.Target
+		}
+		list = append(list, v)
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/sites/"+s.ID+"/env", list)
+	if err != nil {
+		return failure(err)
+	}
+	if p.JSON {
+		return e.json(answer)
+	}
+	e.say("Set %d variables, %d of them secret. They take effect on the next deployment: slipway deploy", len(list), secret)
+	return nil
+}
+
+type runEnv struct {
+	ofSite
+	Command []string `arg:"" env:"-" passthrough:"" help:"Command and its arguments."`
+}
+
+// Run runs a command with the site's variables.
+func (r runEnv) Run(ctx context.Context, e *Env) error {
+	c, s, err := r.find(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	return e.with(ctx, c, s, strip(r.Command))
+}
+
+// strip removes the -- that may stand before a command.
+func strip(command []string) []string {
+	if len(command) > 0 && command[0] == "--" {
+		return command[1:]
+	}
+	return command
+}
+
+// with runs a command in the working directory with a site's variables, and ends as it does. What is set here already wins.
+func (e *Env) with(ctx context.Context, c *rest.Client, s site, command []string) error {
+	if len(command) == 0 {
+		return errors.New("there is no command")
+	}
+	vars, withheld, err := variables(ctx, c, s)
+	if err != nil {
+		return failure(err)
+	}
+	e.withheld(slices.DeleteFunc(withheld, func(key string) bool { _, set := os.LookupEnv(key); return set }))
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Dir, e.In, e.Out, e.Err
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	for _, v := range vars {
+		if !v.Secret {
+			cmd.Env = append(cmd.Env, v.Key+"="+v.Value)
+		}
+	}
+	for _, pair := range os.Environ() { // the last one of a name counts
+		if key, _, _ := strings.Cut(pair, "="); key != "SLIPWAY_TOKEN" {
+			cmd.Env = append(cmd.Env, pair)
+		}
+	}
+	err = cmd.Run()
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return failure(context.Canceled)
+	case errors.As(err, &ended):
+		return &Failure{max(1, ended.ExitCode()), fmt.Errorf("%s ended with status %d", command[0], ended.ExitCode())}
+	}
+	return err
+}
