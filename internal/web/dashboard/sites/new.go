@@ -13,12 +13,12 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dotenv"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
-	"slipway/internal/platform/dotenv"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/wordpress/wordpress"
 )
