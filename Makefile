@@ -35,8 +35,9 @@ test-packages: ## the Debian package on a clean system, the image in Podman; tak
 	@go run ./scripts/need mmdebstrap podman lintian
 	go test -tags packages -count=1 -timeout 30m -run '^(TestDebian|TestImage)$$' -v ./scripts/release ./scripts/image
 
-pictures: ## the pictures of README.md, from a new installation in Chromium
+pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser
+	SLIPWAY_GALLERY=1 SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestBrowserGallery$$' ./internal/web/dashboard
 
 gallery: ## pictures of all pages of the dashboard with demo data, both themes and three widths, in bin/shots/gallery
 	SLIPWAY_GALLERY=1 go test -tags=browser -count=1 -run '^TestBrowserGallery$$' ./internal/web/dashboard

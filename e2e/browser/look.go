@@ -201,11 +201,17 @@ func (w *Window) Picture(name string, width int64, scheme string) {
 	if tall == 0 {
 		tall = 1080
 	}
+	w.PictureTo(filepath.Join(w.browser.shots, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), width, tall, 1, scheme)
+}
+
+// PictureTo writes what a screen of this size shows of the page in a scheme to a file, so many pixels for each of CSS.
+func (w *Window) PictureTo(file string, width, tall int64, scale float64, scheme string) {
+	w.t.Helper()
 	w.Run(
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 		}),
-		emulation.SetDeviceMetricsOverride(width, tall, 1, width == phone),
+		emulation.SetDeviceMetricsOverride(width, tall, scale, width == phone),
 	)
 	var png []byte
 	w.Eval(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil)
@@ -213,7 +219,7 @@ func (w *Window) Picture(name string, width int64, scheme string) {
 		png, err = page.CaptureScreenshot().Do(ctx)
 		return err
 	}))
-	if err := os.WriteFile(filepath.Join(w.browser.shots, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), png, 0o644); err != nil {
+	if err := os.WriteFile(file, png, 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 }

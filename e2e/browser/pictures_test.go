@@ -103,9 +103,8 @@ func TestPictures(t *testing.T) {
 			t.Fatalf("%s: %d, %v", path, a.Status, err)
 		}
 	}
-	site := filepath.Dir(filepath.Dir(deployment))
 	p.Run(emulation.SetDeviceMetricsOverride(1280, 800, 1.5, false))
-	for name, path := range map[string]string{"sites": "/", "site": site, "log": deployment, "docs": "/docs/deployments"} {
+	for name, path := range map[string]string{"log": deployment, "docs": "/docs/deployments"} {
 		p.Go(path)
 		p.Sees("main")
 		p.both(name)

@@ -4,10 +4,13 @@ package dashboard
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	e2e "slipway/e2e/world"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/site"
@@ -29,35 +32,31 @@ func TestBrowserGallery(t *testing.T) {
 	me := w.as(ada)
 	press := w.liveWordPressNamed(u, me, "Harbor Blog")
 	me.get(press+"/state/follow").want(t, 200, "event: end")
-	for i, name := range []string{"Portfolio", "Tidewater Studio", "Acme Docs", "Status Page", "Harbor Journal"} {
-		s := w.site(u, name)
-		if i != 3 {
-			w.live(s, w.deployment(s))
-			w.visited(s, float64(40+i*60), 24*time.Hour)
-		} else {
-			w.fails(s)
-		}
-	}
-	shop := w.site(u, "Nordlicht Shop")
-	for i := range 4 {
-		id := w.deployment(shop)
-		w.program(shop, id)
-		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.Exec(t.Context(), `UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = 'Ada', branch = 'main', plan = $4, created_at = $5, started_at = $5, completed_at = $6 WHERE id = $1`,
-				id, fmt.Sprintf("a3f91c27d0e%d", i), []string{"Add checkout by invoice", "Show delivery times", "Bump next to 16.1", "Fix the cart on small screens"}[i], nextPlan,
-				now.Add(-time.Duration(4-i)*7*time.Hour), now.Add(-time.Duration(4-i)*7*time.Hour+48*time.Second))
-			return err
-		}))
-	}
-	w.visited(shop, 900, 30*24*time.Hour)
-	at := "/sites/" + string(shop.ID)
 	failed := w.site(u, "Weekly Letter")
 	broken := w.fails(failed)
+	commits := map[string]string{
+		"Portfolio": "Add the winter series", "Tidewater Studio": "Move the contact form up", "Acme Docs": "Explain signed webhooks", "Harbor Journal": "Publish the autumn issue",
+	}
+	for i, name := range []string{"Portfolio", "Tidewater Studio", "Acme Docs", "Harbor Journal"} {
+		s := w.site(u, name)
+		id := w.deployment(s)
+		w.live(s, id)
+		w.told(id, commits[name], fmt.Sprintf("%xc91e27d", 11+i), now.Add(-time.Duration(9-2*i)*5*time.Hour), 21*time.Second)
+		w.visited(s, float64(40+i*60), 24*time.Hour)
+	}
+	shop := w.site(u, "Nordlicht Shop")
+	at := "/sites/" + string(shop.ID)
 	me.post(at+"/domains", "domain", "www.nordlicht.example")
 	for name, value := range map[string]string{"API_URL": "https://api.nordlicht.example", "NODE_ENV": "production", "LOCALES": "en,de,no"} {
 		me.post(at+"/env", "key", name, "value", value, "target", "build", "target", "runtime", "scope", "all")
 	}
 	me.post(at+"/env", "key", "STRIPE_SECRET_KEY", "value", "sk_live_5d1f", "secret", "1", "target", "runtime", "scope", "all")
+	for i, message := range []string{"Add checkout by invoice", "Show delivery times", "Bump next to 16.1", "Fix the cart on small screens"} {
+		id := w.deployment(shop)
+		w.program(shop, id)
+		w.told(id, message, fmt.Sprintf("a%df91c2", i+3), now.Add(-time.Duration(4-i)*7*time.Hour), time.Duration(41+3*i)*time.Second)
+	}
+	w.visited(shop, 900, 30*24*time.Hour)
 	var hook string
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := w.dash.Teams.CreateTx(t.Context(), tx, u, team.NewTeam{Name: "Nordlicht"})
@@ -74,8 +73,17 @@ func TestBrowserGallery(t *testing.T) {
 	}))
 
 	b := w.window("gallery", w.srv.URL)
+	dir := os.Getenv("SLIPWAY_PICTURES")
+	if dir != "" && !filepath.IsAbs(dir) {
+		dir = filepath.Join(e2e.Root(), dir)
+	}
+	readme := map[string]string{"02-home": "sites", "04-overview": "site"}
 	shoot := func(name, path string) {
 		b.Go(path)
+		if to := readme[name]; dir != "" && to != "" {
+			b.PictureTo(filepath.Join(dir, to+".png"), 1280, 800, 1.5, "light")
+			b.PictureTo(filepath.Join(dir, to+"-dark.png"), 1280, 800, 1.5, "dark")
+		}
 		for _, width := range []int64{390, 1280, 1920} {
 			for _, scheme := range []string{"light", "dark"} {
 				b.Picture(name, width, scheme)
@@ -117,6 +125,16 @@ func TestBrowserGallery(t *testing.T) {
 	} {
 		shoot(x[0], x[1])
 	}
+}
+
+// told gives a deployment what a push brings.
+func (w *world) told(id deployment.ID, message, commit string, at db.Time, took time.Duration) {
+	w.t.Helper()
+	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(w.t.Context(), `UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = 'Ada', branch = 'main', cause = 'push', plan = $4,
+			created_at = $5, started_at = $5, completed_at = $6 WHERE id = $1`, id, commit, message, nextPlan, at, at.Add(took))
+		return err
+	}))
 }
 
 func (w *world) fails(s site.Site) deployment.ID {
@@ -161,7 +179,8 @@ func galleryPrograms(now db.Time) programs {
 		figures: func() (list []sites.ProgramFigures, step time.Duration, err error) {
 			for i := range 96 {
 				list = append(list, sites.ProgramFigures{
-					At: now.Add(-time.Duration(95-i) * 15 * time.Minute), P95: time.Duration(20+i*7919%60) * time.Millisecond, Memory: int64(64+i%30) << 20,
+					At: now.Add(-time.Duration(95-i) * 15 * time.Minute), P95: time.Duration(38+14*math.Sin(float64(i)/9)+9*math.Sin(float64(i*i))) * time.Millisecond,
+					Memory: int64(88+7*math.Sin(float64(i)/14)+2*math.Sin(float64(3*i*i))) << 20,
 				})
 			}
 			return list, 15 * time.Minute, nil

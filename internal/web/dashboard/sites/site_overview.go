@@ -102,7 +102,7 @@ func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain)
 	case h.Site.Status == site.Failed && h.Site.StatusReason != "":
 		t := trouble{"The site is not live", h.Site.StatusReason, "", ""}
 		if len(list) > 0 {
-			t.Link, t.Label = DeploymentPath(h.Site.ID, list[0].ID), "View log"
+			t.Link, t.Label = DeploymentPath(h.Site.ID, list[0].ID), "View error"
 		}
 		out = append(out, t)
 	case len(list) > 0 && list[0].Status == deployment.Failed && h.Site.Status == site.Active:
@@ -110,7 +110,7 @@ func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain)
 			"Latest deployment failed. The previous deployment is still live",
 			list[0].Error,
 			DeploymentPath(h.Site.ID, list[0].ID),
-			"View log",
+			"View error",
 		})
 	}
 	if h.Health() == "crashed" {
