@@ -20,10 +20,13 @@ import (
 // The owner's own variables of the same name win.
 func (l *Launch) addDatabases(ctx context.Context, w *app.Wanted, p *program) error {
 	env, secrets, err := l.databases(ctx, p)
+	if err == nil && !p.Isolated && p.Preview == "" {
+		w.Missing = l.c.Databases.Missing(ctx, w.Site)
+	}
 	if err != nil || len(env) == 0 {
 		return err
 	}
-	w.Spec.Database = true
+	w.Spec.Database, w.Pinned = true, l.c.Databases.Private()
 	for k, v := range env {
 		if _, set := p.Env[k]; !set {
 			p.Env[k] = v

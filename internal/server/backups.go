@@ -28,6 +28,7 @@ func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 		Scratch:     h.s.Path("backup-tmp"),
 		Log:         h.s.Log,
 		Mail:        h.accounts,
+		Places:      h.places,
 	}
 	if h.engine != nil {
 		c.Storage = h.engine

@@ -32,6 +32,7 @@ func (h *node) openDatabases(quotas *limits.Limits, why string) error {
 		Size:     int64(h.s.DatabaseSize) << 20,
 		Log:      h.s.Log,
 		Logs:     h.apps,
+		Places:   h.places,
 	}
 	if why == "" {
 		builds, err := filepath.Abs(h.s.Path("builds"))

@@ -4,12 +4,16 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/site"
 )
 
 // forget removes what packages that know no deployments store of a deleted site, but for the backups that
 // were taken for the deletion. Its programs end by themselves.
 func (h *node) forget(ctx context.Context, id site.ID) error {
+	if err := h.places.Here(ctx, string(id)); err != nil { // what it stored is there
+		return err
+	}
 	in := func(forget func(tx *db.Tx) error) func() error {
 		return func() error { return h.db.Write(ctx, forget) }
 	}
@@ -31,8 +35,10 @@ func (h *node) forget(ctx context.Context, id site.ID) error {
 			return err
 		}
 	}
-	if h.engine == nil {
-		return nil
+	if h.engine != nil {
+		if err := h.engine.ForgetStorage(string(id)); err != nil {
+			return err
+		}
 	}
-	return h.engine.ForgetStorage(string(id))
+	return in(func(tx *db.Tx) error { return placement.ForgetTx(ctx, tx, string(id)) })()
 }

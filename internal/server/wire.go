@@ -48,6 +48,7 @@ import (
 	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
+	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
@@ -83,6 +84,7 @@ type node struct {
 	db      *db.DB
 	seal    *seal.Sealer
 	self    *fleet.Self
+	places  *placement.Places // nil with SQLite: there is no other node
 	metrics *prometheus.Registry
 
 	accounts    *account.Accounts
@@ -203,7 +205,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	apps := app.Config{DB: h.db, Why: "this node doesn't have the worker role", Log: s.Log}
+	h.places = placement.New(h.db, h.self)
+	apps := app.Config{
+		DB: h.db, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
+	}
 	if s.Role("worker") {
 		if builds, err = h.openBuilds(ctx, out, bundles, l); err != nil {
 			return nil, err
@@ -354,7 +359,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{
 		DB: h.db, Log: s.Log, Drain: drain / 2,
-		Queues: workers,
+		Queues: workers, Node: h.self.ID(),
 	})
 	h.accounts.Work(h.jobs)
 	h.teams.Work(h.jobs)
@@ -507,6 +512,9 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.self.Join(ctx); err != nil {
 		return err
 	}
+	if err := h.adopt(ctx); err != nil {
+		return err
+	}
 	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
 		if err := schedule(ctx); err != nil {
 			return err
@@ -529,6 +537,30 @@ func (h *node) prepare(ctx context.Context) error {
 		return nil
 	}
 	return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
+}
+
+// adopt pins the sites that have files or databases on this node, as those of earlier versions do.
+func (h *node) adopt(ctx context.Context) error {
+	if h.places == nil {
+		return nil
+	}
+	sites, err := h.databases.Sites(ctx)
+	if err != nil {
+		return err
+	}
+	if h.engine != nil {
+		stored, err := h.engine.StorageSites()
+		if err != nil {
+			return err
+		}
+		sites = append(sites, stored...)
+	}
+	others, err := h.places.Adopt(ctx, sites)
+	if len(others) > 0 {
+		h.s.Log.WarnContext(
+			ctx, "sites have storage here, but belong to another node: what is here is not used; compare it, and delete it", "sites", others)
+	}
+	return err
 }
 
 // service is something that runs until its context ends.

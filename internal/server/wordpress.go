@@ -26,6 +26,7 @@ func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 		Programs:    h.apps,
 		Dir:         h.s.Path("wordpress"),
 		Source:      h.s.WordPressSource,
+		Places:      h.places,
 		Log:         h.s.Log,
 	}
 	if h.engine != nil {

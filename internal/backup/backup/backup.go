@@ -32,6 +32,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
@@ -121,6 +122,7 @@ type Config struct {
 	Log         *slog.Logger
 
 	Storage   snapshot.Storage        // nil: this node runs no programs
+	Places    *placement.Places       // nil: there is no other node
 	Databases snapshot.DatabaseServer // nil: there are none
 	WordPress WordPress               // or Connect's
 	Programs  Programs                // or Connect's

@@ -272,6 +272,11 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(r.Includes, Files) || slices.Contains(r.Includes, Databases) {
+		if err := s.c.Places.Here(ctx, string(r.Site)); err != nil {
+			return err
+		}
+	}
 	if s.adopted(o) {
 		return s.renew(ctx, r.Site)
 	}
@@ -600,6 +605,9 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, 
 				Received: text.Clip(f.Path, 200),
 				Code:     "storage_missing",
 			}
+		}
+		if err := s.c.Places.Take(ctx, string(r.Site), true); err != nil {
+			return nil, s.c.Places.Follow(err)
 		}
 		dir, err := s.c.Storage.MakeStorage(ctx, string(r.Site), name)
 		if err != nil {

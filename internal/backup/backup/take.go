@@ -99,6 +99,13 @@ func (s *Backups) take(ctx context.Context, t Take, attempt int64) error {
 	if err != nil || b.Status != Running {
 		return err
 	}
+	if slices.Contains(b.Includes, Files) || slices.Contains(b.Includes, Databases) {
+		if err := s.c.Places.Here(ctx, string(b.Site)); fault.As(err) != nil {
+			return s.fail(ctx, b.ID, words(err))
+		} else if err != nil {
+			return err
+		}
+	}
 	m, w, err := s.collect(ctx, b)
 	if (fault.As(err) != nil || errors.Is(err, blob.ErrCorrupt)) && !passing(err, attempt) {
 		return s.fail(ctx, b.ID, words(err))

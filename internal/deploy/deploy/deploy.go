@@ -75,6 +75,9 @@ type Config struct {
 
 // Programs runs programs, and their release commands. Package app does, which stands on this one.
 type Programs interface {
+	// Place returns nil where a deployment's program may run on this node, or would be told why not when it starts; else it is for the
+	// handler of a job, which returns it as it is.
+	Place(ctx context.Context, deployment string) error
 	// Start brings a deployment's program up and returns once it is healthy. Until release is called it
 	// stays up.
 	Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error)

@@ -40,6 +40,11 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	// then, and nobody would write the deployment's end.
 	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
+	if d.c.Programs != nil {
+		if err := d.c.Programs.Place(starting, string(r.Deployment)); err != nil {
+			return err
+		}
+	}
 	next, err := d.suspect(starting, r.Deployment)
 	if err != nil {
 		return err

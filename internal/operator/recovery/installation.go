@@ -61,7 +61,7 @@ func (i *Installation) Open(to string) (*repository.Repository, backup.Source, e
 		Log:       i.Log,
 		Files:     map[string]string{},
 	}
-	for _, name := range []string{"secrets.key", "mariadb/id", "root.pem"} {
+	for _, name := range []string{"secrets.key", "node-id", "mariadb/id", "root.pem"} {
 		s.Files[name] = i.Store.Path(name)
 	}
 	if i.Settings.To == "" && !i.Store.Remote() {

@@ -125,6 +125,25 @@ type later time.Duration
 
 func (l later) Error() string { return "again in " + time.Duration(l).String() }
 
+// On is returned by a handler that has begun nothing, and whose work belongs to another node: the job goes there, and that is no
+// failure. Once that node's lease has ended, any node may run it again, to find out what to do.
+func On(node string) error { return &elsewhere{node: node} }
+
+// NotYet is Later of a handler that has begun nothing.
+func NotYet(d time.Duration) error { return &elsewhere{after: d} }
+
+type elsewhere struct {
+	node  string
+	after time.Duration
+}
+
+func (e *elsewhere) Error() string {
+	if e.node == "" {
+		return "again in " + e.after.String()
+	}
+	return "it belongs to node " + e.node
+}
+
 // Policy bounds one kind of job. All fields are optional.
 type Policy struct {
 	Timeout  time.Duration                                           // per call. 0 means 5 minutes.
@@ -140,6 +159,7 @@ type Config struct {
 	DB     *db.DB
 	Log    *slog.Logger
 	Queues map[string]int // how many jobs of each queue run at once in this process
+	Node   string         // the name of this node in On. Optional: empty gets none of those jobs.
 
 	Lease time.Duration // Optional: 0 means LeaseTime.
 	Poll  time.Duration // the safety net under wake-ups. Optional: 0 means 1s.

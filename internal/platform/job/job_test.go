@@ -348,3 +348,71 @@ func TestCancelReadsOneJob(t *testing.T) {
 		}
 	}
 }
+
+// A job that belongs to another node goes there, and its first call there is its first one. Where that node is gone, any other one
+// may look at it again.
+func TestJobGoesToItsNode(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	d := dbtest.Open(t, url)
+	if d.Single() {
+		t.Skip("SQLite has one node")
+	}
+	live := func(name string, until db.Time) {
+		err := d.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `
+				INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until)
+				VALUES ($1, '', $1, '', '', '', '', '', 0, 'up', 0, 0, $2) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until`, name, until)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	live("a", 1<<60)
+	live("b", 1<<60)
+	var r recorder
+	run := func(name string) *node {
+		n := &node{Jobs: New(Config{
+			DB: dbtest.Open(t, url), Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 2}, Node: name,
+			Lease: time.Second, Poll: 20 * time.Millisecond,
+		})}
+		Handle(n.Jobs, Policy{}, func(_ context.Context, a work, attempt int64) error {
+			r.add(fmt.Sprint(name, " ", a.Name, " ", attempt))
+			if a.Name != name && !slices.Contains(r.all(), "gone") {
+				return On(a.Name)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- n.Run(ctx) }()
+		n.stop = sync.OnceFunc(func() { cancel(); <-done })
+		t.Cleanup(n.stop)
+		return n
+	}
+	run("a")
+	b := run("b")
+	for range 10 {
+		enqueue(t, d, "b", Options{})
+	}
+	wait.Until(t, "all are done", func() bool { return count(t, d, "TRUE") == 0 })
+	at := 0
+	for _, x := range r.all() {
+		if strings.HasPrefix(x, "b b") {
+			at++
+			if x != "b b 1" {
+				t.Errorf("a call of the right node is %q", x)
+			}
+		}
+	}
+	if at != 10 {
+		t.Errorf("%d of 10 ran on b: %v", at, r.all())
+	}
+	b.stop()
+	enqueue(t, d, "b", Options{})
+	wait.Until(t, "it waits for b", func() bool { return count(t, d, "node = 'b' AND state = 'ready'") == 1 })
+	r.add("gone")
+	live("b", 1)
+	wait.Until(t, "a looks at it", func() bool { return count(t, d, "TRUE") == 0 })
+}

@@ -82,7 +82,8 @@ func (j *Jobs) do(work context.Context, c *leased) {
 		end = cause // whatever the handler made of it: it was canceled, taken over or stopped
 	}
 	var l later
-	if end != nil && !errors.As(end, &l) && !errors.Is(end, ErrCanceled) && !errors.Is(end, ErrStopping) {
+	var on *elsewhere
+	if end != nil && !errors.As(end, &l) && !errors.As(end, &on) && !errors.Is(end, ErrCanceled) && !errors.Is(end, ErrStopping) {
 		j.c.Log.WarnContext(work, "job failed", "job", c.id, "kind", c.kind, "failures", c.failures+1, "err", end)
 	}
 	// The end is written even while stopping; if it can't be, the job is done again.

@@ -18,13 +18,13 @@ func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
 	var c leased
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now := j.c.DB.Now()
-		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue])}
+		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue]), j.c.Node}
 		kinds := db.AddList(&args, j.kinds())
 		return tx.QueryRow(ctx, `
 			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
 			WHERE id = (
 				SELECT id FROM jobs j
-				WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND kind IN (`+kinds+`)
+				WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND node IN ('', $5) AND kind IN (`+kinds+`)
 				  AND NOT EXISTS (
 					SELECT 1 FROM jobs r
 					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
@@ -57,6 +57,7 @@ func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
 	p := j.handlers[c.kind].policy
 	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var l later
+		var on *elsewhere
 		var err error
 		now := j.c.DB.Now()
 		switch {
@@ -66,6 +67,11 @@ func (j *Jobs) settle(ctx context.Context, c *leased, end error) error {
 			return nil
 		case errors.Is(end, ErrStopping):
 			_, err = tx.Exec(ctx, `UPDATE jobs SET state = 'ready' WHERE id = $1 AND attempt = $2`, c.id, c.attempt)
+		case errors.As(end, &on):
+			// The first attempt stays the first: nothing was begun. A later one keeps its number, which fences one that was lost.
+			_, err = tx.Exec(ctx, `
+				UPDATE jobs SET state = 'ready', node = $3, run_at = $4, attempt = CASE WHEN attempt = 1 THEN 0 ELSE attempt END
+				WHERE id = $1 AND attempt = $2`, c.id, c.attempt, on.node, now.Add(on.after))
 		case errors.As(end, &l):
 			_, err = tx.Exec(
 				ctx,
@@ -125,6 +131,16 @@ func (j *Jobs) rescue(ctx context.Context, all bool) error {
 		}
 		for _, q := range queues {
 			tx.Notify(topic(q))
+		}
+		if all {
+			return nil
+		}
+		// What waits for a node that is gone is looked at by the others, who say so.
+		_, err = tx.Exec(ctx, `
+			UPDATE jobs SET node = '' WHERE node <> '' AND state = 'ready'
+				AND NOT EXISTS (SELECT 1 FROM live_nodes n WHERE n.id = jobs.node AND n.lease_until > $1)`, j.c.DB.Now())
+		if err != nil {
+			return fmt.Errorf("free jobs of dead nodes: %w", err)
 		}
 		return nil
 	})

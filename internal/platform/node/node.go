@@ -64,6 +64,10 @@ type Self struct {
 	until atomic.Pointer[time.Time] // the end of the lease by this process's own clock; nil: it has none
 	state atomic.Pointer[string]
 
+	confirming sync.Mutex // guards asked, answer
+	asked      time.Time
+	answer     error
+
 	mu   sync.Mutex      // guards lost
 	lost []chan struct{} // told when the lease was found to have ended
 }
@@ -242,6 +246,24 @@ func (s *Self) renew(ctx context.Context) error {
 	}
 	s.holds(begun, state)
 	return nil
+}
+
+// Confirm renews a lease that has ended, for whoever wants to go on with what this node ran before. It is an error while the
+// database doesn't answer, and others can't have taken anything over through it either.
+func (s *Self) Confirm(ctx context.Context) error {
+	s.confirming.Lock()
+	defer s.confirming.Unlock()
+	if s.Holds() {
+		return nil
+	}
+	if time.Since(s.asked) < time.Second {
+		return s.answer
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer done()
+	s.answer = s.renew(ctx)
+	s.asked = time.Now()
+	return s.answer
 }
 
 // Lost returns a channel that is told when this node's lease was found to have ended, whether or not it has a new one by then.

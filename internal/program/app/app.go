@@ -27,6 +27,7 @@ import (
 	"slipway/internal/edge/compress"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -55,6 +56,8 @@ type Wanted struct {
 	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
 	Settings   string        // of the site, as the view run_settings has them
 	Revision   int64         // of what it reads when it starts: one that runs is started anew where the site's is another
+	Pinned     bool          // it has databases on this node alone
+	Missing    error         // why it can't start on this node. Optional.
 }
 
 // Config holds what Apps needs.
@@ -63,6 +66,8 @@ type Config struct {
 	Engine     runtime.Engine // Optional: nil refuses with Why.
 	Why        string
 	Launch     Launch                // or Connect's, where that is made later
+	Places     *placement.Places     // Optional: nil is an installation of one node.
+	Node       string                // this one's id. Optional with one node.
 	Storage    Storage               // Optional: without it nobody counts what is stored.
 	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
 	// Limits say how many programs and commands an owner may run at once, and how much its sites
@@ -101,7 +106,7 @@ type Apps struct {
 	storing storing
 	copies  *compress.Copies
 	starts  *fair.Pool // programs that visitors wake, until they listen
-	node    string     // this process, among others that hold workers
+	node    string     // this one, among others that hold workers
 
 	// instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an
 	// idle one of the owner that runs the most sleeps, else 503
@@ -137,7 +142,7 @@ func New(c Config) *Apps {
 		programs: map[string]*program{},
 		down:     make(chan struct{}),
 		copies:   compress.New(compress.Config{}),
-		node:     db.NewID("node"),
+		node:     cmp.Or(c.Node, db.NewID("node")),
 	}
 	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})

@@ -90,12 +90,18 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 			a.work.Done()
 		}
 	}()
+	if err := a.look(ctx, x.Deployment); err != nil {
+		return nil, nil, err
+	}
 	want, err := a.c.Launch.Wanted(ctx, x.Deployment)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.c.Engine == nil {
 		return nil, nil, a.noEngine()
+	}
+	if err := a.claim(ctx, want); err != nil {
+		return nil, nil, err
 	}
 	if err := a.boundStorage(ctx, &want); err != nil {
 		return nil, nil, err

@@ -94,6 +94,12 @@ func (RunCron) Kind() string { return "app.cron" }
 
 func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	process := "cron:" + r.Name
+	if err := a.Here(ctx, r.Site); fault.As(err) != nil {
+		a.logs.note(r.Site, r.Deployment, process, "Skipped: "+fault.As(err).Message)
+		return nil
+	} else if err != nil {
+		return err
+	}
 	if attempt > 1 {
 		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
 		return nil

@@ -263,3 +263,5 @@ type stored func(site string) int64
 func (stored) StorageSites() ([]string, error) { return []string{"site", "other", "gone"}, nil }
 
 func (f stored) StorageSize(_ context.Context, site string) (int64, error) { return f(site), nil }
+
+func (f stored) StorageDir(site string) (string, bool) { return "", f(site) > 0 }

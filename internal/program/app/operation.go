@@ -31,6 +31,7 @@ func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	_, err = job.Enqueue(ctx, tx, RestartSite{
 		Operation:  op.ID,
 		Deployment: deployment,
+		Site:       site,
 	}, job.Options{Unique: "restart/" + string(op.ID), Share: string(owner)})
 	return op, err
 }
@@ -40,6 +41,7 @@ func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 type RestartSite struct {
 	Operation  operation.ID
 	Deployment string
+	Site       string
 }
 
 // Kind names the job.
@@ -54,6 +56,15 @@ func (a *Apps) Work(j *job.Jobs) {
 
 func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	message, failure := "Restarted", ""
+	end := func() error {
+		return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, nil) })
+	}
+	if err := a.Here(ctx, r.Site); fault.As(err) != nil {
+		message, failure = "", fault.As(err).Message
+		return end()
+	} else if err != nil {
+		return err
+	}
 	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return a.c.Operations.AdvanceTx(
 			ctx,
@@ -78,7 +89,7 @@ func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 			failure += ": " + f.Details
 		}
 	}
-	return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, nil) })
+	return end()
 }
 
 // How long a one-off command may take, unless told, and at most.
@@ -159,6 +170,11 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer done()
 		return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.EndTx(ctx, tx, r.Operation, message, failure, result) })
+	}
+	if err := a.Here(ctx, r.Site); fault.As(err) != nil {
+		return end("", fault.As(err).Message, nil)
+	} else if err != nil {
+		return err
 	}
 	if attempt > 1 {
 		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)

@@ -31,6 +31,7 @@ type program struct {
 	full     error     // why the last start found no room, where it did not
 	gone     bool      // no longer in programs: whoever holds it asks for the deployment again
 	live     bool      // the site serves it, when the loop last looked
+	away     bool      // another node has its site: now gets no new requests
 	stale    bool      // now was started with other settings than want would be
 	settling bool      // changed settings are being read
 	renewed  time.Time // when it was last started anew because of its revision
@@ -116,8 +117,12 @@ var errWakeTimeout = &fault.Error{
 // Acquire returns the deployment's program for one request, and starts it first where it
 // sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
 func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
-	if e, ok := a.Awake(deployment); ok {
+	a.sure(ctx)
+	if e, ok := a.awake(deployment); ok {
 		return e, nil
+	}
+	if err := a.look(ctx, deployment); err != nil {
+		return nil, err
 	}
 	late := time.NewTimer(a.c.WakeTime)
 	defer late.Stop()
@@ -137,6 +142,9 @@ func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoi
 		}
 		select {
 		case <-try.done:
+			if isElsewhere(try.err) {
+				return nil, try.err
+			}
 		case <-late.C:
 			return nil, errWakeTimeout
 		case <-ctx.Done():
@@ -148,6 +156,13 @@ func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoi
 // Awake returns the deployment's program for one request if it runs, without waiting for
 // anything.
 func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
+	if !a.c.Places.Sure() {
+		return nil, false
+	}
+	return a.awake(deployment)
+}
+
+func (a *Apps) awake(deployment string) (*endpoint.Endpoint, bool) {
 	a.mu.Lock()
 	p, closing := a.programs[deployment], a.closing
 	a.mu.Unlock()
@@ -156,7 +171,7 @@ func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
 	}
 	p.mu.Lock()
 	in := p.now
-	if in == nil || p.gone {
+	if in == nil || p.gone || p.away {
 		p.mu.Unlock()
 		return nil, false
 	}
@@ -235,6 +250,9 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 	if p.gone {
 		return nil, nil, nil
 	}
+	if p.now != nil && p.away {
+		return nil, nil, errElsewhere
+	}
 	if p.now != nil {
 		p.now.hold()
 		return p.now, nil, nil
@@ -268,6 +286,10 @@ func (p *program) start(try *attempt, now bool) {
 	defer close(try.done)
 	p.starting, try.err, p.full = nil, err, nil
 	if err != nil {
+		if isElsewhere(err) { // nothing is wrong with it, and the next one who asks may find it otherwise
+			p.set(Sleeping, "")
+			return
+		}
 		a.c.Log.Warn("application not started", "site", want.Site, "deployment", p.deployment, "err", err)
 		if isFull(err) { // nothing is wrong with it
 			p.full, p.retry = err, time.Now().Add(firstRetry)
@@ -278,7 +300,7 @@ func (p *program) start(try *attempt, now bool) {
 		p.tellEnd(p.message, false)
 		return
 	}
-	p.want, p.now, p.stale = want, in, false
+	p.want, p.now, p.stale, p.away = want, in, false, false
 	p.set(Running, "")
 	if !now {
 		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })

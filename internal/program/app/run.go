@@ -10,12 +10,16 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/program/placement"
 )
 
 // Run keeps what runs as it should be until ctx ends, and then stops everything.
 func (a *Apps) Run(ctx context.Context) error {
 	wake, unlisten := a.c.DB.Listen("live")
 	defer unlisten()
+	placed, unheard := a.c.DB.Listen(placement.Topic)
+	defer unheard()
+	lost := a.c.Places.Lost()
 	tick := time.NewTicker(a.c.Tick)
 	defer tick.Stop()
 	flushed := make(chan struct{})
@@ -28,7 +32,7 @@ func (a *Apps) Run(ctx context.Context) error {
 	storage := make(chan struct{})
 	go func() { defer close(storage); a.countStorage(ctx) }()
 	go a.keepUp(ctx)
-	for changed := true; ; {
+	for changed, moved := true, false; ; {
 		select {
 		case <-ctx.Done():
 			a.close()
@@ -40,7 +44,17 @@ func (a *Apps) Run(ctx context.Context) error {
 			return nil
 		case <-wake:
 			changed = true
+		case <-placed:
+			moved = true
+		case <-lost:
+			moved = true
 		case <-tick.C:
+		}
+		if moved {
+			err := a.leave(ctx)
+			if moved = err != nil; moved && ctx.Err() == nil {
+				a.c.Log.WarnContext(ctx, "sites of this node not compared, will be retried", "err", err)
+			}
 		}
 		err := a.compare(ctx, changed)
 		changed = err != nil
@@ -150,6 +164,7 @@ func (a *Apps) move(p *program, known map[string]row) {
 	stopped := want.Site != "" && (serves.state == "stopped" || serves.state == "deleted")
 	p.live = serves.state == "live" && serves.deployment == p.deployment
 	switch {
+	case p.away: // leave says until when
 	case p.live:
 		p.drain = time.Time{} // it may have come back
 	case was && in != nil:
@@ -162,7 +177,10 @@ func (a *Apps) move(p *program, known map[string]row) {
 	if !stopped && p.state == Stopped && in == nil {
 		p.set(Sleeping, "")
 	}
-	drain, awake := p.drain, p.live && want.Sleep == 0
+	drain, awake := p.drain, p.live && want.Sleep == 0 && !p.away
+	if p.away && in == nil {
+		p.away = false
+	}
 	down := in == nil && p.starting == nil
 	forget := down && !awake && now.Sub(p.since) > rememberTime
 	revive := down && awake && now.After(p.retry)

@@ -39,6 +39,9 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	a := p.apps
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	if err := a.look(ctx, p.deployment); err != nil {
+		return nil, want, err
+	}
 	if want, err = a.c.Launch.Wanted(ctx, p.deployment); err != nil {
 		return nil, want, err
 	}
@@ -52,6 +55,9 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	p.mu.Unlock()
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
+	}
+	if err := a.claim(ctx, want); err != nil {
+		return nil, want, err
 	}
 	if err := a.boundStorage(ctx, &want); err != nil {
 		return nil, want, err

@@ -20,6 +20,8 @@ type Storage interface {
 	StorageSites() ([]string, error)
 	// StorageSize counts the bytes of a site.
 	StorageSize(ctx context.Context, site string) (int64, error)
+	// StorageDir returns the directory of a site, and whether there is one.
+	StorageDir(site string) (dir string, ok bool)
 }
 
 // left returns how many bytes an owner may store yet; below zero they store too much.
@@ -109,6 +111,11 @@ func (a *Apps) countStorage(ctx context.Context) {
 			sites, all = append(sites, have...), time.Now()
 			slices.Sort(sites)
 			sites = slices.Compact(sites)
+		}
+		if mine, err := a.c.Places.Mine(ctx, sites); err != nil {
+			a.c.Log.WarnContext(ctx, "sites of this node not read", "err", err)
+		} else { // what is here of others' sites is used by nobody
+			sites = slices.DeleteFunc(sites, func(s string) bool { return !mine[s] })
 		}
 		for _, site := range sites {
 			begun := time.Now()

@@ -46,25 +46,30 @@ func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
 	}
 	f.ops = operation.New(operation.Config{DB: f.db})
 	for range nodes {
-		e := &fakeEngine{}
-		c := Config{DB: f.db, Engine: e, Operations: f.ops, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return Wanted{
-				Site:       "site",
-				Owner:      "owner",
-				Deployment: deployment,
-				Tasks:      f.tasks[deployment],
-				Health:     time.Minute,
-				Sleep:      time.Minute,
-			}, nil
-		})}
-		for _, f := range change {
-			f(&c)
-		}
-		f.nodes, f.engines = append(f.nodes, New(c)), append(f.engines, e)
+		f.add(change...)
 	}
 	return f
+}
+
+// add adds a node.
+func (f *fleet) add(change ...func(*Config)) {
+	e := &fakeEngine{}
+	c := Config{DB: f.db, Engine: e, Operations: f.ops, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return Wanted{
+			Site:       "site",
+			Owner:      "owner",
+			Deployment: deployment,
+			Tasks:      f.tasks[deployment],
+			Health:     time.Minute,
+			Sleep:      time.Minute,
+		}, nil
+	})}
+	for _, change := range change {
+		change(&c)
+	}
+	f.nodes, f.engines = append(f.nodes, New(c)), append(f.engines, e)
 }
 
 func (f *fleet) exec(q string, args ...any) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 )
 
 // How long a node holds a worker that it does not renew, and how often it does.
@@ -70,6 +71,12 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 		select {
 		case <-w.done: // it was stopped, however much it is wanted again by now
 			delete(a.workers.running, key)
+			if _, ok := wanted[key]; ok {
+				continue
+			}
+			if err := a.letGo(ctx, w.task); err != nil {
+				return err
+			}
 		default: // the next look starts its successor: they never run side by side
 		}
 	}
@@ -95,11 +102,17 @@ func (a *Apps) hold(ctx context.Context, t declared) (bool, error) {
 	if a.c.DB.Single() {
 		return true, nil
 	}
-	now, held := db.Now(), false
+	switch err := a.c.Places.Take(ctx, t.site, false); {
+	case fault.As(err) != nil: // another node has the site, or will
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	now, held := a.c.DB.Now(), false
 	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `
 			UPDATE app_tasks SET node = $3, lease_until = $4
-			WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND (node = $3 OR lease_until < $5)`,
+			WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND (node = $3 OR lease_until < $5 OR EXISTS (SELECT 1 FROM live_nodes n WHERE n.id = app_tasks.node AND n.lease_until < $5))`,
 			t.site, t.name, a.node, now.Add(workerLease), now)
 		held = n == 1
 		return err
@@ -108,6 +121,23 @@ func (a *Apps) hold(ctx context.Context, t declared) (bool, error) {
 		return false, fmt.Errorf("hold worker %s: %w", t.key(), err)
 	}
 	return held, nil
+}
+
+// letGo ends the lease of a worker that has ended, so that another node need not wait for it.
+func (a *Apps) letGo(ctx context.Context, t declared) error {
+	if a.c.DB.Single() {
+		return nil
+	}
+	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		tx.Notify(taskTopic)
+		_, err := tx.Exec(ctx, `UPDATE app_tasks SET lease_until = 0 WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND node = $3`,
+			t.site, t.name, a.node)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("let go of worker %s: %w", t.key(), err)
+	}
+	return nil
 }
 
 // runWorker starts the worker again whenever it ends, later and later.

@@ -149,10 +149,10 @@ func (d *Databases) Work(j *job.Jobs) {
 		Attempts: 5,
 		GivenUp:  d.createGivenUp,
 	}, func(ctx context.Context, c Create, _ int64) error {
-		return d.create(ctx, c.Database)
+		return d.c.Places.Follow(d.create(ctx, c.Database))
 	})
 	job.Handle(j, job.Policy{Timeout: copyTime, Attempts: 3, GivenUp: d.copyGivenUp}, func(ctx context.Context, c Copy, _ int64) error {
-		return d.copy(ctx, c)
+		return d.c.Places.Follow(d.copy(ctx, c))
 	})
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, d.drop)
 }
@@ -190,9 +190,36 @@ func (d *Databases) create(ctx context.Context, id ID) error {
 	})
 }
 
+// pin makes this node the site's of a database that is private to the node.
+func (d *Databases) pin(ctx context.Context, x Database) error {
+	if d.c.External != "" {
+		return nil
+	}
+	return d.c.Places.Take(ctx, string(x.Site), true)
+}
+
+// Private reports whether databases are on servers of this node, which no other one reaches.
+func (d *Databases) Private() bool { return d.c.External == "" }
+
+// Sites lists those that have databases on private servers of this node.
+func (d *Databases) Sites(ctx context.Context) ([]string, error) {
+	if d.c.External != "" || d.servers.base == "" {
+		return nil, nil
+	}
+	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT site_id FROM databases WHERE server = $1 OR server LIKE $2`, d.servers.base, d.servers.base+"/%")
+	list, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	if err != nil {
+		return nil, fmt.Errorf("list sites with databases: %w", err)
+	}
+	return list, nil
+}
+
 // settle notes on which server a database is to be, and returns that: on record before it is
 // there, so that what is deleted meanwhile is dropped on that server.
 func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
+	if err := d.pin(ctx, x); err != nil {
+		return nil, err
+	}
 	if x.server != "" {
 		return d.named(x.server)
 	}
@@ -286,6 +313,11 @@ func (d *Databases) drop(ctx context.Context, j Drop, _ int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read database: %w", err)
+	}
+	if x.server != "" && !d.here(x.server) {
+		if err := d.c.Places.Here(ctx, string(x.Site)); err != nil {
+			return err
+		}
 	}
 	if x.server != "" { // else it was never made
 		if err := d.dropOn(ctx, x.server, x.Schema); err != nil {

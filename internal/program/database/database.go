@@ -35,6 +35,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
@@ -100,6 +101,8 @@ type Config struct {
 	Work        int64         // bytes of temporary files of one private server. Optional: 0 means 2 GiB.
 	Size        int64         // bytes of one database. Optional: 0 means 2 GiB.
 	Connections int           // of one site at once, and of each of its previews. Optional: 0 means 20.
+
+	Places *placement.Places // Optional: nil is an installation of one node.
 
 	Logs Logs          // of sites. Optional.
 	Log  *slog.Logger  // Optional.

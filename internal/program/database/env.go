@@ -33,6 +33,21 @@ func (x Database) prefix() string {
 	return strings.ToUpper(x.Name) + "_"
 }
 
+// Missing returns why a site can't start on this node: a database of its own, of production or of a preview, that is on another
+// node, or on a server that this one doesn't know.
+func (d *Databases) Missing(ctx context.Context, site string) error {
+	list, err := d.ofSite(ctx, d.c.DB, site)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.server != "" && !d.here(x.server) {
+			return d.elsewhere(x.server)
+		}
+	}
+	return nil
+}
+
 // Env returns the variables of a site's databases, and the secrets among their values. It
 // is for what runs the site's own programs alone.
 func (d *Databases) Env(ctx context.Context, site string) (env map[string]string, secrets []string, err error) {

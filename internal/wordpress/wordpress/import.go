@@ -22,6 +22,7 @@ import (
 // or its job fetches it.
 type Import struct {
 	File   string // its name in the directory of imports
+	Node   string `json:",omitempty"` // which has the file; empty: there is one
 	From   string `json:",omitempty"` // the address that it is fetched from, sealed
 	SHA256 string `json:",omitempty"` // of what is fetched; empty: not known
 }
@@ -39,6 +40,9 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	s, err := w.c.Sites.Get(ctx, owner, id)
 	if err == nil {
 		err = w.live(s)
+	}
+	if err == nil {
+		err = w.c.Places.Look(ctx, string(id))
 	}
 	if err != nil {
 		return Import{}, nil, err
@@ -61,7 +65,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	if err = archive.Receive(f, body, s.Run.StorageBytes()); err != nil {
 		return Import{}, nil, err
 	}
-	return Import{File: filepath.Base(f.Name())}, remove, nil
+	return Import{File: filepath.Base(f.Name()), Node: w.c.Places.Self()}, remove, nil
 }
 
 // sweepImports removes archives that were forgotten.

@@ -34,6 +34,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/seal"
 	"slipway/internal/program/database"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/operation"
@@ -66,7 +67,8 @@ type Config struct {
 	Host    Host
 	Domains *domain.Domains
 
-	Log *slog.Logger // Optional.
+	Places *placement.Places // Optional: nil is an installation of one node.
+	Log    *slog.Logger      // Optional.
 }
 
 // Programs has the programs of sites; package app's Apps are one.

@@ -182,6 +182,14 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 			return fmt.Errorf("read step: %w", err)
 		}
 	}
+	if x.Import != nil && x.Import.Node != "" && x.Import.Node != w.c.Places.Self() {
+		return job.On(x.Import.Node)
+	}
+	if err := w.c.Places.Here(ctx, string(x.Site)); err != nil && fault.As(err) == nil {
+		return err
+	} else if err != nil {
+		return r.end(ctx, "", fault.As(err).Message, r.result())
+	}
 	switch x.What {
 	case kindUpdate:
 		err = r.update(ctx)

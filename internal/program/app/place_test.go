@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"testing"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/node"
+	"slipway/internal/program/placement"
+	"slipway/internal/program/runtime"
+)
+
+// twoNodes is Apps of two nodes that know of each other.
+func twoNodes(t *testing.T, change ...func(*Config)) (f *fleet, selves []*node.Self) {
+	t.Helper()
+	f = newFleet(t, 0)
+	if f.db.Single() {
+		t.Skip("SQLite has one node")
+	}
+	for range 2 {
+		self, err := node.New(node.Config{DB: f.db, Dir: t.TempDir(), Blobs: "s3://files", SiteDomain: "sites.test"})
+		if err == nil {
+			err = self.Join(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		selves = append(selves, self)
+		f.add(append(change, func(c *Config) { c.Places, c.Node = placement.New(f.db, self), self.ID() })...)
+	}
+	return f, selves
+}
+
+// A program runs on one node. When that one has not renewed its lease, the other one may run it, and the first ends
+// what it ran before it answers again.
+func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
+	t.Parallel()
+	f, selves := twoNodes(t)
+	a, b := f.nodes[0], f.nodes[1]
+	e, err := a.Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	if _, err := b.Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.OnAnotherNode {
+		t.Fatalf("the second node says %v", err)
+	}
+	if n := f.engines[1].starts(); n != 0 {
+		t.Fatalf("the second node started it %d times", n)
+	}
+	f.exec(`UPDATE nodes SET lease_until = 1 WHERE id = $1`, selves[0].ID())
+	e, err = b.Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	f.ok(a.leave(t.Context()))
+	if _, ok := a.Awake("one"); ok {
+		t.Error("the first node still sends requests to it")
+	}
+	if _, err := a.Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.OnAnotherNode {
+		t.Errorf("the first node says %v", err)
+	}
+	f.until("the first node has ended it", func() bool {
+		f.ok(a.compare(t.Context(), true))
+		return !f.engines[0].last().running()
+	})
+	if !f.engines[1].last().running() {
+		t.Error("the second node has ended it too")
+	}
+}
+
+// What a program stores pins its site: no other node starts it, however long its own is away, and nobody begins with empty
+// folders where files are known to be.
+func TestStoragePinsASite(t *testing.T) {
+	t.Parallel()
+	f, selves := twoNodes(t, func(c *Config) {
+		inner := c.Launch
+		c.Launch = wants(func(ctx context.Context, deployment string) (Wanted, error) {
+			w, err := inner.Wanted(ctx, deployment)
+			w.Spec.Storage = []runtime.Storage{{Path: "data"}}
+			return w, err
+		})
+		c.Storage = stored(func(string) int64 { return 0 })
+	})
+	f.exec(`INSERT INTO app_storage (site_id, bytes, capped_bytes, measured_at) VALUES ('site', 10, 0, 1)`)
+	if _, err := f.nodes[0].Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.NodeDown {
+		t.Fatalf("it began with empty folders: %v", err)
+	}
+	f.exec(`DELETE FROM app_storage`)
+	f.nodes[0].forget(f.nodes[0].programs["one"])
+	e, err := f.nodes[0].Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	f.exec(`UPDATE nodes SET lease_until = 1 WHERE id = $1`, selves[0].ID())
+	if _, err := f.nodes[1].Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.NodeDown {
+		t.Errorf("another node starts it: %v", err)
+	}
+}

@@ -1,0 +1,136 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/node"
+)
+
+// joined is a node that is in the list, and its places.
+func joined(t *testing.T, url string) (*Places, *node.Self) {
+	t.Helper()
+	d := dbtest.Open(t, url)
+	if d.Single() {
+		t.Skip("SQLite has one node")
+	}
+	self, err := node.New(node.Config{DB: d, Dir: t.TempDir(), Blobs: "s3://files", SiteDomain: "sites.test"})
+	if err == nil {
+		err = self.Join(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(d, self), self
+}
+
+func exec(t *testing.T, p *Places, q string, args ...any) {
+	t.Helper()
+	err := p.db.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The first node that takes a site has it, however many ask at once; the others are told whose it is.
+func TestOneNodeTakesASite(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	a, _ := joined(t, url)
+	b, _ := joined(t, url)
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	got := map[*Places]int{}
+	for i := range 40 {
+		p := []*Places{a, b}[i%2]
+		work.Go(func() {
+			err := p.Take(context.Background(), "site", false)
+			var away *Away
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				got[p]++
+			case !errors.As(err, &away) || !fault.Is(err, fault.Unavailable):
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if got[a] != 0 && got[b] != 0 || got[a]+got[b] != 20 {
+		t.Errorf("it was taken %d and %d times", got[a], got[b])
+	}
+}
+
+// A site moves when its node has died or drains, unless it has something there; then jobs say that the node is down.
+func TestSitesMove(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	a, self := joined(t, url)
+	b, _ := joined(t, url)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(a.Take(t.Context(), "free", false))
+	must(a.Take(t.Context(), "stored", true))
+	if err := b.Take(t.Context(), "free", false); !strings.Contains(err.Error(), "runs on the node") {
+		t.Errorf("while its node lives: %v", err)
+	}
+	if err := b.Here(t.Context(), "free"); fault.As(err) != nil || err == nil || !strings.Contains(err.Error(), self.ID()) {
+		t.Errorf("a job is not sent to its node: %v", err)
+	}
+	exec(t, a, `UPDATE nodes SET state = 'draining' WHERE id = $1`, self.ID())
+	must(b.Take(t.Context(), "free", false))
+	if err := b.Take(t.Context(), "stored", false); err == nil {
+		t.Error("a node took what is stored on another one")
+	}
+	mine, err := a.Mine(t.Context(), []string{"free", "stored"})
+	must(err)
+	if mine["free"] || !mine["stored"] {
+		t.Errorf("a has %v", mine)
+	}
+	if n, err := b.Others(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d sites of others, %v", n, err)
+	}
+	exec(t, a, `UPDATE nodes SET state = 'up', lease_until = 1 WHERE id = $1`, self.ID())
+	if err := b.Here(t.Context(), "stored"); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "which is down") {
+		t.Errorf("its node is down: %v", err)
+	}
+	if err := b.Look(t.Context(), "stored"); !strings.Contains(err.Error(), "which is down") {
+		t.Errorf("its node is down: %v", err)
+	}
+	exec(t, a, `UPDATE nodes SET lease_until = $2 WHERE id = $1`, self.ID(), a.db.Now()-1)
+	if err := b.Here(t.Context(), "stored"); err == nil || fault.As(err) != nil {
+		t.Errorf("its node may be restarting, and the job does not wait: %v", err)
+	}
+	must(b.Look(t.Context(), "unknown"))
+	must(b.Here(t.Context(), "unknown"))
+}
+
+// Nodes of earlier versions wrote nothing: what is on their disks says where sites belong, and the first one to say so is right.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	a, _ := joined(t, url)
+	b, _ := joined(t, url)
+	if others, err := a.Adopt(t.Context(), []string{"one", "both"}); err != nil || len(others) != 0 {
+		t.Fatal(others, err)
+	}
+	if others, err := b.Adopt(t.Context(), []string{"two", "both"}); err != nil || len(others) != 1 || others[0] != "both" {
+		t.Fatal(others, err)
+	}
+	for site, p := range map[string]*Places{"one": a, "two": b, "both": a} {
+		if mine, err := p.Mine(t.Context(), []string{site}); err != nil || !mine[site] {
+			t.Errorf("%s: %v, %v", site, mine, err)
+		}
+	}
+}
