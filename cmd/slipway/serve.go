@@ -47,6 +47,8 @@ type serveCommand struct {
 	BackupEvery  time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0 disables scheduled backups." default:"0"`
 	BackupAlarm  time.Duration `name:"backup-alarm" help:"How long a site with a backup schedule may be without a verified backup before its owner gets a mail, such as 36h. 0: three intervals of its schedule." default:"0"`
 	Roles        []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
+	NodeListen   string        `help:"Address at which other nodes reach this one's programs, over TLS. Needs --database." placeholder:"HOST:PORT"`
+	NodeAddress  string        `help:"The same address as other nodes see it. Default: --node-listen." placeholder:"HOST:PORT"`
 	GitHost      []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
 	OutboundAllow     []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
@@ -128,6 +130,8 @@ func (s serveCommand) settings() config.Config {
 		Billing:                  s.Billing,
 		StripeAPI:                s.StripeAPI,
 		Roles:                    s.Roles,
+		NodeListen:               s.NodeListen,
+		NodeAddress:              s.NodeAddress,
 		GitHosts:                 s.GitHost,
 		OutboundAllow:            s.OutboundAllow,
 		OutboundCAFile:           s.OutboundCAFile,

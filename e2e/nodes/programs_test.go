@@ -32,11 +32,7 @@ func (i *installation) stays(site string) (home, other *world.World) {
 		i.t.Fatal(err)
 	}
 	for _, w := range i.nodes {
-		text, err := os.ReadFile(filepath.Join(w.Data, "node-id"))
-		if err != nil {
-			i.t.Fatal(err)
-		}
-		if strings.TrimSpace(string(text)) == id {
+		if i.id(w) == id {
 			home = w
 		} else {
 			other = w
@@ -46,6 +42,16 @@ func (i *installation) stays(site string) (home, other *world.World) {
 		i.t.Fatalf("the site is on %s", id)
 	}
 	return home, other
+}
+
+// id is a node's.
+func (i *installation) id(w *world.World) string {
+	i.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.Data, "node-id"))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // operation waits for the end of what a call begins.

@@ -86,6 +86,9 @@ func Serve(ctx context.Context, c config.Config) error {
 // portsOf returns what this node listens on.
 func portsOf(s config.Settings) ports.Config {
 	c := ports.Config{Control: s.Listen}
+	if s.Role("worker") {
+		c.Node = s.NodeListen
+	}
 	if s.Role("edge") {
 		c.HTTP, c.HTTPS, c.QUIC, c.DNS = s.EdgeHTTP, s.EdgeHTTPS, s.HTTP3, s.ACMEDNS
 	}

@@ -49,6 +49,7 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
@@ -85,6 +86,7 @@ type node struct {
 	seal    *seal.Sealer
 	self    *fleet.Self
 	places  *placement.Places // nil with SQLite: there is no other node
+	relay   *relay.Server     // nil: other nodes don't reach this one
 	metrics *prometheus.Registry
 
 	accounts    *account.Accounts
@@ -163,8 +165,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			h.db.Close()
 		}
 	}()
+	address := s.NodeAddress
+	if !s.Role("worker") { // it has nothing to be reached for
+		address = ""
+	}
 	h.self, err = fleet.New(fleet.Config{
-		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Blobs: s.Shared(), SiteDomain: s.SiteDomain, Log: s.Log,
+		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -209,6 +215,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	apps := app.Config{
 		DB: h.db, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
 	}
+	if apps.Relay, err = h.openRelay(ctx, l); err != nil {
+		return nil, err
+	}
 	if s.Role("worker") {
 		if builds, err = h.openBuilds(ctx, out, bundles, l); err != nil {
 			return nil, err
@@ -226,6 +235,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.usage = usage.New(usage.Config{DB: h.db, Limits: quotas, Log: s.Log})
 	apps.Usage = h.usage
 	h.apps = app.New(apps)
+	if h.relay != nil {
+		h.relay.Programs = h.apps
+	}
 	quotas.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
 		return h.apps.Running(string(owner)), nil
 	})
@@ -596,7 +608,7 @@ func (h *node) services() []service {
 
 // workers run on nodes with that role.
 func (h *node) workers() []service {
-	return []service{
+	list := []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
 		{"databases", h.databases.Run},
@@ -609,6 +621,25 @@ func (h *node) workers() []service {
 		{"sign-in domains", h.sso.Run},
 		{"upgrades", upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}.Run},
 	}
+	if h.relay != nil {
+		list = append(list, service{"other nodes", h.relay.Run})
+	}
+	return list
+}
+
+// openRelay makes what reaches other nodes, and what they reach; nil where there can be none.
+func (h *node) openRelay(ctx context.Context, l *ports.Ports) (*relay.Dialer, error) {
+	if h.db.Single() {
+		return nil, nil
+	}
+	listens, connects, err := certs.NodeTLS(ctx, h.db, h.seal)
+	if err != nil {
+		return nil, err
+	}
+	if l.Node != nil {
+		h.relay = &relay.Server{Listener: l.Node, TLS: listens, Log: h.s.Log}
+	}
+	return &relay.Dialer{TLS: connects}, nil
 }
 
 // observe adds the figures that are read from the database when they are asked for.

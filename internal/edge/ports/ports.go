@@ -22,6 +22,7 @@ type Config struct {
 	HTTPS   string
 	QUIC    bool // UDP on the port of HTTPS too
 	DNS     string
+	Node    string // of other nodes
 
 	// Passed are sockets that systemd opened before the process began. Each takes the place of
 	// opening the address with its port; one that no address has is an error.
@@ -31,6 +32,7 @@ type Config struct {
 // Ports are the listeners. A closed one is nil.
 type Ports struct {
 	Control, HTTP, HTTPS net.Listener
+	Node                 net.Listener // for other nodes
 	DNS                  net.Listener // with Packets on the same port
 	Packets              net.PacketConn
 	QUIC                 net.PacketConn     // UDP on the port of HTTPS; nil without HTTP/3
@@ -84,6 +86,7 @@ func Open(c Config) (p *Ports, err error) {
 		p.QUIC = packets("--http3", p.HTTPS)
 	}
 	p.DNS = open("--acme-dns", c.DNS)
+	p.Node = open("--node-listen", c.Node)
 	p.Packets = packets("--acme-dns", p.DNS)
 	if err == nil {
 		err = passed.rest()
@@ -97,7 +100,7 @@ func Open(c Config) (p *Ports, err error) {
 
 // Close closes all listeners.
 func (p *Ports) Close() {
-	for _, x := range []net.Listener{p.Control, p.HTTP, p.HTTPS, p.DNS} {
+	for _, x := range []net.Listener{p.Control, p.HTTP, p.HTTPS, p.DNS, p.Node} {
 		if x != nil {
 			x.Close()
 		}

@@ -24,6 +24,7 @@ type Config struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	Idle time.Duration // how long a connection waits for its next request. Optional: 0 means 3s.
 	Most int           // connections that wait. Optional: 0 means 256.
+	Age  time.Duration // after which a connection gets no further request. Optional: 0 means never.
 }
 
 // Pool keeps connections to one program. It is safe for concurrent use.
@@ -86,7 +87,7 @@ func (p *Pool) put(c *Conn) {
 	c.since = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) >= p.c.Most {
+	if len(p.idle) >= p.c.Most || p.c.Age > 0 && c.since.Sub(c.made) >= p.c.Age {
 		_ = c.net.Close()
 		return
 	}
@@ -122,8 +123,9 @@ type Conn struct {
 	open  bool // what look found
 	pool  *Pool
 	since time.Time // waiting
-	used  bool      // it has had a request before
-	heard bool      // something of the answer has come
+	made  time.Time
+	used  bool // it has had a request before
+	heard bool // something of the answer has come
 
 	buf  *[]byte // nil while it waits
 	r, w int     // what of buf has been read and not been taken
@@ -136,7 +138,7 @@ type Conn struct {
 }
 
 func newConn(raw net.Conn, p *Pool) *Conn {
-	c := &Conn{net: raw, pool: p}
+	c := &Conn{net: raw, pool: p, made: time.Now()}
 	if s, ok := raw.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
 		c.look = func(fd uintptr) {

@@ -54,6 +54,8 @@ type Config struct {
 	ACMEDNS      string   // empty: challenges in the DNS are not answered
 	ACMEDNSZone  string
 	Roles        []string
+	NodeListen   string   // where other nodes reach this one's programs; empty: they don't
+	NodeAddress  string   // the same as they see it; empty: NodeListen
 	GitHosts     []string // HOST=ADDRESS
 
 	OutboundAllow     []string
@@ -139,6 +141,9 @@ func (c Config) Check() (Settings, error) {
 		"--edge-http":  c.EdgeHTTP,
 		"--edge-https": c.EdgeHTTPS,
 		"--acme-dns":   c.ACMEDNS,
+
+		"--node-listen":  c.NodeListen,
+		"--node-address": c.NodeAddress,
 	} {
 		if addr == "" && flag != "--listen" {
 			continue
@@ -146,6 +151,9 @@ func (c Config) Check() (Settings, error) {
 		if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
 			return s, fmt.Errorf("%s: %q is not HOST:PORT", flag, addr)
 		}
+	}
+	if err := s.checkNode(); err != nil {
+		return s, err
 	}
 	if c.EdgeHTTPS != "" {
 		_, port, _ := net.SplitHostPort(c.EdgeHTTPS)
@@ -310,6 +318,26 @@ func (c Config) Check() (Settings, error) {
 		return s, err
 	}
 	return s, s.checkACME()
+}
+
+// checkNode checks where other nodes reach this one, and sets the address that they are told.
+func (s *Settings) checkNode() error {
+	switch {
+	case s.NodeListen == "" && s.NodeAddress == "":
+		return nil
+	case s.NodeListen == "":
+		return errors.New("--node-address needs --node-listen")
+	case s.Database == "":
+		return errors.New("--node-listen needs --database: with SQLite there is one node")
+	case s.NodeAddress != "":
+		return nil
+	}
+	s.NodeAddress = s.NodeListen
+	host, _, _ := net.SplitHostPort(s.NodeListen)
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		return errors.New("--node-address: say at which address other nodes reach --node-listen")
+	}
+	return nil
 }
 
 // ReadLimits reads the operator's limits; without a file there are none.

@@ -45,6 +45,39 @@ func List(ctx context.Context, d *db.DB) ([]Node, error) {
 	return all, nil
 }
 
+// Set makes a node that runs, named by its id or a name that no other has, drain or take programs again. It knows within seconds.
+func Set(ctx context.Context, d *db.DB, name, state string) (Node, error) {
+	list, err := List(ctx, d)
+	if err != nil {
+		return Node{}, err
+	}
+	var found []Node
+	for _, n := range list {
+		if n.ID == name || n.Name == name && n.State != Down {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return Node{}, fmt.Errorf("no node %q runs: slipway node list shows them", name)
+	case len(found) > 1:
+		return Node{}, fmt.Errorf("%d nodes have the name %s: give the id that slipway node list shows", len(found), name)
+	case found[0].State == Down:
+		return Node{}, fmt.Errorf("the node %s is down", found[0].Name)
+	}
+	n := found[0]
+	err = d.Write(ctx, func(tx *db.Tx) error {
+		tx.Notify(Topic)
+		_, err := tx.Exec(ctx, `UPDATE nodes SET state = $2 WHERE id = $1 AND state <> 'down'`, n.ID, state)
+		return err
+	})
+	if err != nil {
+		return Node{}, fmt.Errorf("change state of node: %w", err)
+	}
+	n.State = state
+	return n, nil
+}
+
 // Problems returns what of a list somebody should look into, in sentences.
 func Problems(list []Node) (out []string) {
 	versions := map[string]bool{}

@@ -168,6 +168,12 @@ func (s *Self) Takes() bool {
 	return s.Holds() && (state == nil || *state == Up)
 }
 
+// Draining reports whether this node gives away what it runs.
+func (s *Self) Draining() bool {
+	state := s.state.Load()
+	return state != nil && *state == Draining
+}
+
 // fits compares this node's settings with those of the others that run.
 func (s *Self) fits(ctx context.Context) error {
 	if s.c.DB.Single() {

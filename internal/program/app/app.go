@@ -28,6 +28,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -67,6 +68,7 @@ type Config struct {
 	Why        string
 	Launch     Launch                // or Connect's, where that is made later
 	Places     *placement.Places     // Optional: nil is an installation of one node.
+	Relay      *relay.Dialer         // reaches the programs of other nodes. Optional: nil refuses them.
 	Node       string                // this one's id. Optional with one node.
 	Storage    Storage               // Optional: without it nobody counts what is stored.
 	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
@@ -104,6 +106,8 @@ type Apps struct {
 	workers workers
 	metrics metrics
 	storing storing
+	remotes remotes
+	states  states
 	copies  *compress.Copies
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this one, among others that hold workers
@@ -180,13 +184,19 @@ type Process struct {
 	NeedsRestart bool
 }
 
-// Status returns how the program of a deployment is on this machine.
+// Status returns how the program of a deployment is, wherever it runs.
 func (a *Apps) Status(deployment string) Process {
 	a.mu.Lock()
 	p := a.programs[deployment]
 	a.mu.Unlock()
-	if p == nil {
-		return Process{State: Sleeping, Deployment: deployment}
+	here := Process{State: Sleeping, Deployment: deployment}
+	if p != nil {
+		here = p.status()
 	}
-	return p.status()
+	if here.State == Sleeping {
+		if there, ok := a.elsewhere(deployment); ok {
+			return there
+		}
+	}
+	return here
 }

@@ -77,7 +77,7 @@ func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	}); err != nil {
 		return err
 	}
-	if a.Status(r.Deployment).State == Sleeping {
+	if a.Status(r.Deployment).State == Sleeping { // it runs here, or nowhere
 		message = "The application is asleep: the next request starts it with the current settings"
 	}
 	if err := a.Restart(ctx, r.Deployment); err != nil {

@@ -114,41 +114,42 @@ var errWakeTimeout = &fault.Error{
 	RetryAfter: 5 * time.Second,
 }
 
-// Acquire returns the deployment's program for one request, and starts it first where it
-// sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
-func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
-	a.sure(ctx)
-	if e, ok := a.awake(deployment); ok {
-		return e, nil
-	}
-	if err := a.look(ctx, deployment); err != nil {
+// acquire returns the deployment's program for one request, on this node.
+func (a *Apps) acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+	p, in, err := a.held(ctx, deployment)
+	if err != nil {
 		return nil, err
 	}
+	return p.endpoint(in), nil
+}
+
+// held returns the instance of a deployment on this node, held for one request, and starts it first where it sleeps.
+func (a *Apps) held(ctx context.Context, deployment string) (*program, *instance, error) {
 	late := time.NewTimer(a.c.WakeTime)
 	defer late.Stop()
 	for {
 		p, err := a.program(deployment)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		in, try, err := p.take(false)
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case in != nil:
-			return p.endpoint(in), nil
+			return p, in, nil
 		case try == nil: // forgotten this moment
 			continue
 		}
 		select {
 		case <-try.done:
 			if isElsewhere(try.err) {
-				return nil, try.err
+				return nil, nil, try.err
 			}
 		case <-late.C:
-			return nil, errWakeTimeout
+			return nil, nil, errWakeTimeout
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
@@ -159,7 +160,16 @@ func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
 	if !a.c.Places.Sure() {
 		return nil, false
 	}
-	return a.awake(deployment)
+	if e, ok := a.awake(deployment); ok {
+		return e, true
+	}
+	if a.c.Relay == nil {
+		return nil, false
+	}
+	if x := a.remotes.get(deployment); x != nil && x.fresh() {
+		return x.endpoint(), true
+	}
+	return nil, false
 }
 
 func (a *Apps) awake(deployment string) (*endpoint.Endpoint, bool) {

@@ -32,6 +32,7 @@ func (a *Apps) Run(ctx context.Context) error {
 	storage := make(chan struct{})
 	go func() { defer close(storage); a.countStorage(ctx) }()
 	go a.keepUp(ctx)
+	go a.keepHandingOver(ctx)
 	for changed, moved := true, false; ; {
 		select {
 		case <-ctx.Done():

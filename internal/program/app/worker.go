@@ -195,12 +195,15 @@ func (a *Apps) closeWorkers() {
 	}
 }
 
-// workerState says how a worker is on this machine.
+// workerState says how a worker is, wherever it runs.
 func (a *Apps) workerState(key string) (State, string, int) {
 	a.workers.mu.Lock()
 	w := a.workers.running[key]
 	a.workers.mu.Unlock()
 	if w == nil {
+		if p, ok := a.elsewhere(workerKey(key)); ok {
+			return p.State, p.Message, p.Restarts
+		}
 		return Stopped, "", 0
 	}
 	w.mu.Lock()

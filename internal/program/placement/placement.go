@@ -64,6 +64,36 @@ func (p *Places) Others(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
+// Takes reports whether this node may begin to run something new.
+func (p *Places) Takes() bool { return p == nil || p.self.Takes() }
+
+// Draining reports whether this node gives away what it runs.
+func (p *Places) Draining() bool { return p != nil && p.self.Draining() }
+
+// Pinned reports whether a site can't leave its node, or that is not known.
+func (p *Places) Pinned(ctx context.Context, site string) bool {
+	at, found, err := p.Of(ctx, site)
+	return err != nil || found && at.Pinned
+}
+
+// Counts returns how many sites each node has, and how many of these can't leave it.
+func Counts(ctx context.Context, r db.Reader) (sites, pinned map[string]int, err error) {
+	sites, pinned = map[string]int{}, map[string]int{}
+	rows, err := r.Query(ctx, `SELECT node, count(*), count(*) FILTER (WHERE pinned) FROM placements GROUP BY node`)
+	type count struct {
+		node     string
+		all, pin int
+	}
+	list, err := db.Collect(rows, err, func(s db.Scanner) (c count, err error) { return c, s.Scan(&c.node, &c.all, &c.pin) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("count sites of nodes: %w", err)
+	}
+	for _, c := range list {
+		sites[c.node], pinned[c.node] = c.all, c.pin
+	}
+	return sites, pinned, nil
+}
+
 // Sure reports whether what runs here is this node's for certain.
 func (p *Places) Sure() bool { return p == nil || p.self.Holds() }
 

@@ -8,6 +8,8 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/fault"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -121,6 +123,12 @@ func (w *WordPress) events(ctx context.Context, running *sync.WaitGroup) {
 		return
 	}
 	for _, d := range list {
+		if err := w.c.Places.Look(ctx, string(d.site)); err != nil { // its node runs them
+			if f := fault.As(err); f != nil && f.Code == placement.NodeDown { // and others of its owner are not to wait for it
+				w.putOff(ctx, d.site)
+			}
+			continue
+		}
 		done, ok := w.crons.places.Try(fair.Who{Owner: string(d.owner), Site: string(d.site)})
 		if !ok { // at the next tick
 			continue
@@ -163,6 +171,18 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 		return
 	}
 	w.nextEvents(ctx, id, min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost)), mark)
+}
+
+// putOff notes that what is due of a site is looked at later, because its node is down.
+func (w *WordPress) putOff(ctx context.Context, id site.ID) {
+	now := db.Now()
+	err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET next_cron = $2 WHERE site_id = $1 AND next_cron <= $3`, id, now.Add(cronLeast), now)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		w.c.Log.WarnContext(ctx, "scheduled events of WordPress not put off", "site", id, "err", err)
+	}
 }
 
 // nextEvents notes when a site's events are due again, unless it has told of sooner ones since mark was noted.

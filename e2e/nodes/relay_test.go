@@ -1,0 +1,289 @@
+package nodes
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// talker is a program that streams, changes protocols, takes large bodies and says which process it is.
+var talker = map[string]string{
+	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
+	"slipway.toml": "[run]\nsleepAfterSeconds = 600\n",
+	"server.js": `
+const http = require('http'), crypto = require('crypto');
+const me = crypto.randomUUID();
+const s = http.createServer((q, r) => {
+  if (q.url === '/events') {
+    r.writeHead(200, {'content-type': 'text/event-stream'});
+    let n = 0;
+    const t = setInterval(() => { r.write('data: ' + n++ + '\n\n'); if (n === 5) { clearInterval(t); r.end(); } }, 100);
+    return;
+  }
+  const sum = crypto.createHash('sha256');
+  q.on('data', b => sum.update(b)).on('end', () => r.end('instance ' + process.env.SLIPWAY_SITE_ID + ' ' + me + ' ' + q.headers['x-forwarded-proto'] + ' ' + sum.digest('hex')));
+});
+s.on('upgrade', (q, c) => {
+  c.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n');
+  c.pipe(c);
+});
+s.listen(process.env.PORT);`,
+}
+
+// related is an installation whose nodes reach each other.
+func related(t *testing.T) *installation {
+	t.Helper()
+	i := install(t)
+	ports, err := world.FreePorts(len(i.nodes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, w := range i.nodes {
+		w.Flags = append(w.Flags, "--node-listen", ports[n])
+	}
+	return i
+}
+
+// Any node answers for a program that runs on one of them: pages, bodies, streams and WebSockets; none starts a second copy.
+func TestAnyNodeAnswers(t *testing.T) {
+	i := related(t)
+	a, b := i.nodes[0], i.nodes[1]
+	i.start(a, b)
+	i.commit("talk", talker)
+	site := i.site(a, "talk")
+	i.until("it is deployed", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
+	})
+	home, other := i.stays(site)
+	status, here := i.visit(home, "talk", "/")
+	if status != 200 || !strings.Contains(here, "instance "+site) {
+		t.Fatalf("at home: %d %s", status, here)
+	}
+	for range 20 {
+		if status, there := i.visit(other, "talk", "/"); status != 200 || there != here {
+			t.Fatalf("at the other node: %d %s, want %s", status, there, here)
+		}
+	}
+	browser, err := other.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer browser.CloseIdleConnections()
+	answer, err := other.Site(t.Context(), browser, world.Request{
+		Method: http.MethodPost, URL: "https://talk.localhost/", Body: []byte(strings.Repeat("x", 5<<20)),
+	})
+	sum := sha256.Sum256([]byte(strings.Repeat("x", 5<<20)))
+	if err != nil || answer.Status != 200 || !strings.HasSuffix(string(answer.Body), hex.EncodeToString(sum[:])) {
+		t.Errorf("a body of 5 MiB: %v %d %s", err, answer.Status, answer.Body)
+	}
+	begun := time.Now()
+	answer, err = other.Site(t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://talk.localhost/events"})
+	if err != nil || strings.Count(string(answer.Body), "data: ") != 5 || time.Since(begun) < 400*time.Millisecond {
+		t.Errorf("events: %v %q", err, answer.Body)
+	}
+	i.echoes(other, "talk.localhost")
+
+	// The program is started anew: who asks the other node misses nothing.
+	var failed, asked atomic.Int64
+	stop := make(chan struct{})
+	var visitors sync.WaitGroup
+	for range 4 {
+		visitors.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				asked.Add(1)
+				if a, err := other.Site(t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://talk.localhost/"}); err != nil || a.Status != 200 {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	if _, message, failure := i.operation(other, "POST", "/sites/"+site+"/restart", nil); message != "Restarted" {
+		t.Errorf("the restart: %q %q", message, failure)
+	}
+	i.until("another process answers at the other node", func() bool {
+		status, now := i.visit(other, "talk", "/")
+		return status == 200 && now != here
+	})
+	close(stop)
+	visitors.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d requests failed during a restart", failed.Load(), asked.Load())
+	}
+	// Who has no certificate of the installation's is not let in.
+	address := i.nodes[0].Flags[len(i.nodes[0].Flags)-1]
+	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // that is what is tried
+	if err == nil {
+		_, _ = io.WriteString(c, `{"deployment":"x"}`+"\n")
+		if text, err := io.ReadAll(c); err == nil || len(text) > 0 {
+			t.Errorf("a stranger is answered %q", text)
+		}
+		c.Close()
+	}
+}
+
+// echoes changes the protocol through a node, and wants back what it says.
+func (i *installation) echoes(w *world.World, host string) {
+	i.t.Helper()
+	roots, err := w.Trust()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", w.HTTPS, &tls.Config{RootCAs: roots, ServerName: host})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, port, _ := net.SplitHostPort(w.HTTPS)
+	fmt.Fprintf(c, "GET /socket HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", host, port)
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		i.t.Fatalf("a change of protocol: %v %v", resp, err)
+	}
+	for n := range 3 {
+		line := fmt.Sprintf("message %d\n", n)
+		if _, err := io.WriteString(c, line); err != nil {
+			i.t.Fatal(err)
+		}
+		if got, err := r.ReadString('\n'); err != nil || got != line {
+			i.t.Fatalf("got %q, %v", got, err)
+		}
+	}
+}
+
+// The node of a program without storage is killed: requests to the other one that were not sent yet wait, and succeed there within 20
+// seconds. One that was held for a minute finds its program taken, and ends what it ran before it answers.
+func TestProgramMovesWhenItsNodeDies(t *testing.T) {
+	i := related(t)
+	a, b := i.nodes[0], i.nodes[1]
+	i.start(a, b)
+	i.commit("talk", talker)
+	site := i.site(a, "talk")
+	i.until("it is deployed", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
+	})
+	home, other := i.stays(site)
+	_, before := i.visit(other, "talk", "/")
+	home.Kill()
+	died := time.Now()
+	status, after := i.visit(other, "talk", "/")
+	took := time.Since(died)
+	if status != 200 || after == before || took > world.Patience(20*time.Second) {
+		t.Errorf("after the death of its node: %d %s after %s", status, after, took)
+	}
+	t.Logf("a request that came as the node died was answered by the other one after %s", took.Round(100*time.Millisecond))
+	i.start(home)
+	if status, now := i.visit(home, "talk", "/"); status != 200 || now != after {
+		t.Errorf("the node that is back: %d %s, want %s", status, now, after)
+	}
+
+	// Now the other one is held.
+	if err := syscall.Kill(other.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	i.until("the list says that it is down", func() bool { // what was sent to it before waits for it
+		out, err := home.CLI("", "node", "list")
+		return err == nil && strings.Contains(out, " down ")
+	})
+	status, moved := i.visit(home, "talk", "/")
+	if status != 200 || moved == after {
+		t.Errorf("while its node is held: %d %s", status, moved)
+	}
+	if err := syscall.Kill(other.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if status, now := i.visit(other, "talk", "/"); status != 200 || now != moved {
+		t.Errorf("the node that was held answers %d %s, want %s", status, now, moved)
+	}
+}
+
+// A node is drained under load at both nodes: the other one takes over, no request fails, and either says that the program runs.
+func TestDrain(t *testing.T) {
+	i := related(t)
+	a, b := i.nodes[0], i.nodes[1]
+	i.start(a, b)
+	i.commit("talk", talker)
+	site := i.site(a, "talk")
+	i.until("it is deployed", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
+	})
+	home, other := i.stays(site)
+	if status, body := i.visit(home, "talk", "/"); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	runs := func(w *world.World) string {
+		var s struct{ Process struct{ State string } }
+		if err := w.Call(t.Context(), i.key, "GET", "/sites/"+site, nil, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Process.State
+	}
+	for _, w := range i.nodes {
+		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
+	}
+	var failed, asked atomic.Int64
+	stop := make(chan struct{})
+	var visitors sync.WaitGroup
+	for _, w := range i.nodes {
+		browser, err := w.Browser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(browser.CloseIdleConnections)
+		for range 2 {
+			visitors.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					asked.Add(1)
+					a, err := w.Site(t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://talk.localhost/"})
+					if err != nil || a.Status != 200 {
+						failed.Add(1)
+						t.Logf("failed: %v %d %.100q", err, a.Status, a.Body)
+					}
+				}
+			})
+		}
+	}
+	if out, err := home.CLI("", "node", "drain", "--node", i.id(home)); err != nil || !strings.Contains(out, "is draining") {
+		t.Errorf("%v: %s", err, out)
+	}
+	i.until("the other node has it", func() bool {
+		return i.count(`SELECT count(*) FROM placements WHERE site_id = $1 AND node = $2`, site, i.id(other)) == 1
+	})
+	for _, w := range i.nodes {
+		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
+	}
+	close(stop)
+	visitors.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d requests failed", failed.Load(), asked.Load())
+	}
+	t.Logf("%d requests during the drain", asked.Load())
+	out, err := other.CLI("", "node", "list")
+	if err != nil || !strings.Contains(out, " draining ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,58 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/seal"
+)
+
+// nodeName is in the certificates of nodes: no visitor can ask for it, and no site can have it.
+const nodeName = "node.slipway.invalid"
+
+// NodeTLS returns how nodes of an installation talk to each other, as the side that listens and as the one that connects: each shows a
+// certificate that the installation's authority signed for a node, and wants one. It is made anew at each start, and lasts as
+// long as the authority.
+func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer) (listens, connects *tls.Config, err error) {
+	r, err := (&authority{db: d, seal: s}).get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial(),
+		NotBefore:    time.Now().Add(-24 * time.Hour), // other nodes' clocks
+		NotAfter:     r.cert.NotAfter,
+		DNSNames:     []string{nodeName},
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, r.cert, &key.PublicKey, r.key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make certificate of this node: %w", err)
+	}
+	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+	pool := x509.NewCertPool()
+	pool.AddCert(r.cert)
+	listens = &tls.Config{
+		Certificates: own, MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if len(c.PeerCertificates) == 0 {
+				return errors.New("no certificate")
+			}
+			return c.PeerCertificates[0].VerifyHostname(nodeName)
+		},
+	}
+	connects = &tls.Config{Certificates: own, MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: nodeName}
+	return listens, connects, nil
+}

@@ -1,0 +1,278 @@
+// Package relay owns the connections between the nodes of an installation, by which each node answers for programs that run
+// on another one.
+//
+// A connection is TLS with certificates of the installation's authority on both sides (certs.NodeTLS). It begins with one line
+// of JSON that names a deployment, answered by one line once its program listens, or by a fault that says why it does not; until
+// then no request has been sent. What follows is HTTP/1.1, as if the program itself were at the other end.
+//
+// The package knows no request and no site.
+package relay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"slipway/internal/platform/fault"
+)
+
+const (
+	maxLine    = 4 << 10          // bytes of either line
+	greetTime  = 10 * time.Second // for the handshake, and the first line
+	dialTime   = 3 * time.Second  // for a connection to another node
+	maxCarried = 8192             // connections from other nodes at once
+)
+
+// Program is what the other node says of a program that listens.
+type Program struct {
+	Site      string        `json:"site"`
+	MaxBody   int64         `json:"maxBody,omitempty"`   // bytes of a request's body; 0: no limit
+	FirstByte time.Duration `json:"firstByte,omitempty"` // until an answer's first byte; 0: as the edge has it
+}
+
+// asked is the line of who connects.
+type asked struct {
+	Deployment string `json:"deployment,omitempty"`
+	States     bool   `json:"states,omitempty"` // instead: how what runs there is
+}
+
+// answered is the line of who listens.
+type answered struct {
+	Program *Program `json:"program,omitempty"`
+	Fault   *refused `json:"fault,omitempty"`
+}
+
+type refused struct {
+	Kind    fault.Kind    `json:"kind"`
+	Message string        `json:"message"`
+	Details string        `json:"details,omitempty"`
+	Code    string        `json:"code,omitempty"`
+	After   time.Duration `json:"after,omitempty"`
+}
+
+// ErrUnreached is the error of Dial where the other node did not take the connection.
+var ErrUnreached = errors.New("the other node doesn't answer")
+
+// Dialer connects to other nodes.
+type Dialer struct{ TLS *tls.Config }
+
+// Dial connects to the program of a deployment at the node with an address. The other node may wake it first, for as long as ctx
+// lasts. The error is a fault where that node refuses.
+func (d *Dialer) Dial(ctx context.Context, address, deployment string) (net.Conn, Program, error) {
+	near, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(near, "tcp", address)
+	if err != nil {
+		return nil, Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	p, err := greet(c, deployment)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.Close()
+		return nil, p, err
+	}
+	return reached{c.(*tls.Conn)}, p, nil
+}
+
+// reached lets who keeps a connection look whether it has been closed, as of TCP.
+type reached struct{ *tls.Conn }
+
+// SyscallConn is that of the connection below TLS.
+func (r reached) SyscallConn() (syscall.RawConn, error) {
+	c, ok := r.NetConn().(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.SyscallConn()
+}
+
+// maxStates bounds what another node says of what runs there.
+const maxStates = 4 << 20
+
+// States returns what the node with an address says of what runs there.
+func (d *Dialer) States(ctx context.Context, address string) ([]byte, error) {
+	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := json.Marshal(asked{States: true})
+	if err == nil {
+		_, err = c.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(c, maxStates))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	return text, nil
+}
+
+func greet(c net.Conn, deployment string) (Program, error) {
+	line, err := json.Marshal(asked{Deployment: deployment})
+	if err != nil {
+		return Program{}, err
+	}
+	if _, err = c.Write(append(line, '\n')); err != nil {
+		return Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	var a answered
+	if err := readLine(c, &a); err != nil {
+		return Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
+	}
+	if f := a.Fault; f != nil {
+		return Program{}, &fault.Error{Kind: f.Kind, Message: f.Message, Details: f.Details, Code: f.Code, RetryAfter: f.After}
+	}
+	if a.Program == nil {
+		return Program{}, ErrUnreached
+	}
+	return *a.Program, nil
+}
+
+// readLine reads a line and nothing after it: that is the program's.
+func readLine(c net.Conn, into any) error {
+	var line []byte
+	for one := make([]byte, 1); len(line) < maxLine; {
+		if _, err := c.Read(one); err != nil {
+			return err
+		}
+		if one[0] == '\n' {
+			d := json.NewDecoder(bytes.NewReader(line))
+			return d.Decode(into)
+		}
+		line = append(line, one[0])
+	}
+	return errors.New("the line is too long")
+}
+
+// Programs are those of this node.
+type Programs interface {
+	// Reach wakes a deployment's program here. carry then passes what comes on a connection on to it, until either ends; it is to be
+	// called once.
+	Reach(ctx context.Context, deployment string) (p Program, carry func(net.Conn), err error)
+	// States says how what runs here is, in words that Dialer.States gets.
+	States() []byte
+}
+
+// Server answers other nodes.
+type Server struct {
+	Listener net.Listener
+	TLS      *tls.Config
+	Programs Programs
+	Log      *slog.Logger
+}
+
+// Run answers until ctx ends, and then for drain longer while connections are under way.
+func (s *Server) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	// share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
+	places := make(chan struct{}, maxCarried)
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
+	defer stop()
+	for {
+		c, err := s.Listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			s.Log.WarnContext(ctx, "connection of another node not accepted", "err", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors: those that end make room
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			c.Close()
+			continue
+		}
+		mu.Lock()
+		open[c] = true
+		mu.Unlock()
+		work.Go(func() {
+			defer func() {
+				c.Close()
+				mu.Lock()
+				delete(open, c)
+				mu.Unlock()
+				<-places
+			}()
+			s.serve(life, c)
+		})
+	}
+	// What runs here ends by itself, with its connections; what is left then ends now.
+	end()
+	mu.Lock()
+	for c := range open {
+		c.Close()
+	}
+	mu.Unlock()
+	work.Wait()
+	return nil
+}
+
+// serve answers one connection.
+func (s *Server) serve(ctx context.Context, raw net.Conn) {
+	_ = raw.SetDeadline(time.Now().Add(greetTime))
+	c := tls.Server(raw, s.TLS)
+	defer c.Close()
+	if err := c.HandshakeContext(ctx); err != nil {
+		s.Log.DebugContext(ctx, "who connected is no node of this installation", "from", raw.RemoteAddr(), "err", err)
+		return
+	}
+	var a asked
+	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States {
+		return
+	}
+	if a.States {
+		_, _ = c.Write(s.Programs.States())
+		return
+	}
+	_ = raw.SetDeadline(time.Time{})
+	p, carry, err := s.Programs.Reach(ctx, a.Deployment)
+	out := answered{Program: &p}
+	if err != nil {
+		f := fault.As(err)
+		if f == nil {
+			s.Log.ErrorContext(ctx, "program not reached for another node", "deployment", a.Deployment, "err", err)
+			f = &fault.Error{Kind: fault.Unavailable, Message: "The program could not be started", Code: "internal_error", RetryAfter: 5 * time.Second}
+		}
+		out = answered{Fault: &refused{f.Kind, f.Message, f.Details, f.Code, f.RetryAfter}}
+	}
+	line, marshalErr := json.Marshal(out)
+	if marshalErr != nil {
+		return
+	}
+	_ = raw.SetWriteDeadline(time.Now().Add(greetTime))
+	_, writeErr := c.Write(append(line, '\n'))
+	_ = raw.SetWriteDeadline(time.Time{})
+	if err != nil {
+		return
+	}
+	if writeErr != nil {
+		c.Close()
+	}
+	carry(c)
+}

@@ -1,0 +1,153 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/certs"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
+)
+
+// echo is the programs of a node: one that repeats lines, and one that does not start.
+type echo struct{ carried atomic.Int64 }
+
+func (e *echo) Reach(_ context.Context, deployment string) (Program, func(net.Conn), error) {
+	if deployment != "dep_echo" {
+		return Program{}, nil, &fault.Error{
+			Kind: fault.Unavailable, Message: "It does not start", Details: "see its log", Code: "application_crashed", RetryAfter: 7 * time.Second,
+		}
+	}
+	return Program{Site: "site", MaxBody: 5, FirstByte: time.Minute}, func(c net.Conn) {
+		e.carried.Add(1)
+		defer e.carried.Add(-1)
+		_, _ = io.Copy(c, c)
+	}, nil
+}
+
+func (e *echo) States() []byte { return []byte("states") }
+
+// listening is a node, and what reaches it.
+func listening(t *testing.T) (*echo, string, *Dialer) {
+	t.Helper()
+	d := dbtest.New(t)
+	sealer, err := seal.Load(filepath.Join(t.TempDir(), "secrets.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens, connects, err := certs.NodeTLS(t.Context(), d, sealer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &echo{}
+	s := &Server{Listener: l, TLS: listens, Programs: e, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return e, l.Addr().String(), &Dialer{TLS: connects}
+}
+
+func TestReach(t *testing.T) {
+	t.Parallel()
+	e, address, d := listening(t)
+	c, p, err := d.Dial(t.Context(), address, "dep_echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p != (Program{Site: "site", MaxBody: 5, FirstByte: time.Minute}) {
+		t.Errorf("got %+v", p)
+	}
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("got %q, %v", line, err)
+	}
+	if e.carried.Load() != 1 {
+		t.Error("it is not carried")
+	}
+	c.Close()
+	wait.Until(t, "it is no longer carried", func() bool { return e.carried.Load() == 0 })
+
+	if text, err := d.States(t.Context(), address); err != nil || string(text) != "states" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	_, _, err = d.Dial(t.Context(), address, "dep_other")
+	if f := fault.As(err); f == nil || *f != (fault.Error{
+		Kind: fault.Unavailable, Message: "It does not start", Details: "see its log", Code: "application_crashed", RetryAfter: 7 * time.Second,
+	}) {
+		t.Errorf("got %+v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if _, _, err := d.Dial(t.Context(), l.Addr().String(), "dep_echo"); !errors.Is(err, ErrUnreached) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// Who has no certificate of a node, or one of another installation, is not let in and does not let itself be led elsewhere; what is no
+// line, or a long one, costs its connection.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	e, address, d := listening(t)
+	_, _, other := listening(t)
+	if _, _, err := other.Dial(t.Context(), address, "dep_echo"); !errors.Is(err, ErrUnreached) {
+		t.Errorf("a node of another installation: %v", err)
+	}
+	site := d.TLS.Clone()
+	site.Certificates = nil
+	for name, config := range map[string]*tls.Config{"without a certificate": site, "of another installation": {
+		Certificates: other.TLS.Certificates, InsecureSkipVerify: true, //nolint:gosec // a stranger asks for nothing
+	}} {
+		c, err := tls.Dial("tcp", address, config)
+		if err != nil {
+			continue
+		}
+		_, _ = io.WriteString(c, `{"deployment":"dep_echo"}`+"\n")
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if text, err := io.ReadAll(c); err == nil || len(text) > 0 {
+			t.Errorf("%s: answered %q, %v", name, text, err)
+		}
+		c.Close()
+	}
+	for _, line := range []string{"GET / HTTP/1.1\r\n\r\n", "{}\n", strings.Repeat("x", maxLine+1), "\n"} {
+		c, err := tls.Dial("tcp", address, d.TLS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, line)
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if text, _ := io.ReadAll(c); len(text) > 0 {
+			t.Errorf("%.20q is answered %q", line, text)
+		}
+		c.Close()
+	}
+	if e.carried.Load() != 0 {
+		t.Error("a stranger is carried")
+	}
+}
