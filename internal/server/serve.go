@@ -133,7 +133,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	servers := h.servers()
 	serving, _ := errgroup.WithContext(failed)
 	// share: none, the program's own servers
-	closed := make(chan error, 4)
+	closed := make(chan error, 5)
 	type server interface {
 		Shutdown(context.Context) error
 		Close() error
@@ -150,6 +150,9 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		})
 	}
 	serve(servers.control, func() error { return servers.control.Serve(l.Control) })
+	if h.relay != nil {
+		serve(h.relay, h.relay.Serve)
+	}
 	// Visitors wait in the queues of their listeners until the edge knows the sites.
 	if l.HTTP != nil {
 		serve(servers.http, func() error { h.table(failed); return servers.http.Serve(l.HTTP) })

@@ -608,7 +608,7 @@ func (h *node) services() []service {
 
 // workers run on nodes with that role.
 func (h *node) workers() []service {
-	list := []service{
+	return []service{
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
 		{"databases", h.databases.Run},
@@ -621,10 +621,6 @@ func (h *node) workers() []service {
 		{"sign-in domains", h.sso.Run},
 		{"upgrades", upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}.Run},
 	}
-	if h.relay != nil {
-		list = append(list, service{"other nodes", h.relay.Run})
-	}
-	return list
 }
 
 // openRelay makes what reaches other nodes, and what they reach; nil where there can be none.

@@ -107,6 +107,15 @@ func (l *logs) siteLog(site string, now time.Time) *siteLog {
 	return s
 }
 
+// moment returns the microseconds since 1970 by the clock that all nodes have in common: whoever reads on after a line's number is to see
+// the later lines of every node.
+func (l *logs) moment(now time.Time) int64 {
+	if l.db == nil || l.db.Single() {
+		return now.UnixMicro()
+	}
+	return int64(l.db.Now())*1000 + now.UnixMicro()%1000
+}
+
 // add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
 func (l *logs) add(site, deployment, process, stream, text string) {
@@ -123,9 +132,10 @@ func (l *logs) add(site, deployment, process, stream, text string) {
 		return
 	}
 	s.tokens -= 1 + float64(len(text)/lineCost)
+	moment := l.moment(now)
 	put := func(process, stream, text string) {
 		// Microseconds, so that numbers grow over restarts without anybody reading the last.
-		s.last = max(s.last+1, now.UnixMicro())
+		s.last = max(s.last+1, moment)
 		l.bytes += len(text)
 		held.lines, held.bytes = held.lines+1, held.bytes+len(text)
 		l.of[owner] = held
@@ -133,7 +143,7 @@ func (l *logs) add(site, deployment, process, stream, text string) {
 			site,
 			owner,
 			Line{
-				N: s.last, At: db.Time(now.UnixMilli()), Level: levelOf(stream, text), Stream: stream,
+				N: s.last, At: db.Time(moment / 1000), Level: levelOf(stream, text), Stream: stream,
 				Process: process, Deployment: deployment, Message: text,
 			},
 		})

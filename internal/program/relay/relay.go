@@ -18,6 +18,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -176,61 +177,117 @@ type Server struct {
 	TLS      *tls.Config
 	Programs Programs
 	Log      *slog.Logger
+
+	once   sync.Once
+	ending chan struct{} // closed when no connection is accepted any more
+
+	mu   sync.Mutex        // guards open
+	open map[net.Conn]bool // share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
 }
 
-// Run answers until ctx ends, and then for drain longer while connections are under way.
-func (s *Server) Run(ctx context.Context) error {
-	var work sync.WaitGroup
-	// share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
-	places := make(chan struct{}, maxCarried)
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+// ends returns the channel that tells of the end.
+func (s *Server) ends() chan struct{} {
+	s.once.Do(func() { s.ending = make(chan struct{}) })
+	return s.ending
+}
+
+// Serve answers until Shutdown or Close, and then returns http.ErrServerClosed.
+func (s *Server) Serve() error {
+	ending := s.ends()
+	life, end := context.WithCancel(context.Background())
 	defer end()
-	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
-	defer stop()
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
-			if ctx.Err() != nil {
-				break
+			select {
+			case <-ending:
+				return http.ErrServerClosed
+			default:
 			}
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			s.Log.WarnContext(ctx, "connection of another node not accepted", "err", err)
+			s.Log.Warn("connection of another node not accepted", "err", err)
 			time.Sleep(10 * time.Millisecond) // out of descriptors: those that end make room
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-		default:
+		if !s.add(c) {
 			c.Close()
 			continue
 		}
-		mu.Lock()
-		open[c] = true
-		mu.Unlock()
-		work.Go(func() {
-			defer func() {
-				c.Close()
-				mu.Lock()
-				delete(open, c)
-				mu.Unlock()
-				<-places
-			}()
+		go func() {
+			defer s.remove(c)
 			s.serve(life, c)
-		})
+		}()
 	}
-	// What runs here ends by itself, with its connections; what is left then ends now.
-	end()
-	mu.Lock()
-	for c := range open {
+}
+
+func (s *Server) add(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) >= maxCarried {
+		return false
+	}
+	if s.open == nil {
+		s.open = map[net.Conn]bool{}
+	}
+	s.open[c] = true
+	return true
+}
+
+func (s *Server) remove(c net.Conn) {
+	c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// graceful is how long connections may go on after Shutdown: other nodes give none of them a new request after 3 s.
+const graceful = 5 * time.Second
+
+// Shutdown accepts no more connections, waits a moment for those under way, and ends what is left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	ctx, done := context.WithTimeout(ctx, graceful)
+	defer done()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		s.mu.Lock()
+		n := len(s.open)
+		s.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return s.Close()
+		}
+	}
+}
+
+// Close ends all connections.
+func (s *Server) Close() error {
+	s.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
 		c.Close()
 	}
-	mu.Unlock()
-	work.Wait()
 	return nil
+}
+
+func (s *Server) stop() {
+	ending := s.ends()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-ending:
+	default:
+		close(ending)
+	}
+	s.Listener.Close()
 }
 
 // serve answers one connection.

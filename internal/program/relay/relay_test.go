@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -57,12 +58,13 @@ func listening(t *testing.T) (*echo, string, *Dialer) {
 	}
 	e := &echo{}
 	s := &Server{Listener: l, TLS: listens, Programs: e, Log: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Serve() }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	})
