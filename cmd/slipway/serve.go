@@ -58,6 +58,7 @@ type serveCommand struct {
 	StripeAPI         string        `name:"stripe-api" help:"Address of the Stripe API, for tests with a stand-in." hidden:"" placeholder:"URL"`
 	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
 	RateLimit         int           `help:"API requests per minute and API key." default:"100"`
+	SignUp            string        `name:"sign-up" help:"Who creates accounts: closed (operators, and those whom they invite) or open (everybody who confirms an email address)." default:"closed" enum:"open,closed"`
 	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
 	Registry          string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
 	Prices            string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
@@ -137,6 +138,7 @@ func (s serveCommand) settings() config.Config {
 		OutboundCAFile:           s.OutboundCAFile,
 		DNSResolver:              s.DNSResolver,
 		RateLimit:                s.RateLimit,
+		SignUp:                   s.SignUp == "open",
 		OAuthRegistration:        s.OAuthRegistration == "open",
 		Registry:                 s.Registry,
 		TrustedProxies:           s.TrustedProxy,

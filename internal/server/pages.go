@@ -29,6 +29,7 @@ func (h *node) dashboardConfig() dashboard.Config {
 		Traffic:        h.traffic,
 		Usage:          h.usage,
 		Billing:        h.billing,
+		SignUp:         h.s.SignUp,
 		Webhooks:       h.webhooks,
 		OAuth:          h.oauth,
 		SSO:            h.sso,

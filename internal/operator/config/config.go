@@ -62,6 +62,7 @@ type Config struct {
 	OutboundCAFile    string
 	DNSResolver       string
 	RateLimit         int
+	SignUp            bool // people may create accounts
 	OAuthRegistration bool // apps may register themselves
 	Registry          string
 	Prices            string   // file
@@ -231,6 +232,9 @@ func (c Config) Check() (Settings, error) {
 	s.SMTP.CAFile = c.OutboundCAFile
 	if s.Mailer, err = s.SMTP.Mailer(hostOf(s.BaseURL)); err != nil {
 		return s, err
+	}
+	if s.SignUp && s.Mailer == nil {
+		return s, errors.New("--sign-up open needs a mail server (--smtp), or nobody could prove an email address")
 	}
 	if c.RateLimit < 1 {
 		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)

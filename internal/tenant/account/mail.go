@@ -40,6 +40,7 @@ func (a *Accounts) Mails() bool { return a.mail != nil && a.seal != nil && a.sit
 // Work registers this service's own jobs.
 func (a *Accounts) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{}, a.reset)
+	job.Handle(j, job.Policy{}, a.signUp)
 	// A mail server that is down for a day loses nothing: after the first minutes it is
 	// asked every half hour, 60 times in all.
 	job.Handle(j, job.Policy{

@@ -577,6 +577,7 @@ func TestEntitlements(t *testing.T) {
 	w := newWorld(t)
 	w.plan("pro", 1000, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Webhooks: 3, limits.Sites: 5} })
 	w.plan("mini", 500, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Webhooks: 1} })
+	w.plan("max", 2000, func(x *Terms) { x.Limits = map[limits.Name]int64{limits.Webhooks: 30} })
 	limit := func(name limits.Name) int64 {
 		n, err := w.c.Limits.LimitOf(t.Context(), w.db, ada, name)
 		ok(t, err)
@@ -590,6 +591,8 @@ func TestEntitlements(t *testing.T) {
 	}
 	if err := w.c.Limits.Require(t.Context(), w.db, ada, limits.Webhooks, 2); fault.As(err) == nil || !strings.HasSuffix(fault.As(err).Details, "or choose a larger plan") {
 		t.Errorf("at the plan's limit: %v", err)
+	} else if l := fault.As(err).Limit; l.Plan != "pro" || l.Upgrade != "max" {
+		t.Errorf("%+v", l)
 	}
 	var g Grant
 	w.write(func(tx *db.Tx) (err error) {

@@ -85,6 +85,7 @@ type Config struct {
 	Traffic      *traffic.Traffic
 	Usage        *usage.Usage
 	Billing      *billing.Billing // Optional: without it there are no plans and invoices.
+	SignUp       bool             // whether people may create accounts
 	Webhooks     *webhook.Webhooks
 	Log          *slog.Logger
 
@@ -142,6 +143,7 @@ func New(c Config) *Dashboard {
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
 		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, Usage: c.Usage, OAuth: c.OAuth, SSO: c.SSO,
+		SignUp: c.SignUp, Plans: c.Billing != nil,
 	})
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,

@@ -23,7 +23,7 @@ import (
 )
 
 // mailWorld is a world with a mail server, and a worker for what concerns users.
-func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
+func mailWorld(t *testing.T, c mailtest.Config, change ...func(*Config)) (*world, *mailtest.Server) {
 	t.Helper()
 	srv := mailtest.New(t, c)
 	w := newWorld(t, func(c *Config) {
@@ -33,6 +33,9 @@ func mailWorld(t *testing.T, c mailtest.Config) (*world, *mailtest.Server) {
 		must(t, err)
 		c.Accounts = account.New(account.Config{DB: c.DB, HashMemory: 64, Seal: s, Mail: m, Site: c.BaseURL})
 		c.Notify = notify.New(notify.Config{DB: c.DB, Seal: s, Out: http.DefaultClient, Owners: c.Accounts, Mail: m, Base: c.BaseURL})
+		for _, fn := range change {
+			fn(c)
+		}
 	})
 	j := job.New(job.Config{
 		DB:     w.db,

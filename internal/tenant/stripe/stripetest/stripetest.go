@@ -603,7 +603,7 @@ func (s *Server) check(r *http.Request, body []byte) {
 	}
 }
 
-var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>{{.Title}}</title>
+var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,"><title>{{.Title}}</title>
 <main><h1>{{.Title}}</h1>{{with .Problem}}<p role="alert">{{.}}</p>{{end}}<form method="post">
 {{if .Bank}}<button name="do" value="confirm">Complete authentication</button> <button name="do" value="fail">Fail authentication</button>
 {{else}}<label>Card number <input name="card" inputmode="numeric"></label> <button>{{.Button}}</button>{{end}}

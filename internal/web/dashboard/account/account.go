@@ -15,7 +15,7 @@ import (
 
 // accountRoutes is every route of signing in, and of what a user has for themselves.
 func (d *Pages) Routes() []shell.Route {
-	return slices.Concat(d.signRoutes(), d.ssoRoutes(), d.invitationRoutes(), d.connectionRoutes(), d.notifyRoutes(), d.webhookRoutes(), []shell.Route{
+	return slices.Concat(d.signRoutes(), d.signUpRoutes(), d.ssoRoutes(), d.invitationRoutes(), d.connectionRoutes(), d.notifyRoutes(), d.webhookRoutes(), []shell.Route{
 		shell.Get("/account", shell.User, d.profilePage),
 		shell.Get("/account/security", shell.User, d.securityPage),
 		shell.Post("/account/password", shell.User, d.changePassword, d.securityPage),

@@ -43,6 +43,7 @@ var auditLabels = map[string]string{
 	"subscription.resumed":        "Subscription resumed",
 	"billing.budget_changed":      "Budget changed",
 	"billing.profile_changed":     "Billing profile changed",
+	"account.signed_up":           "Account created",
 	"billing.card_deleted":        "Card deleted",
 	"billing.credited":            "Credit added",
 	"billing.grant_deleted":       "Grant deleted",

@@ -31,6 +31,8 @@ type Config struct {
 	OAuth       *oauth.Server   // Optional: without it apps are not authorized.
 	SSO         *sso.SSO        // Optional: without it there are no accounts elsewhere.
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.
+	SignUp      bool            // whether people may create accounts
+	Plans       bool            // whether they choose a plan next
 }
 
 // Pages serves the pages of a user.

@@ -44,6 +44,7 @@ type signInData struct {
 	Empty     bool // there is no user yet
 	Passkeys  bool
 	Mails     bool // who forgot their password can be sent a link
+	SignUp    bool // people may create an account
 }
 
 func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -68,6 +69,7 @@ func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		Empty:     empty,
 		Passkeys:  d.Accounts.Passkeys(),
 		Mails:     d.Accounts.Mails(),
+		SignUp:    d.SignUp,
 	}), nil
 }
 

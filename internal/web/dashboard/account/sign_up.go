@@ -1,0 +1,78 @@
+package account
+
+import (
+	"context"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/requestinfo"
+)
+
+// How many mails with a link that makes an account a window lets somebody ask for: for one address from everywhere, and from one network.
+const (
+	PerSignUp     = 3
+	SignUpNetwork = 10
+)
+
+type signUpData struct {
+	Mails bool
+	Sent  string // the address that was typed; empty: nothing was asked for yet
+	Email string // that a link has proved
+	Plans bool   // a plan is chosen next
+}
+
+// signUpRoutes lists the pages on which people make an account by themselves. They exist where the operator allows it.
+func (d *Pages) signUpRoutes() []shell.Route {
+	if !d.SignUp {
+		return nil
+	}
+	return []shell.Route{
+		shell.Get("/sign-up", shell.SignedOut, d.signUpPage),
+		shell.Post("/sign-up", shell.SignedOut, d.askSignUp, d.signUpPage),
+		shell.Get("/sign-up/{token}", shell.SignedOut, d.signUpLinkPage),
+		shell.Post("/sign-up/{token}", shell.SignedOut, d.signUp, d.signUpLinkPage),
+	}
+}
+
+func (d *Pages) signUpPage(context.Context, *shell.Request) (shell.Answer, error) {
+	return shell.Page("sign_up", "Create an account", signUpData{Mails: d.Accounts.Mails()}), nil
+}
+
+// askSignUp answers the same for every address: who has an account here is nobody's business.
+func (d *Pages) askSignUp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	email := shell.TypedEmail(q.Value("email"))
+	if err := d.Throttle(ctx,
+		shell.Guesses{Key: "sign-up-net:" + requestinfo.Network(q.Addr), Limit: SignUpNetwork},
+		shell.Guesses{Key: "sign-up:" + email, Limit: PerSignUp}); err != nil {
+		return shell.Answer{}, err
+	}
+	if err := d.Accounts.AskSignUp(ctx, q.Value("email"), q.Device()); err != nil {
+		if fault.Is(err, fault.Invalid) {
+			err = shell.At("email", err)
+		}
+		return shell.Answer{}, err
+	}
+	return shell.Page("sign_up", "Check your email", signUpData{Mails: true, Sent: email}), nil
+}
+
+func (d *Pages) signUpLinkPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	email, err := d.Accounts.SignUpLink(ctx, q.PathValue("token"))
+	return shell.Page("sign_up", "Choose a password", signUpData{Mails: true, Email: email, Plans: d.Plans}), err
+}
+
+func (d *Pages) signUp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Throttle(ctx, shell.Guesses{Key: "setup-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
+		return shell.Answer{}, err
+	}
+	s, token, err := d.Accounts.SignUp(ctx, q.PathValue("token"), q.Value("password"), q.Device())
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	next := "/"
+	if d.Plans {
+		next = "/account/plan"
+	}
+	a := d.enterAt(s, token, next)
+	a.Flash = "Welcome to Slipway"
+	return a, nil
+}
