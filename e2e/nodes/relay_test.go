@@ -287,3 +287,67 @@ func TestDrain(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// A node that only serves visitors has the programs of others answer, also where none has run yet.
+func TestEdgeAlone(t *testing.T) {
+	i := related(t)
+	a, b := i.nodes[0], i.nodes[1]
+	b.Flags = append(b.Flags, "--roles", "edge")
+	i.start(a, b)
+	i.commit("talk", talker)
+	site := i.site(a, "talk")
+	i.until("it is deployed", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
+	})
+	status, here := i.visit(a, "talk", "/")
+	if there, text := i.visit(b, "talk", "/"); status != 200 || there != 200 || text != here {
+		t.Errorf("%d %s; at the edge %d %s", status, here, there, text)
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i.exec(`DELETE FROM placements`)
+	i.start(a)
+	if status, text := i.visit(b, "talk", "/"); status != 200 || text == here {
+		t.Errorf("where nothing has run yet: %d %s", status, text)
+	}
+	i.echoes(b, "talk.localhost")
+}
+
+// A PHP application answers at every node: its scripts, its files, and what it has stored.
+func TestAnyNodeAnswersForPHP(t *testing.T) {
+	i := related(t)
+	a, b := i.nodes[0], i.nodes[1]
+	i.start(a, b)
+	i.commit("php", map[string]string{
+		"composer.json":    `{"name": "acme/php", "require": {"php": "^8.1"}, "repositories": [{"packagist": false}]}`,
+		"slipway.toml":     "[run]\nstorage = [\"public/uploads\"]\n",
+		"public/index.php": `<?php printf("%s %s %s %d", $_SERVER["REQUEST_URI"], $_SERVER["HTTPS"], $_SERVER["HTTP_HOST"], strlen(file_get_contents("php://input")));`,
+		"public/store.php": `<?php echo file_put_contents("uploads/a.txt", "stored");`,
+		"public/style.css": "body{}",
+	})
+	site := i.site(a, "php")
+	i.until("it is deployed", func() bool {
+		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
+	})
+	home, other := i.stays(site)
+	for _, w := range []*world.World{other, home} {
+		browser, err := w.Browser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{"/some/page?x=1": "/some/page?x=1 on php.localhost", "/style.css": "body{}", "/store.php": "6", "/uploads/a.txt": "stored"} {
+			i.until(path, func() bool {
+				status, text := i.visit(w, "php", path)
+				return status == 200 && strings.HasPrefix(text, want)
+			})
+		}
+		answer, err := w.Site(t.Context(), browser, world.Request{
+			Method: http.MethodPost, URL: "https://php.localhost/post", Body: []byte(strings.Repeat("x", 100_000)),
+		})
+		if err != nil || answer.Status != 200 || !strings.HasSuffix(string(answer.Body), " 100000") {
+			t.Errorf("a form: %v %d %.200s", err, answer.Status, answer.Body)
+		}
+		browser.CloseIdleConnections()
+	}
+}
