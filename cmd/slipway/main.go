@@ -1,9 +1,9 @@
-// Command slipway is the whole program: the server and its command line.
+// Command slipway is the whole program: the server and its command line. On systems other than Linux it is the command line of
+// developers alone.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,36 +16,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slipway/internal/client/cli"
-	"slipway/internal/operator/upgrade"
-	"slipway/internal/platform/db"
 )
 
 // version is set by the build.
 var version = "dev"
-
-// commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
-// its name in capitals, and a key of the file given by --config, in that order.
-type commands struct {
-	Config configFile `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
-
-	cli.Commands `embed:""`
-
-	Serve    serveCommand    `cmd:"" group:"Operate" help:"Run the service."`
-	User     userCommand     `cmd:"" group:"Operate" help:"Manage users."`
-	Team     teamCommand     `cmd:"" group:"Operate" help:"Manage teams."`
-	App      appCommand      `cmd:"" group:"Operate" help:"Manage OAuth apps."`
-	SSO      ssoCommand      `cmd:"" group:"Operate" name:"sso" help:"Manage providers that people sign in with, such as Google or Okta."`
-	Key      keyCommand      `cmd:"" group:"Operate" help:"Manage API keys."`
-	Billing  billingCommand  `cmd:"" group:"Operate" help:"Manage plans, invoices and payments of an installation that sells hosting (slipway serve --billing)."`
-	Node     nodeCommand     `cmd:"" group:"Operate" help:"Manage the nodes of an installation that several processes serve."`
-	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
-	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
-	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`
-	Upgrade  upgradeCommand  `cmd:"" group:"Operate" help:"Upgrade the program, and go back by itself if the new one does not work."`
-	Setup    setupCommand    `cmd:"" group:"Operate" help:"Ask five questions, write the settings, make the first user."`
-	Doctor   doctorCommand   `cmd:"" group:"Operate" help:"Check this machine: what works and what is missing."`
-	Version  versionCommand  `cmd:"" group:"Operate" help:"Print the version."`
-}
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -77,18 +51,6 @@ func run(args []string) int {
 	return 0
 }
 
-// parser returns what reads the command line into c.
-func (c *commands) parser() (*kong.Kong, error) {
-	return kong.New(c,
-		kong.Name("slipway"),
-		kong.Description("Your own Vercel, Netlify and managed WordPress in one program."),
-		kong.DefaultEnvars("SLIPWAY"),
-		kong.Configuration(tomlFile),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindToProvider(cli.System),
-	)
-}
-
 // complain says in one line what went wrong.
 func complain(err error) int {
 	line := strings.Join(strings.Fields(err.Error()), " ")
@@ -103,23 +65,6 @@ func complain(err error) int {
 		return f.ExitCode()
 	}
 	return 1
-}
-
-type versionCommand struct {
-	JSON bool `name:"json" env:"-" help:"Print version and schema versions as JSON."`
-}
-
-// Run prints the version.
-func (v versionCommand) Run() error {
-	if !v.JSON {
-		fmt.Println(versionText())
-		return nil
-	}
-	schema, err := db.Newest()
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(upgrade.About{Version: version, Schema: schema, Oldest: db.OldestReader})
 }
 
 // versionText returns the output of `slipway version`: version, commit and its date, where the build knows them.

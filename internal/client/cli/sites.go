@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 )
 
@@ -164,8 +165,19 @@ func (o openCommand) Run(ctx context.Context, e *Env) error {
 		return failure(err)
 	}
 	fmt.Fprintln(e.Out, s.URL)
-	if opener, err := exec.LookPath("xdg-open"); err == nil && e.TTY && (os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "") {
-		return exec.CommandContext(ctx, opener, s.URL).Start()
+	opener := []string{"xdg-open", s.URL}
+	switch runtime.GOOS {
+	case "darwin":
+		opener[0] = "open"
+	case "windows":
+		opener = []string{"rundll32", "url.dll,FileProtocolHandler", s.URL}
+	default:
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+			return nil
+		}
+	}
+	if _, err := exec.LookPath(opener[0]); err == nil && e.TTY {
+		return exec.CommandContext(ctx, opener[0], opener[1:]...).Start()
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
-	"golang.org/x/sys/unix"
 )
 
 // clientID is the OAuth app that every installation has for the command line.
@@ -111,7 +110,7 @@ func (s *Store) read() (file, error) {
 	if err != nil {
 		return f, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if !private(info) {
 		return f, fmt.Errorf("%s can be read by others: sign in again after chmod 600 %s, and revoke what it held", s.path, s.path)
 	}
 	text, err := os.ReadFile(s.path)
@@ -138,7 +137,7 @@ func (s *Store) change(do func(*file) error) error {
 		return err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := exclusive(lock); err != nil {
 		return fmt.Errorf("lock %s: %w", s.path, err)
 	}
 	f, err := s.read()

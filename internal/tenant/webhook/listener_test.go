@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/signature"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
 )
@@ -48,10 +49,10 @@ func TestListener(t *testing.T) {
 	}
 	o := got[0]
 	at, _ := strconv.ParseInt(o.Header["Webhook-Timestamp"], 10, 64)
-	if o.Header["X-Service-Signature"] != delivery.Signature(
+	if o.Header["X-Service-Signature"] != signature.Of(
 		secret,
 		[]byte(o.Body),
-	) || o.Header["Webhook-Signature"] != delivery.StandardSignature(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
+	) || o.Header["Webhook-Signature"] != signature.Standard(secret, o.EventID, time.Unix(at, 0), []byte(o.Body)) ||
 		o.Header["X-Service-Hop"] != "1" || o.Header["X-Service-Delivery"] != string(o.ID) {
 		t.Errorf("headers %v", o.Header)
 	}

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/signature"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
 )
@@ -390,12 +391,12 @@ func TestRotation(t *testing.T) {
 			t.Helper()
 			emit(t, w, SiteCreated(someSite))
 			synctest.Wait()
-			if got := last.Header.Get("X-Service-Signature"); got != delivery.Signature(main, body) {
+			if got := last.Header.Get("X-Service-Signature"); got != signature.Of(main, body) {
 				t.Errorf("%s: X-Service-Signature is not keyed with %q", when, main)
 			}
 			want := ""
 			if next != "" {
-				want = delivery.Signature(next, body)
+				want = signature.Of(next, body)
 			}
 			if got := last.Header.Get("X-Service-Signature-Next"); got != want {
 				t.Errorf("%s: X-Service-Signature-Next is %q, want %q", when, got, want)
@@ -403,7 +404,7 @@ func TestRotation(t *testing.T) {
 			sec, _ := strconv.ParseInt(last.Header.Get("Webhook-Timestamp"), 10, 64)
 			var sigs []string
 			for _, s := range standard {
-				sigs = append(sigs, delivery.StandardSignature(s, last.Header.Get("Webhook-Id"), time.Unix(sec, 0), body))
+				sigs = append(sigs, signature.Standard(s, last.Header.Get("Webhook-Id"), time.Unix(sec, 0), body))
 			}
 			if got := last.Header.Get("Webhook-Signature"); got != strings.Join(sigs, " ") {
 				t.Errorf("%s: webhook-signature %q is not keyed with %q", when, got, standard)

@@ -28,6 +28,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/signature"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
@@ -236,7 +237,7 @@ func urlTaken(by string) error {
 // checkSecret returns the secret that was given, or a new one for nil.
 func checkSecret(s *string) (string, error) {
 	if s == nil {
-		return delivery.NewSecret(), nil
+		return signature.NewSecret(), nil
 	}
 	if n := utf8.RuneCountInString(*s); n == 0 || n > maxSecret || !utf8.ValidString(*s) || strings.ContainsRune(*s, 0) {
 		return "", &fault.Error{

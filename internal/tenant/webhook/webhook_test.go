@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/signature"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
@@ -224,7 +225,7 @@ func TestDelivery(t *testing.T) {
 		"X-Service-Event":     "deployment.completed",
 		"X-Service-Delivery":  string(d.ID),
 		"X-Service-Attempt":   "1",
-		"X-Service-Signature": delivery.Signature(secret, []byte(want)),
+		"X-Service-Signature": signature.Of(secret, []byte(want)),
 		"Webhook-Id":          d.EventID,
 		"X-Service-Timestamp": got.header.Get("Webhook-Timestamp"),
 	} {
@@ -241,7 +242,7 @@ func TestDelivery(t *testing.T) {
 		0,
 	); sent.Before(began.Truncate(time.Second)) || sent.After(time.Now()) || !hmac.Equal(
 		[]byte(got.header.Get("Webhook-Signature")),
-		[]byte(delivery.StandardSignature(secret, d.EventID, sent, []byte(want))),
+		[]byte(signature.Standard(secret, d.EventID, sent, []byte(want))),
 	) {
 		t.Errorf("webhook-signature %q at %s", got.header.Get("Webhook-Signature"), sent)
 	}

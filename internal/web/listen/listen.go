@@ -28,7 +28,7 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/platform/signature"
 )
 
 // Config says where to listen, for what, and what to do with it. BaseURL and Key are required.
@@ -304,6 +304,6 @@ func (l *Listener) genuine(d offered) bool {
 		return false
 	}
 	body := []byte(d.Body)
-	return hmac.Equal([]byte(h.Get("X-Service-Signature")), []byte(delivery.Signature(l.c.Secret, body))) &&
-		hmac.Equal([]byte(h.Get("Webhook-Signature")), []byte(delivery.StandardSignature(l.c.Secret, d.EventID, time.Unix(at, 0), body)))
+	return hmac.Equal([]byte(h.Get("X-Service-Signature")), []byte(signature.Of(l.c.Secret, body))) &&
+		hmac.Equal([]byte(h.Get("Webhook-Signature")), []byte(signature.Standard(l.c.Secret, d.EventID, time.Unix(at, 0), body)))
 }

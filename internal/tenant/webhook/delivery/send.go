@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/signature"
 )
 
 // Sender makes requests and counts them at their destinations. It is safe for concurrent use.
@@ -97,11 +98,11 @@ var answers = sync.Pool{New: func() any { return new([StoredAnswer]byte) }}
 // X-Service-Signature stays with the old one and webhook-signature carries both.
 func Header(f Request, keys []string, now time.Time) http.Header {
 	at := strconv.FormatInt(now.Unix(), 10)
-	standard := StandardSignature(keys[0], f.Event, now, f.Body)
+	standard := signature.Standard(keys[0], f.Event, now, f.Body)
 	h := http.Header{
 		"Content-Type":        {"application/json"},
 		"User-Agent":          {"Slipway-Webhooks/1"},
-		"X-Service-Signature": {Signature(keys[len(keys)-1], f.Body)},
+		"X-Service-Signature": {signature.Of(keys[len(keys)-1], f.Body)},
 		"X-Service-Event":     {f.Name},
 		"X-Service-Delivery":  {string(f.Id)},
 		"X-Service-Timestamp": {at},
@@ -111,8 +112,8 @@ func Header(f Request, keys []string, now time.Time) http.Header {
 		"Webhook-Timestamp":   {at},
 	}
 	if len(keys) > 1 {
-		h["X-Service-Signature-Next"] = []string{Signature(keys[0], f.Body)}
-		standard += " " + StandardSignature(keys[1], f.Event, now, f.Body)
+		h["X-Service-Signature-Next"] = []string{signature.Of(keys[0], f.Body)}
+		standard += " " + signature.Standard(keys[1], f.Event, now, f.Body)
 	}
 	h["Webhook-Signature"] = []string{standard}
 	return h

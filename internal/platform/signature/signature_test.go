@@ -1,4 +1,4 @@
-package delivery
+package signature
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ func TestSignatures(t *testing.T) {
 	t.Parallel()
 	// The vectors of reliability.md 1.3; the second equals Svix's own.
 	secret, body := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", []byte(`{"test": 2432232314}`)
-	if got, want := Signature(secret, body), "sha256=80ec8a89ce3cd22133a1066caecb4d04fea7467657c8514d717ec42c38a5c94c"; got != want {
+	if got, want := Of(secret, body), "sha256=80ec8a89ce3cd22133a1066caecb4d04fea7467657c8514d717ec42c38a5c94c"; got != want {
 		t.Errorf("Signature = %s, want %s", got, want)
 	}
 	at := time.Unix(1614265330, 0)
-	if got, want := StandardSignature(
+	if got, want := Standard(
 		secret,
 		"msg_p5jXN8AQM9LWM0D4loKWxJek",
 		at,

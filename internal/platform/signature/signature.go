@@ -1,4 +1,5 @@
-package delivery
+// Package signature owns how webhook deliveries are signed: the service's own way, and that of Standard Webhooks.
+package signature
 
 import (
 	"crypto/hmac"
@@ -11,17 +12,17 @@ import (
 	"time"
 )
 
-// Signature is the value of X-Service-Signature: the body keyed with the UTF-8 bytes of
+// Of returns the value of X-Service-Signature: the body keyed with the UTF-8 bytes of
 // the secret exactly as its owner gave or saw it, a whsec_ in front included.
-func Signature(secret string, body []byte) string {
+func Of(secret string, body []byte) string {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write(body)
 	return "sha256=" + hex.EncodeToString(m.Sum(nil))
 }
 
-// StandardSignature is one value of webhook-signature (Standard Webhooks 1.0): id, time
+// Standard returns one value of webhook-signature (Standard Webhooks 1.0): id, time
 // and body, keyed with the bytes that a whsec_ secret encodes, or else with its UTF-8 bytes.
-func StandardSignature(secret, id string, at time.Time, body []byte) string {
+func Standard(secret, id string, at time.Time, body []byte) string {
 	m := hmac.New(sha256.New, standardKey(secret))
 	m.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
 	m.Write(body)
@@ -37,7 +38,7 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// NewSecret is 256 random bits in the form of Standard Webhooks.
+// NewSecret returns 256 random bits in the form of Standard Webhooks.
 func NewSecret() string {
 	var b [32]byte
 	rand.Read(b[:])

@@ -1,0 +1,46 @@
+//go:build !linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"slipway/internal/client/cli"
+)
+
+// commands is the command line where there is no server: what developers use. Each flag is also an environment variable, SLIPWAY_ and
+// its name in capitals.
+type commands struct {
+	cli.Commands `embed:""`
+
+	Webhooks webhooksCommand `cmd:"" group:"Your sites" help:"Receive webhooks for local development."`
+	Version  versionCommand  `cmd:"" group:"Your sites" help:"Print the version."`
+}
+
+// parser returns what reads the command line into c.
+func (c *commands) parser() (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("slipway"),
+		kong.Description("Drives a Slipway installation: your own Vercel, Netlify and managed WordPress."),
+		kong.DefaultEnvars("SLIPWAY"),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindToProvider(cli.System),
+	)
+}
+
+type versionCommand struct {
+	JSON bool `name:"json" env:"-" help:"Print the version as JSON."`
+}
+
+// Run prints the version.
+func (v versionCommand) Run() error {
+	if !v.JSON {
+		fmt.Println(versionText())
+		return nil
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]string{"version": version})
+}

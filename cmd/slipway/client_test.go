@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Developers' machines are Macs and run Windows, too: there the program is the command line alone, without the server and its database.
+func TestClientBuildsElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, system := range []string{"darwin/arm64", "windows/amd64"} {
+		t.Run(system, func(t *testing.T) {
+			goos, arch, _ := strings.Cut(system, "/")
+			run := func(args ...string) string {
+				t.Helper()
+				cmd := exec.CommandContext(t.Context(), "go", args...)
+				cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+				}
+				return string(out)
+			}
+			for name := range strings.FieldsSeq(run("list", "-deps", ".")) {
+				for _, part := range []string{"server", "platform/db", "platform/sandbox", "tenant", "operator", "program"} {
+					if strings.HasPrefix(name, "slipway/internal/"+part) {
+						t.Errorf("it is built of %s", name)
+					}
+				}
+			}
+			if testing.Short() {
+				return // the standard library of another system takes a while
+			}
+			run("build", "-o", os.DevNull, ".")
+		})
+	}
+}
