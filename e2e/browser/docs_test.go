@@ -28,6 +28,28 @@ func TestDocumentation(t *testing.T) {
 		w.Look(strings.NewReplacer("/", "-", "?q=", "-", "+", "-").Replace(strings.Trim(path, "/")))
 	}
 
+	// Without scripts every page is there, and offers nothing that does nothing.
+	plain := h.window()
+	plain.Run(emulation.SetScriptExecutionDisabled(true))
+	for _, path := range []string{"/docs", "/docs/guides/operating", "/docs/sites", "/docs/account"} {
+		plain.Go(path)
+		plain.Sees("main h1")
+		var dead []string
+		plain.Eval(`[...document.querySelectorAll('button[type="button"]:not([popovertarget]), a:not([href]), [role="tab"], [role="button"]')]
+			.filter((e) => e.checkVisibility({ visibilityProperty: true })).map((e) => e.outerHTML.slice(0, 120))`, &dead)
+		if len(dead) > 0 {
+			t.Errorf("%s without scripts: %d do nothing, such as %s", path, len(dead), dead[0])
+		}
+		var hidden int
+		if plain.Eval(`[...document.querySelectorAll('main h2')].filter((e) => !e.checkVisibility()).length`, &hidden); hidden > 0 {
+			t.Errorf("%s without scripts: %d sections are hidden", path, hidden)
+		}
+	}
+	plain.Go("/docs")
+	plain.Type("#q", "roll back")
+	plain.Press(".top form button")
+	plain.Sees(`.ops a[href="/docs/sites#rollbackSite"]`)
+
 	w.Go("/docs")
 	w.Type("#q", "roll back")
 	w.Press(".top form button")
