@@ -55,8 +55,7 @@ func (v *view) Rail() []NavGroup {
 		}})
 		if v.sells {
 			last := &groups[len(groups)-1]
-			last.Links = append(last.Links,
-				at("users", "Customers", "/operator/customers"), at("traffic", "Receivables", "/operator/receivables"), at("overview", "Margins", "/operator/margins"))
+			last.Links = append(last.Links, at("users", "Customers", "/operator/customers"), at("traffic", "Receivables", "/operator/receivables"))
 		}
 	}
 	return groups
