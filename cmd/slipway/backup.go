@@ -6,6 +6,8 @@ import (
 	"context"
 	"os"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/operator/recovery"
 )
 
@@ -55,7 +57,7 @@ type backupVerify struct {
 
 // Run verifies a backup.
 func (b backupVerify) Run(ctx context.Context) error {
-	return recovery.Verify(ctx, b.store(), b.place.place(), b.ID, "", os.Stdout)
+	return recovery.Verify(ctx, b.store(), b.place.place(), id.Backup(b.ID), "", os.Stdout)
 }
 
 type backupRestore struct {
@@ -67,5 +69,5 @@ type backupRestore struct {
 
 // Run restores a backup.
 func (b backupRestore) Run(ctx context.Context) error {
-	return recovery.Restore(ctx, b.store(), b.place.place(), b.ID, b.MariaDB, os.Stdout)
+	return recovery.Restore(ctx, b.store(), b.place.place(), id.Backup(b.ID), b.MariaDB, os.Stdout)
 }

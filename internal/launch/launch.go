@@ -69,14 +69,14 @@ func New(c Config) *Launch {
 }
 
 // Wanted returns the program of a deployment, with its site's settings.
-func (l *Launch) Wanted(ctx context.Context, id string) (app.Wanted, error) {
-	p, err := l.programOfDeployment(ctx, deployment.ID(id))
+func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, error) {
+	p, err := l.programOfDeployment(ctx, id)
 	if err != nil {
 		return app.Wanted{}, err
 	}
 	w := app.Wanted{
-		Site:       string(p.Site.ID),
-		Owner:      string(p.Site.Owner),
+		Site:       p.Site.ID,
+		Owner:      p.Site.Owner,
 		Deployment: id,
 		Host:       strings.TrimPrefix(l.c.Sites.URL(p.Site.Slug), "https://"),
 		Health:     defaultHealth,
@@ -181,7 +181,7 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 		return 0, err
 	}
 	if live == nil && s.LiveDeployment != "" {
-		x, _, err := l.c.Deployments.Lookup(ctx, deployment.ID(s.LiveDeployment))
+		x, _, err := l.c.Deployments.Lookup(ctx, s.LiveDeployment)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return 0, err
 		}
@@ -202,7 +202,7 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 // Renew ends a site's programs, which start with the next request, and forgets what is cached of it: what
 // they stand on has been replaced.
 func (l *Launch) Renew(ctx context.Context, id site.ID) error {
-	l.c.Apps.Renew(string(id))
+	l.c.Apps.Renew(id)
 	return l.c.DB.Write(ctx, func(tx *db.Tx) error {
 		x, err := l.c.Sites.ByID(ctx, tx, id)
 		if err == nil && x.Type == site.WordPress {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"slipway/internal/deploy/preview"
-	"slipway/internal/tenant/site"
 )
 
 // TidyPreviews deletes the storage of previews that have ended.
@@ -14,7 +13,7 @@ func (l *Launch) TidyPreviews(ctx context.Context) error {
 		return err
 	}
 	for of, names := range stores {
-		keys, err := l.c.Previews.Keys(ctx, site.ID(of))
+		keys, err := l.c.Previews.Keys(ctx, of)
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func (w *world) makeDatabases() error {
 }
 
 // deployed is a deployment that has a program with storage.
-func (w *world) deployed(x deploy.Trigger) string {
+func (w *world) deployed(x deploy.Trigger) deployment.ID {
 	w.t.Helper()
 	x.Cause = deployment.ByAPI
 	d, err := w.c.Deployments.Trigger(w.t.Context(), anna, w.site.ID, x)
@@ -101,16 +101,14 @@ func (w *world) deployed(x deploy.Trigger) string {
 		w.t,
 		w.db.Admin(
 			w.t.Context(),
-			`UPDATE deployments SET bundle = 'bundle', runtime = 'node', plan = '{"runtime":"node","start":{"command":{"shell":"node ."},"storage":["data"]}}' WHERE id = '`+string(
-				d.ID,
-			)+`'`,
+			`UPDATE deployments SET bundle = 'bundle', runtime = 'node', plan = '{"runtime":"node","start":{"command":{"shell":"node ."},"storage":["data"]}}' WHERE id = '`+string(d.ID)+`'`,
 		),
 	)
-	return string(d.ID)
+	return d.ID
 }
 
 // wanted returns a deployment's program and its variables.
-func (w *world) wanted(id string) (app.Wanted, map[string]string) {
+func (w *world) wanted(id deployment.ID) (app.Wanted, map[string]string) {
 	w.t.Helper()
 	done, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -163,7 +161,7 @@ func TestPreviewsHaveTheirOwn(t *testing.T) {
 		t.Errorf("a fork: %+v", fork.Spec)
 	}
 	urls, stores := []string{production["DATABASE_URL"]}, []string{""}
-	var feature string
+	var feature deployment.ID
 	for i, x := range []deploy.Trigger{{Branch: "feature"}, {Branch: "other"}, {Branch: "third", Pull: 8}} {
 		id := w.deployed(x)
 		if i == 0 {

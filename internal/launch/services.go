@@ -41,7 +41,7 @@ func (l *Launch) databases(ctx context.Context, p *program) (env map[string]stri
 	case p.Isolated:
 		return nil, nil, nil
 	case p.Preview == "":
-		return l.c.Databases.Env(ctx, string(p.Site.ID))
+		return l.c.Databases.Env(ctx, p.Site.ID)
 	}
 	begin, err := l.c.Git.PreviewDatabase(ctx, p.Site.ID)
 	if err != nil || begin == "none" {

@@ -43,7 +43,7 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	w := app.Wanted{Site: TrialSite, Host: hostPort(address), Health: defaultHealth}
 	w.Spec = runtime.Spec{
 		Site:     TrialSite,
-		Owner:    string(t.Owner),
+		Owner:    t.Owner,
 		Bundle:   p.Bundle,
 		Dir:      p.Start.Command.Dir,
 		Argv:     p.Start.Command.Argv,

@@ -8,7 +8,6 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/program/runtime"
-	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
@@ -23,20 +22,20 @@ type Ways struct {
 
 // DatabaseSocket opens the way from a site's programs to its databases.
 func (w *Ways) DatabaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
-	return w.Databases.Socket(ctx, database.Client{Owner: account.OwnerID(s.Owner), Site: s.Site, Preview: s.Preview})
+	return w.Databases.Socket(ctx, database.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview})
 }
 
 // ServeMail takes what a site's programs send.
-func (w *Ways) ServeMail(ctx context.Context, id string, l net.Listener) {
+func (w *Ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
 	if w.Mail == nil {
 		l.Close()
 		return
 	}
-	w.Mail.Serve(ctx, id, l)
+	w.Mail.Serve(ctx, string(id), l)
 }
 
 // Changed hears that a command of a site has ended, which may have changed what its WordPress stores.
-func (w *Ways) Changed(id string) { w.WordPress.Changed(site.ID(id)) }
+func (w *Ways) Changed(id site.ID) { w.WordPress.Changed(id) }
 
 // Senders are the sites whose programs send mails. They are a mail.Senders.
 type Senders struct {

@@ -31,7 +31,7 @@ func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 		Places:      h.places,
 	}
 	if h.engine != nil {
-		c.Storage = h.engine
+		c.Storage = snapshot.Storage(h.engine)
 	}
 	c.Installation = &recovery.Installation{
 		Store:     h.s.Store,

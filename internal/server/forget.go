@@ -18,25 +18,25 @@ func (h *node) forget(ctx context.Context, id site.ID) error {
 		return func() error { return h.db.Write(ctx, forget) }
 	}
 	for _, step := range []func() error{
-		in(func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.domains.DeleteSiteTx(ctx, tx, id) }),
 		in(func(tx *db.Tx) error { return h.git.ForgetTx(ctx, tx, id) }),
-		in(func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, string(id)) }),
-		in(func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, string(id)) }),
-		in(func(tx *db.Tx) error { return h.teams.ForgetSiteTx(ctx, tx, string(id)) }),
-		in(func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.connections.ForgetTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.notify.ForgetTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.teams.ForgetSiteTx(ctx, tx, id) }),
+		in(func(tx *db.Tx) error { return h.webhooks.ForgetSiteTx(ctx, tx, id) }),
 		in(func(tx *db.Tx) error { return h.backups.SiteDeletedTx(ctx, tx, id) }),
 		in(func(tx *db.Tx) error { return h.uploads.ForgetTx(ctx, tx, id) }),
-		func() error { return h.traffic.Forget(ctx, string(id)) },
+		func() error { return h.traffic.Forget(ctx, id) },
 		func() error { return h.databases.Forget(ctx, id) },
 		in(func(tx *db.Tx) error { return h.wordpress.ForgetTx(ctx, tx, id) }),
-		in(func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, string(id)) }),
+		in(func(tx *db.Tx) error { return h.apps.PurgeTx(ctx, tx, id) }),
 	} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if h.engine != nil {
-		if err := h.engine.ForgetStorage(string(id)); err != nil {
+		if err := h.engine.ForgetStorage(id); err != nil {
 			return err
 		}
 	}

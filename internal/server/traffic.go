@@ -3,9 +3,10 @@ package server
 import (
 	"context"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
 )
@@ -20,13 +21,13 @@ type edgeVisits struct {
 func (t *edgeVisits) Record(ctx context.Context, b visits.Batch, group []visits.Counts) error {
 	if b.Number > t.last { // one that is offered again is counted already
 		for _, v := range group {
-			at, owner := db.At(b.Since), account.OwnerID(v.Owner)
+			at, owner := db.At(b.Since), v.Owner
 			t.source.Add(at, owner, usage.Bandwidth, v.Site, v.Bytes)
 			t.source.Add(at, owner, usage.Requests, v.Site, v.Classes[0]+v.Classes[1]+v.Classes[2]+v.Classes[3])
 		}
 		t.last = b.Number
 	}
-	bySite := make(map[string]traffic.Counts, len(group))
+	bySite := make(map[id.Site]traffic.Counts, len(group))
 	var details []traffic.Details
 	for _, v := range group {
 		bySite[v.Site] = bySite[v.Site].Plus(traffic.Counts{

@@ -32,14 +32,14 @@ type ties struct{ h *node }
 
 // CutTx is team.Ties'.
 func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) (cut []string, err error) {
-	use, err := t.h.connections.UseOf(ctx, tx, string(id))
+	use, err := t.h.connections.UseOf(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
 	if use.Connection != "" {
 		cut = append(cut, "the connected Git account stays with the sender: connect one, or add a credential, to deploy from a private repository")
 	}
-	keys, err := t.h.accounts.ForgetSiteTx(ctx, tx, from, string(id))
+	keys, err := t.h.accounts.ForgetSiteTx(ctx, tx, from, id)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 		cut = append(cut, fmt.Sprintf("%d API keys of the sender that are restricted to sites lose this one", keys))
 	}
 	for _, forget := range []func() error{
-		func() error { return t.h.connections.ForgetTx(ctx, tx, string(id)) },
-		func() error { return t.h.webhooks.ForgetSiteTx(ctx, tx, string(id)) },
-		func() error { return t.h.notify.ForgetTx(ctx, tx, string(id)) },
+		func() error { return t.h.connections.ForgetTx(ctx, tx, id) },
+		func() error { return t.h.webhooks.ForgetSiteTx(ctx, tx, id) },
+		func() error { return t.h.notify.ForgetTx(ctx, tx, id) },
 	} {
 		if err := forget(); err != nil {
 			return nil, err

@@ -56,7 +56,7 @@ func startCapNode(t *testing.T, url string, most int64, n int) *capNode {
 	l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: most}})
 	x := &capNode{usage: usage.New(usage.Config{DB: d, Limits: l})}
 	a := allowance.New(allowance.Config{Lender: usage.Lender{Usage: x.usage, Node: fmt.Sprint("node", n)}, Renew: time.Second})
-	x.lease = a.Set([]string{"own_ada"})["own_ada"]
+	x.lease = a.Set([]account.OwnerID{"own_ada"})["own_ada"]
 	record := &edgeVisits{Traffic: traffic.New(traffic.Config{DB: d, Usage: x.usage}), source: usage.ProcessSource("edge")}
 	x.visits = visits.New(visits.Config{
 		Recorder: mortal{record, &x.dead}, Every: 300 * time.Millisecond, Marks: a, Log: slog.New(slog.DiscardHandler),

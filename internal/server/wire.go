@@ -239,7 +239,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.relay.Programs = h.apps
 	}
 	quotas.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
-		return h.apps.Running(string(owner)), nil
+		return h.apps.Running(owner), nil
 	})
 	quotas.Count(limits.Storage, h.apps.StorageOf)
 	h.accounts = account.New(account.Config{DB: h.db, Limits: quotas, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})

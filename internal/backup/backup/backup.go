@@ -102,7 +102,8 @@ type Backup struct {
 	CompletedAt db.Time
 	ExpiresAt   db.Time // 0: it stays until it is deleted
 
-	manifest, base, thenDelete string
+	manifest, base string
+	thenDelete     operation.ID
 }
 
 // Config holds what Backups needs. Repository may be nil: then Why says in words why there
@@ -304,7 +305,7 @@ func (s *Backups) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return s.createTx(ctx, tx, x, n, "")
 }
 
-func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBackup, thenDelete string) (Backup, error) {
+func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBackup, thenDelete operation.ID) (Backup, error) {
 	if err := s.possible(); err != nil {
 		return Backup{}, err
 	}
@@ -347,7 +348,7 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		}
 	}
 	b := Backup{
-		ID:         ID(db.NewID("bkp")),
+		ID:         db.ID[ID]("bkp"),
 		Owner:      x.Owner,
 		Site:       x.ID,
 		SiteName:   x.Name,

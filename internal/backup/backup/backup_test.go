@@ -209,7 +209,7 @@ func (w *world) page(id site.ID, path string) string {
 	w.t.Helper()
 	s, err := w.sites.Get(w.t.Context(), anna, id)
 	ok(w.t, err)
-	tree, err := w.rel.Load(w.t.Context(), release.ID(s.LiveRelease))
+	tree, err := w.rel.Load(w.t.Context(), s.LiveRelease)
 	ok(w.t, err)
 	a := tree.Resolve(rules.Request{Path: path})
 	if a.Kind != release.Found {
@@ -333,7 +333,7 @@ func TestRestoresKeepApart(t *testing.T) {
 	b := w.backUp(s.ID, NewBackup{})
 	plan, err := w.PlanRestore(t.Context(), anna, b.ID, RestoreTo{})
 	ok(t, err)
-	change := operation.NewOperation{Kind: "test.change", Site: string(s.ID), Unique: ChangeKey(s.ID), Apart: RestoreKey(s.ID)}
+	change := operation.NewOperation{Kind: "test.change", Site: s.ID, Unique: ChangeKey(s.ID), Apart: RestoreKey(s.ID)}
 	err = w.db.Write(t.Context(), func(tx *db.Tx) error {
 		if _, err := w.RestoreTx(t.Context(), tx, anna, plan); err != nil {
 			t.Error(err)
@@ -385,7 +385,7 @@ func TestRestoreAndUndo(t *testing.T) {
 	second := w.variables(s.ID)
 
 	o, result := w.restoreTo(b.ID, RestoreTo{})
-	if o.Status != operation.Success || result["siteId"] != string(s.ID) || result["backupId"] == "" || result["deploymentId"] == "" {
+	if o.Status != operation.Success || site.ID(result["siteId"]) != s.ID || result["backupId"] == "" || result["deploymentId"] == "" {
 		t.Fatalf("restore: %+v, %s", o, o.Result)
 	}
 	if got := w.page(s.ID, "/"); got != "first" {
@@ -459,7 +459,7 @@ func TestDeletedSiteComesBack(t *testing.T) {
 	})
 
 	list, total, err := w.List(t.Context(), anna, Filter{Site: s.ID, Page: 1, Limit: 10})
-	if err != nil || total != 1 || len(list) != 1 || string(list[0].ID) != result["backupId"] || list[0].Type != BeforeDelete ||
+	if err != nil || total != 1 || len(list) != 1 || list[0].ID != ID(result["backupId"]) || list[0].Type != BeforeDelete ||
 		list[0].SiteName != "shop" {
 		t.Fatalf("backups of the deleted site: %+v, %d, %v", list, total, err)
 	}

@@ -105,4 +105,4 @@ func kept(ctx context.Context, r *repository.Repository, keep map[string]bool) e
 	return nil
 }
 
-func newCopyID() ID { return ID(db.NewID("bkp")) }
+func newCopyID() ID { return db.ID[ID]("bkp") }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/backup/repository"
 	"slipway/internal/backup/snapshot"
 	"slipway/internal/platform/blob"
@@ -164,9 +166,9 @@ func (c *CopyReader) Storage(ctx context.Context, place func(site, folder string
 }
 
 // LoadDatabases hands the dump of each site's database to load, by the database's id.
-func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id string, r io.Reader) error) error {
+func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id id.Database, r io.Reader) error) error {
 	for _, f := range c.in.Manifest.Under(snapshot.InDatabase) {
-		id := strings.TrimSuffix(path.Base(f.Path), ".sql")
+		id := id.Database(strings.TrimSuffix(path.Base(f.Path), ".sql"))
 		f.Path = snapshot.InDatabase + f.Path
 		if err := c.in.Pipe(ctx, f, func(r io.Reader) error { return load(id, r) }); err != nil {
 			return fmt.Errorf("database %s: %w", id, err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"filippo.io/age"
 
 	"slipway/internal/backup/repository"
@@ -123,13 +125,13 @@ func TestInstallation(t *testing.T) {
 	if n == 0 || n != m {
 		t.Errorf("%d files of releases of %d", m, n)
 	}
-	loaded := map[string]string{}
-	ok(t, c.LoadDatabases(t.Context(), func(id string, r io.Reader) error {
+	loaded := map[id.Database]string{}
+	ok(t, c.LoadDatabases(t.Context(), func(id id.Database, r io.Reader) error {
 		b, err := io.ReadAll(r)
 		loaded[id] = string(b)
 		return err
 	}))
-	if !maps.Equal(loaded, map[string]string{"db_1": "rows"}) {
+	if !maps.Equal(loaded, map[id.Database]string{"db_1": "rows"}) {
 		t.Errorf("databases: %q", loaded)
 	}
 	mine, err := OpenCopy(t.Context(), repo, second.ID)
@@ -291,13 +293,13 @@ func TestInstallationWaitsForDatabases(t *testing.T) {
 	}
 	read, err := OpenCopy(t.Context(), repo, c.ID)
 	ok(t, err)
-	loaded := map[string]string{}
-	ok(t, read.LoadDatabases(t.Context(), func(id string, r io.Reader) error {
+	loaded := map[id.Database]string{}
+	ok(t, read.LoadDatabases(t.Context(), func(id id.Database, r io.Reader) error {
 		b, err := io.ReadAll(r)
 		loaded[id] = string(b)
 		return err
 	}))
-	if !maps.Equal(loaded, map[string]string{"db_of_site_1": "rows of site_1", "db_of_site_2": "rows of site_2"}) {
+	if !maps.Equal(loaded, map[id.Database]string{"db_of_site_1": "rows of site_1", "db_of_site_2": "rows of site_2"}) {
 		t.Errorf("databases: %q", loaded)
 	}
 

@@ -23,8 +23,8 @@ type disk struct {
 	make func(id site.ID, name string) (snapshot.Folder, error) // nil: it can't
 }
 
-func (d *disk) StorageFolders(id string) (map[string]string, error) {
-	list, err := d.list(site.ID(id))
+func (d *disk) StorageFolders(id site.ID) (map[string]string, error) {
+	list, err := d.list(id)
 	out := map[string]string{}
 	for _, f := range list {
 		out[f.Name] = f.Dir
@@ -32,15 +32,15 @@ func (d *disk) StorageFolders(id string) (map[string]string, error) {
 	return out, err
 }
 
-func (d *disk) MakeStorage(_ context.Context, id, name string) (string, error) {
+func (d *disk) MakeStorage(_ context.Context, id site.ID, name string) (string, error) {
 	if d.make == nil {
 		return "", errors.New("no folder can be made")
 	}
-	f, err := d.make(site.ID(id), name)
+	f, err := d.make(id, name)
 	return f.Dir, err
 }
 
-func (d *disk) Hold(id string) (release func()) { return d.hold(site.ID(id)) }
+func (d *disk) Hold(id site.ID) (release func()) { return d.hold(id) }
 
 // databaseServer is a server of databases in tests. Sites' databases have dumps.
 type databaseServer struct {

@@ -30,7 +30,7 @@ const shownFor = 10 * time.Minute
 
 // Under returns what is being done with the backups of the owner's site, the newest first.
 func (s *Backups) Under(ctx context.Context, owner account.OwnerID, id site.ID) (list []Progress, err error) {
-	ops, _, err := s.c.Operations.List(ctx, owner, string(id), 1, 20)
+	ops, _, err := s.c.Operations.List(ctx, owner, id, 1, 20)
 	if err != nil {
 		return nil, fmt.Errorf("list operations: %w", err)
 	}

@@ -220,7 +220,7 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		}
 		return operation.Operation{}, err
 	}
-	n := operation.NewOperation{Kind: "backup.restore", Site: string(r.Site), Unique: RestoreKey(r.Site)}
+	n := operation.NewOperation{Kind: "backup.restore", Site: r.Site, Unique: RestoreKey(r.Site)}
 	if !r.Part {
 		n.Apart = ChangeKey(r.Site)
 	}
@@ -413,7 +413,7 @@ func (s *Backups) hold(id site.ID, needed bool) (release func()) {
 	if !needed || s.c.Storage == nil {
 		return func() {}
 	}
-	return s.c.Storage.Hold(string(id))
+	return s.c.Storage.Hold(id)
 }
 
 // backUpFirst has the site's present state backed up, and says whether that is done.
@@ -609,7 +609,7 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, 
 		if err := s.c.Places.Take(ctx, string(r.Site), true); err != nil {
 			return nil, s.c.Places.Follow(err)
 		}
-		dir, err := s.c.Storage.MakeStorage(ctx, string(r.Site), name)
+		dir, err := s.c.Storage.MakeStorage(ctx, r.Site, name)
 		if err != nil {
 			return nil, err
 		}
@@ -649,13 +649,13 @@ func (s *Backups) DeleteSiteTx(ctx context.Context, tx *db.Tx, owner account.Own
 	}
 	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   "site.delete",
-		Site:   string(id),
+		Site:   id,
 		Unique: "delete/" + string(id),
 	})
 	if err != nil {
 		return o, err
 	}
-	b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeDelete, Note: "Before the site was deleted"}, string(o.ID))
+	b, err := s.createTx(ctx, tx, x, NewBackup{Type: BeforeDelete, Note: "Before the site was deleted"}, o.ID)
 	if err != nil {
 		return o, err
 	}
@@ -670,5 +670,5 @@ func (s *Backups) deleteSiteTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	if err := s.c.Sites.DeleteTx(ctx, tx, b.Owner, b.Site); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	return s.c.Operations.EndTx(ctx, tx, operation.ID(b.thenDelete), "The site was deleted", "", map[string]any{"backupId": b.ID})
+	return s.c.Operations.EndTx(ctx, tx, b.thenDelete, "The site was deleted", "", map[string]any{"backupId": b.ID})
 }

@@ -399,9 +399,9 @@ func (s *Backups) fail(ctx context.Context, id ID, why string) error {
 // emitTx tells webhooks of the end of a backup.
 func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	tx.Notify(b.Owner.Topic())
-	of := webhook.Site{ID: string(b.Site), Name: b.SiteName}
+	of := webhook.Site{ID: b.Site, Name: b.SiteName}
 	what := webhook.Backup{
-		ID:         string(b.ID),
+		ID:         b.ID,
 		Type:       string(b.Type),
 		Status:     string(b.Status),
 		Size:       b.Size,
@@ -412,7 +412,7 @@ func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupCompleted(of, what))
 	}
 	if s.c.Notify != nil {
-		err := s.c.Notify.TellTx(ctx, tx, b.Owner, string(b.Site), notify.Message{
+		err := s.c.Notify.TellTx(ctx, tx, b.Owner, b.Site, notify.Message{
 			Event: notify.BackupFailed,
 			Title: "Backup of " + b.SiteName + " failed",
 			Text:  b.Error,

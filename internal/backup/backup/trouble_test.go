@@ -284,7 +284,7 @@ func (w *world) begun(id ID) (operation.Operation, Restore) {
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
 		o, err = w.c.Operations.OpenTx(w.t.Context(), tx, anna, operation.NewOperation{
 			Kind: "backup.restore",
-			Site: string(p.restore.Site),
+			Site: p.restore.Site,
 		})
 		return err
 	}))

@@ -33,7 +33,7 @@ type Verify struct {
 // Kind names the job.
 func (Verify) Kind() string { return "backup.verify" }
 
-func operationID(s string) operation.ID { return operation.ID(s) }
+func operationID(s operation.ID) operation.ID { return s }
 
 func notCompleted(b Backup) error {
 	return &fault.Error{
@@ -58,7 +58,7 @@ func (s *Backups) VerifyTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	}
 	o, err := s.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   "backup.verify",
-		Site:   string(b.Site),
+		Site:   b.Site,
 		Unique: "verify/" + string(id),
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ const verifyLater = time.Second
 // way, such as the restore before which the backup was taken: that has the machine meanwhile.
 func (s *Backups) waitTurn(ctx context.Context, v Verify, b Backup) (again bool, err error) {
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if again, err = s.c.Operations.UnderTx(ctx, tx, string(b.Site)); err != nil || !again {
+		if again, err = s.c.Operations.UnderTx(ctx, tx, b.Site); err != nil || !again {
 			return err
 		}
 		_, err := job.Enqueue(ctx, tx, v, job.Options{Queue: VerifyQueue, Share: string(b.Owner), At: db.Now().Add(verifyLater)})

@@ -199,7 +199,7 @@ func (c *Collection) held(ctx context.Context, id site.ID, folders []Folder, dat
 	}()
 	release := func() {}
 	if c.Storage != nil {
-		release = c.Storage.Hold(string(id))
+		release = c.Storage.Hold(id)
 	}
 	defer func() { release() }()
 	at := time.Now()

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/backup/repository"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/tenant/site"
 )
 
-// BackupID names a backup: "bkp_" and 26 characters.
-type ID string
+// ID names a backup: "bkp_" and 26 characters.
+type ID = id.Backup
 
 // Manifest lists what a backup holds and where it lies. It has secrets.
 type Manifest struct {

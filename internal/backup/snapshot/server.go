@@ -17,11 +17,11 @@ import (
 type Storage interface {
 	// StorageFolders returns the directories of a site's storage folders on this host, by their
 	// names: paths below the project.
-	StorageFolders(site string) (map[string]string, error)
+	StorageFolders(site site.ID) (map[string]string, error)
 	// MakeStorage makes a storage folder that a site lacks.
-	MakeStorage(ctx context.Context, site, name string) (dir string, err error)
+	MakeStorage(ctx context.Context, site site.ID, name string) (dir string, err error)
 	// Hold keeps a site's programs from writing until release is called.
-	Hold(site string) (release func())
+	Hold(site site.ID) (release func())
 }
 
 // DatabaseServer holds the databases of sites. DatabasesOf returns package database's.
@@ -122,7 +122,7 @@ func Folders(s Storage, id site.ID) ([]Folder, error) {
 	if s == nil {
 		return nil, nil
 	}
-	dirs, err := s.StorageFolders(string(id))
+	dirs, err := s.StorageFolders(id)
 	list := make([]Folder, 0, len(dirs))
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		list = append(list, Folder{Name: name, Dir: dirs[name]})

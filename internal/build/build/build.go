@@ -20,6 +20,8 @@ import (
 	"runtime"
 	"sync"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/db"
@@ -85,8 +87,8 @@ type Tree interface {
 // Spec says what to build.
 type Spec struct {
 	ID         string         // unique among the builds that run here; names the directory
-	Site       string         // whose uid and whose caches
-	Owner      string         // whose turn it is, among owners
+	Site       id.Site        // whose uid and whose caches
+	Owner      id.Owner       // whose turn it is, among owners
 	Branch     string         // a branch has caches of its own
 	MaxCaches  *int64         // bytes that the caches of all of the owner's builds may take. Optional.
 	ClearCache bool           // build as if for the first time

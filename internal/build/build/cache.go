@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"slipway/internal/platform/id"
 )
 
 // cache holds what one site and branch keep between builds: package stores and framework
@@ -22,13 +24,13 @@ type cache struct {
 
 // Layout of a cache: home/ holds what lies below HOME, tree/ what lies in the
 // repository, modules/ the installed modules, and the file key what they stand for.
-func (b *Builds) cacheOf(site, branch string) cache {
+func (b *Builds) cacheOf(site id.Site, branch string) cache {
 	sum := sha256.Sum256([]byte(branch))
 	return b.cacheAt(site, hex.EncodeToString(sum[:8]))
 }
 
-func (b *Builds) cacheAt(site, name string) cache {
-	return cache{filepath.Join(b.c.Dir, "caches", site, name)}
+func (b *Builds) cacheAt(site id.Site, name string) cache {
+	return cache{filepath.Join(b.c.Dir, "caches", string(site), name)}
 }
 
 func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/sandbox"
 )
@@ -138,8 +140,9 @@ func (b *build) account(ctx context.Context) error {
 		return nil
 	}
 	type kept struct {
-		site, name string
-		bytes      int64
+		site  id.Site
+		name  string
+		bytes int64
 	}
 	rows, err := b.c.DB.Query(
 		ctx,
@@ -184,7 +187,7 @@ func (b *Builds) makeRoom(ctx context.Context) error {
 		if ctx.Err() != nil || b.c.Disk.Lacks() <= 0 {
 			return ctx.Err()
 		}
-		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+		site, name := id.Site(filepath.Base(filepath.Dir(dir))), filepath.Base(dir)
 		gone, err := b.drop(ctx, site, name)
 		if err != nil {
 			return err
@@ -203,7 +206,7 @@ func (b *Builds) makeRoom(ctx context.Context) error {
 }
 
 // drop removes a cache unless a build is using it.
-func (b *Builds) drop(ctx context.Context, site, name string) (gone bool, err error) {
+func (b *Builds) drop(ctx context.Context, site id.Site, name string) (gone bool, err error) {
 	c := b.cacheAt(site, name)
 	if !b.busy.take(c.dir, false) {
 		return false, nil // it is measured again when that build has ended
@@ -228,16 +231,16 @@ func (b *Builds) drop(ctx context.Context, site, name string) (gone bool, err er
 }
 
 // CacheUse returns how many bytes the caches of an owner's builds take.
-func (b *Builds) CacheUse(ctx context.Context, r db.Reader, owner string) (n int64, err error) {
+func (b *Builds) CacheUse(ctx context.Context, r db.Reader, owner id.Owner) (n int64, err error) {
 	return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM build_caches WHERE owner_id = $1`, owner).Scan(&n)
 }
 
 // Forget drops every cache of a site.
-func (b *Builds) Forget(ctx context.Context, site string) error {
+func (b *Builds) Forget(ctx context.Context, site id.Site) error {
 	if b.c.Dir == "" {
 		return nil
 	}
-	if err := removeTree(filepath.Join(b.c.Dir, "caches", site)); err != nil {
+	if err := removeTree(filepath.Join(b.c.Dir, "caches", string(site))); err != nil {
 		return err
 	}
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -267,7 +270,7 @@ func (b *Builds) Sweep(ctx context.Context) error {
 		if err != nil || time.Since(info.ModTime()) < unknownAge {
 			continue
 		}
-		site, name := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+		site, name := id.Site(filepath.Base(filepath.Dir(dir))), filepath.Base(dir)
 		var known bool
 		if err := b.c.DB.QueryRow(
 			ctx,

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 )
@@ -176,7 +178,7 @@ func TestCacheIsBounded(t *testing.T) {
 		gone bool
 	}{"small": {1 << 20, false}, "at the bound": {maxCache - 5*4096, false}, "over it": {maxCache, true}} {
 		t.Run(name, func(t *testing.T) {
-			b := &build{Builds: d, Spec: Spec{Site: "site_x", Owner: "own_" + name}, cache: d.cacheOf("site_x", name)}
+			b := &build{Builds: d, Spec: Spec{Site: "site_x", Owner: id.Owner("own_" + name)}, cache: d.cacheOf("site_x", name)}
 			tree(t, b.cache.dir, map[string]string{"home/x/store": "", "home/x/link": "-> " + big})
 			ok(t, os.Truncate(filepath.Join(b.cache.dir, "home/x/store"), tt.size)) // holes: nothing is written
 			ok(t, b.account(t.Context()))
@@ -213,7 +215,7 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 	t.Parallel()
 	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
 	most := int64(250 << 10)
-	use := func(owner, site, branch string) cache {
+	use := func(owner id.Owner, site id.Site, branch string) cache {
 		b := &build{Builds: d, Spec: Spec{Site: site, Owner: owner, MaxCaches: &most}, cache: d.cacheOf(site, branch)}
 		tree(t, b.cache.dir, map[string]string{"home/x": strings.Repeat("x", 100<<10)})
 		ok(t, b.account(t.Context()))
@@ -322,7 +324,7 @@ func TestCachesMakeRoom(t *testing.T) {
 	var d *Builds
 	list := func() (names []string) {
 		for i := range 5 {
-			if _, err := os.Stat(d.cacheOf(fmt.Sprint("site_", i), "main").dir); err == nil {
+			if _, err := os.Stat(d.cacheOf(id.Site(fmt.Sprint("site_", i)), "main").dir); err == nil {
 				names = append(names, fmt.Sprint(i))
 			}
 		}
@@ -331,9 +333,9 @@ func TestCachesMakeRoom(t *testing.T) {
 	room := 0 // how many caches the disk has room for
 	d = New(Config{DB: dbtest.New(t), Dir: dir, Disk: lacks(func() int64 { return int64(len(list()) - room) })})
 	for i := range 5 {
-		c := d.cacheOf(fmt.Sprint("site_", i), "main")
+		c := d.cacheOf(id.Site(fmt.Sprint("site_", i)), "main")
 		tree(t, c.dir, map[string]string{"home/x/file": "x"})
-		ok(t, (&build{Builds: d, Spec: Spec{Site: fmt.Sprint("site_", i), Owner: fmt.Sprint("owner", i)}, cache: c}).account(t.Context()))
+		ok(t, (&build{Builds: d, Spec: Spec{Site: id.Site(fmt.Sprint("site_", i)), Owner: id.Owner(fmt.Sprint("owner", i))}, cache: c}).account(t.Context()))
 		ago := time.Now().Add(-time.Duration(10-i) * time.Minute)
 		ok(t, os.Chtimes(c.dir, ago, ago))
 	}
@@ -344,11 +346,11 @@ func TestCachesMakeRoom(t *testing.T) {
 	}{{5, "", "0 1 2 3 4"}, {3, "", "2 3 4"}, {2, "site_2", "2 4"}, {0, "site_2", "2"}, {0, "", ""}} {
 		room = step.room
 		if step.busy != "" {
-			d.busy.take(d.cacheOf(step.busy, "main").dir, true)
+			d.busy.take(d.cacheOf(id.Site(step.busy), "main").dir, true)
 		}
 		ok(t, d.makeRoom(t.Context()))
 		if step.busy != "" {
-			d.busy.give(d.cacheOf(step.busy, "main").dir)
+			d.busy.give(d.cacheOf(id.Site(step.busy), "main").dir)
 		}
 		if got := strings.Join(list(), " "); got != step.want {
 			t.Fatalf("with room for %d: %q, want %q", step.room, got, step.want)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/db"
@@ -24,11 +26,11 @@ func TestUIDs(t *testing.T) {
 	database := dbtest.New(t)
 	w := New(Config{DB: database})
 	var mu sync.Mutex
-	seen := map[int]string{}
+	seen := map[int]id.Site{}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			id := fmt.Sprintf("site_%d", i/2) // each twice
+			id := id.Site(fmt.Sprintf("site_%d", i/2)) // each twice
 			uid, err := w.uidOf(t.Context(), id)
 			mu.Lock()
 			defer mu.Unlock()

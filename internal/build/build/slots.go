@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"slipway/internal/platform/id"
 )
 
 // slots lets n builds run at once in this process, fairly: a free place goes to the
@@ -14,25 +16,25 @@ import (
 type slots struct {
 	mu      sync.Mutex // guards what follows
 	free    int
-	running []string // owners of what runs, in the order in which it began
+	running []id.Owner // owners of what runs, in the order in which it began
 	waiting []*waiter
 	given   int // turns so far
 	// share: total the owners with builds that run or wait; owner the builds go in turn, least running first; edge the build waits, and its log says at which place
-	last map[string]int // the number of each owner's last turn, while it waits for more or runs
+	last map[id.Owner]int // the number of each owner's last turn, while it waits for more or runs
 }
 
 type waiter struct {
-	owner string
+	owner id.Owner
 	turn  chan struct{} // closed when it is theirs
 	place chan int      // the newest place in the queue, where it changed
 	known int           // the last one sent
 }
 
-func newSlots(n int) *slots { return &slots{free: n, last: map[string]int{}} }
+func newSlots(n int) *slots { return &slots{free: n, last: map[id.Owner]int{}} }
 
 // take waits for a slot. While there is a wait, say is called with the place in the
 // queue, 1 being next, and again whenever that changes.
-func (s *slots) take(ctx context.Context, owner string, say func(place int)) (release func(), err error) {
+func (s *slots) take(ctx context.Context, owner id.Owner, say func(place int)) (release func(), err error) {
 	w := &waiter{owner: owner, turn: make(chan struct{}), place: make(chan int, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
@@ -75,7 +77,7 @@ func (s *slots) leave(w *waiter) {
 }
 
 // give returns an owner's slot. The caller holds mu.
-func (s *slots) give(owner string) {
+func (s *slots) give(owner id.Owner) {
 	s.free++
 	i := slices.Index(s.running, owner)
 	s.running = slices.Delete(s.running, i, i+1)
@@ -104,8 +106,8 @@ func (s *slots) next() {
 }
 
 // best returns which of the waiting is to have the next slot.
-func (s *slots) best(waiting []*waiter, running []string, last map[string]int) int {
-	count := map[string]int{}
+func (s *slots) best(waiting []*waiter, running []id.Owner, last map[id.Owner]int) int {
+	count := map[id.Owner]int{}
 	for _, owner := range running {
 		count[owner]++
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"slipway/internal/platform/id"
+
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
@@ -25,7 +27,7 @@ func newQueue(t *testing.T, n int) *queue {
 }
 
 // ask has a build of the owner wait for its turn. It must be called in a bubble.
-func (q *queue) ask(name, owner string) {
+func (q *queue) ask(name string, owner id.Owner) {
 	go func() {
 		release, err := q.take(q.t.Context(), owner, func(place int) {
 			q.told.Lock()
@@ -146,7 +148,7 @@ func TestManyWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		places := make([]int, 400)
 		for i := range places {
-			go q.take(ctx, string(rune('a'+i%7)), func(place int) { places[i] = place })
+			go q.take(ctx, id.Owner(string(rune('a'+i%7))), func(place int) { places[i] = place })
 			synctest.Wait()
 		}
 		if places[1] == 0 || places[399] != maxForeseen+1 {

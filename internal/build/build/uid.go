@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 )
@@ -24,16 +26,16 @@ const (
 
 // UID returns the host's uid of a site for its programs, under which all that is the site's own
 // runs. The site has it until it is deleted.
-func (b *Builds) UID(ctx context.Context, site string) (int, error) { return b.uid(ctx, site, true) }
+func (b *Builds) UID(ctx context.Context, site id.Site) (int, error) { return b.uid(ctx, site, true) }
 
 // uidOf returns the site's uid for a build.
-func (b *Builds) uidOf(ctx context.Context, site string) (uid int, err error) {
+func (b *Builds) uidOf(ctx context.Context, site id.Site) (uid int, err error) {
 	return b.uid(ctx, site, false)
 }
 
 // uid returns the site's own uid, taking one when it has none. Other nodes may take
 // theirs at the same moment: who finds that the one he chose is taken chooses again.
-func (b *Builds) uid(ctx context.Context, site string, files bool) (uid int, err error) {
+func (b *Builds) uid(ctx context.Context, site id.Site, files bool) (uid int, err error) {
 	for range 100 {
 		err = b.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, site, files); return err })
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -58,7 +60,7 @@ func (b *Builds) uid(ctx context.Context, site string, files bool) (uid int, err
 }
 
 // takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
-func takeUID(ctx context.Context, tx *db.Tx, site string, files bool) (uid int, err error) {
+func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int, err error) {
 	now := db.Now()
 	var used db.Time
 	var has bool
@@ -91,7 +93,7 @@ func takeUID(ctx context.Context, tx *db.Tx, site string, files bool) (uid int, 
 }
 
 // ReleaseUIDTx gives a deleted site's uid back.
-func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site string) error {
+func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`,

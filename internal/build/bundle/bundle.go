@@ -23,11 +23,13 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/blob"
 )
 
 // ID names a bundle: the digest of its manifest, 64 hexadecimal digits.
-type ID string
+type ID = id.Bundle
 
 // Config says where bundles live.
 type Config struct {
@@ -50,7 +52,7 @@ type Bundles struct {
 
 // place says which tree of which owner.
 type place struct {
-	owner string
+	owner id.Owner
 	id    ID
 }
 
@@ -107,7 +109,7 @@ func (b *Bundles) path(elem ...string) string {
 // Open returns the directory of the bundle's tree for the programs of an owner, which is
 // read-only and stays until done is called. The first call for a bundle and an owner on this
 // machine makes it. owner is letters, digits, "-" and "_".
-func (b *Bundles) Open(ctx context.Context, owner string, id ID) (dir string, done func(), err error) {
+func (b *Bundles) Open(ctx context.Context, owner id.Owner, id ID) (dir string, done func(), err error) {
 	if _, err := blob.ParseDigest(string(id)); err != nil {
 		return "", nil, fmt.Errorf("open bundle: %w", err)
 	}
@@ -134,12 +136,12 @@ func (b *Bundles) Open(ctx context.Context, owner string, id ID) (dir string, do
 	return dir, sync.OnceFunc(func() { b.give(t) }), nil
 }
 
-func ownerName(owner string) bool {
+func ownerName(owner id.Owner) bool {
 	return owner != "" && owner != commonFiles && len(owner) <= 100 &&
-		strings.Trim(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+		strings.Trim(string(owner), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-func (b *Bundles) treeOf(at place) string { return b.path("trees", at.owner, string(at.id)) }
+func (b *Bundles) treeOf(at place) string { return b.path("trees", string(at.owner), string(at.id)) }
 
 func (b *Bundles) take(at place) *tree {
 	b.mu.Lock()
@@ -195,7 +197,7 @@ func (b *Bundles) Tidy(idle time.Duration) error {
 			return fmt.Errorf("tidy bundles: %w", err)
 		}
 		for _, e := range entries {
-			b.tidyTree(place{o.Name(), ID(e.Name())}, e, idle)
+			b.tidyTree(place{id.Owner(o.Name()), ID(e.Name())}, e, idle)
 		}
 	}
 	return b.tidyFiles(idle)

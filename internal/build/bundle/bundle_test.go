@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
@@ -153,7 +155,7 @@ func TestSharedFiles(t *testing.T) {
 	b, _ := start(t)
 	first := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "one"})
 	second := store(t, b, map[string]string{"lib/big": strings.Repeat("x", 1<<20), "server.js": "two"})
-	of := func(owner string, id ID) *syscall.Stat_t {
+	of := func(owner id.Owner, id ID) *syscall.Stat_t {
 		dir, done, err := b.Open(t.Context(), owner, id)
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +184,7 @@ func TestOwners(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
 	s := store(t, b, map[string]string{"a": "one"})
-	for _, owner := range []string{"", "..", "a/b", "common", strings.Repeat("a", 101)} {
+	for _, owner := range []id.Owner{"", "..", "a/b", "common", id.Owner(strings.Repeat("a", 101))} {
 		if _, _, err := b.Open(t.Context(), owner, s.ID); err == nil {
 			t.Errorf("a tree for %q", owner)
 		}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/platform/blob"
@@ -73,7 +75,7 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 // have already, or a copy where a file system allows no more names. What is everybody's is
 // another name for the blob itself where blobs are files beside the trees, unless it is
 // executable: its mode is another.
-func (b *Bundles) place(ctx context.Context, owner string, e entry, at string) error {
+func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string) error {
 	if e.Common {
 		owner = commonFiles
 	}
@@ -86,7 +88,7 @@ func (b *Bundles) place(ctx context.Context, owner string, e entry, at string) e
 			return err
 		}
 	}
-	shared := b.path("files", owner, e.Digest[:2], e.Digest)
+	shared := b.path("files", string(owner), e.Digest[:2], e.Digest)
 	if e.Exec {
 		shared += "x"
 	}

@@ -39,11 +39,13 @@ import (
 	"iter"
 	"log/slog"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/blob"
 )
 
 // ID is the digest of a release's manifest: 64 hex digits.
-type ID string
+type ID = id.Release
 
 // Config holds the dependencies and settings of Releases.
 type Config struct {

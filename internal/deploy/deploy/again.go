@@ -116,7 +116,7 @@ func (d *Deployments) goLiveTx(
 	}
 	now := db.Now()
 	x := old
-	x.ID, x.Cause, x.ReleaseOf, x.Target = deployment.ID(db.NewID("dep")), by, old.ID, deployment.Production
+	x.ID, x.Cause, x.ReleaseOf, x.Target = db.ID[deployment.ID]("dep"), by, old.ID, deployment.Production
 	x.Pull = 0
 	x.Title, x.ClearCache, x.Stages, x.Queue, x.Current, x.PreviewURL = "", false, []journal.Stage{}, nil, true, ""
 	x.CreatedAt, x.StartedAt, x.CompletedAt = now, now, now
@@ -130,7 +130,7 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 	if err := d.write(ctx, tx, x, ""); err != nil {
 		return deployment.Deployment{}, err
 	}
-	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), x.Runtime)
+	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, x.ID, x.Release, x.Runtime)
 	if err != nil {
 		return deployment.Deployment{}, err
 	}
@@ -145,7 +145,7 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 	if err := screenshot.TakeTx(ctx, tx, x.Owner, x.Site); err != nil {
 		return deployment.Deployment{}, err
 	}
-	if err := journal.AppendTx(ctx, tx, string(x.ID), 0, []journal.Line{{
+	if err := journal.AppendTx(ctx, tx, x.ID, 0, []journal.Line{{
 		N:       1,
 		At:      x.CreatedAt,
 		Level:   "info",

@@ -70,8 +70,8 @@ func (d *Deployments) build(
 	}
 	spec := build.Spec{
 		ID:         string(x.ID),
-		Site:       string(s.ID),
-		Owner:      string(s.Owner),
+		Site:       s.ID,
+		Owner:      s.Owner,
 		Branch:     x.Branch,
 		ClearCache: x.ClearCache,
 		Storage:    project.Storage(s, plan),
@@ -141,7 +141,7 @@ type buildTime struct {
 }
 
 func (d *Deployments) noteBuild(ctx context.Context, b *buildTime) {
-	b.source.Add(db.Now(), b.site.Owner, usage.Build, string(b.site.ID), b.lap().Milliseconds())
+	b.source.Add(db.Now(), b.site.Owner, usage.Build, b.site.ID, b.lap().Milliseconds())
 	if err := d.c.Usage.Write(ctx, b.source); err != nil {
 		d.c.Log.ErrorContext(ctx, "build time not recorded, will be retried", "site", b.site.ID, "err", err)
 	}

@@ -77,14 +77,14 @@ type Config struct {
 type Programs interface {
 	// Place returns nil where a deployment's program may run on this node, or would be told why not when it starts; else it is for the
 	// handler of a job, which returns it as it is.
-	Place(ctx context.Context, deployment string) error
+	Place(ctx context.Context, deployment deployment.ID) error
 	// Start brings a deployment's program up and returns once it is healthy. Until release is called it
 	// stays up.
-	Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error)
+	Start(ctx context.Context, deployment deployment.ID, say func(line string)) (release func(), err error)
 	// Release runs the release command of a deployment to its end; a fault says why it failed.
-	Release(ctx context.Context, deployment string, c framework.Command, line func(stream, text string)) error
+	Release(ctx context.Context, deployment deployment.ID, c framework.Command, line func(stream, text string)) error
 	// LastLines returns the last lines that a deployment's program printed.
-	LastLines(ctx context.Context, site, deployment string) []string
+	LastLines(ctx context.Context, site site.ID, deployment deployment.ID) []string
 }
 
 // Deployments owns all deployments.
@@ -141,7 +141,7 @@ func (d *Deployments) emit(
 	if err := d.tell(ctx, tx, x, x.SiteName); err != nil {
 		return err
 	}
-	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: string(x.Site), Name: x.SiteName}, x.Event()))
+	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: x.Site, Name: x.SiteName}, x.Event()))
 }
 
 // open lists the states that are not the end, for statements.

@@ -287,7 +287,7 @@ func TestNewSiteGoesLive(t *testing.T) {
 	if s.Status != site.Active {
 		t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
 	}
-	x := w.status(deployment.ID(s.LiveDeployment))
+	x := w.status(s.LiveDeployment)
 	if x.Status != deployment.Success || x.CommitHash != commit || x.Branch != "main" || x.Cause != deployment.ByProvision || !x.Current || x.StartedAt == 0 || x.CompletedAt < x.StartedAt ||
 		x.CommitMessage != "change\n\nbody" || x.Framework != "static" ||
 		x.URL != "https://"+x.ID.Label()+"--my-site.sites.test" {
@@ -336,7 +336,7 @@ func TestOutputFolderIsFound(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"public/index.html": "one", "README.md": "no"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	if got := w.files(release.ID(s.LiveRelease)); !slices.Equal(got, []string{"index.html"}) {
+	if got := w.files(s.LiveRelease); !slices.Equal(got, []string{"index.html"}) {
 		t.Fatalf("published %v (%s %s)", got, s.Status, s.StatusReason)
 	}
 }
@@ -488,7 +488,7 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "one"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	one := w.status(deployment.ID(s.LiveDeployment))
+	one := w.status(s.LiveDeployment)
 	roll := func(to deployment.ID) (x deployment.Deployment, err error) {
 		err = w.db.Write(t.Context(), func(tx *db.Tx) (err error) { x, err = w.RollbackTx(t.Context(), tx, anna, s.ID, to); return err })
 		return x, err
@@ -512,7 +512,7 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	if x := w.ended(older.ID); x.Status != deployment.Canceled {
 		t.Fatalf("the older deployment ended as %s", x.Status)
 	}
-	if got, _ := w.sites.Get(t.Context(), anna, s.ID); got.LiveRelease != string(one.Release) {
+	if got, _ := w.sites.Get(t.Context(), anna, s.ID); got.LiveRelease != one.Release {
 		t.Fatal("an older deployment undid the rollback")
 	}
 	if _, err := roll(two.ID); err != nil {
@@ -622,7 +622,7 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 		w.commit("site", map[string]string{"index.html": fmt.Sprint("version ", i)})
 		if i == 0 {
 			s = w.live(w.site("git.test/acme/site").ID)
-			all = append(all, w.status(deployment.ID(s.LiveDeployment)))
+			all = append(all, w.status(s.LiveDeployment))
 			continue
 		}
 		all = append(all, w.ended(w.trigger(s.ID, Trigger{}).ID))
@@ -655,7 +655,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	w := newWorld(t)
 	w.commit("site", map[string]string{"index.html": "held"})
 	s := w.live(w.site("git.test/acme/site").ID)
-	x := w.status(deployment.ID(s.LiveDeployment))
+	x := w.status(s.LiveDeployment)
 	w.stop()
 	exec := func(q string, args ...any) {
 		t.Helper()

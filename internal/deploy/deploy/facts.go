@@ -8,14 +8,14 @@ import (
 )
 
 // Facts returns what forges are told of a deployment.
-func (d *Deployments) Facts(ctx context.Context, id string) (connection.Facts, error) {
-	x, s, err := d.Lookup(ctx, deployment.ID(id))
+func (d *Deployments) Facts(ctx context.Context, id deployment.ID) (connection.Facts, error) {
+	x, s, err := d.Lookup(ctx, id)
 	if err != nil {
 		return connection.Facts{}, err
 	}
 	f := connection.Facts{
 		Deployment: id,
-		Site:       string(s.ID),
+		Site:       s.ID,
 		SiteName:   s.Name,
 		Slug:       s.Slug,
 		Repository: x.Repository,
@@ -26,7 +26,7 @@ func (d *Deployments) Facts(ctx context.Context, id string) (connection.Facts, e
 		Error:      x.Error,
 		Production: x.Target == deployment.Production,
 		URL:        d.c.Sites.URL(s.Slug),
-		LogURL:     d.c.BaseURL + "/sites/" + string(s.ID) + "/deployments/" + id,
+		LogURL:     d.c.BaseURL + "/sites/" + string(s.ID) + "/deployments/" + string(id),
 		UpdatedAt:  max(x.CreatedAt, x.StartedAt, x.CompletedAt),
 	}
 	if x.Target == deployment.Preview {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"slipway/internal/deploy/deployment"
 )
 
 // What is published without an index.html, and LFS files that could not be had, are named
@@ -26,11 +24,11 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	has := func(log []string, words string) bool {
 		return slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, words) })
 	}
-	log := w.log(deployment.ID(bare.LiveDeployment))
+	log := w.log(bare.LiveDeployment)
 	if !has(log, "no index.html at their root") || !has(log, "pictures/a.png") {
 		t.Errorf("log of a site without either: %q", log)
 	}
-	if log := w.log(deployment.ID(whole.LiveDeployment)); has(log, "no index.html") || has(log, "LFS") {
+	if log := w.log(whole.LiveDeployment); has(log, "no index.html") || has(log, "LFS") {
 		t.Errorf("log of a whole site: %q", log)
 	}
 }

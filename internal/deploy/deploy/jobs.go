@@ -104,10 +104,10 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	if running {
 		return job.Later(100 * time.Millisecond) // until their workers have written the end
 	}
-	if err := d.c.Source.Forget(ctx, string(p.Site)); err != nil {
+	if err := d.c.Source.Forget(ctx, p.Site); err != nil {
 		return fmt.Errorf("forget source: %w", err)
 	}
-	if err := d.c.Builds.Forget(ctx, string(p.Site)); err != nil {
+	if err := d.c.Builds.Forget(ctx, p.Site); err != nil {
 		return fmt.Errorf("forget build caches: %w", err)
 	}
 	for _, gone := range d.c.Gone {
@@ -129,7 +129,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 		if err := preview.PurgeTx(ctx, tx, p.Site); err != nil {
 			return err
 		}
-		if err := d.c.Builds.ReleaseUIDTx(ctx, tx, string(p.Site)); err != nil {
+		if err := d.c.Builds.ReleaseUIDTx(ctx, tx, p.Site); err != nil {
 			return err
 		}
 		return d.c.Sites.PurgeTx(ctx, tx, p.Site)

@@ -23,7 +23,7 @@ func (d *Deployments) countLimits() {
 			SELECT stored_bytes, added_bytes, row_number() OVER (PARTITION BY site_id ORDER BY id) AS place
 			FROM deployments WHERE owner_id = $1 AND stored_bytes > 0 AND release <> '') AS stored`)
 	l.Count(limits.Caches, func(ctx context.Context, r db.Reader, owner account.OwnerID) (int64, error) {
-		return d.c.Builds.CacheUse(ctx, r, string(owner))
+		return d.c.Builds.CacheUse(ctx, r, owner)
 	})
 }
 
@@ -35,7 +35,7 @@ func (d *Deployments) requireTx(ctx context.Context, tx *db.Tx, s site.Site) err
 	if err := d.c.Limits.Require(ctx, tx, s.Owner, limits.Storage, 1); err != nil {
 		return err
 	}
-	builds, err := d.c.Usage.UsedBySite(ctx, tx, s.Owner, string(s.ID), usage.Build)
+	builds, err := d.c.Usage.UsedBySite(ctx, tx, s.Owner, s.ID, usage.Build)
 	if err != nil || !builds {
 		return err // it may be one that is published as it is; one that does build is refused there
 	}

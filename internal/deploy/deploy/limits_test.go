@@ -83,7 +83,7 @@ func TestStorageIsLimited(t *testing.T) {
 func (w *world) build(s site.Site, took time.Duration) {
 	w.t.Helper()
 	source := usage.ProcessSource("test")
-	source.Add(db.Now(), s.Owner, usage.Build, string(s.ID), took.Milliseconds())
+	source.Add(db.Now(), s.Owner, usage.Build, s.ID, took.Milliseconds())
 	ok(w.t, w.c.Usage.Write(w.t.Context(), source))
 }
 

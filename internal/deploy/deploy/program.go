@@ -35,7 +35,7 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 		return nil
 	}
 	p.Printf("info", "$ %s", plan.Release)
-	err := d.c.Programs.Release(ctx, string(x.ID), *plan.Release, func(stream, line string) {
+	err := d.c.Programs.Release(ctx, x.ID, *plan.Release, func(stream, line string) {
 		level := "info"
 		if stream == "system" {
 			level = "warn"
@@ -131,7 +131,7 @@ func (d *Deployments) startProgram(
 ) (done func(), err error) {
 	p.enter("start", deployment.Deploying)
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
-	done, err = d.c.Programs.Start(ctx, string(x.ID), func(line string) { p.Printf("warn", "%s", line) })
+	done, err = d.c.Programs.Start(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
 		d.showLastLines(ctx, x, p)
 		return nil, err
@@ -142,7 +142,7 @@ func (d *Deployments) startProgram(
 
 // showLastLines adds what the deployment's program printed last to the log of one that failed.
 func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment, p *progress) {
-	for _, line := range d.c.Programs.LastLines(ctx, string(x.Site), string(x.ID)) {
+	for _, line := range d.c.Programs.LastLines(ctx, x.Site, x.ID) {
 		p.Printf("error", "%s", line)
 	}
 }

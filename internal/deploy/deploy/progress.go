@@ -22,7 +22,7 @@ func (d *Deployments) progress(ctx context.Context, x deployment.Deployment, att
 	j, err := journal.Open(ctx, journal.Config{
 		DB:         d.c.DB,
 		Log:        d.c.Log,
-		Deployment: string(x.ID),
+		Deployment: x.ID,
 		Status:     string(deployment.Building),
 		Save: func(ctx context.Context, tx *db.Tx, s journal.State) error {
 			n, err := tx.Exec(ctx, `

@@ -24,7 +24,7 @@ func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 
 // publish makes a release, to which fill adds the files, on top of what the site serves.
 func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *release.Writer) error) (release.Sealed, error) {
-	previous := release.ID(s.LiveRelease)
+	previous := s.LiveRelease
 	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, limits.Storage)
 	if err != nil {
 		return release.Sealed{}, err

@@ -34,7 +34,7 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	if x.Status != deployment.Success || x.Target != deployment.Preview || x.PreviewURL != "https://pr-12--my-site.sites.test" {
 		t.Fatalf("the fork's deployment is %+v", x)
 	}
-	if a, b := w.served(s.ID, "menu"), w.served(s.ID, "pr-12"); a != string(ours.ID) || b != string(x.ID) {
+	if a, b := w.served(s.ID, "menu"), w.served(s.ID, "pr-12"); a != ours.ID || b != x.ID {
 		t.Errorf("the branch's address serves %s and the pull request's %s, want %s and %s", a, b, ours.ID, x.ID)
 	}
 	env, secrets, err := w.environment(t.Context(), s, &x, framework.Plan{})

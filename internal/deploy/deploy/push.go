@@ -56,7 +56,7 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	}
 	now := db.Now()
 	x := deployment.Deployment{
-		ID:            deployment.ID(db.NewID("dep")),
+		ID:            db.ID[deployment.ID]("dep"),
 		Site:          s.ID,
 		Owner:         s.Owner,
 		Status:        deployment.Canceled,

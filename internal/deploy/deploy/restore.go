@@ -26,7 +26,7 @@ func (d *Deployments) RestoreTx(
 	}
 	now := db.Now()
 	x := deployment.Deployment{
-		ID:            deployment.ID(db.NewID("dep")),
+		ID:            db.ID[deployment.ID]("dep"),
 		Site:          id,
 		Owner:         owner,
 		Status:        deployment.Success,

@@ -3,8 +3,6 @@ package deploy
 import (
 	"strings"
 	"testing"
-
-	"slipway/internal/deploy/deployment"
 )
 
 // A commit's rules are compiled with its deployment, and what is not obeyed is a warning in
@@ -21,7 +19,7 @@ func TestRules(t *testing.T) {
 	})
 	s := w.site("git.test/acme/blog")
 	s = w.live(s.ID)
-	log := strings.Join(w.log(deployment.ID(s.LiveDeployment)), "\n")
+	log := strings.Join(w.log(s.LiveDeployment), "\n")
 	if !strings.Contains(
 		log,
 		"_redirects line 2:",

@@ -41,7 +41,7 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	if d.c.Programs != nil {
-		if err := d.c.Programs.Place(starting, string(r.Deployment)); err != nil {
+		if err := d.c.Programs.Place(starting, r.Deployment); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (d *Deployments) start(
 			return err
 		}
 		d.Locate(&x, s.Slug)
-		x.Current, x.SiteName = s.LiveDeployment == string(id), s.Name
+		x.Current, x.SiteName = s.LiveDeployment == id, s.Name
 		tooOften, err := countTx(ctx, tx, id)
 		if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (d *Deployments) start(
 		); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
-		tx.Notify(journal.Topic(string(id)))
+		tx.Notify(journal.Topic(id))
 		if !first {
 			return nil
 		}
@@ -307,11 +307,11 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 	}
 	wanted := cmp.Or(x.Branch, "the default branch")
 	request := fetch.Request{
-		Site:       string(s.ID),
+		Site:       s.ID,
 		Repository: repo,
 		Branch:     x.Branch,
 		Credential: cred,
-		Owner:      string(s.Owner),
+		Owner:      s.Owner,
 		Untrusted:  x.Fork,
 	}
 	if x.Pinned {
@@ -426,7 +426,7 @@ func (d *Deployments) activateTx(
 	plan framework.Plan,
 	byDefault bool,
 ) (string, error) {
-	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, string(x.ID), string(x.Release), plan.Runtime)
+	live, err := d.c.Sites.ActivateTx(ctx, tx, x.Site, x.ID, x.Release, plan.Runtime)
 	if err != nil {
 		return "", err
 	}

@@ -87,7 +87,7 @@ func previewKey(x deployment.Deployment) string {
 func showPreviewTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	return preview.ShowTx(ctx, tx, preview.Shown{
 		Site:       x.Site,
-		Deployment: string(x.ID),
+		Deployment: x.ID,
 		Release:    x.Release,
 		Branch:     x.Branch,
 		Pull:       x.Pull,

@@ -32,7 +32,7 @@ func (w *world) reload(id site.ID) site.Site {
 }
 
 // served returns the release that a preview label serves.
-func (w *world) served(id site.ID, label string) (deployment string) {
+func (w *world) served(id site.ID, label string) (deployment deployment.ID) {
 	w.t.Helper()
 	err := w.db.QueryRow(
 		w.t.Context(),
@@ -64,7 +64,7 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	if s = w.reload(s.ID); s.LiveDeployment != before {
 		t.Fatal("a preview went live")
 	}
-	if got := w.served(s.ID, "feature-cart"); got != string(x.ID) {
+	if got := w.served(s.ID, "feature-cart"); got != x.ID {
 		t.Errorf("the branch's address serves %s, want %s", got, x.ID)
 	}
 	if e := x.Event(); e.Target != "preview" || e.Branch != "feature/Cart" || e.CommitHash != commit {
@@ -81,7 +81,7 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 		live.PreviewURL != "" {
 		t.Errorf("the promotion is %+v", live)
 	}
-	if s = w.reload(s.ID); s.LiveDeployment != string(live.ID) || s.LiveRelease != string(x.Release) {
+	if s = w.reload(s.ID); s.LiveDeployment != live.ID || s.LiveRelease != x.Release {
 		t.Error("production does not serve what was promoted")
 	}
 	if !w.status(live.ID).Current || w.status(x.ID).Status != deployment.Success {
@@ -114,7 +114,7 @@ func TestProductionIsRefused(t *testing.T) {
 		return err
 	})
 	refused("deployment_is_production", func(tx *db.Tx) error {
-		_, err := w.PromoteTx(t.Context(), tx, anna, deployment.ID(s.LiveDeployment))
+		_, err := w.PromoteTx(t.Context(), tx, anna, s.LiveDeployment)
 		return err
 	})
 	preview := w.ended(w.trigger(s.ID, Trigger{Target: deployment.Preview}).ID)
@@ -145,7 +145,7 @@ func TestRetryBuildsTheSameCommit(t *testing.T) {
 	w.commit("site", map[string]string{"index.html": "two"})
 	var again deployment.Deployment
 	w.write(func(tx *db.Tx) (err error) {
-		again, err = w.RetryTx(t.Context(), tx, anna, deployment.ID(s.LiveDeployment), deployment.ByDashboard)
+		again, err = w.RetryTx(t.Context(), tx, anna, s.LiveDeployment, deployment.ByDashboard)
 		return err
 	})
 	if again.CommitHash != first || !again.Pinned || again.Target != deployment.Production {

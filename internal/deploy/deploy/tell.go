@@ -14,8 +14,8 @@ func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x deployment.Deployme
 	if d.c.Connections == nil || d.c.Notify == nil {
 		return nil
 	}
-	id := string(x.Site)
-	if err := d.c.Connections.ReportTx(ctx, tx, id, string(x.ID), string(x.Status), string(x.Owner)); err != nil {
+	id := x.Site
+	if err := d.c.Connections.ReportTx(ctx, tx, id, x.ID, string(x.Status), x.Owner); err != nil {
 		return err
 	}
 	what, subject := name, "production"
@@ -23,7 +23,7 @@ func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x deployment.Deployme
 		subject = "preview " + x.Branch
 		what += " (preview of " + x.Branch + ")"
 	}
-	path := "/sites/" + id + "/deployments/" + string(x.ID)
+	path := "/sites/" + string(id) + "/deployments/" + string(x.ID)
 	commit, _, _ := strings.Cut(x.CommitMessage, "\n")
 	switch x.Status {
 	case deployment.Failed:

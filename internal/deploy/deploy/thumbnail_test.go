@@ -8,7 +8,6 @@ import (
 	"image/png"
 	"testing"
 
-	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
@@ -52,7 +51,7 @@ func TestThumbnails(t *testing.T) {
 	})
 	s := w.live(w.site("git.test/acme/blog").ID)
 	p := w.thumbnail(s.ID)
-	if p.Title != "First" || p.Color != "#aa3311" || !p.Icon || p.Image || p.Release != release.ID(s.LiveRelease) {
+	if p.Title != "First" || p.Color != "#aa3311" || !p.Icon || p.Image || p.Release != s.LiveRelease {
 		t.Errorf("%+v", p)
 	}
 	b, kind, err := w.thumbnails.IconOf(t.Context(), anna, s.ID, p.Release)

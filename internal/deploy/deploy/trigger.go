@@ -126,7 +126,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	x := deployment.Deployment{
-		ID:         deployment.ID(db.NewID("dep")),
+		ID:         db.ID[deployment.ID]("dep"),
 		Site:       s.ID,
 		Owner:      s.Owner,
 		Status:     deployment.Pending,
@@ -273,7 +273,7 @@ func (d *Deployments) TriggerHookTx(
 	default:
 		return deployment.Deployment{}, false, err
 	}
-	return x, folded, d.c.Sites.HookUsedTx(ctx, tx, id, string(x.ID))
+	return x, folded, d.c.Sites.HookUsedTx(ctx, tx, id, x.ID)
 }
 
 // supersede cancels older deployments of the same branch that hooks and pushes asked for
@@ -351,7 +351,7 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 	if err != nil {
 		return fmt.Errorf("end deployment: %w", err)
 	}
-	tx.Notify(journal.Topic(string(id)))
+	tx.Notify(journal.Topic(id))
 	x, err := d.ByID(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil // the site is gone
@@ -407,7 +407,7 @@ func (d *Deployments) RetryTx(
 		Cause:      by,
 		Branch:     x.Branch,
 		Commit:     commit,
-		Upload:     upload.ID(x.Upload),
+		Upload:     x.Upload,
 		Target:     x.Target,
 		Pull:       x.Pull,
 		Fork:       x.Fork,

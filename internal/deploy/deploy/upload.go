@@ -28,7 +28,7 @@ func (d *Deployments) DeployUploadTx(
 		return deployment.Deployment{}, err
 	}
 	if u.Deployment != "" {
-		return d.OwnedTx(ctx, tx, owner, deployment.ID(u.Deployment))
+		return d.OwnedTx(ctx, tx, owner, u.Deployment)
 	}
 	x, err := d.TriggerTx(ctx, tx, owner, u.Site, Trigger{
 		Cause: by, Upload: u.ID, Target: deployment.Target(u.Target), Branch: u.Branch, Title: u.Title,
@@ -36,7 +36,7 @@ func (d *Deployments) DeployUploadTx(
 	if err != nil {
 		return x, err
 	}
-	return x, d.c.Uploads.DeployedTx(ctx, tx, u.ID, string(x.ID))
+	return x, d.c.Uploads.DeployedTx(ctx, tx, u.ID, x.ID)
 }
 
 // sourceTx decides whether a deployment is made of a commit or of an upload, which it returns.
@@ -84,14 +84,14 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 
 // describe says of a deployment which upload it is made of.
 func describe(x *deployment.Deployment, u upload.Upload, t Trigger) {
-	x.Upload, x.Branch, x.Repository = string(u.ID), t.Branch, ""
+	x.Upload, x.Branch, x.Repository = u.ID, t.Branch, ""
 	x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Pinned = u.CommitHash, u.CommitMessage, u.CommitAuthor, false
 	x.Source = &deployment.Source{Kind: string(u.Kind), Files: u.Files, Bytes: u.Bytes, Digest: u.Manifest, Dirty: u.Dirty}
 }
 
 // uploaded opens what a deployment was uploaded from.
 func (d *Deployments) uploaded(ctx context.Context, x *deployment.Deployment, p *progress) (sourceTree, error) {
-	tree, err := d.c.Uploads.Open(ctx, upload.ID(x.Upload))
+	tree, err := d.c.Uploads.Open(ctx, x.Upload)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/platform/blob"
@@ -85,7 +84,7 @@ func TestUploadedOutputGoesLive(t *testing.T) {
 	if x.Status != deployment.Success || x.Target != deployment.Production || x.CommitMessage != "from my desk" || !x.Source.Dirty || x.Branch != "" {
 		t.Fatalf("%+v\n%v", x, w.log(x.ID))
 	}
-	if live := w.live(s.ID); live.LiveDeployment != string(x.ID) || live.Status != site.Active {
+	if live := w.live(s.ID); live.LiveDeployment != x.ID || live.Status != site.Active {
 		t.Errorf("live is %s, the site %s", live.LiveDeployment, live.Status)
 	}
 	if got := w.files(x.Release); !slices.Equal(got, []string{"big.css", "index.html", "logo.png", "package.json"}) {
@@ -114,7 +113,7 @@ func TestUploadedOutputGoesLive(t *testing.T) {
 		return err
 	})
 	again := w.ended(w.trigger(s.ID, Trigger{}).ID)
-	if again.Release != y.Release || again.Upload != string(id) {
+	if again.Release != y.Release || again.Upload != id {
 		t.Errorf("deployed again: %+v", again)
 	}
 	preview, _ := w.send(s.ID, upload.NewUpload{Kind: upload.Output, Branch: "draft"}, files)
@@ -305,7 +304,7 @@ func TestGitSitesTakeNoUploads(t *testing.T) {
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("%v, want a conflict", err)
 	}
-	if release.ID(s.LiveRelease) == "" {
+	if s.LiveRelease == "" {
 		t.Error("the site serves nothing")
 	}
 }

@@ -23,7 +23,7 @@ type WordPress interface {
 	Prepare(ctx context.Context, s site.Site, say func(format string, args ...any)) (bundle.ID, error)
 	// Install installs it in the deployment's program, which runs, where it isn't yet, with one
 	// of the repository's themes.
-	Install(ctx context.Context, s site.Site, deployment string, themes []string, say func(format string, args ...any)) error
+	Install(ctx context.Context, s site.Site, deployment deployment.ID, themes []string, say func(format string, args ...any)) error
 }
 
 // runWordPress brings a WordPress site to life, or onto the core that new sites get: its
@@ -91,7 +91,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 	}
 	defer done() // once the site serves it
 	p.enter("install", deployment.Deploying)
-	if err := d.wordpress.Install(ctx, s, string(x.ID), themes, say); err != nil {
+	if err := d.wordpress.Install(ctx, s, x.ID, themes, say); err != nil {
 		d.showLastLines(ctx, *x, p)
 		return err
 	}

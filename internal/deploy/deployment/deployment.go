@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/journal"
@@ -19,7 +21,7 @@ import (
 )
 
 // ID names a deployment: "dep_" and 26 characters.
-type ID string
+type ID = id.Deployment
 
 // ParseID takes a deployment's id in either spelling, dep_… or dpl_….
 func ParseID(s string) ID {
@@ -28,9 +30,6 @@ func ParseID(s string) ID {
 	}
 	return ID(s)
 }
-
-// Label is the part of the id that stands in the deployment's own address.
-func (id ID) Label() string { return string(id[max(0, len(id)-12):]) }
 
 // Status is where a deployment stands.
 type Status string
@@ -101,8 +100,8 @@ type Deployment struct {
 	StartedAt     db.Time
 	CompletedAt   db.Time
 
-	Upload string  // what was uploaded for it; empty: it is of a commit
-	Source *Source // what that held; nil: it is of a commit
+	Upload id.Upload // what was uploaded for it; empty: it is of a commit
+	Source *Source   // what that held; nil: it is of a commit
 
 	Hops     int    // webhooks and deploy hooks that led to it
 	HookBody string // sealed: what the deploy hook's caller sent
@@ -158,7 +157,7 @@ func (s Status) webhookWord() string {
 // Event returns what webhooks say of a deployment.
 func (x Deployment) Event() webhook.Deployment {
 	return webhook.Deployment{
-		ID:            string(x.ID),
+		ID:            x.ID,
 		URL:           x.URL,
 		Status:        x.Status.webhookWord(),
 		Branch:        x.Branch,

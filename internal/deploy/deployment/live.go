@@ -51,7 +51,7 @@ func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) (wa
 	if s.LiveDeployment == "" {
 		return nil, nil, nil
 	}
-	x, err := d.ByID(ctx, r, ID(s.LiveDeployment))
+	x, err := d.ByID(ctx, r, s.LiveDeployment)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, nil
 	}

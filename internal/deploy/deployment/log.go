@@ -14,11 +14,11 @@ func (d *Deployments) Logs(ctx context.Context, owner account.OwnerID, id ID, af
 	if err != nil {
 		return nil, "", err
 	}
-	lines, err := journal.Read(ctx, d.c.DB, string(x.ID), after, limit)
+	lines, err := journal.Read(ctx, d.c.DB, x.ID, after, limit)
 	return lines, x.Status, err
 }
 
 // Listen returns a channel that receives when a deployment has more to say.
 func (d *Deployments) Listen(id ID) (wake <-chan struct{}, stop func()) {
-	return d.c.DB.Listen(journal.Topic(string(id)))
+	return d.c.DB.Listen(journal.Topic(id))
 }

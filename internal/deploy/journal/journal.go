@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -53,7 +55,7 @@ type State struct {
 type Config struct {
 	DB         *db.DB
 	Log        *slog.Logger
-	Deployment string
+	Deployment id.Deployment
 	Status     string // with which it begins
 	// Save writes where the deployment stands; ErrFenced ends the journal.
 	Save func(ctx context.Context, tx *db.Tx, s State) error

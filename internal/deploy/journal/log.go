@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -20,10 +22,10 @@ type Line struct {
 }
 
 // Topic wakes those who follow a deployment.
-func Topic(deployment string) string { return "deployment/" + deployment }
+func Topic(deployment id.Deployment) string { return "deployment/" + string(deployment) }
 
 // Read returns the lines of a deployment's log after the given number, at most limit.
-func Read(ctx context.Context, r db.Reader, deployment string, after int64, limit int) ([]Line, error) {
+func Read(ctx context.Context, r db.Reader, deployment id.Deployment, after int64, limit int) ([]Line, error) {
 	rows, err := r.Query(ctx, `
 		SELECT n, at, level, stage, message, raw FROM deployment_logs
 		WHERE deployment_id = $1 AND n > $2 ORDER BY n LIMIT $3`, deployment, after, limit)
@@ -51,13 +53,13 @@ func ForgetTx[ID ~string](ctx context.Context, tx *db.Tx, deployments []ID) erro
 }
 
 // AppendTx writes lines numbered from after+1.
-func AppendTx(ctx context.Context, tx *db.Tx, deployment string, after int64, lines []Line) error {
+func AppendTx(ctx context.Context, tx *db.Tx, deployment id.Deployment, after int64, lines []Line) error {
 	for len(lines) > 0 {
 		batch := lines[:min(len(lines), 100)]
 		lines = lines[len(batch):]
 		var q strings.Builder
 		q.WriteString(`INSERT INTO deployment_logs (deployment_id, n, at, level, stage, message, raw) VALUES `)
-		args := db.Args{deployment}
+		args := db.Args{string(deployment)}
 		for i, l := range batch {
 			if i > 0 {
 				q.WriteString(", ")

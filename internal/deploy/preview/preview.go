@@ -11,6 +11,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
@@ -82,7 +84,7 @@ func Store(key string) string {
 // Shown holds the deployment that preview addresses are to serve.
 type Shown struct {
 	Site       site.ID
-	Deployment string
+	Deployment id.Deployment
 	Release    release.ID
 	Branch     string
 	Pull       int
@@ -154,7 +156,7 @@ type Address struct {
 	Branch     string // empty for a pull request
 	Pull       int    // 0 for a branch
 	URL        string
-	Deployment string // that it serves; empty: none has succeeded yet
+	Deployment id.Deployment // that it serves; empty: none has succeeded yet
 	UsedAt     db.Time
 }
 

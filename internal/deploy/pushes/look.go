@@ -28,7 +28,7 @@ func (l Look) Heads(ctx context.Context, s site.Site) (map[string]string, string
 	if err != nil {
 		return nil, "", err
 	}
-	return l.Source.Heads(ctx, fetch.Request{Site: string(s.ID), Repository: repo, Credential: cred, Owner: string(s.Owner)})
+	return l.Source.Heads(ctx, fetch.Request{Site: s.ID, Repository: repo, Credential: cred, Owner: s.Owner})
 }
 
 // Branches looks at a repository that somebody is about to make a site of.
@@ -37,9 +37,9 @@ func (l Look) Branches(ctx context.Context, who account.OwnerID, repository stri
 	if err != nil {
 		return nil, "", err
 	}
-	id := db.NewID("look")
+	id := site.ID(db.NewID("look"))
 	defer l.Source.Forget(context.WithoutCancel(ctx), id)
-	return l.Source.Branches(ctx, fetch.Request{Site: id, Repository: repo, Credential: c, Owner: string(who), Look: true})
+	return l.Source.Branches(ctx, fetch.Request{Site: id, Repository: repo, Credential: c, Owner: who, Look: true})
 }
 
 // Detect says how a branch would be built, from a copy that is thrown away again.
@@ -56,14 +56,14 @@ func (l Look) Detect(
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	id := db.NewID("look")
+	id := site.ID(db.NewID("look"))
 	defer l.Source.Forget(context.WithoutCancel(ctx), id)
 	tree, err := l.Source.Fetch(ctx, fetch.Request{
 		Site:       id,
 		Repository: repo,
 		Branch:     branch,
 		Credential: c,
-		Owner:      string(who),
+		Owner:      who,
 		Look:       true,
 	})
 	if err != nil {

@@ -187,9 +187,9 @@ func (r *Rules) tree(
 	if err != nil {
 		return s, nil, "", err
 	}
-	of := release.ID(s.LiveRelease)
+	of := s.LiveRelease
 	if dep == "" {
-		dep = deployment.ID(s.LiveDeployment)
+		dep = s.LiveDeployment
 	} else {
 		x, err := r.c.Deployments.Get(ctx, owner, dep)
 		if err != nil {

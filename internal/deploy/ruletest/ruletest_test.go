@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/platform/blob"
@@ -67,7 +69,7 @@ func TestRules(t *testing.T) {
 	sealed, err := to.Seal(t.Context())
 	ok(t, err)
 	ok(t, d.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := sites.ActivateTx(t.Context(), tx, s.ID, db.NewID("dep"), string(sealed.ID), "static")
+		_, err := sites.ActivateTx(t.Context(), tx, s.ID, id.Deployment(db.NewID("dep")), sealed.ID, "static")
 		return err
 	}))
 	s, err = sites.Get(t.Context(), anna, s.ID)
@@ -85,7 +87,7 @@ func TestRules(t *testing.T) {
 		ok(t, err)
 		if got.Action != want.Action || got.Status != want.Status || got.Rule != want.Rule || got.Location != want.Location || got.File != want.File ||
 			!slices.Equal(got.HeaderRules, []string{"_headers:1"}) ||
-			string(got.Deployment) != s.LiveDeployment {
+			got.Deployment != s.LiveDeployment {
 			t.Errorf("%s: %+v", in, got)
 		}
 	}

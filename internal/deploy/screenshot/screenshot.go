@@ -40,7 +40,7 @@ const (
 
 // Users gives each site the uid that its processes have.
 type Users interface {
-	UID(ctx context.Context, site string) (int, error)
+	UID(ctx context.Context, site site.ID) (int, error)
 }
 
 // Config holds what Screenshots need.
@@ -116,7 +116,7 @@ func (s *Screenshots) Take(ctx context.Context, id site.ID, kind Kind) error {
 		page := s.c.Sites.URL(t.label) + "/"
 		if page, err = s.c.Camera.shown(ctx, page, t.hosts); err == nil {
 			var uid int
-			if uid, err = s.c.Users.UID(ctx, string(id)); err != nil {
+			if uid, err = s.c.Users.UID(ctx, id); err != nil {
 				return fmt.Errorf("take picture of %s: %w", id, err)
 			}
 			picture, err = s.c.Camera.Take(ctx, uid, page, t.hosts)

@@ -55,7 +55,7 @@ func (u *Uploads) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			Details: fmt.Sprintf("an account has at most %d; deploy or delete some, or wait until they expire", maxOpen),
 		}
 	}
-	x.ID, x.Site, x.Owner, x.Status, x.CreatedAt = ID(db.NewID("upl")), id, owner, Open, db.Now()
+	x.ID, x.Site, x.Owner, x.Status, x.CreatedAt = db.ID[ID]("upl"), id, owner, Open, db.Now()
 	x.TouchedAt = x.CreatedAt
 	_, err = tx.Exec(ctx, `
 		INSERT INTO uploads (id, site_id, owner_id, kind, status, target, branch, title, commit_hash, commit_message, commit_author, dirty,

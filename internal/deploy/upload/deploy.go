@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -74,7 +76,7 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 }
 
 // DeployedTx notes the first deployment of an upload.
-func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment string) error {
+func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment id.Deployment) error {
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET deployment_id = $2 WHERE id = $1 AND deployment_id = ''`, id, deployment); err != nil {
 		return fmt.Errorf("note deployment of upload: %w", err)
 	}

@@ -18,6 +18,8 @@ import (
 	"log/slog"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -29,7 +31,7 @@ import (
 )
 
 // ID names an upload: "upl_" and 26 characters.
-type ID string
+type ID = id.Upload
 
 // Kind says what is uploaded.
 type Kind string
@@ -66,7 +68,7 @@ type Upload struct {
 	Manifest      string
 	Files         int64
 	Bytes         int64
-	Deployment    string // the first that was made of it
+	Deployment    id.Deployment // the first that was made of it
 	CreatedAt     db.Time
 	TouchedAt     db.Time // when the last byte came
 

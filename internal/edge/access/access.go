@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/response"
 	"slipway/internal/platform/fair"
 )
@@ -86,7 +88,7 @@ func (s *Settings) Protects(preview bool) bool {
 }
 
 // Of returns one of the site's addresses.
-func (s *Settings) Of(owner, site, host string, preview bool) Address {
+func (s *Settings) Of(owner id.Owner, site id.Site, host string, preview bool) Address {
 	return Address{
 		Owner:    owner,
 		Site:     site,
@@ -103,8 +105,8 @@ func covers(setting string, preview bool) bool {
 
 // Address is one that is protected.
 type Address struct {
-	Owner    string // of the site
-	Site     string
+	Owner    id.Owner // of the site
+	Site     id.Site
 	Host     string // in lower case, without port
 	Password bool   // the site's password opens it
 	SignIn   bool   // a member's sign-in opens it
@@ -192,8 +194,8 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 // rightPassword checks a password. Guesses are limited per address and per site, because each
 // costs us as much as it costs who guesses; one that is not checked is answered.
 func (g *Guard) rightPassword(w http.ResponseWriter, r *http.Request, a Address, read func() string) (right, answered bool) {
-	who := fair.Who{Owner: a.Owner, Site: a.Site, Visitor: fair.Visitor(r.RemoteAddr)}
-	if wait := g.guesses.Try(a.Site, who.Visitor, time.Now()); wait > 0 {
+	who := fair.Who{Owner: string(a.Owner), Site: string(a.Site), Visitor: fair.Visitor(r.RemoteAddr)}
+	if wait := g.guesses.Try(string(a.Site), who.Visitor, time.Now()); wait > 0 {
 		tooMany(w, r, wait)
 		return false, true
 	}
@@ -222,7 +224,7 @@ func tooMany(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 func (a Address) pass(until time.Time) string {
 	at := strconv.FormatInt(until.Unix(), 36)
 	mac := hmac.New(sha256.New, []byte("slipway access "+a.Hash))
-	mac.Write([]byte(a.Site + "\n" + a.Host + "\n" + at))
+	mac.Write([]byte(string(a.Site) + "\n" + a.Host + "\n" + at))
 	return at + "." + hex.EncodeToString(mac.Sum(nil))
 }
 

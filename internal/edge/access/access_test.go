@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // A site's settings say which of its addresses are protected, and by what.
@@ -124,19 +126,19 @@ func TestPasswordChecksAreShared(t *testing.T) {
 	checking, check := make(chan string, 100), make(chan struct{})
 	g := New(Config{Password: func(hash, _ string) bool { checking <- hash; <-check; return true }})
 	var wait sync.WaitGroup
-	guess := func(owner, site, from string) {
+	guess := func(owner id.Owner, site id.Site, from string) {
 		wait.Go(func() {
 			r := httptest.NewRequest("GET", "https://blog.test/", nil)
-			r.SetBasicAuth("", site)
+			r.SetBasicAuth("", string(site))
 			r.RemoteAddr = from + ":1"
 			w := httptest.NewRecorder()
-			if !g.Ask(w, r, Address{Owner: owner, Site: site, Password: true, Hash: owner}) {
+			if !g.Ask(w, r, Address{Owner: owner, Site: site, Password: true, Hash: string(owner)}) {
 				t.Errorf("%s at %s was answered with %d", owner, site, w.Code)
 			}
 		})
 	}
 	for i := range 16 {
-		guess("greedy", fmt.Sprint("site", i), fmt.Sprintf("192.0.2.%d", i))
+		guess("greedy", id.Site(fmt.Sprint("site", i)), fmt.Sprintf("192.0.2.%d", i))
 	}
 	if first := <-checking; first != "greedy" {
 		t.Fatal(first)

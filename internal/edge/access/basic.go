@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/response"
 	"slipway/internal/platform/fair"
 )
@@ -28,7 +30,7 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 			response.Fail(w, r, http.StatusUnauthorized)
 			return false
 		}
-		g.right.add(a.Site, key)
+		g.right.add(string(a.Site), key)
 	}
 	r.Header.Del("Authorization")
 	return true
@@ -36,10 +38,10 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 
 // User reports whether a request carries a user and password (RFC 7617) that a release's rules
 // let in; users holds the SHA-256 of each pair. It asks for one otherwise. Who gives wrong ones must wait.
-func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users []string) bool {
+func (g *Guard) User(w http.ResponseWriter, r *http.Request, site id.Site, users []string) bool {
 	if user, password, ok := r.BasicAuth(); ok {
 		now, visitor := time.Now(), fair.Visitor(r.RemoteAddr)
-		if wait := g.users.Wait(site, visitor, now); wait > 0 {
+		if wait := g.users.Wait(string(site), visitor, now); wait > 0 {
 			tooMany(w, r, wait)
 			return false
 		}
@@ -48,7 +50,7 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site string, users 
 		if slices.ContainsFunc(users, func(want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }) {
 			return true
 		}
-		_ = g.users.Try(site, visitor, now)
+		_ = g.users.Try(string(site), visitor, now)
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`)
 	response.Page(w, r, response.PageLogin)
@@ -68,10 +70,10 @@ const (
 	mostSites     = 10_000
 )
 
-func (o *rightOnes) has(site string, key [sha256.Size]byte) bool {
+func (o *rightOnes) has(site id.Site, key [sha256.Size]byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of[site][key]
+	return o.of[string(site)][key]
 }
 
 func (o *rightOnes) add(site string, key [sha256.Size]byte) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/response"
 )
 
@@ -22,17 +24,17 @@ type Members interface {
 	Granted(grant string) (q Question, until time.Time, ok bool)
 	// Pass returns the value of a cookie of a user that is good for a site's host until then, and
 	// Passes reports whether a value is one now, of a user who is a member now.
-	Pass(user, site, host string, until time.Time) string
+	Pass(user string, site id.Site, host string, until time.Time) string
 	Passes(ctx context.Context, value, site, host string) bool
 }
 
 // Question holds what a visitor of a protected address asks the control plane.
 type Question struct {
-	Site  string // its id
-	Host  string // that was visited, in lower case, with the port where it is not 443
-	Path  string // and query
-	Nonce string // of the browser that asks: a grant is of use to it alone
-	User  string // who was granted it; empty in what is asked
+	Site  id.Site // its id
+	Host  string  // that was visited, in lower case, with the port where it is not 443
+	Path  string  // and query
+	Nonce string  // of the browser that asks: a grant is of use to it alone
+	User  string  // who was granted it; empty in what is asked
 }
 
 // GrantPath is where a host takes grants.
@@ -54,7 +56,7 @@ func (g *Guard) member(r *http.Request, a Address) bool {
 		return false
 	}
 	c, err := r.Cookie(memberCookie)
-	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, a.Site, a.Host)
+	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, string(a.Site), a.Host)
 }
 
 // askMember sends a visitor to the control plane, or takes the grant that they come back

@@ -17,13 +17,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // Lender lends nodes parts of what is left.
 type Lender interface {
 	// Lend notes how much of an owner's bandwidth this node has outstanding and, with more, lends it a further part.
 	// A loan that isn't noted again ends 90 seconds later.
-	Lend(ctx context.Context, owner string, outstanding int64, more bool) (lent int64, err error)
+	Lend(ctx context.Context, owner id.Owner, outstanding int64, more bool) (lent int64, err error)
 }
 
 // Topic wakes nodes to hand back what they don't use.
@@ -41,7 +43,7 @@ type Allowances struct {
 	c  Config
 	mu sync.Mutex // guards leases
 	// share: total one of each owner who has little left; owner one; edge gone when there is more again
-	leases map[string]*Lease
+	leases map[id.Owner]*Lease
 }
 
 const (
@@ -54,14 +56,14 @@ const (
 // New returns allowances of nobody.
 func New(c Config) *Allowances {
 	c.Log, c.Renew = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Renew, 10*time.Second)
-	return &Allowances{c: c, leases: map[string]*Lease{}}
+	return &Allowances{c: c, leases: map[id.Owner]*Lease{}}
 }
 
 // Set says which owners have little left. It returns their leases, those that were there before among them.
-func (a *Allowances) Set(owners []string) map[string]*Lease {
+func (a *Allowances) Set(owners []id.Owner) map[id.Owner]*Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	leases := make(map[string]*Lease, len(owners))
+	leases := make(map[id.Owner]*Lease, len(owners))
 	for _, o := range owners {
 		if leases[o] = a.leases[o]; leases[o] == nil {
 			leases[o] = &Lease{owner: o, c: &a.c}
@@ -122,7 +124,7 @@ func (a *Allowances) Return(ctx context.Context) {
 
 // Lease is what this node may send of an owner's bandwidth.
 type Lease struct {
-	owner string
+	owner id.Owner
 	c     *Config
 
 	left       atomic.Int64 // may be admitted; below zero where a response was longer than what was left

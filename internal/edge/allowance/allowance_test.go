@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // lender lends from one amount, as the usage of an owner and the loans of other nodes do.
@@ -20,7 +22,7 @@ type lender struct {
 	asked int
 }
 
-func (l *lender) Lend(_ context.Context, _ string, outstanding int64, more bool) (lent int64, err error) {
+func (l *lender) Lend(_ context.Context, _ id.Owner, outstanding int64, more bool) (lent int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++
@@ -36,7 +38,7 @@ func (l *lender) Lend(_ context.Context, _ string, outstanding int64, more bool)
 
 func leaseOf(l *lender) (*Allowances, *Lease) {
 	a := New(Config{Lender: l})
-	return a, a.Set([]string{"ada"})["ada"]
+	return a, a.Set([]id.Owner{"ada"})["ada"]
 }
 
 // Requests are admitted while there is anything, at the same time from everywhere, and what they send is never more than

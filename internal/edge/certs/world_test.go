@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/certs/acmetest"
 	"slipway/internal/edge/edge"
 	"slipway/internal/platform/db"
@@ -196,7 +198,7 @@ func (w *world) routed(host string) bool {
 }
 
 // add claims a name that points here, proves it and waits until it is routed.
-func (w *world) add(name, site string) domain.Domain {
+func (w *world) add(name string, site id.Site) domain.Domain {
 	w.t.Helper()
 	d, err := w.domains.Create(context.Background(), "ada", site, domain.NewDomain{Name: name})
 	if err != nil {
@@ -291,8 +293,8 @@ func equal[T comparable](t testing.TB, what string, got, want []T) {
 type named struct{}
 
 // Subdomain is for domain.Config.
-func (named) Subdomain(_ context.Context, _ db.Reader, _ account.OwnerID, site string) (string, error) {
-	return site, nil
+func (named) Subdomain(_ context.Context, _ db.Reader, _ account.OwnerID, site id.Site) (string, error) {
+	return string(site), nil
 }
 
 // reports is how certificates are told of at the domains of a world.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/limits"
@@ -18,7 +20,7 @@ type purse struct {
 	l    *ledger
 }
 
-func (p *purse) Lend(_ context.Context, _ string, outstanding int64, more bool) (int64, error) {
+func (p *purse) Lend(_ context.Context, _ id.Owner, outstanding int64, more bool) (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !more {
@@ -37,7 +39,7 @@ func (p *purse) set(most int64) {
 // is served again within seconds once there is more. What is said instead is not counted.
 func TestAllowance(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[string]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visits.Counts{}}
 	p := &purse{l: l}
 	w := start(t, func(c *Config) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, p

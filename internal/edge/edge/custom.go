@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -12,7 +14,7 @@ import (
 // site it belongs to. It is immutable; a change replaces it.
 type claim struct {
 	host       string
-	site       string
+	site       id.Site
 	redirectTo string // host that visitors are sent to; empty: the site itself answers
 	state      string // active, deleted
 	version    int64

@@ -28,6 +28,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -123,10 +125,10 @@ type Edge struct {
 	metrics    metrics
 	visits     *visits.Counter
 	loaded     atomic.Bool
-	paused     map[string]bool             // sites; of follow alone
-	capped     map[string]*allowance.Lease // owners; of follow alone
-	allowances *allowance.Allowances       // nil without a lender
-	backends   map[string]backend          // by kind
+	paused     map[id.Site]bool              // sites; of follow alone
+	capped     map[id.Owner]*allowance.Lease // owners; of follow alone
+	allowances *allowance.Allowances         // nil without a lender
+	backends   map[string]backend            // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
 	held       *fair.Pool    // by fields of answers

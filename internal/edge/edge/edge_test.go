@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/build/release"
@@ -165,7 +167,7 @@ func (w *world) publish(files map[string]string) release.ID {
 }
 
 // row writes a site's row, as the services would.
-func (w *world) row(site, label, state string, id release.ID) {
+func (w *world) row(site id.Site, label, state string, id release.ID) {
 	w.t.Helper()
 	err := w.DB.Write(w.t.Context(), func(tx *db.Tx) error {
 		tx.Notify("live")
@@ -181,7 +183,7 @@ func (w *world) row(site, label, state string, id release.ID) {
 }
 
 // live writes a row and waits until it is in force.
-func (w *world) live(site, label, state string, id release.ID) {
+func (w *world) live(site id.Site, label, state string, id release.ID) {
 	w.t.Helper()
 	w.row(site, label, state, id)
 	want := w.version.Load()
@@ -310,7 +312,7 @@ func TestTableFollowsEverything(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for i := range 50 {
-		w.row(fmt.Sprint("s", i), fmt.Sprint("site", i), stateEmpty, "")
+		w.row(id.Site(fmt.Sprint("s", i)), fmt.Sprint("site", i), stateEmpty, "")
 	}
 	second := w.Config
 	second.Metrics = nil

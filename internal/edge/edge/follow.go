@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/platform/db"
 )
@@ -92,7 +94,7 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 	before := e.table.hosts()
 	deleted := false
 	e.table.change(func(c *changes) {
-		sites := map[string]bool{}
+		sites := map[id.Site]bool{}
 		all := version == 0
 		for _, t := range rows {
 			if have := before.find(t.label); have == nil || !have.same(t) {
@@ -173,8 +175,8 @@ func (e *Edge) prefetch(ctx context.Context, rows []*target) {
 }
 
 // tree returns the tree of an owner's release from memory or from its manifest.
-func (e *Edge) tree(ctx context.Context, owner string, id release.ID) (*release.Tree, error) {
-	t, hit, err := e.trees.FetchFor(ctx, owner, id, func(ctx context.Context) (*release.Tree, int64, error) {
+func (e *Edge) tree(ctx context.Context, owner id.Owner, id release.ID) (*release.Tree, error) {
+	t, hit, err := e.trees.FetchFor(ctx, string(owner), id, func(ctx context.Context) (*release.Tree, int64, error) {
 		t, err := e.Releases.Load(ctx, id)
 		if err != nil {
 			return nil, 0, err

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/fastpath"
 )
 
@@ -82,12 +84,12 @@ func TestHostsSwapAtOnce(t *testing.T) {
 	t.Parallel()
 	var tb table
 	tb.now.Store(&hosts{})
-	row := func(site, label string, version int64) *target {
+	row := func(site id.Site, label string, version int64) *target {
 		return &target{site: site, label: label, state: stateEmpty, version: version}
 	}
 	tb.change(func(c *changes) {
 		for i := range 1000 {
-			c.set(row("s"+string(rune('a'+i%26))+string(rune('a'+i/26)), "l"+string(rune('a'+i%26))+string(rune('a'+i/26)), 1))
+			c.set(row(id.Site("s"+string(rune('a'+i%26))+string(rune('a'+i/26))), "l"+string(rune('a'+i%26))+string(rune('a'+i/26)), 1))
 		}
 		c.set(row("one", "first", 1))
 		c.claims([]*claim{{host: "www.test", site: "one", state: claimActive, version: 1}}, 0)
@@ -127,7 +129,7 @@ func TestHostsSwapAtOnce(t *testing.T) {
 	if old.find("first") == nil || old.find("second") != nil {
 		t.Error("a table that somebody holds has changed")
 	}
-	tb.change(func(c *changes) { c.keep(map[string]bool{"one": true}); c.claims(nil, 0) })
+	tb.change(func(c *changes) { c.keep(map[id.Site]bool{"one": true}); c.claims(nil, 0) })
 	if h := tb.hosts(); h.len() != 1 || h.claim("www.test") != nil || h.of("one") == nil {
 		t.Errorf("%d are left", h.len())
 	}

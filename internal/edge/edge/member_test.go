@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/access"
 	"slipway/internal/edge/fastpath"
 )
@@ -35,7 +37,7 @@ func (standInMembers) Granted(grant string) (q access.Question, until time.Time,
 	return q, time.Now().Add(time.Hour), ok
 }
 
-func (standInMembers) Pass(_, site, host string, _ time.Time) string {
+func (standInMembers) Pass(_ string, site id.Site, host string, _ time.Time) string {
 	text, _ := json.Marshal(sealedCookie{site, host})
 	return url.QueryEscape(string(text))
 }
@@ -43,10 +45,13 @@ func (standInMembers) Pass(_, site, host string, _ time.Time) string {
 func (standInMembers) Passes(_ context.Context, value, site, host string) bool {
 	text, _ := url.QueryUnescape(value)
 	var c sealedCookie
-	return json.Unmarshal([]byte(text), &c) == nil && c == sealedCookie{site, host}
+	return json.Unmarshal([]byte(text), &c) == nil && c == sealedCookie{id.Site(site), host}
 }
 
-type sealedCookie struct{ Site, Host string }
+type sealedCookie struct {
+	Site id.Site
+	Host string
+}
 
 func cookies(t *testing.T, a answer) map[string]*http.Cookie {
 	t.Helper()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/compress"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
@@ -41,7 +43,7 @@ func startPages(t *testing.T) *pages {
 }
 
 // File is for the edge, which finds Pages in it.
-func (p *pages) File(_, path string) (*endpoint.Endpoint, bool) {
+func (p *pages) File(_ id.Deployment, path string) (*endpoint.Endpoint, bool) {
 	text := p.file.Load()
 	if path != "/style.css" || text == nil {
 		return nil, false
@@ -61,7 +63,7 @@ func (p *pages) File(_, path string) (*endpoint.Endpoint, bool) {
 func (p *pages) SessionCookies() []string { return []string{"session_"} }
 
 // Page is the same.
-func (p *pages) Page(deployment, host, path string) (any, func(string) (http.Header, []byte)) {
+func (p *pages) Page(deployment id.Deployment, host, path string) (any, func(string) (http.Header, []byte)) {
 	page := p.page.Load()
 	if deployment != "dep_1" || !strings.HasPrefix(host, "app.sites.test:") || path != "/page" || page == nil {
 		return nil, nil
@@ -78,11 +80,11 @@ type phpFiles struct {
 	site *php.Site
 }
 
-func (f phpFiles) Page(string, string, string) (any, func(string) (http.Header, []byte)) {
+func (f phpFiles) Page(id.Deployment, string, string) (any, func(string) (http.Header, []byte)) {
 	return nil, nil
 }
 func (f phpFiles) SessionCookies() []string { return nil }
-func (f phpFiles) File(string, string) (*endpoint.Endpoint, bool) {
+func (f phpFiles) File(id.Deployment, string) (*endpoint.Endpoint, bool) {
 	return &endpoint.Endpoint{Release: func() {}, Serve: f.site.Serve}, true
 }
 

@@ -77,7 +77,7 @@ func (e *Edge) passTo(q *fastpath.Request, t *target, p *endpoint.Endpoint, begu
 // is the last try.
 func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time, last bool) (out proxy.Passed, ended bool) {
 	defer p.Release()
-	who := fair.Who{Owner: t.owner, Site: t.site}
+	who := fair.Who{Owner: string(t.owner), Site: string(t.site)}
 	if q.Shares {
 		who.Visitor = fair.Visitor(q.Remote.String())
 	}

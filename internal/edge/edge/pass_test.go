@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/fault"
@@ -23,7 +25,7 @@ type ending struct {
 }
 
 // Awake is for the edge: it is a Source.
-func (e *ending) Awake(string) (*endpoint.Endpoint, bool) {
+func (e *ending) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	ended := make(chan struct{})
 	close(ended)
 	e.dead.Add(1)

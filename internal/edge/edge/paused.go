@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -20,11 +22,11 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 	defer cancel()
 	month := int64(now.UTC().Year())*100 + int64(now.UTC().Month())
 	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE month = $1 OR month = 0`, month)
-	ids, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id id.Site, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return false, fmt.Errorf("read paused sites: %w", err)
 	}
-	paused := make(map[string]bool, len(ids))
+	paused := make(map[id.Site]bool, len(ids))
 	for _, id := range ids {
 		paused[id] = true
 	}
@@ -34,7 +36,7 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 		return changed, nil
 	}
 	rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE month = $1`, month)
-	owners, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	owners, err := db.Collect(rows, err, func(s db.Scanner) (id id.Owner, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return changed, fmt.Errorf("read capped owners: %w", err)
 	}

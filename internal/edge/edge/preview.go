@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/platform/cache"
 	"slipway/internal/platform/fair"
@@ -25,7 +27,7 @@ type previews struct {
 
 type preview struct {
 	release    release.ID // "" when there is none
-	deployment string
+	deployment id.Deployment
 	backend    string
 	runtime    string
 	node       string
@@ -83,10 +85,10 @@ func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	if p, ok := e.previews.known.Get(label); ok && p.round == e.previews.round.Load() && time.Now().Before(p.until) {
 		return e.previewTarget(p, of), nil
 	}
-	p, err := e.previews.known.LoadFor(ctx, of.owner, label, func(ctx context.Context) (preview, int64, error) {
+	p, err := e.previews.known.LoadFor(ctx, string(of.owner), label, func(ctx context.Context) (preview, int64, error) {
 		turn, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		done, err := e.previews.slots.Take(turn, fair.Who{Owner: of.owner, Site: of.site})
+		done, err := e.previews.slots.Take(turn, fair.Who{Owner: string(of.owner), Site: string(of.site)})
 		if err != nil {
 			return preview{}, 0, errCrowded
 		}

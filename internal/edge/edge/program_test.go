@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/db"
@@ -47,7 +49,7 @@ type programs struct {
 }
 
 // Acquire is for the edge: it is a Source.
-func (p *programs) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+func (p *programs) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	if err := p.refuse.Load(); err != nil {
 		return nil, *err
 	}
@@ -57,7 +59,7 @@ func (p *programs) Acquire(context.Context, string) (*endpoint.Endpoint, error) 
 }
 
 // Awake is for the edge: it is a Source.
-func (p *programs) Awake(string) (*endpoint.Endpoint, bool) {
+func (p *programs) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	if p.way != byAll || p.refuse.Load() != nil {
 		return nil, false
 	}

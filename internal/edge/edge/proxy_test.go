@@ -8,14 +8,16 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"slipway/internal/platform/id"
 )
 
 // settle gives a site serving settings and waits until they are in force.
-func (w *world) settle(site, settings string) {
+func (w *world) settle(site id.Site, settings string) {
 	w.t.Helper()
 	if err := w.DB.Admin(
 		w.t.Context(),
-		`INSERT INTO site_serving (site_id, settings) VALUES ('`+site+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`,
+		`INSERT INTO site_serving (site_id, settings) VALUES ('`+string(site)+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`,
 	); err != nil {
 		w.t.Fatal(err)
 	}

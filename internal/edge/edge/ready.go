@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/visits"
@@ -49,8 +51,8 @@ func (e *Edge) plainHost(host string) bool {
 
 // way is where a host leads.
 type way struct {
-	to   *site  // its place in the table; nil: nowhere
-	site string // whose place it must be, for a custom host
+	to   *site   // its place in the table; nil: nowhere
+	site id.Site // whose place it must be, for a custom host
 }
 
 func (e *Edge) leads(host string) way {

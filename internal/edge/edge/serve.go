@@ -79,7 +79,7 @@ func (e *Edge) pausedPage(w *recorder, r *http.Request) {
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
 	if t != nil {
-		rec.visits, rec.target, rec.Owner, rec.Site = t.visits, t, t.owner, t.site
+		rec.visits, rec.target, rec.Owner, rec.Site = t.visits, t, string(t.owner), string(t.site)
 		if err == nil && to == "" && t.state == stateLive {
 			rec.Private = t.protected()
 			if answer := e.backendOf(t); answer != nil {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/endpoint"
@@ -24,11 +26,11 @@ const (
 
 // target holds what answers for a host. It is immutable; a switch replaces it.
 type target struct {
-	site       string
-	owner      string
+	site       id.Site
+	owner      id.Owner
 	label      string
 	release    release.ID
-	deployment string
+	deployment id.Deployment
 	state      string
 	backend    string // what answers while the state is live: files, program
 	runtime    string // what kind of program
@@ -76,8 +78,8 @@ func (h *hosts) slot(label string) *site {
 }
 
 // slotOf returns the place that a site has, or nil.
-func (h *hosts) slotOf(id string) *site {
-	if label, ok := h.ids.Get(id); ok {
+func (h *hosts) slotOf(id id.Site) *site {
+	if label, ok := h.ids.Get(string(id)); ok {
 		if s := h.slot(label); s != nil && s.target.Load().site == id {
 			return s
 		}
@@ -94,7 +96,7 @@ func (h *hosts) find(label string) *target {
 }
 
 // of returns what the site answers with, or nil.
-func (h *hosts) of(id string) *target {
+func (h *hosts) of(id id.Site) *target {
 	if s := h.slotOf(id); s != nil {
 		if n := s.target.Load(); n.site == id {
 			return n
@@ -146,17 +148,17 @@ type changes struct {
 }
 
 // owner returns what is kept of an owner's visits.
-func (c *changes) owner(id string) *visits.Owner {
-	if c.owners[id] == nil {
-		c.owners[id] = &visits.Owner{ID: id}
+func (c *changes) owner(named string) *visits.Owner {
+	if c.owners[named] == nil {
+		c.owners[named] = &visits.Owner{ID: id.Owner(named)}
 	}
-	return c.owners[id]
+	return c.owners[named]
 }
 
 // set takes a row over. A site that changed its label leaves the old one; a row older
 // than what is known changes nothing.
 func (c *changes) set(n *target) {
-	if old, ok := c.ids.Get(n.site); ok {
+	if old, ok := c.ids.Get(string(n.site)); ok {
 		if s, _ := c.labels.Get(old); s != nil && s.target.Load().site == n.site {
 			if was := s.target.Load(); was.owner == n.owner {
 				n.visits = was.visits // it goes on counting
@@ -167,11 +169,11 @@ func (c *changes) set(n *target) {
 			}
 		}
 		if old != n.label {
-			c.ids.Drop(n.site)
+			c.ids.Drop(string(n.site))
 		}
 	}
 	if n.visits == nil && c.counts {
-		n.visits = visits.NewSite(n.site, c.owner(n.owner))
+		n.visits = visits.NewSite(n.site, c.owner(string(n.owner)))
 	}
 	var before *target
 	s, _ := c.labels.Get(n.label)
@@ -186,7 +188,7 @@ func (c *changes) set(n *target) {
 			c.gone = append(c.gone, before.answers)
 			c.labels.Drop(n.label)
 		}
-		c.ids.Drop(n.site)
+		c.ids.Drop(string(n.site))
 		return
 	}
 	n.answers = ready.NewSource()
@@ -200,21 +202,21 @@ func (c *changes) set(n *target) {
 	if before != nil {
 		c.gone = append(c.gone, before.answers)
 	}
-	if have, _ := c.ids.Get(n.site); have != n.label {
-		c.ids.Set(n.site, n.label)
+	if have, _ := c.ids.Get(string(n.site)); have != n.label {
+		c.ids.Set(string(n.site), n.label)
 	}
 }
 
 // keep drops every site that is not in the set.
-func (c *changes) keep(sites map[string]bool) {
+func (c *changes) keep(sites map[id.Site]bool) {
 	before := c.ids.Trie
-	for id, label := range before.All {
-		if !sites[id] {
-			if s, _ := c.labels.Get(label); s != nil && s.target.Load().site == id {
+	for named, label := range before.All {
+		if !sites[id.Site(named)] {
+			if s, _ := c.labels.Get(label); s != nil && string(s.target.Load().site) == named {
 				c.gone = append(c.gone, s.target.Load().answers)
 				c.labels.Drop(label)
 			}
-			c.ids.Drop(id)
+			c.ids.Drop(named)
 		}
 	}
 }

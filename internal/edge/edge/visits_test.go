@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/visits"
 )
 
 // ledger adds up what a recorder is given, and may refuse it.
 type ledger struct {
 	mu     sync.Mutex // guards the rest
-	bySite map[string]visits.Counts
+	bySite map[id.Site]visits.Counts
 	refuse int // times
 }
 
@@ -28,10 +30,10 @@ func (l *ledger) add(_ context.Context, b visits.Batch, group []visits.Counts) e
 	if b.Since.IsZero() || b.Since.After(time.Now()) || b.Number < 1 {
 		return fmt.Errorf("batch %+v", b)
 	}
-	seen := map[string]bool{}
+	seen := map[id.Site]bool{}
 	for _, v := range group {
 		if seen[v.Site] {
-			panic("site " + v.Site + " twice in one group")
+			panic("site " + string(v.Site) + " twice in one group")
 		}
 		seen[v.Site] = true
 		l.bySite[v.Site] = sum(l.bySite[v.Site], v)
@@ -51,13 +53,13 @@ func sum(a, b visits.Counts) visits.Counts {
 // numbers returns what is compared of visits.
 func numbers(v visits.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
-func (l *ledger) of(site string) visits.Counts {
+func (l *ledger) of(site id.Site) visits.Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bySite[site]
 }
 
-func (w *world) wantVisits(l *ledger, site string, want visits.Counts) {
+func (w *world) wantVisits(l *ledger, site id.Site, want visits.Counts) {
 	w.t.Helper()
 	all := func(v visits.Counts) int64 { return v.Classes[0] + v.Classes[1] + v.Classes[2] + v.Classes[3] }
 	w.until("all answers are counted", func() bool { return all(l.of(site)) >= all(want) })
@@ -70,7 +72,7 @@ func (w *world) wantVisits(l *ledger, site string, want visits.Counts) {
 // for; what belongs to no site, or to one deployment of it, is not.
 func TestVisits(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[string]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visits.Counts{}}
 	w := start(t, func(c *Config) { c.Visits, c.VisitsEvery = visitsTo(l.add), 5*time.Millisecond })
 	id := w.publish(map[string]string{
 		"index.html":      "<h1>hello</h1>",
@@ -126,7 +128,7 @@ func TestVisits(t *testing.T) {
 // What cannot be recorded is offered again, and nothing is counted twice.
 func TestVisitsRefused(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[string]visits.Counts{}, refuse: 20}
+	l := &ledger{bySite: map[id.Site]visits.Counts{}, refuse: 20}
 	w := start(t, func(c *Config) { c.Visits, c.VisitsEvery = visitsTo(l.add), time.Millisecond })
 	id := w.publish(map[string]string{"index.html": "x"})
 	w.live("s1", "blog", stateLive, id)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/upstream"
 )
 
@@ -61,9 +63,9 @@ func (e *Endpoint) Ends(ctx context.Context) bool {
 type Source interface {
 	// Acquire returns the endpoint of a deployment for one request. It may wait for one, or refuse with an
 	// Unavailable fault.
-	Acquire(ctx context.Context, deployment string) (*Endpoint, error)
+	Acquire(ctx context.Context, deployment id.Deployment) (*Endpoint, error)
 	// Awake returns the endpoint of a deployment that can answer without waiting for anything.
-	Awake(deployment string) (*Endpoint, bool)
+	Awake(deployment id.Deployment) (*Endpoint, bool)
 }
 
 // NotHTTP is a Source whose endpoints speak something else than HTTP, such as FastCGI: none has an
@@ -76,9 +78,9 @@ type Pages interface {
 	Source
 	// Page returns what a path's page is, the same for as long as the page is, and what returns its fields
 	// and body for an Accept-Encoding; nil where there is none.
-	Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
+	Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
 	// File returns the endpoint of a deployment that is awake, if a file of it could answer a path by Serve.
-	File(deployment, path string) (*Endpoint, bool)
+	File(deployment id.Deployment, path string) (*Endpoint, bool)
 	// SessionCookies are texts in the cookies of visitors with a session.
 	SessionCookies() []string
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/fastpath"
 )
 
@@ -73,7 +75,7 @@ type bounds struct{ lines, tops atomic.Int64 }
 
 // Owner is how much is kept of all sites of an owner.
 type Owner struct {
-	ID string
+	ID id.Owner
 	bounds
 }
 

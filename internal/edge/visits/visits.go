@@ -12,12 +12,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // Counts holds what was counted of one site during an interval.
 type Counts struct {
-	Site    string
-	Owner   string   // whose it was when it was visited: a site that has moved to another owner may be in two
+	Site    id.Site
+	Owner   id.Owner // whose it was when it was visited: a site that has moved to another owner may be in two
 	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
 	Pages   int64    // those of them that brought an HTML page of the site: 200, or 304 for one the visitor has
 	Bytes   int64    // of bodies, as they were sent
@@ -30,7 +32,7 @@ type Counts struct {
 // Site counts the answers of one site until they are collected. It costs a request a
 // few additions: no lock, no allocation.
 type Site struct {
-	id      string
+	id      id.Site
 	classes [4]atomic.Int64
 	pages   atomic.Int64
 	bytes   atomic.Int64
@@ -39,7 +41,7 @@ type Site struct {
 }
 
 // NewSite returns what counts for a site of an owner.
-func NewSite(id string, owner *Owner) *Site { return &Site{id: id, detail: detail{owner: owner}} }
+func NewSite(site id.Site, owner *Owner) *Site { return &Site{id: site, detail: detail{owner: owner}} }
 
 // Page counts how often an answer is given that is kept. What it says of the answer must not
 // change.
@@ -250,7 +252,10 @@ func merge(a, b []Counts) []Counts {
 	if len(a) == 0 {
 		return b
 	}
-	type key struct{ site, owner string }
+	type key struct {
+		site  id.Site
+		owner id.Owner
+	}
 	at := make(map[key]int, len(a))
 	for i, v := range a {
 		at[key{v.Site, v.Owner}] = i

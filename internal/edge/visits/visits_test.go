@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 type recorder func(ctx context.Context, b Batch, group []Counts) error
@@ -23,7 +25,7 @@ func numbers(v Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 // What was counted before the end is handed over at the end, in groups.
 func TestAtTheEnd(t *testing.T) {
 	t.Parallel()
-	bySite, most := map[string]Counts{}, 0
+	bySite, most := map[id.Site]Counts{}, 0
 	l := New(Config{Every: time.Hour, Recorder: recorder(func(_ context.Context, _ Batch, group []Counts) error {
 		most = max(most, len(group))
 		for _, v := range group {
@@ -39,7 +41,7 @@ func TestAtTheEnd(t *testing.T) {
 	go func() { done <- l.Run(ctx) }()
 	const sites = 2*groupMost + 7
 	for i := range sites {
-		v := NewSite(fmt.Sprint("s", i), &Owner{})
+		v := NewSite(id.Site(fmt.Sprint("s", i)), &Owner{})
 		l.Count(v, 200, 3, false)
 		l.Count(v, 500, 0, false)
 		l.Count(v, 0, 0, false) // the visitor left
@@ -70,7 +72,7 @@ func TestConcurrently(t *testing.T) {
 			}
 		})
 	}
-	got := map[string]Counts{}
+	got := map[id.Site]Counts{}
 	take := func() {
 		for _, v := range list.collect() {
 			got[v.Site] = merge([]Counts{got[v.Site]}, []Counts{{Classes: v.Classes, Pages: v.Pages, Bytes: v.Bytes}})[0]
@@ -88,7 +90,7 @@ func TestConcurrently(t *testing.T) {
 	}
 	take()
 	const n = workers * each / 2
-	for _, site := range []string{"a", "b"} {
+	for _, site := range []id.Site{"a", "b"} {
 		if numbers(got[site]) != numbers(Counts{Classes: [4]int64{n}, Pages: n, Bytes: 2 * n}) {
 			t.Errorf("%s: %+v", site, got[site])
 		}
@@ -109,7 +111,7 @@ func TestAccessLogBounds(t *testing.T) {
 		if s%4 == 0 {
 			owner = &Owner{}
 		}
-		v := NewSite(fmt.Sprint("s", s), owner)
+		v := NewSite(id.Site(fmt.Sprint("s", s)), owner)
 		for i := range 2 * siteLines {
 			v.detail.addLine(&list.bounds, func() Line { return Line{Path: cut(long)} })
 			v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", i, long), 1)
@@ -165,7 +167,7 @@ func TestAccessLogOfOneOwner(t *testing.T) {
 		list.Count(v, 404, 0, false)
 	}
 	for s := range 100 {
-		v := NewSite(fmt.Sprint("s", s), greedy)
+		v := NewSite(id.Site(fmt.Sprint("s", s)), greedy)
 		for range siteLines {
 			line(v)
 		}
@@ -200,7 +202,7 @@ func TestRefusedBatchStaysItself(t *testing.T) {
 					offered++
 					text := ""
 					for _, v := range group {
-						text += v.Site + numbers(v)
+						text += string(v.Site) + numbers(v)
 					}
 					if was, again := added[b]; !again {
 						added[b] = text

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -87,7 +89,7 @@ func TestPathsAreBounded(t *testing.T) {
 			repository := "acme/" + strings.ReplaceAll(name, " ", "-")
 			h.publish(t, repository, tt.make(repository))
 			_, err := s.Fetch(t.Context(), Request{
-				Site:       strings.ReplaceAll(name, " ", "-"),
+				Site:       id.Site(strings.ReplaceAll(name, " ", "-")),
 				Repository: repo(t, "git.test/"+repository),
 				Branch:     "main",
 			})

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"slipway/internal/platform/id"
 )
 
 // maxPacks is how many fetches a cache takes before it is fetched anew.
@@ -26,7 +28,7 @@ type site struct {
 // that, where git's uid can't write. The file slipway-busy says that a git may have been
 // writing: found at a start, it means that nothing in there can be relied on.
 type generation struct {
-	site  string
+	site  id.Site
 	dir   string
 	uid   int  // to whom the repository belongs; 0 means not known; guarded by Fetcher.ids
 	fresh bool // holds nothing yet, so it can't be what is wrong
@@ -34,7 +36,7 @@ type generation struct {
 }
 
 // lock waits for the site's turn.
-func (s *Fetcher) lock(ctx context.Context, id string) (unlock func(), err error) {
+func (s *Fetcher) lock(ctx context.Context, id id.Site) (unlock func(), err error) {
 	st, done := s.enter(id)
 	select {
 	case <-st.turn:
@@ -46,7 +48,7 @@ func (s *Fetcher) lock(ctx context.Context, id string) (unlock func(), err error
 }
 
 // tryLock takes the site's turn if nobody has it.
-func (s *Fetcher) tryLock(id string) (unlock func(), ok bool) {
+func (s *Fetcher) tryLock(id id.Site) (unlock func(), ok bool) {
 	st, done := s.enter(id)
 	select {
 	case <-st.turn:
@@ -58,7 +60,7 @@ func (s *Fetcher) tryLock(id string) (unlock func(), ok bool) {
 }
 
 // enter returns the site's entry, which stays until done is called.
-func (s *Fetcher) enter(id string) (st *site, done func()) {
+func (s *Fetcher) enter(id id.Site) (st *site, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st = s.sites[id]; st == nil {
@@ -76,7 +78,7 @@ func (s *Fetcher) enter(id string) (st *site, done func()) {
 	}
 }
 
-func (s *Fetcher) site(id string) *site {
+func (s *Fetcher) site(id id.Site) *site {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sites[id]
@@ -84,10 +86,10 @@ func (s *Fetcher) site(id string) *site {
 
 // generation is the site's current cache, or a new one: where there is none, where the
 // last process died over it, where it has grown too much or belongs to another repository.
-func (s *Fetcher) generation(ctx context.Context, id, repository string) (*generation, error) {
+func (s *Fetcher) generation(ctx context.Context, id id.Site, repository string) (*generation, error) {
 	st := s.site(id)
 	if !st.read {
-		dir, err := s.latest(id)
+		dir, err := s.latest(string(id))
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +138,7 @@ func (s *Fetcher) latest(id string) (string, error) {
 }
 
 // renew retires the current generation and begins the next one.
-func (s *Fetcher) renew(_ context.Context, id, repository string) (*generation, error) {
+func (s *Fetcher) renew(_ context.Context, id id.Site, repository string) (*generation, error) {
 	st := s.site(id)
 	if st.cur != nil {
 		if err := s.retire(st.cur); err != nil {
@@ -145,7 +147,7 @@ func (s *Fetcher) renew(_ context.Context, id, repository string) (*generation, 
 		st.cur = nil
 	}
 	st.n++ // never a number twice: an old Tree may still read from its directory
-	g := &generation{site: id, dir: s.path("sites", id, strconv.Itoa(st.n)), fresh: true}
+	g := &generation{site: id, dir: s.path("sites", string(id), strconv.Itoa(st.n)), fresh: true}
 	if err := os.RemoveAll(g.dir); err != nil {
 		return nil, fmt.Errorf("clear cache: %w", err)
 	}
@@ -208,7 +210,7 @@ func (s *Fetcher) pinned(dir string) bool {
 }
 
 // forget removes all generations of a site but those that are being read.
-func (s *Fetcher) forget(id string) error {
+func (s *Fetcher) forget(id id.Site) error {
 	st := s.site(id)
 	if st.cur != nil {
 		if err := s.retire(st.cur); err != nil {
@@ -216,7 +218,7 @@ func (s *Fetcher) forget(id string) error {
 		}
 		st.cur = nil
 	}
-	entries, err := os.ReadDir(s.path("sites", id))
+	entries, err := os.ReadDir(s.path("sites", string(id)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -224,7 +226,7 @@ func (s *Fetcher) forget(id string) error {
 		return err
 	}
 	for _, e := range entries {
-		dir := s.path("sites", id, e.Name())
+		dir := s.path("sites", string(id), e.Name())
 		if s.pinned(dir) {
 			continue
 		}
@@ -232,7 +234,7 @@ func (s *Fetcher) forget(id string) error {
 			return err
 		}
 	}
-	os.Remove(s.path("sites", id)) // stays while a Tree is open
+	os.Remove(s.path("sites", string(id))) // stays while a Tree is open
 	return nil
 }
 

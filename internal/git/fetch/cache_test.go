@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // Whatever a crash or a disk did to a cache, the next fetch delivers.
@@ -161,7 +163,7 @@ func TestForget(t *testing.T) {
 	if _, err := os.Stat(s.path("sites", "s")); !os.IsNotExist(err) {
 		t.Errorf("after Forget: %v", err)
 	}
-	for _, id := range []string{"", "..", "a/b", "../../x"} {
+	for _, id := range []id.Site{"", "..", "a/b", "../../x"} {
 		if err := s.Forget(t.Context(), id); err == nil {
 			t.Errorf("Forget(%q) did something", id)
 		}
@@ -178,7 +180,7 @@ func TestConcurrentFetches(t *testing.T) {
 	want := h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
 	s := open(t, h, nil)
 	var all sync.WaitGroup
-	for _, id := range []string{"a", "a", "a", "b"} {
+	for _, id := range []id.Site{"a", "a", "a", "b"} {
 		all.Go(func() {
 			tree, err := s.Fetch(t.Context(), Request{Site: id, Repository: repo(t, "git.test/acme/site"), Branch: "main"})
 			if err != nil || tree.Commit != want {
@@ -240,14 +242,14 @@ func TestCachesMakeRoom(t *testing.T) {
 	s = open(t, h, func(c *Config) {
 		c.Disk = lacks(func() int64 { return int64(len(strings.Fields(list())) - room) })
 	})
-	get := func(id string) *Tree {
+	get := func(id id.Site) *Tree {
 		return fetch(t, s, Request{Site: id, Repository: repo(t, "git.test/acme/site"), Branch: "main"})
 	}
 	reading := get("a")
-	for i, id := range []string{"b", "c", "d"} {
+	for i, id := range []id.Site{"b", "c", "d"} {
 		get(id).Close()
 		old := time.Now().Add(-time.Duration(10-i) * time.Minute)
-		dir, err := s.latest(id)
+		dir, err := s.latest(string(id))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,6 +29,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
@@ -69,7 +71,7 @@ type Fetcher struct {
 	known sync.Mutex // guards Dir/hosts
 	mu    sync.Mutex // guards sites and the counters inside generations
 	// share: total the sites whose repositories are kept; owner its sites; edge the cache used longest ago goes
-	sites map[string]*site
+	sites map[id.Site]*site
 	// share: total the commits that deployments read at the time; owner its deployments that run; edge gone with them
 	pins map[string]int // open Trees by directory of their generation; guarded by mu
 
@@ -81,7 +83,7 @@ type Fetcher struct {
 	helpers *sandbox.Helpers
 	ids     sync.Mutex // guards identities and the uids of generations
 	// share: total the sites that gits work for, one uid each; owner see fetches, looks and polls; edge gone with the git
-	identities map[string]*identity // by site
+	identities map[id.Site]*identity // by site
 }
 
 // New checks the configuration and makes the directories. It runs nothing.
@@ -106,7 +108,7 @@ func New(c Config) (*Fetcher, error) {
 		return nil, fmt.Errorf("source directory: %w", err)
 	}
 	s := &Fetcher{
-		c: c, base: map[string]base{}, sites: map[string]*site{}, pins: map[string]int{}, identities: map[string]*identity{},
+		c: c, base: map[string]base{}, sites: map[id.Site]*site{}, pins: map[string]int{}, identities: map[id.Site]*identity{},
 		// share: total Config.Fetches (8) fetches at once; owner 2; edge waits in turn
 		fetches: fair.New(fair.Config{Places: c.Fetches, Owner: 2}),
 		// share: total Config.Looks (3) looks at once, 30 waiting; owner 1, 3 waiting; edge 429, or 503 where all wait, with Retry-After
@@ -176,14 +178,14 @@ func (c Credential) GoString() string { return "[redacted]" }
 
 // Request names what to fetch.
 type Request struct {
-	Site       string // whose cache: letters, digits, - and _
+	Site       id.Site // whose cache: letters, digits, - and _
 	Repository Repository
 	Branch     string // or a tag, where no branch has the name; "" means the remote's default branch
 	Commit     string // the very commit to fetch; "" means the branch's newest
 	Credential *Credential
-	Owner      string // who asks: places at once are limited for each owner, and shared fairly
-	Untrusted  bool   // the commit is a stranger's: submodules are fetched without the credential
-	Look       bool   // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
+	Owner      id.Owner // who asks: places at once are limited for each owner, and shared fairly
+	Untrusted  bool     // the commit is a stranger's: submodules are fetched without the credential
+	Look       bool     // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
 func (r Request) check() error {
@@ -192,7 +194,7 @@ func (r Request) check() error {
 		return err
 	}
 	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(
-		r.Site,
+		string(r.Site),
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-",
 	) != "" {
 		return fmt.Errorf("site id %q is not a directory name", r.Site)
@@ -308,7 +310,7 @@ func (s *Fetcher) fetch(ctx context.Context, r Request) (*Tree, error) {
 		return nil, err
 	}
 	defer remote.close()
-	if r.Branch == "" && !strings.Contains(r.Site, moduleMark) {
+	if r.Branch == "" && !strings.Contains(string(r.Site), moduleMark) {
 		if _, r.Branch, _, err = s.refs(ctx, remote, r, "HEAD", "refs/heads/main", "refs/heads/master"); err != nil {
 			return nil, s.orVacant(ctx, remote, r, err)
 		}
@@ -506,7 +508,7 @@ func (s *Fetcher) refs(
 }
 
 // Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.
-func (s *Fetcher) Forget(ctx context.Context, site string) error {
+func (s *Fetcher) Forget(ctx context.Context, site id.Site) error {
 	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
 		return err
 	}

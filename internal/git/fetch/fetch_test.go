@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 
 	"github.com/google/go-cmp/cmp"
@@ -236,12 +238,12 @@ func TestFetchFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := Request{
-				Site:       "s_" + strings.ReplaceAll(name, " ", "_"),
+				Site:       id.Site("s_" + strings.ReplaceAll(name, " ", "_")),
 				Repository: repo(t, tt.repo),
 				Branch:     tt.branch,
 				Credential: tt.cred,
 			}
-			r.Site = strings.NewReplacer("'", "", ",", "").Replace(r.Site)
+			r.Site = id.Site(strings.NewReplacer("'", "", ",", "").Replace(string(r.Site)))
 			_, err := s.Fetch(t.Context(), r)
 			f := fault.As(err)
 			if f == nil || f.Kind != tt.kind || tt.message != "" && f.Message != tt.message {
@@ -328,7 +330,7 @@ func TestNothingIsAnOption(t *testing.T) {
 		"x;touch "+canary,
 	) {
 		for _, to := range []string{"git.test/acme/site", "files.test/acme/site"} {
-			r := Request{Site: fmt.Sprint("s", i), Repository: repo(t, to), Branch: b}
+			r := Request{Site: id.Site(fmt.Sprint("s", i)), Repository: repo(t, to), Branch: b}
 			if _, err := s.Fetch(t.Context(), r); !fault.Is(err, fault.Invalid) && b != "" {
 				t.Fatalf("branch %q: %v", b, err)
 			}
@@ -456,7 +458,7 @@ func TestHostilePaths(t *testing.T) {
 		commit := strings.TrimSpace(run(t, bare, "git", "commit-tree", "-m", "evil", tree))
 		run(t, bare, "git", "update-ref", "refs/heads/evil", commit)
 		s := open(t, h, nil)
-		tr, err := s.Fetch(t.Context(), Request{Site: fmt.Sprint("s", i), Repository: repo(t, "git.test/acme/site"), Branch: "evil"})
+		tr, err := s.Fetch(t.Context(), Request{Site: id.Site(fmt.Sprint("s", i)), Repository: repo(t, "git.test/acme/site"), Branch: "evil"})
 		if f := fault.As(err); f == nil || f.Code != "repository_refused" {
 			t.Errorf("%q: %v, %v", name, tr, err)
 		}

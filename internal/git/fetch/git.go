@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/sandbox"
 )
 
@@ -65,7 +67,7 @@ type command struct {
 	stdin   io.Reader
 	stdout  io.Writer   // nil for a pipe, which child.out reads, or for nothing
 	piped   bool        // wants the pipe
-	site    string      // whose uid; "" for one of its own
+	site    id.Site     // whose uid; "" for one of its own
 	gen     *generation // the repository; nil for none
 	show    []string    // further directories of ours that it may reach
 	lend    []string    // likewise, and it may write there

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -75,7 +77,7 @@ func TestTreeUsedAgainAndAgain(t *testing.T) {
 	h.publish(t, "acme/again", tree)
 	for _, look := range []bool{false, true} {
 		_, err := s.Fetch(t.Context(), Request{
-			Site:       fmt.Sprint("look_", look),
+			Site:       id.Site(fmt.Sprint("look_", look)),
 			Repository: repo(t, "git.test/acme/again"),
 			Branch:     "main",
 			Look:       look,

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -128,7 +130,7 @@ func TestStrayPointers(t *testing.T) {
 	} {
 		at := "acme/" + strings.NewReplacer(" ", "-", "'", "").Replace(strings.ToLower(name))
 		h.commit(t, at, "main", c.files)
-		tree := fetch(t, s, Request{Site: strings.TrimPrefix(at, "acme/"), Repository: repo(t, "git.test/"+at), Branch: "main"})
+		tree := fetch(t, s, Request{Site: id.Site(strings.TrimPrefix(at, "acme/")), Repository: repo(t, "git.test/"+at), Branch: "main"})
 		slices.Sort(tree.Unfetched)
 		if got := fmt.Sprint(tree.Unfetched); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -223,7 +225,7 @@ func TestLFSOverSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.Site = "s-" + strings.ReplaceAll(name, " ", "-") // a cache of its own
+		r.Site = id.Site("s-" + strings.ReplaceAll(name, " ", "-")) // a cache of its own
 		tree := fetch(t, s, r)
 		got := contents(t, tree)["a.png"]
 		if tt.want != (got == picture) || tt.want != (len(tree.Unfetched) == 0) {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -19,19 +21,19 @@ type quota struct {
 }
 
 // take counts one more, or says when it is possible again.
-func (q *quota) take(owner string) error {
+func (q *quota) take(owner id.Owner) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
 	if q.used == nil || now.Sub(q.since) >= time.Hour {
 		q.since, q.used = now, map[string]int{}
 	}
-	if q.used[owner] >= q.most {
+	if q.used[string(owner)] >= q.most {
 		return &fault.Error{
 			Kind: fault.Limited, Code: "too_many_repositories", Message: "Too many repository previews this hour",
 			Details: "create the site without a preview, or try again later", RetryAfter: time.Until(q.since.Add(time.Hour)),
 		}
 	}
-	q.used[owner]++
+	q.used[string(owner)]++
 	return nil
 }

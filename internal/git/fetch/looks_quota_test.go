@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -17,7 +19,7 @@ func TestLooksOfAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := quota{most: 50}
-		try := func(owner string) (given int64) {
+		try := func(owner id.Owner) (given int64) {
 			var n atomic.Int64
 			var all sync.WaitGroup
 			for range 200 {
@@ -43,7 +45,7 @@ func TestLooksOfAnHour(t *testing.T) {
 			t.Errorf("%d in the next hour", n)
 		}
 		for i := range 1000 {
-			q.take(fmt.Sprint("owner ", i))
+			q.take(id.Owner(fmt.Sprint("owner ", i)))
 		}
 		time.Sleep(time.Hour)
 		q.take("anna")

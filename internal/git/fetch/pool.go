@@ -12,7 +12,7 @@ import (
 // take waits for a place among gits that work at once, so that neither memory nor processes
 // grow with the number of requests. It refuses, in words, where too many wait already.
 func take(ctx context.Context, p *fair.Pool, r Request) (release func(), err error) {
-	release, err = p.Take(ctx, fair.Who{Owner: r.Owner, Site: r.Site})
+	release, err = p.Take(ctx, fair.Who{Owner: string(r.Owner), Site: string(r.Site)})
 	switch {
 	case errors.Is(err, fair.ErrOwnerFull):
 		return nil, &fault.Error{

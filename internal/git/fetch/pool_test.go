@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 )
@@ -18,7 +20,7 @@ func TestFullPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 3, OwnerWaiting: 2})
 		ctx, cancel := context.WithCancel(t.Context())
-		for _, owner := range []string{"a", "a", "a", "b", "b"} {
+		for _, owner := range []id.Owner{"a", "a", "a", "b", "b"} {
 			go take(ctx, p, Request{Owner: owner})
 			synctest.Wait()
 		}
@@ -70,7 +72,7 @@ func TestLooksAreLimited(t *testing.T) {
 	for i := range 60 {
 		go func() {
 			_, _, err := s.Branches(ctx, Request{
-				Site:       fmt.Sprint("look", i),
+				Site:       id.Site(fmt.Sprint("look", i)),
 				Repository: repo(t, "git.test/acme/slow"),
 				Owner:      "mallory",
 				Look:       true,

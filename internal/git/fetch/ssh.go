@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
 
@@ -256,7 +258,7 @@ const maxKnown = 64 << 10
 
 // knownHost accepts a host's first key and remembers it for the site; *knownhosts.KeyError
 // for another.
-func (s *Fetcher) knownHost(site, host string, key ssh.PublicKey) error {
+func (s *Fetcher) knownHost(site id.Site, host string, key ssh.PublicKey) error {
 	s.known.Lock()
 	defer s.known.Unlock()
 	check, own, err := s.knownHosts(site)
@@ -283,18 +285,18 @@ func (s *Fetcher) knownHost(site, host string, key ssh.PublicKey) error {
 }
 
 // forgetHosts removes what a site knows of hosts.
-func (s *Fetcher) forgetHosts(site string) error {
+func (s *Fetcher) forgetHosts(site id.Site) error {
 	s.known.Lock()
 	defer s.known.Unlock()
-	if err := os.Remove(s.path("hosts", site)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(s.path("hosts", string(site))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
 // knownHosts reads the operator's keys and the site's own. The caller holds s.known.
-func (s *Fetcher) knownHosts(site string) (check ssh.HostKeyCallback, own string, err error) {
-	own = s.path("hosts", site)
+func (s *Fetcher) knownHosts(site id.Site) (check ssh.HostKeyCallback, own string, err error) {
+	own = s.path("hosts", string(site))
 	var files []string
 	for _, f := range []string{s.path("known_hosts"), own} {
 		if _, err := os.Stat(f); err == nil {
@@ -309,7 +311,7 @@ func (s *Fetcher) knownHosts(site string) (check ssh.HostKeyCallback, own string
 
 // hostKeyAlgorithms asks for the kinds of key that are known of a host, so that a server
 // with several doesn't show one we have never seen; nil for a new host.
-func (s *Fetcher) hostKeyAlgorithms(site, addr string) []string {
+func (s *Fetcher) hostKeyAlgorithms(site id.Site, addr string) []string {
 	s.known.Lock()
 	defer s.known.Unlock()
 	check, _, err := s.knownHosts(site)

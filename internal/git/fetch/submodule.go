@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 )
@@ -100,7 +102,7 @@ func (s *Fetcher) descend(ctx context.Context, r Request, all, in *Tree, prefix 
 // without one where that doesn't help, as for a public theme beside a private site.
 func (s *Fetcher) module(ctx context.Context, r Request, repo Repository, commit string) (*Tree, error) {
 	sum := sha256.Sum256([]byte(repo.String()))
-	m := Request{Site: r.Site + moduleMark + hex.EncodeToString(sum[:8]), Repository: repo, Commit: commit, Owner: r.Owner}
+	m := Request{Site: r.Site + moduleMark + id.Site(hex.EncodeToString(sum[:8])), Repository: repo, Commit: commit, Owner: r.Owner}
 	if c := r.Credential; c != nil && repo.host == r.Repository.host && !r.Untrusted {
 		m.Credential = c
 	}
@@ -235,8 +237,8 @@ func (t *Tree) checkoutModules(ctx context.Context, dir string) error {
 }
 
 // moduleSites lists the caches of a site's submodules.
-func (s *Fetcher) moduleSites(site string) []string {
-	found, _ := filepath.Glob(s.path("sites", site+moduleMark+"*"))
+func (s *Fetcher) moduleSites(site id.Site) []string {
+	found, _ := filepath.Glob(s.path("sites", string(site)+moduleMark+"*"))
 	for i := range found {
 		found[i] = filepath.Base(found[i])
 	}
@@ -244,12 +246,12 @@ func (s *Fetcher) moduleSites(site string) []string {
 }
 
 // forgetModules removes the caches of a site's submodules.
-func (s *Fetcher) forgetModules(ctx context.Context, site string) error {
-	if strings.Contains(site, moduleMark) {
+func (s *Fetcher) forgetModules(ctx context.Context, site id.Site) error {
+	if strings.Contains(string(site), moduleMark) {
 		return nil
 	}
-	for _, id := range s.moduleSites(site) {
-		if err := s.Forget(ctx, id); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, module := range s.moduleSites(site) {
+		if err := s.Forget(ctx, id.Site(module)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

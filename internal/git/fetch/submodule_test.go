@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,7 +107,7 @@ func TestSubmodulesFailInWords(t *testing.T) {
 			h.commit(t, repository, "main", map[string]string{"index.html": "x"})
 			h.link(t, repository, "mod", commit, tt.url)
 			_, err := s.Fetch(t.Context(), Request{
-				Site:       strings.ReplaceAll(name, " ", "-"),
+				Site:       id.Site(strings.ReplaceAll(name, " ", "-")),
 				Repository: repo(t, "git.test/"+repository),
 				Branch:     "main",
 				Credential: &Credential{Token: token, Host: "git.test"},

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // makeRoom removes caches of other sites, the one fetched longest ago first, while the disk
@@ -22,13 +24,13 @@ func (s *Fetcher) makeRoom(ctx context.Context) error {
 		return fmt.Errorf("list caches: %w", err)
 	}
 	type cache struct {
-		id   string
+		id   id.Site
 		used time.Time
 	}
 	var list []cache
 	for _, e := range entries {
 		if used, err := s.fetched(e.Name()); err == nil {
-			list = append(list, cache{e.Name(), used})
+			list = append(list, cache{id.Site(e.Name()), used})
 		}
 	}
 	slices.SortFunc(list, func(a, b cache) int { return a.used.Compare(b.used) })
@@ -66,15 +68,15 @@ func (s *Fetcher) fetched(id string) (at time.Time, err error) {
 }
 
 // forgetIdle removes a site's cache unless a Tree reads from it.
-func (s *Fetcher) forgetIdle(id string) (gone bool, err error) {
-	entries, err := os.ReadDir(s.path("sites", id))
+func (s *Fetcher) forgetIdle(site id.Site) (gone bool, err error) {
+	entries, err := os.ReadDir(s.path("sites", string(site)))
 	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
-		if s.pinned(s.path("sites", id, e.Name())) {
+		if s.pinned(s.path("sites", string(site), e.Name())) {
 			return false, nil
 		}
 	}
-	return true, s.forget(id)
+	return true, s.forget(site)
 }

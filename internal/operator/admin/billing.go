@@ -188,7 +188,7 @@ func (o Billing) CreditNote(ctx context.Context, invoice, amount, reason string)
 		if err != nil {
 			return "", audit.Event{}, "", err
 		}
-		note, err := x.CreditNoteTx(ctx, tx, string(i.ID), n, reason)
+		note, err := x.CreditNoteTx(ctx, tx, i.ID, n, reason)
 		said := fmt.Sprintf("Credit note %s over %s for invoice %s", note.Number, note.Currency.Format(-note.Total), i.Number)
 		return i.Owner, audit.Event{Action: "invoice.credited", Subject: string(note.ID), Detail: said}, said, err
 	})

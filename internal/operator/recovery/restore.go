@@ -31,13 +31,13 @@ const restoring = "restore.incomplete"
 // Verify proves that a backup of the installation can be restored: all of it is read,
 // its database is opened and checked, and each site's database is loaded into a server of
 // its own and compared. Nothing of the installation is touched.
-func Verify(ctx context.Context, s installation.Store, p Place, id, mariaDB string, out io.Writer) error {
+func Verify(ctx context.Context, s installation.Store, p Place, id backup.ID, mariaDB string, out io.Writer) error {
 	repo, done, err := p.open(s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	defer done()
-	c, err := backup.OpenCopy(ctx, repo, backup.ID(id))
+	c, err := backup.OpenCopy(ctx, repo, id)
 	if err != nil {
 		return fault.Sentence(err)
 	}
@@ -124,7 +124,7 @@ func openRestored(ctx context.Context, s installation.Store, c *backup.CopyReade
 }
 
 // Restore makes an installation of a backup, in a data directory that is empty.
-func Restore(ctx context.Context, s installation.Store, p Place, id, mariaDB string, out io.Writer) error {
+func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, mariaDB string, out io.Writer) error {
 	if p.Key == "" && p.Identity == "" {
 		return errors.New(
 			"name what opens the backup: --key with the old installation's secrets.key, or --identity with an identity of age",
@@ -135,7 +135,7 @@ func Restore(ctx context.Context, s installation.Store, p Place, id, mariaDB str
 		return err
 	}
 	defer done()
-	c, err := backup.OpenCopy(ctx, repo, backup.ID(id))
+	c, err := backup.OpenCopy(ctx, repo, id)
 	if err != nil {
 		return fault.Sentence(err)
 	}
@@ -282,8 +282,8 @@ func loadDatabases(
 	life, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = databases.Run(life) }()
-	err = c.LoadDatabases(ctx, func(id string, r io.Reader) error {
-		err := databases.Refill(ctx, database.ID(id), r)
+	err = c.LoadDatabases(ctx, func(id database.ID, r io.Reader) error {
+		err := databases.Refill(ctx, id, r)
 		if fault.Is(err, fault.NotFound) {
 			fmt.Fprintf(out, "The database %s was deleted while the backup was taken\n", id)
 			_, err = io.Copy(io.Discard, r)

@@ -47,3 +47,6 @@ func Random(n int) string {
 	rand.Read(b)
 	return alphabet.EncodeToString(b)
 }
+
+// ID returns a new id of a type of its own: db.ID[site.ID]("site").
+func ID[T ~string](prefix string) T { return T(NewID(prefix)) }

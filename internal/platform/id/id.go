@@ -18,3 +18,45 @@ type Key string
 
 // Session names a session: "ses_" and 26 characters. It is not the secret.
 type Session string
+
+// Site names a site: "site_" and 26 characters.
+type Site string
+
+// Deployment names a deployment: "dep_" and 26 characters.
+type Deployment string
+
+// Label is the part of the id that stands in the deployment's own address.
+func (d Deployment) Label() string { return string(d[max(0, len(d)-12):]) }
+
+// Release is the digest of a release's manifest: 64 hex digits.
+type Release string
+
+// Bundle is the digest of a bundle's manifest: 64 hex digits.
+type Bundle string
+
+// Upload names an upload: "upl_" and 26 characters.
+type Upload string
+
+// Operation names an operation: "op_" and 26 characters.
+type Operation string
+
+// Webhook names a webhook: "hook_" and 26 characters.
+type Webhook string
+
+// Channel names a channel of notifications: "nch_" and 26 characters.
+type Channel string
+
+// Domain names a domain: "dom_" and 26 characters.
+type Domain string
+
+// Connection names a Git connection: "git_" and 26 characters; older ones begin with "con_".
+type Connection string
+
+// Team names a team: "team_" and 26 characters.
+type Team string
+
+// Database names a database: "db_" and 26 characters.
+type Database string
+
+// Backup names a backup: "bkp_" and 26 characters.
+type Backup string

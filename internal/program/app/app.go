@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/buildlog"
 	"slipway/internal/edge/compress"
 	"slipway/internal/platform/db"
@@ -43,9 +45,9 @@ type Wanted struct {
 	PHP *PHP // how requests find their script; nil where the program speaks HTTP
 
 	Secrets    *buildlog.Redactor // hides secrets in what it prints. Optional.
-	Site       string
-	Owner      string // who owns the site
-	Deployment string
+	Site       id.Site
+	Owner      account.OwnerID // who owns the site
+	Deployment id.Deployment
 	Tasks      []Task        // what runs beside it while it is live
 	Host       string        // of the site, for health checks
 	HealthPath string        // Optional: empty means that a connection is enough.
@@ -87,7 +89,7 @@ type Config struct {
 // Launch says what deployments run. Package launch does, which stands on this one.
 type Launch interface {
 	// Wanted returns what a deployment runs, as it is now: with today's variables.
-	Wanted(ctx context.Context, deployment string) (Wanted, error)
+	Wanted(ctx context.Context, deployment id.Deployment) (Wanted, error)
 	// TidyPreviews deletes what is stored of previews that have ended.
 	TidyPreviews(ctx context.Context) error
 }
@@ -120,7 +122,7 @@ type Apps struct {
 
 	mu sync.Mutex // guards programs, closing; taken before a program's own
 	// share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes
-	programs map[string]*program
+	programs map[id.Deployment]*program
 	closing  bool
 
 	// share: total the sites with programs; owner its sites; edge none: it is as long as their list
@@ -143,7 +145,7 @@ func New(c Config) *Apps {
 	c.Most = cmp.Or(c.Most, 500)
 	a := &Apps{
 		c:        c,
-		programs: map[string]*program{},
+		programs: map[id.Deployment]*program{},
 		down:     make(chan struct{}),
 		copies:   compress.New(compress.Config{}),
 		node:     cmp.Or(c.Node, db.NewID("node")),
@@ -174,7 +176,7 @@ const (
 type Process struct {
 	State      State
 	Since      time.Time
-	Deployment string
+	Deployment id.Deployment
 	Restarts   int
 	Memory     int64 // bytes
 	CPU        time.Duration
@@ -185,7 +187,7 @@ type Process struct {
 }
 
 // Status returns how the program of a deployment is, wherever it runs.
-func (a *Apps) Status(deployment string) Process {
+func (a *Apps) Status(deployment id.Deployment) Process {
 	a.mu.Lock()
 	p := a.programs[deployment]
 	a.mu.Unlock()
@@ -194,7 +196,7 @@ func (a *Apps) Status(deployment string) Process {
 		here = p.status()
 	}
 	if here.State == Sleeping {
-		if there, ok := a.elsewhere(deployment); ok {
+		if there, ok := a.elsewhere(string(deployment)); ok {
 			return there
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/runtime"
@@ -22,7 +24,7 @@ type Command struct {
 
 // Execution says what to execute for whom.
 type Execution struct {
-	Deployment string
+	Deployment id.Deployment
 	Command    Command
 	Process    string        // what the site's log calls it
 	Timeout    time.Duration // after which it is ended
@@ -129,7 +131,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 		left()
 		return nil, nil, err
 	}
-	stored := a.storing.begin(want.Site)
+	stored := a.storing.begin(string(want.Site))
 	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/cron"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -62,7 +64,7 @@ func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
 			Command:    t.command,
 		}, job.Options{
 			Queue:  CommandQueue,
-			Unique: "cron/" + t.key(), Share: t.owner, Group: turn(t.owner, t.key()),
+			Unique: "cron/" + t.key(), Share: string(t.owner), Group: turn(t.owner, t.key()),
 		})
 		skipped = !fresh
 		return err
@@ -74,7 +76,7 @@ func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
 }
 
 // turn is the group of an owner's command: as many groups as may run at once.
-func turn(owner, key string) string {
+func turn(owner account.OwnerID, key string) string {
 	sum := 0
 	for _, c := range []byte(key) {
 		sum += int(c)
@@ -85,8 +87,10 @@ func turn(owner, key string) string {
 // RunCron is the job that runs a scheduled command once. A run that a crash interrupted is
 // not repeated: its next time comes.
 type RunCron struct {
-	Site, Deployment, Name string
-	Command                Command
+	Site       id.Site
+	Deployment id.Deployment
+	Name       string
+	Command    Command
 }
 
 // Kind names the job.
@@ -137,7 +141,7 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 }
 
 // executeCron executes a scheduled command and writes when it began and how it ended.
-func (a *Apps) executeCron(ctx context.Context, site, name string, x Execution) (runtime.Exit, error) {
+func (a *Apps) executeCron(ctx context.Context, site id.Site, name string, x Execution) (runtime.Exit, error) {
 	if err := a.ranCron(ctx, site, name, db.Now(), -1); err != nil {
 		return runtime.Exit{}, fmt.Errorf("note start of scheduled command: %w", err)
 	}
@@ -151,7 +155,7 @@ func (a *Apps) executeCron(ctx context.Context, site, name string, x Execution) 
 }
 
 // ranCron writes that a scheduled command began at a moment, or how it ended where at is 0.
-func (a *Apps) ranCron(ctx context.Context, site, name string, at db.Time, exit int) error {
+func (a *Apps) ranCron(ctx context.Context, site id.Site, name string, at db.Time, exit int) error {
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
 	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -166,8 +170,8 @@ func (a *Apps) ranCron(ctx context.Context, site, name string, at db.Time, exit 
 
 // RunCronTx opens the operation that runs a scheduled command of a site now, beside its
 // schedule. The caller knows that the site is the owner's.
-func (a *Apps) RunCronTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, name string) (operation.Operation, error) {
-	list, err := a.tasks(ctx, tx, cronKind, `AND t.site_id = $2 AND t.name = $3`, site, name)
+func (a *Apps) RunCronTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, name string) (operation.Operation, error) {
+	list, err := a.tasks(ctx, tx, cronKind, `AND t.site_id = $2 AND t.name = $3`, string(site), name)
 	if err != nil {
 		return operation.Operation{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -171,7 +173,7 @@ func newWorld(t *testing.T) *world {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		want := w.want
-		want.Deployment = deployment
+		want.Deployment = id.Deployment(deployment)
 		return want, nil
 	})})
 	t.Cleanup(w.apps.close)
@@ -197,7 +199,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-func (w *world) acquire(deployment string) *endpoint.Endpoint {
+func (w *world) acquire(deployment id.Deployment) *endpoint.Endpoint {
 	w.t.Helper()
 	e, err := w.apps.Acquire(w.t.Context(), deployment)
 	if err != nil {
@@ -206,7 +208,7 @@ func (w *world) acquire(deployment string) *endpoint.Endpoint {
 	return e
 }
 
-func (w *world) wantState(deployment string, want State) {
+func (w *world) wantState(deployment id.Deployment, want State) {
 	w.t.Helper()
 	if got := w.apps.Status(deployment); got.State != want {
 		w.t.Errorf("state of %s = %s (%s), want %s", deployment, got.State, got.Message, want)
@@ -238,8 +240,8 @@ func (p *fakeProgram) Open(string) (*os.File, bool, error) { return nil, false, 
 // wants is a Launch without previews.
 type wants func(ctx context.Context, deployment string) (Wanted, error)
 
-func (f wants) Wanted(ctx context.Context, deployment string) (Wanted, error) {
-	return f(ctx, deployment)
+func (f wants) Wanted(ctx context.Context, deployment id.Deployment) (Wanted, error) {
+	return f(ctx, string(deployment))
 }
 func (wants) TidyPreviews(context.Context) error { return nil }
 
@@ -262,6 +264,8 @@ type stored func(site string) int64
 
 func (stored) StorageSites() ([]string, error) { return []string{"site", "other", "gone"}, nil }
 
-func (f stored) StorageSize(_ context.Context, site string) (int64, error) { return f(site), nil }
+func (f stored) StorageSize(_ context.Context, site id.Site) (int64, error) {
+	return f(string(site)), nil
+}
 
-func (f stored) StorageDir(site string) (string, bool) { return "", f(site) > 0 }
+func (f stored) StorageDir(site id.Site) (string, bool) { return "", f(string(site)) > 0 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/node"
 )
 
@@ -18,7 +20,10 @@ func (a *Apps) handOver(ctx context.Context) {
 	if a.c.Relay == nil || !a.c.Places.Draining() {
 		return
 	}
-	type running struct{ site, deployment string }
+	type running struct {
+		site       id.Site
+		deployment id.Deployment
+	}
 	var list []running
 	a.mu.Lock()
 	for _, p := range a.programs {
@@ -41,12 +46,12 @@ func (a *Apps) handOver(ctx context.Context) {
 		return n.ID == a.node || n.State != node.Up || n.Address == "" || !slices.Contains(n.Roles, "worker")
 	})
 	for _, r := range list {
-		if len(nodes) == 0 || ctx.Err() != nil || a.c.Places.Pinned(ctx, r.site) {
+		if len(nodes) == 0 || ctx.Err() != nil || a.c.Places.Pinned(ctx, string(r.site)) {
 			continue
 		}
 		to := nodes[rand.IntN(len(nodes))]
 		reach, done := context.WithTimeout(ctx, a.c.WakeTime)
-		c, _, err := a.c.Relay.Dial(reach, to.Address, r.deployment)
+		c, _, err := a.c.Relay.Dial(reach, to.Address, string(r.deployment))
 		done()
 		if err != nil {
 			a.c.Log.WarnContext(ctx, "program not handed over, will be retried", "site", r.site, "to", to.Name, "err", err)

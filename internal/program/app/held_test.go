@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/program/runtime"
 )
 
@@ -58,7 +60,7 @@ func TestStartsAfterARestore(t *testing.T) {
 				c.Engine = e
 				c.Launch = wants(func(_ context.Context, deployment string) (Wanted, error) {
 					return Wanted{
-						Site: "site", Owner: "owner", Deployment: deployment, Health: time.Minute, Sleep: time.Minute,
+						Site: "site", Owner: "owner", Deployment: id.Deployment(deployment), Health: time.Minute, Sleep: time.Minute,
 						Spec: runtime.Spec{Env: []string{"DB_PASSWORD=" + password.Load().(string)}},
 					}, nil
 				})

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -19,7 +21,7 @@ type Line struct {
 	Level      string // debug, info, warn, error: guessed
 	Stream     string // stdout, stderr, system
 	Process    string // which of the site's processes: web, worker:name, cron:name, release, or the id of a command's operation
-	Deployment string
+	Deployment id.Deployment
 	Message    string
 }
 
@@ -43,11 +45,11 @@ type logs struct {
 
 	mu sync.Mutex // guards what follows
 	// share: total the sites that have logged; owner its sites; edge gone with the site
-	sites   map[string]*siteLog
+	sites   map[id.Site]*siteLog
 	waiting []entry // share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
 	bytes   int     // of waiting
 	// share: total the owners with lines that wait; owner one entry; edge gone when its lines are written
-	of   map[string]load // of waiting, by owner
+	of   map[id.Owner]load // of waiting, by owner
 	wake chan struct{}
 }
 
@@ -55,8 +57,8 @@ type logs struct {
 type load struct{ lines, bytes int }
 
 type siteLog struct {
-	owner   string // who owns the site; empty while that is not known
-	last    int64  // the newest line's number
+	owner   id.Owner // who owns the site; empty while that is not known
+	last    int64    // the newest line's number
 	tokens  float64
 	at      time.Time
 	dropped int
@@ -65,40 +67,42 @@ type siteLog struct {
 }
 
 type entry struct {
-	site  string
-	owner string // or the site, where the owner is not known
+	site  id.Site
+	owner id.Owner // or the site, where the owner is not known
 	Line
 }
 
 func (l *logs) init(d *db.DB, log *slog.Logger) {
-	l.db, l.log, l.sites, l.of, l.wake = d, log, map[string]*siteLog{}, map[string]load{}, make(chan struct{}, 1)
+	l.db, l.log, l.sites, l.of, l.wake = d, log, map[id.Site]*siteLog{}, map[id.Owner]load{}, make(chan struct{}, 1)
 }
 
 // web is the process that answers.
 const web = "web"
 
 // system notes what the service says of a program.
-func (l *logs) system(site, deployment, text string) { l.note(site, deployment, web, text) }
+func (l *logs) system(site id.Site, deployment id.Deployment, text string) {
+	l.note(site, deployment, web, text)
+}
 
 // note notes what the service says of a process.
-func (l *logs) note(site, deployment, process, text string) {
+func (l *logs) note(site id.Site, deployment id.Deployment, process, text string) {
 	if site != "" {
 		l.add(site, deployment, process, "system", text)
 	}
 }
 
 // Note writes what the service says into a site's log.
-func (a *Apps) Note(site, text string) { a.logs.system(site, "", text) }
+func (a *Apps) Note(site, text string) { a.logs.system(id.Site(site), "", text) }
 
 // owned notes who owns a site: its lines wait in that owner's share.
-func (l *logs) owned(site, owner string) {
+func (l *logs) owned(site id.Site, owner id.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.siteLog(site, time.Now()).owner = owner
 }
 
 // siteLog returns the state of a site's log; mu is held.
-func (l *logs) siteLog(site string, now time.Time) *siteLog {
+func (l *logs) siteLog(site id.Site, now time.Time) *siteLog {
 	s := l.sites[site]
 	if s == nil {
 		s = &siteLog{tokens: lineBurst, at: now}
@@ -118,12 +122,12 @@ func (l *logs) moment(now time.Time) int64 {
 
 // add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
-func (l *logs) add(site, deployment, process, stream, text string) {
+func (l *logs) add(site id.Site, deployment id.Deployment, process, stream, text string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.siteLog(site, now)
-	owner := cmp.Or(s.owner, site)
+	owner := cmp.Or(s.owner, id.Owner(site))
 	held := l.of[owner]
 	s.tokens = min(lineBurst, s.tokens+now.Sub(s.at).Seconds()*linesPerSec)
 	s.at = now
@@ -207,7 +211,7 @@ func (l *logs) run(ctx context.Context) {
 func (l *logs) flush(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.waiting
-	l.waiting, l.bytes, l.of = nil, 0, map[string]load{}
+	l.waiting, l.bytes, l.of = nil, 0, map[id.Owner]load{}
 	l.mu.Unlock()
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), 500)]
@@ -233,7 +237,7 @@ func (l *logs) flush(ctx context.Context) {
 
 func (l *logs) write(ctx context.Context, part []entry) error {
 	return l.db.Write(ctx, func(tx *db.Tx) error {
-		counts := map[string]load{}
+		counts := map[id.Site]load{}
 		for _, e := range part {
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO app_logs (site_id, n, at, level, stream, process, deployment_id, message) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -265,7 +269,7 @@ func (l *logs) write(ctx context.Context, part []entry) error {
 }
 
 // due reports whether so much was written that old lines must go.
-func (l *logs) due(site string, n load) bool {
+func (l *logs) due(site id.Site, n load) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sites[site]
@@ -281,7 +285,7 @@ func (l *logs) due(site string, n load) bool {
 }
 
 // LogTopic is notified after lines of a site were written.
-func LogTopic(site string) string { return "app-log/" + site }
+func LogTopic(site id.Site) string { return "app-log/" + string(site) }
 
 // LogFilter narrows a site's log. Zero fields don't.
 type LogFilter struct {
@@ -291,7 +295,7 @@ type LogFilter struct {
 	Stream     string
 	Level      string
 	Process    string
-	Deployment string
+	Deployment id.Deployment
 	Search     string // text that the message holds, in any case
 	Limit      int    // 1 to 1,000. Optional: 0 means 100.
 	Flush      bool   // writes what waits first
@@ -299,7 +303,7 @@ type LogFilter struct {
 
 // Logs returns lines of a site, the oldest first. The caller knows that the site is its
 // own.
-func (a *Apps) Logs(ctx context.Context, site string, f LogFilter) ([]Line, error) {
+func (a *Apps) Logs(ctx context.Context, site id.Site, f LogFilter) ([]Line, error) {
 	if f.Limit < 1 || f.Limit > 1000 {
 		f.Limit = 100
 	}
@@ -335,7 +339,7 @@ func pattern(text string) string {
 }
 
 // PurgeTx forgets what a deleted site's programs printed.
-func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
+func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM app_logs WHERE site_id = $1`, site); err != nil {
 		return fmt.Errorf("forget application log: %w", err)
 	}
@@ -350,7 +354,7 @@ func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site string) error {
 }
 
 // forget drops what is remembered of a site's share.
-func (l *logs) forget(site string) {
+func (l *logs) forget(site id.Site) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sites, site)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // A search finds lines by their text in any case, whatever a database takes for a pattern.
@@ -53,7 +55,7 @@ func TestLogsAreShared(t *testing.T) {
 	l.init(f.nodes[0].c.DB, slog.New(slog.DiscardHandler))
 	long := strings.Repeat("x", 16<<10)
 	for i := range 100 {
-		site := fmt.Sprint("anna", i)
+		site := id.Site(fmt.Sprint("anna", i))
 		l.owned(site, "anna")
 		for range 100 {
 			l.add(site, "one", web, "stdout", long)

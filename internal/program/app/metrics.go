@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/usage"
 )
 
@@ -109,7 +110,7 @@ const (
 // steps are the two in which figures are stored.
 var steps = []struct{ step, keep time.Duration }{{time.Minute, keepMinutes}, {time.Hour, keepHours}}
 
-func (m *metrics) of(site string, note func(*Figures)) {
+func (m *metrics) of(site id.Site, note func(*Figures)) {
 	if site == "" {
 		return
 	}
@@ -118,17 +119,17 @@ func (m *metrics) of(site string, note func(*Figures)) {
 	if m.sites == nil {
 		m.sites = map[string]*Figures{}
 	}
-	f := m.sites[site]
+	f := m.sites[string(site)]
 	if f == nil {
 		f = &Figures{}
-		m.sites[site] = f
+		m.sites[string(site)] = f
 	}
 	note(f)
 }
 
 // answered counts an answer of a site's program, the bytes of its body, and how long its first
 // byte took.
-func (m *metrics) answered(site string, status int, bytes int64, took time.Duration) {
+func (m *metrics) answered(site id.Site, status int, bytes int64, took time.Duration) {
 	m.of(site, func(f *Figures) {
 		f.Bytes += bytes
 		f.Statuses[min(max(status/100, 2), 5)-2]++
@@ -166,8 +167,8 @@ func (a *Apps) sample() {
 		if a.metrics.used == nil {
 			continue
 		}
-		a.metrics.used.Add(db.At(now), account.OwnerID(owner), usage.CPU, site, more.Milliseconds())
-		a.metrics.used.Add(db.At(now), account.OwnerID(owner), usage.Memory, site, u.Memory>>20*took.Milliseconds()/1000)
+		a.metrics.used.Add(db.At(now), owner, usage.CPU, site, more.Milliseconds())
+		a.metrics.used.Add(db.At(now), owner, usage.Memory, site, u.Memory>>20*took.Milliseconds()/1000)
 	}
 	a.metrics.cpu = seen
 }
@@ -262,7 +263,7 @@ func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
 		})
 		if err != nil {
 			for _, site := range sortedKeys(batch) {
-				m.of(site, func(f *Figures) { f.add(*batch[site]) })
+				m.of(id.Site(site), func(f *Figures) { f.add(*batch[site]) })
 			}
 			return fmt.Errorf("write figures: %w", err)
 		}
@@ -293,7 +294,7 @@ func (a *Apps) tidyFigures(ctx context.Context) error {
 // days. The caller knows that the site is its own.
 func (a *Apps) Metrics(
 	ctx context.Context,
-	site string,
+	site id.Site,
 	since, until db.Time,
 	step time.Duration,
 ) (list []Point, total Figures, _ time.Duration, err error) {

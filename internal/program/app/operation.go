@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -19,11 +21,11 @@ import (
 
 // RestartTx opens the operation that restarts a site's program without a dropped request.
 // The caller knows that the site is the owner's.
-func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, deployment string) (operation.Operation, error) {
+func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, deployment id.Deployment) (operation.Operation, error) {
 	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   "site.restart",
 		Site:   site,
-		Unique: "site.restart/" + site,
+		Unique: "site.restart/" + string(site),
 	})
 	if err != nil {
 		return op, err
@@ -40,8 +42,8 @@ func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 // does no harm.
 type RestartSite struct {
 	Operation  operation.ID
-	Deployment string
-	Site       string
+	Deployment id.Deployment
+	Site       id.Site
 }
 
 // Kind names the job.
@@ -105,7 +107,7 @@ func (a *Apps) RunTx(
 	ctx context.Context,
 	tx *db.Tx,
 	by account.Caller,
-	site, deployment string,
+	site id.Site, deployment id.Deployment,
 	c Command,
 	timeout time.Duration,
 ) (operation.Operation, error) {
@@ -121,7 +123,7 @@ func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r R
 	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   "site.command",
 		Site:   r.Site,
-		Unique: "site.command/" + r.Site,
+		Unique: "site.command/" + string(r.Site),
 	})
 	if err != nil {
 		return op, err
@@ -131,7 +133,7 @@ func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r R
 		Queue:  CommandQueue,
 		Unique: "command/" + string(op.ID),
 		Share:  string(owner),
-		Group:  turn(string(owner), r.Site),
+		Group:  turn(owner, string(r.Site)),
 	})
 	return op, err
 }
@@ -139,11 +141,12 @@ func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r R
 // RunCommand is the job that runs a one-off command. One that a crash interrupted is not
 // repeated: nobody knows what it has done already.
 type RunCommand struct {
-	Operation        operation.ID
-	Site, Deployment string
-	Command          Command
-	Timeout          time.Duration
-	Cron             string // the scheduled command that it is; empty for any other
+	Operation  operation.ID
+	Site       id.Site
+	Deployment id.Deployment
+	Command    Command
+	Timeout    time.Duration
+	Cron       string // the scheduled command that it is; empty for any other
 
 	User  account.UserID // who must still have the right to it; empty: it runs for the owner
 	Owner account.OwnerID

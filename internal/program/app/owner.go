@@ -19,15 +19,15 @@ type owners struct {
 }
 
 // Running returns how many programs and commands of an owner run on this machine.
-func (a *Apps) Running(owner string) int64 {
+func (a *Apps) Running(owner account.OwnerID) int64 {
 	a.owners.mu.Lock()
 	defer a.owners.mu.Unlock()
-	return a.owners.up[owner]
+	return a.owners.up[string(owner)]
 }
 
 // enter counts a command in, which left counts out, if the server and its owner have room
 // for it.
-func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error) {
+func (a *Apps) enter(ctx context.Context, owner account.OwnerID) (left func(), err error) {
 	if err := a.room(ctx, nil, owner); err != nil {
 		return nil, err
 	}
@@ -41,15 +41,15 @@ func (a *Apps) enter(ctx context.Context, owner string) (left func(), err error)
 
 // admit counts one more of what an owner runs, up to the owner's limit: where that is reached,
 // one that is idle, and is not p, makes room.
-func (a *Apps) admit(ctx context.Context, owner string, p *program) (left func(), err error) {
+func (a *Apps) admit(ctx context.Context, owner account.OwnerID, p *program) (left func(), err error) {
 	for {
 		most := int64(a.c.Most)
 		if a.c.Limits != nil {
-			if most, err = a.c.Limits.LimitOf(ctx, a.c.DB, account.OwnerID(owner), limits.Programs); err != nil {
+			if most, err = a.c.Limits.LimitOf(ctx, a.c.DB, owner, limits.Programs); err != nil {
 				return nil, err
 			}
 		}
-		up, ok := a.owners.enter(owner, most)
+		up, ok := a.owners.enter(string(owner), most)
 		if ok {
 			return func() { a.owners.leave(owner) }, nil
 		}
@@ -89,10 +89,10 @@ func (o *owners) all() map[string]int64 {
 	return maps.Clone(o.up)
 }
 
-func (o *owners) leave(owner string) {
+func (o *owners) leave(owner account.OwnerID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.up[owner]--; o.up[owner] <= 0 {
-		delete(o.up, owner)
+	if o.up[string(owner)]--; o.up[string(owner)] <= 0 {
+		delete(o.up, string(owner))
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
 )
 
 // site returns whose a deployment is; empty: it is gone, which others say.
-func (a *Apps) siteOf(ctx context.Context, deployment string) (site string, err error) {
+func (a *Apps) siteOf(ctx context.Context, deployment id.Deployment) (site id.Site, err error) {
 	err = a.c.DB.QueryRow(ctx, `SELECT site_id FROM deployment_sites WHERE id = $1`, deployment).Scan(&site)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("find site of deployment: %w", err)
@@ -22,7 +24,7 @@ func (a *Apps) siteOf(ctx context.Context, deployment string) (site string, err 
 }
 
 // look returns a placement.Away where a deployment's site runs on another node.
-func (a *Apps) look(ctx context.Context, deployment string) error {
+func (a *Apps) look(ctx context.Context, deployment id.Deployment) error {
 	if a.c.Places == nil {
 		return nil
 	}
@@ -30,15 +32,17 @@ func (a *Apps) look(ctx context.Context, deployment string) error {
 	if err != nil || site == "" {
 		return err
 	}
-	return a.c.Places.Look(ctx, site)
+	return a.c.Places.Look(ctx, string(site))
 }
 
 // Here returns nil where a site's programs run on this node, or may; else it is for the handler of a job, which returns what is
 // no fault as it is.
-func (a *Apps) Here(ctx context.Context, site string) error { return a.c.Places.Here(ctx, site) }
+func (a *Apps) Here(ctx context.Context, site id.Site) error {
+	return a.c.Places.Here(ctx, string(site))
+}
 
 // Place is Here for a deployment. A node that is down is no error: the start says so.
-func (a *Apps) Place(ctx context.Context, deployment string) error {
+func (a *Apps) Place(ctx context.Context, deployment id.Deployment) error {
 	if a.c.Places == nil {
 		return nil
 	}
@@ -66,7 +70,7 @@ func (a *Apps) claim(ctx context.Context, want Wanted) error {
 			return err
 		}
 	}
-	return a.c.Places.Take(ctx, want.Site, stores || want.Pinned)
+	return a.c.Places.Take(ctx, string(want.Site), stores || want.Pinned)
 }
 
 // keeps reports whether what a program writes stays on the node.
@@ -84,11 +88,11 @@ func keeps(s runtime.Spec) bool {
 
 // knowsStorage refuses to begin with empty folders where the site is known to have stored something, and no node says that it
 // has it: one of an earlier version, which is yet to be upgraded, may.
-func (a *Apps) knowsStorage(ctx context.Context, site string) error {
+func (a *Apps) knowsStorage(ctx context.Context, site id.Site) error {
 	if _, ok := a.c.Storage.StorageDir(site); ok {
 		return nil
 	}
-	_, placed, err := a.c.Places.Of(ctx, site)
+	_, placed, err := a.c.Places.Of(ctx, string(site))
 	if err != nil || placed {
 		return err
 	}
@@ -129,7 +133,7 @@ func (a *Apps) leave(ctx context.Context) error {
 	for _, p := range all {
 		p.mu.Lock()
 		if p.now != nil && p.want.Site != "" {
-			sites[p.want.Site] = true
+			sites[string(p.want.Site)] = true
 		}
 		p.mu.Unlock()
 	}
@@ -142,7 +146,7 @@ func (a *Apps) leave(ctx context.Context) error {
 	}
 	for _, p := range all {
 		p.mu.Lock()
-		away := p.now != nil && p.want.Site != "" && !mine[p.want.Site]
+		away := p.now != nil && p.want.Site != "" && !mine[string(p.want.Site)]
 		if away != p.away {
 			p.away, p.drain = away, time.Now().Add(p.want.Drain)
 		}

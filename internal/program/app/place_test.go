@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
@@ -73,7 +75,7 @@ func TestStoragePinsASite(t *testing.T) {
 	f, selves := twoNodes(t, func(c *Config) {
 		inner := c.Launch
 		c.Launch = wants(func(ctx context.Context, deployment string) (Wanted, error) {
-			w, err := inner.Wanted(ctx, deployment)
+			w, err := inner.Wanted(ctx, id.Deployment(deployment))
 			w.Spec.Storage = []runtime.Storage{{Path: "data"}}
 			return w, err
 		})

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/runtime"
@@ -16,7 +18,7 @@ import (
 // program is the program of one deployment.
 type program struct {
 	apps       *Apps
-	deployment string
+	deployment id.Deployment
 
 	mu       sync.Mutex // guards what follows
 	want     Wanted
@@ -50,7 +52,7 @@ type attempt struct {
 type instance struct {
 	running   runtime.Program
 	transport transport
-	site      string
+	site      id.Site
 	begun     time.Time
 	maxBody   atomic.Int64    // bytes
 	firstByte atomic.Int64    // nanoseconds
@@ -92,7 +94,7 @@ func errCrashed(why string, after time.Duration) error {
 }
 
 // program returns a deployment's program, which may have gone again before it is locked.
-func (a *Apps) program(deployment string) (*program, error) {
+func (a *Apps) program(deployment id.Deployment) (*program, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closing {
@@ -115,7 +117,7 @@ var errWakeTimeout = &fault.Error{
 }
 
 // acquire returns the deployment's program for one request, on this node.
-func (a *Apps) acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+func (a *Apps) acquire(ctx context.Context, deployment id.Deployment) (*endpoint.Endpoint, error) {
 	p, in, err := a.held(ctx, deployment)
 	if err != nil {
 		return nil, err
@@ -124,7 +126,7 @@ func (a *Apps) acquire(ctx context.Context, deployment string) (*endpoint.Endpoi
 }
 
 // held returns the instance of a deployment on this node, held for one request, and starts it first where it sleeps.
-func (a *Apps) held(ctx context.Context, deployment string) (*program, *instance, error) {
+func (a *Apps) held(ctx context.Context, deployment id.Deployment) (*program, *instance, error) {
 	late := time.NewTimer(a.c.WakeTime)
 	defer late.Stop()
 	for {
@@ -156,7 +158,7 @@ func (a *Apps) held(ctx context.Context, deployment string) (*program, *instance
 
 // Awake returns the deployment's program for one request if it runs, without waiting for
 // anything.
-func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
+func (a *Apps) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	if !a.c.Places.Sure() {
 		return nil, false
 	}
@@ -172,7 +174,7 @@ func (a *Apps) Awake(deployment string) (*endpoint.Endpoint, bool) {
 	return nil, false
 }
 
-func (a *Apps) awake(deployment string) (*endpoint.Endpoint, bool) {
+func (a *Apps) awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	a.mu.Lock()
 	p, closing := a.programs[deployment], a.closing
 	a.mu.Unlock()
@@ -195,7 +197,7 @@ func (a *Apps) awake(deployment string) (*endpoint.Endpoint, bool) {
 // called it does not go to sleep.
 //
 // say hears of what keeps it from being healthy, as long as that may pass. Optional.
-func (a *Apps) Start(ctx context.Context, deployment string, say func(line string)) (release func(), err error) {
+func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(line string)) (release func(), err error) {
 	for tried := false; ; {
 		p, err := a.program(deployment)
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/runtime"
 )
@@ -411,14 +413,14 @@ func TestMostProgramsAtOnce(t *testing.T) {
 		w := newWorld(t)
 		w.apps.c.Most = 3
 		for i := range 3 {
-			w.acquire(fmt.Sprint(i)).Release()
+			w.acquire(id.Deployment(fmt.Sprint(i))).Release()
 		}
 		if _, err := w.apps.Acquire(t.Context(), "more"); code(err) != "too_many_programs" {
 			t.Errorf("Acquire of a fourth = %v", err)
 		}
 		w.pass(2 * time.Minute) // nobody visits these previews
 		for i := range 100 {    // sleeping ones take no place
-			w.acquire(fmt.Sprint("later", i)).Release()
+			w.acquire(id.Deployment(fmt.Sprint("later", i))).Release()
 			w.pass(2 * time.Minute)
 		}
 	})
@@ -478,7 +480,7 @@ func TestLogsAreBounded(t *testing.T) {
 		long := strings.Repeat("x", 16<<10)
 		for i := range 1000 {
 			for range 1000 {
-				l.add(fmt.Sprint("site", i), "one", web, "stdout", long)
+				l.add(id.Site(fmt.Sprint("site", i)), "one", web, "stdout", long)
 			}
 		}
 		if l.bytes > waitingMost+len(long) {

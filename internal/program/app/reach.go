@@ -11,14 +11,17 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/program/relay"
 )
 
 // Reach wakes a deployment's program on this node, for a visitor of another one, and returns what passes a connection on to it.
 // While the connection is open the program does not sleep.
-func (a *Apps) Reach(ctx context.Context, deployment string) (relay.Program, func(net.Conn), error) {
+func (a *Apps) Reach(ctx context.Context, named string) (relay.Program, func(net.Conn), error) {
 	ctx, done := context.WithTimeoutCause(ctx, a.c.WakeTime, errWakeTimeout)
 	defer done()
+	deployment := id.Deployment(named)
 	a.sure(ctx)
 	if err := a.look(ctx, deployment); err != nil {
 		return relay.Program{}, nil, err
@@ -27,7 +30,7 @@ func (a *Apps) Reach(ctx context.Context, deployment string) (relay.Program, fun
 	if err != nil {
 		return relay.Program{}, nil, err
 	}
-	about := relay.Program{Site: in.site, MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load())}
+	about := relay.Program{Site: string(in.site), MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load())}
 	if in.transport.upstream == nil {
 		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in) }, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -14,7 +16,7 @@ const releaseTime = 15 * time.Minute
 
 // Release runs the release command of a deployment to its end, before the deployment goes live; a fault
 // says why it failed. line hears what it prints.
-func (a *Apps) Release(ctx context.Context, deployment string, c framework.Command, line func(stream, text string)) error {
+func (a *Apps) Release(ctx context.Context, deployment id.Deployment, c framework.Command, line func(stream, text string)) error {
 	exit, err := a.Execute(ctx, Execution{
 		Deployment: deployment,
 		Command:    Command(c),
@@ -44,7 +46,7 @@ func (a *Apps) Release(ctx context.Context, deployment string, c framework.Comma
 const lastLines = 30
 
 // LastLines returns the last lines that a deployment's program printed.
-func (a *Apps) LastLines(ctx context.Context, site, deployment string) []string {
+func (a *Apps) LastLines(ctx context.Context, site id.Site, deployment id.Deployment) []string {
 	lines, err := a.Logs(ctx, site, LogFilter{Deployment: deployment, Limit: lastLines, Flush: true})
 	if err != nil {
 		a.c.Log.WarnContext(ctx, "application log not read", "site", site, "err", err)
@@ -60,7 +62,7 @@ func (a *Apps) LastLines(ctx context.Context, site, deployment string) []string 
 }
 
 // FatalErrors returns up to ten fatal errors of PHP in a site's log since then.
-func (a *Apps) FatalErrors(ctx context.Context, site string, since db.Time) []string {
+func (a *Apps) FatalErrors(ctx context.Context, site id.Site, since db.Time) []string {
 	lines, err := a.Logs(ctx, site, LogFilter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
 	if err != nil {
 		a.c.Log.WarnContext(ctx, "application log not read", "site", site, "err", err)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/fault"
@@ -39,7 +41,7 @@ type remotes struct {
 // remote is a program on another node.
 type remote struct {
 	apps       *Apps
-	deployment string
+	deployment id.Deployment
 	address    string
 	program    relay.Program
 	http       *http.Transport
@@ -52,9 +54,9 @@ type remote struct {
 }
 
 // get returns what is known of a deployment's program on another node, and counts a use.
-func (r *remotes) get(deployment string) *remote {
+func (r *remotes) get(deployment id.Deployment) *remote {
 	r.mu.Lock()
-	x := r.at[deployment]
+	x := r.at[string(deployment)]
 	r.mu.Unlock()
 	if x != nil {
 		x.used.Store(time.Now().UnixNano())
@@ -67,11 +69,11 @@ func (r *remotes) put(x *remote) {
 	now := time.Now()
 	x.used.Store(now.UnixNano())
 	r.mu.Lock()
-	old := r.at[x.deployment]
+	old := r.at[string(x.deployment)]
 	if r.at == nil {
 		r.at = map[string]*remote{}
 	}
-	r.at[x.deployment] = x
+	r.at[string(x.deployment)] = x
 	var idle []*remote
 	for key, other := range r.at {
 		if now.UnixNano()-other.used.Load() > int64(remoteIdle) {
@@ -91,9 +93,9 @@ func (r *remotes) put(x *remote) {
 // drop forgets x: its node has not answered, or has it no longer.
 func (r *remotes) drop(x *remote) {
 	r.mu.Lock()
-	mine := r.at[x.deployment] == x
+	mine := r.at[string(x.deployment)] == x
 	if mine {
-		delete(r.at, x.deployment)
+		delete(r.at, string(x.deployment))
 	}
 	r.mu.Unlock()
 	if mine {
@@ -118,7 +120,7 @@ func (x *remote) dial(ctx context.Context) (net.Conn, error) {
 		return c, nil
 	default:
 	}
-	c, _, err := x.apps.c.Relay.Dial(ctx, x.address, x.deployment)
+	c, _, err := x.apps.c.Relay.Dial(ctx, x.address, string(x.deployment))
 	if err != nil && ctx.Err() == nil {
 		x.apps.remotes.drop(x)
 	}
@@ -140,19 +142,19 @@ func (x *remote) endpoint() *endpoint.Endpoint {
 		FirstByte: x.program.FirstByte,
 		Release:   func() {},
 		Answered: func(status int, bytes int64, took time.Duration) {
-			a.metrics.answered(x.program.Site, status, bytes, took)
+			a.metrics.answered(id.Site(x.program.Site), status, bytes, took)
 		},
-		Failed: func(why string) { a.logs.system(x.program.Site, x.deployment, why) },
+		Failed: func(why string) { a.logs.system(id.Site(x.program.Site), x.deployment, why) },
 	}
 }
 
 // reach connects to a program of another node, which wakes it where it sleeps.
-func (a *Apps) reach(ctx context.Context, address, deployment string) (*remote, error) {
+func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployment) (*remote, error) {
 	if x := a.remotes.get(deployment); x != nil && x.address == address {
 		x.checked.Store(time.Now().UnixNano())
 		return x, nil
 	}
-	c, p, err := a.c.Relay.Dial(ctx, address, deployment)
+	c, p, err := a.c.Relay.Dial(ctx, address, string(deployment))
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +184,7 @@ func (a *Apps) reach(ctx context.Context, address, deployment string) (*remote, 
 
 // Acquire returns the deployment's program for one request, wherever it runs, and starts it first where it
 // sleeps. It waits for WakeTime at most; what it can't wake is an Unavailable fault.
-func (a *Apps) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+func (a *Apps) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint.Endpoint, error) {
 	a.sure(ctx)
 	if e, ok := a.awake(deployment); ok {
 		return e, nil
@@ -212,7 +214,7 @@ func again(err error) bool {
 }
 
 // acquireAnywhere tries once.
-func (a *Apps) acquireAnywhere(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+func (a *Apps) acquireAnywhere(ctx context.Context, deployment id.Deployment) (*endpoint.Endpoint, error) {
 	err := a.look(ctx, deployment)
 	var away *placement.Away
 	if errors.As(err, &away) {
@@ -260,7 +262,7 @@ func (a *Apps) acquireAnywhere(ctx context.Context, deployment string) (*endpoin
 }
 
 // acquireAt returns the program of a site that another node has.
-func (a *Apps) acquireAt(ctx context.Context, away *placement.Away, deployment string) (*endpoint.Endpoint, error) {
+func (a *Apps) acquireAt(ctx context.Context, away *placement.Away, deployment id.Deployment) (*endpoint.Endpoint, error) {
 	if away.State == node.Down || away.Address == "" || a.c.Relay == nil {
 		return nil, away
 	}

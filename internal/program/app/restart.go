@@ -4,13 +4,15 @@ import (
 	"context"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
 // Restart starts the deployment's program anew beside the one that runs, and lets it take
 // its place once it is healthy: nobody waits and no request is dropped. One that crashed is
 // started at once. Where it sleeps nothing is done, since the next start is new anyway.
-func (a *Apps) Restart(ctx context.Context, deployment string) error {
+func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	a.mu.Lock()
 	p := a.programs[deployment]
 	a.mu.Unlock()
@@ -118,7 +120,7 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 
 // Renew ends what runs of a site here: what it stands on has been replaced. Programs start
 // again with the next request, those that never sleep and workers at once.
-func (a *Apps) Renew(site string) {
+func (a *Apps) Renew(site id.Site) {
 	a.mu.Lock()
 	all := make([]*program, 0, len(a.programs))
 	for _, p := range a.programs {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 )
 
@@ -33,7 +35,7 @@ const spareTime = 5 * time.Second
 
 // room counts one more instance of an owner in. Where as many run as may, one that is idle,
 // and is not p, makes room: the owner's own, or one of an owner that runs more.
-func (a *Apps) room(ctx context.Context, p *program, owner string) error {
+func (a *Apps) room(ctx context.Context, p *program, owner id.Owner) error {
 	for {
 		// share: total Most (500) instances; owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
 		if a.up.Add(1) <= int64(a.c.Most) {
@@ -54,15 +56,15 @@ func (a *Apps) room(ctx context.Context, p *program, owner string) error {
 
 // spareOfMost is spare for those of the owner that runs the most, of which one is idle: none
 // that runs fewer than the one who asks is put to sleep for it.
-func (a *Apps) spareOfMost(p *program, owner string) *instance {
+func (a *Apps) spareOfMost(p *program, owner id.Owner) *instance {
 	up := a.owners.all()
-	most := up[owner]
+	most := up[string(owner)]
 	who := map[string]bool{}
-	a.idlest(p, func(w Wanted) bool { who[w.Owner] = true; return false })
-	others := slices.DeleteFunc(slices.Collect(maps.Keys(who)), func(o string) bool { return o == owner || up[o] <= most })
+	a.idlest(p, func(w Wanted) bool { who[string(w.Owner)] = true; return false })
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(who)), func(o string) bool { return id.Owner(o) == owner || up[o] <= most })
 	slices.SortFunc(others, func(x, y string) int { return cmp.Or(cmp.Compare(up[y], up[x]), cmp.Compare(x, y)) })
-	for _, o := range append(others, owner) {
-		if idle := a.spare(p, func(w Wanted) bool { return w.Owner == o }); idle != nil {
+	for _, o := range append(others, string(owner)) {
+		if idle := a.spare(p, func(w Wanted) bool { return w.Owner == id.Owner(o) }); idle != nil {
 			return idle
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // Before a visitor is refused, the program that nobody has asked for the longest sleeps earlier
@@ -20,7 +22,7 @@ func TestIdleProgramsMakeRoom(t *testing.T) {
 				w := newWorld(t)
 				limit(&w.apps.c)
 				for i := range 3 {
-					w.acquire(fmt.Sprint(i)).Release()
+					w.acquire(id.Deployment(fmt.Sprint(i))).Release()
 					time.Sleep(time.Second)
 				}
 				if _, err := w.apps.Acquire(t.Context(), "more"); code(err) != codeFull {
@@ -39,7 +41,7 @@ func TestIdleProgramsMakeRoom(t *testing.T) {
 					t.Errorf("%d run, want 3", n)
 				}
 				time.Sleep(2 * spareTime)
-				for _, id := range []string{"2", "more"} {
+				for _, id := range []id.Deployment{"2", "more"} {
 					defer w.acquire(id).Release()
 				}
 				if _, err := w.apps.Acquire(t.Context(), "1"); code(err) != codeFull {
@@ -98,10 +100,10 @@ func TestTheOwnerOfMostMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.apps.c.Most = 4
-		wake := func(owner, id string) {
+		wake := func(owner id.Owner, name string) {
 			t.Helper()
-			w.want.Owner, w.want.Site = owner, "site "+owner+id
-			w.acquire(id).Release()
+			w.want.Owner, w.want.Site = owner, id.Site("site "+string(owner)+name)
+			w.acquire(id.Deployment(name)).Release()
 			time.Sleep(2 * spareTime)
 		}
 		wake("ben", "ben")
@@ -131,8 +133,8 @@ func TestStartsAreShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i := range 3 * maxStarts {
-			w.want.Site = fmt.Sprint("site", i)
-			go func() { _, _ = w.apps.Acquire(ctx, fmt.Sprint(i)) }()
+			w.want.Site = id.Site(fmt.Sprint("site", i))
+			go func() { _, _ = w.apps.Acquire(ctx, id.Deployment(fmt.Sprint(i))) }()
 			synctest.Wait()
 		}
 		if n := w.engine.starts(); n != maxStarts/4 {

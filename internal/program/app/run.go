@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/program/placement"
@@ -67,7 +69,9 @@ func (a *Apps) Run(ctx context.Context) error {
 
 // row holds the database's settings of a site whose program runs here.
 type row struct {
-	site, deployment, state, settings string
+	site            id.Site
+	deployment      id.Deployment
+	state, settings string
 
 	revision int64
 }
@@ -88,7 +92,7 @@ func (a *Apps) compare(ctx context.Context, changed bool) error {
 		a.known = nil
 		return nil
 	}
-	sites := map[string]bool{}
+	sites := map[id.Site]bool{}
 	stale := changed || a.known == nil || time.Since(a.asked) > askEvery
 	for _, p := range all {
 		p.mu.Lock()
@@ -96,7 +100,7 @@ func (a *Apps) compare(ctx context.Context, changed bool) error {
 		p.mu.Unlock()
 		if site != "" {
 			sites[site] = true
-			if _, ok := a.known[site]; !ok {
+			if _, ok := a.known[string(site)]; !ok {
 				stale = true
 			}
 		}
@@ -121,11 +125,11 @@ func (a *Apps) moveAll(all []*program, known map[string]row) {
 }
 
 // read returns what sites serve; one that is gone has an empty row.
-func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error) {
+func (a *Apps) read(ctx context.Context, sites []id.Site) (map[string]row, error) {
 	known := make(map[string]row, len(sites))
 	for part := range slices.Chunk(sites, 200) {
 		for _, site := range part {
-			known[site] = row{site: site}
+			known[string(site)] = row{site: site}
 		}
 		var args db.Args
 		rows, err := a.c.DB.Query(
@@ -142,7 +146,7 @@ func (a *Apps) read(ctx context.Context, sites []string) (map[string]row, error)
 			return nil, fmt.Errorf("read live: %w", err)
 		}
 		for _, r := range list {
-			known[r.site] = r
+			known[string(r.site)] = r
 		}
 	}
 	return known, nil
@@ -161,7 +165,7 @@ func (a *Apps) move(p *program, known map[string]row) {
 	now := time.Now()
 	p.mu.Lock()
 	in, want, was := p.now, p.want, p.live
-	serves := known[want.Site]
+	serves := known[string(want.Site)]
 	stopped := want.Site != "" && (serves.state == "stopped" || serves.state == "deleted")
 	p.live = serves.state == "live" && serves.deployment == p.deployment
 	switch {
@@ -229,7 +233,10 @@ func (a *Apps) forget(p *program) {
 // keepUp starts the programs that never sleep, after a restart of the service: a few at once,
 // and of one owner fewer.
 func (a *Apps) keepUp(ctx context.Context) {
-	type always struct{ site, owner, deployment string }
+	type always struct {
+		site, owner string
+		deployment  id.Deployment
+	}
 	rows, err := a.c.DB.Query(ctx, `SELECT site_id, owner_id, deployment_id FROM live WHERE backend = 'program' AND state = 'live'`)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (r always, err error) { return r, s.Scan(&r.site, &r.owner, &r.deployment) })
 	if err != nil {
@@ -281,7 +288,7 @@ func (a *Apps) close() {
 	a.mu.Lock()
 	a.closing = true
 	all := a.programs
-	a.programs = map[string]*program{}
+	a.programs = map[id.Deployment]*program{}
 	a.mu.Unlock()
 	close(a.down)
 	var wg sync.WaitGroup

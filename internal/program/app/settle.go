@@ -17,12 +17,12 @@ const renewTime = 5 * time.Minute
 func (a *Apps) settle(p *program, known map[string]row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
+	if k := known[string(p.want.Site)]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
 		time.Since(p.renewed) > revisionEvery {
 		p.renewed = time.Now()
 		a.work.Go(func() { a.renewRevision(p) })
 	}
-	now := known[p.want.Site].settings
+	now := known[string(p.want.Site)].settings
 	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
 		return
 	}

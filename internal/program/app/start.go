@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
@@ -63,7 +65,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		return nil, want, err
 	}
 	if !now {
-		started, err := a.starts.Take(ctx, fair.Who{Owner: want.Owner, Site: want.Site})
+		started, err := a.starts.Take(ctx, fair.Who{Owner: string(want.Owner), Site: string(want.Site)})
 		if err != nil {
 			return nil, want, fmt.Errorf("wait for other starts: %w", err)
 		}
@@ -98,7 +100,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		left()
 		return nil, want, err
 	}
-	stored := a.storing.begin(want.Site)
+	stored := a.storing.begin(string(want.Site))
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{
@@ -237,7 +239,7 @@ func (in *instance) ask(ctx context.Context, host, path string) (int, error) {
 
 // share holds a site to so many programs at once that its addresses wake: what it serves is
 // always among them.
-func (a *Apps) share(ctx context.Context, p *program, site string) error {
+func (a *Apps) share(ctx context.Context, p *program, site id.Site) error {
 	a.mu.Lock()
 	up := 0
 	for _, other := range a.programs {
@@ -254,11 +256,11 @@ func (a *Apps) share(ctx context.Context, p *program, site string) error {
 	if up < perSite {
 		return nil
 	}
-	serves, err := a.read(ctx, []string{site})
+	serves, err := a.read(ctx, []id.Site{site})
 	if err != nil {
 		return err
 	}
-	if serves[site].deployment == p.deployment {
+	if serves[string(site)].deployment == p.deployment {
 		return nil
 	}
 	return &fault.Error{

@@ -40,7 +40,7 @@ func (a *Apps) States() []byte {
 	a.mu.Unlock()
 	for _, p := range programs {
 		if s := p.status(); len(all) < maxStated && s.State != Sleeping {
-			all[p.deployment] = s
+			all[string(p.deployment)] = s
 		}
 	}
 	a.workers.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -19,14 +21,14 @@ type Storage interface {
 	// StorageSites lists the sites that have any.
 	StorageSites() ([]string, error)
 	// StorageSize counts the bytes of a site.
-	StorageSize(ctx context.Context, site string) (int64, error)
+	StorageSize(ctx context.Context, site id.Site) (int64, error)
 	// StorageDir returns the directory of a site, and whether there is one.
-	StorageDir(site string) (dir string, ok bool)
+	StorageDir(site id.Site) (dir string, ok bool)
 }
 
 // left returns how many bytes an owner may store yet; below zero they store too much.
-func (a *Apps) left(ctx context.Context, owner string) (int64, error) {
-	u, err := a.c.Limits.UseOf(ctx, a.c.DB, account.OwnerID(owner), limits.Storage)
+func (a *Apps) left(ctx context.Context, owner account.OwnerID) (int64, error) {
+	u, err := a.c.Limits.UseOf(ctx, a.c.DB, owner, limits.Storage)
 	if err != nil {
 		return 0, fmt.Errorf("ask for room of owner: %w", err)
 	}
@@ -119,7 +121,7 @@ func (a *Apps) countStorage(ctx context.Context) {
 		}
 		for _, site := range sites {
 			begun := time.Now()
-			if err := a.measure(ctx, site); err != nil && ctx.Err() == nil {
+			if err := a.measure(ctx, id.Site(site)); err != nil && ctx.Err() == nil {
 				a.c.Log.WarnContext(ctx, "storage of a site not measured", "site", site, "err", err)
 			}
 			select {
@@ -138,12 +140,12 @@ func (a *Apps) countStorage(ctx context.Context) {
 
 // measure counts what one site stores. Where that is more than its owner may, the site is
 // capped: what of it runs and has grown is ended, and starts again within the cap.
-func (a *Apps) measure(ctx context.Context, site string) error {
+func (a *Apps) measure(ctx context.Context, site id.Site) error {
 	bytes, err := a.c.Storage.StorageSize(ctx, site)
 	if err != nil {
 		return fmt.Errorf("measure storage: %w", err)
 	}
-	var owner string
+	var owner account.OwnerID
 	switch err := a.c.DB.QueryRow(ctx, `SELECT owner_id FROM open_sites WHERE id = $1`, site).Scan(&owner); {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil // it is being deleted, and its storage with it
@@ -190,7 +192,7 @@ func (a *Apps) measure(ctx context.Context, site string) error {
 }
 
 // noteStorage writes what a site's storage holds, if that has changed.
-func (a *Apps) noteStorage(ctx context.Context, site string, bytes int64, before StorageUse) error {
+func (a *Apps) noteStorage(ctx context.Context, site id.Site, bytes int64, before StorageUse) error {
 	if before.MeasuredAt != 0 && before.Bytes == bytes {
 		return nil
 	}
@@ -207,7 +209,7 @@ func (a *Apps) noteStorage(ctx context.Context, site string, bytes int64, before
 }
 
 // StorageUse returns what a site's storage held when it was last measured.
-func (a *Apps) StorageUse(ctx context.Context, site string) (u StorageUse, err error) {
+func (a *Apps) StorageUse(ctx context.Context, site id.Site) (u StorageUse, err error) {
 	err = a.c.DB.QueryRow(ctx, `SELECT bytes, capped_bytes, measured_at FROM app_storage WHERE site_id = $1`, site).Scan(
 		&u.Bytes,
 		&u.Capped,

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 )
@@ -26,7 +28,7 @@ func TestStorageCounts(t *testing.T) {
 	f = newFleet(t, 1, func(c *Config) {
 		wanted := c.Launch
 		c.Launch = wants(func(ctx context.Context, deployment string) (Wanted, error) {
-			w, err := wanted.Wanted(ctx, deployment)
+			w, err := wanted.Wanted(ctx, id.Deployment(deployment))
 			w.Spec.Limits.Storage = 5000
 			return w, err
 		})
@@ -50,7 +52,7 @@ func TestStorageCounts(t *testing.T) {
 				needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
 			VALUES ($1, 'owner', $1, $1, 'static', 'node', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, id)
 	}
-	measure := func(site string) StorageUse {
+	measure := func(site id.Site) StorageUse {
 		t.Helper()
 		f.ok(a.measure(t.Context(), site))
 		u, err := a.StorageUse(t.Context(), site)
@@ -64,7 +66,7 @@ func TestStorageCounts(t *testing.T) {
 		p.Release()
 		return e.last()
 	}
-	for _, site := range []string{"site", "other", "gone"} {
+	for _, site := range []id.Site{"site", "other", "gone"} {
 		measure(site)
 	}
 	if n, err := a.StorageOf(t.Context(), f.db, "owner"); n != 150 || err != nil {

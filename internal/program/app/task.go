@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/cron"
 	"slipway/internal/platform/db"
 )
@@ -115,16 +117,19 @@ func nextTime(t Task) (db.Time, error) {
 
 // declared is a row of app_tasks.
 type declared struct {
-	site, deployment, owner, schedule string
-	name                              string
-	command                           Command
-	next                              db.Time
-	node                              string
-	last                              db.Time // of a cron: when its last run began; 0: it has none
-	lastExit                          int     // below 0: it runs, or was interrupted
+	site       id.Site
+	deployment id.Deployment
+	owner      id.Owner
+	schedule   string
+	name       string
+	command    Command
+	next       db.Time
+	node       string
+	last       db.Time // of a cron: when its last run began; 0: it has none
+	lastExit   int     // below 0: it runs, or was interrupted
 }
 
-func (t declared) key() string { return t.site + "/" + t.name }
+func (t declared) key() string { return string(t.site) + "/" + t.name }
 
 // tasks returns the tasks of one kind that are in force: those of what sites serve now.
 func (a *Apps) tasks(ctx context.Context, r db.Reader, kind, where string, args ...any) ([]declared, error) {
@@ -157,10 +162,10 @@ func (a *Apps) tasks(ctx context.Context, r db.Reader, kind, where string, args 
 }
 
 // Tasks lists the tasks of what a site serves, workers first.
-func (a *Apps) Tasks(ctx context.Context, site string) ([]TaskState, error) {
+func (a *Apps) Tasks(ctx context.Context, site id.Site) ([]TaskState, error) {
 	var out []TaskState
 	for _, kind := range []string{worker, cronKind} {
-		list, err := a.tasks(ctx, a.c.DB, kind, `AND t.site_id = $2 ORDER BY t.name`, site)
+		list, err := a.tasks(ctx, a.c.DB, kind, `AND t.site_id = $2 ORDER BY t.name`, string(site))
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +192,7 @@ type TaskState struct {
 }
 
 // forgetTasksTx drops the tasks and figures of a deleted site.
-func forgetTasksTx(ctx context.Context, tx *db.Tx, site string) error {
+func forgetTasksTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	for _, table := range []string{"app_tasks", "app_declared", "app_metrics"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {
 			return fmt.Errorf("forget tasks: %w", err)

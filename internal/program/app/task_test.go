@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
@@ -60,7 +62,7 @@ func (f *fleet) add(change ...func(*Config)) {
 		return Wanted{
 			Site:       "site",
 			Owner:      "owner",
-			Deployment: deployment,
+			Deployment: id.Deployment(deployment),
 			Tasks:      f.tasks[deployment],
 			Health:     time.Minute,
 			Sleep:      time.Minute,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -13,7 +15,7 @@ import (
 
 // People are told of what ends by itself. *notify.Notifications tells them.
 type People interface {
-	TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site string, m notify.Message) error
+	TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, m notify.Message) error
 }
 
 // tellTime bounds the write of a message.
@@ -21,7 +23,7 @@ const tellTime = 10 * time.Second
 
 // tell has the people of a site told what its live deployment did; of previews and of deployments that were
 // replaced meanwhile it says nothing. say gets the site's name in addresses.
-func (a *Apps) tell(ctx context.Context, site, deployment string, say func(name string) notify.Message) {
+func (a *Apps) tell(ctx context.Context, site id.Site, deployment id.Deployment, say func(name string) notify.Message) {
 	if a.c.People == nil {
 		return
 	}
@@ -39,7 +41,7 @@ func (a *Apps) tell(ctx context.Context, site, deployment string, say func(name 
 			return err
 		}
 		m := say(name)
-		m.Path = "/sites/" + site + "/logs"
+		m.Path = "/sites/" + string(site) + "/logs"
 		return a.c.People.TellTx(ctx, tx, owner, site, m)
 	})
 	if err != nil {
@@ -76,7 +78,7 @@ func (p *program) tellEnd(why string, memory bool) {
 }
 
 // tellCron has people told of a scheduled command that failed.
-func (a *Apps) tellCron(ctx context.Context, site, deployment, cron, why string) {
+func (a *Apps) tellCron(ctx context.Context, site id.Site, deployment id.Deployment, cron, why string) {
 	a.tell(ctx, site, deployment, func(name string) notify.Message {
 		return notify.Message{Event: notify.CronFailed, Title: name + ": the scheduled command " + cron + " failed", Text: why}
 	})

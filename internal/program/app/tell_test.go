@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
@@ -19,10 +21,10 @@ type heard struct {
 	all []string
 }
 
-func (h *heard) TellTx(_ context.Context, _ *db.Tx, owner account.OwnerID, site string, m notify.Message) error {
+func (h *heard) TellTx(_ context.Context, _ *db.Tx, owner account.OwnerID, site id.Site, m notify.Message) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all = append(h.all, strings.Join([]string{string(owner), site, m.Event, m.Title, m.Path}, "|"))
+	h.all = append(h.all, strings.Join([]string{string(owner), string(site), m.Event, m.Title, m.Path}, "|"))
 	return nil
 }
 
@@ -40,7 +42,7 @@ func TestPeopleAreTold(t *testing.T) {
 	f := newFleet(t, 1, func(c *Config) { c.People = h })
 	a, e := f.nodes[0], f.engines[0]
 	t.Cleanup(a.close)
-	crash := func(deployment string) {
+	crash := func(deployment id.Deployment) {
 		t.Helper()
 		for range crashLoop {
 			f.until("a start after the back-off", func() bool {

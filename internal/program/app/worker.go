@@ -102,7 +102,7 @@ func (a *Apps) hold(ctx context.Context, t declared) (bool, error) {
 	if a.c.DB.Single() {
 		return true, nil
 	}
-	switch err := a.c.Places.Take(ctx, t.site, false); {
+	switch err := a.c.Places.Take(ctx, string(t.site), false); {
 	case fault.As(err) != nil: // another node has the site, or will
 		return false, nil
 	case err != nil:

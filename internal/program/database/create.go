@@ -95,7 +95,7 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 	}
 	x := Database{
-		ID:        ID(db.NewID("db")),
+		ID:        db.ID[ID]("db"),
 		Site:      id,
 		Owner:     owner,
 		Engine:    MariaDB,
@@ -223,7 +223,7 @@ func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
 	if x.server != "" {
 		return d.named(x.server)
 	}
-	s, err := d.serverFor(ctx, string(x.Site), x.Owner)
+	s, err := d.serverFor(ctx, x.Site, x.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +345,7 @@ func (d *Databases) dropOn(ctx context.Context, server, schema string) error {
 
 // Forget drops what a deleted site had, and returns when all of it is gone.
 func (d *Databases) Forget(ctx context.Context, id site.ID) error {
-	d.closeWays(string(id))
+	d.closeWays(id)
 	var left int
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		list, err := d.AllOfSite(ctx, tx, id)

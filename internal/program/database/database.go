@@ -29,6 +29,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/db"
@@ -42,7 +44,7 @@ import (
 )
 
 // ID names a database: "db_" and 26 characters.
-type ID string
+type ID = id.Database
 
 // Status is where a database stands.
 type Status string
@@ -299,7 +301,7 @@ func (d *Databases) byID(ctx context.Context, r db.Reader, id ID) (Database, err
 
 // OfSite returns the databases of a site, whoever owns it.
 func (d *Databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) {
-	return d.ofSite(ctx, d.c.DB, string(id))
+	return d.ofSite(ctx, d.c.DB, id)
 }
 
 // AllOfSite returns the databases of a site and of its previews.
@@ -312,7 +314,7 @@ func (d *Databases) AllOfSite(ctx context.Context, r db.Reader, id site.ID) ([]D
 	return list, nil
 }
 
-func (d *Databases) ofSite(ctx context.Context, r db.Reader, id string) ([]Database, error) {
+func (d *Databases) ofSite(ctx context.Context, r db.Reader, id site.ID) ([]Database, error) {
 	rows, err := r.Query(
 		ctx,
 		`SELECT `+columns+` FROM databases WHERE site_id = $1 AND preview = '' AND status <> 'deleting' ORDER BY place`,

@@ -30,7 +30,7 @@ func TestDatabase(t *testing.T) {
 		t.Errorf("a server nobody asked for is there: %v", err)
 	}
 	x, y := w.database(anna, one), w.database(ben, two)
-	env, secrets, err := w.Env(t.Context(), string(one))
+	env, secrets, err := w.Env(t.Context(), one)
 	ok(t, err)
 	if got, want := env["DATABASE_URL"], "mysql://"+x.Schema+":"+env["DB_PASSWORD"]+"@127.0.0.1:33306/"+x.Schema; got != want {
 		t.Errorf("DATABASE_URL is %q, want %q", got, want)

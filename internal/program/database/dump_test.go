@@ -107,7 +107,7 @@ func TestDumpAndLoad(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d rows", n)
 	}
-	env, _, err := w.Env(t.Context(), string(two))
+	env, _, err := w.Env(t.Context(), two)
 	ok(t, err)
 	if env["DATABASE_URL"] == "" {
 		t.Error("its variables have a prefix")
@@ -122,7 +122,7 @@ func TestDumpAndLoad(t *testing.T) {
 		return err
 	})
 	socket := w.socket(two)
-	env, _, err = w.Env(t.Context(), string(two))
+	env, _, err = w.Env(t.Context(), two)
 	ok(t, err)
 	link := filepath.Join(w.dir, "s") // a socket's address is short
 	ok(t, os.Symlink(socket, link))

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"slipway/internal/platform/id"
 )
 
 // Where a site's programs find the server inside their sandbox: the socket, and the same
@@ -35,7 +37,7 @@ func (x Database) prefix() string {
 
 // Missing returns why a site can't start on this node: a database of its own, of production or of a preview, that is on another
 // node, or on a server that this one doesn't know.
-func (d *Databases) Missing(ctx context.Context, site string) error {
+func (d *Databases) Missing(ctx context.Context, site id.Site) error {
 	list, err := d.ofSite(ctx, d.c.DB, site)
 	if err != nil {
 		return err
@@ -50,7 +52,7 @@ func (d *Databases) Missing(ctx context.Context, site string) error {
 
 // Env returns the variables of a site's databases, and the secrets among their values. It
 // is for what runs the site's own programs alone.
-func (d *Databases) Env(ctx context.Context, site string) (env map[string]string, secrets []string, err error) {
+func (d *Databases) Env(ctx context.Context, site id.Site) (env map[string]string, secrets []string, err error) {
 	list, err := d.ofSite(ctx, d.c.DB, site)
 	if err != nil {
 		return nil, nil, err

@@ -373,7 +373,7 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 		place++
 	}
 	x := Database{
-		ID:        ID(db.NewID("db")),
+		ID:        db.ID[ID]("db"),
 		Site:      id,
 		Owner:     owner,
 		Engine:    MariaDB,
@@ -476,7 +476,7 @@ func (d *Databases) Refill(ctx context.Context, id ID, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	s, err := d.serverFor(ctx, string(x.Site), x.Owner)
+	s, err := d.serverFor(ctx, x.Site, x.Owner)
 	if err != nil {
 		return err
 	}

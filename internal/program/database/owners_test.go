@@ -89,7 +89,7 @@ func TestServerSleeps(t *testing.T) {
 	w := newWorld(t, func(c *database.Config) { c.Sleep = 50 * time.Millisecond })
 	one := w.site(anna, "one")
 	x := w.database(anna, one)
-	client := database.Client{Owner: anna, Site: string(one)}
+	client := database.Client{Owner: anna, Site: one}
 	_, done, err := w.Socket(t.Context(), client) // a program runs
 	ok(t, err)
 	a := w.connect(one) // it keeps a program of its own too
@@ -210,7 +210,7 @@ func TestLeaveSharedServer(t *testing.T) {
 	l, err := w.Load(t.Context(), anna, strings.NewReader(string(first)), database.LoadOptions{Check: true})
 	ok(t, err)
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, ben, two, "main", 0); return err })
-	before, _, err := w.Env(t.Context(), string(two))
+	before, _, err := w.Env(t.Context(), two)
 	ok(t, err)
 	w.endSockets()
 	w.stop()
@@ -238,7 +238,7 @@ func TestLeaveSharedServer(t *testing.T) {
 			t.Errorf("%s: %d", s.owner, n)
 		}
 	}
-	after, _, err := w.Env(t.Context(), string(two))
+	after, _, err := w.Env(t.Context(), two)
 	ok(t, err)
 	if before["DATABASE_URL"] != after["DATABASE_URL"] {
 		t.Error("programs must be started again")

@@ -35,7 +35,7 @@ func (d *Databases) PreviewEnv(
 	preview string,
 	copied bool,
 ) (env map[string]string, secrets []string, err error) {
-	own, err := d.ofSite(ctx, d.c.DB, string(id))
+	own, err := d.ofSite(ctx, d.c.DB, id)
 	if err != nil || len(own) == 0 || preview == "" {
 		return nil, nil, err
 	}
@@ -129,7 +129,7 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 	).Scan(&n); err != nil || n == 0 {
 		return err
 	}
-	own, err := d.ofSite(ctx, tx, string(id))
+	own, err := d.ofSite(ctx, tx, id)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Databases, 1); err != nil {
 			return err
 		}
-		x := ID(db.NewID("db"))
+		x := db.ID[ID]("db")
 		schema := "s" + strings.TrimPrefix(string(x), "db_")
 		_, err := tx.Exec(ctx, `
 			INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview)

@@ -22,9 +22,7 @@ func (w *world) preview(id site.ID, key string) (end func()) {
 		w.t,
 		w.db.Admin(
 			w.t.Context(),
-			`INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ('`+string(
-				id,
-			)+`', '`+key+`', 'label-`+key+`', '', '', 1)`,
+			`INSERT INTO preview_hosts (site_id, branch, label, deployment_id, release, used_at) VALUES ('`+string(id)+`', '`+key+`', 'label-`+key+`', '', '', 1)`,
 		),
 	)
 	return func() {
@@ -57,7 +55,7 @@ func TestPreviewDatabases(t *testing.T) {
 	w.database(anna, shop)
 	production := w.connect(shop)
 	w.exec(production, `CREATE TABLE orders (id INT PRIMARY KEY)`, `INSERT INTO orders VALUES (1), (2)`)
-	own, _, err := w.Env(t.Context(), string(shop))
+	own, _, err := w.Env(t.Context(), shop)
 	ok(t, err)
 
 	if env, _, err := w.PreviewEnv(t.Context(), shop, "feature", false); len(env) > 0 || err != nil {
@@ -89,7 +87,7 @@ func TestPreviewDatabases(t *testing.T) {
 			t.Errorf("a preview reads %d orders of production", n)
 		}
 	}
-	if now, _, err := w.Env(t.Context(), string(shop)); err != nil || now["DATABASE_URL"] != own["DATABASE_URL"] || len(now) != len(own) {
+	if now, _, err := w.Env(t.Context(), shop); err != nil || now["DATABASE_URL"] != own["DATABASE_URL"] || len(now) != len(own) {
 		t.Errorf("production's variables: %v %v", now, err)
 	}
 	if list, err := w.List(t.Context(), w.db, anna, shop); len(list) != 1 || err != nil {

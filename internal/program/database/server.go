@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sys/unix"
 
@@ -25,7 +27,7 @@ import (
 type server struct {
 	name    string     // in rows
 	d       *Databases // whose it is
-	owner   string     // whose databases it holds; empty: every owner's
+	owner   id.Owner   // whose databases it holds; empty: every owner's
 	dir     string     // of a private one
 	uid     int
 	outside *mysql.Config // how the operator's is reached; nil: it is a private one
@@ -54,7 +56,7 @@ const (
 	mostConnections   = serverConnections + adminConnections + 100
 )
 
-func (d *Databases) newServer(name, owner, dir string, uid int) *server {
+func (d *Databases) newServer(name string, owner id.Owner, dir string, uid int) *server {
 	s := &server{
 		name:  name,
 		d:     d,

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
@@ -85,7 +87,7 @@ func (d *Databases) named(name string) (*server, error) {
 	if owner == name || owner == "" || owner != filepath.Base(owner) {
 		return nil, d.elsewhere(name)
 	}
-	s := d.newServer(name, owner, filepath.Join(d.owners(), owner), 0)
+	s := d.newServer(name, account.OwnerID(owner), filepath.Join(d.owners(), owner), 0)
 	d.servers.list[name] = s
 	return s, nil
 }
@@ -114,7 +116,7 @@ func (d *Databases) serverOf(ctx context.Context, owner account.OwnerID) (*serve
 
 // serverFor returns the server that holds a site's databases on this node, or will. Those of a site that was transferred
 // stay where they are, on its owner's before, and new ones join them: a site talks to one server.
-func (d *Databases) serverFor(ctx context.Context, site string, owner account.OwnerID) (*server, error) {
+func (d *Databases) serverFor(ctx context.Context, site id.Site, owner account.OwnerID) (*server, error) {
 	s, err := d.serverOf(ctx, owner)
 	if err != nil || s.owner == "" {
 		return s, err

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/tenant/account"
@@ -20,7 +22,7 @@ import (
 // Client says whose programs reach databases: a site's own, or those of one of its previews.
 type Client struct {
 	Owner   account.OwnerID
-	Site    string
+	Site    id.Site
 	Preview string // Optional: empty means the site's own. Letters and digits.
 }
 
@@ -66,7 +68,7 @@ func (d *Databases) Socket(ctx context.Context, of Client) (path string, done fu
 		delete(d.ways, key)
 		go w.close()
 	}
-	dir := filepath.Join(d.sockets(), filepath.Base(of.Site)+"."+filepath.Base(of.Preview))
+	dir := filepath.Join(d.sockets(), filepath.Base(string(of.Site))+"."+filepath.Base(of.Preview))
 	if err := os.RemoveAll(dir); err != nil {
 		return "", nil, fmt.Errorf("open socket of databases: %w", err)
 	}
@@ -85,10 +87,10 @@ func (d *Databases) Socket(ctx context.Context, of Client) (path string, done fu
 }
 
 // CloseSocket closes the sockets of a site and its previews; the next Socket opens another.
-func (d *Databases) CloseSocket(site string) { d.closeWays(site) }
+func (d *Databases) CloseSocket(site id.Site) { d.closeWays(site) }
 
 // closeWays closes the sockets of a site, or all where none is named.
-func (d *Databases) closeWays(site string) {
+func (d *Databases) closeWays(site id.Site) {
 	var list []*way
 	d.mu.Lock()
 	for key, w := range d.ways {
@@ -105,16 +107,16 @@ func (d *Databases) closeWays(site string) {
 
 // tellAll writes a line into the log of every site that has a way to the server.
 func (d *Databases) tellAll(s *server, text string) {
-	told := map[string]bool{}
+	told := map[id.Site]bool{}
 	d.mu.Lock()
 	for _, w := range d.ways {
-		if s.owner == "" || s.owner == string(w.of.Owner) {
+		if s.owner == "" || s.owner == w.of.Owner {
 			told[w.of.Site] = true
 		}
 	}
 	d.mu.Unlock()
 	for site := range told {
-		d.c.Logs.Note(site, text)
+		d.c.Logs.Note(string(site), text)
 	}
 }
 
@@ -267,7 +269,7 @@ func (w *way) admit(ctx context.Context, d *Databases) (*server, func(), error) 
 	}
 	wait, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
-	release, err := s.places.Take(wait, fair.Who{Owner: string(w.of.Owner), Site: w.of.Site + "." + w.of.Preview})
+	release, err := s.places.Take(wait, fair.Who{Owner: string(w.of.Owner), Site: string(w.of.Site) + "." + w.of.Preview})
 	return s, release, err
 }
 

@@ -148,7 +148,7 @@ func (w *world) socket(id site.ID) string {
 	w.t.Helper()
 	x, err := w.sites.ByID(w.t.Context(), w.db, id)
 	ok(w.t, err)
-	path, done, err := w.Socket(w.t.Context(), database.Client{Owner: x.Owner, Site: string(id)})
+	path, done, err := w.Socket(w.t.Context(), database.Client{Owner: x.Owner, Site: id})
 	ok(w.t, err)
 	w.mu.Lock()
 	w.held = append(w.held, done)
@@ -179,7 +179,7 @@ func (w *world) server(owner account.OwnerID) string {
 func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	w.t.Helper()
 	socket := w.socket(id)
-	env, _, err := w.Env(w.t.Context(), string(id))
+	env, _, err := w.Env(w.t.Context(), id)
 	ok(w.t, err)
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName, c.Net = env["DB_USERNAME"], env["DB_PASSWORD"], env["DB_DATABASE"], "unix"
@@ -202,7 +202,7 @@ func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 // connectAs is connect to the database whose variables have a prefix.
 func (w *world) connectAs(id site.ID, prefix string, use func(*sql.DB)) {
 	w.t.Helper()
-	env, _, err := w.Env(w.t.Context(), string(id))
+	env, _, err := w.Env(w.t.Context(), id)
 	ok(w.t, err)
 	use(w.connect(id, func(c *mysql.Config) {
 		c.User, c.Passwd, c.DBName = env[prefix+"DB_USERNAME"], env[prefix+"DB_PASSWORD"], env[prefix+"DB_DATABASE"]

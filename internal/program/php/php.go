@@ -24,6 +24,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/edge/compress"
 	"slipway/internal/program/fastcgi"
@@ -45,8 +47,8 @@ type Site struct {
 	Spool string
 	// Copies compresses files for those who visit Name, the site. Optional.
 	Copies *compress.Copies
-	Name   string
-	Owner  string // of the site. Optional.
+	Name   id.Site
+	Owner  id.Owner // of the site. Optional.
 }
 
 // split takes a request's path apart: clean, without its first slash. What has a segment
@@ -167,7 +169,7 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if kind != "" {
 		h.Set("Content-Type", kind)
 	}
-	if s.Copies.Serve(w, r, compress.File{File: f, Info: info, Kind: kind, Site: s.Name}, name, at) {
+	if s.Copies.Serve(w, r, compress.File{File: f, Info: info, Kind: kind, Site: string(s.Name)}, name, at) {
 		return true
 	}
 	http.ServeContent(w, r, name, at, f)

@@ -1,10 +1,14 @@
 package runtime
 
-import "context"
+import (
+	"context"
+
+	"slipway/internal/platform/id"
+)
 
 // Hold keeps every program of a site from running, and with it from writing, until release
 // is called; one that is about to start waits. Requests are held meanwhile, not refused.
-func (p *Processes) Hold(site string) (release func()) {
+func (p *Processes) Hold(site id.Site) (release func()) {
 	p.mu.Lock()
 	for p.held[site] != nil { // one at a time
 		wait := p.held[site]
@@ -33,7 +37,7 @@ func (p *Processes) Hold(site string) (release func()) {
 }
 
 // unheld waits until a site's programs may write, and reports whether it had to.
-func (p *Processes) unheld(ctx context.Context, site string) (waited bool, err error) {
+func (p *Processes) unheld(ctx context.Context, site id.Site) (waited bool, err error) {
 	for ; ; waited = true {
 		p.mu.Lock()
 		wait := p.held[site]
@@ -51,7 +55,7 @@ func (p *Processes) unheld(ctx context.Context, site string) (waited bool, err e
 
 // note counts a program as running; one that came up although its site is held is paused
 // until it no longer is.
-func (p *Processes) note(x *process, site string) {
+func (p *Processes) note(x *process, site id.Site) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running[x] = site

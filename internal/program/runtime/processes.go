@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/build/bundle"
@@ -47,7 +49,7 @@ type Config struct {
 // Users are the host's users of sites.
 type Users interface {
 	// UID returns the uid under which a site's programs run.
-	UID(ctx context.Context, site string) (int, error)
+	UID(ctx context.Context, site id.Site) (int, error)
 }
 
 // Ways lead from a site's programs to what serves them.
@@ -56,11 +58,11 @@ type Ways interface {
 	// preview, and done, which is called when the program has ended.
 	DatabaseSocket(ctx context.Context, s Spec) (socket string, done func(), err error)
 	// ServeMail takes a program's connections to its mail server until ctx ends.
-	ServeMail(ctx context.Context, site string, l net.Listener)
+	ServeMail(ctx context.Context, site id.Site, l net.Listener)
 	// Changed hears that a command of a site has ended, which may have changed its database, or a
 	// program whose place another has taken, with other settings. It is called before others see the
 	// end.
-	Changed(site string)
+	Changed(site id.Site)
 }
 
 // Processes is the Engine that runs programs in sandboxes on this machine.
@@ -70,11 +72,11 @@ type Processes struct {
 
 	mu sync.Mutex // guards what follows
 	// share: total the programs that run; owner those that it may run; edge gone with the program
-	running map[*process]string // by site
+	running map[*process]id.Site // by site
 	// share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
-	held map[string]chan struct{} // closed when the site's programs may write again
+	held map[id.Site]chan struct{} // closed when the site's programs may write again
 	// share: total the programs that run; owner those that it may run; edge gone with the program
-	sharing map[string]map[*process]bool // by site: those that may change its database
+	sharing map[id.Site]map[*process]bool // by site: those that may change its database
 }
 
 // Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
@@ -90,7 +92,7 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c: c, running: map[*process]string{}, held: map[string]chan struct{}{}, sharing: map[string]map[*process]bool{}}, nil
+	return &Processes{c: c, running: map[*process]id.Site{}, held: map[id.Site]chan struct{}{}, sharing: map[id.Site]map[*process]bool{}}, nil
 }
 
 // stopPatience is how long the end of a program that was killed may take.

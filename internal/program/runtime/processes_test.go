@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/blob"
@@ -43,16 +45,16 @@ type world struct {
 // users have the uids of tests.
 type users struct{}
 
-func (users) UID(_ context.Context, site string) (int, error) { return 234_600 + len(site), nil }
+func (users) UID(_ context.Context, site id.Site) (int, error) { return 234_600 + len(site), nil }
 
 // changes are ways that lead nowhere: they hear of what changed.
-type changes chan string
+type changes chan id.Site
 
-func (c changes) Changed(site string) { c <- site }
+func (c changes) Changed(site id.Site) { c <- site }
 func (changes) DatabaseSocket(context.Context, Spec) (string, func(), error) {
 	return "", nil, errors.New("no databases")
 }
-func (changes) ServeMail(context.Context, string, net.Listener) {}
+func (changes) ServeMail(context.Context, id.Site, net.Listener) {}
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
@@ -99,10 +101,10 @@ func (w *world) bundle(files map[string]string) bundle.ID {
 	return s.ID
 }
 
-func (w *world) spec(id string, files map[string]string) Spec {
+func (w *world) spec(name string, files map[string]string) Spec {
 	return Spec{
-		ID:     id,
-		Site:   "site_" + id,
+		ID:     name,
+		Site:   id.Site("site_" + name),
 		Owner:  "usr_one",
 		Bundle: w.bundle(files),
 		Argv:   []string{"node", "server.js"},

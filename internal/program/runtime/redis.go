@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/sandbox"
 )
 
@@ -186,7 +188,7 @@ func overwrite(name string, text []byte) error {
 
 // ClearRedis makes what the Redis of a site's programs hold unfindable: what they were made
 // from, the site's database, has been changed by somebody else.
-func (p *Processes) ClearRedis(site string) {
+func (p *Processes) ClearRedis(site id.Site) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearRedis(site)
@@ -194,7 +196,7 @@ func (p *Processes) ClearRedis(site string) {
 
 // clearRedis is for who has the lock. While several programs of a site reach its database, each
 // changes it behind the others' backs, and none asks its Redis.
-func (p *Processes) clearRedis(site string) {
+func (p *Processes) clearRedis(site id.Site) {
 	off := len(p.sharing[site]) > 1
 	for x := range p.sharing[site] {
 		if x.epoch == "" {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/wait"
 )
 
@@ -166,7 +168,7 @@ func TestRedisClearedByCommands(t *testing.T) {
 func TestRedisPausedBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	spec := func(id, site string) Spec {
+	spec := func(id string, site id.Site) Spec {
 		s := w.phpSpec(id, map[string]string{"index.php": redisProbe})
 		s.Redis, s.Site = true, site
 		return s

@@ -15,6 +15,8 @@ import (
 	"os"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/bundle"
 )
 
@@ -31,8 +33,8 @@ const AppDir = "/app"
 // Spec says what to run. It holds nothing of any host.
 type Spec struct {
 	ID     string    // unique among what runs; letters, digits, - and _
-	Site   string    // whose program it is: its identity, its storage
-	Owner  string    // who owns the site
+	Site   id.Site   // whose program it is: its identity, its storage
+	Owner  id.Owner  // who owns the site
 	Bundle bundle.ID // the files it runs from, read-only
 
 	Argv  []string // the program; one of Argv and Shell is set, or none where PHP is

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/fault"
@@ -19,9 +21,9 @@ import (
 )
 
 // store names the storage of a program: its site's, or that of one of the site's previews.
-func (s Spec) store() string {
+func (s Spec) store() id.Site {
 	if s.Preview != "" {
-		return storeOf(s.Site, s.Preview)
+		return id.Site(storeOf(string(s.Site), s.Preview))
 	}
 	return s.Site
 }
@@ -31,18 +33,18 @@ const previewStore = "-preview"
 // StorageDir returns the directory of this host that holds a site's storage, and whether
 // there is one: a directory for each of the site's folders, under the name that
 // StorageName gives it. A backup reads it while programs may write to it.
-func (p *Processes) StorageDir(site string) (dir string, ok bool) {
+func (p *Processes) StorageDir(site id.Site) (dir string, ok bool) {
 	if p.c.Storage == "" || !siteName(site) {
 		return "", false
 	}
-	dir = filepath.Join(p.c.Storage, site)
+	dir = filepath.Join(p.c.Storage, string(site))
 	info, err := os.Lstat(dir)
 	return dir, err == nil && info.IsDir()
 }
 
 // StorageFolders lists the folders of a site's storage by their paths in the project, each
 // with the directory of this host that holds it; "@sessions" has PHP's sessions.
-func (p *Processes) StorageFolders(site string) (map[string]string, error) {
+func (p *Processes) StorageFolders(site id.Site) (map[string]string, error) {
 	dir, ok := p.StorageDir(site)
 	if !ok {
 		return nil, nil
@@ -70,7 +72,7 @@ func (p *Processes) StorageSites() (sites []string, err error) {
 		return nil, fmt.Errorf("list storage: %w", err)
 	}
 	for _, e := range entries {
-		if site, _, _ := strings.Cut(e.Name(), previewStore); siteName(site) && e.IsDir() && !slices.Contains(sites, site) {
+		if site, _, _ := strings.Cut(e.Name(), previewStore); siteName(id.Site(site)) && e.IsDir() && !slices.Contains(sites, site) {
 			sites = append(sites, site)
 		}
 	}
@@ -78,7 +80,7 @@ func (p *Processes) StorageSites() (sites []string, err error) {
 }
 
 // StorageSize returns the bytes on disk of a site's storage, that of its previews included.
-func (p *Processes) StorageSize(_ context.Context, site string) (n int64, err error) {
+func (p *Processes) StorageSize(_ context.Context, site id.Site) (n int64, err error) {
 	stores, err := p.stores(site)
 	for _, store := range stores {
 		if dir, ok := p.StorageDir(store); ok {
@@ -89,11 +91,11 @@ func (p *Processes) StorageSize(_ context.Context, site string) (n int64, err er
 }
 
 // stores lists the storage of a site and of its previews.
-func (p *Processes) stores(site string) ([]string, error) {
+func (p *Processes) stores(site id.Site) ([]id.Site, error) {
 	previews, err := p.PreviewStores()
-	list := []string{site}
+	list := []id.Site{site}
 	for _, name := range previews[site] {
-		list = append(list, storeOf(site, name))
+		list = append(list, id.Site(storeOf(string(site), name)))
 	}
 	return list, err
 }
@@ -104,7 +106,7 @@ func storeOf(site, preview string) string {
 
 // PreviewStores lists the previews that have storage here, by their sites. An empty name is
 // what all previews of a site shared once.
-func (p *Processes) PreviewStores() (map[string][]string, error) {
+func (p *Processes) PreviewStores() (map[id.Site][]string, error) {
 	if p.c.Storage == "" {
 		return nil, nil
 	}
@@ -112,18 +114,18 @@ func (p *Processes) PreviewStores() (map[string][]string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list storage: %w", err)
 	}
-	list := map[string][]string{}
+	list := map[id.Site][]string{}
 	for _, e := range entries {
-		if site, name, ok := strings.Cut(e.Name(), previewStore); ok && siteName(site) && e.IsDir() {
-			list[site] = append(list[site], strings.TrimPrefix(name, "-"))
+		if site, name, ok := strings.Cut(e.Name(), previewStore); ok && siteName(id.Site(site)) && e.IsDir() {
+			list[id.Site(site)] = append(list[id.Site(site)], strings.TrimPrefix(name, "-"))
 		}
 	}
 	return list, nil
 }
 
 // ForgetPreview deletes the storage of a preview.
-func (p *Processes) ForgetPreview(site, preview string) error {
-	if dir, ok := p.StorageDir(storeOf(site, preview)); ok {
+func (p *Processes) ForgetPreview(site id.Site, preview string) error {
+	if dir, ok := p.StorageDir(id.Site(storeOf(string(site), preview))); ok {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("delete storage of preview: %w", err)
 		}
@@ -135,7 +137,7 @@ func (p *Processes) ForgetPreview(site, preview string) error {
 const maxMeasured = 1 << 50
 
 // ForgetStorage deletes a site's storage, that of its previews included.
-func (p *Processes) ForgetStorage(site string) error {
+func (p *Processes) ForgetStorage(site id.Site) error {
 	stores, err := p.stores(site)
 	for _, store := range stores {
 		if dir, ok := p.StorageDir(store); ok {
@@ -150,7 +152,7 @@ func (p *Processes) ForgetStorage(site string) error {
 
 // MakeStorage makes a folder of a site's storage, for a path in the project, and returns the
 // directory of this host that holds it.
-func (p *Processes) MakeStorage(ctx context.Context, site, name string) (dir string, err error) {
+func (p *Processes) MakeStorage(ctx context.Context, site id.Site, name string) (dir string, err error) {
 	if name != sessions && (name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsRune(name, 0)) {
 		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Received: name, Code: "invalid_storage"}
 	}
@@ -165,8 +167,8 @@ func (p *Processes) MakeStorage(ctx context.Context, site, name string) (dir str
 }
 
 // siteName reports whether a site's id may name a directory.
-func siteName(site string) bool {
-	return site != "" && len(site) < 100 && !strings.ContainsAny(site, "/.\x00")
+func siteName(site id.Site) bool {
+	return site != "" && len(site) < 100 && !strings.ContainsAny(string(site), "/.\x00")
 }
 
 // folderName is the folder that a directory of storage is for.
@@ -183,11 +185,11 @@ func StorageName(name string) string {
 }
 
 // storage returns the host's directory of a site's folder, making it where it is new.
-func (p *Processes) storage(site, own string, tree *os.Root, name string, uid int) (string, error) {
+func (p *Processes) storage(site id.Site, own string, tree *os.Root, name string, uid int) (string, error) {
 	if p.c.Storage == "" || !siteName(site) {
 		return "", &fault.Error{Kind: fault.Unavailable, Message: "This server has no storage for applications", Code: "no_storage"}
 	}
-	parent := filepath.Join(p.c.Storage, site)
+	parent := filepath.Join(p.c.Storage, string(site))
 	if err := os.MkdirAll(parent, 0o711); err != nil {
 		return "", fmt.Errorf("make storage: %w", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/audit"
@@ -75,13 +77,13 @@ func (c Caller) credential() string {
 }
 
 // Allows reports whether the caller may touch this site of its owner.
-func (c Caller) Allows(site string) bool {
-	return len(c.Sites) == 0 || slices.Contains(c.Sites, site)
+func (c Caller) Allows(site id.Site) bool {
+	return len(c.Sites) == 0 || slices.Contains(c.Sites, string(site))
 }
 
 // RequireSite returns nil when the caller may touch this site of its owner, else a
 // Forbidden fault. Ask after the site was found, so that a stranger's stays unknown.
-func (c Caller) RequireSite(site string) error {
+func (c Caller) RequireSite(site id.Site) error {
 	if c.User != "" && c.Allows(site) {
 		return nil
 	}

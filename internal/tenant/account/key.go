@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/audit"
@@ -427,7 +429,7 @@ func (a *Accounts) EndMemberTx(ctx context.Context, tx *db.Tx, owner OwnerID, us
 
 // OpenOwnerTx makes an owner of a kind that is not a personal account.
 func (a *Accounts) OpenOwnerTx(ctx context.Context, tx *db.Tx, kind string) (OwnerID, error) {
-	id := OwnerID(db.NewID("own"))
+	id := db.ID[OwnerID]("own")
 	if _, err := tx.Exec(ctx, `INSERT INTO owners (id, kind, created_at) VALUES ($1, $2, $3)`, id, kind, db.Now()); err != nil {
 		return "", fmt.Errorf("create owner: %w", err)
 	}
@@ -454,7 +456,7 @@ func LockOwnerTx(ctx context.Context, tx *db.Tx, id OwnerID) error {
 
 // ForgetSiteTx takes a site that is no longer an owner's out of the keys that are restricted to it and others. Those that
 // were for it alone are deleted: no restriction would mean every site. It returns how many keys there were.
-func (a *Accounts) ForgetSiteTx(ctx context.Context, tx *db.Tx, owner OwnerID, site string) (int, error) {
+func (a *Accounts) ForgetSiteTx(ctx context.Context, tx *db.Tx, owner OwnerID, site id.Site) (int, error) {
 	rows, err := tx.Query(ctx, `SELECT id, sites FROM api_keys WHERE owner_id = $1 AND sites LIKE '%' || $2 || '%' ORDER BY id`, owner, site)
 	type key struct {
 		id    KeyID
@@ -471,7 +473,7 @@ func (a *Accounts) ForgetSiteTx(ctx context.Context, tx *db.Tx, owner OwnerID, s
 	}
 	n := 0
 	for _, k := range list {
-		rest := slices.DeleteFunc(slices.Clone(k.sites), func(s string) bool { return s == site })
+		rest := slices.DeleteFunc(slices.Clone(k.sites), func(s string) bool { return id.Site(s) == site })
 		switch {
 		case len(rest) == len(k.sites):
 			continue

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 )
@@ -220,10 +222,10 @@ func (c Caller) For(s Scope, least Role) (Caller, error) {
 		return c, nil
 	}
 	var sites []string
-	for _, id := range slices.Sorted(maps.Keys(c.SiteRoles)) {
-		role := c.SiteRoles[id]
-		if scopesOnSite[role].Include(s) && role.AtLeast(least) && c.Allows(id) {
-			sites = append(sites, id)
+	for _, site := range slices.Sorted(maps.Keys(c.SiteRoles)) {
+		role := c.SiteRoles[site]
+		if scopesOnSite[role].Include(s) && role.AtLeast(least) && c.Allows(id.Site(site)) {
+			sites = append(sites, site)
 		}
 	}
 	if len(sites) == 0 {
@@ -234,7 +236,7 @@ func (c Caller) For(s Scope, least Role) (Caller, error) {
 }
 
 // RequireOn returns nil when the caller may use a scope on a site, beside the one that the route asks for.
-func (c Caller) RequireOn(s Scope, site string) error {
+func (c Caller) RequireOn(s Scope, site id.Site) error {
 	c, err := c.For(s, "")
 	if err != nil {
 		return err
@@ -258,7 +260,7 @@ func ActingMembershipOf(ctx context.Context, r db.Reader, user UserID, owner Own
 }
 
 // MayOn is nil while a user may use a scope on a site of an owner: for work that goes on after the request that began it.
-func MayOn(ctx context.Context, r db.Reader, user UserID, owner OwnerID, s Scope, site string) error {
+func MayOn(ctx context.Context, r db.Reader, user UserID, owner OwnerID, s Scope, site id.Site) error {
 	if err := stands(ctx, r, user, fault.Forbidden); err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 		if n >= maxPasskeys {
 			return errManyPasskeys
 		}
-		id := PasskeyID(db.NewID("psk"))
+		id := db.ID[PasskeyID]("psk")
 		_, err := tx.Exec(
 			ctx,
 			`INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,

@@ -474,13 +474,13 @@ func TestTellOperators(t *testing.T) {
 func TestMailsToStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
-	send := func(owner, address string) error {
+	send := func(owner account.OwnerID, address string) error {
 		return o.db.Write(t.Context(), func(tx *db.Tx) error {
-			return o.MailAddressTx(t.Context(), tx, account.OwnerID(owner), address, "Invitation", "{page}", "/x", 0)
+			return o.MailAddressTx(t.Context(), tx, owner, address, "Invitation", "{page}", "/x", 0)
 		})
 	}
 	for n := range 10 {
-		if err := send(fmt.Sprint("own_", n), "victim@example.test"); err != nil {
+		if err := send(account.OwnerID(fmt.Sprint("own_", n)), "victim@example.test"); err != nil {
 			t.Fatal(err)
 		}
 	}

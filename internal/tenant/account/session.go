@@ -190,7 +190,7 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, b begun,
 		life = pendingLife
 	}
 	s := Session{
-		ID: SessionID(db.NewID("ses")), User: user, Method: b.method, Provider: b.provider, Pending: b.pending,
+		ID: db.ID[SessionID]("ses"), User: user, Method: b.method, Provider: b.provider, Pending: b.pending,
 		Agent: text.Cut(d.Agent, 400), Addr: d.Addr.String(),
 		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life),
 	}

@@ -425,7 +425,7 @@ func TestMoney(t *testing.T) {
 	}
 	note := func(amount int64) func(tx *db.Tx) error {
 		return func(tx *db.Tx) error {
-			_, err := w.CreditNoteTx(t.Context(), tx, i.Number, amount, "An outage")
+			_, err := w.CreditNoteTx(t.Context(), tx, InvoiceID(i.Number), amount, "An outage")
 			return err
 		}
 	}

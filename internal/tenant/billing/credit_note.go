@@ -30,11 +30,11 @@ func (x correction) compute(c *computed) (err error) {
 
 // CreditNoteTx takes back a part of a final invoice, tax included, or all of it where amount is 0. What was not paid yet needn't be
 // any more; what was becomes the owner's credit.
-func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice string, amount int64, reason string) (Invoice, error) {
+func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID, amount int64, reason string) (Invoice, error) {
 	if reason == "" || !oneOfLines(reason, 1, 200) {
 		return Invoice{}, invalid("reason", "reason must have 1 to 200 characters on one line", reason)
 	}
-	i, err := b.lockedTx(ctx, tx, invoice)
+	i, err := b.lockedTx(ctx, tx, string(invoice))
 	if err != nil {
 		return i, err
 	}
@@ -64,7 +64,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice string, a
 	x.Tax = amount - x.Net
 	now := b.now()
 	note := Invoice{
-		ID: InvoiceID(db.NewID("crn")), Owner: i.Owner, Subscription: i.Subscription, Corrects: i.ID, Status: Issued, Currency: i.Currency,
+		ID: db.ID[InvoiceID]("crn"), Owner: i.Owner, Subscription: i.Subscription, Corrects: i.ID, Status: Issued, Currency: i.Currency,
 		CreatedAt: now, FinalizedAt: now, seller: i.seller,
 	}
 	note.cause = "credit:" + string(note.ID)

@@ -166,7 +166,7 @@ func (b *Billing) insertTx(ctx context.Context, tx *db.Tx, s Subscription, cause
 	if err != nil {
 		return "", err
 	}
-	inv = InvoiceID(db.NewID("inv"))
+	inv = db.ID[InvoiceID]("inv")
 	_, err = tx.Exec(ctx, `
 		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis,
 			document, digest, held, step, next_at, created_at, finalized_at, due_at)

@@ -98,7 +98,7 @@ func act(ctx context.Context, b *Billing, tx *db.Tx, o id.Owner, r *rand.Rand) e
 	case 7:
 		all, err := b.Invoices(ctx, tx, o, "", 3)
 		if err == nil && len(all) > 0 && r.IntN(5) == 0 {
-			_, err = b.CreditNoteTx(ctx, tx, string(all[0].ID), 1+r.Int64N(500), "a test")
+			_, err = b.CreditNoteTx(ctx, tx, all[0].ID, 1+r.Int64N(500), "a test")
 		}
 		return err
 	}

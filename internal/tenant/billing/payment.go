@@ -137,7 +137,7 @@ func (b *Billing) reduceTx(ctx context.Context, tx *db.Tx, i Invoice, paid, cred
 
 // attemptTx writes a payment of an invoice.
 func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment) (Payment, error) {
-	p.ID, p.Owner, p.Invoice, p.Subscription = PaymentID(db.NewID("pay")), i.Owner, i.ID, i.Subscription
+	p.ID, p.Owner, p.Invoice, p.Subscription = db.ID[PaymentID]("pay"), i.Owner, i.ID, i.Subscription
 	p.Currency, p.CreatedAt = i.Currency, b.now()
 	if err := tx.QueryRow(ctx, `SELECT COALESCE(MAX(attempt), 0) + 1 FROM billing_payments WHERE invoice_id = $1`, i.ID).Scan(&p.Attempt); err != nil {
 		return p, fmt.Errorf("count attempts: %w", err)

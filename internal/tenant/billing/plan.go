@@ -113,7 +113,7 @@ func (b *Billing) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Ter
 	if n >= mostVersions {
 		return v, conflict("too_many_versions", "Too many plan versions", fmt.Sprintf("there may be %d of all plans", mostVersions))
 	}
-	v = Version{ID: VersionID(db.NewID("plv")), Number: v.Number + 1, Terms: t, CreatedAt: now}
+	v = Version{ID: db.ID[VersionID]("plv"), Number: v.Number + 1, Terms: t, CreatedAt: now}
 	rates, err := json.Marshal(t.Rates)
 	if err != nil {
 		return v, err

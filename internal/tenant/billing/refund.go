@@ -86,7 +86,7 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 		if amount > left {
 			return Refund{}, conflict("refund_exceeds_payment", "The refund exceeds the payment", p.Currency.Format(left)+" are left of it")
 		}
-		if _, err := b.CreditNoteTx(ctx, tx, string(i.ID), amount, reason); err != nil {
+		if _, err := b.CreditNoteTx(ctx, tx, InvoiceID(string(i.ID)), amount, reason); err != nil {
 			return Refund{}, err
 		}
 		x := Refund{ID: db.NewID("rfd"), Payment: p.ID, Owner: p.Owner, Amount: amount, Currency: p.Currency, Status: "pending", Reason: reason, CreatedAt: b.now()}

@@ -124,7 +124,7 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 		return Subscription{}, err
 	}
 	s := Subscription{
-		ID: SubscriptionID(db.NewID("sub")), Owner: owner, Version: v.ID, Status: Active, Start: start, End: boundary(start, v.Term, 1),
+		ID: db.ID[SubscriptionID]("sub"), Owner: owner, Version: v.ID, Status: Active, Start: start, End: boundary(start, v.Term, 1),
 		CreatedAt: b.now(), anchor: start,
 	}
 	if trial > 0 {

@@ -152,7 +152,7 @@ func (s *Connections) insertAppTx(ctx context.Context, tx *db.Tx, a App, k appSe
 	if err != nil {
 		return App{}, err
 	}
-	a.ID = AppID(db.NewID("gap"))
+	a.ID = db.ID[AppID]("gap")
 	n, err := tx.Exec(ctx, `
 		INSERT INTO git_apps (id, provider, host, name, client_id, slug, hook_digest, secrets, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
 		a.ID, a.Provider, a.Host, a.Name, a.ClientID, a.Slug, a.hookDigest, s.c.Seal.Seal(text, appPurpose(a.ID)), db.Now())

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/git/fetch"
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
@@ -35,7 +37,7 @@ import (
 )
 
 // ID names a connection: "git_" and 26 characters; older ones begin with "con_".
-type ID string
+type ID = id.Connection
 
 // Connection is a connected account as its owner sees it.
 type Connection struct {
@@ -105,7 +107,7 @@ type Config struct {
 // Deployments know what is to be told of them.
 type Deployments interface {
 	// Facts returns what a forge is told of a deployment, or a NotFound fault.
-	Facts(ctx context.Context, deployment string) (Facts, error)
+	Facts(ctx context.Context, deployment id.Deployment) (Facts, error)
 }
 
 // Connections owns all connections.
@@ -250,7 +252,7 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 			Code:    "too_many_connections",
 		}
 	}
-	id := ID(db.NewID("git"))
+	id := db.ID[ID]("git")
 	_, err = tx.Exec(ctx, `
 		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id, expires_at, refreshed_at, scopes)
 		VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7, $8, $9, $7, $10)`,
@@ -288,7 +290,7 @@ type Use struct {
 }
 
 // UseOf returns which connection a site uses.
-func (s *Connections) UseOf(ctx context.Context, r db.Reader, site string) (u Use, err error) {
+func (s *Connections) UseOf(ctx context.Context, r db.Reader, site id.Site) (u Use, err error) {
 	err = r.QueryRow(ctx, `SELECT connection_id, report FROM site_connections WHERE site_id = $1`, site).Scan(&u.Connection, &u.Report)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Use{Report: true}, nil
@@ -298,7 +300,7 @@ func (s *Connections) UseOf(ctx context.Context, r db.Reader, site string) (u Us
 
 // UseTx sets which connection a site uses for its repository, host/owner/repo, which must
 // be on the connection's host.
-func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site, repository string, u Use) error {
+func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, repository string, u Use) error {
 	if u.Connection == "" {
 		_, err := tx.Exec(ctx, `DELETE FROM site_connections WHERE site_id = $1`, site)
 		return err
@@ -325,7 +327,7 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 // ForgetTx removes what is stored of a site.
-func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	for _, q := range []string{
 		`DELETE FROM site_connections WHERE site_id = $1`,
 		`DELETE FROM forge_reports WHERE site_id = $1`,
@@ -340,7 +342,7 @@ func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site string) erro
 
 // CredentialOf returns what a site's repository is read with: nil where the site uses no
 // connection, or one that is for another host.
-func (s *Connections) CredentialOf(ctx context.Context, site, repository string) (*fetch.Credential, error) {
+func (s *Connections) CredentialOf(ctx context.Context, site id.Site, repository string) (*fetch.Credential, error) {
 	c, err := s.ofSite(ctx, site)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
@@ -398,7 +400,7 @@ func (s *Connections) credential(ctx context.Context, c Connection, repository s
 	return &fetch.Credential{Host: c.Host, User: user, Token: k.Token}, nil
 }
 
-func (s *Connections) ofSite(ctx context.Context, site string) (Connection, error) {
+func (s *Connections) ofSite(ctx context.Context, site id.Site) (Connection, error) {
 	return scan(s.c.DB.QueryRow(
 		ctx,
 		`SELECT `+columns+` FROM connections c JOIN site_connections u ON u.connection_id = c.id WHERE u.site_id = $1`,

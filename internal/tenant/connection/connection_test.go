@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -130,14 +132,14 @@ type world struct {
 	*Connections
 	t     *testing.T
 	db    *db.DB
-	facts map[string]Facts
+	facts map[id.Deployment]Facts
 	mu    sync.Mutex // guards facts
 }
 
 // told are the deployments of a world.
 type told struct{ w *world }
 
-func (d told) Facts(_ context.Context, id string) (Facts, error) {
+func (d told) Facts(_ context.Context, id id.Deployment) (Facts, error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	f, ok := d.w.facts[id]
@@ -149,7 +151,7 @@ func (d told) Facts(_ context.Context, id string) (Facts, error) {
 
 func newWorld(t *testing.T, host string, s *standIn) *world {
 	t.Helper()
-	w := &world{t: t, db: dbtest.New(t), facts: map[string]Facts{}}
+	w := &world{t: t, db: dbtest.New(t), facts: map[id.Deployment]Facts{}}
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
 	w.Connections = New(Config{
@@ -192,7 +194,7 @@ func (w *world) set(f Facts, status string) {
 	w.facts[f.Deployment] = f
 	w.mu.Unlock()
 	w.write(func(tx *db.Tx) error {
-		return w.ReportTx(w.t.Context(), tx, f.Site, f.Deployment, status, string(anna))
+		return w.ReportTx(w.t.Context(), tx, f.Site, f.Deployment, status, id.Owner(string(anna)))
 	})
 }
 

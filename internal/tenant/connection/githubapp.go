@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/golang-jwt/jwt/v5"
 
 	"slipway/internal/git/forge"
@@ -74,7 +76,7 @@ type NewGitHubApp struct {
 const HookPath = "/hooks/github/"
 
 // CreationTx begins to create a GitHub App: the answer counts only in the same session, once.
-func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session string, n NewGitHubApp) (Creation, error) {
+func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session id.Session, n NewGitHubApp) (Creation, error) {
 	host, err := checkHost(forge.GitHub, n.Host)
 	if err != nil {
 		return Creation{}, err
@@ -135,7 +137,7 @@ type CreatedApp struct {
 }
 
 // Created takes GitHub's answer to a creation: it exchanges the code for the app's secrets.
-func (s *Connections) Created(ctx context.Context, session string, q url.Values) (CreatedApp, error) {
+func (s *Connections) Created(ctx context.Context, session id.Session, q url.Values) (CreatedApp, error) {
 	in, err := s.endSignIn(ctx, session, q.Get("state"))
 	if err != nil {
 		return CreatedApp{}, err
@@ -214,7 +216,7 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 }
 
 // UsesApp reports whether a site uses a connection that was made with an app.
-func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site string, id AppID) (bool, error) {
+func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site id.Site, id AppID) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).
 		Scan(&n)
@@ -286,7 +288,7 @@ func (g installed) repositories(ctx context.Context, _ string) (out []Repository
 
 func (g installed) status(ctx context.Context, f Facts, id string) (string, error) {
 	body := map[string]any{
-		"name": "Slipway: " + f.Slug, "head_sha": f.Commit, "details_url": f.LogURL, "external_id": f.Deployment,
+		"name": "Slipway: " + f.Slug, "head_sha": f.Commit, "details_url": f.LogURL, "external_id": string(f.Deployment),
 		"output": map[string]string{"title": f.says(), "summary": f.comment()},
 	}
 	switch conclusion := map[string]string{"success": "success", "failed": "failure", "canceled": "cancelled"}[f.Status]; {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/oauth2"
 
 	"slipway/internal/git/forge"
@@ -65,7 +67,7 @@ func digest(state string) string {
 // BeginTx begins a sign-in at an app's forge and returns the address to send the browser
 // to. The answer counts only in the same session, and once. report asks for what telling
 // the forge of deployments needs, where the forge offers less.
-func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session string, id AppID, report bool) (string, error) {
+func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session id.Session, id AppID, report bool) (string, error) {
 	a, err := s.App(ctx, tx, id)
 	if err != nil {
 		return "", err
@@ -87,7 +89,7 @@ func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session string, id
 }
 
 // signInTx remembers a sign-in that is under way.
-func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session string, app AppID, host string) (state, verifier string, err error) {
+func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session id.Session, app AppID, host string) (state, verifier string, err error) {
 	state, verifier = oauth2.GenerateVerifier(), oauth2.GenerateVerifier()
 	now := db.Now()
 	if _, err := tx.Exec(ctx, `DELETE FROM git_sign_ins WHERE expires_at <= $1`, now); err != nil {
@@ -125,7 +127,7 @@ type signIn struct {
 }
 
 // endSignIn takes the sign-in of a state that was begun in this session. There is each once.
-func (s *Connections) endSignIn(ctx context.Context, session, state string) (in signIn, err error) {
+func (s *Connections) endSignIn(ctx context.Context, session id.Session, state string) (in signIn, err error) {
 	refuse := &fault.Error{
 		Kind:    fault.Invalid,
 		Message: "This sign-in has expired or was begun in another browser",
@@ -164,7 +166,7 @@ func (s *Connections) endSignIn(ctx context.Context, session, state string) (in 
 
 // Finish takes the forge's answer to a sign-in: who signed in is ready to be stored. app is
 // the one that they signed in with.
-func (s *Connections) Finish(ctx context.Context, session string, q url.Values) (k Checked, app App, err error) {
+func (s *Connections) Finish(ctx context.Context, session id.Session, q url.Values) (k Checked, app App, err error) {
 	in, err := s.endSignIn(ctx, session, q.Get("state"))
 	if err != nil {
 		return k, app, err

@@ -181,7 +181,7 @@ func (w *world) app(p forge.Provider, host string) (a App) {
 	return a
 }
 
-func (w *world) begin(session string, a AppID, report bool) (to string) {
+func (w *world) begin(session account.SessionID, a AppID, report bool) (to string) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) (err error) { to, err = w.BeginTx(w.t.Context(), tx, session, a, report); return err })
 	return to
@@ -216,7 +216,7 @@ func TestSignInAtForges(t *testing.T) {
 			}
 			back := s.allow(w.begin("ses_1", a.ID, true))
 			for name, bad := range map[string]struct {
-				session string
+				session account.SessionID
 				q       url.Values
 			}{
 				"another session": {"ses_2", back},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -17,8 +19,8 @@ import (
 
 // Facts holds what a forge is told of a deployment, as it is at the moment.
 type Facts struct {
-	Deployment string
-	Site       string
+	Deployment id.Deployment
+	Site       id.Site
 	SiteName   string
 	Slug       string
 	Repository string // host/owner/repo
@@ -73,7 +75,10 @@ func (f Facts) link() string {
 // Report is the job that tells a forge of one state of a deployment. It may run twice: what
 // it sends is the state as it is then, and each thing that it makes is made once, as far as
 // the forge's answer came back.
-type Report struct{ Deployment, State string }
+type Report struct {
+	Deployment id.Deployment
+	State      string
+}
 
 // Kind names the job.
 func (Report) Kind() string { return "connection.report" }
@@ -106,7 +111,7 @@ func (s *Connections) Work(j *job.Jobs) {
 
 // ReportTx has the forge told of a deployment's state, where its site uses a connection
 // that reports. owner is whose the deployment is.
-func (s *Connections) ReportTx(ctx context.Context, tx *db.Tx, site, deployment, state, owner string) error {
+func (s *Connections) ReportTx(ctx context.Context, tx *db.Tx, site id.Site, deployment id.Deployment, state string, owner id.Owner) error {
 	u, err := s.UseOf(ctx, tx, site)
 	if err != nil || u.Connection == "" || !u.Report || s.deployments == nil {
 		return err
@@ -117,9 +122,9 @@ func (s *Connections) ReportTx(ctx context.Context, tx *db.Tx, site, deployment,
 	r := Report{deployment, state}
 	_, err = job.Enqueue(ctx, tx, r, job.Options{
 		Queue:  QueueName,
-		Unique: "report/" + deployment + "/" + state,
-		Group:  "report/" + deployment,
-		Share:  owner,
+		Unique: "report/" + string(deployment) + "/" + state,
+		Group:  "report/" + string(deployment),
+		Share:  string(owner),
 	})
 	return err
 }

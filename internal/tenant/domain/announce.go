@@ -33,7 +33,7 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 	}
 	of := webhook.Site{ID: d.SiteID, Name: name}
 	what := webhook.Domain{
-		ID:        string(d.ID),
+		ID:        d.ID,
 		Name:      d.Name,
 		Status:    string(d.Status),
 		SSLStatus: string(d.SSL),
@@ -49,7 +49,7 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		LastError:     c.LastError,
 		NextAttemptAt: c.NextAttemptAt,
 	}
-	path := "/sites/" + d.SiteID + "/domains/" + string(d.ID)
+	path := "/sites/" + string(d.SiteID) + "/domains/" + string(d.ID)
 	switch event {
 	case CertificateIssued:
 		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, certificate))

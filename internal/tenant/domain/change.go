@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
@@ -14,8 +16,8 @@ import (
 
 // Update holds the changes of a domain; nil leaves a field as it is.
 type Update struct {
-	SiteID     *string // another site of the owner
-	RedirectTo *string // empty: serve the site itself
+	SiteID     *id.Site // another site of the owner
+	RedirectTo *string  // empty: serve the site itself
 	Primary    *bool
 }
 
@@ -76,7 +78,7 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 // moveTx gives a domain to another site of its owner. It is primary there if the site has
 // no primary domain yet. The next check comes at once: the records that it needs name
 // another host now.
-func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to string) error {
+func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to id.Site) error {
 	target, err := d.target(ctx, tx, dom.Owner, to)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 }
 
 // DeleteSiteTx gives up every domain of a site that is being deleted.
-func (d *Domains) DeleteSiteTx(ctx context.Context, tx *db.Tx, siteID string) error {
+func (d *Domains) DeleteSiteTx(ctx context.Context, tx *db.Tx, siteID id.Site) error {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM domains WHERE site_id = $1 ORDER BY id", siteID)
 	all, err := db.Collect(rows, err, scan)
 	if err != nil {
@@ -227,7 +229,7 @@ func notPrimary() error {
 	}
 }
 
-func onlyPrimary(ctx context.Context, tx *db.Tx, siteID string, id ID) error {
+func onlyPrimary(ctx context.Context, tx *db.Tx, siteID id.Site, id ID) error {
 	if _, err := tx.Exec(
 		ctx,
 		"UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary",

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/miekg/dns"
 
 	"slipway/internal/platform/db"
@@ -492,7 +494,7 @@ func TestListIsTheOwners(t *testing.T) {
 	if err != nil || len(all) != 3 || all[0].Name != "a.com" || all[2].SiteID != "usr_a-2" || all[1].SSL != SSLPending || !all[1].Proven() {
 		t.Fatalf("got %+v %v", all, err)
 	}
-	s, err := w.Summaries(t.Context(), w.db, "usr_a", []string{"usr_a-1", "usr_a-2", "usr_a-3"})
+	s, err := w.Summaries(t.Context(), w.db, "usr_a", []id.Site{"usr_a-1", "usr_a-2", "usr_a-3"})
 	if err != nil || len(s) != 2 || len(s["usr_a-1"]) != 2 || s["usr_a-1"][0].Name != "a.com" || s["usr_a-2"][0].Status != Failed {
 		t.Fatalf("got %+v %v", s, err)
 	}
@@ -510,7 +512,7 @@ func TestSummariesOfManyDomains(t *testing.T) {
 		w.insert("usr_a", "usr_a-1", fmt.Sprintf("n%d.com", i), Active)
 	}
 	w.insert("usr_a", "usr_a-2", "other.com", Active)
-	for _, sites := range [][]string{
+	for _, sites := range [][]id.Site{
 		{"usr_a-1"},
 		{"usr_a-1", "usr_a-3"},
 		{"usr_a-1", "usr_a-3", "usr_a-4", "usr_a-5"},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
@@ -67,7 +69,7 @@ func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomai
 }
 
 // Create claims a name for a site of the owner: Prepare, then CreateTx.
-func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID string, n NewDomain) (dom Domain, err error) {
+func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID id.Site, n NewDomain) (dom Domain, err error) {
 	if n, err = d.Prepare(ctx, owner, n); err != nil {
 		return Domain{}, err
 	}
@@ -82,7 +84,7 @@ func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID stri
 // seen; the first check follows at once. Faults: NotFound for the site; Invalid for
 // names that nobody or only the service can have; Conflict where the owner has claimed it
 // already, or another account holds it and Prepare has not seen the owner's TXT record.
-func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID string, n NewDomain) (Domain, error) {
+func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID id.Site, n NewDomain) (Domain, error) {
 	name, err := d.claimable(n.Name)
 	if err != nil {
 		return Domain{}, err
@@ -139,7 +141,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	now := db.Now()
 	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
 	dom := Domain{
-		ID: ID(db.NewID("dom")), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
+		ID: db.ID[ID]("dom"), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
 		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
 		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now,
 	}
@@ -195,7 +197,7 @@ func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.OwnerID, i
 }
 
 // ForSite returns the domains of the owner's site, by name, or a NotFound fault.
-func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID string) ([]Domain, error) {
+func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID id.Site) ([]Domain, error) {
 	if _, err := d.c.Sites.Subdomain(ctx, d.c.DB, owner, siteID); err != nil {
 		return nil, err
 	}
@@ -221,7 +223,7 @@ func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, err
 }
 
 // target is the host name by which the owner's site is reached without any domain.
-func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID string) (string, error) {
+func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID id.Site) (string, error) {
 	subdomain, err := d.c.Sites.Subdomain(ctx, r, owner, siteID)
 	if err != nil {
 		return "", err

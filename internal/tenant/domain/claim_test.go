@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/miekg/dns"
 
 	"slipway/internal/platform/db"
@@ -25,7 +27,7 @@ const (
 
 func (w *world) add(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
-	dom, err := w.Create(context.Background(), owner, string(owner)+"-1", NewDomain{Name: name})
+	dom, err := w.Create(context.Background(), owner, id.Site(string(owner)+"-1"), NewDomain{Name: name})
 	if err != nil {
 		w.t.Fatalf("%s adds %s: %v", owner, name, err)
 	}

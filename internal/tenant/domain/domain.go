@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/sync/singleflight"
 
 	"slipway/internal/platform/db"
@@ -29,7 +31,7 @@ import (
 )
 
 // ID names a domain: "dom_" and 26 characters.
-type ID string
+type ID = id.Domain
 
 // Status is where a claim stands.
 type Status string
@@ -56,7 +58,7 @@ const (
 type Domain struct {
 	ID           ID
 	Owner        account.OwnerID
-	SiteID       string
+	SiteID       id.Site
 	Name         string // A-labels, lower case; "*." in front of a wildcard
 	Status       Status
 	Reason       string // why it is not active, or will not stay so, in words
@@ -144,7 +146,7 @@ const (
 // Sites knows whose a site is; package site's are one.
 type Sites interface {
 	// Subdomain returns the subdomain of the owner's site, or a NotFound fault.
-	Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, site string) (string, error)
+	Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, site id.Site) (string, error)
 }
 
 // Events announces what happens to domains; EventsOf returns how.
@@ -312,7 +314,7 @@ func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, er
 
 // Primary returns the name by which a site is called while that is served, or nothing. The
 // caller knows that the site is its user's.
-func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID string) (string, error) {
+func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID id.Site) (string, error) {
 	rows, err := r.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 AND is_primary AND status = 'active'", siteID)
 	names, err := db.Collect(rows, err, func(row db.Scanner) (name string, err error) {
 		err = row.Scan(&name)
@@ -329,10 +331,10 @@ func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID string) (stri
 
 // Summaries returns the domains of each of the owner's sites, by name. The caller knows that
 // the sites are the owner's.
-func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.OwnerID, siteIDs []string) (map[string][]Summary, error) {
-	out := map[string][]Summary{}
+func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.OwnerID, siteIDs []id.Site) (map[id.Site][]Summary, error) {
+	out := map[id.Site][]Summary{}
 	collect := func(row db.Scanner) (struct{}, error) {
-		var site string
+		var site id.Site
 		var s Summary
 		err := row.Scan(&site, &s.ID, &s.Name, &s.Status)
 		out[site] = append(out[site], s)

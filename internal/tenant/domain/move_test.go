@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -29,7 +31,7 @@ func TestMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
 	dom := w.active(ann, "www.example.com")
-	to := "ann-2"
+	to := id.Site("ann-2")
 	_, before := w.route("www.example.com")
 	moved, changed, err := w.update(dom, Update{SiteID: &to})
 	if err != nil || !changed || moved.SiteID != to || moved.Status != Active || !moved.Proven() || !moved.Primary || moved.SSL != dom.SSL {
@@ -59,7 +61,7 @@ func TestMove(t *testing.T) {
 		t.Error("a change of nothing changed the route")
 	}
 	// Not to a site of somebody else, nor to none.
-	for _, bad := range []string{"bob-1", "", "site_nobody"} {
+	for _, bad := range []id.Site{"bob-1", "", "site_nobody"} {
 		if _, _, err := w.update(moved, Update{SiteID: &bad}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("to %q: %v", bad, err)
 		}

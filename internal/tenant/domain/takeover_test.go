@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -14,7 +16,7 @@ import (
 // tries lets an account try to get a name, as far as the service lets it go.
 func (w *world) tries(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
-	dom, err := w.Create(w.t.Context(), owner, string(owner)+"-1", NewDomain{Name: name})
+	dom, err := w.Create(w.t.Context(), owner, id.Site(string(owner)+"-1"), NewDomain{Name: name})
 	if fault.Is(err, fault.Conflict) {
 		return Domain{Status: "refused"}
 	}

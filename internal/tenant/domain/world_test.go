@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
@@ -56,11 +58,11 @@ func (e *recorded) names(name string) []string {
 type named struct{}
 
 // Subdomain is for Config.Sites.
-func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, site string) (string, error) {
-	if !strings.HasPrefix(site, string(owner)+"-") {
+func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, site id.Site) (string, error) {
+	if !strings.HasPrefix(string(site), string(owner)+"-") {
 		return "", fault.Missing("site")
 	}
-	return site, nil
+	return string(site), nil
 }
 
 // AnnounceTx is for Config.Events.

@@ -72,13 +72,13 @@ func New(c Config) *Members { return &Members{c: c, standing: map[visitor]found{
 
 // sealedAnswer holds the fields that all three have.
 type sealedAnswer struct {
-	Site  string `json:"s"`
-	Host  string `json:"h"`
-	Path  string `json:"p,omitempty"`
-	Nonce string `json:"n,omitempty"`
-	Until int64  `json:"u"` // Unix time
-	Team  bool   `json:"t,omitempty"`
-	User  string `json:"w,omitempty"` // who has the grant or the cookie; empty: made by a version before this field
+	Site  site.ID `json:"s"`
+	Host  string  `json:"h"`
+	Path  string  `json:"p,omitempty"`
+	Nonce string  `json:"n,omitempty"`
+	Until int64   `json:"u"` // Unix time
+	Team  bool    `json:"t,omitempty"`
+	User  string  `json:"w,omitempty"` // who has the grant or the cookie; empty: made by a version before this field
 }
 
 func (m *Members) seal(purpose string, a sealedAnswer, life time.Duration) string {
@@ -103,11 +103,11 @@ func (m *Members) open(purpose, text string) (a sealedAnswer, ok bool) {
 
 // Question holds what a visitor of a protected address asks the control plane.
 type Question struct {
-	Site  string // its id
-	Host  string // that was visited, in lower case, with the port where it is not 443
-	Path  string // and query
-	Nonce string // of the browser that asks: a grant is of use to it alone
-	User  string // who was granted it; empty in what is asked
+	Site  site.ID // its id
+	Host  string  // that was visited, in lower case, with the port where it is not 443
+	Path  string  // and query
+	Nonce string  // of the browser that asks: a grant is of use to it alone
+	User  string  // who was granted it; empty in what is asked
 }
 
 // Ask returns the address at the control plane that a question is sent to.
@@ -131,14 +131,14 @@ func (m *Members) Granted(grant string) (q Question, until time.Time, ok bool) {
 }
 
 // Pass returns the value of a cookie of a user that is good for a site's host until then.
-func (m *Members) Pass(user, site, host string, until time.Time) string {
+func (m *Members) Pass(user string, site site.ID, host string, until time.Time) string {
 	return m.seal(cookiePurpose, sealedAnswer{User: user, Site: site, Host: host}, time.Until(until))
 }
 
 // Passes reports whether a value is one that is good now, and its holder still a member of the site.
 func (m *Members) Passes(ctx context.Context, value, at, host string) bool {
 	a, ok := m.open(cookiePurpose, value)
-	if !ok || a.Site != at || a.Host != host {
+	if !ok || a.Site != site.ID(at) || a.Host != host {
 		return false
 	}
 	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), site.ID(at)})
@@ -207,7 +207,7 @@ func (m *Members) Answer(ctx context.Context, who account.User, in account.Sessi
 			Code:    "invalid_question",
 		}
 	}
-	s, err := m.c.Sites.ByID(ctx, m.c.DB, site.ID(q.Site))
+	s, err := m.c.Sites.ByID(ctx, m.c.DB, q.Site)
 	if err == nil {
 		err = m.admit(ctx, who, in, s)
 	}
@@ -222,7 +222,7 @@ func (m *Members) Answer(ctx context.Context, who account.User, in account.Sessi
 	if err != nil {
 		return "", err
 	}
-	grant := m.seal(grantPurpose, sealedAnswer{Site: string(s.ID), Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner, User: string(who.ID)}, grantTime)
+	grant := m.seal(grantPurpose, sealedAnswer{Site: s.ID, Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner, User: string(who.ID)}, grantTime)
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
 }
 
@@ -232,5 +232,5 @@ func (m *Members) admit(ctx context.Context, who account.User, in account.Sessio
 	if err != nil {
 		return err
 	}
-	return c.RequireOn(account.SitesRead, string(s.ID))
+	return c.RequireOn(account.SitesRead, s.ID)
 }

@@ -41,7 +41,7 @@ func TestMembersOfASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(Config{DB: d, Seal: key, Sites: sites, Accounts: users, BaseURL: "https://slipway.test", GrantPath: "/.slipway/granted"})
-	q := Question{Site: string(s.ID), Host: "pr-1--shop.sites.test:8443", Path: "/a?b=c", Nonce: "nonce"}
+	q := Question{Site: s.ID, Host: "pr-1--shop.sites.test:8443", Path: "/a?b=c", Nonce: "nonce"}
 	value := func(address, name string) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -68,20 +68,20 @@ func TestMembersOfASite(t *testing.T) {
 		t.Errorf("somebody else: %v", err)
 	}
 	pass := m.Pass(q.User, q.Site, "pr-1--shop.sites.test", until)
-	if !m.Passes(t.Context(), pass, q.Site, "pr-1--shop.sites.test") {
+	if !m.Passes(t.Context(), pass, string(q.Site), "pr-1--shop.sites.test") {
 		t.Error("the cookie lets nobody in")
 	}
 	for name, of := range map[string][3]string{
-		"another host": {pass, q.Site, "shop.sites.test"},
+		"another host": {pass, string(q.Site), "shop.sites.test"},
 		"another site": {pass, "site_other", "pr-1--shop.sites.test"},
-		"the grant":    {grant, q.Site, "pr-1--shop.sites.test"},
-		"the question": {ask, q.Site, "pr-1--shop.sites.test"},
-		"nothing":      {"", q.Site, "pr-1--shop.sites.test"},
-		"a change":     {pass + "A", q.Site, "pr-1--shop.sites.test"},
-		"long":         {strings.Repeat("a", 10_000), q.Site, "pr-1--shop.sites.test"},
+		"the grant":    {grant, string(q.Site), "pr-1--shop.sites.test"},
+		"the question": {ask, string(q.Site), "pr-1--shop.sites.test"},
+		"nothing":      {"", string(q.Site), "pr-1--shop.sites.test"},
+		"a change":     {pass + "A", string(q.Site), "pr-1--shop.sites.test"},
+		"long":         {strings.Repeat("a", 10_000), string(q.Site), "pr-1--shop.sites.test"},
 		"one that has ended": {
 			m.seal(cookiePurpose, sealedAnswer{Site: q.Site, Host: "pr-1--shop.sites.test"}, -2*time.Second),
-			q.Site,
+			string(q.Site),
 			"pr-1--shop.sites.test",
 		},
 	} {
@@ -93,7 +93,7 @@ func TestMembersOfASite(t *testing.T) {
 		"nothing":            "",
 		"a grant":            grant,
 		"a cookie":           pass,
-		"one that has ended": m.seal(questionPurpose, sealedAnswer{Site: string(s.ID), Host: "evil.test"}, -2*time.Second),
+		"one that has ended": m.seal(questionPurpose, sealedAnswer{Site: s.ID, Host: "evil.test"}, -2*time.Second),
 	} {
 		if to, err := m.Answer(t.Context(), ada, account.Session{}, bad); !fault.Is(err, fault.Invalid) || to != "" {
 			t.Errorf("%s as a question: %s, %v", name, to, err)
@@ -125,10 +125,10 @@ func TestMembersOfATeam(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec := func(q string, args ...string) {
+	exec := func(q string, args ...account.UserID) {
 		t.Helper()
 		for i, a := range args {
-			q = strings.ReplaceAll(q, "$"+string(rune('1'+i)), "'"+a+"'")
+			q = strings.ReplaceAll(q, "$"+string(rune('1'+i)), "'"+string(a)+"'")
 		}
 		if err := d.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -142,13 +142,13 @@ func TestMembersOfATeam(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exec(`INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ('own_team', $1, $2, FALSE, 1, '')`, string(u.ID), role)
+		exec(`INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ('own_team', $1, $2, FALSE, 1, '')`, u.ID, account.UserID(role))
 		return u
 	}
 	viewer, billing, guest := join("v@example.test", "viewer"), join("b@example.test", "billing"), join("g@example.test", "")
-	exec(`INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, 'own_team', 'viewer')`, string(other.ID), string(guest.ID))
+	exec(`INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, 'own_team', 'viewer')`, account.UserID(other.ID), guest.ID)
 	ask := func(u account.User, id site.ID) error {
-		q, err := url.Parse(m.Ask(Question{Site: string(id), Host: "shop.sites.test", Path: "/", Nonce: "n"}))
+		q, err := url.Parse(m.Ask(Question{Site: id, Host: "shop.sites.test", Path: "/", Nonce: "n"}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestMembersOfATeam(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	pass := m.Pass(string(viewer.ID), string(s.ID), "shop.sites.test", time.Now().Add(time.Minute))
+	pass := m.Pass(string(viewer.ID), s.ID, "shop.sites.test", time.Now().Add(time.Minute))
 	passes := func() bool { return m.Passes(t.Context(), pass, string(s.ID), "shop.sites.test") }
 	later := func() { // what was found is too old
 		m.mu.Lock()
@@ -195,10 +195,10 @@ func TestMembersOfATeam(t *testing.T) {
 	if later(); !m.Passes(gone, pass, string(s.ID), "shop.sites.test") {
 		t.Error("while the database can't be asked, a member's cookie lets nobody in")
 	}
-	if earlier := m.Pass("", string(s.ID), "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, string(s.ID), "shop.sites.test") {
+	if earlier := m.Pass("", s.ID, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, string(s.ID), "shop.sites.test") {
 		t.Error("the cookie of an earlier version lets nobody in")
 	}
-	exec(`DELETE FROM team_members WHERE user_id = $1`, string(viewer.ID))
+	exec(`DELETE FROM team_members WHERE user_id = $1`, viewer.ID)
 	if later(); passes() {
 		t.Error("the cookie of who was removed lets them in")
 	}

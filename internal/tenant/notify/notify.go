@@ -24,6 +24,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
@@ -32,7 +34,7 @@ import (
 )
 
 // ID names a channel: "nch_" and 26 characters.
-type ID string
+type ID = id.Channel
 
 // Kind is where messages go.
 type Kind string
@@ -89,7 +91,9 @@ type Channel struct {
 }
 
 // tells reports whether a channel tells of a site.
-func (c *Channel) tells(site string) bool { return len(c.Sites) == 0 || slices.Contains(c.Sites, site) }
+func (c *Channel) tells(site id.Site) bool {
+	return len(c.Sites) == 0 || slices.Contains(c.Sites, string(site))
+}
 
 // maxSites is how many sites a channel can be limited to.
 const maxSites = 100
@@ -236,7 +240,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if err := checkEvents(w.Events); err != nil {
 		return Channel{}, err
 	}
-	c := Channel{ID: ID(db.NewID("nch"))}
+	c := Channel{ID: db.ID[ID]("nch")}
 	switch {
 	case w.Kind != Mail:
 		if err := checkURL(w.URL); err != nil {
@@ -414,14 +418,14 @@ func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.O
 
 // ForgetTx removes what is stored of a site. A channel that told of nothing else ends with it:
 // without sites it would tell of all.
-func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE site_ids LIKE '%' || $1 || '%'`, site)
 	list, err := db.Collect(rows, err, n.scan)
 	if err != nil {
 		return fmt.Errorf("find notification channels of a site: %w", err)
 	}
 	for _, c := range list {
-		rest := slices.DeleteFunc(slices.Clone(c.Sites), func(s string) bool { return s == site })
+		rest := slices.DeleteFunc(slices.Clone(c.Sites), func(s string) bool { return id.Site(s) == site })
 		switch {
 		case len(rest) == len(c.Sites):
 		case len(rest) == 0:

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
@@ -133,7 +135,7 @@ func (w *world) drain() []map[string]any {
 	return out
 }
 
-func (w *world) tell(site string, m Message) {
+func (w *world) tell(site id.Site, m Message) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error { return w.TellTx(w.t.Context(), tx, anna, site, m) })
 }
@@ -196,7 +198,7 @@ func TestWhoHears(t *testing.T) {
 	w := newWorld(t)
 	w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/all"})
 	one := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/one", Sites: []string{"site_1"}, Events: []string{DomainFailed}})
-	count := func(what, site, event string, want int) {
+	count := func(what string, site id.Site, event string, want int) {
 		t.Helper()
 		w.tell(site, Message{Event: event, Title: "x"})
 		if got := w.drain(); len(got) != want {
@@ -209,7 +211,7 @@ func TestWhoHears(t *testing.T) {
 	several := w.channel(NewChannel{Kind: Slack, URL: w.srv.URL + "/several", Sites: []string{"site_3", "site_2", "site_3"}})
 	count("one of several sites", "site_2", DomainFailed, 2)
 	count("none of them", "site_4", DomainFailed, 1)
-	forget := func(site string) error {
+	forget := func(site id.Site) error {
 		w.write(func(tx *db.Tx) error { return w.ForgetTx(t.Context(), tx, site) })
 		_, err := w.Get(t.Context(), w.db, anna, several.ID)
 		return err

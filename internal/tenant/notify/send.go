@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -50,7 +52,7 @@ func (n *Notifications) Work(j *job.Jobs) {
 
 // TellTx tells every channel of the owner that wants the event of the site, after the
 // caller's transaction.
-func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site string, m Message) error {
+func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, m Message) error {
 	m.Title, m.Text = text.Line(m.Title, 200), text.Line(m.Text, 500)
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 AND active ORDER BY id`, owner)
 	list, err := db.Collect(rows, err, n.scan)
@@ -161,7 +163,7 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 
 // FailedTx notes that something of a site failed, and RecoveredTx that it works again; that
 // reports whether it had failed before.
-func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site, subject string) error {
+func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) error {
 	_, err := tx.Exec(
 		ctx,
 		`INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
@@ -176,7 +178,7 @@ func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site, subject s
 }
 
 // RecoveredTx: see FailedTx.
-func (n *Notifications) RecoveredTx(ctx context.Context, tx *db.Tx, site, subject string) (bool, error) {
+func (n *Notifications) RecoveredTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) (bool, error) {
 	k, err := tx.Exec(ctx, `DELETE FROM notify_failing WHERE site_id = $1 AND subject = $2`, site, subject)
 	if err != nil {
 		return false, fmt.Errorf("note recovery: %w", err)

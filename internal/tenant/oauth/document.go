@@ -113,7 +113,7 @@ func (s *Server) readDocument(ctx context.Context, by account.Caller, id AppID) 
 // parseDocument reads the fields of RFC 7591 §2 that matter here.
 func parseDocument(id AppID, body []byte) (NewApp, error) {
 	var d struct {
-		ClientID     string   `json:"client_id"`
+		ClientID     AppID    `json:"client_id"`
 		Name         string   `json:"client_name"`
 		Website      string   `json:"client_uri"`
 		RedirectURIs []string `json:"redirect_uris"`
@@ -122,7 +122,7 @@ func parseDocument(id AppID, body []byte) (NewApp, error) {
 	if json.Unmarshal(body, &d) != nil {
 		return NewApp{}, documentFault("the document is not a JSON object of the expected shape")
 	}
-	if d.ClientID != string(id) {
+	if d.ClientID != id {
 		return NewApp{}, documentFault("client_id in the document must equal the document's URL")
 	}
 	if d.Auth != "" && d.Auth != "none" {

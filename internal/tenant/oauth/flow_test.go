@@ -25,7 +25,7 @@ func TestCodeGrant(t *testing.T) {
 	c, err := w.Authenticate(t.Context(), got.Access, here)
 	must(t, err)
 	switch {
-	case c.User != w.ada.ID || c.Owner != w.ada.Owner || c.Admin || c.Key != "" || c.Grant == "" || c.App != string(w.app.ID):
+	case c.User != w.ada.ID || c.Owner != w.ada.Owner || c.Admin || c.Key != "" || c.Grant == "" || oauth.AppID(c.App) != w.app.ID:
 		t.Errorf("the caller is %+v", c)
 	case c.Require(account.SitesRead) != nil || c.Require(account.DeploymentsWrite) == nil || c.Allows("site_two") || !c.Allows("site_one"):
 		t.Errorf("the caller may do something else: %+v", c)

@@ -21,11 +21,14 @@ func TestAppEvents(t *testing.T) {
 		w.app, _, err = w.CreateAppTx(t.Context(), tx, registrar.Owner, oauth.NewApp{Name: "Deployer", RedirectURIs: []string{callback}})
 		return err
 	}))
-	for _, u := range []struct{ owner, url string }{
-		{string(w.ada.Owner), "https://ada.test/"}, {string(registrar.Owner), "https://grace.test/"}, {string(stranger.Owner), "https://eve.test/"},
+	for _, u := range []struct {
+		owner account.OwnerID
+		url   string
+	}{
+		{w.ada.Owner, "https://ada.test/"}, {registrar.Owner, "https://grace.test/"}, {stranger.Owner, "https://eve.test/"},
 	} {
 		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := hooks.CreateTx(t.Context(), tx, account.OwnerID(u.owner), webhook.NewWebhook{URL: u.url, Events: []string{"app.authorized", "app.revoked"}})
+			_, err := hooks.CreateTx(t.Context(), tx, u.owner, webhook.NewWebhook{URL: u.url, Events: []string{"app.authorized", "app.revoked"}})
 			return err
 		}))
 	}

@@ -46,7 +46,7 @@ func (s *Server) beginTx(
 	c Consent,
 	audience Audience,
 ) (GrantID, Tokens, error) {
-	id := GrantID(db.NewID("grt"))
+	id := db.ID[GrantID]("grt")
 	now := db.Now()
 	_, err := tx.Exec(ctx, `
 		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr, audience)

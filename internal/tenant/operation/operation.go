@@ -15,13 +15,15 @@ import (
 	"log/slog"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 )
 
 // ID names an operation: "op_" and 26 characters.
-type ID string
+type ID = id.Operation
 
 // Status says where an operation stands.
 type Status string
@@ -39,8 +41,8 @@ const (
 type Operation struct {
 	ID          ID
 	Owner       account.OwnerID
-	Site        string // id of the site that it concerns; empty: none, or several
-	Kind        string // such as webhook.redeliver
+	Site        id.Site // id of the site that it concerns; empty: none, or several
+	Kind        string  // such as webhook.redeliver
 	Status      Status
 	Progress    float64 // 0 to 1; -1: unknown
 	Step        string  // where its worker goes on after a crash
@@ -54,9 +56,9 @@ type Operation struct {
 // NewOperation holds what an operation is opened with.
 type NewOperation struct {
 	Kind   string
-	Site   string // Optional.
-	Unique string // Optional: a second one with the same key is a Conflict while the first is open
-	Apart  string // Optional: key of others; while one with it is open this one is a Conflict
+	Site   id.Site // Optional.
+	Unique string  // Optional: a second one with the same key is a Conflict while the first is open
+	Apart  string  // Optional: key of others; while one with it is open this one is a Conflict
 }
 
 // Config holds what operations stand on. DB is required.
@@ -136,7 +138,7 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Operation{}, fmt.Errorf("open operation: %w", err)
 		}
 	}
-	op := Operation{ID: ID(db.NewID("op")), Owner: owner, Site: n.Site, Kind: n.Kind, Status: Pending, Progress: -1, CreatedAt: db.Now()}
+	op := Operation{ID: db.ID[ID]("op"), Owner: owner, Site: n.Site, Kind: n.Kind, Status: Pending, Progress: -1, CreatedAt: db.Now()}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO operations (id, owner_id, site_id, kind, uniq, status, progress, step, message, error, result, created_at, completed_at)
 		VALUES ($1, $2, $3, $4, $5, $6, -1, '', '', '', '', $7, 0)`, op.ID, owner, n.Site, n.Kind, n.Unique, op.Status, op.CreatedAt)
@@ -223,7 +225,7 @@ func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique str
 }
 
 // UnderTx reports whether an operation of a site has not ended yet.
-func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site string) (bool, error) {
+func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site id.Site) (bool, error) {
 	var n int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operations WHERE site_id = $1 AND completed_at = 0`, site).Scan(&n); err != nil {
 		return false, fmt.Errorf("count operations: %w", err)
@@ -236,7 +238,7 @@ func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site string) (bool,
 func (o *Operations) List(
 	ctx context.Context,
 	owner account.OwnerID,
-	site string,
+	site id.Site,
 	page, limit int,
 ) (list []Operation, total int, err error) {
 	err = o.c.DB.Snapshot(ctx, func(r db.Reader) error {

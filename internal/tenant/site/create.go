@@ -58,7 +58,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return Site{}, err
 	}
-	site.ID, site.Owner, site.Status = ID(db.NewID("site")), owner, Pending
+	site.ID, site.Owner, site.Status = db.ID[ID]("site"), owner, Pending
 	site.CreatedAt = db.Now()
 	site.UpdatedAt = site.CreatedAt
 	if site.Type == WordPress {
@@ -166,7 +166,7 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 
 // Ref returns what webhooks say of a site.
 func (s *Sites) Ref(x Site) webhook.Site {
-	return webhook.Site{ID: string(x.ID), Name: x.Name, URL: s.URL(x.Slug)}
+	return webhook.Site{ID: x.ID, Name: x.Name, URL: s.URL(x.Slug)}
 }
 
 // check turns what was asked for into a site, or says what is wrong with it.

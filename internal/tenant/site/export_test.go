@@ -80,7 +80,7 @@ func TestImportAgreesWithExport(t *testing.T) {
 // connected is the credential of a connected account.
 type connected fetch.Credential
 
-func (c connected) CredentialOf(context.Context, string, string) (*fetch.Credential, error) {
+func (c connected) CredentialOf(context.Context, site.ID, string) (*fetch.Credential, error) {
 	return (*fetch.Credential)(&c), nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -326,7 +328,7 @@ func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) 
 }
 
 // HookUsedTx notes that the hook led to a deployment.
-func (s *Sites) HookUsedTx(ctx context.Context, tx *db.Tx, id HookID, deployment string) error {
+func (s *Sites) HookUsedTx(ctx context.Context, tx *db.Tx, id HookID, deployment id.Deployment) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE deploy_hooks SET triggered_at = $2, triggered = triggered + 1, last_deployment = $3 WHERE digest = $1`,
 		id.digest(), db.Now(), deployment)

@@ -114,10 +114,10 @@ func TestSearch(t *testing.T) {
 	}
 	other := r.create(t, ben, "Ben's blog")
 	r.write(t, func(tx *db.Tx) error {
-		for i, d := range [][3]string{
-			{string(anna), string(ids["My Blog"]), "shop.example"},
-			{string(anna), string(ids["İstanbul"]), "xn--mnchen-3ya.example"},
-			{string(ben), string(other.ID), "bens-shop.example"},
+		for i, d := range [][3]site.ID{
+			{site.ID(string(anna)), ids["My Blog"], "shop.example"},
+			{site.ID(string(anna)), ids["İstanbul"], "xn--mnchen-3ya.example"},
+			{site.ID(string(ben)), other.ID, "bens-shop.example"},
 		} {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO domains (id, owner_id, site_id, name, zone, status, reason, is_primary, redirect_to, proof, findings, checks, tries, pending_at,

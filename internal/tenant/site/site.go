@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -26,7 +28,7 @@ import (
 )
 
 // ID names a site: "site_" and 26 characters.
-type ID string
+type ID = id.Site
 
 // Type says where a site's content comes from.
 type Type string
@@ -96,8 +98,8 @@ type Site struct {
 	Credential     bool     // whether one is stored
 	sealed         string
 	NeedsRedeploy  bool
-	LiveDeployment string
-	LiveRelease    string
+	LiveDeployment id.Deployment
+	LiveRelease    id.Release
 	CreatedAt      db.Time
 	UpdatedAt      db.Time
 }
@@ -114,7 +116,7 @@ type Build struct {
 // Connections are the accounts at forges that sites' repositories are read with.
 type Connections interface {
 	// CredentialOf returns what a site's repository is read with, nil where the site uses none.
-	CredentialOf(ctx context.Context, site, repository string) (*fetch.Credential, error)
+	CredentialOf(ctx context.Context, site ID, repository string) (*fetch.Credential, error)
 }
 
 // Config holds what Sites needs.
@@ -271,7 +273,7 @@ func credentialPurpose(id ID) string { return "site/" + string(id) + "/credentia
 // It names the one host that it may be sent to.
 func (s *Sites) CredentialOf(ctx context.Context, of Site) (*fetch.Credential, error) {
 	if of.sealed == "" && s.c.Connections != nil {
-		return s.c.Connections.CredentialOf(ctx, string(of.ID), of.Repository)
+		return s.c.Connections.CredentialOf(ctx, of.ID, of.Repository)
 	}
 	return s.ownCredential(of)
 }

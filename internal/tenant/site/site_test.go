@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -58,10 +60,10 @@ func (r world) create(t *testing.T, owner account.OwnerID, name string) site.Sit
 	return s
 }
 
-func (r world) activate(t *testing.T, id site.ID, deployment string) (live bool) {
+func (r world) activate(t *testing.T, of site.ID, deployment id.Deployment) (live bool) {
 	t.Helper()
 	r.write(t, func(tx *db.Tx) error {
-		was, err := r.ActivateTx(t.Context(), tx, id, deployment, "release-"+deployment, "static")
+		was, err := r.ActivateTx(t.Context(), tx, of, deployment, id.Release("release-"+string(deployment)), "static")
 		live = was != nil
 		return err
 	})

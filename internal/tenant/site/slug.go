@@ -152,7 +152,7 @@ func claimSlug(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, nam
 }
 
 // Subdomain returns the subdomain of the owner's site, or a NotFound fault.
-func (s *Sites) Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, id string) (string, error) {
+func (s *Sites) Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (string, error) {
 	var subdomain string
 	err := r.QueryRow(ctx, `SELECT subdomain FROM open_sites WHERE id = $1 AND owner_id = $2`, id, owner).Scan(&subdomain)
 	if errors.Is(err, sql.ErrNoRows) {

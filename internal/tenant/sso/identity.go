@@ -205,7 +205,7 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 			Details: fmt.Sprintf("a user has at most %d: unlink one first", maxIdentities), Code: "too_many_identities",
 		}
 	}
-	id, now := IdentityID(db.NewID("idn")), db.Now()
+	id, now := db.ID[IdentityID]("idn"), db.Now()
 	added, err := tx.Exec(ctx, `
 		INSERT INTO sso_identities (owner_id, issuer, subject, id, user_id, email, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 		ON CONFLICT DO NOTHING`, p.Provider.Owner, p.Provider.Issuer, p.Subject, id, by.User, text.Line(p.Email, 254), now)

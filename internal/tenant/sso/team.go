@@ -92,7 +92,7 @@ func (s *SSO) CreateForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 			Details: "change that one, or remove it first", Received: p.Issuer, Code: "provider_exists",
 		}
 	}
-	p.ID, p.Owner, p.JoinRole = ProviderID(db.NewID("sso")), owner, n.JoinRole
+	p.ID, p.Owner, p.JoinRole = db.ID[ProviderID]("sso"), owner, n.JoinRole
 	_, err = s.insert(ctx, tx, &p, n.Secret)
 	return p, err
 }

@@ -41,8 +41,8 @@ const inviteLife = 7 * 24 * time.Hour
 // NewInvitation says whom to invite, as what.
 type NewInvitation struct {
 	Email string
-	Role  account.Role            // Optional: empty makes a guest, who needs sites.
-	Sites map[string]account.Role // roles on sites. Optional.
+	Role  account.Role             // Optional: empty makes a guest, who needs sites.
+	Sites map[site.ID]account.Role // roles on sites. Optional.
 }
 
 // maxInvitedSites is how many sites an invitation names.
@@ -117,10 +117,10 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 		if !slices.Contains(account.SiteRoles, n.Sites[id]) {
 			return Invitation{}, "", errRoleName(n.Sites[id], account.SiteRoles)
 		}
-		if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, site.ID(id)); err != nil {
+		if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, id); err != nil {
 			return Invitation{}, "", err
 		}
-		sites = append(sites, id+":"+string(n.Sites[id]))
+		sites = append(sites, string(id)+":"+string(n.Sites[id]))
 	}
 	if _, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE owner_id = $1 AND (email = $2 OR expires_at <= $3)`,
 		by.Owner, email, db.Now()); err != nil {

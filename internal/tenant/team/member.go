@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -44,9 +46,9 @@ func scanMember(row db.Scanner) (m Member, err error) {
 
 // MemberFilter chooses members of a team. The zero value is all of them.
 type MemberFilter struct {
-	Search      string // part of the address. Optional.
-	Site        string // who has a role on this site. Optional.
-	Page, Limit int    // Optional: a limit of 0 is all, on one page.
+	Search      string  // part of the address. Optional.
+	Site        id.Site // who has a role on this site. Optional.
+	Page, Limit int     // Optional: a limit of 0 is all, on one page.
 }
 
 // Members returns members of a team, guests included, those who have been there longest first, and how many there are on
@@ -59,7 +61,7 @@ func (s *Teams) Members(ctx context.Context, owner account.OwnerID, f MemberFilt
 	}
 	of += ` WHERE m.owner_id = ` + args.Add(owner) + ` AND EXISTS (SELECT 1 FROM teams t WHERE t.owner_id = m.owner_id AND t.deleted_at = 0)`
 	if f.Site != "" {
-		of += ` AND m.user_id IN (SELECT user_id FROM site_members WHERE owner_id = m.owner_id AND site_id = ` + args.Add(f.Site) + `)`
+		of += ` AND m.user_id IN (SELECT user_id FROM site_members WHERE owner_id = m.owner_id AND site_id = ` + args.Add(string(f.Site)) + `)`
 	}
 	total := 0
 	if f.Limit > 0 {
@@ -203,7 +205,7 @@ func (s *Teams) removeTx(
 
 // SetSiteTx gives a member, or somebody else who has joined the team as a guest, a role on one site.
 func (s *Teams) SetSiteTx(
-	ctx context.Context, tx *db.Tx, by account.Caller, site string, user account.UserID, role account.Role,
+	ctx context.Context, tx *db.Tx, by account.Caller, site id.Site, user account.UserID, role account.Role,
 ) (Member, error) {
 	if !slices.Contains(account.SiteRoles, role) {
 		return Member{}, errRoleName(role, account.SiteRoles)
@@ -224,17 +226,17 @@ func (s *Teams) SetSiteTx(
 	if m.Sites == nil {
 		m.Sites = map[string]account.Role{}
 	}
-	m.Sites[site] = role
+	m.Sites[string(site)] = role
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
 }
 
 // RemoveSiteTx takes a member's role on one site. A guest who has none on another leaves the team with it.
-func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, site string, user account.UserID) (Member, error) {
+func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, site id.Site, user account.UserID) (Member, error) {
 	m, err := s.lockMember(ctx, tx, by, user)
 	if err != nil {
 		return m, err
 	}
-	if m.Sites[site] == "" {
+	if m.Sites[string(site)] == "" {
 		return m, fault.Missing("member")
 	}
 	if !by.Role.AtLeast(account.RoleAdmin) {
@@ -247,12 +249,12 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 	if _, err := tx.Exec(ctx, `DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
 		return m, fmt.Errorf("remove site role: %w", err)
 	}
-	delete(m.Sites, site)
+	delete(m.Sites, string(site))
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
 }
 
 // ForgetSiteTx removes the roles on a site that is gone from this owner. Guests who had no other leave the team.
-func (s *Teams) ForgetSiteTx(ctx context.Context, tx *db.Tx, id string) error {
+func (s *Teams) ForgetSiteTx(ctx context.Context, tx *db.Tx, id id.Site) error {
 	rows, err := tx.Query(ctx, `DELETE FROM site_members WHERE site_id = $1 RETURNING owner_id, user_id`, id)
 	type gone struct {
 		owner account.OwnerID
@@ -327,7 +329,7 @@ func errRoleName(role account.Role, list []account.Role) error {
 
 // told is a member as events tell of them.
 func (s *Teams) told(m Member, id string) webhook.Member {
-	out := webhook.Member{Team: id, User: string(m.User), Email: m.Email, Role: string(m.Role)}
+	out := webhook.Member{Team: id, User: m.User, Email: m.Email, Role: string(m.Role)}
 	for _, site := range slices.Sorted(maps.Keys(m.Sites)) {
 		out.Sites = append(out.Sites, webhook.SiteRole{Site: site, Role: string(m.Sites[site])})
 	}

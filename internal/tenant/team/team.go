@@ -19,6 +19,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -29,7 +31,7 @@ import (
 )
 
 // ID names a team: "team_" and 26 characters.
-type ID string
+type ID = id.Team
 
 // Team is a team as its members see it.
 type Team struct {

@@ -529,7 +529,7 @@ func TestMembersInPages(t *testing.T) {
 		emails = append(emails, u.Email)
 		if name == "eve" {
 			w.must(func(ctx context.Context, tx *db.Tx) error {
-				_, err := w.teams.SetSiteTx(ctx, tx, w.caller(ada, of), string(shop.ID), u.ID, account.RoleDeveloper)
+				_, err := w.teams.SetSiteTx(ctx, tx, w.caller(ada, of), shop.ID, u.ID, account.RoleDeveloper)
 				return err
 			})
 		}
@@ -544,7 +544,7 @@ func TestMembersInPages(t *testing.T) {
 		{team.MemberFilter{Page: 4, Limit: 2}, nil, 5},
 		{team.MemberFilter{Search: "B_N", Page: 1, Limit: 9}, emails[1:2], 1},
 		{team.MemberFilter{Search: "b", Page: 1, Limit: 2}, emails[1:3], 3},
-		{team.MemberFilter{Site: string(shop.ID)}, emails[3:4], 1},
+		{team.MemberFilter{Site: shop.ID}, emails[3:4], 1},
 		{team.MemberFilter{Site: "site_other", Page: 1, Limit: 9}, nil, 0},
 	} {
 		list, total, err := w.teams.Members(t.Context(), of.Owner, tt.f)

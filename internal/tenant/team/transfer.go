@@ -123,7 +123,7 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 		return p, err
 	}
 	p.Site = got
-	if open, err := s.c.Operations.UnderTx(ctx, tx, string(id)); err != nil {
+	if open, err := s.c.Operations.UnderTx(ctx, tx, id); err != nil {
 		return p, err
 	} else if open {
 		return p, &fault.Error{
@@ -188,7 +188,7 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 	if guests > 0 {
 		p.Breaks = append(p.Breaks, fmt.Sprintf("%d members lose their role on this site", guests))
 	}
-	return s.ForgetSiteTx(ctx, tx, string(id))
+	return s.ForgetSiteTx(ctx, tx, id)
 }
 
 // requireTx is a Payment fault when the receiver has more than they may of something that grew.

@@ -11,6 +11,8 @@ import (
 	"io"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 )
@@ -39,7 +41,7 @@ type omitted struct {
 
 // Details holds what is kept of a site's requests beside their number.
 type Details struct {
-	Site    string
+	Site    id.Site
 	Names   map[Name]int64
 	Lines   []Line
 	Omitted int64 // requests without a line, because there were too many
@@ -87,7 +89,7 @@ func packLines(now db.Time, details []Details) ([]string, error) {
 }
 
 // addLines stores lines of a site's log, as packLines made them.
-func addLines(ctx context.Context, tx *db.Tx, now db.Time, site, body string) error {
+func addLines(ctx context.Context, tx *db.Tx, now db.Time, site id.Site, body string) error {
 	if body == "" {
 		return nil
 	}
@@ -105,7 +107,7 @@ func addLines(ctx context.Context, tx *db.Tx, now db.Time, site, body string) er
 
 // Log writes the access log of the owner's site since a moment to out, as JSON lines, the
 // oldest first, and returns how far it came. For anybody else's site there is nothing.
-func (t *Traffic) Log(ctx context.Context, owner account.OwnerID, site string, since db.Time, out io.Writer) error {
+func (t *Traffic) Log(ctx context.Context, owner account.OwnerID, site id.Site, since db.Time, out io.Writer) error {
 	type chunk struct {
 		at   db.Time
 		id   string

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
 // lines returns the log of ada's site.
-func (w *world) lines(site string, since time.Duration) []map[string]any {
+func (w *world) lines(site id.Site, since time.Duration) []map[string]any {
 	w.t.Helper()
 	var b bytes.Buffer
 	if err := w.Log(w.t.Context(), ada, site, db.At(w.now.Add(-since)), &b); err != nil {
@@ -103,7 +105,7 @@ func TestLogBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.c.SiteLog, w.c.AllLogs = 20_000, 30_000
-	for _, site := range []string{"s1", "s2", "s3"} {
+	for _, site := range []id.Site{"s1", "s2", "s3"} {
 		w.sites(ada, site)
 		for i := range 100 {
 			if err := w.Add(t.Context(), Batch{

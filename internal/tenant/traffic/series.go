@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -84,7 +86,7 @@ func (s Series) Total() (sum Counts) {
 // Series returns what was counted for the owner's site since a moment, which is taken
 // back to the beginning of its step. Steps begin at multiples of themselves in UTC. It is
 // a fault to ask for more than is kept. For anybody else's site there is nothing.
-func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string, since db.Time, step Step) (Series, error) {
+func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site id.Site, since db.Time, step Step) (Series, error) {
 	if !slices.Contains(Steps, step) {
 		return Series{}, &fault.Error{
 			Kind:     fault.Invalid,
@@ -114,7 +116,7 @@ func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string
 			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since",
 		}
 	}
-	bySite, err := t.read(ctx, owner, []string{site}, first, step)
+	bySite, err := t.read(ctx, owner, []id.Site{site}, first, step)
 	if err != nil {
 		return Series{}, err
 	}
@@ -123,8 +125,8 @@ func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site string
 
 // Day returns the last 24 hours of several of the owner's sites, hour by hour, with one
 // query. Sites without visits are left out.
-func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []string) (map[string]Series, error) {
-	out := map[string]Series{}
+func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []id.Site) (map[id.Site]Series, error) {
+	out := map[id.Site]Series{}
 	if len(sites) == 0 {
 		return out, nil
 	}
@@ -142,7 +144,7 @@ func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []string
 
 // read sums up by step. Hours are taken from hours as far as those are summed up, the rest
 // from shorter stretches; days from days if they are so old that they certainly are.
-func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []string, first db.Time, step Step) (map[string][]Point, error) {
+func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []id.Site, first db.Time, step Step) (map[id.Site][]Point, error) {
 	now := t.c.Now()
 	// The last hour that was summed up is read from its parts: the sum may be under way.
 	hours, days := floor(now, hour).Add(-day), floor(now, day).Add(-32*day)
@@ -186,7 +188,7 @@ func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []strin
 		JOIN open_sites s ON s.id = p.site_id
 		WHERE s.owner_id = $1 ORDER BY p.site_id, p.begins`, args...)
 	type found struct {
-		site string
+		site id.Site
 		Point
 	}
 	all, err := db.Collect(rows, err, func(s db.Scanner) (f found, err error) {
@@ -195,7 +197,7 @@ func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []strin
 	if err != nil {
 		return nil, fmt.Errorf("read traffic: %w", err)
 	}
-	out := map[string][]Point{}
+	out := map[id.Site][]Point{}
 	for _, f := range all {
 		out[f.site] = append(out[f.site], f.Point)
 	}

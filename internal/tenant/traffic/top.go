@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 )
@@ -47,7 +49,7 @@ const (
 func (t *Traffic) Top(
 	ctx context.Context,
 	owner account.OwnerID,
-	site string,
+	site id.Site,
 	kind Kind,
 	since db.Time,
 	limit int,
@@ -72,7 +74,7 @@ func (t *Traffic) Top(
 }
 
 // addNames adds to what was counted by name on a day.
-func addNames(ctx context.Context, tx *db.Tx, site string, at db.Time, names map[Name]int64) error {
+func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names map[Name]int64) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -117,7 +119,7 @@ func addNames(ctx context.Context, tx *db.Tx, site string, at db.Time, names map
 			}
 			q.WriteString(
 				"(" + args.Add(
-					site,
+					string(site),
 				) + "," + args.Add(
 					at,
 				) + "," + args.Add(

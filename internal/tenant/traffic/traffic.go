@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/usage"
@@ -101,9 +103,9 @@ type Batch struct {
 
 // Add adds what sites' visitors asked for since a moment, in one transaction. A site that
 // is gone is left out.
-func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, details ...Details) error {
+func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, details ...Details) error {
 	at := floor(db.At(b.Since), fine)
-	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(a.Site, b.Site) })
+	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(string(a.Site), string(b.Site)) })
 	now := t.c.Now()
 	bodies, err := packLines(now, details) // before the transaction: nobody else writes meanwhile
 	if err != nil {
@@ -130,7 +132,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, de
 			}
 			var rows []row
 			for _, id := range ids {
-				if _, open := owners[id]; open {
+				if _, open := owners[string(id)]; open {
 					rows = append(rows, row{id, at, bySite[id]})
 				}
 			}
@@ -139,7 +141,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, de
 			}
 		}
 		for some := range slices.Chunk(details, 200) {
-			var ids []string
+			var ids []id.Site
 			for _, d := range some {
 				ids = append(ids, d.Site)
 			}
@@ -147,7 +149,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[string]Counts, de
 				return err
 			}
 			for n, d := range some {
-				if owners[d.Site] == "" {
+				if owners[string(d.Site)] == "" {
 					continue
 				}
 				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
@@ -183,7 +185,7 @@ func (b Batch) claim(ctx context.Context, tx *db.Tx, now db.Time) (bool, error) 
 }
 
 // findOwners adds whose those of the sites are that are there.
-func findOwners(ctx context.Context, r db.Reader, ids []string, owners map[string]account.OwnerID) error {
+func findOwners(ctx context.Context, r db.Reader, ids []id.Site, owners map[string]account.OwnerID) error {
 	var args db.Args
 	list := db.AddList(&args, ids)
 	rows, err := r.Query(ctx, `SELECT id, owner_id FROM open_sites WHERE id IN (`+list+`)`, args...)
@@ -202,7 +204,7 @@ func findOwners(ctx context.Context, r db.Reader, ids []string, owners map[strin
 }
 
 type row struct {
-	site string
+	site id.Site
 	at   db.Time
 	Counts
 }
@@ -220,7 +222,7 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 			q.WriteByte(',')
 		}
 		sep := byte('(')
-		for _, v := range []any{r.site, span.Milliseconds(), r.at, r.OK, r.Redirected, r.ClientErrors, r.ServerErrors, r.Pages, r.Bytes} {
+		for _, v := range []any{string(r.site), span.Milliseconds(), r.at, r.OK, r.Redirected, r.ClientErrors, r.ServerErrors, r.Pages, r.Bytes} {
 			q.WriteByte(sep)
 			q.WriteString(args.Add(v))
 			sep = ','
@@ -239,7 +241,7 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 }
 
 // Forget removes what is known of a deleted site.
-func (t *Traffic) Forget(ctx context.Context, site string) error {
+func (t *Traffic) Forget(ctx context.Context, site id.Site) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"traffic", "traffic_top", "access_log"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
@@ -33,7 +35,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // sites writes the rows of sites that are there, as their service would.
-func (w *world) sites(owner account.OwnerID, ids ...string) {
+func (w *world) sites(owner account.OwnerID, ids ...id.Site) {
 	w.t.Helper()
 	err := w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {
 		for _, id := range ids {
@@ -51,14 +53,14 @@ func (w *world) sites(owner account.OwnerID, ids ...string) {
 	}
 }
 
-func (w *world) add(site string, c Counts) {
+func (w *world) add(site id.Site, c Counts) {
 	w.t.Helper()
-	if err := w.Add(w.t.Context(), Batch{Since: w.now}, map[string]Counts{site: c}); err != nil {
+	if err := w.Add(w.t.Context(), Batch{Since: w.now}, map[id.Site]Counts{site: c}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) series(owner account.OwnerID, site string, back time.Duration, step Step) Series {
+func (w *world) series(owner account.OwnerID, site id.Site, back time.Duration, step Step) Series {
 	w.t.Helper()
 	s, err := w.Series(w.t.Context(), owner, site, db.At(w.now.Add(-back)), step)
 	if err != nil {
@@ -124,7 +126,7 @@ func TestSeries(t *testing.T) {
 			t.Errorf("%s: %d points, %+v", name, len(s.Points), s.Total())
 		}
 	}
-	cards, err := w.Day(t.Context(), ada, []string{"a", "b", "e", "gone"})
+	cards, err := w.Day(t.Context(), ada, []id.Site{"a", "b", "e", "gone"})
 	if err != nil || len(cards) != 1 || cards["a"].Total() != times(one, 3) || len(cards["a"].Points) != 24 {
 		t.Errorf("cards: %+v, %v", cards, err)
 	}
@@ -193,13 +195,13 @@ func TestSums(t *testing.T) {
 	w.now = end.Add(-500 * day)
 	r := rand.New(rand.NewPCG(1, 2))
 	type key struct {
-		site string
+		site id.Site
 		at   db.Time
 	}
 	truth := map[key]Counts{} // by hour
 	for w.now.Before(end) {
-		batch := map[string]Counts{}
-		for _, site := range []string{"a", "b"} {
+		batch := map[id.Site]Counts{}
+		for _, site := range []id.Site{"a", "b"} {
 			if r.IntN(3) > 0 {
 				n := Counts{
 					OK:           r.Int64N(50),
@@ -230,7 +232,7 @@ func TestSums(t *testing.T) {
 	}
 	check := func(what string) {
 		t.Helper()
-		for _, site := range []string{"a", "b"} {
+		for _, site := range []id.Site{"a", "b"} {
 			for _, step := range []Step{Hour, QuarterDay, Day} {
 				s := w.series(ada, site, step.Back(), step)
 				for _, p := range s.Points {
@@ -280,7 +282,7 @@ func TestLate(t *testing.T) {
 		if err := w.tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Add(t.Context(), Batch{Since: past}, map[string]Counts{"a": one}); err != nil {
+		if err := w.Add(t.Context(), Batch{Since: past}, map[id.Site]Counts{"a": one}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -298,10 +300,10 @@ func TestLate(t *testing.T) {
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var ids []string
-	all := map[string]Counts{}
+	var ids []id.Site
+	all := map[id.Site]Counts{}
 	for i := range 450 {
-		id := fmt.Sprintf("site%03d", i)
+		id := id.Site(fmt.Sprintf("site%03d", i))
 		ids = append(ids, id)
 		all[id] = one
 	}
@@ -332,12 +334,12 @@ func TestManyNodes(t *testing.T) {
 // minutes of the last two days, to every site of many.
 func BenchmarkDay(b *testing.B) {
 	w := newWorld(b)
-	var ids []string
+	var ids []id.Site
 	for i := range 200 {
-		ids = append(ids, fmt.Sprintf("site_%026d", i))
+		ids = append(ids, id.Site(fmt.Sprintf("site_%026d", i)))
 	}
 	w.sites(ada, ids...)
-	batch := map[string]Counts{}
+	batch := map[id.Site]Counts{}
 	for _, id := range ids {
 		batch[id] = one
 	}
@@ -401,7 +403,7 @@ func TestBatchCountsOnce(t *testing.T) {
 		want    int64
 	}{{"x", 1, 10}, {"x", 1, 10}, {"x", 2, 20}, {"x", 1, 20}, {"y", 1, 30}, {"y", 1, 30}, {"", 0, 40}, {"", 0, 50}} {
 		b := Batch{Since: w.now, Counter: step.counter, Number: step.number}
-		if err := w.Add(t.Context(), b, map[string]Counts{"a": {OK: 1, Bytes: 10}}); err != nil {
+		if err := w.Add(t.Context(), b, map[id.Site]Counts{"a": {OK: 1, Bytes: 10}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := bytes(); got != step.want {

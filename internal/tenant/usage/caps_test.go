@@ -51,7 +51,7 @@ func TestBandwidthPauses(t *testing.T) {
 	w.sites(ada, "site_a", "site_b")
 	w.sites(eve, "site_e")
 	edge := NewSource("edge/1")
-	send := func(owner id.Owner, site string, n int64) {
+	send := func(owner id.Owner, site id.Site, n int64) {
 		t.Helper()
 		edge.Add(w.clock, owner, Bandwidth, site, n)
 		ok(t, w.Write(t.Context(), edge))
@@ -128,7 +128,7 @@ func TestSmallLimits(t *testing.T) {
 			u, err := accounts.CreateUser(t.Context(), email, "", false)
 			ok(t, err)
 			if email == "small@example.test" {
-				small = id.Owner(u.Owner)
+				small = u.Owner
 			}
 		}
 		month := limits.Month(w.clock)

@@ -29,9 +29,9 @@ type Lender struct {
 // Lend notes how much the node has outstanding of an owner's bandwidth: admitted, or still to be, and not in the owner's
 // usage. With more it lends it a part of what is left: all that is used and outstanding anywhere is never more than the
 // limit, but for what single responses exceed it.
-func (l Lender) Lend(ctx context.Context, owner string, outstanding int64, more bool) (lent int64, err error) {
+func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, more bool) (lent int64, err error) {
 	err = l.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		lent, err = l.lendTx(ctx, tx, id.Owner(owner), outstanding, more)
+		lent, err = l.lendTx(ctx, tx, owner, outstanding, more)
 		return err
 	})
 	return lent, err

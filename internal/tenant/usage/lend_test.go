@@ -28,7 +28,7 @@ func TestLend(t *testing.T) {
 	one, two := Lender{w.Usage, "one"}, Lender{w.Usage, "two"}
 	lend := func(l Lender, outstanding int64, more bool) int64 {
 		t.Helper()
-		n, err := l.Lend(t.Context(), string(ada), outstanding, more)
+		n, err := l.Lend(t.Context(), id.Owner(string(ada)), outstanding, more)
 		ok(t, err)
 		return n
 	}

@@ -19,7 +19,7 @@ type Query struct {
 	Meters   []Meter       // Optional: empty means all of them.
 	From, To db.Time       // taken back to the beginning of their step. Optional: from the beginning of the month, until now.
 	Step     time.Duration // an hour or a day
-	Site     string        // Optional: of all sites, and of what no site uses.
+	Site     id.Site       // Optional: of all sites, and of what no site uses.
 }
 
 // Series holds what was used in consecutive stretches of time.
@@ -135,9 +135,9 @@ func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) 
 		part("usage_days", "day", "quantity", "")
 		part("usage_sources", "hour", "quantity - counted", open)
 	case q.Step == hour:
-		part("usage_sources", "hour", "quantity", " AND site_id = "+args.Add(q.Site))
+		part("usage_sources", "hour", "quantity", " AND site_id = "+args.Add(string(q.Site)))
 	default:
-		site := " AND site_id = " + args.Add(q.Site)
+		site := " AND site_id = " + args.Add(string(q.Site))
 		part("usage_sites", "day", "quantity", site)
 		part("usage_sources", "hour", "quantity - counted", open+site)
 	}

@@ -200,7 +200,7 @@ func addTx(ctx context.Context, tx *db.Tx, table, column string, at db.Time, sum
 		}
 		q.WriteString("(" + args.Add(e.owner) + ", " + args.Add(e.meter) + ", " + args.Add(at))
 		if bySite != "" {
-			q.WriteString(", " + args.Add(e.site))
+			q.WriteString(", " + args.Add(string(e.site)))
 		}
 		q.WriteString(", " + args.Add(n) + ")")
 		if len(args) >= 5*rowsAtOnce {

@@ -28,7 +28,7 @@ type entry struct {
 	owner id.Owner
 	meter Meter
 	hour  db.Time
-	site  string
+	site  id.Site
 }
 
 // NewSource returns a source. No other may have its name, also after a restart.
@@ -41,7 +41,7 @@ func ProcessSource(kind string) *Source { return NewSource(kind + "/" + db.Rando
 
 // Add counts what was used at a moment. Where the clock has been set back it counts in the latest hour: earlier
 // ones are written already, and forgotten here.
-func (s *Source) Add(at db.Time, owner id.Owner, m Meter, site string, n int64) {
+func (s *Source) Add(at db.Time, owner id.Owner, m Meter, site id.Site, n int64) {
 	if n <= 0 || owner == "" {
 		return
 	}

@@ -54,7 +54,7 @@ func (u *Usage) months(ctx context.Context, r db.Reader, owners []id.Owner, m Me
 }
 
 // UsedBySite reports whether a site of the owner's has used any of a meter in this calendar month.
-func (u *Usage) UsedBySite(ctx context.Context, r db.Reader, owner id.Owner, site string, m Meter) (used bool, err error) {
+func (u *Usage) UsedBySite(ctx context.Context, r db.Reader, owner id.Owner, site id.Site, m Meter) (used bool, err error) {
 	from, to := monthOf(u.now())
 	err = r.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $3 AND day < $4 AND site_id = $5)

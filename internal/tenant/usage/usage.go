@@ -89,8 +89,8 @@ type Row struct {
 	Meter    Meter
 	Hour     db.Time // any moment of it
 	Source   string
-	Site     string // Optional
-	Quantity int64  // in all, since the hour began
+	Site     id.Site // Optional
+	Quantity int64   // in all, since the hour began
 }
 
 // floor is the beginning of the stretch that t lies in.
@@ -115,7 +115,7 @@ func (u *Usage) MergeTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 				q.WriteByte(',')
 			}
 			q.WriteString("(" + args.Add(r.Owner) + ", " + args.Add(r.Meter) + ", " + args.Add(floor(r.Hour, hour)) + ", " +
-				args.Add(r.Source) + ", " + args.Add(r.Site) + ", " + args.Add(r.Quantity) + ", 0, 0)")
+				args.Add(r.Source) + ", " + args.Add(string(r.Site)) + ", " + args.Add(r.Quantity) + ", 0, 0)")
 		}
 		q.WriteString(` ON CONFLICT (owner_id, meter, hour, source, site_id)
 			DO UPDATE SET quantity = excluded.quantity WHERE usage_sources.quantity < excluded.quantity`)

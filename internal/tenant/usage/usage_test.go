@@ -118,7 +118,7 @@ func TestLateQuantities(t *testing.T) {
 	if n := w.month(ada, Bandwidth); n != 375 {
 		t.Errorf("%d are used, want 375", n)
 	}
-	for _, site := range []string{"site_1", "site_2", "site_3"} {
+	for _, site := range []id.Site{"site_1", "site_2", "site_3"} {
 		used, err := w.UsedBySite(t.Context(), w.c.DB, ada, site, Bandwidth)
 		if ok(t, err); used != (site != "site_3") {
 			t.Errorf("%s: used %v", site, used)
@@ -137,7 +137,7 @@ func TestEveryHistoryCountsOnce(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil)
 			r := rand.New(rand.NewPCG(seed, 26))
-			owners, sites, meters := []id.Owner{ada, eve}, []string{"site_1", "site_2", ""}, []Meter{Bandwidth, Build, Requests}
+			owners, sites, meters := []id.Owner{ada, eve}, []id.Site{"site_1", "site_2", ""}, []Meter{Bandwidth, Build, Requests}
 			type of struct {
 				owner id.Owner
 				meter Meter
@@ -261,7 +261,7 @@ func TestManyNodes(t *testing.T) {
 		s := NewSource(fmt.Sprint("edge/", n))
 		all.Go(func() {
 			for i := range rounds {
-				s.Add(begin.Add(time.Duration(i)*time.Minute), ada, Bandwidth, fmt.Sprint("site_", i%3), 1)
+				s.Add(begin.Add(time.Duration(i)*time.Minute), ada, Bandwidth, id.Site(fmt.Sprint("site_", i%3)), 1)
 				if err := u.Write(context.Background(), s); err != nil {
 					t.Error(err)
 				}
@@ -322,7 +322,7 @@ func TestEarlierVersions(t *testing.T) {
 	if b, n := w.month(ada, Build), w.month(ada, Bandwidth); b != 8 || n != 50 {
 		t.Errorf("%d ms, %d bytes", b, n)
 	}
-	for site, want := range map[string]bool{"site_9": true, "site_8": false} {
+	for site, want := range map[id.Site]bool{"site_9": true, "site_8": false} {
 		if used, err := w.UsedBySite(t.Context(), w.c.DB, ada, site, Build); err != nil || used != want {
 			t.Errorf("%s: %v, %v", site, used, err)
 		}

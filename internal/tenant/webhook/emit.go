@@ -43,7 +43,7 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	for _, name := range e.names {
 		var to recipients
 		for _, h := range hooks {
-			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, e.site())) {
+			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, string(e.site()))) {
 				switch {
 				case h.expires > 0:
 					to.listening = append(to.listening, h.id)
@@ -72,7 +72,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return "", errDisabled
 	}
 	if err := w.queue(ctx, tx, owner, pingName, Event{
-		data: data{Webhook: &webhookData{string(id)}},
+		data: data{Webhook: &webhookData{id}},
 	}, recipients{active: []ID{id}}); err != nil {
 		return "", err
 	}

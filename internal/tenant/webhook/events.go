@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
@@ -15,7 +17,7 @@ type Event struct {
 }
 
 // site returns the id of the site that the event concerns, or "".
-func (e Event) site() string {
+func (e Event) site() id.Site {
 	if e.data.Site == nil {
 		return ""
 	}
@@ -50,12 +52,16 @@ type payload struct {
 }
 
 // Site is the site an event is about. URL is only in site.* events; empty means null there.
-type Site struct{ ID, Name, URL string }
+type Site struct {
+	ID        id.Site
+	Name, URL string
+}
 
 // Deployment is a deployment; Status is in webhook words: pending, building, ready,
 // error, canceled. Empty texts and zero times are null.
 type Deployment struct {
-	ID, URL, Status                         string
+	ID                                      id.Deployment
+	URL, Status                             string
 	Branch                                  string
 	CommitHash, CommitMessage, CommitAuthor string
 	Trigger, Target                         string // who asked for it; production or preview
@@ -66,8 +72,9 @@ type Deployment struct {
 
 // Domain is a custom domain. Reason says why it is not active; empty means null.
 type Domain struct {
-	ID, Name, Status, SSLStatus, Reason string
-	CreatedAt                           db.Time
+	ID                              id.Domain
+	Name, Status, SSLStatus, Reason string
+	CreatedAt                       db.Time
 }
 
 // Certificate holds the facts about a domain's certificate. Zero times are null.
@@ -80,52 +87,53 @@ type Certificate struct {
 
 // Backup is a backup that was taken, or was not. VerifiedAt 0 and an empty Error are null.
 type Backup struct {
-	ID, Type, Status string
-	Size             int64 // bytes that it holds
-	VerifiedAt       db.Time
-	Error            string
+	ID           id.Backup
+	Type, Status string
+	Size         int64 // bytes that it holds
+	VerifiedAt   db.Time
+	Error        string
 }
 
 type backupData struct {
-	ID         string  `json:"id"`
-	Type       string  `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
-	Status     string  `json:"status" enum:"completed,failed"`
-	SizeBytes  int64   `json:"sizeBytes"`
-	VerifiedAt *string `json:"verifiedAt" format:"date-time"`
-	Error      *string `json:"error"`
+	ID         id.Backup `json:"id"`
+	Type       string    `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
+	Status     string    `json:"status" enum:"completed,failed"`
+	SizeBytes  int64     `json:"sizeBytes"`
+	VerifiedAt *string   `json:"verifiedAt" format:"date-time"`
+	Error      *string   `json:"error"`
 }
 
 type siteData struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	URL  string `json:"url,omitempty" format:"uri"`
+	ID   id.Site `json:"id"`
+	Name string  `json:"name"`
+	URL  string  `json:"url,omitempty" format:"uri"`
 }
 
 type deploymentData struct {
-	ID            string  `json:"id"`
-	URL           string  `json:"url" format:"uri"`
-	Status        string  `json:"status" enum:"pending,building,ready,error,canceled"`
-	Branch        *string `json:"branch"`
-	CommitHash    *string `json:"commitHash"`
-	CommitMessage *string `json:"commitMessage"`
-	CommitAuthor  *string `json:"commitAuthor"`
-	Trigger       string  `json:"trigger"`
-	Target        string  `json:"target" enum:"production,preview"`
-	Error         *string `json:"error"`
-	CreatedAt     *string `json:"createdAt" format:"date-time"`
-	StartedAt     *string `json:"startedAt" format:"date-time"`
-	CompletedAt   *string `json:"completedAt" format:"date-time"`
-	Duration      *int64  `json:"duration"` // whole seconds, of an ended one
+	ID            id.Deployment `json:"id"`
+	URL           string        `json:"url" format:"uri"`
+	Status        string        `json:"status" enum:"pending,building,ready,error,canceled"`
+	Branch        *string       `json:"branch"`
+	CommitHash    *string       `json:"commitHash"`
+	CommitMessage *string       `json:"commitMessage"`
+	CommitAuthor  *string       `json:"commitAuthor"`
+	Trigger       string        `json:"trigger"`
+	Target        string        `json:"target" enum:"production,preview"`
+	Error         *string       `json:"error"`
+	CreatedAt     *string       `json:"createdAt" format:"date-time"`
+	StartedAt     *string       `json:"startedAt" format:"date-time"`
+	CompletedAt   *string       `json:"completedAt" format:"date-time"`
+	Duration      *int64        `json:"duration"` // whole seconds, of an ended one
 }
 
 type domainData struct {
-	ID        string  `json:"id"`
-	Name      string  `json:"name"`
-	Status    string  `json:"status" enum:"pending,active,failed"`
-	Reason    *string `json:"reason"`
-	SSLStatus string  `json:"sslStatus" enum:"pending,active,failed,expired"`
-	SiteID    string  `json:"siteId"`
-	CreatedAt *string `json:"createdAt" format:"date-time"`
+	ID        id.Domain `json:"id"`
+	Name      string    `json:"name"`
+	Status    string    `json:"status" enum:"pending,active,failed"`
+	Reason    *string   `json:"reason"`
+	SSLStatus string    `json:"sslStatus" enum:"pending,active,failed,expired"`
+	SiteID    id.Site   `json:"siteId"`
+	CreatedAt *string   `json:"createdAt" format:"date-time"`
 }
 
 type sslData struct {
@@ -139,7 +147,7 @@ type sslData struct {
 }
 
 type webhookData struct {
-	ID string `json:"id"`
+	ID ID `json:"id"`
 }
 
 func site(s Site) data { return data{Site: &siteData{s.ID, s.Name, s.URL}} }

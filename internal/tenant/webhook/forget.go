@@ -6,20 +6,22 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 )
 
 // ForgetSiteTx takes a site that is gone out of the webhooks that are restricted to it
 // and others. One that was restricted to it alone keeps it: it gets nothing from then
 // on, whereas no restriction would mean every site.
-func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site string) error {
-	if !siteID(site) {
+func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+	if !siteID(string(site)) {
 		return nil
 	}
 	rows, err := tx.Query(
 		ctx,
 		`SELECT id, site_ids FROM webhooks WHERE site_ids <> '' AND deleted_at = 0 AND site_ids LIKE $1`,
-		"%"+site+"%",
+		"%"+string(site)+"%",
 	)
 	type row struct {
 		id    ID
@@ -35,7 +37,7 @@ func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site string) err
 		return fmt.Errorf("find webhooks of site: %w", err)
 	}
 	for _, x := range list {
-		left := slices.DeleteFunc(slices.Clone(x.sites), func(s string) bool { return s == site })
+		left := slices.DeleteFunc(slices.Clone(x.sites), func(s string) bool { return id.Site(s) == site })
 		if len(left) == 0 || len(left) == len(x.sites) {
 			continue
 		}

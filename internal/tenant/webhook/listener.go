@@ -95,7 +95,7 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			Code: "too_many_listeners",
 		}
 	}
-	l := Listener{ID: ID(db.NewID("hook")), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
+	l := Listener{ID: db.ID[ID]("hook"), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at, expires_at)
 		VALUES ($1, $2, '', '', '', $3, $4, $5, FALSE, TRUE, '', $6, $7, $7, $8)`,

@@ -140,7 +140,7 @@ func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery
 	now := db.Now()
 	var ids []delivery.ID
 	for _, r := range list {
-		id := delivery.ID(db.NewID("dlv"))
+		id := db.ID[delivery.ID]("dlv")
 		_, err := tx.Exec(ctx, `
 			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
 			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, $5)`, id, r.event, hook, now, r.id)

@@ -77,7 +77,7 @@ func TestRedeliverOne(t *testing.T) {
 	got := r.wait(t, 2)
 	if d.Repeats != first.ID || d.EventID != first.EventID || got[0].body != got[1].body ||
 		got[0].header.Get("Webhook-Id") != got[1].header.Get("Webhook-Id") ||
-		got[1].header.Get("X-Service-Delivery") != string(again) {
+		delivery.ID(got[1].header.Get("X-Service-Delivery")) != again {
 		t.Errorf("%+v repeats %+v", d, first)
 	}
 	other := create(t, w, r.URL+"/other", "site.created")

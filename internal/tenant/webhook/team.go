@@ -1,9 +1,13 @@
 package webhook
 
+import "slipway/internal/platform/id"
+
 // Member is a member of a team, in the events about members. An empty role is a guest's.
 type Member struct {
-	Team, User, Email, Role string
-	Sites                   []SiteRole
+	Team        string
+	User        id.User
+	Email, Role string
+	Sites       []SiteRole
 }
 
 // SiteRole is a role on a single site.
@@ -14,7 +18,7 @@ type teamData struct {
 }
 
 type memberData struct {
-	UserID string         `json:"userId"`
+	UserID id.User        `json:"userId"`
 	Email  string         `json:"email" format:"email"`
 	Role   *string        `json:"role" enum:"owner,admin,developer,contributor,viewer,billing"` // null: a guest
 	Sites  []siteRoleData `json:"sites"`

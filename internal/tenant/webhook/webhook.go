@@ -23,6 +23,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/platform/db"
@@ -95,7 +97,7 @@ func New(c Config) *Webhooks {
 }
 
 // ID names a webhook: "hook_" and 26 characters.
-type ID string
+type ID = id.Webhook
 
 // Webhook is a subscription. Its secret is not in it; Reveal tells a generated one.
 type Webhook struct {
@@ -176,7 +178,7 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	now := db.Now()
 	hook := Webhook{
-		ID:        ID(db.NewID("hook")),
+		ID:        db.ID[ID]("hook"),
 		URL:       url,
 		Events:    events,
 		SiteIDs:   sites,

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/api"
@@ -28,7 +30,7 @@ func BenchmarkListSites(b *testing.B) {
 			if err != nil {
 				return err
 			}
-			if _, err := w.c.Sites.ActivateTx(b.Context(), tx, s.ID, db.NewID("dep"), "release", "static"); err != nil {
+			if _, err := w.c.Sites.ActivateTx(b.Context(), tx, s.ID, id.Deployment(db.NewID("dep")), "release", "static"); err != nil {
 				return err
 			}
 		}

@@ -485,7 +485,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	x["grant"], _ = w.grant(u, account.SitesRead)
 	x["identity"] = w.identity(u, "")
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: x["site"]})
+		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, w.caller(u).Owner, operation.NewOperation{Kind: "test", Site: site.ID(x["site"])})
 		x["operation"] = string(o.ID)
 		return err
 	})

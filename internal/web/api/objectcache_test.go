@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
 	"slipway/internal/web/api"
@@ -111,7 +113,7 @@ func TestWordPressPatch(t *testing.T) {
 // noRedis is a host of WordPress that says why it has no Redis.
 type noRedis struct{ why *string }
 
-func (noRedis) StorageFolders(string) (map[string]string, error) { return nil, nil }
-func (noRedis) Hold(string) (release func())                     { return func() {} }
-func (noRedis) ClearRedis(string)                                {}
-func (h noRedis) NoRedis() string                                { return *h.why }
+func (noRedis) StorageFolders(id.Site) (map[string]string, error) { return nil, nil }
+func (noRedis) Hold(id.Site) (release func())                     { return func() {} }
+func (noRedis) ClearRedis(id.Site)                                {}
+func (h noRedis) NoRedis() string                                 { return *h.why }

@@ -39,7 +39,7 @@ func TestEveryListPages(t *testing.T) {
 					Events: []string{"site.updated"},
 				})),
 				second(w.c.Webhooks.PingTx(t.Context(), tx, w.owner(u), webhook.ID(x["webhook"]))),
-				second(w.c.Operations.OpenTx(t.Context(), tx, w.owner(u), operation.NewOperation{Kind: "test", Site: id})),
+				second(w.c.Operations.OpenTx(t.Context(), tx, w.owner(u), operation.NewOperation{Kind: "test", Site: site.ID(id)})),
 				second(w.c.Sites.CreateHookTx(t.Context(), tx, w.owner(u), site.ID(id), site.NewHook{Name: n})),
 				second(w.c.Sites.SetEnvTx(t.Context(), tx, w.owner(u), site.ID(id), []site.NewVar{{Key: n, Value: n}})),
 			} {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/program/app"
 )
@@ -20,7 +22,7 @@ func (w *world) print(site string, n int, lines ...string) {
 				return err
 			}
 		}
-		tx.Notify(app.LogTopic(site))
+		tx.Notify(app.LogTopic(id.Site(site)))
 		return nil
 	})
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
@@ -64,7 +66,7 @@ func (w *world) parts(key, site, name string) things {
 		if err := tx.QueryRow(w.t.Context(), `SELECT owner_id FROM sites WHERE id = $1`, site).Scan(&owner); err != nil {
 			return err
 		}
-		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, owner, operation.NewOperation{Kind: "test", Site: site})
+		o, err := w.c.Operations.OpenTx(w.t.Context(), tx, owner, operation.NewOperation{Kind: "test", Site: id.Site(site)})
 		x["operation"] = string(o.ID)
 		return err
 	}); err != nil {

@@ -381,12 +381,12 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 		"removed": func(user string) { w.must(200, "DELETE", "/teams/"+id+"/members/"+user, key, nil) },
 		"demoted": func(user string) { w.must(200, "PATCH", "/teams/"+id+"/members/"+user, key, m{"role": "billing"}) },
 	}
-	streams, users := map[string]*bufio.Scanner{}, map[string]string{}
+	streams, users := map[string]*bufio.Scanner{}, map[string]account.UserID{}
 	for name := range ends {
 		email := name + "@example.test"
 		u, personal := w.user(email)
 		w.join(key, id, email, personal, m{"role": "viewer"})
-		users[name] = string(u)
+		users[name] = u
 		if err := w.db.Admin(t.Context(), "UPDATE team_members SET role = 'developer' WHERE user_id = '"+string(u)+"'"); err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +396,7 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 	_, owners := w.open(dep, key)
 	event(t, owners)
 	for name, end := range ends {
-		end(users[name])
+		end(string(users[name]))
 		done := make(chan bool)
 		go func() {
 			for streams[name].Scan() {

@@ -42,7 +42,7 @@ func TestTransferForgetsNoTable(t *testing.T) {
 	u, ada := w.user("ada@example.test")
 	_, ben := w.user("ben@example.test")
 	x := w.belongings(u, ada)
-	owner := string(w.owner(u))
+	owner := w.owner(u)
 	for _, q := range []string{
 		`INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until) VALUES ('SITE', 'cron', 'c', 'd', 'OWNER', '', '{}', 0, '', 0)`,
 		`INSERT INTO build_caches (site_id, name, owner_id, bytes, used_at) VALUES ('SITE', 'main', 'OWNER', 5, 1)`,
@@ -53,7 +53,7 @@ func TestTransferForgetsNoTable(t *testing.T) {
 		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
 			VALUES ('SITE', 'OWNER', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 1, 1)`,
 	} {
-		if err := w.db.Admin(t.Context(), strings.NewReplacer("SITE", x["site"], "OWNER", owner).Replace(q)); err != nil {
+		if err := w.db.Admin(t.Context(), strings.NewReplacer("SITE", x["site"], "OWNER", string(owner)).Replace(q)); err != nil {
 			t.Fatal(q, err)
 		}
 	}

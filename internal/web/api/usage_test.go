@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/usage"
 )
@@ -18,9 +20,9 @@ func TestUsage(t *testing.T) {
 	x := w.belongings(u, key)
 	source := usage.NewSource("edge/1")
 	now := db.Now()
-	source.Add(now, w.owner(u), usage.Bandwidth, x["site"], 5000)
+	source.Add(now, w.owner(u), usage.Bandwidth, id.Site(x["site"]), 5000)
 	source.Add(now, w.owner(u), usage.Bandwidth, "site_gone", 100)
-	source.Add(now, w.owner(u), usage.Build, x["site"], 60_000)
+	source.Add(now, w.owner(u), usage.Build, id.Site(x["site"]), 60_000)
 	if err := w.c.Usage.Write(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}

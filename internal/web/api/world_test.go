@@ -205,16 +205,16 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 type ties struct{ c api.Config }
 
 func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
-	if _, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, string(id)); err != nil {
+	if _, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, id); err != nil {
 		return nil, err
 	}
-	if err := t.c.Connections.ForgetTx(ctx, tx, string(id)); err != nil {
+	if err := t.c.Connections.ForgetTx(ctx, tx, id); err != nil {
 		return nil, err
 	}
-	if err := t.c.Notify.ForgetTx(ctx, tx, string(id)); err != nil {
+	if err := t.c.Notify.ForgetTx(ctx, tx, id); err != nil {
 		return nil, err
 	}
-	return []string{"ties"}, t.c.Webhooks.ForgetSiteTx(ctx, tx, string(id))
+	return []string{"ties"}, t.c.Webhooks.ForgetSiteTx(ctx, tx, id)
 }
 
 // forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.

@@ -46,7 +46,7 @@ func TestBrowserCockpit(t *testing.T) {
 	s := w.site(u, "Shop")
 	w.program(s, w.deployment(s))
 	w.visited(s, 900, 24*time.Hour)
-	if err := w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: time.Now()}, map[string]traffic.Counts{string(s.ID): {OK: 40, ServerErrors: 3}}); err != nil {
+	if err := w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: time.Now()}, map[site.ID]traffic.Counts{s.ID: {OK: 40, ServerErrors: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	w.as(ada).post("/sites/"+string(s.ID)+"/domains", "domain", "shop.example.com")

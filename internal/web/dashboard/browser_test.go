@@ -46,7 +46,7 @@ func (w *world) fill(email string, n int) {
 	}
 	for i := range n {
 		s := w.site(u, fmt.Sprintf("%s%s", names[i%len(names)], map[bool]string{true: fmt.Sprint(" ", i/len(names)+1)}[i >= len(names)]))
-		id := db.NewID("dep")
+		id := deployment.ID(db.NewID("dep"))
 		status := []deployment.Status{
 			deployment.Success, deployment.Success, deployment.Building, deployment.Failed, deployment.Success,
 			deployment.Pending,

@@ -85,7 +85,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 		if at.Hour() == 4 {
 			c.ServerErrors = n / 9
 		}
-		if err := w.dash.Traffic.Add(w.t.Context(), traffic.Batch{Since: at}, map[string]traffic.Counts{string(s.ID): c}); err != nil {
+		if err := w.dash.Traffic.Add(w.t.Context(), traffic.Batch{Since: at}, map[site.ID]traffic.Counts{s.ID: c}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -22,11 +22,11 @@ func TestBrowserUsage(t *testing.T) {
 	for back := 20; back >= 0; back-- {
 		at := now.Add(-time.Duration(back) * 24 * time.Hour)
 		n := int64(back%7+1) << 30
-		source.Add(at, u.Owner, usage.Bandwidth, string(first.ID), n)
-		source.Add(at, u.Owner, usage.Bandwidth, string(second.ID), n/5)
-		source.Add(at, u.Owner, usage.Requests, string(first.ID), n>>17)
-		source.Add(at, u.Owner, usage.Build, string(first.ID), int64(back%5)*200_000)
-		source.Add(at, u.Owner, usage.Memory, string(first.ID), 256*86_400)
+		source.Add(at, u.Owner, usage.Bandwidth, first.ID, n)
+		source.Add(at, u.Owner, usage.Bandwidth, second.ID, n/5)
+		source.Add(at, u.Owner, usage.Requests, first.ID, n>>17)
+		source.Add(at, u.Owner, usage.Build, first.ID, int64(back%5)*200_000)
+		source.Add(at, u.Owner, usage.Memory, first.ID, 256*86_400)
 		source.Add(at, u.Owner, usage.Storage, "", 24*n)
 	}
 	if err := w.dash.Usage.Write(t.Context(), source); err != nil {

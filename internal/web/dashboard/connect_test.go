@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/tenant/connection"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/git/fetch"
 	"slipway/internal/tenant/account"
@@ -59,8 +61,8 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 		"/sites/",
 	)
 	made := site.ID(strings.Split(to, "/")[2])
-	use, err := w.dash.Connections.UseOf(t.Context(), w.db, string(made))
-	if err != nil || string(use.Connection) != id || !use.Report {
+	use, err := w.dash.Connections.UseOf(t.Context(), w.db, made)
+	if err != nil || use.Connection != connection.ID(id) || !use.Report {
 		t.Errorf("the site uses %+v, %v", use, err)
 	}
 	if p := b.post(

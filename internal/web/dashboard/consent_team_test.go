@@ -114,7 +114,7 @@ func TestConsentForTeam(t *testing.T) {
 	}
 	token := w.allow(w.grace, "sites:read", "deployments:write")
 	c, err := w.authenticate(token)
-	if err != nil || c.Owner != w.acme.Owner || c.Team != string(w.acme.ID) || c.Admin || c.Scopes.Include(account.All) {
+	if err != nil || c.Owner != w.acme.Owner || team.ID(c.Team) != w.acme.ID || c.Admin || c.Scopes.Include(account.All) {
 		t.Fatalf("the app is %+v, %v", c, err)
 	}
 	if c.Require(account.DeploymentsWrite) != nil || c.Require(account.EnvRead) == nil {

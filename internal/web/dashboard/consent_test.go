@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
@@ -65,7 +67,7 @@ func TestConsent(t *testing.T) {
 	got, err := w.dash.OAuth.Redeem(ctx, app, u.Query().Get("code"), "https://acme.test/callback", consentVerifier)
 	must(t, err)
 	c, err := w.dash.OAuth.Authenticate(ctx, got.Access, netip.MustParseAddr("203.0.113.7"))
-	if err != nil || c.Scopes.String() != "sites:read" || len(c.Sites) != 1 || c.Sites[0] != string(s.ID) || c.Admin {
+	if err != nil || c.Scopes.String() != "sites:read" || len(c.Sites) != 1 || id.Site(c.Sites[0]) != s.ID || c.Admin {
 		t.Errorf("the app may %+v, %v", c, err)
 	}
 	b.get("/account/apps").want(t, 200, "Acme Deploys", "sites:read", s.Name)

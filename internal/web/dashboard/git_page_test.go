@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
@@ -32,7 +34,7 @@ func (w *world) ready(s site.Site, t deploy.Trigger) deployment.ID {
 		return x.ID
 	}
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if err := w.endTx(tx, x.ID, deployment.Success, "", "rel_"+string(x.ID)); err != nil {
+		if err := w.endTx(tx, x.ID, deployment.Success, "", id.Release("rel_"+string(x.ID))); err != nil {
 			return err
 		}
 		_, err := tx.Exec(

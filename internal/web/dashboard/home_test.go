@@ -65,7 +65,7 @@ func TestHome(t *testing.T) {
 func (w *world) activate(s site.Site) {
 	w.t.Helper()
 	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, db.NewID("dep"), "rel", "static")
+		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, deployment.ID(db.NewID("dep")), "rel", "static")
 		return err
 	}); err != nil {
 		w.t.Fatal(err)

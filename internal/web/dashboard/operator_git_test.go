@@ -79,7 +79,7 @@ func (w *world) siteWith(u account.User, repository string) string {
 	})
 	must(w.t, err)
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		return w.dash.Connections.UseTx(w.t.Context(), tx, u.Owner, string(s.ID), repository, connection.Use{Connection: list[0].ID})
+		return w.dash.Connections.UseTx(w.t.Context(), tx, u.Owner, s.ID, repository, connection.Use{Connection: list[0].ID})
 	}))
 	return "/sites/" + string(s.ID) + "/git"
 }

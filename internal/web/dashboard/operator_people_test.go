@@ -10,7 +10,6 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
 )
 
 func (w *world) key(u account.User) string {
@@ -188,7 +187,7 @@ func TestDeleteUser(t *testing.T) {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
-	if _, err := w.dash.Webhooks.Get(t.Context(), ada.Owner, webhook.ID(hook)); !fault.Is(err, fault.NotFound) {
+	if _, err := w.dash.Webhooks.Get(t.Context(), ada.Owner, hook); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the webhook: %v", err)
 	}
 	if _, err := w.dash.Sites.Get(t.Context(), eve.Owner, kept.ID); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // screenshot stores a picture of a site.
-func (w *world) screenshot(id, kind string, at db.Time) {
+func (w *world) screenshot(id site.ID, kind string, at db.Time) {
 	w.t.Helper()
 	must(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`INSERT INTO screenshots (site_id, kind, image, made_at) VALUES ('%s', '%s', '%s', %d)`,
 		id, kind, base64.StdEncoding.EncodeToString([]byte("a picture: "+kind)), at)))
@@ -28,7 +28,7 @@ func TestUpdatePictures(t *testing.T) {
 	u := w.user("ada@example.test", false)
 	b := w.as(u.Email)
 	at := w.liveWordPressNamed(u, b, "Press")
-	id := strings.Split(at, "/")[2]
+	id := site.ID(strings.Split(at, "/")[2])
 	ops := operation.New(operation.Config{DB: w.db})
 	ctx := t.Context()
 	update := func() (o operation.Operation) {
@@ -82,7 +82,7 @@ func TestScreenshotOfSite(t *testing.T) {
 	b := w.as(u.Email)
 	s := w.site(u, "Harbor")
 	b.get("/").lacks(t, `data-test="screenshot"`)
-	w.screenshot(string(s.ID), "live", 5)
+	w.screenshot(s.ID, "live", 5)
 	for _, at := range []string{"/", "/sites/" + string(s.ID)} {
 		b.get(at).want(t, 200, fmt.Sprintf(`src="/sites/%s/pictures/live-5.shot"`, s.ID))
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
@@ -38,7 +40,7 @@ func (w *world) parts(u account.User, id site.ID) (dep deployment.ID, dom domain
 	ctx := w.t.Context()
 	x, err := w.dash.Deployments.Trigger(ctx, u.Owner, id, deploy.Trigger{Cause: deployment.ByDashboard})
 	must(w.t, err)
-	d, err := w.dash.Domains.Create(ctx, u.Owner, string(id), domain.NewDomain{Name: "shop.example.com"})
+	d, err := w.dash.Domains.Create(ctx, u.Owner, id, domain.NewDomain{Name: "shop.example.com"})
 	must(w.t, err)
 	h, err := w.dash.Webhooks.Create(ctx, u.Owner, webhook.NewWebhook{
 		URL:    "https://hooks.example.com/in",
@@ -105,7 +107,7 @@ func (w *world) end(id deployment.ID, status deployment.Status, why string) {
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.endTx(tx, id, status, why, "") }))
 }
 
-func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why, release string) error {
+func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why string, release id.Release) error {
 	_, err := tx.Exec(
 		w.t.Context(),
 		`UPDATE deployments SET status = $2, error = $3, started_at = $4, completed_at = $4, release = $5 WHERE id = $1`,
@@ -120,14 +122,14 @@ func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why
 }
 
 // live makes a deployment the one that is served, in one transaction.
-func (w *world) live(s site.Site, id deployment.ID) {
+func (w *world) live(s site.Site, x deployment.ID) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		release := "rel_" + string(id)
-		if err := w.endTx(tx, id, deployment.Success, "", release); err != nil {
+		release := id.Release("rel_" + string(x))
+		if err := w.endTx(tx, x, deployment.Success, "", release); err != nil {
 			return err
 		}
-		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, string(id), release, "static")
+		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, x, release, "static")
 		return err
 	}))
 }
@@ -424,7 +426,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	}
 	b.post(base+"/rollback", "deployment", string(first)).to(t, base)
 	b.get(base).want(t, 200, "Rolled back")
-	if got, err := w.dash.Sites.Get(t.Context(), s.Owner, s.ID); err != nil || got.LiveRelease != "rel_"+string(first) {
+	if got, err := w.dash.Sites.Get(t.Context(), s.Owner, s.ID); err != nil || got.LiveRelease != id.Release("rel_"+string(first)) {
 		t.Errorf("live is %s, %v", got.LiveRelease, err)
 	}
 
@@ -703,7 +705,7 @@ func TestDomains(t *testing.T) {
 	b.post(second+"/primary").want(t, 422, "can&#39;t be primary")
 	b.post(second+"/redirect", "redirect_to", "").to(t, second)
 	b.post(second+"/primary").to(t, second)
-	list, err := w.dash.Domains.ForSite(t.Context(), s.Owner, string(s.ID))
+	list, err := w.dash.Domains.ForSite(t.Context(), s.Owner, s.ID)
 	must(t, err)
 	if len(list) != 2 || !list[1].Primary || list[1].Name != "www.example.com" || list[1].RedirectTo != "" {
 		t.Errorf("domains %+v", list)

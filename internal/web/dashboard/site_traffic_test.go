@@ -19,7 +19,7 @@ func (w *world) visit(s site.Site, ago time.Duration, c traffic.Counts) {
 	w.t.Helper()
 	if err := w.dash.Traffic.Add(w.t.Context(), traffic.Batch{
 		Since: time.Now().Add(-ago),
-	}, map[string]traffic.Counts{string(s.ID): c}); err != nil {
+	}, map[site.ID]traffic.Counts{s.ID: c}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -91,7 +91,7 @@ func TestTrafficPage(t *testing.T) {
 		t.Error("the page shows what is not there")
 	}
 	details := traffic.Details{
-		Site:  string(s.ID),
+		Site:  s.ID,
 		Names: map[traffic.Name]int64{{Kind: traffic.Missing, Name: "/<b>gone"}: 41},
 		Lines: []traffic.Line{{Method: "GET", Path: "/<b>gone", Status: 404}},
 	}

@@ -48,7 +48,7 @@ func newAgency(t *testing.T) *agency {
 	for _, name := range []string{"admin", "developer", "contributor", "viewer", "billing", "guest"} {
 		n := team.NewInvitation{Email: name + "@example.test", Role: account.Role(name)}
 		if name == "guest" {
-			n.Role, n.Sites = account.RoleGuest, map[string]account.Role{string(w.shop.ID): account.RoleDeveloper}
+			n.Role, n.Sites = account.RoleGuest, map[site.ID]account.Role{w.shop.ID: account.RoleDeveloper}
 		}
 		must(t, w.db.Write(ctx, func(tx *db.Tx) error {
 			c, err := w.dash.Accounts.CallerFor(ctx, tx, ada, w.acme.Owner)

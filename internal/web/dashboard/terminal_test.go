@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/build/release"
+
 	"github.com/coder/websocket"
 
 	"slipway/internal/deploy/deployment"
@@ -173,10 +175,10 @@ func (w *wire) closes(code websocket.StatusCode, text string) {
 func (w *world) program(s site.Site, id deployment.ID) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if err := w.endTx(tx, id, deployment.Success, "", "rel_"+string(id)); err != nil {
+		if err := w.endTx(tx, id, deployment.Success, "", release.ID("rel_"+string(id))); err != nil {
 			return err
 		}
-		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, string(id), "rel_"+string(id), "node")
+		_, err := w.dash.Sites.ActivateTx(w.t.Context(), tx, s.ID, id, release.ID("rel_"+string(id)), "node")
 		return err
 	}))
 }

@@ -16,9 +16,9 @@ func TestUsagePage(t *testing.T) {
 	s := w.site(ada, "Harbor <Journal>")
 	w.user("eve@example.test", false)
 	source := usage.NewSource("dep_abc/1")
-	source.Add(db.Now(), ada.Owner, usage.Bandwidth, string(s.ID), 3<<20)
+	source.Add(db.Now(), ada.Owner, usage.Bandwidth, s.ID, 3<<20)
 	source.Add(db.Now(), ada.Owner, usage.Bandwidth, "site_gone", 1<<20)
-	source.Add(db.Now(), ada.Owner, usage.Build, string(s.ID), 90_000)
+	source.Add(db.Now(), ada.Owner, usage.Build, s.ID, 90_000)
 	if err := w.dash.Usage.Write(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
@@ -69,7 +71,7 @@ func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Acquire wakes it.
-func (p *blog) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+func (p *blog) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	p.woken.Add(1)
 	p.asleep.Lock() // waits while it is asleep
 	defer p.asleep.Unlock()
@@ -77,16 +79,16 @@ func (p *blog) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
 }
 
 // Awake is for wordpress.Programs.
-func (p *blog) Awake(string) (*endpoint.Endpoint, bool) { return nil, false }
+func (p *blog) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
 // Note is the same.
 func (p *blog) Note(string, string) {}
 
 // Renew is the same.
-func (p *blog) Renew(string) {}
+func (p *blog) Renew(site.ID) {}
 
 // FatalErrors is the same.
-func (p *blog) FatalErrors(context.Context, string, db.Time) []string { return nil }
+func (p *blog) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }
 
 // liveWordPress makes a WordPress whose program is p.
 func (w *world) liveWordPress(u account.User, b *browser) string {

@@ -159,9 +159,9 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 type ties struct{ c Config }
 
 func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
-	keys, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, string(id))
+	keys, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, id)
 	if err == nil {
-		err = t.c.Connections.ForgetTx(ctx, tx, string(id))
+		err = t.c.Connections.ForgetTx(ctx, tx, id)
 	}
 	return []string{fmt.Sprintf("%d API keys lose this site", keys)}, err
 }

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
@@ -34,7 +36,7 @@ type Config struct {
 // Sites has what sites serve, and hears what their answers say; package wordpress's are one.
 type Sites interface {
 	// Served returns what a deployment serves.
-	Served(ctx context.Context, deployment string) (Served, error)
+	Served(ctx context.Context, deployment id.Deployment) (Served, error)
 	// PagesChanged hears that a site made pages of its own stale.
 	PagesChanged(ctx context.Context, id site.ID)
 	// Scheduled hears when a site's next event is, in seconds since 1970.
@@ -58,7 +60,7 @@ func New(c Config) *Guards {
 
 // Served holds what a deployment of a WordPress serves.
 type Served struct {
-	Site   string // empty: it is none
+	Site   site.ID // empty: it is none
 	Owner  string
 	XMLRPC bool
 	Own    string // marks requests that the site makes to itself: see Mark
@@ -66,7 +68,7 @@ type Served struct {
 
 // Acquire returns what answers a request to a deployment: for the rest it wakes the program, when it
 // has to.
-func (gs *Guards) Acquire(ctx context.Context, deployment string) (*endpoint.Endpoint, error) {
+func (gs *Guards) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint.Endpoint, error) {
 	s, err := gs.served(ctx, deployment)
 	switch {
 	case err != nil:
@@ -78,8 +80,8 @@ func (gs *Guards) Acquire(ctx context.Context, deployment string) (*endpoint.End
 }
 
 // Awake returns the same without waiting, if the deployment is known and its program runs.
-func (gs *Guards) Awake(deployment string) (*endpoint.Endpoint, bool) {
-	known, ok := gs.known.Load(deployment)
+func (gs *Guards) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
+	known, ok := gs.known.Load(string(deployment))
 	if !ok || known.(Served).Site == "" {
 		return nil, false
 	}
@@ -92,8 +94,8 @@ func (gs *Guards) Awake(deployment string) (*endpoint.Endpoint, bool) {
 }
 
 // served returns what a deployment serves.
-func (gs *Guards) served(ctx context.Context, deployment string) (Served, error) {
-	if known, ok := gs.known.Load(deployment); ok {
+func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served, error) {
+	if known, ok := gs.known.Load(string(deployment)); ok {
 		return known.(Served), nil
 	}
 	s, err := gs.c.Sites.Served(ctx, deployment)
@@ -105,7 +107,7 @@ func (gs *Guards) served(ctx context.Context, deployment string) (Served, error)
 		gs.known.Clear()
 		gs.count.Store(0)
 	}
-	gs.known.Store(deployment, s)
+	gs.known.Store(string(deployment), s)
 	return s, nil
 }
 
@@ -117,7 +119,7 @@ func (gs *Guards) SessionCookies() []string { return pagecache.SessionCookies }
 
 // Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
-func (gs *Guards) Page(deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
+func (gs *Guards) Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
 	p := gs.c.Cache.Fresh(deployment, host, path)
 	if p == nil {
 		return nil, nil
@@ -126,8 +128,8 @@ func (gs *Guards) Page(deployment, host, path string) (of any, answer func(accep
 }
 
 // File returns a deployment's program if it runs, and a path could be a file that visitors see.
-func (gs *Guards) File(deployment, path string) (*endpoint.Endpoint, bool) {
-	known, ok := gs.known.Load(deployment)
+func (gs *Guards) File(deployment id.Deployment, path string) (*endpoint.Endpoint, bool) {
+	known, ok := gs.known.Load(string(deployment))
 	if !ok || known.(Served).Site == "" || !named(path) || closed(path, known.(Served).XMLRPC) {
 		return nil, false
 	}
@@ -142,8 +144,8 @@ const maxKnown = 50_000
 type guard struct {
 	of    *Guards
 	site  Served
-	pages string    // the deployment whose pages it looks for and stores
-	asked time.Time // what the answer shows is not older
+	pages id.Deployment // the deployment whose pages it looks for and stores
+	asked time.Time     // what the answer shows is not older
 
 	mu      sync.Mutex // guards got
 	got     *endpoint.Endpoint
@@ -151,7 +153,7 @@ type guard struct {
 }
 
 // Endpoint returns what answers a request to a deployment of a site.
-func (gs *Guards) Endpoint(s Served, deployment string) *endpoint.Endpoint {
+func (gs *Guards) Endpoint(s Served, deployment id.Deployment) *endpoint.Endpoint {
 	g := &guard{of: gs, site: s, pages: deployment, asked: time.Now()}
 	return &endpoint.Endpoint{Transport: g, Serve: g.serve, Release: g.end, Answered: g.answered}
 }
@@ -250,11 +252,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
-		g.of.c.Sites.PagesChanged(r.Context(), site.ID(g.site.Site))
+		g.of.c.Sites.PagesChanged(r.Context(), g.site.Site)
 		g.asked = g.of.c.Cache.ChangedBy(g.site.Site, g.asked, strings.Fields(paths)...)
 	}
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
-		g.of.c.Sites.Scheduled(r.Context(), site.ID(g.site.Site), at)
+		g.of.c.Sites.Scheduled(r.Context(), g.site.Site, at)
 	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
 	resp.Header.Del("X-Slipway-Cron")

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/wordpress/pagecache"
 )
@@ -18,11 +20,11 @@ import (
 // awake are programs that all run.
 type awake struct{}
 
-func (awake) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+func (awake) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Release: func() {}}, nil
 }
 
-func (a awake) Awake(deployment string) (*endpoint.Endpoint, bool) {
+func (a awake) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := a.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
@@ -72,7 +74,7 @@ func TestCachedPage(t *testing.T) {
 		{"site", "elsewhere.test", "/post/"},
 		{"site", r.Host, "/post"},
 	} {
-		if of, _ := w.Page(no[0], no[1], no[2]); of != nil {
+		if of, _ := w.Page(id.Deployment(no[0]), no[1], no[2]); of != nil {
 			t.Errorf("%v has a page", no)
 		}
 	}
@@ -94,8 +96,9 @@ func TestFilesOfPrograms(t *testing.T) {
 	w.known.Store("dep_1", Served{Site: "site"})
 	w.known.Store("dep_2", Served{})
 	for _, tt := range []struct {
-		deployment, path string
-		want             bool
+		deployment id.Deployment
+		path       string
+		want       bool
 	}{
 		{"dep_1", "/wp-includes/style.css", true},
 		{"dep_1", "/wp-content/debug.log", false},
@@ -182,7 +185,7 @@ func TestClosed(t *testing.T) {
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	x := newThrottle()
-	post := func(site, path, from string) bool {
+	post := func(site id.Site, path, from string) bool {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.URL.Path, r.RemoteAddr = path, from
 		return x.take(site, r) == 0

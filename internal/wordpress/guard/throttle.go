@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fair"
 )
 
@@ -35,15 +37,15 @@ func newThrottle() throttle {
 
 // take counts a request that may try a password, and returns how long to wait where it is one
 // too many.
-func (t throttle) take(site string, r *http.Request) time.Duration {
+func (t throttle) take(site id.Site, r *http.Request) time.Duration {
 	if r.Method != http.MethodPost {
 		return 0
 	}
 	switch visitor := fair.Visitor(r.RemoteAddr); script(r.URL.Path) {
 	case "/wp-login.php":
-		return t.logins.Try(site, visitor, time.Now())
+		return t.logins.Try(string(site), visitor, time.Now())
 	case "/xmlrpc.php":
-		return t.remote.Try(site, visitor, time.Now())
+		return t.remote.Try(string(site), visitor, time.Now())
 	}
 	return 0
 }

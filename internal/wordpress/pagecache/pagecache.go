@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/release"
 )
 
@@ -25,12 +27,12 @@ type Cache struct {
 	// share: total 256 MiB of pages; owner who has the most loses first, one site has 64 MiB and 5,000 pages; edge the pages used longest ago are made again
 	pages map[string]*Page
 	// share: total the sites with pages in it; owner its sites; edge gone with the last page
-	sites map[string]*shelf
+	sites map[id.Site]*shelf
 	// share: total the owners with pages in it; owner one entry; edge gone with the last page
 	owners map[string]int // bytes of their sites' pages
 	bytes  int
 	// share: total the sites that were purged since the start; owner its sites; edge gone with the site
-	began map[string]time.Time // the last purge of a site: what was asked before it is not stored
+	began map[id.Site]time.Time // the last purge of a site: what was asked before it is not stored
 }
 
 // shelf holds the pages of one site.
@@ -42,14 +44,15 @@ type shelf struct {
 
 // Page is a page as it was made. It never changes but for being stale.
 type Page struct {
-	site, key, path string
-	inSite          *list.Element // of the ages
-	header          http.Header
-	body            []byte
-	br, gz, zs      []byte // the body compressed; nil where that gains nothing
-	at              time.Time
-	stale           bool
-	filling         time.Time // since when somebody gets a new one; zero: nobody does
+	site       id.Site
+	key, path  string
+	inSite     *list.Element // of the ages
+	header     http.Header
+	body       []byte
+	br, gz, zs []byte // the body compressed; nil where that gains nothing
+	at         time.Time
+	stale      bool
+	filling    time.Time // since when somebody gets a new one; zero: nobody does
 }
 
 // The most of the cache, of one site in it, and of a page; how long a page is fresh, and
@@ -66,7 +69,7 @@ const (
 
 // New returns an empty cache of the pages of addresses with a port: ":8443", or "" for 443.
 func New(port string) *Cache {
-	return &Cache{port: port, pages: map[string]*Page{}, sites: map[string]*shelf{}, owners: map[string]int{}, began: map[string]time.Time{}}
+	return &Cache{port: port, pages: map[string]*Page{}, sites: map[id.Site]*shelf{}, owners: map[string]int{}, began: map[id.Site]time.Time{}}
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
@@ -77,7 +80,7 @@ var SessionCookies = []string{
 
 // keyOf names the page of a request to a deployment; empty where it is none that may be Page.
 // Another deployment has other themes and plugins, and so other pages.
-func (c *Cache) keyOf(deployment string, r *http.Request) string {
+func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" ||
 		r.Header.Get("Authorization") != "" ||
 		r.Header.Get("Range") != "" ||
@@ -93,7 +96,7 @@ func (c *Cache) keyOf(deployment string, r *http.Request) string {
 	if hasSession(r.Header["Cookie"]) {
 		return ""
 	}
-	return deployment + " " + r.Host + " " + r.URL.Path
+	return string(deployment) + " " + r.Host + " " + r.URL.Path
 }
 
 // plainHost reports whether a host is written as browsers write it: with the port that all
@@ -134,7 +137,7 @@ func hasSession(fields []string) bool {
 
 // Lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
 // make a new one.
-func (c *Cache) Lookup(deployment string, r *http.Request) (*Page, string) {
+func (c *Cache) Lookup(deployment id.Deployment, r *http.Request) (*Page, string) {
 	key := c.keyOf(deployment, r)
 	if key == "" {
 		return nil, ""
@@ -158,10 +161,10 @@ func (c *Cache) Lookup(deployment string, r *http.Request) (*Page, string) {
 
 // Fresh returns the page of a path that is fresh, for a visitor without a session; nil where
 // there is none.
-func (c *Cache) Fresh(deployment, host, path string) *Page {
+func (c *Cache) Fresh(deployment id.Deployment, host, path string) *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pages[deployment+" "+host+" "+path]
+	p := c.pages[string(deployment)+" "+host+" "+path]
 	if p == nil || !c.plainHost(host) || p.stale || time.Since(p.at) >= freshFor {
 		return nil
 	}
@@ -170,7 +173,7 @@ func (c *Cache) Fresh(deployment, host, path string) *Page {
 }
 
 // Filling notes that a new page is made, and returns what to call when that has ended.
-func (c *Cache) Filling(deployment string, r *http.Request) func() {
+func (c *Cache) Filling(deployment id.Deployment, r *http.Request) func() {
 	key := c.keyOf(deployment, r)
 	if key == "" {
 		return func() {}
@@ -186,7 +189,7 @@ func (c *Cache) Filling(deployment string, r *http.Request) func() {
 
 // Store keeps an answer as a page once its body has been read to the end. What has been purged
 // since it was asked for is not in it for certain.
-func (c *Cache) Store(owner, site, deployment string, r *http.Request, resp *http.Response, asked time.Time) {
+func (c *Cache) Store(owner string, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time) {
 	key := c.keyOf(deployment, r)
 	h := resp.Header
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(
@@ -318,7 +321,7 @@ func (c *Cache) used(p *Page) {
 }
 
 // each calls do with the pages of a site.
-func (c *Cache) each(site string, do func(p *Page)) {
+func (c *Cache) each(site id.Site, do func(p *Page)) {
 	if of := c.sites[site]; of != nil {
 		for e := of.ages.Front(); e != nil; e = e.Next() {
 			do(e.Value.(*Page))
@@ -327,7 +330,7 @@ func (c *Cache) each(site string, do func(p *Page)) {
 }
 
 // Forget drops the pages of a site that is gone.
-func (c *Cache) Forget(site string) {
+func (c *Cache) Forget(site id.Site) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for of := c.sites[site]; of != nil && of.ages.Len() > 0; {
@@ -337,11 +340,11 @@ func (c *Cache) Forget(site string) {
 }
 
 // Purge makes pages of a site stale: those of the paths, or all with *.
-func (c *Cache) Purge(site string, paths ...string) { c.ChangedBy(site, time.Time{}, paths...) }
+func (c *Cache) Purge(site id.Site, paths ...string) { c.ChangedBy(site, time.Time{}, paths...) }
 
 // ChangedBy purges what an answer says that it has changed. It returns since when the answer
 // itself is up to date: it shows its own change, and those before it was asked for.
-func (c *Cache) ChangedBy(site string, asked time.Time, paths ...string) time.Time {
+func (c *Cache) ChangedBy(site id.Site, asked time.Time, paths ...string) time.Time {
 	want := map[string]bool{}
 	for _, p := range paths {
 		want[p] = true
@@ -361,7 +364,7 @@ func (c *Cache) ChangedBy(site string, asked time.Time, paths ...string) time.Ti
 }
 
 // PurgeOlder makes the pages of a site stale that were made before a moment.
-func (c *Cache) PurgeOlder(site string, at time.Time) {
+func (c *Cache) PurgeOlder(site id.Site, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.began[site].Before(at) {

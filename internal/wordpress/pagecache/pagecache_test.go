@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -88,7 +90,7 @@ func TestCachePassesBy(t *testing.T) {
 		if r == nil {
 			r, site = request("/"), "another"
 		}
-		if p, _ := c.Lookup(site, r); p != nil {
+		if p, _ := c.Lookup(id.Deployment(site), r); p != nil {
 			t.Errorf("%s is answered from the cache", what)
 		}
 	}
@@ -213,7 +215,7 @@ func TestCacheOfOneOwnerIsBounded(t *testing.T) {
 	c := New("")
 	fill(c, request("/"), "a page of another owner")
 	for n := range 2 * maxBytes >> 20 {
-		c.put("greedy", &Page{site: "greedy" + strconv.Itoa(n%20), key: strconv.Itoa(n), body: make([]byte, 1<<20), at: time.Now()})
+		c.put("greedy", &Page{site: id.Site("greedy" + strconv.Itoa(n%20)), key: strconv.Itoa(n), body: make([]byte, 1<<20), at: time.Now()})
 	}
 	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
 		t.Errorf("the other owner's page is %q", how)

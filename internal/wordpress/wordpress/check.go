@@ -140,7 +140,7 @@ func (w *WordPress) check(ctx context.Context, s site.Site, before []page, since
 	if why := worse(before, after); why != "" {
 		return why, nil
 	}
-	for _, line := range w.c.Programs.FatalErrors(ctx, string(s.ID), since) {
+	for _, line := range w.c.Programs.FatalErrors(ctx, s.ID, since) {
 		return "A fatal error is in the site's log: " + text.Clip(line, 300), nil
 	}
 	return "", nil

@@ -29,18 +29,18 @@ func TestSameSince(t *testing.T) {
 	}
 	want := func(at db.Time) {
 		t.Helper()
-		for _, pair := range [][2]string{{"shop", "staging"}, {"staging", "shop"}} {
-			if got, err := w.sameSince(ctx, site.ID(pair[0]), site.ID(pair[1])); err != nil || got != at {
+		for _, pair := range [][2]site.ID{{"shop", "staging"}, {"staging", "shop"}} {
+			if got, err := w.sameSince(ctx, pair[0], pair[1]); err != nil || got != at {
 				t.Errorf("%v: %d, %v, want %d", pair, got, err, at)
 			}
 		}
 	}
 	want(1000)
 	for _, x := range []struct {
-		to, from string
+		to, from site.ID
 		at       db.Time
 	}{{"shop", "staging", 2000}, {"staging", "shop", 3000}, {"shop", "other", 4000}} {
-		err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return w.setSyncedTx(ctx, tx, site.ID(x.to), site.ID(x.from), x.at) })
+		err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return w.setSyncedTx(ctx, tx, x.to, x.from, x.at) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,7 +125,7 @@ func (r *run) copySite(ctx context.Context) error {
 		}
 		err = r.to(ctx, atFill, 0.3, "Copying", func(tx *db.Tx) error {
 			o, err := r.c.Backups.RestoreTx(ctx, tx, r.x.Owner, plan)
-			r.step.Restore, r.step.Target = o.ID, site.ID(o.Site)
+			r.step.Restore, r.step.Target = o.ID, o.Site
 			return err
 		})
 		if err != nil {
@@ -298,7 +298,7 @@ func (r *run) adoptRestored(ctx context.Context) error {
 	if err != nil && !fault.Is(err, fault.NotFound) { // it may be deleted: the database knows its address
 		return err
 	}
-	r.c.Programs.Renew(string(s.ID)) // what runs may know the database of before
+	r.c.Programs.Renew(s.ID) // what runs may know the database of before
 	if err := r.adopt(ctx, s, nil, from); err != nil {
 		return err
 	}

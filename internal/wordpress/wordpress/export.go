@@ -80,7 +80,7 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)
 	}
-	tx.AfterCommit(func() { w.cache.Purge(string(s.ID), "*"); w.Forget() })
+	tx.AfterCommit(func() { w.cache.Purge(s.ID, "*"); w.Forget() })
 	if !of.New {
 		return nil
 	}

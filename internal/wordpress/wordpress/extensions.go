@@ -242,7 +242,7 @@ func (r *run) broken(ctx context.Context, s site.Site) (string, error) {
 			return fmt.Sprintf("The page %s breaks off", a.Path), nil
 		}
 	}
-	for _, line := range r.c.Programs.FatalErrors(ctx, string(s.ID), r.step.Since) {
+	for _, line := range r.c.Programs.FatalErrors(ctx, s.ID, r.step.Since) {
 		return "A fatal error is in the site's log: " + text.Clip(line, 300), nil
 	}
 	return "", nil

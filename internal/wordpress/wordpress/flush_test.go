@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -39,13 +41,13 @@ func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
 type host func(site string)
 
 // StorageFolders is for Config.Host.
-func (h host) StorageFolders(string) (map[string]string, error) { return nil, nil }
+func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, nil }
 
 // Hold is the same.
-func (h host) Hold(string) (release func()) { return func() {} }
+func (h host) Hold(site.ID) (release func()) { return func() {} }
 
 // ClearRedis is the same.
-func (h host) ClearRedis(site string) { h(site) }
+func (h host) ClearRedis(site site.ID) { h(string(site)) }
 
 func (w *WordPress) shows(t *testing.T, what string) {
 	t.Helper()
@@ -58,12 +60,12 @@ func (w *WordPress) shows(t *testing.T, what string) {
 type tasks server
 
 // Acquire is for Config.Programs.
-func (t tasks) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+func (t tasks) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Tasks: server(t), Release: func() {}}, nil
 }
 
 // Awake is the same.
-func (t tasks) Awake(deployment string) (*endpoint.Endpoint, bool) {
+func (t tasks) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := t.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
@@ -72,10 +74,10 @@ func (t tasks) Awake(deployment string) (*endpoint.Endpoint, bool) {
 func (t tasks) Note(string, string) {}
 
 // Renew is the same.
-func (t tasks) Renew(string) {}
+func (t tasks) Renew(site.ID) {}
 
 // FatalErrors is the same.
-func (t tasks) FatalErrors(context.Context, string, db.Time) []string { return nil }
+func (t tasks) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }
 
 // After a replacement neither the object cache nor a page that was made of it shows the old text,
 // although visitors come at each moment in between.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/guard"
 )
@@ -14,7 +16,7 @@ import (
 type guarded struct{ w *WordPress }
 
 // Served is for guard.Sites.
-func (g guarded) Served(ctx context.Context, deployment string) (s guard.Served, err error) {
+func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.Served, err error) {
 	var sealed string
 	err = g.w.c.DB.QueryRow(
 		ctx,
@@ -25,7 +27,7 @@ func (g guarded) Served(ctx context.Context, deployment string) (s guard.Served,
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
 	if s.Site != "" {
-		key, err := g.w.c.Seal.Open(sealed, purpose(site.ID(s.Site)))
+		key, err := g.w.c.Seal.Open(sealed, purpose(s.Site))
 		if err != nil {
 			return s, fmt.Errorf("open key of WordPress: %w", err)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/wordpress/guard"
 	"slipway/internal/wordpress/pagecache"
@@ -39,14 +41,14 @@ func request(path string, header ...string) *http.Request {
 // answering are programs that all answer so.
 type answering server
 
-func (a answering) Acquire(context.Context, string) (*endpoint.Endpoint, error) {
+func (a answering) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Transport: server(a), Release: func() {}}, nil
 }
 
-func (a answering) Awake(string) (*endpoint.Endpoint, bool) { return nil, false }
+func (a answering) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
 // through returns the way through the guard of a site's deployment to a program that answers so.
-func through(w *WordPress, site, deployment string, program answering) http.RoundTripper {
+func through(w *WordPress, site id.Site, deployment id.Deployment, program answering) http.RoundTripper {
 	gs := guard.New(guard.Config{Programs: program, Cache: w.cache, Sites: guarded{w}})
 	return gs.Endpoint(guard.Served{Site: site, Owner: "owner"}, deployment).Transport
 }

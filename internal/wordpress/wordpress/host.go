@@ -13,7 +13,7 @@ import (
 
 // Address returns where visitors know a site: its primary domain, or its own address.
 func (w *WordPress) Address(ctx context.Context, s site.Site) (string, error) {
-	primary, err := w.c.Domains.Primary(ctx, w.c.DB, string(s.ID))
+	primary, err := w.c.Domains.Primary(ctx, w.c.DB, s.ID)
 	if err != nil || primary == "" {
 		return w.c.Sites.URL(s.Slug), err
 	}
@@ -23,7 +23,7 @@ func (w *WordPress) Address(ctx context.Context, s site.Site) (string, error) {
 // content returns the directory of a site's wp-content on this host.
 func (w *WordPress) content(id site.ID) (string, error) {
 	if w.c.Host != nil {
-		folders, err := w.c.Host.StorageFolders(string(id))
+		folders, err := w.c.Host.StorageFolders(id)
 		if dir := folders["wp-content"]; err != nil || dir != "" {
 			return dir, err
 		}
@@ -46,7 +46,7 @@ func (w *WordPress) disk(id site.ID) int64 {
 // clearObjects empties the object cache of a site's programs.
 func (w *WordPress) clearObjects(id site.ID) {
 	if w.c.Host != nil {
-		w.c.Host.ClearRedis(string(id))
+		w.c.Host.ClearRedis(id)
 	}
 }
 

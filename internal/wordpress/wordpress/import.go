@@ -202,7 +202,7 @@ func (r *run) fill(ctx context.Context) error {
 	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
 		return err
 	}
-	release := r.c.Host.Hold(string(s.ID))
+	release := r.c.Host.Hold(s.ID)
 	err = r.exchange(ctx, dir, next, old, func(tx *db.Tx) error {
 		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (r *run) fill(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		r.c.Programs.Renew(string(s.ID)) // before they go on: they know the old database
+		r.c.Programs.Renew(s.ID) // before they go on: they know the old database
 	}
 	release()
 	if err != nil {

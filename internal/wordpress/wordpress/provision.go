@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -55,7 +57,7 @@ const DatabaseName = "wordpress"
 func (w *WordPress) Install(
 	ctx context.Context,
 	s site.Site,
-	deployment string,
+	deployment id.Deployment,
 	themes []string,
 	say func(format string, args ...any),
 ) error {

@@ -17,7 +17,7 @@ const purgeTopic = "wordpress/purge"
 
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
-	tx.AfterCommit(func() { w.cache.Purge(string(id), paths...) })
+	tx.AfterCommit(func() { w.cache.Purge(id, paths...) })
 	return tellTx(ctx, tx, id)
 }
 
@@ -46,7 +46,7 @@ func (w *WordPress) Changed(id site.ID) {
 
 // purge makes pages stale at once, and tells other nodes.
 func (w *WordPress) purge(ctx context.Context, id site.ID, paths []string) {
-	w.cache.Purge(string(id), paths...)
+	w.cache.Purge(id, paths...)
 	w.tell(ctx, id)
 }
 
@@ -78,7 +78,7 @@ func (w *WordPress) followPurges(ctx context.Context) {
 		now := db.Now()
 		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
 		type purged struct {
-			site string
+			site site.ID
 			at   db.Time
 		}
 		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at) })

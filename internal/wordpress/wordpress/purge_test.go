@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
@@ -154,7 +156,7 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 func TestPagesOfDeployments(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
-	page := func(deployment, text string) {
+	page := func(deployment id.Deployment, text string) {
 		t.Helper()
 		g := through(w, "site", deployment, func(*http.Request) (*http.Response, error) {
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
@@ -168,7 +170,7 @@ func TestPagesOfDeployments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shows := func(deployment, want string) {
+	shows := func(deployment id.Deployment, want string) {
 		t.Helper()
 		got := ""
 		rec := httptest.NewRecorder()

@@ -84,7 +84,7 @@ func (w *WordPress) Operations(ctx context.Context, owner account.OwnerID, id si
 	if w.c.Operations == nil {
 		return nil, nil
 	}
-	list, _, err := w.c.Operations.List(ctx, owner, string(id), 1, 10)
+	list, _, err := w.c.Operations.List(ctx, owner, id, 1, 10)
 	return list, err
 }
 

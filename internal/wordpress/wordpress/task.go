@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -24,7 +26,7 @@ import (
 const maxAnswer = 4 << 20
 
 // visit asks a deployment's program as a visitor does, past the page cache.
-func (w *WordPress) visit(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+func (w *WordPress) visit(ctx context.Context, deployment id.Deployment, r *http.Request) (*http.Response, error) {
 	e, err := w.c.Programs.Acquire(ctx, deployment)
 	if err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func (w *WordPress) visit(ctx context.Context, deployment string, r *http.Reques
 }
 
 // run asks a deployment's program to run the script of core/tasks that the path names.
-func (w *WordPress) run(ctx context.Context, deployment string, r *http.Request) (*http.Response, error) {
+func (w *WordPress) run(ctx context.Context, deployment id.Deployment, r *http.Request) (*http.Response, error) {
 	e, err := w.c.Programs.Acquire(ctx, deployment)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func (r released) Close() error {
 
 // task runs one of our scripts in a site's WordPress. Plugins run with it, so its answer
 // is as hostile as they are.
-func (w *WordPress) task(ctx context.Context, s site.Site, deployment, name string, in, out any) error {
+func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deployment, name string, in, out any) error {
 	text, err := json.Marshal(in)
 	if err != nil {
 		return err

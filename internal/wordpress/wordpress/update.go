@@ -189,7 +189,7 @@ func (r *run) change(ctx context.Context) error {
 			err := r.to(ctx, atDeploy, 0.6, "Deploying WordPress "+c.Version, func(tx *db.Tx) error {
 				t := deploy.Trigger{Cause: deployment.ByAPI}
 				if s.Repository != "" {
-					live, err := r.c.Deployments.Get(ctx, r.x.Owner, deployment.ID(s.LiveDeployment))
+					live, err := r.c.Deployments.Get(ctx, r.x.Owner, s.LiveDeployment)
 					if err != nil {
 						return err
 					}

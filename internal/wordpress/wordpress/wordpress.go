@@ -77,19 +77,19 @@ type Programs interface {
 	// Note writes a line into a site's log.
 	Note(site, text string)
 	// Renew ends a site's programs: they start with the next request.
-	Renew(site string)
+	Renew(site site.ID)
 	// FatalErrors returns fatal errors of PHP in a site's log since then.
-	FatalErrors(ctx context.Context, site string, since db.Time) []string
+	FatalErrors(ctx context.Context, site site.ID, since db.Time) []string
 }
 
 // Host has what lies and runs beside a site's program; package runtime's Processes are one.
 type Host interface {
 	// StorageFolders returns where the folders of a site's storage are, by name.
-	StorageFolders(site string) (map[string]string, error)
+	StorageFolders(site site.ID) (map[string]string, error)
 	// Hold keeps a site's programs from writing until release is called.
-	Hold(site string) (release func())
+	Hold(site site.ID) (release func())
 	// ClearRedis makes what the object cache of a site's programs holds unfindable.
-	ClearRedis(site string)
+	ClearRedis(site site.ID)
 	// NoRedis says in words why programs can't have a Redis here; empty: they can.
 	NoRedis() string
 }
@@ -262,7 +262,7 @@ func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget WordPress settings: %w", err)
 	}
-	tx.AfterCommit(func() { w.cache.Forget(string(id)) })
+	tx.AfterCommit(func() { w.cache.Forget(id) })
 	return nil
 }
 

@@ -110,7 +110,7 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 func (w *WordPress) beginTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, x Work) (operation.Operation, error) {
 	o, err := w.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   x.What,
-		Site:   string(id),
+		Site:   id,
 		Unique: backup.ChangeKey(id),
 		Apart:  backup.RestoreKey(id),
 	})

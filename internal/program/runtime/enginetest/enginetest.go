@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/build/bundle"
 	"slipway/internal/program/runtime"
 )
@@ -100,10 +102,10 @@ http.createServer((q, r) => {
 process.on('SIGTERM', () => { console.log('stopping'); if (!process.env.STUBBORN) process.exit(0) })
 `
 
-func (w *world) spec(id string, env ...string) runtime.Spec {
+func (w *world) spec(name string, env ...string) runtime.Spec {
 	return runtime.Spec{
-		ID:     "run_" + id,
-		Site:   "site_" + id,
+		ID:     "run_" + name,
+		Site:   id.Site("site_" + name),
 		Owner:  "usr_engine",
 		Bundle: w.Bundle(map[string]string{"server.js": script, "data/file": "from the bundle"}),
 		Argv:   []string{"node", "server.js"},

@@ -13,11 +13,11 @@ import (
 )
 
 type accountBody struct {
-	ID        string     `json:"id" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Email     string     `json:"email"`
-	Admin     bool       `json:"admin" doc:"Whether the user is an operator of the installation."`
-	CreatedAt string     `json:"createdAt" format:"date-time"`
-	Key       accountKey `json:"key" doc:"The calling key, or the permissions of the calling access token."`
+	ID        account.UserID `json:"id" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Email     string         `json:"email"`
+	Admin     bool           `json:"admin" doc:"Whether the user is an operator of the installation."`
+	CreatedAt string         `json:"createdAt" format:"date-time"`
+	Key       accountKey     `json:"key" doc:"The calling key, or the permissions of the calling access token."`
 
 	App *accountApp `json:"app" doc:"The app of the calling access token. Null for API keys."`
 
@@ -30,9 +30,9 @@ type limitBody struct {
 }
 
 type accountKey struct {
-	ID        string   `json:"id" doc:"Empty for access tokens."`
-	Scopes    []string `json:"scopes"`
-	ExpiresAt *string  `json:"expiresAt" format:"date-time"`
+	ID        account.KeyID `json:"id" doc:"Empty for access tokens."`
+	Scopes    []string      `json:"scopes"`
+	ExpiresAt *string       `json:"expiresAt" format:"date-time"`
 }
 
 type accountApp struct {
@@ -42,18 +42,18 @@ type accountApp struct {
 }
 
 type KeyBody struct {
-	ID           string   `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Name         string   `json:"name"`
-	Hint         string   `json:"hint" doc:"First characters of the secret." example:"slw_4fT0qZ"`
-	Scopes       []string `json:"scopes"`
-	Sites        []string `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
-	Addresses    []string `json:"addresses" doc:"Address ranges it may be used from. Empty: any."`
-	ExpiresAt    *string  `json:"expiresAt" format:"date-time"`
-	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
-	LastUsedFrom *string  `json:"lastUsedFrom" doc:"IP address of its last use."`
-	CreatedAt    string   `json:"createdAt" format:"date-time"`
-	Service      bool     `json:"service,omitempty" doc:"Whether it is a service key: it acts for a team and is kept when its creator leaves."`
-	CreatedBy    string   `json:"createdBy,omitempty" doc:"For keys of a team: the creator's email address."`
+	ID           account.KeyID `json:"id" example:"key_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name         string        `json:"name"`
+	Hint         string        `json:"hint" doc:"First characters of the secret." example:"slw_4fT0qZ"`
+	Scopes       []string      `json:"scopes"`
+	Sites        []string      `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
+	Addresses    []string      `json:"addresses" doc:"Address ranges it may be used from. Empty: any."`
+	ExpiresAt    *string       `json:"expiresAt" format:"date-time"`
+	LastUsedAt   *string       `json:"lastUsedAt" format:"date-time"`
+	LastUsedFrom *string       `json:"lastUsedFrom" doc:"IP address of its last use."`
+	CreatedAt    string        `json:"createdAt" format:"date-time"`
+	Service      bool          `json:"service,omitempty" doc:"Whether it is a service key: it acts for a team and is kept when its creator leaves."`
+	CreatedBy    string        `json:"createdBy,omitempty" doc:"For keys of a team: the creator's email address."`
 }
 
 type newKeyBody struct {
@@ -108,8 +108,8 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 		}
 	}
 	body := accountBody{
-		ID: string(u.ID), Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: bodies,
-		Key: accountKey{string(c.Key), names(c.Scopes), contract.When(c.Expires)},
+		ID: u.ID, Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: bodies,
+		Key: accountKey{c.Key, names(c.Scopes), contract.When(c.Expires)},
 	}
 	if c.Grant != "" {
 		body.App = &accountApp{c.App, c.Via, c.Grant}
@@ -205,14 +205,14 @@ func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name stri
 	return as, nil
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	did = audit.Event{Action: "key.revoked", Subject: in.ID}
-	return contract.Message{Message: "Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, account.KeyID(in.ID))
+func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[account.KeyID]) (_ contract.Message, did audit.Event, _ error) {
+	did = audit.Event{Action: "key.revoked", Subject: string(in.ID)}
+	return contract.Message{Message: "Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, in.ID)
 }
 
 func showKey(k account.Key) KeyBody {
 	b := KeyBody{
-		ID:           string(k.ID),
+		ID:           k.ID,
 		Name:         k.Name,
 		Hint:         k.Hint,
 		Scopes:       names(k.Scopes),

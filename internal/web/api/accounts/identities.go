@@ -13,25 +13,25 @@ import (
 
 // IdentityBody is an account elsewhere that signs in the user.
 type IdentityBody struct {
-	ID         string  `json:"id" example:"idn_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Issuer     string  `json:"issuer" example:"https://accounts.google.com"`
-	ProviderID *string `json:"providerId" doc:"Sign-in provider that the account signs in with. Null if none has this issuer any more: the account doesn't sign in until one is added."`
-	Provider   *string `json:"provider" doc:"Name of the provider."`
-	TeamID     *string `json:"teamId" doc:"Team whose provider it is. Null: the installation's."`
-	Email      *string `json:"email" doc:"As the provider told it last. Never compared."`
-	LastUsedAt *string `json:"lastUsedAt" format:"date-time"`
-	CreatedAt  string  `json:"createdAt" format:"date-time"`
+	ID         sso.IdentityID `json:"id" example:"idn_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Issuer     string         `json:"issuer" example:"https://accounts.google.com"`
+	ProviderID *string        `json:"providerId" doc:"Sign-in provider that the account signs in with. Null if none has this issuer any more: the account doesn't sign in until one is added."`
+	Provider   *string        `json:"provider" doc:"Name of the provider."`
+	TeamID     *string        `json:"teamId" doc:"Team whose provider it is. Null: the installation's."`
+	Email      *string        `json:"email" doc:"As the provider told it last. Never compared."`
+	LastUsedAt *string        `json:"lastUsedAt" format:"date-time"`
+	CreatedAt  string         `json:"createdAt" format:"date-time"`
 }
 
 // LinkableBody is a sign-in provider that an account can be linked of.
 type LinkableBody struct {
-	ID      string  `json:"id" example:"google"`
-	Kind    string  `json:"kind" enum:"oidc,google,microsoft,gitlab,github"`
-	Name    string  `json:"name"`
-	Issuer  string  `json:"issuer"`
-	TeamID  *string `json:"teamId" doc:"Team whose provider it is. Null: the installation's, or of a team that the user isn't a member of yet."`
-	Linked  bool    `json:"linked" doc:"Whether an account at this provider is linked."`
-	LinkURL string  `json:"linkUrl" format:"uri" doc:"Page to link an account. Open it in the browser: linking takes a signed-in session."`
+	ID      sso.ProviderID `json:"id" example:"google"`
+	Kind    string         `json:"kind" enum:"oidc,google,microsoft,gitlab,github"`
+	Name    string         `json:"name"`
+	Issuer  string         `json:"issuer"`
+	TeamID  *string        `json:"teamId" doc:"Team whose provider it is. Null: the installation's, or of a team that the user isn't a member of yet."`
+	Linked  bool           `json:"linked" doc:"Whether an account at this provider is linked."`
+	LinkURL string         `json:"linkUrl" format:"uri" doc:"Page to link an account. Open it in the browser: linking takes a signed-in session."`
 }
 
 func (a *API) identityRoutes() {
@@ -82,7 +82,7 @@ func (a *API) listIdentities(ctx context.Context, c account.Caller, in *contract
 	list, err := a.SSO.Identities(ctx, c.User)
 	return contract.Part(*in, contract.Each(list, func(i sso.Identity) IdentityBody {
 		b := IdentityBody{
-			ID: string(i.ID), Issuer: i.Issuer, Email: contract.Some(i.Email), TeamID: contract.Some(teams[i.Owner]), LastUsedAt: contract.When(i.UsedAt), CreatedAt: i.CreatedAt.String(),
+			ID: i.ID, Issuer: i.Issuer, Email: contract.Some(i.Email), TeamID: contract.Some(teams[i.Owner]), LastUsedAt: contract.When(i.UsedAt), CreatedAt: i.CreatedAt.String(),
 		}
 		for _, p := range providers {
 			if p.Issuer == i.Issuer && p.Owner == i.Owner {
@@ -104,7 +104,7 @@ func (a *API) listSignInProviders(ctx context.Context, c account.Caller, in *con
 	own, err := a.SSO.Identities(ctx, c.User)
 	return contract.Part(*in, contract.Each(providers, func(p sso.Provider) LinkableBody {
 		b := LinkableBody{
-			ID: string(p.ID), Kind: string(p.Kind), Name: p.Name, Issuer: p.Issuer, TeamID: contract.Some(teams[p.Owner]),
+			ID: p.ID, Kind: string(p.Kind), Name: p.Name, Issuer: p.Issuer, TeamID: contract.Some(teams[p.Owner]),
 			LinkURL: a.BaseURL + "/account/security?link=" + url.QueryEscape(string(p.ID)),
 		}
 		for _, i := range own {
@@ -115,10 +115,10 @@ func (a *API) listSignInProviders(ctx context.Context, c account.Caller, in *con
 }
 
 type identityIn struct {
-	Identity string `path:"identity"`
+	Identity sso.IdentityID `path:"identity"`
 }
 
 func (a *API) unlinkIdentity(ctx context.Context, tx *db.Tx, c account.Caller, in *identityIn) (_ contract.Message, did audit.Event, _ error) {
-	did, err := a.SSO.UnlinkTx(ctx, tx, c.User, sso.IdentityID(in.Identity))
+	did, err := a.SSO.UnlinkTx(ctx, tx, c.User, in.Identity)
 	return contract.Message{Message: "Account unlinked"}, did, err
 }

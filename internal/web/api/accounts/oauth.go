@@ -12,15 +12,15 @@ import (
 
 // AppBody is an OAuth app as its owner sees it.
 type AppBody struct {
-	ID             string   `json:"id" doc:"The app's client_id." example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Name           string   `json:"name" doc:"Name shown on the consent page."`
-	Website        *string  `json:"website"`
-	RedirectURIs   []string `json:"redirectUris" doc:"Compared byte for byte, except for the port of a loopback address."`
-	Confidential   bool     `json:"confidential" doc:"Whether the app has a client secret."`
-	SecretHint     *string  `json:"secretHint" doc:"First characters of the current secret."`
-	OldSecretUntil *string  `json:"oldSecretUntil" format:"date-time" doc:"When the previous secret expires. Null if there is none."`
-	Disabled       bool     `json:"disabled" doc:"Whether the operator disabled the app."`
-	CreatedAt      string   `json:"createdAt" format:"date-time"`
+	ID             oauth.AppID `json:"id" doc:"The app's client_id." example:"app_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name           string      `json:"name" doc:"Name shown on the consent page."`
+	Website        *string     `json:"website"`
+	RedirectURIs   []string    `json:"redirectUris" doc:"Compared byte for byte, except for the port of a loopback address."`
+	Confidential   bool        `json:"confidential" doc:"Whether the app has a client secret."`
+	SecretHint     *string     `json:"secretHint" doc:"First characters of the current secret."`
+	OldSecretUntil *string     `json:"oldSecretUntil" format:"date-time" doc:"When the previous secret expires. Null if there is none."`
+	Disabled       bool        `json:"disabled" doc:"Whether the operator disabled the app."`
+	CreatedAt      string      `json:"createdAt" format:"date-time"`
 }
 
 type newAppBody struct {
@@ -30,22 +30,22 @@ type newAppBody struct {
 
 // GrantBody describes the rights that a person allowed an app.
 type GrantBody struct {
-	ID           string   `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	App          grantApp `json:"app"`
-	Scopes       []string `json:"scopes"`
-	Sites        []string `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
-	ExpiresAt    string   `json:"expiresAt" format:"date-time"`
-	LastUsedAt   *string  `json:"lastUsedAt" format:"date-time"`
-	LastUsedFrom *string  `json:"lastUsedFrom" doc:"IP address of its last use."`
-	CreatedAt    string   `json:"createdAt" format:"date-time"`
-	UserID       string   `json:"userId" doc:"Who authorized the app."`
-	Created      int      `json:"created" doc:"Webhooks, deploy hooks and notification channels that the app created. They are deleted when its access ends."`
+	ID           oauth.GrantID  `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	App          grantApp       `json:"app"`
+	Scopes       []string       `json:"scopes"`
+	Sites        []string       `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
+	ExpiresAt    string         `json:"expiresAt" format:"date-time"`
+	LastUsedAt   *string        `json:"lastUsedAt" format:"date-time"`
+	LastUsedFrom *string        `json:"lastUsedFrom" doc:"IP address of its last use."`
+	CreatedAt    string         `json:"createdAt" format:"date-time"`
+	UserID       account.UserID `json:"userId" doc:"Who authorized the app."`
+	Created      int            `json:"created" doc:"Webhooks, deploy hooks and notification channels that the app created. They are deleted when its access ends."`
 }
 
 type grantApp struct {
-	ID      string  `json:"id"`
-	Name    string  `json:"name"`
-	Website *string `json:"website"`
+	ID      oauth.AppID `json:"id"`
+	Name    string      `json:"name"`
+	Website *string     `json:"website"`
 }
 
 func (a *API) oauthRoutes() {
@@ -90,8 +90,8 @@ func (a *API) listApps(ctx context.Context, c account.Caller, in *contract.PartI
 	return contract.Part(*in, contract.Each(list, showApp), err)
 }
 
-func (a *API) getApp(ctx context.Context, c account.Caller, in *contract.ByID) (AppBody, error) {
-	app, err := a.OAuth.App(ctx, a.DB, c.Owner, oauth.AppID(in.ID))
+func (a *API) getApp(ctx context.Context, c account.Caller, in *contract.ByID[oauth.AppID]) (AppBody, error) {
+	app, err := a.OAuth.App(ctx, a.DB, c.Owner, in.ID)
 	return showApp(app), err
 }
 
@@ -112,7 +112,7 @@ func (a *API) createApp(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 }
 
 type updateAppIn struct {
-	contract.ByID
+	contract.ByID[oauth.AppID]
 	Body struct {
 		Name         *string   `json:"name,omitempty" doc:"1 to 60 characters."`
 		Website      *string   `json:"website,omitempty" doc:"An https URL. Empty: remove it."`
@@ -121,20 +121,20 @@ type updateAppIn struct {
 }
 
 func (a *API) updateApp(ctx context.Context, tx *db.Tx, c account.Caller, in *updateAppIn) (AppBody, audit.Event, error) {
-	app, err := a.OAuth.UpdateAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID), oauth.AppChange{
+	app, err := a.OAuth.UpdateAppTx(ctx, tx, c.Owner, in.ID, oauth.AppChange{
 		Name: in.Body.Name, Website: in.Body.Website, RedirectURIs: in.Body.RedirectURIs,
 	})
-	return showApp(app), audit.Event{Action: "app.updated", Subject: in.ID, Detail: app.Name}, err
+	return showApp(app), audit.Event{Action: "app.updated", Subject: string(in.ID), Detail: app.Name}, err
 }
 
-func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (contract.Message, audit.Event, error) {
-	err := a.OAuth.DeleteAppTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
-	return contract.Message{Message: "App deleted"}, audit.Event{Action: "app.deleted", Subject: in.ID}, err
+func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID]) (contract.Message, audit.Event, error) {
+	err := a.OAuth.DeleteAppTx(ctx, tx, c.Owner, in.ID)
+	return contract.Message{Message: "App deleted"}, audit.Event{Action: "app.deleted", Subject: string(in.ID)}, err
 }
 
-func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (newAppBody, audit.Event, error) {
-	app, secret, err := a.OAuth.RotateSecretTx(ctx, tx, c.Owner, oauth.AppID(in.ID))
-	return newAppBody{showApp(app), contract.Some(secret)}, audit.Event{Action: "app.secret_rotated", Subject: in.ID, Detail: app.Name}, err
+func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID]) (newAppBody, audit.Event, error) {
+	app, secret, err := a.OAuth.RotateSecretTx(ctx, tx, c.Owner, in.ID)
+	return newAppBody{showApp(app), contract.Some(secret)}, audit.Event{Action: "app.secret_rotated", Subject: string(in.ID), Detail: app.Name}, err
 }
 
 func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[GrantBody], error) {
@@ -142,14 +142,14 @@ func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.Par
 	return contract.Part(*in, contract.Each(list, showGrant), err)
 }
 
-func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (contract.Message, audit.Event, error) {
-	g, err := a.OAuth.RevokeGrantTx(ctx, tx, c, oauth.GrantID(in.ID))
-	return contract.Message{Message: "Access revoked"}, audit.Event{Action: "app.revoked", Subject: in.ID, Detail: g.AppName}, err
+func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.GrantID]) (contract.Message, audit.Event, error) {
+	g, err := a.OAuth.RevokeGrantTx(ctx, tx, c, in.ID)
+	return contract.Message{Message: "Access revoked"}, audit.Event{Action: "app.revoked", Subject: string(in.ID), Detail: g.AppName}, err
 }
 
 func showApp(a oauth.App) AppBody {
 	return AppBody{
-		ID: string(a.ID), Name: a.Name, Website: contract.Some(a.Website), RedirectURIs: append([]string{}, a.RedirectURIs...),
+		ID: a.ID, Name: a.Name, Website: contract.Some(a.Website), RedirectURIs: append([]string{}, a.RedirectURIs...),
 		Confidential: a.Confidential, SecretHint: contract.Some(a.SecretHint), OldSecretUntil: contract.When(a.OldUntil), Disabled: a.Disabled,
 		CreatedAt: a.CreatedAt.String(),
 	}
@@ -157,9 +157,9 @@ func showApp(a oauth.App) AppBody {
 
 func showGrant(g oauth.Grant) GrantBody {
 	b := GrantBody{
-		ID: string(g.ID), App: grantApp{string(g.App), g.AppName, contract.Some(g.Website)}, Scopes: names(g.Scopes),
+		ID: g.ID, App: grantApp{g.App, g.AppName, contract.Some(g.Website)}, Scopes: names(g.Scopes),
 		Sites: append([]string{}, g.Sites...), ExpiresAt: g.Expires.String(), CreatedAt: g.CreatedAt.String(),
-		UserID: string(g.User), Created: g.Made,
+		UserID: g.User, Created: g.Made,
 	}
 	if g.UsedAt > g.CreatedAt || g.UsedAddr != "" {
 		b.LastUsedAt, b.LastUsedFrom = contract.When(g.UsedAt), contract.Some(g.UsedAddr)

@@ -7,7 +7,7 @@ import (
 )
 
 type OperationBody struct {
-	ID          string          `json:"id" example:"op_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID          operation.ID    `json:"id" example:"op_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Kind        string          `json:"kind" example:"webhook.redeliver"`
 	SiteID      *string         `json:"siteId" doc:"Null if the operation is about no site, or several."`
 	Status      string          `json:"status" enum:"pending,running,success,failed,canceled"`
@@ -21,9 +21,9 @@ type OperationBody struct {
 
 func ShowOperation(o operation.Operation) OperationBody {
 	b := OperationBody{
-		ID:          string(o.ID),
+		ID:          o.ID,
 		Kind:        o.Kind,
-		SiteID:      Some(o.Site),
+		SiteID:      Some(string(o.Site)),
 		Status:      string(o.Status),
 		Message:     Some(o.Message),
 		Error:       Some(o.Error),

@@ -53,7 +53,7 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 		return &fault.Error{
 			Kind:    fault.Invalid,
 			Message: "This request can't change " + name,
-			Details: instead,
+			Details: string(instead),
 			Code:    "field_not_changeable",
 		}
 	}

@@ -90,8 +90,8 @@ type Message struct {
 
 // ByID is the input of operations that name one thing. It is exported because huma sees
 // no fields of embedded types that are not.
-type ByID struct {
-	ID string `path:"id"`
+type ByID[T ~string] struct {
+	ID T `path:"id"`
 }
 
 // PageIn is the input of lists with pages.
@@ -107,8 +107,8 @@ type PartIn struct {
 }
 
 // PartOf is the input of lists that stay short and belong to one thing.
-type PartOf struct {
-	ByID
+type PartOf[T ~string] struct {
+	ByID[T]
 	PartIn
 }
 

@@ -14,14 +14,14 @@ import (
 
 // Triggered is the answer of every operation that triggers a deployment.
 type Triggered struct {
-	Message      string `json:"message"`
-	DeploymentID string `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Status       string `json:"status" example:"pending"`
+	Message      string        `json:"message"`
+	DeploymentID deployment.ID `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string        `json:"status" example:"pending"`
 }
 
 // Site returns a site that the caller may touch.
-func (a *API) Site(ctx context.Context, c account.Caller, id string) (site.Site, error) {
-	s, err := a.Sites.Get(ctx, c.Owner, site.ID(id))
+func (a *API) Site(ctx context.Context, c account.Caller, id site.ID) (site.Site, error) {
+	s, err := a.Sites.Get(ctx, c.Owner, id)
 	if err != nil {
 		return s, err
 	}
@@ -29,11 +29,11 @@ func (a *API) Site(ctx context.Context, c account.Caller, id string) (site.Site,
 }
 
 // Allowed checks that the site exists and the caller may touch it, in a transaction.
-func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id string) error {
+func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID) error {
 	if len(c.Sites) == 0 {
 		return nil // the service checks whose it is
 	}
-	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); err != nil {
+	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, id); err != nil {
 		return err
 	}
 	return c.RequireSite(id)
@@ -42,7 +42,7 @@ func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id strin
 // MayDeploy is nil unless a deployment is to production and the caller may only make previews.
 func MayDeploy(c account.Caller, d deployment.Deployment) error {
 	if d.Target == deployment.Production {
-		return c.RequireOn(account.DeploymentsWrite, string(d.Site))
+		return c.RequireOn(account.DeploymentsWrite, d.Site)
 	}
 	return nil
 }

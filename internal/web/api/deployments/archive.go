@@ -20,7 +20,7 @@ import (
 )
 
 type archiveIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Kind   string `query:"kind" enum:"output,source" doc:"source, the default: a project that is detected and built. output: files that are ready to be published."`
 	Target string `query:"target" enum:"production,preview" doc:"Default: production, and preview if a branch is named."`
 	Branch string `query:"branch" doc:"The branch whose preview address shows it."`
@@ -93,7 +93,7 @@ func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn
 		if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 			return err
 		}
-		u, err = a.Uploads.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+		u, err = a.Uploads.CreateTx(ctx, tx, c.Owner, in.ID, n)
 		if err == nil && u.Target == string(deployment.Production) {
 			err = c.RequireOn(account.DeploymentsWrite, in.ID)
 		}
@@ -136,7 +136,7 @@ func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn
 		}
 		named := contract.Each(left[:min(maxLeft, len(left))], func(l upload.Left) leftBody { return leftBody{l.Path, l.Why} })
 		return r.Keep(archiveBody{
-			contract.Triggered{Message: "Deployment triggered", DeploymentID: string(d.ID), Status: string(d.Status)}, u.Files, u.Bytes, named,
+			contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, u.Files, u.Bytes, named,
 		})
 	})
 	deployed = err == nil && !replayed

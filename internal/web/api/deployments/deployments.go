@@ -14,8 +14,8 @@ import (
 )
 
 type deploymentBody struct {
-	ID            string          `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	SiteID        string          `json:"siteId"`
+	ID            deployment.ID   `json:"id" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID        site.ID         `json:"siteId"`
 	Status        string          `json:"status" enum:"pending,building,deploying,success,failed,canceled"`
 	Trigger       string          `json:"trigger" enum:"provision,api,hook,dashboard,push,rollback,promote,restore"`
 	Target        string          `json:"target" enum:"production,preview" doc:"A production deployment replaces the live one. A preview is served at its own address."`
@@ -66,7 +66,7 @@ func showSource(d deployment.Deployment) sourceBody {
 		return sourceBody{Kind: site.SourceGit}
 	}
 	s := *d.Source
-	return sourceBody{site.SourceUpload, contract.Some(d.Upload), &s.Files, &s.Bytes, contract.Some(s.Digest), &s.Dirty}
+	return sourceBody{site.SourceUpload, contract.Some(string(d.Upload)), &s.Files, &s.Bytes, contract.Some(s.Digest), &s.Dirty}
 }
 
 type queueBody struct {
@@ -138,11 +138,11 @@ func (a *API) deployment(ctx context.Context, c account.Caller, id string) (depl
 	if err != nil {
 		return d, err
 	}
-	return d, c.RequireSite(string(d.Site))
+	return d, c.RequireSite(d.Site)
 }
 
 type listDeploymentsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	contract.PageIn
 	Branch string `query:"branch" doc:"Only deployments of this branch."`
 	Target string `query:"target" doc:"Only production or preview deployments."`
@@ -159,7 +159,7 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Page[deploymentBody]{}, err
 	}
-	list, total, err := a.Deployments.List(ctx, c.Owner, site.ID(in.ID), deployment.Filter{
+	list, total, err := a.Deployments.List(ctx, c.Owner, in.ID, deployment.Filter{
 		Branch: in.Branch,
 		Target: deployment.Target(in.Target),
 		Status: deployment.Status(in.Status),
@@ -172,7 +172,7 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 		return contract.Page[deploymentBody]{}, err
 	}
 	shown := contract.Each(list, showDeployment)
-	return contract.Paged(shown, p, total), a.namePulls(ctx, a.DB, site.ID(in.ID), shown)
+	return contract.Paged(shown, p, total), a.namePulls(ctx, a.DB, in.ID, shown)
 }
 
 // namePulls fills in the titles of the pull requests of a site's deployments.
@@ -195,7 +195,7 @@ func (a *API) namePulls(ctx context.Context, r db.Reader, id site.ID, list []dep
 	return nil
 }
 
-func (a *API) getDeployment(ctx context.Context, c account.Caller, in *contract.ByID) (deploymentBody, error) {
+func (a *API) getDeployment(ctx context.Context, c account.Caller, in *contract.ByID[string]) (deploymentBody, error) {
 	d, err := a.deployment(ctx, c, in.ID)
 	if err != nil {
 		return deploymentBody{}, err
@@ -208,7 +208,7 @@ func (a *API) cancelDeployment(
 	ctx context.Context,
 	tx *db.Tx,
 	c account.Caller,
-	in *contract.ByID,
+	in *contract.ByID[string],
 ) (_ deploymentBody, did audit.Event, _ error) {
 	x, err := a.deployment(ctx, c, in.ID)
 	if err == nil {
@@ -226,7 +226,7 @@ func (a *API) cancelDeployment(
 	return b, did, a.namePulls(ctx, tx, d.Site, []deploymentBody{b})
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Triggered, did audit.Event, _ error) {
+func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Triggered, did audit.Event, _ error) {
 	x, err := a.deployment(ctx, c, in.ID)
 	if err == nil {
 		err = contract.MayDeploy(c, x)
@@ -236,22 +236,22 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)
 	did = audit.Event{Action: "deployment.retried", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Deployment triggered", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
-func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Triggered, did audit.Event, _ error) {
+func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Triggered, did audit.Event, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return contract.Triggered{}, did, err
 	}
 	d, err := a.Deployments.PromoteTx(ctx, tx, c.Owner, deployment.ParseID(in.ID))
 	did = audit.Event{Action: "deployment.promoted", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Deployment promoted", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Deployment promoted", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
 func showDeployment(d deployment.Deployment) deploymentBody {
 	b := deploymentBody{
-		ID:            string(d.ID),
-		SiteID:        string(d.Site),
+		ID:            d.ID,
+		SiteID:        d.Site,
 		Status:        string(d.Status),
 		Trigger:       string(d.Cause),
 		Target:        string(d.Target),

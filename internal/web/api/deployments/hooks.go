@@ -15,6 +15,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
@@ -30,7 +32,7 @@ import (
 
 type hookBody struct {
 	ID              string   `json:"id" doc:"Id of the hook. A secret: anyone who has it can deploy the site."`
-	SiteID          string   `json:"siteId"`
+	SiteID          site.ID  `json:"siteId"`
 	Name            string   `json:"name"`
 	URL             string   `json:"url" doc:"Send a POST request here to deploy. It contains the secret."`
 	Branch          *string  `json:"branch" doc:"The branch that it deploys. Null: the site's branch."`
@@ -92,11 +94,11 @@ func (a *API) hookRoutes() {
 	contract.PostHook(a.API, call, reflect.TypeFor[calledHook](), a.answerHook)
 }
 
-func (a *API) listHooks(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[hookBody], error) {
+func (a *API) listHooks(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[hookBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[hookBody]{}, err
 	}
-	hooks, err := a.Sites.Hooks(ctx, c.Owner, site.ID(in.ID))
+	hooks, err := a.Sites.Hooks(ctx, c.Owner, in.ID)
 	if err != nil {
 		return contract.Data[hookBody]{}, err
 	}
@@ -110,7 +112,7 @@ func (a *API) listHooks(ctx context.Context, c account.Caller, in *contract.Part
 }
 
 type createHookIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Name       string   `json:"name" doc:"1 to 100 characters."`
 		Branch     string   `json:"branch,omitempty" doc:"The branch to deploy. Default: the site's branch."`
@@ -147,16 +149,16 @@ func (a *API) createHook(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 			return hookBody{}, did, err
 		}
 	}
-	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+	h, err := a.Sites.CreateHookTx(ctx, tx, c.Owner, in.ID, n)
 	if err == nil {
 		err = a.OAuth.MadeTx(ctx, tx, c, oauth.DeployHook, h.ID.Ref())
 	}
-	did = audit.Event{Action: "hook.created", Subject: in.ID, Detail: h.Name}
+	did = audit.Event{Action: "hook.created", Subject: string(in.ID), Detail: h.Name}
 	return a.showHook(h), did, err
 }
 
 type updateHookIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Body struct {
 		Name       *string  `json:"name,omitempty"`
 		Branch     *string  `json:"branch,omitempty" doc:"Empty: the site's branch."`
@@ -222,10 +224,10 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	return a.showHook(h), did, err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Message, did audit.Event, _ error) {
 	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
-		err = c.RequireSite(string(s))
+		err = c.RequireSite(s)
 	}
 	if err == nil {
 		err = a.OAuth.Changes(ctx, tx, c, oauth.DeployHook, site.HookID(in.ID).Ref())
@@ -245,7 +247,7 @@ func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) erro
 	if err != nil {
 		return err
 	}
-	return c.RequireSite(string(s))
+	return c.RequireSite(s)
 }
 
 // networks reads addresses and ranges; the result is never nil.
@@ -279,7 +281,7 @@ func expiry(s string) (db.Time, error) {
 func (a *API) showHook(h site.Hook) hookBody {
 	b := hookBody{
 		ID:              h.ID.Reveal(),
-		SiteID:          string(h.Site),
+		SiteID:          h.Site,
 		Name:            h.Name,
 		URL:             a.APIURL + "/hooks/deploy/" + url.PathEscape(h.ID.Reveal()),
 		Branch:          contract.Some(h.Branch),
@@ -317,13 +319,13 @@ type callHookIn struct {
 }
 
 type calledHook struct {
-	Message      string `json:"message"`
-	DeploymentID string `json:"deploymentId,omitempty" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Status       string `json:"status,omitempty" example:"pending"`
-	Skipped      bool   `json:"skipped,omitempty" doc:"True if the event was ignored."`
-	Reason       string `json:"reason,omitempty" doc:"Why it was skipped."`
-	Deduplicated bool   `json:"deduplicated,omitempty" doc:"True if the call was merged into a queued deployment."`
-	BodyIgnored  bool   `json:"bodyIgnored,omitempty" doc:"True if the body is over 32 KiB or not UTF-8 text. The build doesn't get it."`
+	Message      string        `json:"message"`
+	DeploymentID id.Deployment `json:"deploymentId,omitempty" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Status       string        `json:"status,omitempty" example:"pending"`
+	Skipped      bool          `json:"skipped,omitempty" doc:"True if the event was ignored."`
+	Reason       string        `json:"reason,omitempty" doc:"Why it was skipped."`
+	Deduplicated bool          `json:"deduplicated,omitempty" doc:"True if the call was merged into a queued deployment."`
+	BodyIgnored  bool          `json:"bodyIgnored,omitempty" doc:"True if the body is over 32 KiB or not UTF-8 text. The build doesn't get it."`
 }
 
 // admitHook returns the hook that is called, if this caller may call it now.
@@ -415,7 +417,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	if folded {
 		text = "A deployment is already queued"
 	}
-	return calledHook{Message: text, DeploymentID: string(d.ID), Status: string(d.Status), Deduplicated: folded, BodyIgnored: ignored}, err
+	return calledHook{Message: text, DeploymentID: d.ID, Status: string(d.Status), Deduplicated: folded, BodyIgnored: ignored}, err
 }
 
 // skipsForge says why a call that a Git forge makes of a deploy hook deploys nothing;

@@ -31,7 +31,7 @@ type lineBody struct {
 }
 
 type logsIn struct {
-	contract.ByID
+	contract.ByID[string]
 	After contract.Count `query:"after" doc:"Only lines after the one with this number."`
 	Last  string         `header:"Last-Event-ID" doc:"Alias of after, sent by browsers that resume a stream."`
 }

@@ -43,8 +43,8 @@ func (p *paced) Read(b []byte) (int, error) {
 // sent is a request whose body is read while it comes.
 type sent struct {
 	caller account.Caller
-	id     string // of the upload
-	blob   string // of the path. Optional.
+	id     upload.ID // of the upload
+	blob   string    // of the path. Optional.
 	http   *http.Request
 	answer http.Header
 	body   io.Reader
@@ -65,18 +65,18 @@ func rawRoute[O any](a *API, r contract.Route, kind string, fn func(ctx context.
 			return receiveRaw(a, r, in.ID, in.SHA256, fn), nil
 		})
 	} else {
-		contract.Writes(a.API, r, op, func(_ context.Context, r contract.Route, in *contract.ByID) (func(huma.Context), error) {
+		contract.Writes(a.API, r, op, func(_ context.Context, r contract.Route, in *contract.ByID[upload.ID]) (func(huma.Context), error) {
 			return receiveRaw(a, r, in.ID, "", fn), nil
 		})
 	}
 }
 
 type blobIn struct {
-	contract.ByID
+	contract.ByID[upload.ID]
 	SHA256 string `path:"sha256" doc:"SHA-256 of the content: 64 lower-case hexadecimal digits."`
 }
 
-func receiveRaw[O any](a *API, r contract.Route, id, digest string, fn func(ctx context.Context, s sent) (O, error)) func(huma.Context) {
+func receiveRaw[O any](a *API, r contract.Route, id upload.ID, digest string, fn func(ctx context.Context, s sent) (O, error)) func(huma.Context) {
 	return func(hctx huma.Context) {
 		req, w := humago.Unwrap(hctx)
 		conn := http.NewResponseController(w)
@@ -128,7 +128,7 @@ func (a *API) manifestRoute(r contract.Route) {
 			return manifestBody{}, err
 		}
 		defer body.Close()
-		u, need, err := a.Uploads.PutManifest(ctx, s.caller.Owner, upload.ID(s.id), body)
+		u, need, err := a.Uploads.PutManifest(ctx, s.caller.Owner, s.id, body)
 		m := upload.Sum(need)
 		first := contract.Each(need[:min(maxNeeded, len(need))], showMissing)
 		return manifestBody{u.Files, u.Bytes, missingBody{m.Files, m.Bytes}, first, u.Manifest}, err
@@ -149,7 +149,7 @@ type refusedBody struct {
 func (a *API) batchRoute(r contract.Route) {
 	r.Method, r.Status = http.MethodPost, http.StatusOK
 	rawRoute(a, r, "application/vnd.slipway.blobs", func(ctx context.Context, s sent) (batchBody, error) {
-		got, err := a.Uploads.Receive(ctx, s.caller.Owner, upload.ID(s.id), s.body)
+		got, err := a.Uploads.Receive(ctx, s.caller.Owner, s.id, s.body)
 		refused := contract.Each(got.Refused, func(r upload.Refused) refusedBody { return refusedBody{r.Digest.String(), r.Code} })
 		return batchBody{got.Stored, refused, missingBody{got.Missing.Files, got.Missing.Bytes}}, err
 	})
@@ -166,7 +166,7 @@ func (a *API) blobRoute(r contract.Route) {
 		if err != nil {
 			return blobBody{}, err
 		}
-		m, err := a.Uploads.ReceiveOne(ctx, s.caller.Owner, upload.ID(s.id), d, s.http.ContentLength, s.body)
+		m, err := a.Uploads.ReceiveOne(ctx, s.caller.Owner, s.id, d, s.http.ContentLength, s.body)
 		return blobBody{missingBody{m.Files, m.Bytes}}, err
 	})
 }

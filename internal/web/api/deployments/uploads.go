@@ -15,8 +15,8 @@ import (
 )
 
 type uploadBody struct {
-	ID        string       `json:"id" example:"upl_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	SiteID    string       `json:"siteId"`
+	ID        upload.ID    `json:"id" example:"upl_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID    site.ID      `json:"siteId"`
 	Kind      string       `json:"kind" enum:"output,source" doc:"output is published as it is; source is detected and built, like a commit."`
 	Status    string       `json:"status" enum:"open,deployed"`
 	Target    string       `json:"target" enum:"production,preview"`
@@ -76,22 +76,22 @@ func (a *API) uploadRoutes() {
 }
 
 // upload returns an upload that the caller may touch.
-func (a *API) upload(ctx context.Context, c account.Caller, id string) (upload.Upload, error) {
-	u, err := a.Uploads.Get(ctx, c.Owner, upload.ID(id))
+func (a *API) upload(ctx context.Context, c account.Caller, id upload.ID) (upload.Upload, error) {
+	u, err := a.Uploads.Get(ctx, c.Owner, id)
 	if err != nil {
 		return u, err
 	}
-	if err := c.RequireSite(string(u.Site)); err != nil {
+	if err := c.RequireSite(u.Site); err != nil {
 		return u, err
 	}
 	if u.Target == string(deployment.Production) {
-		return u, c.RequireOn(account.DeploymentsWrite, string(u.Site))
+		return u, c.RequireOn(account.DeploymentsWrite, u.Site)
 	}
 	return u, nil
 }
 
 type createUploadIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Kind   string `json:"kind" enum:"output,source" doc:"output: files that are ready to be published. source: a project that is detected and built."`
 		Target string `json:"target,omitempty" enum:"production,preview" doc:"Default: production, and preview if a branch is named."`
@@ -115,15 +115,15 @@ func (a *API) createUpload(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if g := b.Git; g != nil {
 		n.CommitHash, n.CommitMessage, n.CommitAuthor, n.Dirty = g.Commit, g.Message, g.Author, g.Dirty
 	}
-	u, err := a.Uploads.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), n)
+	u, err := a.Uploads.CreateTx(ctx, tx, c.Owner, in.ID, n)
 	if err == nil && u.Target == string(deployment.Production) {
 		err = c.RequireOn(account.DeploymentsWrite, in.ID)
 	}
-	did = audit.Event{Action: "upload.created", Subject: string(u.ID), Detail: in.ID}
+	did = audit.Event{Action: "upload.created", Subject: string(u.ID), Detail: string(in.ID)}
 	return a.showUpload(u, upload.Missing{}), did, err
 }
 
-func (a *API) getUpload(ctx context.Context, c account.Caller, in *contract.ByID) (uploadBody, error) {
+func (a *API) getUpload(ctx context.Context, c account.Caller, in *contract.ByID[upload.ID]) (uploadBody, error) {
 	u, err := a.upload(ctx, c, in.ID)
 	if err != nil {
 		return uploadBody{}, err
@@ -132,26 +132,26 @@ func (a *API) getUpload(ctx context.Context, c account.Caller, in *contract.ByID
 	return a.showUpload(u, missing), err
 }
 
-func (a *API) deleteUpload(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteUpload(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[upload.ID]) (_ contract.Message, did audit.Event, _ error) {
 	if _, err := a.upload(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
-	did = audit.Event{Action: "upload.deleted", Subject: in.ID}
-	return contract.Message{Message: "Upload deleted"}, did, a.Uploads.DeleteTx(ctx, tx, c.Owner, upload.ID(in.ID))
+	did = audit.Event{Action: "upload.deleted", Subject: string(in.ID)}
+	return contract.Message{Message: "Upload deleted"}, did, a.Uploads.DeleteTx(ctx, tx, c.Owner, in.ID)
 }
 
-func (a *API) completeUpload(ctx context.Context, c account.Caller, in *contract.ByID) (upload.Complete, error) {
+func (a *API) completeUpload(ctx context.Context, c account.Caller, in *contract.ByID[upload.ID]) (upload.Complete, error) {
 	if _, err := a.upload(ctx, c, in.ID); err != nil {
 		return upload.Complete{}, err
 	}
-	return a.Uploads.Complete(ctx, c.Owner, upload.ID(in.ID))
+	return a.Uploads.Complete(ctx, c.Owner, in.ID)
 }
 
 func (a *API) deployUpload(
 	ctx context.Context,
 	tx *db.Tx,
 	c account.Caller,
-	in *contract.ByID,
+	in *contract.ByID[upload.ID],
 	whole upload.Complete,
 ) (_ contract.Triggered, did audit.Event, _ error) {
 	d, err := a.Deployments.DeployUploadTx(ctx, tx, c.Owner, whole, deployment.ByAPI)
@@ -159,11 +159,11 @@ func (a *API) deployUpload(
 		err = contract.MayDeploy(c, d)
 	}
 	did = audit.Event{Action: "deployment.triggered", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Deployment triggered", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
 type listMissingIn struct {
-	contract.ByID
+	contract.ByID[upload.ID]
 	After string         `query:"after" doc:"The blob after which the list goes on: next of the page before."`
 	Limit contract.Whole `query:"limit" doc:"Blobs per page: 10,000 by default and at most."`
 }
@@ -211,8 +211,8 @@ func (a *API) listMissing(ctx context.Context, c account.Caller, in *listMissing
 func (a *API) showUpload(u upload.Upload, m upload.Missing) uploadBody {
 	l := a.Uploads.Limits()
 	b := uploadBody{
-		ID:        string(u.ID),
-		SiteID:    string(u.Site),
+		ID:        u.ID,
+		SiteID:    u.Site,
 		Kind:      string(u.Kind),
 		Status:    string(u.Status),
 		Target:    u.Target,
@@ -222,7 +222,7 @@ func (a *API) showUpload(u upload.Upload, m upload.Missing) uploadBody {
 		Bytes:     u.Bytes,
 		Missing:   missingBody{m.Files, m.Bytes},
 		Digest:    contract.Some(u.Manifest),
-		Deploy:    contract.Some(u.Deployment),
+		Deploy:    contract.Some(string(u.Deployment)),
 		CreatedAt: u.CreatedAt.String(),
 		Limits:    uploadLimits{l.Files, l.Bytes, l.FileBytes, upload.MaxBatch, upload.MaxBatchFiles},
 	}

@@ -13,16 +13,16 @@ import (
 )
 
 type connectionBody struct {
-	ID        string   `json:"id" example:"git_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Provider  string   `json:"provider" enum:"github,gitlab,gitea,bitbucket"`
-	BaseURL   string   `json:"baseUrl" example:"https://github.com"`
-	Host      string   `json:"host" example:"github.com"`
-	Login     string   `json:"login" doc:"The account's name at the Git provider."`
-	Scopes    []string `json:"scopes" doc:"The token's scopes at the Git provider. Empty if the provider doesn't report them."`
-	Sites     int      `json:"sites" doc:"Number of sites that use it."`
-	Error     *string  `json:"error" doc:"Last error from the Git provider, or null."`
-	CreatedAt string   `json:"createdAt" format:"date-time"`
-	UpdatedAt string   `json:"updatedAt" format:"date-time"`
+	ID        connection.ID `json:"id" example:"git_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Provider  string        `json:"provider" enum:"github,gitlab,gitea,bitbucket"`
+	BaseURL   string        `json:"baseUrl" example:"https://github.com"`
+	Host      string        `json:"host" example:"github.com"`
+	Login     string        `json:"login" doc:"The account's name at the Git provider."`
+	Scopes    []string      `json:"scopes" doc:"The token's scopes at the Git provider. Empty if the provider doesn't report them."`
+	Sites     int           `json:"sites" doc:"Number of sites that use it."`
+	Error     *string       `json:"error" doc:"Last error from the Git provider, or null."`
+	CreatedAt string        `json:"createdAt" format:"date-time"`
+	UpdatedAt string        `json:"updatedAt" format:"date-time"`
 }
 
 type foundRepository struct {
@@ -74,7 +74,7 @@ func (a *API) connectionRoutes() {
 
 func showConnection(c connection.Connection) connectionBody {
 	return connectionBody{
-		string(c.ID),
+		c.ID,
 		string(c.Provider),
 		"https://" + c.Host,
 		c.Host,
@@ -122,18 +122,18 @@ func (a *API) createConnection(
 	return showConnection(made), did, err
 }
 
-func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	did = audit.Event{Action: "connection.deleted", Subject: in.ID}
-	return contract.Message{Message: "Account disconnected"}, did, a.Connections.DeleteTx(ctx, tx, c.Owner, connection.ID(in.ID))
+func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[connection.ID]) (_ contract.Message, did audit.Event, _ error) {
+	did = audit.Event{Action: "connection.deleted", Subject: string(in.ID)}
+	return contract.Message{Message: "Account disconnected"}, did, a.Connections.DeleteTx(ctx, tx, c.Owner, in.ID)
 }
 
 type findRepositoriesIn struct {
-	contract.ByID
+	contract.ByID[connection.ID]
 	Search string `query:"search" maxLength:"100" doc:"Text that the repository's name contains."`
 }
 
 func (a *API) findRepositories(ctx context.Context, c account.Caller, in *findRepositoriesIn) (contract.Data[foundRepository], error) {
-	list, err := a.Connections.Repositories(ctx, c.Owner, connection.ID(in.ID), in.Search)
+	list, err := a.Connections.Repositories(ctx, c.Owner, in.ID, in.Search)
 	return contract.Data[foundRepository]{Data: contract.Each(list, func(r connection.Repository) foundRepository {
 		return foundRepository{r.Name, contract.Some(r.Default), r.Private}
 	})}, err

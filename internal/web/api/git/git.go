@@ -145,11 +145,11 @@ func (a *API) gitHookURL(id pushes.HookID) string {
 	return a.APIURL + "/hooks/git/" + url.PathEscape(id.Reveal())
 }
 
-func (a *API) getGit(ctx context.Context, c account.Caller, in *contract.ByID) (gitBody, error) {
+func (a *API) getGit(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (gitBody, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return gitBody{}, err
 	}
-	s, err := a.Git.Get(ctx, a.DB, c.Owner, site.ID(in.ID))
+	s, err := a.Git.Get(ctx, a.DB, c.Owner, in.ID)
 	if err != nil {
 		return gitBody{}, err
 	}
@@ -159,7 +159,7 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *contract.ByID) (
 // showGitWith is showGit with the connection that the site uses.
 func (a *API) showGitWith(ctx context.Context, r db.Reader, s pushes.Settings) (gitBody, error) {
 	b := a.showGit(s)
-	u, err := a.Connections.UseOf(ctx, r, string(s.Site))
+	u, err := a.Connections.UseOf(ctx, r, s.Site)
 	if err != nil {
 		return b, err
 	}
@@ -176,7 +176,7 @@ func (a *API) showGitWith(ctx context.Context, r db.Reader, s pushes.Settings) (
 }
 
 type updateGitIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		AutoDeploy *bool    `json:"autoDeploy,omitempty"`
 		Previews   *string  `json:"previews,omitempty" enum:"off,branches,pull_requests,all" doc:"Must be off for WordPress sites, which have no previews."`
@@ -200,7 +200,7 @@ func (a *API) hashPreviewPassword(ctx context.Context, c account.Caller, in *upd
 	if in.Body.Password == nil {
 		return "", nil
 	}
-	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
+	return a.Sites.PasswordHash(ctx, c.Owner, in.ID, *in.Body.Password)
 }
 
 // protectPreviews changes what previews ask visitors for.
@@ -237,7 +237,7 @@ func (a *API) updateGit(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return gitBody{}, did, err
 	}
-	now, err := a.Git.Get(ctx, tx, c.Owner, site.ID(in.ID))
+	now, err := a.Git.Get(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return gitBody{}, did, err
 	}
@@ -265,17 +265,17 @@ func (a *API) updateGit(
 		mode := pushes.Previews(*in.Body.Previews)
 		p.Previews = &mode
 	}
-	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, in.ID, p)
 	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
-		err = a.useConnection(ctx, tx, c, site.ID(in.ID), in.Body.Connection, in.Body.Report)
+		err = a.useConnection(ctx, tx, c, in.ID, in.Body.Connection, in.Body.Report)
 	}
 	if err == nil && (in.Body.Protection != nil || in.Body.Password != nil) {
-		err = a.protectPreviews(ctx, tx, c, site.ID(in.ID), in.Body.Protection, in.Body.Password, hash)
+		err = a.protectPreviews(ctx, tx, c, in.ID, in.Body.Protection, in.Body.Password, hash)
 	}
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: "git"}
+	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: "git"}
 	out, err := a.showGitWith(ctx, tx, s)
 	return out, did, err
 }
@@ -286,7 +286,7 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 	if err != nil {
 		return err
 	}
-	u, err := a.Connections.UseOf(ctx, tx, string(id))
+	u, err := a.Connections.UseOf(ctx, tx, id)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 			Code:    "invalid_report",
 		}
 	}
-	return a.Connections.UseTx(ctx, tx, c.Owner, string(id), s.Repository, u)
+	return a.Connections.UseTx(ctx, tx, c.Owner, id, s.Repository, u)
 }
 
 type madeGitHook struct {
@@ -312,12 +312,12 @@ type madeGitHook struct {
 	Secret string `json:"secret" doc:"Secret or token for the Git provider's webhook settings. Returned only once."`
 }
 
-func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ madeGitHook, did audit.Event, _ error) {
+func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ madeGitHook, did audit.Event, _ error) {
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return madeGitHook{}, did, err
 	}
-	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, site.ID(in.ID))
-	did = audit.Event{Action: "git_hook.created", Subject: in.ID}
+	id, secret, err := a.Git.NewHookTx(ctx, tx, c.Owner, in.ID)
+	did = audit.Event{Action: "git_hook.created", Subject: string(in.ID)}
 	return madeGitHook{a.gitHookURL(id), secret}, did, err
 }
 
@@ -326,12 +326,12 @@ type callGitHookIn struct {
 }
 
 type calledGitHook struct {
-	Message      string   `json:"message"`
-	DeploymentID string   `json:"deploymentId,omitempty" doc:"The first deployment that the event triggered."`
-	Status       string   `json:"status,omitempty"`
-	Deployments  []string `json:"deployments,omitempty" doc:"All deployments that the event triggered, if more than one."`
-	Skipped      bool     `json:"skipped,omitempty" doc:"True if nothing was deployed."`
-	Reason       string   `json:"reason,omitempty"`
+	Message      string          `json:"message"`
+	DeploymentID deployment.ID   `json:"deploymentId,omitempty" doc:"The first deployment that the event triggered."`
+	Status       string          `json:"status,omitempty"`
+	Deployments  []deployment.ID `json:"deployments,omitempty" doc:"All deployments that the event triggered, if more than one."`
+	Skipped      bool            `json:"skipped,omitempty" doc:"True if nothing was deployed."`
+	Reason       string          `json:"reason,omitempty"`
 }
 
 func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHookIn) (*contract.Reply, error) {
@@ -380,7 +380,7 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 		}
 		out := calledGitHook{Message: o.Message, Skipped: o.Reason != "", Reason: o.Reason}
 		for _, d := range o.Deployments {
-			out.Deployments = append(out.Deployments, string(d.ID))
+			out.Deployments = append(out.Deployments, d.ID)
 			err := a.Accounts.AuditTx(ctx, tx, audit.Actor{
 				Owner: set.Owner,
 				Via:   "Git hook",
@@ -396,7 +396,7 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 			out.Deployments = nil
 			fallthrough
 		default:
-			out.DeploymentID, out.Status = string(o.Deployments[0].ID), string(o.Deployments[0].Status)
+			out.DeploymentID, out.Status = o.Deployments[0].ID, string(o.Deployments[0].Status)
 		}
 		return r.Keep(out)
 	}
@@ -443,11 +443,11 @@ type gitEventBody struct {
 	At           string  `json:"at" format:"date-time"`
 }
 
-func (a *API) listGitEvents(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[gitEventBody], error) {
+func (a *API) listGitEvents(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[gitEventBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[gitEventBody]{}, err
 	}
-	list, err := a.Git.Events(ctx, a.DB, c.Owner, site.ID(in.ID))
+	list, err := a.Git.Events(ctx, a.DB, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(list, func(l pushes.Logged) gitEventBody {
 		return gitEventBody{l.ID, l.Provider, l.Name, contract.Some(l.Ref), contract.Some(l.Commit), l.Outcome, contract.Some(string(l.Deployment)), l.At.String()}
 	}), err)
@@ -466,7 +466,7 @@ type pullBody struct {
 	UpdatedAt  string  `json:"updatedAt" format:"date-time"`
 }
 
-func (a *API) listPulls(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[pullBody], error) {
+func (a *API) listPulls(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[pullBody], error) {
 	s, err := a.Site(ctx, c, in.ID)
 	if err != nil {
 		return contract.Data[pullBody]{}, err
@@ -493,7 +493,7 @@ func (a *API) listPulls(ctx context.Context, c account.Caller, in *contract.Part
 }
 
 type approvePullIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Number int `path:"number" minimum:"1" maximum:"999999999"`
 	Body   struct {
 		Commit string `json:"commit" doc:"The reviewed commit. 409 if the pull request has a newer one."`
@@ -509,7 +509,7 @@ func (a *API) approvePull(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return contract.Triggered{}, did, err
 	}
-	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, site.ID(in.ID), in.Number, in.Body.Commit, deployment.ByAPI)
+	d, err := a.Git.ApproveTx(ctx, tx, c.Owner, in.ID, in.Number, in.Body.Commit, deployment.ByAPI)
 	did = audit.Event{Action: "pull_request.approved", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Deployment triggered", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -19,12 +21,12 @@ type callGitHubAppIn struct {
 }
 
 type appSiteBody struct {
-	SiteID       string `json:"siteId"`
-	Message      string `json:"message"`
-	DeploymentID string `json:"deploymentId,omitempty"`
-	Status       string `json:"status,omitempty"`
-	Skipped      bool   `json:"skipped,omitempty"`
-	Reason       string `json:"reason,omitempty"`
+	SiteID       site.ID       `json:"siteId"`
+	Message      string        `json:"message"`
+	DeploymentID id.Deployment `json:"deploymentId,omitempty"`
+	Status       string        `json:"status,omitempty"`
+	Skipped      bool          `json:"skipped,omitempty"`
+	Reason       string        `json:"reason,omitempty"`
 }
 
 type calledGitHubApp struct {
@@ -87,9 +89,9 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 		Reason:  "No site uses this repository with the app, or the event deploys nothing",
 	}
 	for _, x := range list {
-		one := appSiteBody{SiteID: string(x.Site.ID), Message: x.Message, Skipped: x.Reason != "", Reason: x.Reason}
+		one := appSiteBody{SiteID: x.Site.ID, Message: x.Message, Skipped: x.Reason != "", Reason: x.Reason}
 		if len(x.Deployments) > 0 {
-			one.DeploymentID, one.Status = string(x.Deployments[0].ID), string(x.Deployments[0].Status)
+			one.DeploymentID, one.Status = x.Deployments[0].ID, string(x.Deployments[0].Status)
 			out.Message, out.Skipped, out.Reason = "Deployment triggered", false, ""
 		}
 		out.Sites = append(out.Sites, one)
@@ -100,7 +102,7 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 // usesApp reports whether an app's events are for a site: its owner connected an account
 // with the app, and is not suspended.
 func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection.AppID) (bool, error) {
-	uses, err := a.Connections.UsesApp(ctx, tx, string(s.ID), id)
+	uses, err := a.Connections.UsesApp(ctx, tx, s.ID, id)
 	if err != nil || !uses {
 		return false, err
 	}

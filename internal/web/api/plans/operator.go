@@ -212,7 +212,7 @@ func (a *API) actFor(ctx context.Context, tx *db.Tx, customer string, do billing
 		return out, audit.Event{}, err
 	}
 	out, err = a.showSubscription(ctx, tx, s)
-	return out, audit.Event{Action: did, Subject: out.ID, Detail: c.Name + ": " + out.Plan}, err
+	return out, audit.Event{Action: did, Subject: string(out.ID), Detail: c.Name + ": " + out.Plan}, err
 }
 
 func (a *API) cancelFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *cancelForIn) (out SubscriptionBody, did audit.Event, err error) {
@@ -228,7 +228,7 @@ func (a *API) cancelFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *ca
 		return out, did, err
 	}
 	out, err = a.showSubscription(ctx, tx, s)
-	return out, audit.Event{Action: "subscription.canceled", Subject: out.ID, Detail: c.Name}, err
+	return out, audit.Event{Action: "subscription.canceled", Subject: string(out.ID), Detail: c.Name}, err
 }
 
 func showGrant(g billing.Grant) LimitGrantBody {
@@ -297,7 +297,7 @@ func (a *API) finalizeInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, 
 }
 
 func (a *API) voidInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in *voidIn) (out InvoiceBody, did audit.Event, err error) {
-	note, err := a.Billing.CreditNoteTx(ctx, tx, in.ID, 0, in.Body.Reason)
+	note, err := a.Billing.CreditNoteTx(ctx, tx, billing.InvoiceID(in.ID), 0, in.Body.Reason)
 	return showInvoice(note), audit.Event{Action: "invoice.credited", Subject: string(note.ID), Detail: note.Number}, err
 }
 
@@ -318,7 +318,7 @@ func (a *API) refundInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in
 	if i.Status != billing.Paid {
 		return out, did, &fault.Error{Kind: fault.Conflict, Message: "The invoice isn't paid", Details: "void it instead", Code: "invoice_not_paid"}
 	}
-	note, err := a.Billing.CreditNoteTx(ctx, tx, in.ID, in.Body.Amount, in.Body.Reason)
+	note, err := a.Billing.CreditNoteTx(ctx, tx, billing.InvoiceID(in.ID), in.Body.Amount, in.Body.Reason)
 	if err != nil {
 		return out, did, err
 	}

@@ -56,18 +56,18 @@ type TierBody struct {
 
 // SubscriptionBody is the account's subscription.
 type SubscriptionBody struct {
-	ID                 string  `json:"id" example:"sub_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Plan               string  `json:"plan" example:"pro"`
-	Interval           string  `json:"interval" enum:"month,year"`
-	Price              Money   `json:"price"`
-	Status             string  `json:"status" enum:"trialing,active,past_due,paused,canceled,expired"`
-	CurrentPeriodStart string  `json:"currentPeriodStart" format:"date-time"`
-	CurrentPeriodEnd   string  `json:"currentPeriodEnd" format:"date-time"`
-	TrialEnd           *string `json:"trialEnd" format:"date-time"`
-	CancelAt           *string `json:"cancelAt" format:"date-time" doc:"Time at which access ends. Null: the subscription is renewed."`
-	Reason             *string `json:"reason" enum:"requested,unpaid,operator" doc:"Why it was canceled or has expired."`
-	NextPlan           *string `json:"nextPlan" doc:"Plan from the next period on. Null: the same."`
-	CreatedAt          string  `json:"createdAt" format:"date-time"`
+	ID                 billing.SubscriptionID `json:"id" example:"sub_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Plan               string                 `json:"plan" example:"pro"`
+	Interval           string                 `json:"interval" enum:"month,year"`
+	Price              Money                  `json:"price"`
+	Status             string                 `json:"status" enum:"trialing,active,past_due,paused,canceled,expired"`
+	CurrentPeriodStart string                 `json:"currentPeriodStart" format:"date-time"`
+	CurrentPeriodEnd   string                 `json:"currentPeriodEnd" format:"date-time"`
+	TrialEnd           *string                `json:"trialEnd" format:"date-time"`
+	CancelAt           *string                `json:"cancelAt" format:"date-time" doc:"Time at which access ends. Null: the subscription is renewed."`
+	Reason             *string                `json:"reason" enum:"requested,unpaid,operator" doc:"Why it was canceled or has expired."`
+	NextPlan           *string                `json:"nextPlan" doc:"Plan from the next period on. Null: the same."`
+	CreatedAt          string                 `json:"createdAt" format:"date-time"`
 }
 
 // ChoiceFields name a plan in requests.
@@ -126,19 +126,19 @@ type InvoiceLine struct {
 
 // InvoiceBody is an invoice or a credit note.
 type InvoiceBody struct {
-	ID             string  `json:"id" example:"inv_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Kind           string  `json:"kind" enum:"invoice,credit_note"`
-	Number         *string `json:"number" doc:"Null for drafts." example:"2026-000412"`
-	Status         string  `json:"status" enum:"draft,open,paid,void,uncollectible,issued"`
-	Net            Money   `json:"net"`
-	Tax            Money   `json:"tax"`
-	Total          Money   `json:"total"`
-	Remaining      Money   `json:"remaining" doc:"Amount left to pay."`
-	SubscriptionID string  `json:"subscriptionId"`
-	Corrects       *string `json:"corrects" doc:"For credit notes: id of the invoice."`
-	IssuedAt       *string `json:"issuedAt" format:"date-time"`
-	DueAt          *string `json:"dueAt" format:"date-time"`
-	CreatedAt      string  `json:"createdAt" format:"date-time"`
+	ID             billing.InvoiceID      `json:"id" example:"inv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Kind           string                 `json:"kind" enum:"invoice,credit_note"`
+	Number         *string                `json:"number" doc:"Null for drafts." example:"2026-000412"`
+	Status         string                 `json:"status" enum:"draft,open,paid,void,uncollectible,issued"`
+	Net            Money                  `json:"net"`
+	Tax            Money                  `json:"tax"`
+	Total          Money                  `json:"total"`
+	Remaining      Money                  `json:"remaining" doc:"Amount left to pay."`
+	SubscriptionID billing.SubscriptionID `json:"subscriptionId"`
+	Corrects       *string                `json:"corrects" doc:"For credit notes: id of the invoice."`
+	IssuedAt       *string                `json:"issuedAt" format:"date-time"`
+	DueAt          *string                `json:"dueAt" format:"date-time"`
+	CreatedAt      string                 `json:"createdAt" format:"date-time"`
 }
 
 // InvoiceDetails is an invoice with its lines.
@@ -149,16 +149,16 @@ type InvoiceDetails struct {
 
 // PaymentBody is an attempt to pay an invoice.
 type PaymentBody struct {
-	ID            string  `json:"id" example:"pay_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	InvoiceID     string  `json:"invoiceId"`
-	Amount        Money   `json:"amount"`
-	Status        string  `json:"status" enum:"pending,processing,requires_action,unknown,completed,failed"`
-	Provider      string  `json:"provider" enum:"manual,stripe"`
-	Refunded      Money   `json:"refunded" doc:"Part of the amount that was refunded, or is being refunded."`
-	Attempt       int64   `json:"attempt"`
-	FailureCode   *string `json:"failureCode"`
-	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
-	CreatedAt     string  `json:"createdAt" format:"date-time"`
+	ID            billing.PaymentID `json:"id" example:"pay_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	InvoiceID     billing.InvoiceID `json:"invoiceId"`
+	Amount        Money             `json:"amount"`
+	Status        string            `json:"status" enum:"pending,processing,requires_action,unknown,completed,failed"`
+	Provider      string            `json:"provider" enum:"manual,stripe"`
+	Refunded      Money             `json:"refunded" doc:"Part of the amount that was refunded, or is being refunded."`
+	Attempt       int64             `json:"attempt"`
+	FailureCode   *string           `json:"failureCode"`
+	NextAttemptAt *string           `json:"nextAttemptAt" format:"date-time"`
+	CreatedAt     string            `json:"createdAt" format:"date-time"`
 }
 
 // ProfileFields are the billing profile.
@@ -185,8 +185,8 @@ type invoiceIn struct {
 }
 
 type invoicesIn struct {
-	Before string         `query:"before" doc:"Id of an invoice: only older ones."`
-	Limit  contract.Whole `query:"limit" doc:"Number of invoices, at most 100. Default: 25."`
+	Before billing.InvoiceID `query:"before" doc:"Id of an invoice: only older ones."`
+	Limit  contract.Whole    `query:"limit" doc:"Number of invoices, at most 100. Default: 25."`
 }
 
 type cancelIn struct {
@@ -273,7 +273,7 @@ func (a *API) showSubscription(ctx context.Context, r db.Reader, s billing.Subsc
 		return SubscriptionBody{}, err
 	}
 	out := SubscriptionBody{
-		ID: string(s.ID), Plan: v.Plan, Interval: string(v.Term), Price: inMoney(v.Currency, v.Amount), Status: string(s.Status),
+		ID: s.ID, Plan: v.Plan, Interval: string(v.Term), Price: inMoney(v.Currency, v.Amount), Status: string(s.Status),
 		CurrentPeriodStart: s.Start.String(), CurrentPeriodEnd: s.End.String(), TrialEnd: contract.When(s.TrialEnd), CancelAt: contract.When(s.CancelAt()),
 		Reason: contract.Some(s.Reason), CreatedAt: s.CreatedAt.String(),
 	}
@@ -420,8 +420,8 @@ func (a *API) setBudget(ctx context.Context, tx *db.Tx, c account.Caller, in *bu
 
 func showInvoice(i billing.Invoice) InvoiceBody {
 	b := InvoiceBody{
-		ID: string(i.ID), Kind: "invoice", Number: contract.Some(i.Number), Status: string(i.Status), Net: inMoney(i.Currency, i.Net), Tax: inMoney(i.Currency, i.Tax),
-		Total: inMoney(i.Currency, i.Total), Remaining: inMoney(i.Currency, i.Remaining()), SubscriptionID: string(i.Subscription),
+		ID: i.ID, Kind: "invoice", Number: contract.Some(i.Number), Status: string(i.Status), Net: inMoney(i.Currency, i.Net), Tax: inMoney(i.Currency, i.Tax),
+		Total: inMoney(i.Currency, i.Total), Remaining: inMoney(i.Currency, i.Remaining()), SubscriptionID: i.Subscription,
 		Corrects: contract.Some(string(i.Corrects)), IssuedAt: contract.When(i.FinalizedAt), DueAt: contract.When(i.DueAt), CreatedAt: i.CreatedAt.String(),
 	}
 	if i.Corrects != "" {
@@ -436,11 +436,11 @@ func (a *API) listInvoices(ctx context.Context, c account.Caller, in *invoicesIn
 		return contract.Data[InvoiceBody]{}, err
 	}
 	if in.Before != "" {
-		if _, err := a.Billing.Invoice(ctx, a.DB, c.Owner, billing.InvoiceID(in.Before)); err != nil {
+		if _, err := a.Billing.Invoice(ctx, a.DB, c.Owner, in.Before); err != nil {
 			return contract.Data[InvoiceBody]{}, err
 		}
 	}
-	list, err := a.Billing.Invoices(ctx, a.DB, c.Owner, billing.InvoiceID(in.Before), min(n, 100))
+	list, err := a.Billing.Invoices(ctx, a.DB, c.Owner, in.Before, min(n, 100))
 	return contract.Data[InvoiceBody]{Data: contract.Each(list, showInvoice)}, err
 }
 
@@ -467,6 +467,6 @@ func (a *API) listPayments(ctx context.Context, c account.Caller, in *contract.P
 
 func showPayment(p billing.Payment) PaymentBody {
 	return PaymentBody{
-		string(p.ID), string(p.Invoice), inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
+		p.ID, p.Invoice, inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
 	}
 }

@@ -121,8 +121,8 @@ func (a *API) programRoutes() {
 	}, a.restartSite)
 }
 
-func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.OperationBody, did audit.Event, _ error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ contract.OperationBody, did audit.Event, _ error) {
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return contract.OperationBody{}, did, err
 	}
@@ -146,12 +146,12 @@ func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *
 		}
 	}
 	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
-	did = audit.Event{Action: "site.restarted", Subject: in.ID}
+	did = audit.Event{Action: "site.restarted", Subject: string(in.ID)}
 	return contract.ShowOperation(op), did, err
 }
 
 type runCommandIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Command        string `json:"command" maxLength:"4096" example:"node scripts/import.js" doc:"The command. Run without a shell unless it needs one."`
 		TimeoutSeconds *int   `json:"timeoutSeconds,omitempty" doc:"Timeout in seconds, 1 to 3600. Default: 600."`
@@ -164,7 +164,7 @@ func (a *API) runCommand(
 	c account.Caller,
 	in *runCommandIn,
 ) (out contract.OperationBody, did audit.Event, err error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return out, did, err
 	}
@@ -214,11 +214,11 @@ func (a *API) runCommand(
 	if len(parsed.Argv) > 0 {
 		program = parsed.Argv[0]
 	}
-	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: in.ID, Detail: program}, err
+	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: string(in.ID), Detail: program}, err
 }
 
 type siteMetricsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Since contract.Since `query:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h (the default) or 30d." example:"24h"`
 	Until contract.Since `query:"until" doc:"A time or an age. Default: now. The last point includes it."`
 	Step  string         `query:"step" doc:"The time that a point covers: 1m or 15m (up to 25 hours ago) or 1h (up to 31 days ago). Default: depends on since."`
@@ -345,7 +345,7 @@ type taskBody struct {
 	Message  *string `json:"message" doc:"Why it crashed."`
 }
 
-func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *contract.ByID) (processesBody, error) {
+func (a *API) siteProcesses(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (processesBody, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return processesBody{}, err
 	}
@@ -376,7 +376,7 @@ type cronBody struct {
 	LastExitCode *int    `json:"lastExitCode" doc:"Exit code of the last run. Null if it hasn't run, is running or was interrupted."`
 }
 
-func (a *API) listCrons(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[cronBody], error) {
+func (a *API) listCrons(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[cronBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[cronBody]{}, err
 	}
@@ -396,7 +396,7 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *contract.Part
 }
 
 type runCronIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Name string `path:"name" maxLength:"64" doc:"Name of the scheduled command."`
 }
 
@@ -406,7 +406,7 @@ func (a *API) runCron(
 	c account.Caller,
 	in *runCronIn,
 ) (out contract.OperationBody, did audit.Event, err error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return out, did, err
 	}
@@ -422,7 +422,7 @@ func (a *API) runCron(
 		}
 	}
 	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
-	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: in.ID, Detail: "cron:" + in.Name}, err
+	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: string(in.ID), Detail: "cron:" + in.Name}, err
 }
 
 // hasProgram reports whether a program answers for the site.
@@ -431,7 +431,7 @@ func hasProgram(s site.Site) bool {
 }
 
 type siteLogsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	After   contract.Count `query:"after" doc:"Only lines with a greater number."`
 	Since   contract.Since `query:"since" doc:"Only lines since then: a time (RFC 3339) or an age such as 90m, 24h or 7d." example:"90m"`
 	Search  string         `query:"search" maxLength:"200" doc:"Only lines that contain this text, ignoring case."`
@@ -552,7 +552,7 @@ func (a *API) siteLogs(ctx context.Context, r contract.Route, in *siteLogsIn) (f
 }
 
 func showProgramLine(l app.Line) programLine {
-	return programLine{l.N, l.At.String(), l.Level, l.Message, l.Stream, l.Process, contract.Some(l.Deployment)}
+	return programLine{l.N, l.At.String(), l.Level, l.Message, l.Stream, l.Process, contract.Some(string(l.Deployment))}
 }
 
 // ShowProcess is a site's program, null where it has none.
@@ -566,7 +566,7 @@ func ShowProcess(apps *app.Apps, s *site.Site) *ProcessBody {
 	}
 	b := &ProcessBody{
 		State:        string(p.State),
-		DeploymentID: contract.Some(s.LiveDeployment),
+		DeploymentID: contract.Some(string(s.LiveDeployment)),
 		Restarts:     p.Restarts,
 		MemoryBytes:  p.Memory,
 		Message:      contract.Some(p.Message),

@@ -21,21 +21,21 @@ import (
 )
 
 type backupBody struct {
-	ID          string   `json:"id" example:"bkp_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	SiteID      string   `json:"siteId" doc:"The site, which may be deleted."`
-	Type        string   `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
-	Status      string   `json:"status" enum:"pending,running,completed,failed"`
-	Includes    []string `json:"includes" doc:"The requested contents: config, files, database."`
-	Note        *string  `json:"note"`
-	SizeBytes   *int64   `json:"sizeBytes" doc:"Bytes in the backup. While it is running: bytes read so far."`
-	StoredBytes *int64   `json:"storedBytes" doc:"Bytes added to the store. Content of earlier backups is not stored again."`
-	Checksum    *string  `json:"checksum" doc:"SHA-256 of its file list, which has the SHA-256 of each file."`
-	VerifiedAt  *string  `json:"verifiedAt" format:"date-time" doc:"When it was last verified: all of it was read, its databases were loaded and compared, and WordPress responded from the restored copy."`
-	Answer      *string  `json:"answer" example:"Restored copy: GET / returned 200" doc:"The site's response when the backup was verified. Its program runs from the restored copy, without network and mail. Applications that depend on external services may not respond; WordPress must."`
-	Error       *string  `json:"error" doc:"Why the backup or its verification failed."`
-	CreatedAt   string   `json:"createdAt" format:"date-time"`
-	CompletedAt *string  `json:"completedAt" format:"date-time"`
-	ExpiresAt   *string  `json:"expiresAt" format:"date-time" doc:"Null: kept until it is deleted or the schedule no longer keeps it."`
+	ID          backup.ID `json:"id" example:"bkp_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID      site.ID   `json:"siteId" doc:"The site, which may be deleted."`
+	Type        string    `json:"type" enum:"manual,scheduled,before_update,before_restore,before_delete"`
+	Status      string    `json:"status" enum:"pending,running,completed,failed"`
+	Includes    []string  `json:"includes" doc:"The requested contents: config, files, database."`
+	Note        *string   `json:"note"`
+	SizeBytes   *int64    `json:"sizeBytes" doc:"Bytes in the backup. While it is running: bytes read so far."`
+	StoredBytes *int64    `json:"storedBytes" doc:"Bytes added to the store. Content of earlier backups is not stored again."`
+	Checksum    *string   `json:"checksum" doc:"SHA-256 of its file list, which has the SHA-256 of each file."`
+	VerifiedAt  *string   `json:"verifiedAt" format:"date-time" doc:"When it was last verified: all of it was read, its databases were loaded and compared, and WordPress responded from the restored copy."`
+	Answer      *string   `json:"answer" example:"Restored copy: GET / returned 200" doc:"The site's response when the backup was verified. Its program runs from the restored copy, without network and mail. Applications that depend on external services may not respond; WordPress must."`
+	Error       *string   `json:"error" doc:"Why the backup or its verification failed."`
+	CreatedAt   string    `json:"createdAt" format:"date-time"`
+	CompletedAt *string   `json:"completedAt" format:"date-time"`
+	ExpiresAt   *string   `json:"expiresAt" format:"date-time" doc:"Null: kept until it is deleted or the schedule no longer keeps it."`
 }
 
 // scheduleBody is when a site is backed up.
@@ -108,16 +108,16 @@ func (a *API) backupRoutes() {
 }
 
 // ownBackup returns a backup that the caller may touch.
-func (a *API) ownBackup(ctx context.Context, c account.Caller, id string) (backup.Backup, error) {
-	b, err := a.Backups.Get(ctx, c.Owner, backup.ID(id))
+func (a *API) ownBackup(ctx context.Context, c account.Caller, id backup.ID) (backup.Backup, error) {
+	b, err := a.Backups.Get(ctx, c.Owner, id)
 	if err != nil {
 		return b, err
 	}
-	return b, c.RequireSite(string(b.Site))
+	return b, c.RequireSite(b.Site)
 }
 
 type listBackupsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	contract.PartIn
 	Type string `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
 }
@@ -129,14 +129,14 @@ func (a *API) listBackups(ctx context.Context, c account.Caller, in *listBackups
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[backupBody]{}, err
 	}
-	list, _, err := a.Backups.List(ctx, c.Owner, backup.Filter{Site: site.ID(in.ID), Type: backup.Type(in.Type), Page: 1, Limit: maxListed})
+	list, _, err := a.Backups.List(ctx, c.Owner, backup.Filter{Site: in.ID, Type: backup.Type(in.Type), Page: 1, Limit: maxListed})
 	return contract.Part(in.PartIn, contract.Each(list, showBackup), err)
 }
 
 type listAllBackupsIn struct {
 	contract.PageIn
-	SiteID string `query:"siteId" doc:"Only backups of this site, which may be deleted."`
-	Type   string `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
+	SiteID site.ID `query:"siteId" doc:"Only backups of this site, which may be deleted."`
+	Type   string  `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
 }
 
 func (a *API) listAllBackups(ctx context.Context, c account.Caller, in *listAllBackupsIn) (contract.Page[backupBody], error) {
@@ -144,7 +144,7 @@ func (a *API) listAllBackups(ctx context.Context, c account.Caller, in *listAllB
 	if err != nil {
 		return contract.Page[backupBody]{}, err
 	}
-	f := backup.Filter{Site: site.ID(in.SiteID), Type: backup.Type(in.Type), Page: p.Page, Limit: p.Limit}
+	f := backup.Filter{Site: in.SiteID, Type: backup.Type(in.Type), Page: p.Page, Limit: p.Limit}
 	for _, id := range c.Sites {
 		f.Only = append(f.Only, site.ID(id))
 	}
@@ -152,13 +152,13 @@ func (a *API) listAllBackups(ctx context.Context, c account.Caller, in *listAllB
 	return contract.Paged(contract.Each(list, showBackup), p, total), err
 }
 
-func (a *API) getBackup(ctx context.Context, c account.Caller, in *contract.ByID) (backupBody, error) {
+func (a *API) getBackup(ctx context.Context, c account.Caller, in *contract.ByID[backup.ID]) (backupBody, error) {
 	b, err := a.ownBackup(ctx, c, in.ID)
 	return showBackup(b), err
 }
 
 type createBackupIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body *struct {
 		Note     string   `json:"note,omitempty" maxLength:"500" doc:"Note shown with the backup."`
 		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to back up. Default: everything."`
@@ -178,42 +178,42 @@ func (a *API) createBackup(
 	if in.Body != nil {
 		n.Note, n.Includes = in.Body.Note, in.Body.Includes
 	}
-	b, err := a.Backups.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), n)
-	did = audit.Event{Action: "backup.created", Subject: in.ID, Detail: string(b.ID)}
+	b, err := a.Backups.CreateTx(ctx, tx, c.Owner, in.ID, n)
+	did = audit.Event{Action: "backup.created", Subject: string(in.ID), Detail: string(b.ID)}
 	return showBackup(b), did, err
 }
 
-func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
+func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID]) (_ contract.Message, did audit.Event, _ error) {
+	b, err := a.Backups.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = c.RequireSite(string(b.Site))
+		err = c.RequireSite(b.Site)
 	}
 	if err != nil {
 		return contract.Message{}, did, err
 	}
-	did = audit.Event{Action: "backup.deleted", Subject: string(b.Site), Detail: in.ID}
+	did = audit.Event{Action: "backup.deleted", Subject: string(b.Site), Detail: string(in.ID)}
 	return contract.Message{Message: "Backup deleted"}, did, a.Backups.DeleteTx(ctx, tx, c.Owner, b.ID)
 }
 
-func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.OperationBody, did audit.Event, _ error) {
-	b, err := a.Backups.GetTx(ctx, tx, c.Owner, backup.ID(in.ID))
+func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID]) (_ contract.OperationBody, did audit.Event, _ error) {
+	b, err := a.Backups.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = c.RequireSite(string(b.Site))
+		err = c.RequireSite(b.Site)
 	}
 	if err != nil {
 		return contract.OperationBody{}, did, err
 	}
 	o, err := a.Backups.VerifyTx(ctx, tx, c.Owner, b.ID)
-	did = audit.Event{Action: "backup.verified", Subject: string(b.Site), Detail: in.ID}
+	did = audit.Event{Action: "backup.verified", Subject: string(b.Site), Detail: string(in.ID)}
 	return contract.ShowOperation(o), did, err
 }
 
 type restoreBackupIn struct {
-	contract.ByID
+	contract.ByID[backup.ID]
 	Body *struct {
 		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to restore. Default: everything in the backup."`
 		Paths    []string `json:"paths,omitempty" maxItems:"1000" doc:"Only these files and folders of the site's storage are restored." example:"[\"uploads/2026\"]"`
-		SiteID   string   `json:"siteId,omitempty" doc:"Another site to restore to."`
+		SiteID   site.ID  `json:"siteId,omitempty" doc:"Another site to restore to."`
 		NewSite  *struct {
 			Name string `json:"name" doc:"Display name, 1 to 100 characters."`
 		} `json:"newSite,omitempty" doc:"Create a site and restore to it."`
@@ -226,7 +226,7 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 	}
 	var to backup.RestoreTo
 	if b := in.Body; b != nil {
-		to = backup.RestoreTo{Includes: b.Includes, Paths: b.Paths, Site: site.ID(b.SiteID)}
+		to = backup.RestoreTo{Includes: b.Includes, Paths: b.Paths, Site: b.SiteID}
 		if b.SiteID != "" {
 			if err := c.RequireSite(b.SiteID); err != nil {
 				return backup.Plan{}, err
@@ -246,7 +246,7 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 			}
 		}
 	}
-	return a.Backups.PlanRestore(ctx, c.Owner, backup.ID(in.ID), to)
+	return a.Backups.PlanRestore(ctx, c.Owner, in.ID, to)
 }
 
 func (a *API) restoreBackup(
@@ -257,12 +257,12 @@ func (a *API) restoreBackup(
 	p backup.Plan,
 ) (_ contract.OperationBody, did audit.Event, _ error) {
 	o, err := a.Backups.RestoreTx(ctx, tx, c.Owner, p)
-	did = audit.Event{Action: "backup.restored", Subject: o.Site, Detail: in.ID}
+	did = audit.Event{Action: "backup.restored", Subject: string(o.Site), Detail: string(in.ID)}
 	return contract.ShowOperation(o), did, err
 }
 
 type downloadIn struct {
-	contract.ByID
+	contract.ByID[backup.ID]
 	Format  string `query:"format" enum:"tar.zst,zip" doc:"Default: tar.zst."`
 	Secrets string `query:"secrets" enum:"true,false" doc:"Whether to include the values of secret variables in env.json and the repository credential in site.json. Requires the scope env:write."`
 }
@@ -292,7 +292,7 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 		return nil, err
 	}
 	if in.Secrets == "true" {
-		if err := c.RequireOn(account.EnvWrite, string(b.Site)); err != nil {
+		if err := c.RequireOn(account.EnvWrite, b.Site); err != nil {
 			return nil, err
 		}
 	}
@@ -339,8 +339,8 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 
 func showBackup(b backup.Backup) backupBody {
 	out := backupBody{
-		ID:          string(b.ID),
-		SiteID:      string(b.Site),
+		ID:          b.ID,
+		SiteID:      b.Site,
 		Type:        string(b.Type),
 		Status:      string(b.Status),
 		Includes:    b.Includes,

@@ -13,17 +13,17 @@ import (
 )
 
 type databaseBody struct {
-	ID         string   `json:"id" example:"db_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	SiteID     string   `json:"siteId"`
-	Engine     string   `json:"engine" enum:"mariadb"`
-	Name       string   `json:"name"`
-	Env        []string `json:"env" doc:"Names of the variables that the site's programs connect with. Their values are never returned."`
-	Status     string   `json:"status" enum:"creating,active,error"`
-	Reason     *string  `json:"reason" doc:"The error, if its status is error."`
-	SizeBytes  int64    `json:"sizeBytes"`
-	LimitBytes int64    `json:"limitBytes" doc:"Maximum size. Beyond it no rows can be added; existing rows can be read and deleted."`
-	Full       bool     `json:"full" doc:"Whether it exceeds its limit."`
-	CreatedAt  string   `json:"createdAt" format:"date-time"`
+	ID         database.ID `json:"id" example:"db_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	SiteID     site.ID     `json:"siteId"`
+	Engine     string      `json:"engine" enum:"mariadb"`
+	Name       string      `json:"name"`
+	Env        []string    `json:"env" doc:"Names of the variables that the site's programs connect with. Their values are never returned."`
+	Status     string      `json:"status" enum:"creating,active,error"`
+	Reason     *string     `json:"reason" doc:"The error, if its status is error."`
+	SizeBytes  int64       `json:"sizeBytes"`
+	LimitBytes int64       `json:"limitBytes" doc:"Maximum size. Beyond it no rows can be added; existing rows can be read and deleted."`
+	Full       bool        `json:"full" doc:"Whether it exceeds its limit."`
+	CreatedAt  string      `json:"createdAt" format:"date-time"`
 }
 
 func (a *API) databaseRoutes() {
@@ -65,8 +65,8 @@ func (a *API) databaseRoutes() {
 
 func showDatabase(x database.Database) databaseBody {
 	return databaseBody{
-		ID:         string(x.ID),
-		SiteID:     string(x.Site),
+		ID:         x.ID,
+		SiteID:     x.Site,
 		Engine:     x.Engine,
 		Name:       x.Name,
 		Env:        x.EnvKeys(),
@@ -79,16 +79,16 @@ func showDatabase(x database.Database) databaseBody {
 	}
 }
 
-func (a *API) listDatabases(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[databaseBody], error) {
+func (a *API) listDatabases(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[databaseBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[databaseBody]{}, err
 	}
-	list, err := a.Databases.List(ctx, a.DB, c.Owner, site.ID(in.ID))
+	list, err := a.Databases.List(ctx, a.DB, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(list, showDatabase), err)
 }
 
 type createDatabaseIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Engine string `json:"engine" enum:"mariadb"`
 		Name   string `json:"name,omitempty" pattern:"^[a-z][a-z0-9_]{0,31}$" patternDescription:"1 to 32 lowercase letters, digits and underscores, beginning with a letter" doc:"Unique in the site. Default: main."`
@@ -104,25 +104,25 @@ func (a *API) createDatabase(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return databaseBody{}, did, err
 	}
-	x, err := a.Databases.CreateTx(ctx, tx, c.Owner, site.ID(in.ID), database.NewDatabase{Engine: in.Body.Engine, Name: in.Body.Name})
-	return showDatabase(x), audit.Event{Action: "database.created", Subject: in.ID, Detail: x.Name}, err
+	x, err := a.Databases.CreateTx(ctx, tx, c.Owner, in.ID, database.NewDatabase{Engine: in.Body.Engine, Name: in.Body.Name})
+	return showDatabase(x), audit.Event{Action: "database.created", Subject: string(in.ID), Detail: x.Name}, err
 }
 
 // database returns the caller's, or a NotFound fault: also where the key is for other sites.
-func (a *API) database(ctx context.Context, r db.Reader, c account.Caller, id string) (database.Database, error) {
-	x, err := a.Databases.Get(ctx, r, c.Owner, database.ID(id))
+func (a *API) database(ctx context.Context, r db.Reader, c account.Caller, id database.ID) (database.Database, error) {
+	x, err := a.Databases.Get(ctx, r, c.Owner, id)
 	if err != nil {
 		return x, err
 	}
-	return x, c.RequireSite(string(x.Site))
+	return x, c.RequireSite(x.Site)
 }
 
-func (a *API) getDatabase(ctx context.Context, c account.Caller, in *contract.ByID) (databaseBody, error) {
+func (a *API) getDatabase(ctx context.Context, c account.Caller, in *contract.ByID[database.ID]) (databaseBody, error) {
 	x, err := a.database(ctx, a.DB, c, in.ID)
 	return showDatabase(x), err
 }
 
-func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[database.ID]) (_ contract.Message, did audit.Event, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {
 		return contract.Message{}, did, err
@@ -135,7 +135,7 @@ func (a *API) rotateDatabasePassword(
 	ctx context.Context,
 	tx *db.Tx,
 	c account.Caller,
-	in *contract.ByID,
+	in *contract.ByID[database.ID],
 ) (_ databaseBody, did audit.Event, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"slipway/internal/tenant/site"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
@@ -12,12 +14,12 @@ import (
 )
 
 type domainBody struct {
-	ID           string          `json:"id" example:"dom_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID           domain.ID       `json:"id" example:"dom_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string          `json:"name" example:"shop.example.com"`
 	Status       string          `json:"status" enum:"pending,active,failed"`
 	StatusReason *string         `json:"statusReason" doc:"Why it is not active, or will stop being active."`
 	SSLStatus    string          `json:"sslStatus" enum:"pending,active,failed,expired"`
-	SiteID       string          `json:"siteId"`
+	SiteID       site.ID         `json:"siteId"`
 	Primary      bool            `json:"primary"`
 	RedirectTo   *string         `json:"redirectTo" doc:"Host that visitors are redirected to. Null: no redirect."`
 	Verification []recordBody    `json:"verification" doc:"Records that verify ownership; one valid record is enough."`
@@ -114,15 +116,15 @@ func (a *API) domainRoutes() {
 }
 
 // domain returns a domain that the caller may touch.
-func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id string) (domain.Domain, error) {
-	d, err := a.Domains.Get(ctx, r, c.Owner, domain.ID(id))
+func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id domain.ID) (domain.Domain, error) {
+	d, err := a.Domains.Get(ctx, r, c.Owner, id)
 	if err != nil {
 		return d, err
 	}
 	return d, c.RequireSite(d.SiteID)
 }
 
-func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[domainBody], error) {
+func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[domainBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[domainBody]{}, err
 	}
@@ -131,7 +133,7 @@ func (a *API) listSiteDomains(ctx context.Context, c account.Caller, in *contrac
 }
 
 type createDomainIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Name       string `json:"name" doc:"A host name, or a wildcard such as *.example.com." example:"shop.example.com"`
 		RedirectTo string `json:"redirectTo,omitempty" doc:"Redirect visitors to this host."`
@@ -159,17 +161,17 @@ func (a *API) createDomain(
 	return showDomain(d), did, err
 }
 
-func (a *API) getDomain(ctx context.Context, c account.Caller, in *contract.ByID) (domainBody, error) {
+func (a *API) getDomain(ctx context.Context, c account.Caller, in *contract.ByID[domain.ID]) (domainBody, error) {
 	d, err := a.domain(ctx, a.DB, c, in.ID)
 	return showDomain(d), err
 }
 
 type updateDomainIn struct {
-	contract.ByID
+	contract.ByID[domain.ID]
 	Body struct {
-		SiteID     *string `json:"siteId,omitempty" doc:"Move the domain to another site of the same owner, without interruption."`
-		RedirectTo *string `json:"redirectTo,omitempty" nullable:"true" doc:"Null or empty: no redirect."`
-		Primary    *bool   `json:"primary,omitempty"`
+		SiteID     *site.ID `json:"siteId,omitempty" doc:"Move the domain to another site of the same owner, without interruption."`
+		RedirectTo *string  `json:"redirectTo,omitempty" nullable:"true" doc:"Null or empty: no redirect."`
+		Primary    *bool    `json:"primary,omitempty"`
 	}
 }
 
@@ -197,26 +199,26 @@ func (a *API) updateDomain(
 			return domainBody{}, did, err
 		}
 	}
-	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, domain.ID(in.ID), u)
-	did = audit.Event{Action: "domain.updated", Subject: in.ID, Detail: d.Name}
+	d, err := a.Domains.UpdateTx(ctx, tx, c.Owner, in.ID, u)
+	did = audit.Event{Action: "domain.updated", Subject: string(in.ID), Detail: d.Name}
 	return showDomain(d), did, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[domain.ID]) (_ contract.Message, did audit.Event, _ error) {
 	d, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return contract.Message{}, did, err
 	}
-	did = audit.Event{Action: "domain.removed", Subject: in.ID, Detail: d.Name}
-	_, err = a.Domains.DeleteTx(ctx, tx, c.Owner, domain.ID(in.ID))
+	did = audit.Event{Action: "domain.removed", Subject: string(in.ID), Detail: d.Name}
+	_, err = a.Domains.DeleteTx(ctx, tx, c.Owner, in.ID)
 	return contract.Message{Message: "Domain removed"}, did, err
 }
 
-func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *contract.ByID) (domainBody, error) {
+func (a *API) verifyDomain(ctx context.Context, c account.Caller, in *contract.ByID[domain.ID]) (domainBody, error) {
 	if _, err := a.domain(ctx, a.DB, c, in.ID); err != nil {
 		return domainBody{}, err
 	}
-	d, err := a.Domains.Verify(ctx, c.Owner, domain.ID(in.ID))
+	d, err := a.Domains.Verify(ctx, c.Owner, in.ID)
 	return showDomain(d), err
 }
 
@@ -243,7 +245,7 @@ func showDomain(d domain.Domain) domainBody {
 	}
 	c := d.Certificate
 	return domainBody{
-		ID:           string(d.ID),
+		ID:           d.ID,
 		Name:         d.Name,
 		Status:       string(d.Status),
 		StatusReason: contract.Some(d.Reason),

@@ -134,16 +134,16 @@ func (a *API) envRoutes() {
 	)
 }
 
-func (a *API) listEnv(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[varBody], error) {
+func (a *API) listEnv(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[varBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[varBody]{}, err
 	}
-	vars, err := a.Sites.Env(ctx, c.Owner, site.ID(in.ID))
+	vars, err := a.Sites.Env(ctx, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(vars, showVar), err)
 }
 
 type setEnvIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body newVars
 }
 
@@ -175,7 +175,7 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 	if len(list) == 1 {
 		p.detail = list[0].Key
 	}
-	p.vars, err = a.Sites.SealEnv(site.ID(in.ID), contract.Each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
+	p.vars, err = a.Sites.SealEnv(in.ID, contract.Each(list, func(v newVar) site.NewVar { return site.NewVar(v) }))
 	return p, err
 }
 
@@ -189,13 +189,13 @@ func (a *API) setEnv(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return setVars{}, did, err
 	}
-	did = audit.Event{Action: "env.set", Subject: in.ID, Detail: p.detail}
-	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, site.ID(in.ID), p.vars)
+	did = audit.Event{Action: "env.set", Subject: string(in.ID), Detail: p.detail}
+	vars, err := a.Sites.SetSealedEnvTx(ctx, tx, c.Owner, in.ID, p.vars)
 	return setVars{contract.Each(vars, showVar), p.many}, did, err
 }
 
 type EnvIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Key string `path:"key"`
 }
 
@@ -213,7 +213,7 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return varBody{}, did, err
 	}
-	now, err := a.Sites.VarTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	now, err := a.Sites.VarTx(ctx, tx, c.Owner, in.ID, in.Key)
 	if err != nil {
 		return varBody{}, did, err
 	}
@@ -225,8 +225,8 @@ func (a *API) updateEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	}, showVar(now), map[string]string{"key": "set a variable with the other key and delete this one"}); err != nil {
 		return varBody{}, did, err
 	}
-	did = audit.Event{Action: "env.set", Subject: in.ID, Detail: in.Key}
-	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key, site.PatchVar(in.Body))
+	did = audit.Event{Action: "env.set", Subject: string(in.ID), Detail: in.Key}
+	v, err := a.Sites.UpdateEnvTx(ctx, tx, c.Owner, in.ID, in.Key, site.PatchVar(in.Body))
 	return showVar(v), did, err
 }
 
@@ -234,8 +234,8 @@ func (a *API) deleteEnv(ctx context.Context, tx *db.Tx, c account.Caller, in *En
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
-	did = audit.Event{Action: "env.deleted", Subject: in.ID, Detail: in.Key}
-	return contract.Message{Message: "Variable deleted"}, did, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, site.ID(in.ID), in.Key)
+	did = audit.Event{Action: "env.deleted", Subject: string(in.ID), Detail: in.Key}
+	return contract.Message{Message: "Variable deleted"}, did, a.Sites.DeleteEnvTx(ctx, tx, c.Owner, in.ID, in.Key)
 }
 
 func showVar(v site.Var) varBody {

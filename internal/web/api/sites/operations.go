@@ -3,6 +3,8 @@ package sites
 import (
 	"context"
 
+	"slipway/internal/tenant/site"
+
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/web/api/contract"
@@ -25,8 +27,8 @@ func (a *API) operationRoutes() {
 	contract.Get(a.API, r("/sites/{id}/operations", "listOperations", "List a site's operations", "Newest first."), a.listOperations)
 }
 
-func (a *API) getOperation(ctx context.Context, c account.Caller, in *contract.ByID) (contract.OperationBody, error) {
-	o, err := a.Operations.Get(ctx, c.Owner, operation.ID(in.ID))
+func (a *API) getOperation(ctx context.Context, c account.Caller, in *contract.ByID[operation.ID]) (contract.OperationBody, error) {
+	o, err := a.Operations.Get(ctx, c.Owner, in.ID)
 	if err != nil {
 		return contract.OperationBody{}, err
 	}
@@ -39,7 +41,7 @@ func (a *API) getOperation(ctx context.Context, c account.Caller, in *contract.B
 }
 
 type listOperationsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	contract.PageIn
 }
 

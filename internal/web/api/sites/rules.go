@@ -26,7 +26,7 @@ func (a *API) ruleRoutes() {
 }
 
 type testRulesIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Path         string            `json:"path" maxLength:"4096" doc:"Path and query of the request, or a full URL." example:"/old/page?a=1"`
 		Headers      map[string]string `json:"headers,omitempty" doc:"Request headers that rules depend on: Host, Accept-Language and Cookie."`
@@ -48,7 +48,7 @@ type ruleAnswerBody struct {
 	Vary         []string      `json:"vary" doc:"Request headers that the response depends on."`
 	ByCountry    bool          `json:"byCountry" doc:"Whether the response depends on the visitor's country."`
 	Problems     []ruleProblem `json:"problems" doc:"Rules that would be ignored, with the reason."`
-	DeploymentID string        `json:"deploymentId"`
+	DeploymentID deployment.ID `json:"deploymentId"`
 }
 
 type ruleHeader struct {
@@ -88,7 +88,7 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 			t.Cookie = value
 		}
 	}
-	got, err := a.Rules.Try(ctx, c.Owner, site.ID(in.ID), t)
+	got, err := a.Rules.Try(ctx, c.Owner, in.ID, t)
 	if err != nil {
 		return ruleAnswerBody{}, err
 	}
@@ -104,7 +104,7 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 		Vary:         append([]string{}, got.Vary...),
 		ByCountry:    got.ByCountry,
 		Problems:     []ruleProblem{},
-		DeploymentID: string(got.Deployment),
+		DeploymentID: got.Deployment,
 	}
 	for _, f := range got.Set {
 		b.Headers = append(b.Headers, ruleHeader{f.Name, f.Value})

@@ -55,16 +55,16 @@ func showServing(v site.Serving) servingBody {
 	}
 }
 
-func (a *API) getServing(ctx context.Context, c account.Caller, in *contract.ByID) (servingBody, error) {
+func (a *API) getServing(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (servingBody, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return servingBody{}, err
 	}
-	v, err := a.Sites.Serving(ctx, a.DB, c.Owner, site.ID(in.ID))
+	v, err := a.Sites.Serving(ctx, a.DB, c.Owner, in.ID)
 	return showServing(v), err
 }
 
 type updateServingIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		ProxyHosts    *[]string `json:"proxyHosts,omitempty" doc:"At most 20 host names, with a port if it isn't 443 or 80." maxItems:"20"`
 		Protection    *string   `json:"protection,omitempty" enum:"none,previews,all"`
@@ -81,7 +81,7 @@ func (a *API) hashPassword(ctx context.Context, c account.Caller, in *updateServ
 	if in.Body.Password == nil {
 		return "", nil
 	}
-	return a.Sites.PasswordHash(ctx, c.Owner, site.ID(in.ID), *in.Body.Password)
+	return a.Sites.PasswordHash(ctx, c.Owner, in.ID, *in.Body.Password)
 }
 
 func (a *API) updateServing(
@@ -94,7 +94,7 @@ func (a *API) updateServing(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return servingBody{}, did, err
 	}
-	now, err := a.Sites.Serving(ctx, tx, c.Owner, site.ID(in.ID))
+	now, err := a.Sites.Serving(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = contract.CheckPatch(ctx, "serving settings", []string{
 			"proxyHosts", "protection", "password", "signIn", "singlePage", "trailingSlash", "accessLog",
@@ -104,7 +104,7 @@ func (a *API) updateServing(
 		return servingBody{}, did, err
 	}
 	b := in.Body
-	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, site.ID(in.ID), site.ServingPatch{
+	v, err := a.Sites.UpdateServingTx(ctx, tx, c.Owner, in.ID, site.ServingPatch{
 		ProxyHosts:    b.ProxyHosts,
 		Protection:    b.Protection,
 		SignIn:        b.SignIn,
@@ -113,6 +113,6 @@ func (a *API) updateServing(
 		TrailingSlash: b.TrailingSlash,
 		AccessLog:     b.AccessLog,
 	}, hash)
-	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: "serving"}
+	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: "serving"}
 	return showServing(v), did, err
 }

@@ -21,7 +21,7 @@ import (
 
 // NewSiteBody is a site just made: it has no domains and no updatedAt yet.
 type NewSiteBody struct {
-	ID            string      `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID            site.ID     `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name          string      `json:"name"`
 	Slug          string      `json:"slug" doc:"URL-safe form of the name, unique in the installation."`
 	Type          string      `json:"type" enum:"static,wordpress" doc:"static: files or an application, from a Git repository or from uploads. wordpress: a WordPress installation."`
@@ -65,9 +65,9 @@ type repository struct {
 }
 
 type domainSummary struct {
-	ID     string `json:"id"`
-	Name   string `json:"name"`
-	Status string `json:"status" enum:"pending,active,failed"`
+	ID     domain.ID `json:"id"`
+	Name   string    `json:"name"`
+	Status string    `json:"status" enum:"pending,active,failed"`
 }
 
 type createdSite struct {
@@ -163,18 +163,18 @@ func (c *credential) read() *fetch.Credential {
 
 type createSiteIn struct {
 	Body struct {
-		Name       string       `json:"name" doc:"Display name, 1 to 100 characters."`
-		Type       string       `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
-		Source     string       `json:"source,omitempty" enum:"git,upload" doc:"Where the files of a static site come from. With upload it needs no repository: deploy a folder with the command line or the uploads API. Default: git."`
-		Repository string       `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static, unless source is upload; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
-		Branch     string       `json:"branch,omitempty" doc:"Default: the repository's default branch."`
-		Framework  string       `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
-		Build      site.Build   `json:"build,omitempty" doc:"Build settings."`
-		Run        site.Run     `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
-		Tags       []string     `json:"tags,omitempty" doc:"Up to 10 words of up to 40 characters that group sites. They are stored in lower case."`
-		Credential *credential  `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
-		WordPress  newWordPress `json:"wordpress,omitempty" doc:"How WordPress is installed, for sites of type wordpress."`
-		Connection string       `json:"connectionId,omitempty" doc:"A connected account at the repository's Git provider. It reads the repository instead of a credential, and reports deployments."`
+		Name       string        `json:"name" doc:"Display name, 1 to 100 characters."`
+		Type       string        `json:"type" enum:"static,wordpress" doc:"Where the content comes from."`
+		Source     string        `json:"source,omitempty" enum:"git,upload" doc:"Where the files of a static site come from. With upload it needs no repository: deploy a folder with the command line or the uploads API. Default: git."`
+		Repository string        `json:"repository,omitempty" doc:"The Git repository, host/owner/repo. Required for static, unless source is upload; for wordpress it is the site's wp-content." example:"github.com/acme/site"`
+		Branch     string        `json:"branch,omitempty" doc:"Default: the repository's default branch."`
+		Framework  string        `json:"framework,omitempty" doc:"A preset's id, such as nextjs. Default: detected. An unknown one is ignored with a warning in the log."`
+		Build      site.Build    `json:"build,omitempty" doc:"Build settings."`
+		Run        site.Run      `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
+		Tags       []string      `json:"tags,omitempty" doc:"Up to 10 words of up to 40 characters that group sites. They are stored in lower case."`
+		Credential *credential   `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
+		WordPress  newWordPress  `json:"wordpress,omitempty" doc:"How WordPress is installed, for sites of type wordpress."`
+		Connection connection.ID `json:"connectionId,omitempty" doc:"A connected account at the repository's Git provider. It reads the repository instead of a credential, and reports deployments."`
 	}
 }
 
@@ -190,8 +190,8 @@ func (a *API) createSite(
 		Branch: b.Branch, Framework: b.Framework, Build: b.Build, Run: b.Run, Tags: b.Tags, Credential: b.Credential.read(),
 	})
 	if err == nil && b.Connection != "" {
-		err = a.Connections.UseTx(ctx, tx, c.Owner, string(s.ID), s.Repository, connection.Use{
-			Connection: connection.ID(b.Connection),
+		err = a.Connections.UseTx(ctx, tx, c.Owner, s.ID, s.Repository, connection.Use{
+			Connection: b.Connection,
 			Report:     true,
 		})
 	}
@@ -209,7 +209,7 @@ func (a *API) createSite(
 	return createdSite{a.showNewSite(&s), said}, did, err
 }
 
-func (a *API) getSite(ctx context.Context, c account.Caller, in *contract.ByID) (siteBody, error) {
+func (a *API) getSite(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (siteBody, error) {
 	s, err := a.Site(ctx, c, in.ID)
 	if err != nil {
 		return siteBody{}, err
@@ -218,7 +218,7 @@ func (a *API) getSite(ctx context.Context, c account.Caller, in *contract.ByID) 
 }
 
 type updateSiteIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Name       *string        `json:"name,omitempty"`
 		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it from a static site, which is then deployed from uploads. What is live stays live."`
@@ -236,7 +236,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, did, err
 	}
-	now, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	now, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return siteBody{}, did, err
 	}
@@ -253,7 +253,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, did, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), site.Patch{
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, in.ID, site.Patch{
 		Name:       b.Name,
 		Repository: b.Repository,
 		Branch:     b.Branch,
@@ -267,11 +267,11 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, did, err
 	}
 	if b.Backups != nil {
-		if _, err := a.Backups.ScheduleTx(ctx, tx, c.Owner, site.ID(in.ID), b.Backups.read()); err != nil {
+		if _, err := a.Backups.ScheduleTx(ctx, tx, c.Owner, in.ID, b.Backups.read()); err != nil {
 			return siteBody{}, did, err
 		}
 	}
-	did = audit.Event{Action: "site.updated", Subject: in.ID, Detail: strings.Join(in.parts(), ", ")}
+	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: strings.Join(in.parts(), ", ")}
 	out, err := a.showSite(ctx, tx, s)
 	return out, did, err
 }
@@ -299,7 +299,7 @@ func (in *updateSiteIn) parts() (list []string) {
 }
 
 type deleteSiteIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Backup string `query:"backup" enum:"true,false" doc:"Whether to back up the site first. The site is deleted when the backup is completed, and kept if it fails. The backup is kept for 30 days."`
 }
 
@@ -321,7 +321,7 @@ func (a *API) deleteSite(
 	c account.Caller,
 	in *deleteSiteIn,
 ) (_ deletedSite, did audit.Event, _ error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
@@ -331,7 +331,7 @@ func (a *API) deleteSite(
 	if err != nil {
 		return deletedSite{}, did, err
 	}
-	did = audit.Event{Action: "site.deleted", Subject: in.ID, Detail: s.Name}
+	did = audit.Event{Action: "site.deleted", Subject: string(in.ID), Detail: s.Name}
 	if in.Backup == "true" {
 		o, err := a.Backups.DeleteSiteTx(ctx, tx, c.Owner, s.ID)
 		shown := contract.ShowOperation(o)
@@ -341,7 +341,7 @@ func (a *API) deleteSite(
 }
 
 type deploySiteIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body *struct {
 		Branch     string `json:"branch,omitempty" doc:"Default: the site's production branch. Any other branch is deployed as a preview."`
 		Commit     string `json:"commit,omitempty" doc:"Full id of a commit of the branch. Default: the latest."`
@@ -364,31 +364,31 @@ func (a *API) deploySite(
 	if b := in.Body; b != nil {
 		t.Branch, t.Commit, t.Target, t.ClearCache, t.Title = b.Branch, b.Commit, deployment.Target(b.Target), b.ClearCache, b.Title
 	}
-	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, site.ID(in.ID), t)
+	d, err := a.Deployments.TriggerTx(ctx, tx, c.Owner, in.ID, t)
 	if err == nil {
 		err = contract.MayDeploy(c, d)
 	}
 	did = audit.Event{Action: "deployment.triggered", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Deployment triggered", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ siteBody, did audit.Event, _ error) {
+func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
-	return out, audit.Event{Action: "site.stopped", Subject: in.ID}, err
+	return out, audit.Event{Action: "site.stopped", Subject: string(in.ID)}, err
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ siteBody, did audit.Event, _ error) {
+func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
-	return out, audit.Event{Action: "site.started", Subject: in.ID}, err
+	return out, audit.Event{Action: "site.started", Subject: string(in.ID)}, err
 }
 
-func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID,
+func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
 	do func(context.Context, *db.Tx, account.OwnerID, site.ID) (site.Site, error),
 ) (siteBody, error) {
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return siteBody{}, err
 	}
-	s, err := do(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := do(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return siteBody{}, err
 	}
@@ -396,7 +396,7 @@ func (a *API) switchSite(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 }
 
 type rollbackSiteIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body *struct {
 		DeploymentID string `json:"deploymentId,omitempty" doc:"The deployment to return to."`
 	}
@@ -415,14 +415,14 @@ func (a *API) rollbackSite(
 	if in.Body != nil && in.Body.DeploymentID != "" {
 		to = deployment.ParseID(in.Body.DeploymentID)
 	}
-	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, site.ID(in.ID), to)
+	d, err := a.Deployments.RollbackTx(ctx, tx, c.Owner, in.ID, to)
 	did = audit.Event{Action: "deployment.rolled_back", Subject: string(d.ID)}
-	return contract.Triggered{Message: "Site rolled back", DeploymentID: string(d.ID), Status: string(d.Status)}, did, err
+	return contract.Triggered{Message: "Site rolled back", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
 func (a *API) showNewSite(s *site.Site) NewSiteBody {
 	b := NewSiteBody{
-		ID:            string(s.ID),
+		ID:            s.ID,
 		Name:          s.Name,
 		Slug:          s.Slug,
 		Type:          string(s.Type),
@@ -438,7 +438,7 @@ func (a *API) showNewSite(s *site.Site) NewSiteBody {
 		Tags:          s.Tags,
 		HasCredential: s.Credential,
 		NeedsRedeploy: s.NeedsRedeploy,
-		Deployment:    contract.Some(s.LiveDeployment),
+		Deployment:    contract.Some(string(s.LiveDeployment)),
 		CreatedAt:     s.CreatedAt.String(),
 	}
 	if s.Repository != "" {
@@ -461,9 +461,9 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 	if len(list) == 0 {
 		return out, nil
 	}
-	ids, names, slugs := make([]site.ID, len(list)), make([]string, len(list)), make([]string, len(list))
+	ids, names, slugs := make([]site.ID, len(list)), make([]site.ID, len(list)), make([]string, len(list))
 	for i := range list {
-		ids[i], names[i], slugs[i] = list[i].ID, string(list[i].ID), list[i].Slug
+		ids[i], names[i], slugs[i] = list[i].ID, list[i].ID, list[i].Slug
 	}
 	domains, err := a.Domains.Summaries(ctx, r, list[0].Owner, names)
 	if err != nil {
@@ -481,7 +481,7 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 		s, b, c := &list[i], &out[i], certificates.Of(slugs[i])
 		b.NewSiteBody = a.showNewSite(s)
 		b.Domains = contract.Each(domains[names[i]], func(d domain.Summary) domainSummary {
-			return domainSummary{string(d.ID), d.Name, string(d.Status)}
+			return domainSummary{d.ID, d.Name, string(d.Status)}
 		})
 		b.Process = programs.ShowProcess(a.Apps, s)
 		b.SSL = siteSSL{string(c.State), contract.Some(c.Reason), contract.Some(c.Issuer), contract.When(c.NotAfter), contract.When(c.NextAttempt)}

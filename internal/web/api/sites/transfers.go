@@ -15,7 +15,7 @@ import (
 
 type transferBody struct {
 	ID        *string     `json:"id" doc:"Id of a pending transfer. Null for a dry run, or if the site was transferred immediately." example:"trf_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	SiteID    string      `json:"siteId"`
+	SiteID    site.ID     `json:"siteId"`
 	Completed bool        `json:"completed" doc:"Whether the site was transferred."`
 	Code      *string     `json:"code" doc:"Code to accept the transfer, valid once. Returned only here. Null if it was emailed to the receiver."`
 	ExpiresAt *string     `json:"expiresAt" format:"date-time"`
@@ -52,7 +52,7 @@ func (a *API) transferRoutes() {
 }
 
 type transferSiteIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		To        string `json:"to" doc:"The id or slug of a team, or an email address."`
 		DryRun    bool   `json:"dryRun,omitempty" doc:"Describe the effects without changing anything."`
@@ -68,7 +68,7 @@ func (a *API) planTransfer(ctx context.Context, c account.Caller, in *transferSi
 	if err != nil {
 		return to, err
 	}
-	to.Plan, err = a.Teams.Preview(ctx, site.ID(in.ID), c.Owner, to.Owner, in.Body.KeepHooks && to.Caller != nil)
+	to.Plan, err = a.Teams.Preview(ctx, in.ID, c.Owner, to.Owner, in.Body.KeepHooks && to.Caller != nil)
 	return to, err
 }
 
@@ -82,11 +82,11 @@ func (a *API) transferSite(
 	case in.Body.DryRun:
 		return showPlan(to.Plan), audit.Unchanged, nil
 	case to.Caller != nil:
-		did = audit.Event{Action: "site.transferred", Subject: in.ID, Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller)}
+		did = audit.Event{Action: "site.transferred", Subject: string(in.ID), Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller)}
 		if err := a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), did); err != nil { // the key may be one of those that end
 			return transferBody{}, did, err
 		}
-		p, err := a.Teams.MoveTx(ctx, tx, site.ID(in.ID), c.Owner, to.Owner, in.Body.KeepHooks)
+		p, err := a.Teams.MoveTx(ctx, tx, in.ID, c.Owner, to.Owner, in.Body.KeepHooks)
 		if err == nil {
 			err = a.logReceived(ctx, tx, c, *to.Caller, p)
 		}
@@ -100,7 +100,7 @@ func (a *API) transferSite(
 	if to.Email == "" || !a.Accounts.Mails() {
 		out.Code = contract.Some(code)
 	}
-	did = audit.Event{Action: "site.transfer_offered", Subject: in.ID, Detail: to.Plan.Site.Name + " to " + in.Body.To}
+	did = audit.Event{Action: "site.transfer_offered", Subject: string(in.ID), Detail: to.Plan.Site.Name + " to " + in.Body.To}
 	return out, did, err
 }
 
@@ -146,14 +146,14 @@ func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, i
 	return out, audit.Event{Action: "site.received", Subject: string(s.ID), Detail: s.Name}, err
 }
 
-func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	t, err := a.Teams.CancelTransferTx(ctx, tx, c, in.ID)
+func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ contract.Message, did audit.Event, _ error) {
+	t, err := a.Teams.CancelTransferTx(ctx, tx, c, string(in.ID))
 	return contract.Message{Message: "Transfer canceled"}, audit.Event{Action: "site.transfer_canceled", Subject: string(t.Site)}, err
 }
 
 func showPlan(p team.Plan) transferBody {
 	return transferBody{
-		SiteID: string(p.Site.ID), Stays: append([]string{}, p.Stays...), Breaks: append([]string{}, p.Breaks...),
+		SiteID: p.Site.ID, Stays: append([]string{}, p.Stays...), Breaks: append([]string{}, p.Breaks...),
 		Moves: contract.Each(p.Moves, func(m team.Moved) movedBody { return movedBody{m.What, m.Count} }),
 	}
 }

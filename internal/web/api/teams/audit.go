@@ -41,9 +41,9 @@ type auditPage struct {
 }
 
 type auditIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Action string         `query:"action" maxLength:"60" doc:"Only these actions: a subject such as member, or an action such as member.added."`
-	User   string         `query:"userId" doc:"Only actions of this user."`
+	User   account.UserID `query:"userId" doc:"Only actions of this user."`
 	App    string         `query:"appId" doc:"Only actions of this app."`
 	Since  string         `query:"since" format:"date-time" doc:"Only entries since this time."`
 	Before string         `query:"before" doc:"Only entries before this id, from next."`
@@ -74,7 +74,7 @@ func (a *API) teamAudit(ctx context.Context, r contract.Route, in *auditIn) (fun
 	if err != nil {
 		return nil, err
 	}
-	f := audit.Filter{Owner: c.Owner, By: account.UserID(in.User), App: in.App, Action: in.Action, Before: in.Before}
+	f := audit.Filter{Owner: c.Owner, By: in.User, App: in.App, Action: in.Action, Before: in.Before}
 	if in.Since != "" {
 		t, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {

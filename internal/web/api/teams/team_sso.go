@@ -12,27 +12,27 @@ import (
 
 // ProviderBody is a team's sign-in provider, without its secret.
 type ProviderBody struct {
-	ID          string      `json:"id" example:"sso_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Kind        string      `json:"kind" enum:"oidc,google,microsoft,gitlab"`
-	Name        string      `json:"name" doc:"Name on the sign-in button."`
-	Issuer      string      `json:"issuer"`
-	ClientID    string      `json:"clientId"`
-	RedirectURI string      `json:"redirectUri" doc:"Redirect URI to register at the provider."`
-	JoinRole    *string     `json:"joinRole" doc:"Role of people who join the team by signing in: developer, contributor or viewer. Null: they need an invitation."`
-	Domains     []SSODomain `json:"domains"`
-	CreatedAt   string      `json:"createdAt" format:"date-time"`
+	ID          sso.ProviderID `json:"id" example:"sso_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Kind        string         `json:"kind" enum:"oidc,google,microsoft,gitlab"`
+	Name        string         `json:"name" doc:"Name on the sign-in button."`
+	Issuer      string         `json:"issuer"`
+	ClientID    string         `json:"clientId"`
+	RedirectURI string         `json:"redirectUri" doc:"Redirect URI to register at the provider."`
+	JoinRole    *string        `json:"joinRole" doc:"Role of people who join the team by signing in: developer, contributor or viewer. Null: they need an invitation."`
+	Domains     []SSODomain    `json:"domains"`
+	CreatedAt   string         `json:"createdAt" format:"date-time"`
 }
 
 // SSODomain is an email domain that a team's provider speaks for once it is verified.
 type SSODomain struct {
-	ID         string  `json:"id" example:"sdm_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Domain     string  `json:"domain"`
-	Status     string  `json:"status" enum:"pending,verified,missing" doc:"missing: verified before, but the TXT record wasn't found at the last check. Nobody can join by this domain until it is there again; after 3 days the domain is no longer verified."`
-	Record     string  `json:"record" doc:"Name of the TXT record."`
-	Value      string  `json:"value" doc:"Value of the TXT record."`
-	VerifiedAt *string `json:"verifiedAt" format:"date-time"`
-	CheckedAt  *string `json:"checkedAt" format:"date-time"`
-	Problem    *string `json:"problem" doc:"What the last check found wrong. Null: nothing."`
+	ID         sso.DomainID `json:"id" example:"sdm_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Domain     string       `json:"domain"`
+	Status     string       `json:"status" enum:"pending,verified,missing" doc:"missing: verified before, but the TXT record wasn't found at the last check. Nobody can join by this domain until it is there again; after 3 days the domain is no longer verified."`
+	Record     string       `json:"record" doc:"Name of the TXT record."`
+	Value      string       `json:"value" doc:"Value of the TXT record."`
+	VerifiedAt *string      `json:"verifiedAt" format:"date-time"`
+	CheckedAt  *string      `json:"checkedAt" format:"date-time"`
+	Problem    *string      `json:"problem" doc:"What the last check found wrong. Null: nothing."`
 }
 
 func (a *API) teamSSORoutes() {
@@ -65,7 +65,7 @@ func (a *API) teamSSORoutes() {
 	contract.Change(a.API, "DELETE", r("/{provider}/domains/{domain}", "deleteTeamDomain", "Remove an email domain", "Members who linked their account can still sign in."), a.deleteTeamDomain)
 }
 
-func (a *API) listTeamProviders(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[ProviderBody], error) {
+func (a *API) listTeamProviders(ctx context.Context, c account.Caller, in *contract.PartOf[string]) (contract.Data[ProviderBody], error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Data[ProviderBody]{}, err
 	}
@@ -78,7 +78,7 @@ func (a *API) listTeamProviders(ctx context.Context, c account.Caller, in *contr
 }
 
 type createTeamProviderIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Body struct {
 		Kind         string  `json:"kind" enum:"oidc,google,microsoft,gitlab" doc:"oidc: any other issuer, such as Okta, Keycloak, Authentik or Zitadel."`
 		Name         string  `json:"name,omitempty" doc:"1 to 40 characters. Default: the name of the kind."`
@@ -112,8 +112,8 @@ func joinRole(r *string) account.Role {
 
 // ProviderIn is the input of operations on one provider of a team.
 type ProviderIn struct {
-	contract.ByID
-	Provider string `path:"provider"`
+	contract.ByID[string]
+	Provider sso.ProviderID `path:"provider"`
 }
 
 type updateTeamProviderIn struct {
@@ -130,7 +130,7 @@ func (a *API) updateTeamProvider(ctx context.Context, tx *db.Tx, c account.Calle
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return ProviderBody{}, did, err
 	}
-	id := sso.ProviderID(in.Provider)
+	id := in.Provider
 	p, err := a.SSO.TeamProvider(ctx, tx, c.Owner, id)
 	if err != nil {
 		return ProviderBody{}, did, err
@@ -155,7 +155,7 @@ func (a *API) deleteTeamProvider(ctx context.Context, tx *db.Tx, c account.Calle
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
-	p, _, err := a.SSO.DeleteForTx(ctx, tx, c.Owner, sso.ProviderID(in.Provider))
+	p, _, err := a.SSO.DeleteForTx(ctx, tx, c.Owner, in.Provider)
 	return contract.Message{Message: "Provider deleted"}, audit.Event{Action: "sso_provider.removed", Subject: string(p.ID), Detail: p.Issuer}, err
 }
 
@@ -170,14 +170,14 @@ func (a *API) addTeamDomain(ctx context.Context, tx *db.Tx, c account.Caller, in
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return SSODomain{}, did, err
 	}
-	d, err := a.SSO.ClaimTx(ctx, tx, c.Owner, sso.ProviderID(in.Provider), in.Body.Domain)
+	d, err := a.SSO.ClaimTx(ctx, tx, c.Owner, in.Provider, in.Body.Domain)
 	return showSSODomain(d), audit.Event{Action: "sso_domain.added", Subject: string(d.ID), Detail: d.Name}, err
 }
 
 // TeamDomainIn is the input of operations on one email domain.
 type TeamDomainIn struct {
 	ProviderIn
-	Domain string `path:"domain"`
+	Domain sso.DomainID `path:"domain"`
 }
 
 // lookedAt is what the DNS had at the place of a domain's record.
@@ -191,7 +191,7 @@ func (a *API) lookAtTeamDomain(ctx context.Context, c account.Caller, in *TeamDo
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return lookedAt{}, err
 	}
-	d, err := a.SSO.Domain(ctx, a.DB, c.Owner, sso.ProviderID(in.Provider), sso.DomainID(in.Domain))
+	d, err := a.SSO.Domain(ctx, a.DB, c.Owner, in.Provider, in.Domain)
 	if err != nil {
 		return lookedAt{}, err
 	}
@@ -208,7 +208,7 @@ func (a *API) deleteTeamDomain(ctx context.Context, tx *db.Tx, c account.Caller,
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
-	d, err := a.SSO.UnclaimTx(ctx, tx, c.Owner, sso.ProviderID(in.Provider), sso.DomainID(in.Domain))
+	d, err := a.SSO.UnclaimTx(ctx, tx, c.Owner, in.Provider, in.Domain)
 	return contract.Message{Message: "Domain removed"}, audit.Event{Action: "sso_domain.removed", Subject: string(d.ID), Detail: d.Name}, err
 }
 
@@ -219,7 +219,7 @@ func (a *API) providerTx(ctx context.Context, tx *db.Tx, c account.Caller, p sso
 
 func (a *API) showProvider(p sso.Provider, domains []sso.Domain) ProviderBody {
 	b := ProviderBody{
-		ID: string(p.ID), Kind: string(p.Kind), Name: p.Name, Issuer: p.Issuer, ClientID: p.ClientID, RedirectURI: a.SSO.Callback(p.ID),
+		ID: p.ID, Kind: string(p.Kind), Name: p.Name, Issuer: p.Issuer, ClientID: p.ClientID, RedirectURI: a.SSO.Callback(p.ID),
 		JoinRole: contract.Some(string(p.JoinRole)), Domains: []SSODomain{}, CreatedAt: p.CreatedAt.String(),
 	}
 	for _, d := range domains {
@@ -232,7 +232,7 @@ func (a *API) showProvider(p sso.Provider, domains []sso.Domain) ProviderBody {
 
 func showSSODomain(d sso.Domain) SSODomain {
 	return SSODomain{
-		ID: string(d.ID), Domain: d.Name, Status: d.Status(), Record: d.Record(), Value: d.Token, VerifiedAt: contract.When(d.VerifiedAt),
+		ID: d.ID, Domain: d.Name, Status: d.Status(), Record: d.Record(), Value: d.Token, VerifiedAt: contract.When(d.VerifiedAt),
 		CheckedAt: contract.When(d.CheckedAt), Problem: contract.Some(d.Problem),
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 type teamBody struct {
-	ID               string  `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID               team.ID `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name             string  `json:"name"`
 	Slug             string  `json:"slug"`
 	Role             *string `json:"role" doc:"The caller's role. Null for guests, who have roles only on single sites."`
@@ -29,7 +29,7 @@ type teamBody struct {
 }
 
 type memberBody struct {
-	UserID    string         `json:"userId" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	UserID    account.UserID `json:"userId" example:"usr_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Email     string         `json:"email"`
 	Role      *string        `json:"role" doc:"owner, admin, developer, contributor, viewer or billing. Null for guests."`
 	Sites     []siteRoleBody `json:"sites" doc:"Roles on single sites. The higher of the two roles applies."`
@@ -40,8 +40,8 @@ type memberBody struct {
 }
 
 type siteRoleBody struct {
-	SiteID string `json:"siteId"`
-	Role   string `json:"role" enum:"manager,developer,contributor,viewer"`
+	SiteID site.ID `json:"siteId"`
+	Role   string  `json:"role" enum:"manager,developer,contributor,viewer"`
 }
 
 type invitationBody struct {
@@ -140,7 +140,7 @@ func (a *API) own(ctx context.Context, c account.Caller, name string) error {
 func (a *API) listTeams(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[teamBody], error) {
 	list, err := a.Teams.List(ctx, c.User)
 	if c.Team != "" {
-		list = slices.DeleteFunc(list, func(t team.Team) bool { return string(t.ID) != c.Team })
+		list = slices.DeleteFunc(list, func(t team.Team) bool { return t.ID != team.ID(c.Team) })
 		if c.Service {
 			list = nil
 			var t team.Team
@@ -172,7 +172,7 @@ func (a *API) createTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *c
 	return showTeam(t), audit.Logged, a.LogIn(ctx, tx, c, t.Owner, audit.Event{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
 }
 
-func (a *API) getTeam(ctx context.Context, c account.Caller, in *contract.ByID) (teamBody, error) {
+func (a *API) getTeam(ctx context.Context, c account.Caller, in *contract.ByID[string]) (teamBody, error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return teamBody{}, err
 	}
@@ -182,7 +182,7 @@ func (a *API) getTeam(ctx context.Context, c account.Caller, in *contract.ByID) 
 }
 
 type updateTeamIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Body struct {
 		Name             *string `json:"name,omitempty"`
 		Slug             *string `json:"slug,omitempty" doc:"Slug of the team, used in dashboard URLs and in the operator's limits."`
@@ -212,7 +212,7 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 }
 
 type deleteTeamIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Sites string `query:"sites" enum:"delete" doc:"delete: also delete the team's sites."`
 	Body  struct {
 		Confirm string `json:"confirm" doc:"The team's slug, as confirmation."`
@@ -255,7 +255,7 @@ func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 	return deletedTeam{"The team is deleted once its sites are", &shown}, audit.Logged, nil
 }
 
-func (a *API) listMembers(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[memberBody], error) {
+func (a *API) listMembers(ctx context.Context, c account.Caller, in *contract.PartOf[string]) (contract.Data[memberBody], error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Data[memberBody]{}, err
 	}
@@ -264,8 +264,8 @@ func (a *API) listMembers(ctx context.Context, c account.Caller, in *contract.Pa
 
 // MemberIn is the input of operations on one member.
 type MemberIn struct {
-	contract.ByID
-	User string `path:"userId"`
+	contract.ByID[site.ID]
+	User account.UserID `path:"userId"`
 }
 
 type updateMemberIn struct {
@@ -276,7 +276,7 @@ type updateMemberIn struct {
 }
 
 func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in *updateMemberIn) (_ memberBody, did audit.Event, _ error) {
-	if err := a.own(ctx, c, in.ID); err != nil {
+	if err := a.own(ctx, c, string(in.ID)); err != nil {
 		return memberBody{}, did, err
 	}
 	role := account.RoleGuest
@@ -285,9 +285,9 @@ func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 			role = "none"
 		}
 	}
-	user := account.UserID(in.User)
+	user := in.User
 	did = audit.Event{
-		Action: "member.role_changed", Subject: in.User, About: user, Detail: "to " + cmp.Or(string(role), "guest"),
+		Action: "member.role_changed", Subject: string(in.User), About: user, Detail: "to " + cmp.Or(string(role), "guest"),
 	}
 	err := a.beforeOwn(ctx, tx, c, user, &did)
 	if err != nil {
@@ -305,12 +305,12 @@ type setEmergencyOwnerIn struct {
 }
 
 func (a *API) setEmergencyOwner(ctx context.Context, tx *db.Tx, c account.Caller, in *setEmergencyOwnerIn) (_ memberBody, did audit.Event, _ error) {
-	if err := a.own(ctx, c, in.ID); err != nil {
+	if err := a.own(ctx, c, string(in.ID)); err != nil {
 		return memberBody{}, did, err
 	}
-	user := account.UserID(in.User)
+	user := in.User
 	m, err := a.Teams.SetEmergencyTx(ctx, tx, c, user, in.Body.Enabled)
-	did = audit.Event{Action: "member.emergency", Subject: in.User, About: user, Detail: map[bool]string{true: "emergency owner", false: "no emergency owner"}[in.Body.Enabled]}
+	did = audit.Event{Action: "member.emergency", Subject: string(in.User), About: user, Detail: map[bool]string{true: "emergency owner", false: "no emergency owner"}[in.Body.Enabled]}
 	return showMember(m), did, err
 }
 
@@ -330,11 +330,11 @@ type removedMember struct {
 }
 
 func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did audit.Event, _ error) {
-	if err := a.own(ctx, c, in.ID); err != nil {
+	if err := a.own(ctx, c, string(in.ID)); err != nil {
 		return removedMember{}, did, err
 	}
-	user := account.UserID(in.User)
-	did = audit.Event{Action: "member.removed", Subject: in.User, About: user}
+	user := in.User
+	did = audit.Event{Action: "member.removed", Subject: string(in.User), About: user}
 	if err := a.beforeOwn(ctx, tx, c, user, &did); err != nil {
 		return removedMember{}, did, err
 	}
@@ -345,7 +345,7 @@ func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return removedMember{"Member removed", append([]string{}, services...)}, did, err
 }
 
-func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Message, did audit.Event, _ error) {
 	t, err := a.Teams.Find(ctx, tx, c.User, in.ID)
 	if err == nil {
 		err = a.LogIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.left", Subject: string(c.User)})
@@ -356,7 +356,7 @@ func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *co
 	return contract.Message{Message: "You left the team"}, audit.Logged, a.Teams.LeaveTx(ctx, tx, c.User, t)
 }
 
-func (a *API) listInvitations(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[invitationBody], error) {
+func (a *API) listInvitations(ctx context.Context, c account.Caller, in *contract.PartOf[string]) (contract.Data[invitationBody], error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Data[invitationBody]{}, err
 	}
@@ -365,7 +365,7 @@ func (a *API) listInvitations(ctx context.Context, c account.Caller, in *contrac
 }
 
 type createInvitationIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Body struct {
 		Email string         `json:"email"`
 		Role  string         `json:"role,omitempty" enum:"owner,admin,developer,contributor,viewer,billing" doc:"Default: a guest, for whom sites is required."`
@@ -379,7 +379,7 @@ func (a *API) createInvitation(
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return newInvitationBody{}, did, err
 	}
-	n := team.NewInvitation{Email: in.Body.Email, Role: account.Role(in.Body.Role), Sites: map[string]account.Role{}}
+	n := team.NewInvitation{Email: in.Body.Email, Role: account.Role(in.Body.Role), Sites: map[site.ID]account.Role{}}
 	for _, s := range in.Body.Sites {
 		n.Sites[s.SiteID] = account.Role(s.Role)
 	}
@@ -398,7 +398,7 @@ func (a *API) acceptURL(token string) *string {
 
 // InvitationIn is the input of operations on one invitation.
 type InvitationIn struct {
-	contract.ByID
+	contract.ByID[string]
 	Invitation string `path:"invitation"`
 }
 
@@ -447,7 +447,7 @@ func (a *API) acceptInvitation(
 	return acceptedBody{showTeam(t), showMember(m)}, audit.Logged, err
 }
 
-func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *contract.PartOf) (contract.Data[memberBody], error) {
+func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[memberBody], error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return contract.Data[memberBody]{}, err
 	}
@@ -480,7 +480,7 @@ type setSiteMemberIn struct {
 }
 
 func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn) (_ memberBody, did audit.Event, _ error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
@@ -491,17 +491,17 @@ func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in
 		return memberBody{}, did, err
 	}
 	did = audit.Event{
-		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: in.Body.Role + " on " + s.Name,
+		Action: "member.site_role", Subject: string(in.ID), About: in.User, Detail: in.Body.Role + " on " + s.Name,
 	}
-	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {
+	if err := a.beforeOwn(ctx, tx, c, in.User, &did); err != nil {
 		return memberBody{}, did, err
 	}
-	m, err := a.Teams.SetSiteTx(ctx, tx, c, in.ID, account.UserID(in.User), account.Role(in.Body.Role))
+	m, err := a.Teams.SetSiteTx(ctx, tx, c, in.ID, in.User, account.Role(in.Body.Role))
 	return showMember(m), did, err
 }
 
 func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ contract.Message, did audit.Event, _ error) {
-	s, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(in.ID))
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(in.ID)
 	}
@@ -512,12 +512,12 @@ func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller,
 		return contract.Message{}, did, err
 	}
 	did = audit.Event{
-		Action: "member.site_role", Subject: in.ID, About: account.UserID(in.User), Detail: "none on " + s.Name,
+		Action: "member.site_role", Subject: string(in.ID), About: in.User, Detail: "none on " + s.Name,
 	}
-	if err := a.beforeOwn(ctx, tx, c, account.UserID(in.User), &did); err != nil {
+	if err := a.beforeOwn(ctx, tx, c, in.User, &did); err != nil {
 		return contract.Message{}, did, err
 	}
-	_, err = a.Teams.RemoveSiteTx(ctx, tx, c, in.ID, account.UserID(in.User))
+	_, err = a.Teams.RemoveSiteTx(ctx, tx, c, in.ID, in.User)
 	return contract.Message{Message: "Role removed"}, did, err
 }
 
@@ -534,13 +534,13 @@ func requireTeam(c account.Caller) error {
 
 func showTeam(t team.Team) teamBody {
 	return teamBody{
-		string(t.ID), t.Name, t.Slug, contract.Some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.Apps, t.CreatedAt.String(),
+		t.ID, t.Name, t.Slug, contract.Some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.Apps, t.CreatedAt.String(),
 	}
 }
 
 func showMember(m team.Member) memberBody {
 	return memberBody{
-		UserID: string(m.User), Email: m.Email, Role: contract.Some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor, SSO: m.SSO, Emergency: m.Emergency,
+		UserID: m.User, Email: m.Email, Role: contract.Some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor, SSO: m.SSO, Emergency: m.Emergency,
 		JoinedAt: m.JoinedAt.String(),
 	}
 }
@@ -548,7 +548,7 @@ func showMember(m team.Member) memberBody {
 func showSiteRoles(roles map[string]account.Role) []siteRoleBody {
 	out := []siteRoleBody{}
 	for id, role := range roles {
-		out = append(out, siteRoleBody{id, string(role)})
+		out = append(out, siteRoleBody{site.ID(id), string(role)})
 	}
 	slices.SortFunc(out, func(a, b siteRoleBody) int { return cmp.Compare(a.SiteID, b.SiteID) })
 	return out

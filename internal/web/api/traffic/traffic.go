@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"time"
 
+	"slipway/internal/tenant/site"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
@@ -95,7 +97,7 @@ type topName struct {
 }
 
 type siteTopIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Since contract.Since `query:"since" doc:"A time (RFC 3339) or an age such as 24h (the default) or 7d." example:"7d"`
 	Names contract.Count `query:"names" doc:"Maximum number of names of each kind, 1 to 200. Default: 20."`
 }
@@ -138,7 +140,7 @@ func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out
 }
 
 type accessLogIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Since contract.Since `query:"since" doc:"A time (RFC 3339) or an age such as 24h (the default) or 7d." example:"7d"`
 }
 
@@ -193,7 +195,7 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 }
 
 type siteTrafficIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Since contract.Since `query:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h (the default) or 30d. Rounded down to the start of a step." example:"7d"`
 	Step  step           `query:"step" doc:"The time that a point covers. Default: a step that gives about a hundred points or fewer."`
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/platform/db"
@@ -50,7 +52,7 @@ type usageIn struct {
 	From  usageTime  `query:"from" doc:"A time (RFC 3339) or a day such as 2027-01-31. Rounded down to the start of a step. Default: the start of the month (UTC)." example:"2027-01-01"`
 	To    usageTime  `query:"to" doc:"A time or a day. Default: now." example:"2027-02-01"`
 	Step  string     `query:"step" enum:"1h,1d" doc:"The time that a point covers. Default: 1d."`
-	Site  string     `query:"siteId" doc:"Only what this site used. Default: all sites, and what belongs to no site, such as backups."`
+	Site  id.Site    `query:"siteId" doc:"Only what this site used. Default: all sites, and what belongs to no site, such as backups."`
 }
 
 // usageTime stays text until it is read, so that the error is ours.

@@ -14,7 +14,7 @@ import (
 )
 
 type deliveryBody struct {
-	ID            string        `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID            delivery.ID   `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	EventID       string        `json:"eventId" doc:"Also sent as the webhook-id header; use it to detect duplicates." example:"evt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Event         string        `json:"event"`
 	Status        string        `json:"status" enum:"pending,sending,succeeded,failed,skipped"`
@@ -77,7 +77,7 @@ func (a *API) deliveryRoutes() {
 }
 
 type listDeliveriesIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	contract.PageIn
 	State string         `query:"state" enum:"pending,succeeded,failed" doc:"Only deliveries in this state."`
 	Event string         `query:"event" doc:"Only deliveries of this event." example:"deployment.failed"`
@@ -98,23 +98,23 @@ func (a *API) listDeliveries(ctx context.Context, c account.Caller, in *listDeli
 			return contract.Page[deliveryBody]{}, err
 		}
 	}
-	list, total, err := a.Webhooks.Search(ctx, c.Owner, webhook.ID(in.ID), f, p.Page, p.Limit)
+	list, total, err := a.Webhooks.Search(ctx, c.Owner, in.ID, f, p.Page, p.Limit)
 	return contract.Paged(contract.Each(list, showDelivery), p, total), err
 }
 
 type redeliverIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	Delivery string `path:"delivery"`
 }
 
 func (a *API) redeliver(ctx context.Context, tx *db.Tx, c account.Caller, in *redeliverIn) (_ pinged, did audit.Event, _ error) {
-	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, webhook.ID(in.ID), delivery.ID(in.Delivery))
-	did = audit.Event{Action: "webhook.redelivered", Subject: in.ID, Detail: in.Delivery}
-	return pinged{"Redelivery queued", string(id)}, did, err
+	id, err := a.Webhooks.RedeliverTx(ctx, tx, c.Owner, in.ID, delivery.ID(in.Delivery))
+	did = audit.Event{Action: "webhook.redelivered", Subject: string(in.ID), Detail: in.Delivery}
+	return pinged{"Redelivery queued", id}, did, err
 }
 
 type redeliverAllIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	Body struct {
 		Since  string   `json:"since" doc:"A time (RFC 3339) or an age such as 90m, 24h or 30d." example:"24h"`
 		Until  string   `json:"until,omitempty" doc:"A time (RFC 3339). Default: now."`
@@ -137,8 +137,8 @@ func (a *API) redeliverAll(
 	if f.Until, err = moment("until", in.Body.Until); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	op, err := a.Webhooks.RedeliverAllTx(ctx, tx, c.Owner, webhook.ID(in.ID), f)
-	did = audit.Event{Action: "webhook.redelivered", Subject: in.ID, Detail: "since " + f.Since.String()}
+	op, err := a.Webhooks.RedeliverAllTx(ctx, tx, c.Owner, in.ID, f)
+	did = audit.Event{Action: "webhook.redelivered", Subject: string(in.ID), Detail: "since " + f.Since.String()}
 	return contract.ShowOperation(op), did, err
 }
 
@@ -161,7 +161,7 @@ func moment(field, text string) (db.Time, error) {
 }
 
 type enableIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	Body *struct {
 		RedeliverSince string `json:"redeliverSince,omitempty" doc:"A time (RFC 3339) or an age such as 90m, 24h or 30d." example:"5d"`
 	}
@@ -181,8 +181,8 @@ func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 			return enabled{}, did, err
 		}
 	}
-	w, op, err := a.Webhooks.EnableTx(ctx, tx, c.Owner, webhook.ID(in.ID), from)
-	did = audit.Event{Action: "webhook.enabled", Subject: in.ID, Detail: w.URL}
+	w, op, err := a.Webhooks.EnableTx(ctx, tx, c.Owner, in.ID, from)
+	did = audit.Event{Action: "webhook.enabled", Subject: string(in.ID), Detail: w.URL}
 	out := enabled{Message: "Webhook enabled", Webhook: showWebhook(w)}
 	if op != nil {
 		b := contract.ShowOperation(*op)
@@ -193,7 +193,7 @@ func (a *API) enableWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 
 func showDelivery(d webhook.Delivery) deliveryBody {
 	return deliveryBody{
-		string(d.ID),
+		d.ID,
 		d.EventID,
 		d.Event,
 		d.State,

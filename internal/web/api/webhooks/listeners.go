@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 
+	"slipway/internal/tenant/webhook/delivery"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/platform/db"
@@ -16,11 +18,11 @@ import (
 )
 
 type listenerBody struct {
-	ID        string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Events    []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
-	SiteIDs   []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
-	CreatedAt string   `json:"createdAt" format:"date-time"`
-	ExpiresAt string   `json:"expiresAt" format:"date-time" doc:"When the listener ends, unless deliveries are fetched before."`
+	ID        webhook.ID `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Events    []string   `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
+	SiteIDs   []string   `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
+	CreatedAt string     `json:"createdAt" format:"date-time"`
+	ExpiresAt string     `json:"expiresAt" format:"date-time" doc:"When the listener ends, unless deliveries are fetched before."`
 }
 
 type offersBody struct {
@@ -29,7 +31,7 @@ type offersBody struct {
 
 type offerBody struct {
 	N       int64             `json:"n" doc:"Sequence number: the value for after."`
-	ID      string            `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	ID      delivery.ID       `json:"id" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	EventID string            `json:"eventId" doc:"Same as the webhook-id header."`
 	Event   string            `json:"event"`
 	Headers map[string]string `json:"headers" doc:"Headers of the request that an endpoint would get, including signatures."`
@@ -89,7 +91,7 @@ func (a *API) createListener(
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))
 	did = audit.Event{Action: "webhook.listener_started", Subject: string(l.ID)}
 	return listenerBody{
-		string(l.ID),
+		l.ID,
 		append([]string{}, l.Events...),
 		append([]string{}, l.SiteIDs...),
 		l.CreatedAt.String(),
@@ -97,13 +99,13 @@ func (a *API) createListener(
 	}, did, err
 }
 
-func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	did = audit.Event{Action: "webhook.listener_stopped", Subject: in.ID}
-	return contract.Message{Message: "Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ contract.Message, did audit.Event, _ error) {
+	did = audit.Event{Action: "webhook.listener_stopped", Subject: string(in.ID)}
+	return contract.Message{Message: "Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, in.ID)
 }
 
 type fetchDeliveriesIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	After contract.Count `query:"after" doc:"Only deliveries after the one with this number."`
 	Last  string         `header:"Last-Event-ID" doc:"Alias of after, sent by clients that resume a stream."`
 }
@@ -118,7 +120,7 @@ func (a *API) fetchDeliveries(ctx context.Context, r contract.Route, in *fetchDe
 	if err != nil {
 		return nil, err
 	}
-	id := webhook.ID(in.ID)
+	id := in.ID
 	ctx = db.WithShare(ctx, string(c.Owner))
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") || req.Method != http.MethodGet {
 		list, err := a.Webhooks.Fetch(ctx, c.Owner, id, after)
@@ -162,5 +164,5 @@ func (a *API) fetchDeliveries(ctx context.Context, r contract.Route, in *fetchDe
 }
 
 func showOffer(o webhook.Offer) offerBody {
-	return offerBody{o.N, string(o.ID), o.EventID, o.Event, o.Header, o.Body}
+	return offerBody{o.N, o.ID, o.EventID, o.Event, o.Header, o.Body}
 }

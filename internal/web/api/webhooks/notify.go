@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -14,20 +16,20 @@ import (
 )
 
 type channelBody struct {
-	ID         string   `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Kind       string   `json:"kind" enum:"slack,discord,teams,email"`
-	Name       string   `json:"name"`
-	Host       *string  `json:"host" doc:"Host of the target URL. The URL is a secret and never shown. Null for email."`
-	Email      *string  `json:"email" doc:"Recipient of an email channel. Null: the account's address, or another kind of channel."`
-	Confirmed  bool     `json:"confirmed" doc:"Whether the recipient of an email channel has confirmed it. Until then no notifications are sent."`
-	SiteIDs    []string `json:"siteIds" nullable:"true" doc:"Ids of the sites it covers. Null: all sites."`
-	SiteID     *string  `json:"siteId" doc:"The site, if it covers exactly one. Otherwise null." deprecated:"true"`
-	Events     []string `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold"`
-	Active     bool     `json:"active"`
-	Error      *string  `json:"error" doc:"Last error from the service, or null."`
-	LastSentAt *string  `json:"lastSentAt" format:"date-time"`
-	CreatedAt  string   `json:"createdAt" format:"date-time"`
-	UpdatedAt  string   `json:"updatedAt" format:"date-time"`
+	ID         notify.ID `json:"id" example:"nch_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Kind       string    `json:"kind" enum:"slack,discord,teams,email"`
+	Name       string    `json:"name"`
+	Host       *string   `json:"host" doc:"Host of the target URL. The URL is a secret and never shown. Null for email."`
+	Email      *string   `json:"email" doc:"Recipient of an email channel. Null: the account's address, or another kind of channel."`
+	Confirmed  bool      `json:"confirmed" doc:"Whether the recipient of an email channel has confirmed it. Until then no notifications are sent."`
+	SiteIDs    []string  `json:"siteIds" nullable:"true" doc:"Ids of the sites it covers. Null: all sites."`
+	SiteID     *string   `json:"siteId" doc:"The site, if it covers exactly one. Otherwise null." deprecated:"true"`
+	Events     []string  `json:"events" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold"`
+	Active     bool      `json:"active"`
+	Error      *string   `json:"error" doc:"Last error from the service, or null."`
+	LastSentAt *string   `json:"lastSentAt" format:"date-time"`
+	CreatedAt  string    `json:"createdAt" format:"date-time"`
+	UpdatedAt  string    `json:"updatedAt" format:"date-time"`
 }
 
 func (a *API) notifyRoutes() {
@@ -115,7 +117,7 @@ func showChannel(c notify.Channel) channelBody {
 		only = &c.Sites[0]
 	}
 	return channelBody{
-		string(c.ID),
+		c.ID,
 		kindWord(c.Kind),
 		c.Name,
 		contract.Some(c.Host),
@@ -187,8 +189,8 @@ func (a *API) createChannel(
 
 // sitesOf refuses sites that are not the caller's.
 func (a *API) sitesOf(ctx context.Context, c account.Caller, sites []string) error {
-	for _, id := range sites[:min(len(sites), 100)] { // more are refused by their number
-		if _, err := a.Site(ctx, c, id); err != nil {
+	for _, named := range sites[:min(len(sites), 100)] { // more are refused by their number
+		if _, err := a.Site(ctx, c, id.Site(named)); err != nil {
 			return err
 		}
 	}
@@ -196,7 +198,7 @@ func (a *API) sitesOf(ctx context.Context, c account.Caller, sites []string) err
 }
 
 type updateChannelIn struct {
-	contract.ByID
+	contract.ByID[notify.ID]
 	Body struct {
 		Name    *string  `json:"name,omitempty"`
 		Target  *string  `json:"target,omitempty" doc:"Another URL. For email: another address, which must be confirmed again, or empty for the account's."`
@@ -212,9 +214,9 @@ func (a *API) updateChannel(
 	c account.Caller,
 	in *updateChannelIn,
 ) (_ channelBody, did audit.Event, _ error) {
-	now, err := a.Notify.Get(ctx, tx, c.Owner, notify.ID(in.ID))
+	now, err := a.Notify.Get(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, in.ID)
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, string(in.ID))
 	}
 	if err == nil {
 		err = contract.CheckPatch(ctx, "notification channel", []string{
@@ -232,27 +234,27 @@ func (a *API) updateChannel(
 		p.Sites = &in.Body.SiteIDs
 	}
 	made, err := a.Notify.UpdateTx(ctx, tx, c.Owner, now.ID, p)
-	did = audit.Event{Action: "notification_channel.updated", Subject: in.ID, Detail: made.Name}
+	did = audit.Event{Action: "notification_channel.updated", Subject: string(in.ID), Detail: made.Name}
 	return showChannel(made), did, err
 }
 
-func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	did = audit.Event{Action: "notification_channel.deleted", Subject: in.ID}
-	err := a.Notify.DeleteTx(ctx, tx, c.Owner, notify.ID(in.ID))
+func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+	did = audit.Event{Action: "notification_channel.deleted", Subject: string(in.ID)}
+	err := a.Notify.DeleteTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, in.ID)
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Channel, string(in.ID))
 	}
 	return contract.Message{Message: "Notification channel deleted"}, did, err
 }
 
-func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	made, err := a.Notify.TestTx(ctx, tx, c.Owner, notify.ID(in.ID))
-	did = audit.Event{Action: "notification_channel.tested", Subject: in.ID, Detail: made.Name}
+func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+	made, err := a.Notify.TestTx(ctx, tx, c.Owner, in.ID)
+	did = audit.Event{Action: "notification_channel.tested", Subject: string(in.ID), Detail: made.Name}
 	return contract.Message{Message: "Test notification queued"}, did, err
 }
 
-func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, notify.ID(in.ID), c.Email)
-	did = audit.Event{Action: "notification_channel.asked", Subject: in.ID, Detail: made.Name}
+func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, in.ID, c.Email)
+	did = audit.Event{Action: "notification_channel.asked", Subject: string(in.ID), Detail: made.Name}
 	return contract.Message{Message: "Confirmation email queued"}, did, err
 }

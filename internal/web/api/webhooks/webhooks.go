@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"slipway/internal/tenant/webhook/delivery"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
@@ -14,16 +16,16 @@ import (
 )
 
 type webhookBody struct {
-	ID             string   `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	URL            string   `json:"url" example:"https://example.com/hook"`
-	Events         []string `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
-	SiteIDs        []string `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
-	Active         bool     `json:"active"`
-	DisabledReason *string  `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (all deliveries failed for 5 days)."`
-	FailingSince   *string  `json:"failingSince" format:"date-time"`
-	OverlapEndsAt  *string  `json:"overlapEndsAt" format:"date-time" doc:"Until then, deliveries are also signed with the previous secret."`
-	CreatedAt      string   `json:"createdAt" format:"date-time"`
-	UpdatedAt      string   `json:"updatedAt" format:"date-time"`
+	ID             webhook.ID `json:"id" example:"hook_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	URL            string     `json:"url" example:"https://example.com/hook"`
+	Events         []string   `json:"events" example:"[\"deployment.completed\",\"deployment.failed\"]"`
+	SiteIDs        []string   `json:"siteIds" doc:"Sites whose events it receives. Empty: all sites."`
+	Active         bool       `json:"active"`
+	DisabledReason *string    `json:"disabledReason" doc:"Why the service disabled it: gone (the endpoint answered 410) or failing (all deliveries failed for 5 days)."`
+	FailingSince   *string    `json:"failingSince" format:"date-time"`
+	OverlapEndsAt  *string    `json:"overlapEndsAt" format:"date-time" doc:"Until then, deliveries are also signed with the previous secret."`
+	CreatedAt      string     `json:"createdAt" format:"date-time"`
+	UpdatedAt      string     `json:"updatedAt" format:"date-time"`
 }
 
 type eventBody struct {
@@ -37,8 +39,8 @@ type eventBody struct {
 }
 
 type pinged struct {
-	Message    string `json:"message"`
-	DeliveryID string `json:"deliveryId" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Message    string      `json:"message"`
+	DeliveryID delivery.ID `json:"deliveryId" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
 }
 
 // webhookRoutes: a webhook hears of all sites of its user, so a key that is restricted
@@ -155,13 +157,13 @@ func (a *API) listEvents(_ context.Context, _ account.Caller, in *contract.PartI
 	}), nil)
 }
 
-func (a *API) getWebhook(ctx context.Context, c account.Caller, in *contract.ByID) (webhookBody, error) {
-	w, err := a.Webhooks.Get(ctx, c.Owner, webhook.ID(in.ID))
+func (a *API) getWebhook(ctx context.Context, c account.Caller, in *contract.ByID[webhook.ID]) (webhookBody, error) {
+	w, err := a.Webhooks.Get(ctx, c.Owner, in.ID)
 	return showWebhook(w), err
 }
 
 type updateWebhookIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	Body struct {
 		URL    *string  `json:"url,omitempty"`
 		Events []string `json:"events,omitempty" minItems:"1"`
@@ -176,15 +178,15 @@ func (a *API) updateWebhook(
 	c account.Caller,
 	in *updateWebhookIn,
 ) (_ webhookBody, did audit.Event, _ error) {
-	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+	now, err := a.Webhooks.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, string(in.ID))
 	}
 	if err != nil {
 		return webhookBody{}, did, err
 	}
 	err = contract.CheckPatch(ctx, "webhook", []string{"url", "events", "active", "siteIds"}, showWebhook(now), map[string]string{
-		"secret": "rotate it with POST /webhooks/" + in.ID + "/rotate-secret",
+		"secret": string("rotate it with POST /webhooks/" + in.ID + "/rotate-secret"),
 	})
 	if err != nil {
 		return webhookBody{}, did, err
@@ -192,28 +194,28 @@ func (a *API) updateWebhook(
 	if err := a.OwnSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
 		return webhookBody{}, did, err
 	}
-	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, webhook.ID(in.ID), webhook.Change(in.Body))
-	did = audit.Event{Action: "webhook.updated", Subject: in.ID, Detail: w.URL}
+	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, in.ID, webhook.Change(in.Body))
+	did = audit.Event{Action: "webhook.updated", Subject: string(in.ID), Detail: w.URL}
 	return showWebhook(w), did, err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ contract.Message, did audit.Event, _ error) {
-	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, webhook.ID(in.ID))
+func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ contract.Message, did audit.Event, _ error) {
+	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
-		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, string(in.ID))
 	}
-	did = audit.Event{Action: "webhook.deleted", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.deleted", Subject: string(in.ID), Detail: w.URL}
 	return contract.Message{Message: "Webhook deleted"}, did, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID) (_ pinged, did audit.Event, _ error) {
-	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, webhook.ID(in.ID))
-	did = audit.Event{Action: "webhook.pinged", Subject: in.ID}
-	return pinged{"Test event queued", string(id)}, did, err
+func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ pinged, did audit.Event, _ error) {
+	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, in.ID)
+	did = audit.Event{Action: "webhook.pinged", Subject: string(in.ID)}
+	return pinged{"Test event queued", id}, did, err
 }
 
 type rotateSecretIn struct {
-	contract.ByID
+	contract.ByID[webhook.ID]
 	Body *struct {
 		Secret         *string `json:"secret,omitempty" doc:"Signing secret, 1 to 256 characters, 16 or more recommended. Default: generated."`
 		OverlapSeconds *int    `json:"overlapSeconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long deliveries are also signed with the old secret. 0: not at all."`
@@ -239,17 +241,17 @@ func (a *API) rotateSecret(
 			overlap = time.Duration(*b.OverlapSeconds) * time.Second
 		}
 	}
-	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, webhook.ID(in.ID), secret, overlap)
+	w, err := a.Webhooks.RotateTx(ctx, tx, c.Owner, in.ID, secret, overlap)
 	if err == nil {
-		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, in.ID)
+		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, string(in.ID))
 	}
-	did = audit.Event{Action: "webhook.secret_rotated", Subject: in.ID, Detail: w.URL}
+	did = audit.Event{Action: "webhook.secret_rotated", Subject: string(in.ID), Detail: w.URL}
 	return rotated{"Secret rotated", contract.When(w.OverlapEnds)}, did, err
 }
 
 func showWebhook(w webhook.Webhook) webhookBody {
 	return webhookBody{
-		string(w.ID),
+		w.ID,
 		w.URL,
 		append([]string{}, w.Events...),
 		append([]string{}, w.SiteIDs...),

@@ -136,7 +136,7 @@ type wpUser struct {
 }
 
 type listWordPressIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	contract.PartIn
 }
 
@@ -147,7 +147,7 @@ func (a *API) wordpressUsers(ctx context.Context, c account.Caller, in *listWord
 	if err := in.PartIn.Check(); err != nil {
 		return contract.Data[wpUser]{}, err
 	}
-	list, _, err := a.WordPress.Users(ctx, c.Owner, site.ID(in.ID))
+	list, _, err := a.WordPress.Users(ctx, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(list, func(u wordpress.User) wpUser {
 		return wpUser{u.ID, u.Login, u.Email, u.Name, append([]string{}, u.Roles...), u.Registered.UTC().Format(time.RFC3339)}
 	}), err)
@@ -167,17 +167,17 @@ func (a *API) wordpressEvents(ctx context.Context, c account.Caller, in *listWor
 	if err := in.PartIn.Check(); err != nil {
 		return contract.Data[wpEvent]{}, err
 	}
-	list, err := a.WordPress.Events(ctx, c.Owner, site.ID(in.ID))
+	list, err := a.WordPress.Events(ctx, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(list, func(e wordpress.Event) wpEvent {
 		return wpEvent{e.Hook, contract.Some(e.Schedule), int64(e.Every.Seconds()), e.Next.UTC().Format(time.RFC3339)}
 	}), err)
 }
 
-func (a *API) getWordPress(ctx context.Context, c account.Caller, in *contract.ByID) (wordpressBody, error) {
+func (a *API) getWordPress(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (wordpressBody, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return wordpressBody{}, err
 	}
-	st, err := a.WordPress.Read(ctx, c.Owner, site.ID(in.ID))
+	st, err := a.WordPress.Read(ctx, c.Owner, in.ID)
 	if err != nil {
 		return wordpressBody{}, err
 	}
@@ -209,7 +209,7 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *contract.B
 }
 
 type updateWordPressIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Maintenance *bool   `json:"maintenance,omitempty"`
 		Debug       *bool   `json:"debug,omitempty"`
@@ -277,11 +277,11 @@ func (a *API) updateWordPress(
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
 	}
-	changed, err := a.WordPress.UpdateTx(ctx, tx, c.Owner, site.ID(in.ID), p)
+	changed, err := a.WordPress.UpdateTx(ctx, tx, c.Owner, in.ID, p)
 	if !changed {
 		return contract.Message{Message: "WordPress settings are unchanged"}, audit.Unchanged, err
 	}
-	return contract.Message{Message: "WordPress settings changed"}, audit.Event{Action: "site.updated", Subject: in.ID, Detail: "wordpress"}, err
+	return contract.Message{Message: "WordPress settings changed"}, audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: "wordpress"}, err
 }
 
 type loginBody struct {
@@ -290,28 +290,28 @@ type loginBody struct {
 }
 
 // prepareLogin makes the link before the transaction: it asks WordPress.
-func (a *API) prepareLogin(ctx context.Context, c account.Caller, in *contract.ByID) (wordpress.Login, error) {
+func (a *API) prepareLogin(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (wordpress.Login, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return wordpress.Login{}, err
 	}
-	return a.WordPress.Login(ctx, c.Owner, site.ID(in.ID))
+	return a.WordPress.Login(ctx, c.Owner, in.ID)
 }
 
 func (a *API) loginWordPress(
 	ctx context.Context,
 	tx *db.Tx,
 	c account.Caller,
-	in *contract.ByID,
+	in *contract.ByID[site.ID],
 	l wordpress.Login,
 ) (_ loginBody, did audit.Event, _ error) {
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return loginBody{}, did, err
 	}
-	return loginBody{l.URL, l.ExpiresAt.UTC().Format(time.RFC3339)}, audit.Event{Action: "wordpress.login", Subject: in.ID}, nil
+	return loginBody{l.URL, l.ExpiresAt.UTC().Format(time.RFC3339)}, audit.Event{Action: "wordpress.login", Subject: string(in.ID)}, nil
 }
 
 type purgeIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body *struct {
 		Paths []string `json:"paths,omitempty" maxItems:"100" example:"[\"/\", \"/shop/\"]" doc:"Default: all."`
 	}
@@ -330,7 +330,7 @@ func (a *API) purgeWordPress(
 	if in.Body != nil {
 		paths = in.Body.Paths
 	}
-	if err := a.WordPress.PurgeTx(ctx, tx, c.Owner, site.ID(in.ID), paths); err != nil {
+	if err := a.WordPress.PurgeTx(ctx, tx, c.Owner, in.ID, paths); err != nil {
 		return contract.OperationBody{}, did, err
 	}
 	op, err := a.Operations.OpenTx(ctx, tx, c.Owner, operation.NewOperation{Kind: "wordpress.purge", Site: in.ID})
@@ -340,5 +340,5 @@ func (a *API) purgeWordPress(
 	if err == nil {
 		op, err = a.Operations.GetTx(ctx, tx, op.ID)
 	}
-	return contract.ShowOperation(op), audit.Event{Action: "wordpress.purged", Subject: in.ID}, err
+	return contract.ShowOperation(op), audit.Event{Action: "wordpress.purged", Subject: string(in.ID)}, err
 }

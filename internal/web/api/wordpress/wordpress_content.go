@@ -66,7 +66,7 @@ type comparisonBody struct {
 }
 
 type sideBody struct {
-	SiteID        string       `json:"siteId"`
+	SiteID        site.ID      `json:"siteId"`
 	Error         *string      `json:"error" doc:"Why its WordPress doesn't respond; null: it does."`
 	Version       *string      `json:"version"`
 	Title         *string      `json:"title"`
@@ -94,8 +94,8 @@ type fileDiffBody struct {
 }
 
 type compareIn struct {
-	contract.ByID
-	To string `query:"to" required:"true" doc:"Id of the target site."`
+	contract.ByID[site.ID]
+	To site.ID `query:"to" required:"true" doc:"Id of the target site."`
 }
 
 func (a *API) wordpressComparison() {
@@ -107,17 +107,17 @@ func (a *API) wordpressComparison() {
 }
 
 func (a *API) comparePush(ctx context.Context, c account.Caller, in *compareIn) (comparisonBody, error) {
-	for _, id := range []string{in.ID, in.To} {
+	for _, id := range []site.ID{in.ID, in.To} {
 		if _, err := a.Site(ctx, c, id); err != nil {
 			return comparisonBody{}, err
 		}
 	}
-	x, err := a.WordPress.Compare(ctx, c.Owner, site.ID(in.ID), site.ID(in.To))
+	x, err := a.WordPress.Compare(ctx, c.Owner, in.ID, in.To)
 	if err != nil {
 		return comparisonBody{}, err
 	}
 	side := func(s wordpress.Side) sideBody {
-		out := sideBody{SiteID: string(s.Site.ID)}
+		out := sideBody{SiteID: s.Site.ID}
 		if f := fault.As(s.Err); f != nil {
 			out.Error = contract.Some(f.Message + ": " + f.Details)
 			return out

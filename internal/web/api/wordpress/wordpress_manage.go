@@ -51,7 +51,7 @@ func (a *API) wordpressManagement() {
 }
 
 type managePluginsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Action  string   `json:"action" enum:"activate,deactivate,delete,enable_auto_update,disable_auto_update" doc:"enable_auto_update: new versions are installed once a day, with a backup before and a check after."`
 		Plugins []string `json:"plugins" minItems:"1" maxItems:"200" doc:"Slugs." example:"[\"akismet\"]"`
@@ -59,7 +59,7 @@ type managePluginsIn struct {
 }
 
 type manageThemesIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Action string   `json:"action" enum:"activate,delete,enable_auto_update,disable_auto_update"`
 		Themes []string `json:"themes" minItems:"1" maxItems:"200" doc:"Slugs. One for activate." example:"[\"twentytwentyfive\"]"`
@@ -74,16 +74,16 @@ func (a *API) manageThemes(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return a.manage(ctx, tx, c, in.ID, wordpress.Manage{Kind: wordpress.Theme, Action: in.Body.Action, Slugs: in.Body.Themes})
 }
 
-func (a *API) manage(ctx context.Context, tx *db.Tx, c account.Caller, id string, m wordpress.Manage) (contract.OperationBody, audit.Event, error) {
+func (a *API) manage(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, m wordpress.Manage) (contract.OperationBody, audit.Event, error) {
 	if err := a.Allowed(ctx, tx, c, id); err != nil {
 		return contract.OperationBody{}, audit.Event{}, err
 	}
-	o, err := a.WordPress.ManageTx(ctx, tx, c.Owner, site.ID(id), m)
-	return contract.ShowOperation(o), audit.Event{Action: "wordpress.extensions", Subject: id, Detail: m.Words()}, err
+	o, err := a.WordPress.ManageTx(ctx, tx, c.Owner, id, m)
+	return contract.ShowOperation(o), audit.Event{Action: "wordpress.extensions", Subject: string(id), Detail: m.Words()}, err
 }
 
 type createWordPressUserIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Login string `json:"login" minLength:"3" maxLength:"60" example:"grace"`
 		Email string `json:"email" format:"email" maxLength:"100"`
@@ -92,12 +92,12 @@ type createWordPressUserIn struct {
 }
 
 type wordpressUserIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	User string `path:"user" doc:"The user's id in WordPress."`
 }
 
 type updateWordPressUserIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	User string `path:"user" doc:"The user's id in WordPress."`
 	Body struct {
 		Role string `json:"role" maxLength:"60" example:"editor"`
@@ -141,11 +141,11 @@ func (a *API) resetWordPressPassword(ctx context.Context, tx *db.Tx, c account.C
 }
 
 func (a *API) changeWordPressUser(
-	ctx context.Context, tx *db.Tx, c account.Caller, id string, u wordpress.UserChange,
+	ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, u wordpress.UserChange,
 ) (contract.OperationBody, audit.Event, error) {
 	if err := a.Allowed(ctx, tx, c, id); err != nil {
 		return contract.OperationBody{}, audit.Event{}, err
 	}
-	o, err := a.WordPress.ChangeUserTx(ctx, tx, c.Owner, site.ID(id), u)
-	return contract.ShowOperation(o), audit.Event{Action: "wordpress.user", Subject: id, Detail: u.Words()}, err
+	o, err := a.WordPress.ChangeUserTx(ctx, tx, c.Owner, id, u)
+	return contract.ShowOperation(o), audit.Event{Action: "wordpress.user", Subject: string(id), Detail: u.Words()}, err
 }

@@ -126,7 +126,7 @@ func (c *chosen) choice() wordpress.Choice {
 }
 
 type updateVersionsIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Core    bool    `json:"core,omitempty"`
 		Plugins *chosen `json:"plugins,omitempty" doc:"Slugs, or \"all\"."`
@@ -143,16 +143,16 @@ func (a *API) updateVersions(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	o, err := a.WordPress.UpdateNowTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Update{
+	o, err := a.WordPress.UpdateNowTx(ctx, tx, c.Owner, in.ID, wordpress.Update{
 		Core:    in.Body.Core,
 		Plugins: in.Body.Plugins.choice(),
 		Themes:  in.Body.Themes.choice(),
 	})
-	return contract.ShowOperation(o), audit.Event{Action: "wordpress.update", Subject: in.ID}, err
+	return contract.ShowOperation(o), audit.Event{Action: "wordpress.update", Subject: string(in.ID)}, err
 }
 
 type searchReplaceIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		From   string `json:"from" maxLength:"2000"`
 		To     string `json:"to" maxLength:"2000"`
@@ -169,16 +169,16 @@ func (a *API) searchReplace(
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	o, err := a.WordPress.ReplaceTx(ctx, tx, c.Owner, site.ID(in.ID), wordpress.Replace{
+	o, err := a.WordPress.ReplaceTx(ctx, tx, c.Owner, in.ID, wordpress.Replace{
 		From: in.Body.From,
 		To:   in.Body.To,
 		Dry:  in.Body.DryRun,
 	})
-	return contract.ShowOperation(o), audit.Event{Action: "wordpress.search_replace", Subject: in.ID}, err
+	return contract.ShowOperation(o), audit.Event{Action: "wordpress.search_replace", Subject: string(in.ID)}, err
 }
 
 type cloneIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
 		Name string `json:"name" doc:"Name of the new site, 1 to 100 characters."`
 	}
@@ -188,19 +188,19 @@ func (a *API) cloneSite(ctx context.Context, tx *db.Tx, c account.Caller, in *cl
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	o, err := a.WordPress.CloneTx(ctx, tx, c.Owner, site.ID(in.ID), in.Body.Name)
+	o, err := a.WordPress.CloneTx(ctx, tx, c.Owner, in.ID, in.Body.Name)
 	if err == nil {
 		err = c.RequireAllSites() // it makes one
 	}
-	return contract.ShowOperation(o), audit.Event{Action: "site.cloned", Subject: in.ID}, err
+	return contract.ShowOperation(o), audit.Event{Action: "site.cloned", Subject: string(in.ID)}, err
 }
 
 type pushIn struct {
-	contract.ByID
+	contract.ByID[site.ID]
 	Body struct {
-		To       string `json:"to" doc:"Id of the target site."`
-		Files    bool   `json:"files,omitempty" doc:"Themes, plugins and uploads."`
-		Database bool   `json:"database,omitempty"`
+		To       site.ID `json:"to" doc:"Id of the target site."`
+		Files    bool    `json:"files,omitempty" doc:"Themes, plugins and uploads."`
+		Database bool    `json:"database,omitempty"`
 	}
 }
 
@@ -211,8 +211,8 @@ func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pus
 	if err := a.Allowed(ctx, tx, c, in.Body.To); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, site.ID(in.ID), site.ID(in.Body.To), in.Body.Files, in.Body.Database)
-	return contract.ShowOperation(o), audit.Event{Action: "site.pushed", Subject: in.Body.To, Detail: in.ID}, err
+	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, in.ID, in.Body.To, in.Body.Files, in.Body.Database)
+	return contract.ShowOperation(o), audit.Event{Action: "site.pushed", Subject: string(in.Body.To), Detail: string(in.ID)}, err
 }
 
 // importPatience is how long the client of an import may be silent.
@@ -234,7 +234,7 @@ func (a *API) importRoute(r contract.Route) {
 	op.RequestBody.Content["application/json"] = &huma.MediaType{Schema: a.Schemas().Schema(reflect.TypeFor[importFrom](), true, "")}
 }
 
-func (a *API) importArchive(ctx context.Context, r contract.Route, in *contract.ByID) (func(huma.Context), error) {
+func (a *API) importArchive(ctx context.Context, r contract.Route, in *contract.ByID[site.ID]) (func(huma.Context), error) {
 	c, err := r.Permit(contract.From(ctx).Caller)
 	if err == nil {
 		_, err = a.Site(ctx, c, in.ID)
@@ -280,7 +280,7 @@ type importFrom struct {
 func (a *API) receiveImport(
 	ctx context.Context,
 	c account.Caller,
-	id string,
+	id site.ID,
 	w http.ResponseWriter,
 	req *http.Request,
 ) (contract.OperationBody, error) {
@@ -300,7 +300,7 @@ func (a *API) receiveImport(
 			}
 		}
 		return a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
-			return a.WordPress.ImportFromTx(ctx, tx, c.Owner, site.ID(id), wordpress.Download{URL: in.URL, SHA256: in.SHA256})
+			return a.WordPress.ImportFromTx(ctx, tx, c.Owner, id, wordpress.Download{URL: in.URL, SHA256: in.SHA256})
 		})
 	case "application/gzip", "application/zip", "application/x-gzip", "application/octet-stream":
 	default:
@@ -315,13 +315,13 @@ func (a *API) receiveImport(
 	}
 	conn := http.NewResponseController(w)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
-	i, drop, err := a.WordPress.Receive(ctx, c.Owner, site.ID(id), &arriving{req.Body, conn})
+	i, drop, err := a.WordPress.Receive(ctx, c.Owner, id, &arriving{req.Body, conn})
 	if err != nil {
 		contract.Discard(req)
 		return contract.OperationBody{}, err
 	}
 	o, err := a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
-		return a.WordPress.ImportArchiveTx(ctx, tx, c.Owner, site.ID(id), i)
+		return a.WordPress.ImportArchiveTx(ctx, tx, c.Owner, id, i)
 	})
 	if err != nil {
 		drop()
@@ -332,7 +332,7 @@ func (a *API) receiveImport(
 func (a *API) beginImport(
 	ctx context.Context,
 	c account.Caller,
-	id string,
+	id site.ID,
 	begin func(tx *db.Tx) (operation.Operation, error),
 ) (o contract.OperationBody, err error) {
 	if err := a.Holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
@@ -347,7 +347,7 @@ func (a *API) beginImport(
 			return err
 		}
 		o = contract.ShowOperation(op)
-		return a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), audit.Event{Action: "wordpress.import", Subject: id})
+		return a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), audit.Event{Action: "wordpress.import", Subject: string(id)})
 	})
 	return o, err
 }

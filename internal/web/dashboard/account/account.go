@@ -90,7 +90,7 @@ func (d *Pages) sessionsPage(ctx context.Context, q *shell.Request) (shell.Answe
 }
 
 func (d *Pages) endOneSession(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := account.SessionID(q.PathValue("session"))
+	id := shell.PathID[account.SessionID](q, "session")
 	if err := d.endSession(ctx, q, id); err != nil {
 		return shell.Answer{}, err
 	}

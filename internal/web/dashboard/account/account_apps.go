@@ -56,7 +56,7 @@ func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	id := oauth.GrantID(q.PathValue("grant"))
+	id := shell.PathID[oauth.GrantID](q, "grant")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		g, err := d.OAuth.RevokeGrantTx(ctx, tx, q.Caller, id)
 		if err == nil && g.User != q.User.ID { // members end what they allowed themselves
@@ -96,7 +96,7 @@ func (d *Pages) appPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	app, err := d.OAuth.App(ctx, d.DB, q.Caller.Owner, oauth.AppID(q.PathValue("client")))
+	app, err := d.OAuth.App(ctx, d.DB, q.Caller.Owner, shell.PathID[oauth.AppID](q, "client"))
 	return shell.Page("account_app", app.Name, appData{App: app}), err
 }
 
@@ -139,7 +139,7 @@ func (d *Pages) updateApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	id := oauth.AppID(q.PathValue("client"))
+	id := shell.PathID[oauth.AppID](q, "client")
 	name, website, uris := q.Value("name"), strings.TrimSpace(q.Value("website")), redirectURIs(q)
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		app, err := d.OAuth.UpdateAppTx(ctx, tx, q.Caller.Owner, id, oauth.AppChange{Name: &name, Website: &website, RedirectURIs: &uris})
@@ -158,7 +158,7 @@ func (d *Pages) rotateAppSecret(ctx context.Context, q *shell.Request) (shell.An
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
 	}
-	id := oauth.AppID(q.PathValue("client"))
+	id := shell.PathID[oauth.AppID](q, "client")
 	var app oauth.App
 	var secret string
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
@@ -172,7 +172,7 @@ func (d *Pages) deleteOAuthApp(ctx context.Context, q *shell.Request) (shell.Ans
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	id := oauth.AppID(q.PathValue("client"))
+	id := shell.PathID[oauth.AppID](q, "client")
 	err := d.Act(ctx, q, "app.deleted", func(tx *db.Tx) (string, error) {
 		return string(id), d.OAuth.DeleteAppTx(ctx, tx, q.Caller.Owner, id)
 	})

@@ -36,8 +36,9 @@ type auditData struct {
 	Team    account.OwnerID // of this team alone
 	Older   string          // link; empty at the end
 
-	What      string            // a noun or a whole action
-	User, Key string            // ids
+	What      string // a noun or a whole action
+	User      account.UserID
+	Key       string            // ids
 	SiteNames map[string]string // by entry: the site that it is about, where that still exists
 	Narrowed  []narrowed
 }
@@ -54,7 +55,7 @@ func (a auditData) Download(format string) string {
 }
 
 func (a auditData) link(path, name, value string) string {
-	v := map[string]string{"what": a.What, "user": a.User, "key": a.Key, name: value}
+	v := map[string]string{"what": a.What, "user": string(a.User), "key": a.Key, name: value}
 	return shell.Link(path, "what", v["what"], "user", v["user"], "key", v["key"], "before", v["before"], "format", v["format"])
 }
 
@@ -73,7 +74,7 @@ func (d *Pages) teamAuditDownload(ctx context.Context, q *shell.Request) (shell.
 // teamAudit reads what a team's log is narrowed to. Its members see what all of them did.
 func (d *Pages) teamAudit(q *shell.Request) auditData {
 	data := d.auditOf(q, false)
-	data.Team, data.Path, data.User = q.Caller.Owner, "/teams/"+q.Caller.Slug+"/audit", shell.Clean(q.Query("user"))
+	data.Team, data.Path, data.User = q.Caller.Owner, "/teams/"+q.Caller.Slug+"/audit", account.UserID(shell.Clean(q.Query("user")))
 	data.Nouns = []string{"member", "invitation", "team", "site", "deployment", "domain", "env", "key", "app", "webhook"}
 	return data
 }
@@ -87,7 +88,7 @@ func (d *Pages) allAuditPage(ctx context.Context, q *shell.Request) (shell.Answe
 func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 	data := auditData{Path: "/account/audit", What: shell.Clean(q.Query("what")), Key: shell.Clean(q.Query("key")), Nouns: auditNouns}
 	if data.All = all; all {
-		data.Path, data.User = "/operator/audit", shell.Clean(q.Query("user"))
+		data.Path, data.User = "/operator/audit", account.UserID(shell.Clean(q.Query("user")))
 		data.Nouns = append(slices.Clone(auditNouns), "user", "mail")
 	}
 	return data
@@ -97,11 +98,11 @@ func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 func (a auditData) filter(by account.Caller, before string, limit int) audit.Filter {
 	if a.Team != "" {
 		return audit.Filter{
-			Owner: a.Team, By: account.UserID(a.User), Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit,
+			Owner: a.Team, By: a.User, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit,
 		}
 	}
 	if a.All {
-		by = account.Caller{User: account.UserID(a.User)}
+		by = account.Caller{User: a.User}
 	}
 	return audit.Filter{User: by.User, Owner: by.Owner, Key: account.KeyID(a.Key), Action: a.What, Before: before, Limit: limit}
 }
@@ -117,7 +118,7 @@ func (d *Pages) audit(ctx context.Context, q *shell.Request, data auditData, tem
 	}
 	if data.User != "" {
 		says := "Deleted user"
-		u, err := d.Accounts.User(ctx, account.UserID(data.User))
+		u, err := d.Accounts.User(ctx, data.User)
 		if err == nil {
 			says = u.Email
 		} else if !fault.Is(err, fault.NotFound) {
@@ -160,7 +161,7 @@ func (d *Pages) auditSites(ctx context.Context, list []audit.Entry) (map[string]
 			if err != nil && fault.As(err) == nil {
 				return nil, err
 			}
-			id = site.ID(x.SiteID)
+			id = x.SiteID
 		default:
 			id = ""
 		}

@@ -77,7 +77,7 @@ func (d *Pages) connectionsPage(ctx context.Context, q *shell.Request) (shell.An
 func (d *Pages) signInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var to string
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		to, err = d.Connections.BeginTx(ctx, tx, string(q.Session.ID), connection.AppID(q.Value("app")), !q.Checked("read_only"))
+		to, err = d.Connections.BeginTx(ctx, tx, q.Session.ID, connection.AppID(q.Value("app")), !q.Checked("read_only"))
 		return err
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Pages) signInAtForge(ctx context.Context, q *shell.Request) (shell.Answ
 // connects the account. Who signed in with a GitHub App that has no repository of theirs
 // goes on to where it gets some.
 func (d *Pages) signedInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	k, app, err := d.Connections.Finish(ctx, string(q.Session.ID), q.URL.Query())
+	k, app, err := d.Connections.Finish(ctx, q.Session.ID, q.URL.Query())
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -145,7 +145,7 @@ func atConnection(err error) error {
 }
 
 func (d *Pages) disconnect(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := connection.ID(q.PathValue("connection"))
+	id := shell.PathID[connection.ID](q, "connection")
 	err := d.Act(ctx, q, "connection.deleted", func(tx *db.Tx) (string, error) {
 		return string(id), d.Connections.DeleteTx(ctx, tx, q.Caller.Owner, id)
 	})

@@ -218,7 +218,7 @@ func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, 
 }
 
 func (d *Pages) revokeKey(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := account.KeyID(q.PathValue("key"))
+	id := shell.PathID[account.KeyID](q, "key")
 	err := d.Act(ctx, q, "key.revoked", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.RevokeKeyTx(ctx, tx, q.Caller, id)
 	})

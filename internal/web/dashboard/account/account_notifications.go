@@ -101,7 +101,7 @@ func (d *Pages) changeChannel(
 	q *shell.Request, action, says string,
 	fn func(tx *db.Tx, id notify.ID) (notify.Channel, error),
 ) (shell.Answer, error) {
-	id := notify.ID(q.PathValue("channel"))
+	id := shell.PathID[notify.ID](q, "channel")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := fn(tx, id)
 		return audit.Event{Action: action, Subject: string(id), Detail: c.Name}, err

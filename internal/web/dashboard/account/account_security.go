@@ -43,8 +43,8 @@ func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answe
 			return shell.Answer{}, err
 		}
 	}
-	if id := q.Query("link"); id != "" && err == nil {
-		i := slices.IndexFunc(data.Providers, func(p sso.Provider) bool { return string(p.ID) == id })
+	if id := sso.ProviderID(q.Query("link")); id != "" && err == nil {
+		i := slices.IndexFunc(data.Providers, func(p sso.Provider) bool { return p.ID == id })
 		if i < 0 {
 			return shell.Answer{}, fault.Missing("sign-in provider")
 		}

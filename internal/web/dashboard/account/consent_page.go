@@ -168,7 +168,7 @@ func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, e
 		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {
 			return c, shell.At("sites", err)
 		}
-		if err := q.Caller.RequireSite(id); err != nil {
+		if err := q.Caller.RequireSite(site.ID(id)); err != nil {
 			return c, shell.At("sites", err)
 		}
 	}

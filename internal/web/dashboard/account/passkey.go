@@ -45,7 +45,7 @@ func (d *Pages) removePasskey(ctx context.Context, q *shell.Request) (shell.Answ
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
 	}
-	id := account.PasskeyID(q.PathValue("passkey"))
+	id := shell.PathID[account.PasskeyID](q, "passkey")
 	err := d.Act(ctx, q, "passkey.removed", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.User.ID, id)
 	})

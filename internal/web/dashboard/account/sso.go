@@ -74,7 +74,7 @@ func (d *Pages) leaveFor(ctx context.Context, q *shell.Request, id sso.ProviderI
 }
 
 func (d *Pages) beginSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	return d.leaveFor(ctx, q, sso.ProviderID(q.PathValue("provider")), sso.Start{Next: shell.Local(q.Query("next"))})
+	return d.leaveFor(ctx, q, shell.PathID[sso.ProviderID](q, "provider"), sso.Start{Next: shell.Local(q.Query("next"))})
 }
 
 // finishSSO takes what the browser brings from a provider: it signs in, or links the account there to who is signed in.
@@ -85,7 +85,7 @@ func (d *Pages) finishSSO(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err := d.Throttle(ctx, shell.Guesses{Key: "sso-back:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
 		return shell.Answer{}, err
 	}
-	id := sso.ProviderID(q.PathValue("provider"))
+	id := shell.PathID[sso.ProviderID](q, "provider")
 	proof, err := d.SSO.Finish(ctx, id, d.ReadCookie(q.Request, ssoCookie), q.URL.Query())
 	if err != nil {
 		return shell.Answer{}, err
@@ -118,6 +118,6 @@ func (d *Pages) unlinkIdentity(ctx context.Context, q *shell.Request) (shell.Ans
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
 	}
-	err := d.SSO.Unlink(ctx, q.Actor(), sso.IdentityID(q.PathValue("identity")))
+	err := d.SSO.Unlink(ctx, q.Actor(), shell.PathID[sso.IdentityID](q, "identity"))
 	return shell.GoTo("/account/security", "Account unlinked"), err
 }

@@ -117,11 +117,11 @@ type deliveryData struct {
 }
 
 func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryData, error) {
-	w, err := d.Webhooks.Get(ctx, q.Caller.Owner, webhook.ID(q.PathValue("webhook")))
+	w, err := d.Webhooks.Get(ctx, q.Caller.Owner, shell.PathID[webhook.ID](q, "webhook"))
 	if err != nil {
 		return deliveryData{}, err
 	}
-	x, err := d.Webhooks.Delivery(ctx, q.Caller.Owner, w.ID, delivery.ID(q.PathValue("delivery")))
+	x, err := d.Webhooks.Delivery(ctx, q.Caller.Owner, w.ID, shell.PathID[delivery.ID](q, "delivery"))
 	if err != nil {
 		return deliveryData{}, err
 	}
@@ -165,7 +165,7 @@ func (d *Pages) deliveryLive(ctx context.Context, q *shell.Request) (shell.Answe
 }
 
 func (d *Pages) deliveriesLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	if _, err := d.Webhooks.Get(ctx, q.Caller.Owner, webhook.ID(q.PathValue("webhook"))); err != nil {
+	if _, err := d.Webhooks.Get(ctx, q.Caller.Owner, shell.PathID[webhook.ID](q, "webhook")); err != nil {
 		return shell.Answer{}, err
 	}
 	return shell.LivePart(2*time.Second, func(ctx context.Context) ([]byte, bool, error) {

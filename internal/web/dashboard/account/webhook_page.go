@@ -190,7 +190,7 @@ type webhookData struct {
 const freshly = 2 * time.Minute
 
 func (d *Pages) webhookData(ctx context.Context, q *shell.Request) (webhookData, error) {
-	w, err := d.Webhooks.Get(ctx, q.Caller.Owner, webhook.ID(q.PathValue("webhook")))
+	w, err := d.Webhooks.Get(ctx, q.Caller.Owner, shell.PathID[webhook.ID](q, "webhook"))
 	if err != nil {
 		return webhookData{}, err
 	}
@@ -268,7 +268,7 @@ func (d *Pages) revealSecret(ctx context.Context, q *shell.Request) (shell.Answe
 }
 
 func (d *Pages) changeWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id, url := webhook.ID(q.PathValue("webhook")), strings.TrimSpace(q.Value("url"))
+	id, url := shell.PathID[webhook.ID](q, "webhook"), strings.TrimSpace(q.Value("url"))
 	events := q.PostForm["events"]
 	if events == nil {
 		events = []string{} // none is an error, not "as they are"
@@ -300,7 +300,7 @@ func (d *Pages) updateWebhook(ctx context.Context, q *shell.Request, id webhook.
 }
 
 func (d *Pages) switchWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id, on := webhook.ID(q.PathValue("webhook")), q.Value("to") == "on"
+	id, on := shell.PathID[webhook.ID](q, "webhook"), q.Value("to") == "on"
 	if on {
 		return d.enableWebhook(ctx, q, id)
 	}
@@ -311,7 +311,7 @@ func (d *Pages) switchWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 }
 
 func (d *Pages) pingWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := webhook.ID(q.PathValue("webhook"))
+	id := shell.PathID[webhook.ID](q, "webhook")
 	err := d.Act(ctx, q, "webhook.pinged", func(tx *db.Tx) (string, error) {
 		_, err := d.Webhooks.PingTx(ctx, tx, q.Caller.Owner, id)
 		return string(id), err
@@ -320,7 +320,7 @@ func (d *Pages) pingWebhook(ctx context.Context, q *shell.Request) (shell.Answer
 }
 
 func (d *Pages) deleteWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := webhook.ID(q.PathValue("webhook"))
+	id := shell.PathID[webhook.ID](q, "webhook")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, err := d.Webhooks.DeleteTx(ctx, tx, q.Caller.Owner, id)
 		return audit.Event{Action: "webhook.deleted", Subject: string(id), Detail: w.URL}, err

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"slipway/internal/tenant/operation"
+
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/audit"
@@ -17,8 +19,9 @@ import (
 
 // siteChoice is a site that a webhook can be restricted to.
 type siteChoice struct {
-	ID, Name string
-	On       bool
+	ID   site.ID
+	Name string
+	On   bool
 }
 
 // mostChoices is how many sites a form lists, beside those that are chosen.
@@ -35,7 +38,7 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 		return nil, err
 	}
 	if len(chosen) > 0 {
-		ids, names := make([]site.ID, len(chosen)), map[string]string{}
+		ids, names := make([]site.ID, len(chosen)), map[site.ID]string{}
 		for i, id := range chosen {
 			ids[i] = site.ID(id)
 		}
@@ -44,19 +47,19 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 			return nil, err
 		}
 		for _, s := range list {
-			names[string(s.ID)] = shell.SiteLabel(all, s)
+			names[s.ID] = shell.SiteLabel(all, s)
 		}
 		for _, id := range chosen {
-			name := names[id]
+			name := names[site.ID(id)]
 			if name == "" {
 				name = "Deleted site " + shell.Short(40, id)
 			}
-			out = append(out, siteChoice{id, name, true})
+			out = append(out, siteChoice{site.ID(id), name, true})
 		}
 	}
 	for _, s := range all {
 		if !slices.Contains(chosen, string(s.ID)) {
-			out = append(out, siteChoice{string(s.ID), shell.SiteLabel(all, s), false})
+			out = append(out, siteChoice{s.ID, shell.SiteLabel(all, s), false})
 		}
 	}
 	return out, err
@@ -86,7 +89,7 @@ func (d *Pages) ownSites(ctx context.Context, tx *db.Tx, q *shell.Request, ids, 
 }
 
 func (d *Pages) rotateSecret(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := webhook.ID(q.PathValue("webhook"))
+	id := shell.PathID[webhook.ID](q, "webhook")
 	seconds, err := strconv.Atoi(q.Value("overlap"))
 	if err != nil {
 		seconds = int(webhook.Overlap / time.Second)
@@ -124,10 +127,10 @@ func since(name string) db.Time {
 }
 
 func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := webhook.ID(q.PathValue("webhook"))
+	id := shell.PathID[webhook.ID](q, "webhook")
 	var made delivery.ID
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
-		of := delivery.ID(q.PathValue("delivery"))
+		of := shell.PathID[delivery.ID](q, "delivery")
 		made, err = d.Webhooks.RedeliverTx(ctx, tx, q.Caller.Owner, id, of)
 		return audit.Event{Action: "webhook.redelivered", Subject: string(id), Detail: string(of)}, err
 	})
@@ -136,26 +139,26 @@ func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, 
 
 // redeliverAll starts to redeliver what failed, and leads to the page that shows how far it is.
 func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := webhook.ID(q.PathValue("webhook"))
-	var at string
+	id := shell.PathID[webhook.ID](q, "webhook")
+	var at operation.ID
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		f := webhook.Filter{Since: since(q.Value("since"))}
 		op, err := d.Webhooks.RedeliverAllTx(ctx, tx, q.Caller.Owner, id, f)
-		at = string(op.ID)
+		at = op.ID
 		return audit.Event{Action: "webhook.redelivered", Subject: string(id), Detail: "since " + f.Since.String()}, err
 	})
-	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at)+"#deliveries", "Redelivery started"), err
+	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", string(at))+"#deliveries", "Redelivery started"), err
 }
 
 // enableWebhook enables a webhook, and redelivers what it missed where that is asked for.
 func (d *Pages) enableWebhook(ctx context.Context, q *shell.Request, id webhook.ID) (shell.Answer, error) {
-	var at string
+	var at operation.ID
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, op, err := d.Webhooks.EnableTx(ctx, tx, q.Caller.Owner, id, since(q.Value("redeliver")))
 		if op != nil {
-			at = string(op.ID)
+			at = op.ID
 		}
 		return audit.Event{Action: "webhook.enabled", Subject: string(id), Detail: w.URL}, err
 	})
-	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", at), "Webhook enabled"), err
+	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", string(at)), "Webhook enabled"), err
 }

@@ -208,7 +208,7 @@ func (d *Pages) backupsLive(ctx context.Context, q *shell.Request) (shell.Answer
 }
 
 func (d *Pages) createBackup(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		b, err := d.Backups.CreateTx(ctx, tx, q.Caller.Owner, id, backup.NewBackup{
 			Type: backup.Manual,
@@ -220,7 +220,7 @@ func (d *Pages) createBackup(ctx context.Context, q *shell.Request) (shell.Answe
 }
 
 func (d *Pages) scheduleBackups(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	every, at := q.Value("every"), q.Value("at")
 	p := backup.SchedulePatch{Every: &every, At: &at}
 	for name, to := range map[string]**int{"daily": &p.Daily, "weekly": &p.Weekly, "monthly": &p.Monthly} {
@@ -283,15 +283,15 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	at := string(head.Site.ID)
+	at := head.Site.ID
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		o, err := d.Backups.RestoreTx(ctx, tx, q.Caller.Owner, plan)
 		if err == nil {
 			at = o.Site
 		}
-		return audit.Event{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
+		return audit.Event{Action: "backup.restored", Subject: string(o.Site), Detail: string(b.ID)}, err
 	})
-	return shell.GoTo("/sites/"+at+"/backups", "Restore started"), err
+	return shell.GoTo("/sites/"+string(at)+"/backups", "Restore started"), err
 }
 
 func (d *Pages) verifyBackup(ctx context.Context, q *shell.Request) (shell.Answer, error) {

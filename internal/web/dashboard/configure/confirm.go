@@ -24,7 +24,7 @@ func confirmed(q *shell.Request, s site.Site, undone string) error {
 
 // confirmedHere is confirmed for the site of the page.
 func (d *Pages) confirmedHere(ctx context.Context, q *shell.Request, undone string) error {
-	s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id")))
+	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err != nil {
 		return err
 	}

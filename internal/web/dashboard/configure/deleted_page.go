@@ -53,7 +53,7 @@ func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer
 func (d *Pages) deletedBackup(ctx context.Context, q *shell.Request, id string) (backup.Backup, error) {
 	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
 	for _, b := range list {
-		if string(b.ID) == id {
+		if b.ID == backup.ID(id) {
 			return b, nil
 		}
 	}
@@ -79,8 +79,8 @@ func (d *Pages) restoreDeleted(ctx context.Context, q *shell.Request) (shell.Ans
 	at := ""
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		o, err := d.Backups.RestoreTx(ctx, tx, q.Caller.Owner, plan)
-		at = o.Site
-		return audit.Event{Action: "backup.restored", Subject: o.Site, Detail: string(b.ID)}, err
+		at = string(o.Site)
+		return audit.Event{Action: "backup.restored", Subject: string(o.Site), Detail: string(b.ID)}, err
 	})
 	return shell.GoTo("/sites/"+at+"/backups", "Restore started"), err
 }

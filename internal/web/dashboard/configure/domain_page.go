@@ -41,7 +41,7 @@ func (d *Pages) domainsData(ctx context.Context, q *shell.Request) (domainsData,
 	if err != nil {
 		return domainsData{}, err
 	}
-	list, err := d.Domains.ForSite(ctx, q.Caller.Owner, string(head.Site.ID))
+	list, err := d.Domains.ForSite(ctx, q.Caller.Owner, head.Site.ID)
 	if err != nil {
 		return domainsData{}, err
 	}
@@ -88,7 +88,7 @@ func (d *Pages) addDomain(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	var dom domain.Domain
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
-		dom, err = d.Domains.CreateTx(ctx, tx, q.Caller.Owner, string(head.Site.ID), n)
+		dom, err = d.Domains.CreateTx(ctx, tx, q.Caller.Owner, head.Site.ID, n)
 		return audit.Event{Action: "domain.added", Subject: string(dom.ID), Detail: dom.Name}, err
 	})
 	return shell.GoTo(head.Base()+"/domains/"+string(dom.ID), ""), shell.At("domain", err)
@@ -204,8 +204,8 @@ func (d *Pages) domainData(ctx context.Context, q *shell.Request) (domainData, e
 	if err != nil {
 		return domainData{}, err
 	}
-	dom, err := d.Domains.Get(ctx, d.DB, q.Caller.Owner, domain.ID(q.PathValue("domain")))
-	if err == nil && dom.SiteID != string(head.Site.ID) {
+	dom, err := d.Domains.Get(ctx, d.DB, q.Caller.Owner, shell.PathID[domain.ID](q, "domain"))
+	if err == nil && dom.SiteID != head.Site.ID {
 		err = fault.Missing("domain")
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (d *Pages) domainData(ctx context.Context, q *shell.Request) (domainData, e
 	if dom.RedirectTo == "" {
 		data.Twin = domain.Twin(dom.Name)
 	}
-	all, err := d.Domains.ForSite(ctx, q.Caller.Owner, string(head.Site.ID))
+	all, err := d.Domains.ForSite(ctx, q.Caller.Owner, head.Site.ID)
 	for _, o := range all {
 		if o.Name == data.Twin {
 			data.Twin = ""

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slipway/internal/build/framework"
-	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -24,7 +23,7 @@ type effective struct {
 // planOf returns what the live deployment, or else the newest, was made of; a site without one has no plan.
 func (d *Pages) planOf(ctx context.Context, q *shell.Request, head sites.SiteHead) (plan framework.Plan, err error) {
 	x := head.Latest
-	if id := deployment.ID(head.Site.LiveDeployment); id != "" && (x == nil || x.ID != id) {
+	if id := head.Site.LiveDeployment; id != "" && (x == nil || x.ID != id) {
 		live, err := d.Deployments.Get(ctx, q.Caller.Owner, id)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return plan, err

@@ -35,7 +35,7 @@ type deleteData struct {
 
 // manageExtensions does what a button says with the plugins or themes that are selected. A deletion is asked about first.
 func (d *Pages) manageExtensions(ctx context.Context, q *shell.Request, kind string) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	if _, err := d.Sites.Get(ctx, q.Caller.Owner, id); err != nil {
 		return shell.Answer{}, err
 	}

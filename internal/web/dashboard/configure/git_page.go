@@ -177,7 +177,7 @@ func (d *Pages) gitData(ctx context.Context, q *shell.Request) (gitData, error) 
 	addresses = addresses[:min(len(addresses), pullsShown)]
 	var ids []deployment.ID
 	for _, a := range addresses {
-		ids = append(ids, deployment.ID(a.Deployment))
+		ids = append(ids, a.Deployment)
 	}
 	served, err := d.Deployments.Several(ctx, who, ids)
 	if err != nil {
@@ -185,7 +185,7 @@ func (d *Pages) gitData(ctx context.Context, q *shell.Request) (gitData, error) 
 	}
 	for _, a := range addresses {
 		row := previewRow{Address: a}
-		if x, ok := served[deployment.ID(a.Deployment)]; ok {
+		if x, ok := served[a.Deployment]; ok {
 			row.Dep = sites.Row(head, x)
 		}
 		data.Previews = append(data.Previews, row)
@@ -200,7 +200,7 @@ func (d *Pages) accountOf(ctx context.Context, q *shell.Request, head sites.Site
 	if d.Connections == nil {
 		return nil, nil
 	}
-	use, err := d.Connections.UseOf(ctx, d.DB, string(head.Site.ID))
+	use, err := d.Connections.UseOf(ctx, d.DB, head.Site.ID)
 	if err != nil || use.Connection == "" {
 		return nil, err
 	}

@@ -72,12 +72,12 @@ func (d *Pages) pullData(ctx context.Context, q *shell.Request) (pullData, error
 		if a.Pull != number {
 			continue
 		}
-		served, err := d.Deployments.Several(ctx, who, []deployment.ID{deployment.ID(a.Deployment)})
+		served, err := d.Deployments.Several(ctx, who, []deployment.ID{a.Deployment})
 		if err != nil {
 			return data, err
 		}
 		data.Preview = &previewRow{Address: a}
-		if x, ok := served[deployment.ID(a.Deployment)]; ok {
+		if x, ok := served[a.Deployment]; ok {
 			data.Preview.Dep = sites.Row(head, x)
 		}
 	}

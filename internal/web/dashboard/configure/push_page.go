@@ -59,7 +59,7 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, id)
 	if err == nil {
-		err = q.Caller.RequireSite(string(to.ID))
+		err = q.Caller.RequireSite(to.ID)
 	}
 	if err != nil {
 		return shell.Answer{}, err
@@ -267,10 +267,10 @@ func extensions(list []wordpress.Extension, noun string) string {
 
 // pushWordPress replaces the content of another site, whose name was typed.
 func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.Value("to")))
 	if err == nil {
-		err = q.Caller.RequireSite(string(to.ID))
+		err = q.Caller.RequireSite(to.ID)
 	}
 	if err != nil {
 		return shell.Answer{}, err

@@ -209,7 +209,7 @@ func atRun(err error) error {
 
 // restartSite restarts a site's program without a dropped request.
 func (d *Pages) restartSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		did := audit.Event{Action: "site.restarted", Subject: string(id)}
 		s, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id)

@@ -113,7 +113,7 @@ func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, e
 	if err := d.confirmedHere(ctx, q, "nothing was transferred"); err != nil {
 		return shell.Answer{}, shell.At("confirm", err)
 	}
-	id, keep := site.ID(q.PathValue("id")), q.Checked("keep_hooks")
+	id, keep := shell.PathID[site.ID](q, "id"), q.Checked("keep_hooks")
 	to, err := d.receiver(ctx, q, id, q.Value("to"), keep)
 	if err != nil {
 		return shell.Answer{}, shell.At("to", err)
@@ -155,7 +155,7 @@ func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, e
 }
 
 func (d *Pages) cancelTransfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.Act(ctx, q, "site.transfer_canceled", func(tx *db.Tx) (string, error) {
 		t, err := d.Teams.CancelTransferTx(ctx, tx, q.Caller, q.Value("transfer"))
 		if err == nil && t.Site != id {

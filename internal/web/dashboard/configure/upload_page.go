@@ -17,7 +17,7 @@ func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Re
 	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return nil, nil, err
 	}
-	i, drop, err := d.WordPress.Receive(ctx, q.Caller.Owner, site.ID(q.PathValue("id")), file)
+	i, drop, err := d.WordPress.Receive(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"), file)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -96,7 +96,7 @@ func (d *Pages) wordpressUsersLive(ctx context.Context, q *shell.Request) (shell
 }
 
 func (d *Pages) changeWordPressUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id"))); err != nil {
+	if _, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id")); err != nil {
 		return shell.Answer{}, err
 	}
 	id, err := strconv.ParseInt(q.Value("user"), 10, 64)
@@ -122,7 +122,7 @@ func (d *Pages) createWordPressUser(ctx context.Context, q *shell.Request) (shel
 }
 
 func (d *Pages) actOnUser(ctx context.Context, q *shell.Request, u wordpress.UserChange, toast string) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.WordPress.ChangeUserTx(ctx, tx, q.Caller.Owner, id, u)
 		return audit.Event{Action: "wordpress.user", Subject: string(id), Detail: u.Words()}, err

@@ -192,7 +192,7 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 		if data.Others, data.Origin, err = d.WordPress.Others(ctx, q.Caller.Owner, head.Site.ID); err != nil {
 			return shell.Answer{}, err
 		}
-		data.Others = slices.DeleteFunc(data.Others, func(s site.Site) bool { return !q.Caller.Allows(string(s.ID)) })
+		data.Others = slices.DeleteFunc(data.Others, func(s site.Site) bool { return !q.Caller.Allows(s.ID) })
 	}
 	return shell.Page("site_wordpress", "WordPress of "+head.Site.Name, data), nil
 }
@@ -343,7 +343,7 @@ func (d *Pages) actOnWordPress(
 	q *shell.Request, action, toast string,
 	fn func(tx *db.Tx, id site.ID) error,
 ) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		return audit.Event{Action: action, Subject: string(id)}, fn(tx, id)
 	})
@@ -375,7 +375,7 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 			*to = &n
 		}
 	}
-	id, toast := site.ID(q.PathValue("id")), "Saved. The site applies it within seconds"
+	id, toast := shell.PathID[site.ID](q, "id"), "Saved. The site applies it within seconds"
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		changed, err := d.WordPress.UpdateTx(ctx, tx, q.Caller.Owner, id, p)
 		if !changed {

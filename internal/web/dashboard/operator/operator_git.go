@@ -88,7 +88,7 @@ func (d *Pages) createGitHubApp(ctx context.Context, q *shell.Request) (shell.An
 	var c connection.Creation
 	n := connection.NewGitHubApp{Host: q.Value("github_host"), Organization: q.Value("organization"), Public: q.Checked("public")}
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		c, err = d.Connections.CreationTx(ctx, tx, string(q.Session.ID), n)
+		c, err = d.Connections.CreationTx(ctx, tx, q.Session.ID, n)
 		return err
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *Pages) createGitHubApp(ctx context.Context, q *shell.Request) (shell.An
 
 // gitHubAppCreated takes GitHub's answer and stores the app.
 func (d *Pages) gitHubAppCreated(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	made, err := d.Connections.Created(ctx, string(q.Session.ID), q.URL.Query())
+	made, err := d.Connections.Created(ctx, q.Session.ID, q.URL.Query())
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -116,7 +116,7 @@ func (d *Pages) gitHubAppCreated(ctx context.Context, q *shell.Request) (shell.A
 
 func (d *Pages) deleteApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		a, err := d.Connections.DeleteAppTx(ctx, tx, connection.AppID(q.PathValue("app")))
+		a, err := d.Connections.DeleteAppTx(ctx, tx, shell.PathID[connection.AppID](q, "app"))
 		return audit.Event{Action: "git_app.deleted", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
 	return shell.GoTo("/operator/git", "App deleted"), err

@@ -25,7 +25,7 @@ type userData struct {
 
 // whose returns the user that the page is about.
 func (d *Pages) whose(ctx context.Context, q *shell.Request) (account.User, error) {
-	return d.Accounts.User(ctx, account.UserID(q.PathValue("user")))
+	return d.Accounts.User(ctx, shell.PathID[account.UserID](q, "user"))
 }
 
 func (d *Pages) userPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {

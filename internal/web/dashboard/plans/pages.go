@@ -376,8 +376,9 @@ func (d *Pages) saveBudget(ctx context.Context, q *shell.Request) (shell.Answer,
 
 // invoiceRow is an invoice as pages show it.
 type invoiceRow struct {
-	ID, Number, Date, Total, Status, Tone, Due string
-	Final                                      bool
+	ID                                     billing.InvoiceID
+	Number, Date, Total, Status, Tone, Due string
+	Final                                  bool
 }
 
 // mostInvoices is how many invoices are listed.
@@ -385,7 +386,7 @@ const mostInvoices = 100
 
 func rowOf(i billing.Invoice) invoiceRow {
 	r := invoiceRow{
-		ID: string(i.ID), Number: i.Number, Date: date(i.CreatedAt), Total: i.Currency.Format(i.Total), Final: i.Number != "",
+		ID: i.ID, Number: i.Number, Date: date(i.CreatedAt), Total: i.Currency.Format(i.Total), Final: i.Number != "",
 	}
 	switch {
 	case i.Corrects != "":
@@ -438,7 +439,7 @@ type (
 )
 
 func (d *Pages) invoice(ctx context.Context, q *shell.Request) (billing.Invoice, error) {
-	return d.billing.Invoice(ctx, d.DB, q.Caller.Owner, billing.InvoiceID(q.PathValue("invoice")))
+	return d.billing.Invoice(ctx, d.DB, q.Caller.Owner, shell.PathID[billing.InvoiceID](q, "invoice"))
 }
 
 func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {

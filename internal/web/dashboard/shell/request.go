@@ -34,6 +34,9 @@ func (q *Request) signedIn() bool { return q.User.ID != "" && !q.Session.Pending
 // Value returns the submitted value of a field.
 func (q *Request) Value(name string) string { return q.PostForm.Get(name) }
 
+// PathID returns the id that stands in a part of the path. It may name nothing, or what isn't the user's.
+func PathID[T ~string](q *Request, part string) T { return T(q.PathValue(part)) }
+
 // Checked reports whether a box was ticked.
 func (q *Request) Checked(name string) bool { return q.PostForm.Get(name) != "" }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"golang.org/x/net/html"
 
 	"slipway/internal/tenant/account"
@@ -46,7 +48,7 @@ func (d *Shell) refused(q *Request, method, to, scope string) string {
 	if scope != "" {
 		rt.scope = account.Scope(scope)
 	}
-	if _, err := rt.permit(q.member, site); err == nil {
+	if _, err := rt.permit(q.member, id.Site(site)); err == nil {
 		return ""
 	}
 	if q.member.Role == account.RoleGuest {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 )
@@ -74,11 +76,11 @@ func (rt Route) ofSite() bool { return strings.HasPrefix(rt.Path, "/sites/{id}")
 
 // permit returns the caller as this route is for them: in a team, with their role there, on one site or on all. A site on
 // which a guest has no role doesn't exist for them.
-func (rt Route) permit(c account.Caller, site string) (account.Caller, error) {
+func (rt Route) permit(c account.Caller, site id.Site) (account.Caller, error) {
 	if c.Team == "" || rt.scope == "" {
 		return c, nil
 	}
-	if site != "" && c.Role == account.RoleGuest && c.SiteRoles[site] == "" {
+	if site != "" && c.Role == account.RoleGuest && c.SiteRoles[string(site)] == "" {
 		return c, fault.Missing("site")
 	}
 	as, err := c.For(rt.scope, rt.least)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 )
@@ -49,7 +51,7 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 		return err
 	}
 	q.member = c
-	q.Caller, err = rt.permit(c, site)
+	q.Caller, err = rt.permit(c, id.Site(site))
 	return err
 }
 

@@ -32,7 +32,7 @@ func (h apps) Process(s site.Site) Process {
 
 // ProgramLog is the latest lines that a site's programs printed.
 func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
-	lines, err := h.Logs(ctx, string(id), app.LogFilter{
+	lines, err := h.Logs(ctx, id, app.LogFilter{
 		After: f.After, Before: f.Before, Since: f.Since, Stream: f.Stream, Level: f.Level, Process: f.Process, Search: f.Search, Limit: f.Limit,
 	})
 	out := make([]ProgramLine, len(lines))
@@ -44,7 +44,7 @@ func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]Pr
 
 // Figures are those of a site's program over the last 24 hours.
 func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error) {
-	list, _, step, err := h.Metrics(ctx, string(id), db.Now().Add(-24*time.Hour), 0, 0)
+	list, _, step, err := h.Metrics(ctx, id, db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]ProgramFigures, len(list))
 	for i, p := range list {
 		out[i] = ProgramFigures{
@@ -63,7 +63,7 @@ func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.D
 
 // ProgramTasks lists what runs beside a site's program.
 func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error) {
-	list, err := h.Apps.Tasks(ctx, string(id))
+	list, err := h.Apps.Tasks(ctx, id)
 	out := make([]ProgramTask, len(list))
 	for i, t := range list {
 		out[i] = ProgramTask{
@@ -99,7 +99,7 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s sit
 			Code:    "no_program",
 		}
 	}
-	_, err := h.RunTx(ctx, tx, by, string(s.ID), s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
+	_, err := h.RunTx(ctx, tx, by, s.ID, s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
 	return app.CommandProcess, err
 }
 
@@ -116,13 +116,13 @@ func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	case s.Status == site.Stopped:
 		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
 	}
-	_, err := h.RestartTx(ctx, tx, s.Owner, string(s.ID), s.LiveDeployment)
+	_, err := h.RestartTx(ctx, tx, s.Owner, s.ID, s.LiveDeployment)
 	return err
 }
 
 // Storage returns how much a site's programs store.
 func (h apps) Storage(ctx context.Context, id site.ID) (Storage, error) {
-	u, err := h.StorageUse(ctx, string(id))
+	u, err := h.StorageUse(ctx, id)
 	return Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
 

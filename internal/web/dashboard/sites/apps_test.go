@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
+
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
@@ -51,7 +53,7 @@ func TestTerminalOfSite(t *testing.T) {
 			return app.Wanted{
 				Site:       "site",
 				Owner:      "owner",
-				Deployment: deployment,
+				Deployment: id.Deployment(deployment),
 				Spec:       runtime.Spec{Site: "site", Argv: []string{"node", "server.js"}, Env: []string{"SECRET=x"}, Egress: true},
 			}, nil
 		}),
@@ -101,7 +103,7 @@ func TestTerminalOfSite(t *testing.T) {
 // wants is a Launch without previews.
 type wants func(ctx context.Context, deployment string) (app.Wanted, error)
 
-func (f wants) Wanted(ctx context.Context, deployment string) (app.Wanted, error) {
-	return f(ctx, deployment)
+func (f wants) Wanted(ctx context.Context, deployment id.Deployment) (app.Wanted, error) {
+	return f(ctx, string(deployment))
 }
 func (wants) TidyPreviews(context.Context) error { return nil }

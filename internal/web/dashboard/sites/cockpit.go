@@ -53,7 +53,7 @@ type figures struct {
 
 // cockpit reads the last day of a site.
 func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment) (cockpit, error) {
-	s, err := d.Traffic.Series(ctx, q.Caller.Owner, string(head.Site.ID), db.Now().Add(-24*time.Hour), cockpitStep)
+	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, db.Now().Add(-24*time.Hour), cockpitStep)
 	if err != nil || len(s.Points) < 2 {
 		return cockpit{}, err
 	}

@@ -120,7 +120,7 @@ func (r DeploymentRow) Label() string {
 // CanRollBack reports whether its release can be made live again.
 func (r DeploymentRow) CanRollBack() bool {
 	return r.Target == deployment.Production && r.Status == deployment.Success && r.Release != "" && !r.Current &&
-		(string(r.Release) != r.head.Site.LiveRelease || r.Bundle != "") &&
+		(r.Release != r.head.Site.LiveRelease || r.Bundle != "") &&
 		r.head.Site.Status != site.Stopped
 }
 

@@ -187,9 +187,9 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 	}
 	data.Total = total
 	data.Pages = shell.Turn(f.Page, total, CardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Tag, f.Sort, f.View, p}.link("/") })
-	ids, names := make([]site.ID, len(list)), make([]string, len(list))
+	ids, names := make([]site.ID, len(list)), make([]site.ID, len(list))
 	for i, s := range list {
-		ids[i], names[i] = s.ID, string(s.ID)
+		ids[i], names[i] = s.ID, s.ID
 	}
 	domains, err := d.Domains.Summaries(ctx, d.DB, q.Caller.Owner, names)
 	if err != nil {
@@ -207,7 +207,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 		if last, ok := latest[s.ID]; ok {
 			c.Last = &last
 		}
-		for _, dom := range domains[string(s.ID)] {
+		for _, dom := range domains[s.ID] {
 			if dom.Status == domain.Active {
 				c.Domain = dom.Name
 				break

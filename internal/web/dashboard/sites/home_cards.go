@@ -14,11 +14,11 @@ import (
 // sent again whenever they look different, and traffic always does.
 type days struct {
 	at     time.Time
-	ids    []string
-	bySite map[string]traffic.Series
+	ids    []site.ID
+	bySite map[site.ID]traffic.Series
 }
 
-func (y *days) fill(ctx context.Context, d *Pages, q *shell.Request, ids []string) (err error) {
+func (y *days) fill(ctx context.Context, d *Pages, q *shell.Request, ids []site.ID) (err error) {
 	if slices.Equal(ids, y.ids) && time.Since(y.at) < time.Minute {
 		return nil
 	}
@@ -30,9 +30,9 @@ func (y *days) fill(ctx context.Context, d *Pages, q *shell.Request, ids []strin
 // addCardDetails puts pictures and traffic on cards.
 func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []card, kept *days) error {
 	var ids []site.ID
-	var names []string
+	var names []site.ID
 	for _, c := range cards {
-		ids, names = append(ids, c.Site.ID), append(names, string(c.Site.ID))
+		ids, names = append(ids, c.Site.ID), append(names, c.Site.ID)
 	}
 	thumbnails, err := d.Thumbnails.OfSites(ctx, q.Caller.Owner, ids)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 	}
 	for i, c := range cards {
 		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID], taken[c.Site.ID])
-		cards[i].Spark = shell.SparkOf(kept.bySite[string(c.Site.ID)])
+		cards[i].Spark = shell.SparkOf(kept.bySite[c.Site.ID])
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ func (d *Pages) tagTabs(ctx context.Context, q *shell.Request, f homeFilter) ([]
 // favorite adds a site to what the user sees first, or takes it out. It is theirs alone and nobody else's business, so the
 // audit log has no line of it.
 func (d *Pages) favorite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id")))
+	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err == nil {
-		err = q.Caller.RequireSite(string(s.ID))
+		err = q.Caller.RequireSite(s.ID)
 	}
 	if err == nil {
 		err = d.DB.Write(ctx, func(tx *db.Tx) error { return d.Sites.FavoriteTx(ctx, tx, q.User.ID, s.ID, q.Value("on") == "1") })

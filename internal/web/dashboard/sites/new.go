@@ -43,7 +43,7 @@ type newData struct {
 	TokenUser  string
 	DeployKey  string
 	Branch     string
-	Connection string                  // the connected account that it is read with; empty: none
+	Connection connection.ID           // the connected account that it is read with; empty: none
 	Accounts   []connection.Connection // that can be picked
 	Search     string
 	Found      []connection.Repository // of the picked account; nil: not looked for
@@ -61,7 +61,7 @@ type newData struct {
 // Account is the picked connected account; nil: none.
 func (n newData) Account() *connection.Connection {
 	for i, c := range n.Accounts {
-		if string(c.ID) == n.Connection {
+		if c.ID == n.Connection {
 			return &n.Accounts[i]
 		}
 	}
@@ -95,7 +95,7 @@ func (n newData) Rest() map[string]any {
 		body["build"] = build
 	}
 	if n.Connection != "" {
-		body["connectionId"] = n.Connection
+		body["connectionId"] = string(n.Connection)
 	}
 	switch {
 	case n.DeployKey != "":
@@ -162,7 +162,7 @@ func readNew(q *shell.Request) newData {
 		Name:       q.Query("name"),
 		Repository: strings.TrimSpace(q.Query("repository")),
 		Branch:     q.Query("branch"),
-		Connection: q.Query("account"),
+		Connection: connection.ID(q.Query("account")),
 		Search:     shell.Short(100, q.Query("search")),
 		Build:      map[string]string{},
 		Presets:    framework.Presets(),
@@ -176,7 +176,7 @@ func readNew(q *shell.Request) newData {
 		), strings.TrimSpace(
 			q.Value("deploy_key"),
 		)
-		n.Connection, n.Env = q.Value("account"), q.Value("env")
+		n.Connection, n.Env = connection.ID(q.Value("account")), q.Value("env")
 		n.Branch, n.Framework = strings.TrimSpace(q.Value("branch")), q.Value("framework")
 		for _, f := range buildFields {
 			n.Build[f] = strings.TrimSpace(q.Value("build_" + f))
@@ -307,8 +307,8 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 			Credential: n.credential(),
 		})
 		if err == nil && n.Connection != "" && s.Repository != "" {
-			err = d.Connections.UseTx(ctx, tx, q.Caller.Owner, string(s.ID), s.Repository, connection.Use{
-				Connection: connection.ID(n.Connection),
+			err = d.Connections.UseTx(ctx, tx, q.Caller.Owner, s.ID, s.Repository, connection.Use{
+				Connection: n.Connection,
 				Report:     true,
 			})
 		}
@@ -345,7 +345,7 @@ func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
 		return err
 	}
 	if len(n.Accounts) == 1 && n.Connection == "" && n.Repository == "" && q.PostForm == nil { // there is nothing to choose
-		n.Connection = string(n.Accounts[0].ID)
+		n.Connection = n.Accounts[0].ID
 	}
 	if n.Account() == nil {
 		n.Connection = ""
@@ -356,7 +356,7 @@ func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pickTime)
 	defer cancel()
-	n.Found, err = d.Connections.Repositories(ctx, q.Caller.Owner, connection.ID(n.Connection), n.Search)
+	n.Found, err = d.Connections.Repositories(ctx, q.Caller.Owner, n.Connection, n.Search)
 	if fault.As(err) != nil && q.Problem == nil {
 		q.Problem, _ = shell.Describe(err, "")
 		return nil
@@ -381,7 +381,7 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 	}
 	credential := n.credential()
 	if credential == nil && n.Connection != "" {
-		if credential, err = d.Connections.CredentialFor(ctx, who, connection.ID(n.Connection), repo.String()); err != nil {
+		if credential, err = d.Connections.CredentialFor(ctx, who, n.Connection, repo.String()); err != nil {
 			return shell.At("repository", err)
 		}
 	}

@@ -97,7 +97,7 @@ func (d *Pages) programPage(ctx context.Context, q *shell.Request) (shell.Answer
 
 // runCommand starts a command and shows its lines.
 func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	process := ""
 	err := d.Act(ctx, q, "site.command", func(tx *db.Tx) (string, error) {
 		s, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id)

@@ -33,7 +33,7 @@ func (d *Pages) besideOutput(ctx context.Context, q *shell.Request, head SiteHea
 	if l.Requests != "" {
 		f := l.requestFilter()
 		f.From, f.To = from, to
-		requests, place, err := d.Traffic.Requests(ctx, q.Caller.Owner, string(head.Site.ID), f)
+		requests, place, err := d.Traffic.Requests(ctx, q.Caller.Owner, head.Site.ID, f)
 		if err != nil {
 			return l, err
 		}
@@ -107,7 +107,7 @@ func (d *Pages) followRequests(e *shell.Events, q *shell.Request, l programLog, 
 	tail.looked = time.Now()
 	f := l.requestFilter()
 	f.After = tail.place
-	requests, place, err := d.Traffic.Requests(e.Ctx, q.Caller.Owner, string(id), f)
+	requests, place, err := d.Traffic.Requests(e.Ctx, q.Caller.Owner, id, f)
 	if err != nil || len(requests) == 0 {
 		tail.place = place
 		return false, err

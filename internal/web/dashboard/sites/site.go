@@ -106,7 +106,7 @@ func (h SiteHead) CanDeploy() bool { return h.Deployable() && h.Site.Status != s
 
 // Head loads the asker's own site; any other does not exist.
 func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHead, error) {
-	s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id")))
+	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err != nil {
 		return SiteHead{}, err
 	}
@@ -120,15 +120,15 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 	}
 	var current *deployment.Deployment
 	if s.NeedsRedeploy && s.LiveDeployment != "" {
-		x, err := d.Deployments.Several(ctx, q.Caller.Owner, []deployment.ID{deployment.ID(s.LiveDeployment)})
+		x, err := d.Deployments.Several(ctx, q.Caller.Owner, []deployment.ID{s.LiveDeployment})
 		if err != nil {
 			return SiteHead{}, err
 		}
-		if live, ok := x[deployment.ID(s.LiveDeployment)]; ok {
+		if live, ok := x[s.LiveDeployment]; ok {
 			current = &live
 		}
 	}
-	primary, err := d.Domains.Primary(ctx, d.DB, string(s.ID))
+	primary, err := d.Domains.Primary(ctx, d.DB, s.ID)
 	if err != nil {
 		return SiteHead{}, err
 	}
@@ -167,7 +167,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 
 // DeploySite asks for a deployment and goes to where it can be watched.
 func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	t := deploy.Trigger{
 		Cause:      deployment.ByDashboard,
 		Branch:     strings.TrimSpace(q.Value("branch")),
@@ -189,14 +189,14 @@ func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer,
 // mayDeploy is nil unless a deployment is to production and the caller may only make previews.
 func mayDeploy(c account.Caller, x deployment.Deployment) error {
 	if x.Target == deployment.Production {
-		return c.RequireOn(account.DeploymentsWrite, string(x.Site))
+		return c.RequireOn(account.DeploymentsWrite, x.Site)
 	}
 	return nil
 }
 
 // rollBack makes an earlier release live again.
 func (d *Pages) rollBack(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	var x deployment.Deployment
 	err := d.Act(ctx, q, "deployment.rolled_back", func(tx *db.Tx) (_ string, err error) {
 		x, err = d.Deployments.RollbackTx(ctx, tx, q.Caller.Owner, id, deployment.ParseID(q.Value("deployment")))
@@ -206,7 +206,7 @@ func (d *Pages) rollBack(ctx context.Context, q *shell.Request) (shell.Answer, e
 }
 
 func (d *Pages) stopSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.Act(ctx, q, "site.stopped", func(tx *db.Tx) (string, error) {
 		_, err := d.Sites.StopTx(ctx, tx, q.Caller.Owner, id)
 		return string(id), err
@@ -215,7 +215,7 @@ func (d *Pages) stopSite(ctx context.Context, q *shell.Request) (shell.Answer, e
 }
 
 func (d *Pages) startSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	err := d.Act(ctx, q, "site.started", func(tx *db.Tx) (string, error) {
 		_, err := d.Sites.StartTx(ctx, tx, q.Caller.Owner, id)
 		return string(id), err

@@ -59,13 +59,13 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 		return data, err
 	}
 	data.Rows = RowsOf(head, list[:min(len(list), 5)])
-	if id := deployment.ID(head.Site.LiveDeployment); id != "" {
+	if id := head.Site.LiveDeployment; id != "" {
 		live, err := d.Deployments.Get(ctx, q.Caller.Owner, id)
 		if err == nil {
 			data.Current = &DeploymentRow{Deployment: live, head: head}
 		}
 	}
-	if data.Domains, err = d.Domains.ForSite(ctx, q.Caller.Owner, string(head.Site.ID)); err != nil {
+	if data.Domains, err = d.Domains.ForSite(ctx, q.Caller.Owner, head.Site.ID); err != nil {
 		return data, err
 	}
 	if data.Hooks, err = d.Sites.Hooks(ctx, q.Caller.Owner, head.Site.ID); err != nil {

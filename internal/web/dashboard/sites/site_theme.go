@@ -143,7 +143,7 @@ func initials(name string) string {
 // its preview (.jpg). The address names the release, so it never changes. An SVG icon is
 // the tenant's own file: wherever it is opened it runs nothing and loads nothing.
 func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	id := site.ID(q.PathValue("id"))
+	id := shell.PathID[site.ID](q, "id")
 	of, part, _ := strings.Cut(q.PathValue("picture"), ".")
 	var b []byte
 	var err error

@@ -75,7 +75,7 @@ func (d *Pages) topLists(ctx context.Context, q *shell.Request, head SiteHead, o
 		{traffic.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}},
 		{traffic.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}},
 	} {
-		if l.Rows, l.Others, err = d.Traffic.Top(ctx, q.Caller.Owner, string(head.Site.ID), l.kind, since, 10); err != nil {
+		if l.Rows, l.Others, err = d.Traffic.Top(ctx, q.Caller.Owner, head.Site.ID, l.kind, since, 10); err != nil {
 			return nil, 0, err
 		}
 		if len(l.Rows) > 0 || l.Others > 0 {
@@ -94,7 +94,7 @@ func (d *Pages) accessLog(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.Raw(func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+head.Site.Slug+`-access-log.jsonl"`)
-		if err := d.Traffic.Log(ctx, q.Caller.Owner, string(head.Site.ID), db.Now().Add(-7*24*time.Hour), &patientWriter{
+		if err := d.Traffic.Log(ctx, q.Caller.Owner, head.Site.ID, db.Now().Add(-7*24*time.Hour), &patientWriter{
 			w,
 			http.NewResponseController(w),
 		}); err != nil {
@@ -169,7 +169,7 @@ func (d *Pages) siteTraffic(ctx context.Context, q *shell.Request) (siteTraffic,
 // visits reads a site's traffic for a stretch of time.
 func (d *Pages) visits(ctx context.Context, q *shell.Request, head SiteHead, on shell.Stretch) (visits, traffic.Series, error) {
 	since := db.Now().Add(-time.Duration(on.Step) * time.Duration(on.N-1))
-	s, err := d.Traffic.Series(ctx, q.Caller.Owner, string(head.Site.ID), since, on.Step)
+	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, since, on.Step)
 	if on.Weeks {
 		s = weekly(s)
 	}

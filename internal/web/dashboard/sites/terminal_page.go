@@ -86,7 +86,7 @@ func (d *Pages) terminalPage(ctx context.Context, q *shell.Request) (shell.Answe
 
 // allowTerminal allows terminals for a site, or no longer.
 func (d *Pages) allowTerminal(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	allow, id := q.Value("allow") == "1", site.ID(q.PathValue("id"))
+	allow, id := q.Value("allow") == "1", shell.PathID[site.ID](q, "id")
 	action, said := "site.terminal_disabled", "Terminal disabled"
 	if allow {
 		action, said = "site.terminal_enabled", "Terminal enabled"

@@ -75,9 +75,9 @@ func (d *Pages) invitePage(ctx context.Context, q *shell.Request) (shell.Answer,
 func (d *Pages) invite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	n := team.NewInvitation{Email: q.Value("email"), Role: account.Role(q.Value("role"))}
 	if q.Value("role") == "guest" {
-		n.Role, n.Sites = account.RoleGuest, map[string]account.Role{}
+		n.Role, n.Sites = account.RoleGuest, map[site.ID]account.Role{}
 		for _, id := range q.PostForm["sites"] {
-			n.Sites[id] = account.Role(q.Value("site_role"))
+			n.Sites[site.ID(id)] = account.Role(q.Value("site_role"))
 		}
 	} else if n.Role == account.RoleGuest {
 		return shell.Answer{}, shell.At("role", &fault.Error{Kind: fault.Invalid, Message: "Choose a role"})
@@ -156,7 +156,7 @@ func (d *Pages) memberPage(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	m, err := d.Teams.MemberTx(ctx, d.DB, q.Caller.Owner, account.UserID(q.PathValue("user")))
+	m, err := d.Teams.MemberTx(ctx, d.DB, q.Caller.Owner, shell.PathID[account.UserID](q, "user"))
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -178,7 +178,7 @@ func (d *Pages) memberPage(ctx context.Context, q *shell.Request) (shell.Answer,
 }
 
 func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	user, role := account.UserID(q.PathValue("user")), account.Role(q.Value("role"))
+	user, role := shell.PathID[account.UserID](q, "user"), account.Role(q.Value("role"))
 	if role == "guest" {
 		role = account.RoleGuest
 	} else if role == account.RoleGuest {
@@ -190,10 +190,10 @@ func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer,
 }
 
 func (d *Pages) setSiteRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	user, id, role := account.UserID(q.PathValue("user")), q.Value("site"), account.Role(q.Value("site_role"))
-	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: string(role) + " on " + shell.Short(60, id)},
+	user, id, role := shell.PathID[account.UserID](q, "user"), site.ID(q.Value("site")), account.Role(q.Value("site_role"))
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: string(role) + " on " + shell.Short(60, string(id))},
 		func(tx *db.Tx) (team.Member, error) {
-			if _, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, site.ID(id)); err != nil {
+			if _, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, id); err != nil {
 				return team.Member{}, shell.At("site", err)
 			}
 			return d.Teams.SetSiteTx(ctx, tx, q.Caller, id, user, role)
@@ -202,11 +202,11 @@ func (d *Pages) setSiteRole(ctx context.Context, q *shell.Request) (shell.Answer
 }
 
 func (d *Pages) removeSiteRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	user, id := account.UserID(q.PathValue("user")), q.Value("site")
+	user, id := shell.PathID[account.UserID](q, "user"), q.Value("site")
 	left := false
 	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: "no role on " + shell.Short(60, id)},
 		func(tx *db.Tx) (team.Member, error) {
-			m, err := d.Teams.RemoveSiteTx(ctx, tx, q.Caller, id, user)
+			m, err := d.Teams.RemoveSiteTx(ctx, tx, q.Caller, site.ID(id), user)
 			left = m.Role == account.RoleGuest && len(m.Sites) <= 1 // they had this role alone
 			return m, err
 		})
@@ -218,7 +218,7 @@ func (d *Pages) removeSiteRole(ctx context.Context, q *shell.Request) (shell.Ans
 }
 
 func (d *Pages) remove(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	user := account.UserID(q.PathValue("user"))
+	user := shell.PathID[account.UserID](q, "user")
 	var services []string
 	err := d.actOn(ctx, q, user, audit.Event{Action: "member.removed"}, func(tx *db.Tx) (m team.Member, err error) {
 		m, services, err = d.Teams.RemoveTx(ctx, tx, q.Caller, user)

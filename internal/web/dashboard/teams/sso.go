@@ -113,21 +113,21 @@ func (d *Pages) saveProvider(ctx context.Context, q *shell.Request) (shell.Answe
 		c.Secret = &secret
 	}
 	return d.changeSSO(ctx, q, "Saved", func(tx *db.Tx) (audit.Event, error) {
-		p, err := d.SSO.ChangeForTx(ctx, tx, q.Caller.Owner, sso.ProviderID(q.PathValue("provider")), c)
+		p, err := d.SSO.ChangeForTx(ctx, tx, q.Caller.Owner, shell.PathID[sso.ProviderID](q, "provider"), c)
 		return audit.Event{Action: "sso_provider.updated", Subject: string(p.ID), Detail: p.Name}, err
 	})
 }
 
 func (d *Pages) deleteProvider(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.changeSSO(ctx, q, "Provider deleted", func(tx *db.Tx) (audit.Event, error) {
-		p, _, err := d.SSO.DeleteForTx(ctx, tx, q.Caller.Owner, sso.ProviderID(q.PathValue("provider")))
+		p, _, err := d.SSO.DeleteForTx(ctx, tx, q.Caller.Owner, shell.PathID[sso.ProviderID](q, "provider"))
 		return audit.Event{Action: "sso_provider.removed", Subject: string(p.ID), Detail: p.Issuer}, err
 	})
 }
 
 func (d *Pages) addDomain(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.changeSSO(ctx, q, "Domain added. Add its TXT record, then check it", func(tx *db.Tx) (audit.Event, error) {
-		one, err := d.SSO.ClaimTx(ctx, tx, q.Caller.Owner, sso.ProviderID(q.PathValue("provider")), q.Value("domain"))
+		one, err := d.SSO.ClaimTx(ctx, tx, q.Caller.Owner, shell.PathID[sso.ProviderID](q, "provider"), q.Value("domain"))
 		return audit.Event{Action: "sso_domain.added", Subject: string(one.ID), Detail: one.Name}, err
 	})
 }
@@ -136,7 +136,7 @@ func (d *Pages) checkDomain(ctx context.Context, q *shell.Request) (shell.Answer
 	if d.SSO == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
-	one, err := d.SSO.Domain(ctx, d.DB, q.Caller.Owner, sso.ProviderID(q.PathValue("provider")), sso.DomainID(q.PathValue("domain")))
+	one, err := d.SSO.Domain(ctx, d.DB, q.Caller.Owner, shell.PathID[sso.ProviderID](q, "provider"), shell.PathID[sso.DomainID](q, "domain"))
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -149,7 +149,7 @@ func (d *Pages) checkDomain(ctx context.Context, q *shell.Request) (shell.Answer
 
 func (d *Pages) deleteDomain(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.changeSSO(ctx, q, "Domain removed", func(tx *db.Tx) (audit.Event, error) {
-		one, err := d.SSO.UnclaimTx(ctx, tx, q.Caller.Owner, sso.ProviderID(q.PathValue("provider")), sso.DomainID(q.PathValue("domain")))
+		one, err := d.SSO.UnclaimTx(ctx, tx, q.Caller.Owner, shell.PathID[sso.ProviderID](q, "provider"), shell.PathID[sso.DomainID](q, "domain"))
 		return audit.Event{Action: "sso_domain.removed", Subject: string(one.ID), Detail: one.Name}, err
 	})
 }

@@ -1,0 +1,125 @@
+package slipway
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// sources calls f with every Go file of the product: no tests, nothing that is generated.
+func sources(t *testing.T, f func(path string, text []byte)) {
+	t.Helper()
+	for _, root := range []string{"internal", "cmd"} {
+		err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(p, "_gen.go") {
+				return err
+			}
+			text, err := os.ReadFile(p)
+			if err == nil {
+				f(filepath.ToSlash(p), text)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mostLines is how long a package may be, without tests.
+const mostLines = 4000
+
+// longer are the packages that are longer, with the lines that they may have: a number here only goes down.
+var longer = map[string]int{
+	"internal/client/cli":              4175,
+	"internal/program/app":             4995,
+	"internal/tenant/account":          4035,
+	"internal/tenant/billing":          4965,
+	"internal/tenant/webhook":          4060,
+	"internal/web/dashboard/configure": 4100,
+	"internal/web/dashboard/sites":     4275,
+	"internal/wordpress/wordpress":     4040,
+}
+
+// A package that a stranger walks through holds one idea: what grows past the limit moves an idea out.
+func TestPackageLengths(t *testing.T) {
+	t.Parallel()
+	lines := map[string]int{}
+	sources(t, func(p string, text []byte) { lines[filepath.Dir(p)] += bytes.Count(text, []byte("\n")) })
+	for name, n := range lines {
+		most := mostLines
+		if longer[name] > most {
+			most = longer[name]
+		}
+		if n > most {
+			t.Errorf("%s has %d lines without tests, at most %d: move one whole idea out of it", name, n, most)
+		}
+	}
+	for name := range longer {
+		if lines[name] <= mostLines {
+			t.Errorf("%s has %d lines: take it off the list of longer packages", name, lines[name])
+		}
+	}
+}
+
+// rawIDs is how many parameters of functions and methods hold an id as text. It only goes down.
+const rawIDs = 36
+
+// An id has its type (package id, or its noun's package): a site's can't be passed for an owner's.
+func TestIDsAreTyped(t *testing.T) {
+	t.Parallel()
+	noun := regexp.MustCompile(`^(site|owner|deployment|webhook|operation|backup|upload|release|[a-z]\w*ID)s?$`)
+	var found []string
+	typed := 0
+	look := func(p string, set *token.FileSet, f *ast.FuncType) {
+		for _, param := range f.Params.List {
+			kind := param.Type
+			if list, ok := kind.(*ast.ArrayType); ok {
+				kind = list.Elt
+			}
+			for _, name := range param.Names {
+				if !noun.MatchString(name.Name) {
+					continue
+				}
+				if text, ok := kind.(*ast.Ident); ok && text.Name == "string" {
+					found = append(found, set.Position(param.Pos()).String()+" "+name.Name)
+				} else {
+					typed++
+				}
+			}
+		}
+	}
+	sources(t, func(p string, text []byte) {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, p, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.FuncDecl:
+				look(p, set, x.Type)
+			case *ast.InterfaceType:
+				for _, m := range x.Methods.List {
+					if f, ok := m.Type.(*ast.FuncType); ok {
+						look(p, set, f)
+					}
+				}
+			}
+			return true
+		})
+	})
+	if len(found) > rawIDs {
+		t.Errorf("%d parameters hold an id as text, at most %d: give it the type of its noun (package id)\n%s", len(found), rawIDs, strings.Join(found, "\n"))
+	}
+	if typed < 100 {
+		t.Errorf("only %d typed ids were found: the test looks at the wrong functions", typed)
+	}
+}
