@@ -54,6 +54,7 @@ import (
 	"slipway/internal/tenant/webhook"
 	accountpages "slipway/internal/web/dashboard/account"
 	"slipway/internal/web/dashboard/configure"
+	"slipway/internal/web/dashboard/home"
 	"slipway/internal/web/dashboard/operator"
 	"slipway/internal/web/dashboard/plans"
 	"slipway/internal/web/dashboard/shell"
@@ -149,7 +150,9 @@ func New(c Config) *Dashboard {
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
-	d.routes = slices.Concat(watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes())
+	d.routes = slices.Concat(
+		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes(),
+	)
 	d.shell.Route(d.routes...)
 	return d
 }

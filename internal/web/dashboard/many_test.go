@@ -16,6 +16,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/web/dashboard/home"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -244,7 +245,7 @@ func TestLongLists(t *testing.T) {
 	)); !strings.Contains(p.body, fmt.Sprintf("deployments?page=%d", last)) {
 		t.Error("no way back from behind the end")
 	}
-	for path, want := range map[string]int{"/": sites.CardsPerPage, "/?page=42": 1000 - 41*sites.CardsPerPage, "/?page=43": 0, "/?q=site+77": 11} {
+	for path, want := range map[string]int{"/": home.CardsPerPage, "/?page=42": 1000 - 41*home.CardsPerPage, "/?page=43": 0, "/?q=site+77": 11} {
 		p := b.get(path)
 		if got := strings.Count(p.body, `data-test="card-site_`); p.status != 200 || got != want || len(p.body) > 100_000 {
 			t.Errorf("%s: %d, %d sites in %d bytes, want %d", path, p.status, got, len(p.body), want)

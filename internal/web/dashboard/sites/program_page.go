@@ -65,8 +65,8 @@ type programData struct {
 	Plots []shell.Plot
 }
 
-// processOf returns the state of a site's program, or nil where it has none.
-func (d *Pages) processOf(s site.Site) *Process {
+// ProcessOf returns the state of a site's program, or nil where it has none.
+func (d *Pages) ProcessOf(s site.Site) *Process {
 	if !(SiteHead{Site: s}).HasProgram() || d.Programs == nil {
 		return nil
 	}

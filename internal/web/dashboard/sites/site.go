@@ -16,10 +16,6 @@ import (
 // siteRoutes is every route of the list of sites, of making one, and of watching one.
 func (d *Pages) Routes() []shell.Route {
 	rs := []shell.Route{
-		shell.Get("/{$}", shell.User, d.home).Takes(account.SitesRead),
-		shell.Get("/sites", shell.User, d.homeAlias).Takes(account.SitesRead),
-		shell.Get("/live/home", shell.User, d.homeLive).Takes(account.SitesRead),
-		shell.Get("/find", shell.User, d.findSites).Takes(account.SitesRead),
 		shell.Get("/new", shell.User, d.newPage).Takes(account.SitesWrite).Wide(),
 		shell.Post("/new", shell.User, d.newStep, d.newPage).Takes(account.SitesWrite).Wide(),
 
@@ -39,7 +35,6 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/sites/{id}/deploy", shell.User, d.DeploySite, d.deploymentsPage).Takes(account.PreviewsWrite),
 		shell.Post("/sites/{id}/drop", shell.User, d.deployDropped, d.deploymentsPage).Takes(account.DeploymentsWrite).Receives(d.receiveDropped),
 		shell.Post("/sites/{id}/rollback", shell.User, d.rollBack, nil).Takes(account.DeploymentsWrite),
-		shell.Post("/sites/{id}/favorite", shell.User, d.favorite, nil).Takes(account.SitesRead),
 		shell.Post("/sites/{id}/stop", shell.User, d.stopSite, nil).Takes(account.SitesWrite),
 		shell.Post("/sites/{id}/start", shell.User, d.startSite, nil).Takes(account.SitesWrite),
 	}
@@ -64,7 +59,7 @@ type SiteHead struct {
 	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
 	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string                 // its host as people read it: with the letters of an IDN
-	Theme     siteTheme
+	Theme     Theme
 
 	Databases bool // whether it has any
 
@@ -76,9 +71,10 @@ type SiteHead struct {
 func (h SiteHead) Head() SiteHead { return h }
 
 // Health is how the site is: its status, or "crashed" where its program ended by itself and is not up again.
-func (h SiteHead) Health() string { return healthOf(h.Site, h.Process) }
+func (h SiteHead) Health() string { return HealthOf(h.Site, h.Process) }
 
-func healthOf(s site.Site, p *Process) string {
+// HealthOf returns a site's status, or "crashed" where its program ended by itself and is not up again.
+func HealthOf(s site.Site, p *Process) string {
 	if s.Status == site.Active && p != nil && p.State == "crashed" {
 		return "crashed"
 	}
@@ -143,7 +139,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		URL:   url,
 		Host:  strings.TrimPrefix(url, "https://"),
 		Live:  current,
-		Theme: themeOf(s, thumbnails[s.ID], taken[s.ID]),
+		Theme: ThemeOf(s, thumbnails[s.ID], taken[s.ID]),
 	}
 	if last, ok := latest[s.ID]; ok {
 		h.Latest = &last
@@ -153,7 +149,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		return SiteHead{}, err
 	}
 	h.Databases = len(databases) > 0 || tab == "databases"
-	h.Process = d.processOf(s)
+	h.Process = d.ProcessOf(s)
 	h.Visit, h.VisitHost = h.URL, h.Host
 	if primary != "" {
 		port := ""

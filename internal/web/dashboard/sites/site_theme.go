@@ -21,9 +21,9 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// siteTheme is how a site is shown: by the metadata of its pages or, while there is none, by
+// Theme is how a site is shown: by the metadata of its pages or, while there is none, by
 // its name before colors derived from its subdomain.
-type siteTheme struct {
+type Theme struct {
 	Name, Seed  string
 	Title, Text string
 	Color       string // #rrggbb, or empty
@@ -34,8 +34,9 @@ type siteTheme struct {
 	Failed      bool // the site is not live because its deployment failed
 }
 
-func themeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) siteTheme {
-	l := siteTheme{
+// ThemeOf returns how a site is shown, from what is known of its pages and its screenshots.
+func ThemeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) Theme {
+	l := Theme{
 		Name:   s.Name,
 		Seed:   s.Slug,
 		Title:  cmp.Or(p.Title, s.Name),
@@ -65,7 +66,7 @@ func ScreenshotPath(id site.ID, f screenshot.Found) string {
 }
 
 // shade are numbers that belong to a site's address.
-func (l siteTheme) shade() uint32 {
+func (l Theme) shade() uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(l.Seed))
 	return h.Sum32()
@@ -73,7 +74,7 @@ func (l siteTheme) shade() uint32 {
 
 // ground is the site's color as an SVG attribute takes it, and a color that can be read
 // on it.
-func (l siteTheme) ground() (back, ink string) {
+func (l Theme) ground() (back, ink string) {
 	if c := l.Color; len(c) == 7 && c[0] == '#' {
 		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
 			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
@@ -87,7 +88,7 @@ func (l siteTheme) ground() (back, ink string) {
 
 // Backdrop returns the background of a site's preview: its color, and shapes derived from its
 // address.
-func (l siteTheme) Backdrop() template.HTML {
+func (l Theme) Backdrop() template.HTML {
 	n := l.shade()
 	back, _ := l.ground()
 	return template.HTML(fmt.Sprintf(
@@ -105,7 +106,7 @@ func (l siteTheme) Backdrop() template.HTML {
 }
 
 // Picture is a site's icon, or its initials.
-func Picture(l siteTheme) template.HTML {
+func Picture(l Theme) template.HTML {
 	if l.Icon != "" {
 		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
 	}

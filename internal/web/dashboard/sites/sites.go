@@ -1,6 +1,6 @@
-// Package sites owns the pages on which sites are listed, made and watched: the overview,
-// deployments, logs, traffic and the terminal. What their owners set up for them is in package
-// configure, which draws the same header (SiteHead).
+// Package sites owns the pages on which sites are made and watched: the overview, deployments, logs,
+// traffic and the terminal. Their list is in package home. What their owners set up for them is in
+// package configure, which draws the same header (SiteHead).
 package sites
 
 import (

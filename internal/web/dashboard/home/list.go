@@ -1,4 +1,4 @@
-package sites
+package home
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // CardsPerPage keeps a page of cards well under 100 KB.
@@ -24,7 +25,7 @@ type card struct {
 	Host   string
 	Last   *deployment.Deployment // nil: none yet
 	Domain string                 // the first active domain of its own, or empty
-	Theme  siteTheme
+	Theme  sites.Theme
 	Health string // see SiteHead.Health
 	Spark  shell.Spark
 
@@ -203,7 +204,7 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 		c := card{Site: s, URL: d.Sites.URL(s.Slug)}
 		c.Favorite = slices.Contains(favorites, s.ID)
 		c.Host = strings.TrimPrefix(c.URL, "https://")
-		c.Health = healthOf(s, d.processOf(s))
+		c.Health = sites.HealthOf(s, d.ProcessOf(s))
 		if last, ok := latest[s.ID]; ok {
 			c.Last = &last
 		}

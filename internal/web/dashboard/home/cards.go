@@ -1,4 +1,4 @@
-package sites
+package home
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/dashboard/sites"
 )
 
 // days is the last day of the sites of one page. It is asked for once a minute: cards are
@@ -46,7 +47,7 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 		return err
 	}
 	for i, c := range cards {
-		cards[i].Theme = themeOf(c.Site, thumbnails[c.Site.ID], taken[c.Site.ID])
+		cards[i].Theme = sites.ThemeOf(c.Site, thumbnails[c.Site.ID], taken[c.Site.ID])
 		cards[i].Spark = shell.SparkOf(kept.bySite[c.Site.ID])
 	}
 	return nil
