@@ -60,6 +60,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 	teampages "slipway/internal/web/dashboard/teams"
+	wordpresspages "slipway/internal/web/dashboard/wordpress"
 	"slipway/internal/web/requestinfo"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -151,7 +152,7 @@ func New(c Config) *Dashboard {
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
 	d.routes = slices.Concat(
-		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes(),
+		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes(),
 	)
 	d.shell.Route(d.routes...)
 	return d

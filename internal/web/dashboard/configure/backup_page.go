@@ -16,6 +16,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
+	wordpresspages "slipway/internal/web/dashboard/wordpress"
 	"slipway/internal/wordpress/difference"
 )
 
@@ -49,7 +50,7 @@ func (d backupsData) ChangedSince(b backup.Backup) string {
 	var parts []string
 	add := func(a difference.Amount, kind, name string) {
 		if at := a.Changed.At(); at > b.CreatedAt {
-			if noun := nouns[kind]; noun != "" {
+			if noun := wordpresspages.Noun(kind); noun != "" {
 				name = noun + "s"
 			}
 			parts = append(parts, name+at.Time().UTC().Format(" (2 Jan 15:04 UTC)"))
@@ -66,7 +67,7 @@ func (d backupsData) ChangedSince(b backup.Backup) string {
 			add(*x.of, x.kind, "")
 		}
 	}
-	return enumerate(parts)
+	return shell.Enumerate(parts)
 }
 
 // backupDay is a day of the calendar.
@@ -270,7 +271,7 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid choice of what to restore", Received: what}
 	}
 	if to.NewName == "" {
-		if err := confirmed(q, head.Site, "nothing was restored"); err != nil {
+		if err := sites.Confirmed(q, head.Site, "nothing was restored"); err != nil {
 			return shell.Answer{}, err
 		}
 	}

@@ -1,6 +1,6 @@
 // Package configure owns the pages on which the owner of a site sets it up: domains,
-// environment, redirects and access, Git and deploy hooks, databases, backups, WordPress and
-// settings, and brings deleted sites back.
+// environment, redirects and access, Git and deploy hooks, databases, backups and settings, and
+// brings deleted sites back. Those of a WordPress are in package wordpress beside it.
 package configure
 
 import (

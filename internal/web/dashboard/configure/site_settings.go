@@ -33,7 +33,6 @@ func (d *Pages) Routes() []shell.Route {
 		d.databaseRoutes(),
 		d.backupRoutes(),
 		d.deletedRoutes(),
-		d.wordpressRoutes(),
 		d.hookRoutes(),
 		d.gitRoutes(),
 	} {
@@ -179,7 +178,7 @@ func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if err := confirmed(q, head.Site, "nothing was deleted"); err != nil {
+	if err := sites.Confirmed(q, head.Site, "nothing was deleted"); err != nil {
 		return shell.Answer{}, err
 	}
 	if q.Checked("backup") {

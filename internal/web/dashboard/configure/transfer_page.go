@@ -110,7 +110,7 @@ func (d *Pages) receiver(ctx context.Context, q *shell.Request, id site.ID, to s
 
 // transfer moves a site at once, or offers it, once its name was typed.
 func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	if err := d.confirmedHere(ctx, q, "nothing was transferred"); err != nil {
+	if err := d.ConfirmedHere(ctx, q, "nothing was transferred"); err != nil {
 		return shell.Answer{}, shell.At("confirm", err)
 	}
 	id, keep := shell.PathID[site.ID](q, "id"), q.Checked("keep_hooks")

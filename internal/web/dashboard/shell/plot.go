@@ -154,7 +154,7 @@ func Rough(n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") + unit
 }
 
-// many is a number and its noun.
+// Pluralize returns a number and its noun.
 func Pluralize(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -195,4 +195,12 @@ func SparkOf(s traffic.Series) Spark {
 	out.Line = template.HTMLAttr(`d="M` + line.String() + `"`)
 	out.Area = template.HTMLAttr(`d="M0 24L` + line.String() + `L100 24Z"`)
 	return out
+}
+
+// Enumerate joins words as a sentence does.
+func Enumerate(parts []string) string {
+	if n := len(parts); n > 1 {
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+	return strings.Join(parts, "")
 }

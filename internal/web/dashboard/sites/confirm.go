@@ -1,4 +1,4 @@
-package configure
+package sites
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// confirmed makes sure that the name of the site whose content an action destroys was typed. undone says
+// Confirmed makes sure that the name of the site whose content an action destroys was typed. undone says
 // what did not happen otherwise.
-func confirmed(q *shell.Request, s site.Site, undone string) error {
+func Confirmed(q *shell.Request, s site.Site, undone string) error {
 	if strings.TrimSpace(q.Value("confirm")) == s.Name {
 		return nil
 	}
@@ -22,11 +22,11 @@ func confirmed(q *shell.Request, s site.Site, undone string) error {
 	}
 }
 
-// confirmedHere is confirmed for the site of the page.
-func (d *Pages) confirmedHere(ctx context.Context, q *shell.Request, undone string) error {
+// ConfirmedHere is Confirmed for the site of the page.
+func (d *Pages) ConfirmedHere(ctx context.Context, q *shell.Request, undone string) error {
 	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err != nil {
 		return err
 	}
-	return confirmed(q, s, undone)
+	return Confirmed(q, s, undone)
 }

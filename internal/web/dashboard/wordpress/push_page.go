@@ -1,4 +1,4 @@
-package configure
+package wordpress
 
 import (
 	"cmp"
@@ -85,29 +85,24 @@ var nouns = map[string]string{
 	"comment": "comment", "user": "user", "file": "file",
 }
 
+// Noun is what people call a kind of content, or empty where it has no name of its own.
+func Noun(kind string) string { return nouns[kind] }
+
 // amounts lists in words what is newer: "12 posts, 3 orders and 1 user".
 func amounts(list []difference.Amount) string {
 	var parts []string
 	for _, a := range list {
 		parts = append(parts, contentWord(a.Newer, a.Type, a.Name))
 	}
-	return enumerate(parts)
+	return shell.Enumerate(parts)
 }
 
 // contentWord says how much there is of a type of content.
 func contentWord(n int64, kind, name string) string {
-	if noun := nouns[kind]; noun != "" {
+	if noun := Noun(kind); noun != "" {
 		return shell.Pluralize(n, noun)
 	}
 	return shell.Thousands(n) + " of " + name
-}
-
-// enumerate joins words as a sentence does.
-func enumerate(parts []string) string {
-	if n := len(parts); n > 1 {
-		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
-	}
-	return strings.Join(parts, "")
 }
 
 // pushRows compares two sites. What one of them doesn't say is unknown.
@@ -275,7 +270,7 @@ func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if err := confirmed(q, to, "nothing was pushed"); err != nil {
+	if err := sites.Confirmed(q, to, "nothing was pushed"); err != nil {
 		return shell.Answer{}, shell.At("confirm", err)
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {

@@ -1,4 +1,4 @@
-package configure
+package wordpress
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // receiveArchive stores the archive of an import while the browser sends it. The name of the site, which stands before
 // it, is checked first: nobody waits for an upload that is refused.
 func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Reader) (any, func(), error) {
-	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return nil, nil, err
 	}
 	i, drop, err := d.WordPress.Receive(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"), file)
@@ -26,7 +26,7 @@ func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Re
 
 // uploadArchive begins the import of the archive that was received.
 func (d *Pages) uploadArchive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return shell.Answer{}, err
 	}
 	i, ok := q.Received.(wordpress.Import)

@@ -1,4 +1,4 @@
-package configure
+package wordpress
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-func (d *Pages) wordpressRoutes() []shell.Route {
+// Routes lists what is served.
+func (d *Pages) Routes() []shell.Route {
 	return slices.Concat(d.extensionRoutes(), d.wordpressUserRoutes(), []shell.Route{
 		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/wordpress/state/follow", shell.User, d.wordpressState).Takes(account.SitesRead),
@@ -96,7 +97,7 @@ func (d wordpressData) Has() string {
 			add(*x.of, x.kind)
 		}
 	}
-	return enumerate(parts)
+	return shell.Enumerate(parts)
 }
 
 // LastChange returns when the content changed last; 0: unknown.
@@ -412,7 +413,7 @@ func (d *Pages) cloneWordPress(ctx context.Context, q *shell.Request) (shell.Ans
 
 func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if !q.Checked("dry") {
-		if err := d.confirmedHere(ctx, q, "nothing was replaced"); err != nil {
+		if err := d.ConfirmedHere(ctx, q, "nothing was replaced"); err != nil {
 			return shell.Answer{}, err
 		}
 	}
@@ -428,7 +429,7 @@ func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.A
 
 // importWordPress begins an import whose archive is at an address.
 func (d *Pages) importWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	if err := d.confirmedHere(ctx, q, "nothing was imported"); err != nil {
+	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return shell.Answer{}, err
 	}
 	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
