@@ -14,23 +14,6 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-func TestCleanDir(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"": "", ".": "", "/": "", "./": "", "dist": "dist", "./dist/": "dist", "/dist": "dist",
-		"a//b/./c": "a/b/c", "a/../b": "b", " dist ": "dist", "ä/ö": "ä/ö",
-	} {
-		if got, ok := worktree.CleanDir(in); got != want || !ok {
-			t.Errorf("cleanDir(%q) = %q, %v, want %q", in, got, ok, want)
-		}
-	}
-	for _, in := range []string{"..", "../x", "a/../../b", "/..", "a\\b", "a\x00b", "a\nb", "a/..//../etc", string([]byte{0xff})} {
-		if got, ok := worktree.CleanDir(in); ok {
-			t.Errorf("cleanDir(%q) = %q, want a refusal", in, got)
-		}
-	}
-}
-
 // A link out of the repository is neither listed nor read, and dependencies that were
 // committed are left out.
 func TestFromFSFollowsNoLink(t *testing.T) {
@@ -142,46 +125,6 @@ func TestOutputDirectory(t *testing.T) {
 				t.Errorf("output %q, %v, want %q", got, err, tt.want)
 			}
 		})
-	}
-}
-
-func TestGlob(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		patterns []string
-		dir      string
-		want     bool
-	}{
-		{[]string{"packages/*"}, "packages/a", true},
-		{[]string{"packages/*"}, "packages/a/b", false},
-		{[]string{"./packages/*/"}, "packages/a", true},
-		{[]string{"packages/**"}, "packages/a/b", true},
-		{[]string{"**/app"}, "x/y/app", true},
-		{[]string{"**/app"}, "app", true},
-		{[]string{"apps/*", "!apps/old"}, "apps/old", false},
-		{[]string{"!apps/old", "apps/*"}, "apps/old", true},
-		{[]string{"apps/[x"}, "apps/[x", false},
-	} {
-		if got := (worktree.Workspace{Patterns: tt.patterns}).Holds(tt.dir); got != tt.want {
-			t.Errorf("%q holds %q: %v, want %v", tt.patterns, tt.dir, got, tt.want)
-		}
-	}
-}
-
-func TestNodeVersion(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"v20.11.0": "20.11.0", "lts/*": "lts/*", "lts/iron": "20", "Jod": "22", "node": "latest", "22": "22", "20.x": "20.x",
-		">=18 <23": ">=18 <23", "^20.0.0 || >=22": "^20.0.0 || >=22", "22 # ours": "22", "*": "*",
-	} {
-		if got, ok := worktree.NodeVersion(in); got != want || !ok {
-			t.Errorf("nodeVersion(%q) = %q, %v, want %q", in, got, ok, want)
-		}
-	}
-	for _, in := range []string{"", "lts/nonsense", "$(id)", "../../etc", "20;id", "file:x", strings.Repeat("1", 200), "system"} {
-		if got, ok := worktree.NodeVersion(in); ok {
-			t.Errorf("nodeVersion(%q) = %q, want a refusal", in, got)
-		}
 	}
 }
 
