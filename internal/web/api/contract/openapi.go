@@ -133,6 +133,7 @@ func (a *API) finish() {
 		of := doc.Components.Schemas.SchemaFromRef(errorSchema.Ref).Properties
 		delete(of, "plan")
 		delete(of, "upgrade")
+		delete(doc.Components.Schemas.Map(), "LargerPlan") // nothing else refers to it
 	}
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
