@@ -32,6 +32,9 @@ var inward = map[string]string{
 	"internal/operator/setup":    "ports of this machine, and the mail server that the operator names",
 	"internal/operator/upgrade":  "this machine's own listeners, and the release that the operator names",
 	"internal/platform/systemd":  "the unix socket of the systemd that started it",
+	"internal/program/relay":     "the installation's other nodes, at the addresses that the operator gave them, by certificates of its own",
+
+	"internal/tenant/stripe/stripetest": "tests alone: what checks the stand-in's requests, on this machine",
 }
 
 // forbidden are the ways to open a connection, or to make a client that opens unchecked ones.
