@@ -1,6 +1,7 @@
 package stripetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,27 +45,45 @@ var mock = sync.OnceValues(func() (string, error) {
 		}
 		return "", fmt.Errorf("build: %w", err)
 	}
+	for try := 1; ; try++ { // another program may take the port first
+		url, err := start(strings.TrimSpace(string(path)))
+		if err == nil || try == 3 {
+			return url, err
+		}
+	}
+})
+
+// start starts the program at a free port, and returns its address once it answers.
+func start(path string) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
 	l.Close()
-	run := exec.Command(strings.TrimSpace(string(path)), "-http-addr", fmt.Sprintf("127.0.0.1:%d", port))
+	var says bytes.Buffer
+	run := exec.Command(path, "-http-addr", address)
+	run.Stdout, run.Stderr = &says, &says
 	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := run.Start(); err != nil {
-		return "", err
-	}
-	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the program ends with the thread that started it, so that one must stay
+		ended <- run.Run()
+	}()
+	url := "http://" + address
 	for deadline := time.Now().Add(time.Minute); ; {
 		res, err := http.Get(url)
 		if err == nil {
 			res.Body.Close()
 			return url, nil
 		}
+		select {
+		case err := <-ended:
+			return "", fmt.Errorf("it ended: %w: %s", err, says.String())
+		case <-time.After(20 * time.Millisecond):
+		}
 		if time.Now().After(deadline) {
 			return "", fmt.Errorf("it doesn't listen: %w", err)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-})
+}
