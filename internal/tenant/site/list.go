@@ -46,7 +46,7 @@ func (o Sort) order() string {
 
 // List returns one page of the owner's sites in the order of f.Sort, and how many there are.
 func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
-	w := where{}
+	w := where{sqlite: s.c.DB.Single()}
 	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0")
 	if err := w.narrow(owner, f); err != nil {
 		return nil, 0, err
@@ -68,7 +68,7 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 
 // total is how many sites a filter leaves, whatever the page.
 func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n int, err error) {
-	w, q := where{}, `SELECT count(*) FROM sites WHERE `
+	w, q := where{sqlite: s.c.DB.Single()}, `SELECT count(*) FROM sites WHERE `
 	w.and("owner_id = " + w.args.Add(owner))
 	if clean(f.Search) == "" && f.Only == nil && f.Tag == "" { // then the numbers are kept
 		q = `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE `
@@ -137,8 +137,9 @@ func counts[K comparable](rows *sql.Rows, err error) (map[K]int, error) {
 // where is a condition as it grows. What a filter leaves out is not in it, so that the
 // database can use the index that serves the rest.
 type where struct {
-	parts []string
-	args  db.Args
+	sqlite bool
+	parts  []string
+	args   db.Args
 }
 
 func (w *where) and(parts ...string) { w.parts = append(w.parts, parts...) }

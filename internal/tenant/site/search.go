@@ -65,13 +65,18 @@ func (w *where) search(owner account.OwnerID, search string) error {
 	if search = clean(search); search == "" {
 		return nil
 	}
-	like := func(s string) string { return ` LIKE ` + w.args.Add("%"+literal.Replace(s)+"%") + ` ESCAPE '\'` }
+	// Both sides are folded, so nothing is left for LIKE to do, which costs several times as much.
+	within := "strpos("
+	if w.sqlite {
+		within = "instr("
+	}
+	has := func(column, s string) string { return within + column + ", " + w.args.Add(s) + ") > 0" }
 	name := norm.NFC.String(strings.ToLower(search))
 	if a, err := idna.Punycode.ToASCII(name); err == nil {
 		name = a
 	}
-	w.and("(search" + like(cmp.Or(fold(search), search)) +
-		" OR id IN (SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND name" + like(name) + "))")
+	w.and("(" + has("search", cmp.Or(fold(search), search)) +
+		" OR id IN (SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND " + has("name", name) + "))")
 	return nil
 }
 
