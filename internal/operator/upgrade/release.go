@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,6 +25,8 @@ import (
 
 	"aead.dev/minisign"
 	"golang.org/x/mod/semver"
+
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Source says where a release comes from, and why it is trusted.
@@ -50,7 +51,7 @@ const (
 	maxProgram = 1 << 30
 )
 
-var archiveName = regexp.MustCompile(`^slipway_([0-9][0-9A-Za-z.+~-]{0,99})_linux_(amd64|arm64)\.tar\.gz$`)
+var archiveName = lazyregexp.New(`^slipway_([0-9][0-9A-Za-z.+~-]{0,99})_linux_(amd64|arm64)\.tar\.gz$`)
 
 // fetch verifies a release and writes its program to file, which must not be there.
 func (s Source) fetch(ctx context.Context, file string) error {

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/money"
 )
 
@@ -23,7 +23,7 @@ type Coupon struct {
 	Until    db.Time // Optional: without an end.
 }
 
-var couponCode = regexp.MustCompile(`^[A-Z0-9][A-Z0-9-]{2,39}$`)
+var couponCode = lazyregexp.New(`^[A-Z0-9][A-Z0-9-]{2,39}$`)
 
 func (c Coupon) check() error {
 	switch {

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/usage"
@@ -43,7 +43,7 @@ type Version struct {
 	CreatedAt db.Time
 }
 
-var planName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+var planName = lazyregexp.New(`^[a-z][a-z0-9-]{0,39}$`)
 
 // Bounds of what a version may say.
 const (

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // Party is who sells or buys, as invoices show it.
@@ -48,7 +48,7 @@ func DefaultSettings() Settings {
 	return Settings{DueDays: 14, GraceDays: 14, PausedDays: 30, FinalizeHours: 1}
 }
 
-var country = regexp.MustCompile(`^[A-Z]{2}$`)
+var country = lazyregexp.New(`^[A-Z]{2}$`)
 
 func oneOfLines(s string, lines, most int) bool {
 	if len(s) > most || strings.Count(s, "\n") >= lines {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 )
@@ -176,9 +176,9 @@ func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provide
 }
 
 var (
-	idForm     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	tenantForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	domainForm = regexp.MustCompile(`^(\*|[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+)$`)
+	idForm     = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	tenantForm = lazyregexp.New(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	domainForm = lazyregexp.New(`^(\*|[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+)$`)
 )
 
 // personal is the tenant of Microsoft's personal accounts: anybody can have one.

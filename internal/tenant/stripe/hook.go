@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/billing"
 )
 
@@ -46,9 +46,9 @@ type eventHead struct {
 }
 
 var (
-	eventID   = regexp.MustCompile(`^evt_[A-Za-z0-9_]{1,100}$`)
-	eventType = regexp.MustCompile(`^[a-z0-9_.]{1,100}$`)
-	objectID  = regexp.MustCompile(`^[A-Za-z0-9_]{0,255}$`)
+	eventID   = lazyregexp.New(`^evt_[A-Za-z0-9_]{1,100}$`)
+	eventType = lazyregexp.New(`^[a-z0-9_.]{1,100}$`)
+	objectID  = lazyregexp.New(`^[A-Za-z0-9_]{0,255}$`)
 )
 
 // Take keeps an event that Stripe sent to an account's webhook, and its job. Sent again, it changes nothing. What is not from this account
