@@ -619,7 +619,7 @@ func (h *node) workers() []service {
 		{"git", h.git.Run},
 		{"connections", h.connections.Run},
 		{"sign-in domains", h.sso.Run},
-		{"upgrades", upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}.Run},
+		{"upgrades", (&upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}).Run},
 	}
 }
 

@@ -21,6 +21,8 @@ type Announcer struct {
 	DB    *db.DB
 	To    Operators
 	Log   *slog.Logger
+
+	told string // the one that was told last, also where the disk is too full to note it
 }
 
 // Operators are told by mail. Accounts tell them.
@@ -36,7 +38,7 @@ const often = 10 * time.Second
 const recent = 24 * time.Hour
 
 // Run tells of each upgrade that ends, once, until ctx ends. One that is taken back is told by the program that came back.
-func (a Announcer) Run(ctx context.Context) error {
+func (a *Announcer) Run(ctx context.Context) error {
 	tick := time.NewTicker(often)
 	defer tick.Stop()
 	for {
@@ -51,7 +53,7 @@ func (a Announcer) Run(ctx context.Context) error {
 	}
 }
 
-func (a Announcer) once(ctx context.Context) error {
+func (a *Announcer) once(ctx context.Context) error {
 	x, err := Last(a.Store)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,6 +65,9 @@ func (a Announcer) once(ctx context.Context) error {
 		return nil
 	}
 	which := x.EndedAt.UTC().Format(time.RFC3339Nano)
+	if a.told == which {
+		return nil
+	}
 	told := filepath.Join(folder(a.Store), "told")
 	if have, err := os.ReadFile(told); err == nil && strings.TrimSpace(string(have)) == which {
 		return nil
@@ -81,6 +86,7 @@ func (a Announcer) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("tell operators of the upgrade: %w", err)
 	}
+	a.told = which
 	// Written afterwards: told twice after a crash at this moment is better than not at all.
 	return os.WriteFile(told, []byte(which+"\n"), 0o600)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func (o *told) TellOperatorsTx(_ context.Context, _ *db.Tx, subject, text, path 
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	var heard told
-	a := Announcer{Store: installation.Store{DataDir: t.TempDir()}, DB: dbtest.New(t), To: &heard, Log: slog.New(slog.DiscardHandler)}
+	a := &Announcer{Store: installation.Store{DataDir: t.TempDir()}, DB: dbtest.New(t), To: &heard, Log: slog.New(slog.DiscardHandler)}
 	if err := os.Mkdir(folder(a.Store), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +57,29 @@ func TestAnnounce(t *testing.T) {
 	expect(x)
 	x.Outcome, x.Why, x.EndedAt = Returned, "it was not ready within 1m0s", time.Now().Add(time.Second)
 	expect(x, "The upgrade of Slipway to 1.1.0 did not work|The last upgrade of this installation: that to 1.1.0 was taken back on ")
+	// A disk that can't note it: told once all the same.
+	if err := os.Remove(filepath.Join(folder(a.Store), "told")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(folder(a.Store), "told"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	heard, a.told = nil, ""
+	if err := a.once(t.Context()); err == nil || heard != nil {
+		t.Errorf("where nothing can be read: %v, told %q", err, heard)
+	}
+	if err := os.Remove(filepath.Join(folder(a.Store), "told")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/nowhere/told", filepath.Join(folder(a.Store), "told")); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_ = a.once(t.Context())
+	}
+	if len(heard) != 1 {
+		t.Errorf("where it can't be noted it was told %d times, want once", len(heard))
+	}
 	x.EndedAt = time.Now().Add(-25 * time.Hour)
 	expect(x)
 }
