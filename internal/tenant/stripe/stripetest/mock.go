@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -45,45 +45,58 @@ var mock = sync.OnceValues(func() (string, error) {
 		}
 		return "", fmt.Errorf("build: %w", err)
 	}
-	for try := 1; ; try++ { // another program may take the port first
-		url, err := start(strings.TrimSpace(string(path)))
-		if err == nil || try == 3 {
-			return url, err
-		}
-	}
+	return start(strings.TrimSpace(string(path)))
 })
 
-// start starts the program at a free port, and returns its address once it answers.
+// listening is what stripe-mock prints once it has a port.
+var listening = regexp.MustCompile(`Listening for HTTP at address: (\S+)\n`)
+
+// start starts the program at ports that the system chooses, for HTTPS too (its own would be one for all tests that run at once), and
+// returns its address once it answers.
 func start(path string) (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	address := l.Addr().String()
-	l.Close()
-	var says bytes.Buffer
-	run := exec.Command(path, "-http-addr", address)
-	run.Stdout, run.Stderr = &says, &says
+	says := new(output)
+	run := exec.Command(path, "-http-addr", "127.0.0.1:0", "-https-addr", "127.0.0.1:0")
+	run.Stdout, run.Stderr = says, says
 	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the program ends with the thread that started it, so that one must stay
 		ended <- run.Run()
 	}()
-	url := "http://" + address
 	for deadline := time.Now().Add(time.Minute); ; {
-		res, err := http.Get(url)
-		if err == nil {
-			res.Body.Close()
-			return url, nil
+		if m := listening.FindStringSubmatch(says.String()); m != nil {
+			url := "http://" + m[1]
+			res, err := http.Get(url)
+			if err == nil {
+				res.Body.Close()
+				return url, nil
+			}
 		}
 		select {
 		case err := <-ended:
-			return "", fmt.Errorf("it ended: %w: %s", err, says.String())
+			return "", fmt.Errorf("it ended: %w: %s", err, says)
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return "", fmt.Errorf("it doesn't listen: %w", err)
+			return "", fmt.Errorf("it doesn't answer after a minute; it printed: %s", says)
 		}
 	}
+}
+
+// output is what a program printed, read while it prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
