@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -91,6 +92,40 @@ const transferLife = 24 * time.Hour
 
 var errDryRun = errors.New("dry run")
 
+// lockBothTx locks both owners of a transfer, in one order everywhere: two transfers don't wait for each other.
+func lockBothTx(ctx context.Context, tx *db.Tx, from, to account.OwnerID) error {
+	first, second := min(from, to), max(from, to)
+	if err := account.LockOwnerTx(ctx, tx, first); err != nil || first == second {
+		return err
+	}
+	return account.LockOwnerTx(ctx, tx, second)
+}
+
+// HandOverTx moves a site at once from one account of a person to another, as MoveTx does, and says so in both audit logs. Whoever
+// removes the person from either at this moment comes before, and nothing is moved, or after.
+func (s *Teams) HandOverTx(
+	ctx context.Context, tx *db.Tx, id site.ID, from, to audit.Actor, receiver string, keepHooks bool,
+) (p Plan, err error) {
+	if err := lockBothTx(ctx, tx, from.Owner, to.Owner); err != nil {
+		return p, err
+	}
+	moved, err := s.c.Sites.GetTx(ctx, tx, from.Owner, id)
+	if err != nil {
+		return p, err
+	}
+	// The sender's line goes first: with the site may go the role on it, and the key.
+	err = s.c.Accounts.AuditTx(ctx, tx, from, audit.Event{
+		Action: "site.transferred", Subject: string(id), Detail: moved.Name + " to " + receiver,
+	})
+	if err != nil {
+		return p, err
+	}
+	if p, err = s.MoveTx(ctx, tx, id, from.Owner, to.Owner, keepHooks); err != nil {
+		return p, err
+	}
+	return p, s.c.Accounts.AuditTx(ctx, tx, to, audit.Event{Action: "site.received", Subject: string(id), Detail: moved.Name})
+}
+
 // MoveTx moves a site to another owner, with all that belongs to it, or changes nothing. Deploy hooks and the Git hook get
 // new addresses, unless they are kept. The receiver's limits hold: a Payment fault names those that are exceeded.
 func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID, keepHooks bool) (Plan, error) {
@@ -100,14 +135,8 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 			Kind: fault.Conflict, Message: "The site already belongs to this account", Details: "choose another one", Code: "same_owner",
 		}
 	}
-	first, second := from, to // one order everywhere: two transfers don't wait for each other
-	if second < first {
-		first, second = second, first
-	}
-	for _, owner := range []account.OwnerID{first, second} {
-		if err := account.LockOwnerTx(ctx, tx, owner); err != nil {
-			return p, err
-		}
+	if err := lockBothTx(ctx, tx, from, to); err != nil {
+		return p, err
 	}
 	var ending bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM teams WHERE owner_id = $1 AND deleting_at > 0)`, to).Scan(&ending); err != nil {
@@ -339,6 +368,9 @@ func (s *Teams) AcceptTransferTx(ctx context.Context, tx *db.Tx, by account.Call
 	}
 	if n == 0 { // another request was faster, or it was canceled at this moment
 		return Plan{}, t, errTransfer
+	}
+	if err := lockBothTx(ctx, tx, t.From, by.Owner); err != nil { // whoever removes the sender at this moment comes before or after
+		return Plan{}, t, err
 	}
 	sender, err := account.ActingMembershipOf(ctx, tx, t.By, t.From)
 	if err != nil {

@@ -82,14 +82,13 @@ func (a *API) transferSite(
 	case in.Body.DryRun:
 		return showPlan(to.Plan), audit.Unchanged, nil
 	case to.Caller != nil:
-		did = audit.Event{Action: "site.transferred", Subject: string(in.ID), Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller)}
-		if err := a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), did); err != nil { // the key may be one of those that end
-			return transferBody{}, did, err
+		from := c.Actor(contract.From(ctx).Addr)
+		receiver := from
+		if c.Owner != to.Owner {
+			receiver = to.Caller.Actor(contract.From(ctx).Addr)
+			receiver.Via = c.Via
 		}
-		p, err := a.Teams.MoveTx(ctx, tx, in.ID, c.Owner, to.Owner, in.Body.KeepHooks)
-		if err == nil {
-			err = a.logReceived(ctx, tx, c, *to.Caller, p)
-		}
+		p, err := a.Teams.HandOverTx(ctx, tx, in.ID, from, receiver, team.NameOf(*to.Caller), in.Body.KeepHooks)
 		out := showPlan(p)
 		out.Completed = true
 		return out, audit.Logged, err
@@ -102,18 +101,6 @@ func (a *API) transferSite(
 	}
 	did = audit.Event{Action: "site.transfer_offered", Subject: string(in.ID), Detail: to.Plan.Site.Name + " to " + in.Body.To}
 	return out, did, err
-}
-
-// logReceived writes the line of a transfer into the receiver's log.
-func (a *API) logReceived(ctx context.Context, tx *db.Tx, by, to account.Caller, p team.Plan) error {
-	actor := by.Actor(contract.From(ctx).Addr)
-	if by.Owner != to.Owner {
-		actor = to.Actor(contract.From(ctx).Addr)
-		actor.Via = by.Via
-	}
-	return a.Accounts.AuditTx(ctx, tx, actor, audit.Event{
-		Action: "site.received", Subject: string(p.Site.ID), Detail: p.Site.Name,
-	})
 }
 
 type acceptTransferIn struct {

@@ -120,19 +120,10 @@ func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}
 	if to.Caller != nil {
 		err := d.DB.Write(ctx, func(tx *db.Tx) error {
-			// The sender's line goes first: with the site may go the role on it.
-			err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
-				Action: "site.transferred", Subject: string(id), Detail: to.Plan.Site.Name + " to " + team.NameOf(*to.Caller),
-			})
-			if err != nil {
-				return err
-			}
-			if _, err := d.Teams.MoveTx(ctx, tx, id, q.Caller.Owner, to.Owner, keep); err != nil {
-				return err
-			}
 			by := to.Caller.Actor(q.Addr)
 			by.Session = q.Session.ID
-			return d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "site.received", Subject: string(id), Detail: to.Plan.Site.Name})
+			_, err := d.Teams.HandOverTx(ctx, tx, id, q.Actor(), by, team.NameOf(*to.Caller), keep)
+			return err
 		})
 		return shell.GoTo("/sites/"+string(id), "Transferred to "+team.NameOf(*to.Caller)), err
 	}
