@@ -75,12 +75,17 @@ func (a *Announcer) once(ctx context.Context) error {
 		return err
 	}
 	subject := "Slipway was upgraded to " + x.To.Version
-	if x.Outcome != Upgraded {
+	switch {
+	case x.Outcome != Upgraded && x.undoes():
+		subject = "Going back to Slipway " + x.To.Version + " did not work"
+	case x.Outcome != Upgraded:
 		subject = "The upgrade of Slipway to " + x.To.Version + " did not work"
+	case x.undoes():
+		subject = "Slipway is back at " + x.To.Version
 	}
 	text := fmt.Sprintf("The last upgrade of this installation: %s.", x.Ending())
 	if x.Outcome == Upgraded {
-		text += " slipway upgrade --undo goes back to " + x.From.Version + " within 7 days."
+		text += " slipway upgrade --undo returns to " + x.From.Version + " within 7 days."
 	}
 	err = a.DB.Write(ctx, func(tx *db.Tx) error { return a.To.TellOperatorsTx(ctx, tx, subject, text, "/operator") })
 	if err != nil {

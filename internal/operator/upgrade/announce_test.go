@@ -57,6 +57,12 @@ func TestAnnounce(t *testing.T) {
 	expect(x)
 	x.Outcome, x.Why, x.EndedAt = Returned, "it was not ready within 1m0s", time.Now().Add(time.Second)
 	expect(x, "The upgrade of Slipway to 1.1.0 did not work|The last upgrade of this installation: that to 1.1.0 was taken back on ")
+	back := State{
+		Step: Ended, Outcome: Upgraded, From: About{Version: "1.10.0"}, To: About{Version: "1.9.2"}, EndedAt: time.Now().Add(2 * time.Second),
+	}
+	expect(back, "Slipway is back at 1.9.2|The last upgrade of this installation: back to 1.9.2, on ")
+	back.Outcome, back.Why, back.EndedAt = Returned, "it was not ready within 1m0s", time.Now().Add(3*time.Second)
+	expect(back, "Going back to Slipway 1.9.2 did not work|The last upgrade of this installation: that to 1.9.2 was taken back on ")
 	// A disk that can't note it: told once all the same.
 	if err := os.Remove(filepath.Join(folder(a.Store), "told")); err != nil {
 		t.Fatal(err)

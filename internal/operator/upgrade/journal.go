@@ -77,11 +77,17 @@ func Last(s installation.Store) (State, error) {
 	return x, err
 }
 
+// undoes reports whether this was the undoing of an upgrade: only that goes to an older version.
+func (x State) undoes() bool { return older(x.To.Version, x.From.Version) }
+
 // Ending says how an upgrade that has ended went.
 func (x State) Ending() string {
 	on := x.EndedAt.Format("2 January 2006, 15:04")
 	switch x.Outcome {
 	case Upgraded:
+		if x.undoes() {
+			return fmt.Sprintf("back to %s, on %s", x.To.Version, on)
+		}
 		return fmt.Sprintf("to %s, on %s", x.To.Version, on)
 	case Stuck:
 		return fmt.Sprintf("that to %s, on %s, failed, and so did going back: %s", x.To.Version, on, x.Why)
