@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -198,6 +199,48 @@ func TestNoBilling(t *testing.T) {
 	if !strings.Contains(with, "listInvoices") || !strings.Contains(with, `"Billing"`) {
 		t.Error("with billing the document has nothing of it either")
 	}
+	// Whatever billing adds, the operator's operations and those of cards too, isn't there without it, not even for an operator.
+	operator := w.operator("root@example.test")
+	have, more := operationsOf(t, text), operationsOf(t, with)
+	added := 0
+	for method, paths := range more {
+		for path := range paths {
+			if have[method][path] {
+				continue
+			}
+			added++
+			if a := w.api(method, strings.NewReplacer("{", "", "}", "").Replace(strings.TrimPrefix(path, "/api/v1")), operator, m{}); a.status != 404 {
+				t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
+			}
+		}
+	}
+	if added < 30 {
+		t.Errorf("billing adds %d operations", added)
+	}
+}
+
+// operationsOf returns the paths of an OpenAPI document by method.
+func operationsOf(t *testing.T, document string) map[string]map[string]bool {
+	t.Helper()
+	var d struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal([]byte(document), &d); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]bool{}
+	for path, item := range d.Paths {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			if item[strings.ToLower(method)] == nil {
+				continue
+			}
+			if out[method] == nil {
+				out[method] = map[string]bool{}
+			}
+			out[method][path] = true
+		}
+	}
+	return out
 }
 
 // What a plan doesn't include is refused with 402, which names the plan and the cheapest that has more; a grant goes ahead of the plan.
