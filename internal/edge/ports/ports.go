@@ -151,6 +151,9 @@ func (p *Ports) Limit(l Limits) error {
 	})
 	l.Metrics.MustRegister(refused)
 	limiter := func(name string, total, perAddress, spare int) *connlimit.Limiter {
+		for _, reason := range []string{"total", "address"} { // a rate needs the zero before the first one
+			refused.WithLabelValues(name, reason)
+		}
 		limiter := connlimit.New(connlimit.Config{
 			Total: total, PerAddress: perAddress, Spare: spare, Exempt: l.Exempt,
 			OnRefused: func(reason string) { refused.WithLabelValues(name, reason).Inc() },

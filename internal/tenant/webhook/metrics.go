@@ -34,6 +34,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Age of the oldest delivery that is due and not under way, of any endpoint.",
 		}),
 	}
+	for _, class := range []string{"2xx", "3xx", "4xx", "5xx"} { // a rate needs the zero before the first one
+		m.attempts.WithLabelValues(class)
+	}
 	if r != nil {
 		r.MustRegister(m.attempts, m.first, m.inFlight, m.oldest)
 	}
