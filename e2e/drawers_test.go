@@ -168,13 +168,14 @@ func (f furnished) until(path, text string) {
 func (f furnished) site(name, repo string) string {
 	f.t.Helper()
 	id := f.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "github.com/acme/" + repo})
-	f.until("/sites/"+id+"/deployments", `"status":"success"`) // it has none for a moment
+	f.until("/sites/"+id+"/deployments?status=success", `"data":[{`) // it has none for a moment
 	return id
 }
 
 func (f furnished) deployed(site string, body map[string]any) {
 	f.t.Helper()
-	f.until("/deployments/"+f.call("POST", "/sites/"+site+"/deploy", body), `"status":"success"`)
+	id := f.call("POST", "/sites/"+site+"/deploy", body)
+	f.until("/sites/"+site+"/deployments?status=success", `"id":"`+id+`"`) // its own status: stages have one too
 }
 
 // idle waits until no deployment of these sites is under way.
