@@ -1,7 +1,7 @@
 // Package account owns users, their sessions, two-factor authentication, passkeys and API
 // keys, and emails to them: who the caller is, and what they may do.
 //
-// Passwords are stored as argon2id; keys, sessions, recovery codes and setup links as
+// Passwords are stored as argon2id (package password); keys, sessions, recovery codes and setup links as
 // SHA-256 digests. The secrets themselves are shown once and never stored or logged, except
 // in a queued email, which is encrypted until it is sent. A key is looked up on every
 // request, so revoking it takes effect on the next one. The package defines what a Caller may
@@ -13,14 +13,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/platform/fair"
 	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/account/password"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
 )
@@ -48,8 +47,7 @@ type Accounts struct {
 	log    *slog.Logger
 	flush  time.Duration
 	limits *limits.Limits
-	memory uint32     // of one hash, in KiB
-	hashes *fair.Pool // bounds argon2id's memory
+	hashes *password.Hasher
 
 	mu sync.Mutex // guards what follows
 	// share: total the API keys used since the last flush; owner its keys, which are limited; edge none: an entry is some 60 bytes
@@ -61,7 +59,6 @@ type Accounts struct {
 func New(c Config) *Accounts {
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Limits.CountRows(limits.Keys, `SELECT count(*) FROM api_keys WHERE owner_id = $1`)
-	hashes := max(2, runtime.NumCPU())
 	return &Accounts{
 		limits: c.Limits,
 		db:     c.DB,
@@ -70,9 +67,7 @@ func New(c Config) *Accounts {
 		site:   strings.TrimRight(c.Site, "/"),
 		log:    cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		flush:  cmp.Or(c.Flush, 10*time.Second),
-		memory: cmp.Or(c.HashMemory, memory),
-		// share: total 2 passwords hashed at once, or one for each processor; 200 waiting; owner half of them, and as much for each network that nobody is signed in from; edge waits in turn, then 503 with Retry-After
-		hashes: fair.New(fair.Config{Places: hashes, Owner: hashes / 2, Waiting: 200, OwnerWaiting: 20}),
+		hashes: password.New(c.HashMemory),
 		used:   map[KeyID]use{},
 	}
 }

@@ -144,7 +144,7 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 	if _, err := a.CheckPassword(ctx, u.Email, old); err != nil {
 		return next, "", err
 	}
-	phc, err := a.hashPassword(ctx, u.Email, password)
+	phc, err := a.hashes.Hash(ctx, u.Email, password)
 	if err != nil {
 		return next, "", err
 	}

@@ -79,7 +79,7 @@ func (a *Accounts) useSetupLink(
 	} else if email, err = CleanEmail(email); err != nil {
 		return User{}, err
 	}
-	phc, err := a.hashPassword(ctx, email, password)
+	phc, err := a.hashes.Hash(ctx, email, password)
 	if err != nil {
 		return User{}, err
 	}

@@ -127,7 +127,7 @@ func (a *Accounts) SignUp(ctx context.Context, link, password string, d Device) 
 	if err != nil {
 		return s, "", err
 	}
-	phc, err := a.hashPassword(ctx, email, password)
+	phc, err := a.hashes.Hash(ctx, email, password)
 	if err != nil {
 		return s, "", err
 	}

@@ -2,28 +2,15 @@ package account
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha1"
-	"crypto/subtle"
 	"database/sql"
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account/totp"
 	"slipway/internal/tenant/audit"
-)
-
-// The parameters every authenticator app knows (RFC 6238 §4 and §5.2, RFC 4226 §5.3).
-const (
-	step      = 30 * time.Second
-	digits    = 6
-	totpBytes = 20 // bytes, as SHA-1's output
-	skew      = 1  // steps a clock may be off, either way
 )
 
 // recoveryCodes is how many a user gets.
@@ -51,8 +38,6 @@ var (
 	}
 	errNoSeal = errors.New("two-factor authentication needs a secrets key")
 )
-
-var base32Text = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 func totpPurpose(id UserID) string { return "account/" + string(id) + "/totp" }
 
@@ -157,7 +142,7 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 			return errSession
 		}
 		method := ByTOTP
-		if looksLikeTOTP(code) {
+		if totp.Looks(code) {
 			err = a.spendTOTP(ctx, tx, pending.User, code)
 		} else {
 			method = ByRecovery
@@ -173,11 +158,6 @@ func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string,
 		a.noteRefusal(pending.User, d, "right password, wrong two-factor code")
 	}
 	return s, token, err
-}
-
-func looksLikeTOTP(code string) bool {
-	code = strings.ReplaceAll(code, " ", "")
-	return len(code) == digits && strings.Trim(code, "0123456789") == ""
 }
 
 func spendCode(ctx context.Context, tx *db.Tx, owner UserID, code string) error {
@@ -209,7 +189,7 @@ func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code 
 	if err != nil {
 		return fmt.Errorf("open two-factor secret: %w", err)
 	}
-	for _, at := range stepsOf(secret, code) {
+	for _, at := range totp.Steps(secret, code) {
 		n, err := tx.Exec(ctx, `UPDATE second_factors SET last_step = $2 WHERE user_id = $1 AND last_step < $2`, owner, at)
 		if err != nil {
 			return fmt.Errorf("spend code: %w", err)
@@ -219,28 +199,4 @@ func (a *Accounts) spendTOTP(ctx context.Context, tx *db.Tx, owner UserID, code 
 		}
 	}
 	return errCode
-}
-
-// stepsOf returns the steps, of those around now, whose code this is.
-func stepsOf(secret []byte, code string) (steps []int64) {
-	code = strings.ReplaceAll(code, " ", "")
-	now := time.Now().Unix() / int64(step/time.Second)
-	for at := now - skew; at <= now+skew; at++ {
-		if subtle.ConstantTimeCompare([]byte(hotp(secret, uint64(at))), []byte(code)) == 1 {
-			steps = append(steps, at)
-		}
-	}
-	return steps
-}
-
-// hotp is RFC 4226's one-time password.
-func hotp(secret []byte, counter uint64) string {
-	mac := hmac.New(sha1.New, secret)
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], counter)
-	mac.Write(b[:])
-	sum := mac.Sum(nil)
-	at := sum[len(sum)-1] & 0xf
-	n := binary.BigEndian.Uint32(sum[at:]) & 0x7fffffff
-	return fmt.Sprintf("%0*d", digits, n%1_000_000)
 }

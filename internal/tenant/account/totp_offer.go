@@ -7,11 +7,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account/totp"
 	"slipway/internal/tenant/audit"
 )
 
@@ -58,7 +58,7 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	var raw [totpBytes]byte
+	var raw [totp.Bytes]byte
 	var token [32]byte
 	rand.Read(raw[:])
 	rand.Read(token[:])
@@ -86,9 +86,7 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 }
 
 func newOffer(u User, token string, secret []byte) Offer {
-	text := base32Text.EncodeToString(secret)
-	q := url.Values{"secret": {text}, "issuer": {"Slipway"}}
-	return Offer{token, text, "otpauth://totp/" + url.PathEscape("Slipway:"+u.Email) + "?" + q.Encode()}
+	return Offer{token, totp.Text(secret), totp.URI(secret, "Slipway", u.Email)}
 }
 
 // OfferedTOTP returns an offer again to the session it was made for, for a form whose
@@ -147,7 +145,7 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by audit.Actor, token, code 
 		if err != nil {
 			return err
 		}
-		steps := stepsOf(secret, code)
+		steps := totp.Steps(secret, code)
 		if len(steps) == 0 {
 			return errCode
 		}

@@ -63,7 +63,7 @@ func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin
 	}
 	phc := ""
 	if password != "" {
-		if phc, err = a.hashPassword(ctx, email, password); err != nil {
+		if phc, err = a.hashes.Hash(ctx, email, password); err != nil {
 			return User{}, err
 		}
 	}

@@ -1,4 +1,4 @@
-package account
+package password
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 func TestHashesAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := New(Config{})
+		h := New(0)
 		places := max(2, runtime.NumCPU())
 		var all []func()
 		for range places / 2 { // others are at work
-			done, err := a.hashes.Take(t.Context(), fair.Who{Owner: "net:others"})
+			done, err := h.places.Take(t.Context(), fair.Who{Owner: "net:others"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,7 +31,7 @@ func TestHashesAreShared(t *testing.T) {
 		var wait sync.WaitGroup
 		for range places/2 + 20 { // as many as may work and wait
 			wait.Go(func() {
-				if done, err := a.hashes.Take(ctx, fair.Who{Owner: db.Share(ctx)}); err == nil {
+				if done, err := h.places.Take(ctx, fair.Who{Owner: db.Share(ctx)}); err == nil {
 					<-ctx.Done()
 					done()
 				}
@@ -39,11 +39,11 @@ func TestHashesAreShared(t *testing.T) {
 		}
 		synctest.Wait()
 		var f *fault.Error
-		if _, err := a.argon(ctx, "x", []byte("saltsalt"), 1, 8, 1, 16); !errors.As(err, &f) || f.Kind != fault.Unavailable {
+		if _, err := h.argon(ctx, "x", []byte("saltsalt"), 1, 8, 1, 16); !errors.As(err, &f) || f.Kind != fault.Unavailable {
 			t.Errorf("one more of the network: %v, want an Unavailable fault", err)
 		}
 		all[0]()
-		if _, err := a.argon(db.WithShare(t.Context(), "net:quiet"), "x", []byte("saltsalt"), 1, 8, 1, 16); err != nil {
+		if _, err := h.argon(db.WithShare(t.Context(), "net:quiet"), "x", []byte("saltsalt"), 1, 8, 1, 16); err != nil {
 			t.Errorf("another network: %v", err)
 		}
 		cancel()
