@@ -40,9 +40,7 @@ const mostLines = 4000
 var longer = map[string]int{
 	"internal/client/cli":          4175,
 	"internal/program/app":         4995,
-	"internal/tenant/account":      4035,
 	"internal/tenant/billing":      4965,
-	"internal/tenant/webhook":      4060,
 	"internal/wordpress/wordpress": 4040,
 }
 

@@ -11,7 +11,7 @@ import (
 	"slipway/e2e/world"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // What the one site and the one webhook hold that the pages are measured with.
@@ -169,7 +169,7 @@ func seedDeliveries(ctx context.Context, w *world.World, hook string) error {
 	}
 	defer d.Close()
 	page := strings.Repeat(`<p class="error">Something is wrong here.</p>`+"\n", 100)[:4000]
-	catalogue := webhook.Catalogue(false)
+	catalogue := event.Catalogue(false)
 	return d.Write(ctx, func(tx *db.Tx) error {
 		for n := range busyDeliveries {
 			e := catalogue[n%len(catalogue)]

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // usageNotices tells owners through their notification channels and webhooks how much of a month's limit they have used.
@@ -19,7 +20,7 @@ type usageNotices struct {
 }
 
 func (u usageNotices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w usage.Warning) error {
-	if err := u.hooks.EmitTx(ctx, tx, owner, webhook.UsageThreshold(webhook.Usage{
+	if err := u.hooks.EmitTx(ctx, tx, owner, event.UsageThreshold(event.Usage{
 		Limit: string(w.Name), Month: fmt.Sprintf("%d-%02d", w.Month/100, w.Month%100), Percent: w.Percent, Used: w.Used, Allow: w.Limit,
 	})); err != nil {
 		return err

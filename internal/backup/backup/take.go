@@ -24,7 +24,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/notify"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // QueueName is the queue of this package's jobs: they read and write gigabytes, so few run
@@ -399,8 +399,8 @@ func (s *Backups) fail(ctx context.Context, id ID, why string) error {
 // emitTx tells webhooks of the end of a backup.
 func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	tx.Notify(b.Owner.Topic())
-	of := webhook.Site{ID: b.Site, Name: b.SiteName}
-	what := webhook.Backup{
+	of := event.Site{ID: b.Site, Name: b.SiteName}
+	what := event.Backup{
 		ID:         b.ID,
 		Type:       string(b.Type),
 		Status:     string(b.Status),
@@ -409,7 +409,7 @@ func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 		Error:      b.Error,
 	}
 	if b.Status == Completed {
-		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupCompleted(of, what))
+		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, event.BackupCompleted(of, what))
 	}
 	if s.c.Notify != nil {
 		err := s.c.Notify.TellTx(ctx, tx, b.Owner, b.Site, notify.Message{
@@ -422,5 +422,5 @@ func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 			return err
 		}
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, b.Owner, webhook.BackupFailed(of, what))
+	return s.c.Hooks.EmitTx(ctx, tx, b.Owner, event.BackupFailed(of, what))
 }

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // RollbackTx makes the release of an earlier production deployment live again, at once and
@@ -154,8 +154,8 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 	}}); err != nil {
 		return deployment.Deployment{}, err
 	}
-	if err := d.emit(ctx, tx, x, webhook.DeploymentStarted); err != nil {
+	if err := d.emit(ctx, tx, x, event.DeploymentStarted); err != nil {
 		return deployment.Deployment{}, err
 	}
-	return x, d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+	return x, d.emit(ctx, tx, x, event.DeploymentCompleted)
 }

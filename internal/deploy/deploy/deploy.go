@@ -33,6 +33,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Config holds what Deployments needs.
@@ -126,7 +127,7 @@ func (d *Deployments) emit(
 	ctx context.Context,
 	tx *db.Tx,
 	x deployment.Deployment,
-	make func(webhook.Site, webhook.Deployment) webhook.Event,
+	make func(event.Site, event.Deployment) event.Event,
 ) error {
 	tx.Notify(x.Owner.Topic())
 	if x.SiteName == "" {
@@ -141,7 +142,7 @@ func (d *Deployments) emit(
 	if err := d.tell(ctx, tx, x, x.SiteName); err != nil {
 		return err
 	}
-	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(webhook.Site{ID: x.Site, Name: x.SiteName}, x.Event()))
+	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(event.Site{ID: x.Site, Name: x.SiteName}, x.Event()))
 }
 
 // open lists the states that are not the end, for statements.

@@ -24,7 +24,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // errOvertaken ends a run whose site has something newer live, or is gone.
@@ -190,7 +190,7 @@ func (d *Deployments) start(
 				return err
 			}
 		}
-		return d.emit(ctx, tx, x, webhook.DeploymentStarted)
+		return d.emit(ctx, tx, x, event.DeploymentStarted)
 	})
 	if err == nil && deadly {
 		err = errDeadly
@@ -405,7 +405,7 @@ func (d *Deployments) activate(
 				return err
 			}
 		}
-		return d.emit(ctx, tx, x, webhook.DeploymentCompleted)
+		return d.emit(ctx, tx, x, event.DeploymentCompleted)
 	})
 	if err != nil {
 		return err

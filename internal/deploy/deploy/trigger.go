@@ -19,7 +19,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Run is the job that carries one deployment to its end.
@@ -375,7 +375,7 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 			}
 		}
 	}
-	return d.emit(ctx, tx, x, webhook.DeploymentFailed)
+	return d.emit(ctx, tx, x, event.DeploymentFailed)
 }
 
 // RetryTx builds the commit of an ended deployment once more, for the same target. One that

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // ID names a deployment: "dep_" and 26 characters.
@@ -155,8 +155,8 @@ func (s Status) webhookWord() string {
 }
 
 // Event returns what webhooks say of a deployment.
-func (x Deployment) Event() webhook.Deployment {
-	return webhook.Deployment{
+func (x Deployment) Event() event.Deployment {
+	return event.Deployment{
 		ID:            x.ID,
 		URL:           x.URL,
 		Status:        x.Status.webhookWord(),

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // heldAfter is how late a period may begin before its invoice waits for the operator: after a long outage somebody looks at what
@@ -223,7 +223,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Vers
 		return s, err
 	}
 	occurrence := fmt.Sprintf("%s:renewed:%d", s.ID, s.Start)
-	return s, b.emitTx(ctx, tx, s.Owner, occurrence, webhook.SubscriptionRenewed(b.event(s, v)))
+	return s, b.emitTx(ctx, tx, s.Owner, occurrence, event.SubscriptionRenewed(b.event(s, v)))
 }
 
 // unpaidTx keeps that an invoice of the subscription is overdue.

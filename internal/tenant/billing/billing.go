@@ -24,6 +24,7 @@ import (
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Config holds what Billing needs.
@@ -98,7 +99,7 @@ func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (boo
 }
 
 // emitTx queues an event for webhooks, once for an occurrence.
-func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurrence string, e webhook.Event) error {
+func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurrence string, e event.Event) error {
 	fresh, err := b.onceTx(ctx, tx, occurrence)
 	if err != nil || !fresh {
 		return err

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/money"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // The statuses of payments that have not ended. While an invoice has one, no other payment of it begins.
@@ -305,7 +305,7 @@ func (b *Billing) nextCharge(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 
 // failedTx keeps that a payment by card ended without money. The subscription is past due until the invoice is paid.
 func (b *Billing) failedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment, o Outcome) error {
-	if err := b.emitTx(ctx, tx, p.Owner, string(p.ID)+":failed", webhook.PaymentFailed(p.event(i))); err != nil || i.Status != Open {
+	if err := b.emitTx(ctx, tx, p.Owner, string(p.ID)+":failed", event.PaymentFailed(p.event(i))); err != nil || i.Status != Open {
 		return err
 	}
 	if p.method == "" { // an abandoned page: nothing was tried
@@ -357,7 +357,7 @@ func (b *Billing) receivedTx(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 	}); err != nil {
 		return err
 	}
-	if err := b.emitTx(ctx, tx, i.Owner, string(p.ID)+":completed", webhook.PaymentCompleted(p.event(i))); err != nil {
+	if err := b.emitTx(ctx, tx, i.Owner, string(p.ID)+":completed", event.PaymentCompleted(p.event(i))); err != nil {
 		return err
 	}
 	if used == 0 {

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/money"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // InvoiceID names an invoice, "inv_" and 26 characters, or a credit note, "crn_" and 26 characters.
@@ -372,7 +372,7 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 			return err
 		}
 	}
-	if err := b.emitTx(ctx, tx, i.Owner, string(i.ID)+":finalized", webhook.InvoiceFinalized(webhook.Invoice{
+	if err := b.emitTx(ctx, tx, i.Owner, string(i.ID)+":finalized", event.InvoiceFinalized(event.Invoice{
 		ID: string(i.ID), Number: i.Number, Status: string(i.Status), Net: i.Net, Tax: i.Tax, Total: i.Total, Currency: string(i.Currency),
 		Subscription: string(i.Subscription), DueAt: i.DueAt,
 	})); err != nil {

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/money"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // PaymentID names a payment: "pay_" and 26 characters.
@@ -157,8 +157,8 @@ func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment
 }
 
 // event returns the payment as webhooks show it.
-func (p Payment) event(i Invoice) webhook.Payment {
-	return webhook.Payment{
+func (p Payment) event(i Invoice) event.Payment {
+	return event.Payment{
 		ID: string(p.ID), Amount: p.Amount, Currency: string(p.Currency), Status: p.Status, Invoice: string(i.ID), InvoiceNumber: i.Number,
 		Subscription: string(p.Subscription), Provider: p.Provider, Attempt: p.Attempt, FailureCode: p.FailureCode, NextAttemptAt: p.NextAttemptAt,
 	}
@@ -193,7 +193,7 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bo
 		if err != nil {
 			return err
 		}
-		return b.emitTx(ctx, tx, i.Owner, string(p.ID)+":failed", webhook.PaymentFailed(p.event(i)))
+		return b.emitTx(ctx, tx, i.Owner, string(p.ID)+":failed", event.PaymentFailed(p.event(i)))
 	}
 	for ; i.step <= last && at(i.step) <= b.now(); i.step++ {
 		fresh, err := b.onceTx(ctx, tx, fmt.Sprintf("%s:step:%d", i.ID, i.step))

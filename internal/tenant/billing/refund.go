@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/money"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Refund is a part of a payment by card that goes back to the card.
@@ -207,10 +207,10 @@ func (b *Billing) settleRefundTx(ctx context.Context, tx *db.Tx, x Refund, p Pay
 	if err != nil {
 		return err
 	}
-	event := p.event(i)
-	event.Status, event.Moved = "refunded", x.Amount
+	paid := p.event(i)
+	paid.Status, paid.Moved = "refunded", x.Amount
 	tx.Notify(x.Owner.Topic())
-	return b.emitTx(ctx, tx, p.Owner, x.ID+":refunded", webhook.PaymentRefunded(event))
+	return b.emitTx(ctx, tx, p.Owner, x.ID+":refunded", event.PaymentRefunded(paid))
 }
 
 // paidWith returns the payment that the provider names so, or none.
@@ -324,7 +324,7 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 }
 
 func (b *Billing) disputedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment, d Dispute) error {
-	event := p.event(i)
-	event.Status, event.Moved, event.Dispute = "disputed", d.Amount, d.Status
-	return b.emitTx(ctx, tx, p.Owner, d.Reference+":"+d.Status, webhook.PaymentDisputed(event))
+	paid := p.event(i)
+	paid.Status, paid.Moved, paid.Dispute = "disputed", d.Amount, d.Status
+	return b.emitTx(ctx, tx, p.Owner, d.Reference+":"+d.Status, event.PaymentDisputed(paid))
 }

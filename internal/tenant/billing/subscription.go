@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // SubscriptionID names a subscription: "sub_" and 26 characters.
@@ -108,8 +108,8 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 }
 
 // event returns the subscription as webhooks show it.
-func (b *Billing) event(s Subscription, v Version) webhook.Subscription {
-	return webhook.Subscription{
+func (b *Billing) event(s Subscription, v Version) event.Subscription {
+	return event.Subscription{
 		ID: string(s.ID), Plan: v.Plan, Status: string(s.Status), CurrentPeriodStart: s.Start, CurrentPeriodEnd: s.End,
 		TrialEnd: s.TrialEnd, CancelAt: s.CancelAt(), Reason: s.Reason,
 	}
@@ -144,7 +144,7 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}
-	if err := b.emitTx(ctx, tx, owner, string(s.ID)+":created", webhook.SubscriptionCreated(b.event(s, v))); err != nil {
+	if err := b.emitTx(ctx, tx, owner, string(s.ID)+":created", event.SubscriptionCreated(b.event(s, v))); err != nil {
 		return s, err
 	}
 	if coupon != nil {
@@ -206,7 +206,7 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 		s.Status, s.Reason, s.Next = Canceled, reason, ""
 		s.cancels++
 		occurrence := fmt.Sprintf("%s:canceled:%d", s.ID, s.cancels)
-		if err := b.emitTx(ctx, tx, s.Owner, occurrence, webhook.SubscriptionCanceled(b.event(s, v))); err != nil {
+		if err := b.emitTx(ctx, tx, s.Owner, occurrence, event.SubscriptionCanceled(b.event(s, v))); err != nil {
 			return s, err
 		}
 	}
@@ -228,7 +228,7 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v Ver
 			return s, err
 		}
 	}
-	return s, b.emitTx(ctx, tx, s.Owner, string(s.ID)+":expired", webhook.SubscriptionExpired(b.event(s, v)))
+	return s, b.emitTx(ctx, tx, s.Owner, string(s.ID)+":expired", event.SubscriptionExpired(b.event(s, v)))
 }
 
 // resumeTx takes a cancellation back.

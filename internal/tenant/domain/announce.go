@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // EventsOf announces what happens to domains to webhooks, and to people what goes wrong.
@@ -22,7 +23,7 @@ type events struct {
 }
 
 // AnnounceTx is for Config.Events.
-func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domain) error {
+func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, what string, d Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -31,8 +32,8 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 	if err != nil {
 		return fmt.Errorf("name site of %s: %w", d.ID, err)
 	}
-	of := webhook.Site{ID: d.SiteID, Name: name}
-	what := webhook.Domain{
+	of := event.Site{ID: d.SiteID, Name: name}
+	told := event.Domain{
 		ID:        d.ID,
 		Name:      d.Name,
 		Status:    string(d.Status),
@@ -41,7 +42,7 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		CreatedAt: d.CreatedAt,
 	}
 	c := d.Certificate
-	certificate := webhook.Certificate{
+	certificate := event.Certificate{
 		Domain:        d.Name,
 		Issuer:        c.Issuer,
 		NotBefore:     c.NotBefore,
@@ -50,11 +51,11 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		NextAttemptAt: c.NextAttemptAt,
 	}
 	path := "/sites/" + string(d.SiteID) + "/domains/" + string(d.ID)
-	switch event {
+	switch what {
 	case CertificateIssued:
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLIssued(of, certificate))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.SSLIssued(of, certificate))
 	case CertificateRenewed:
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLRenewed(of, certificate))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.SSLRenewed(of, certificate))
 	case CertificateFailed:
 		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{
 			Event: notify.CertificateFailed,
@@ -64,11 +65,11 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		}); err != nil {
 			return err
 		}
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.SSLFailed(of, certificate))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.SSLFailed(of, certificate))
 	case Added:
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainAdded(of, what))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.DomainAdded(of, told))
 	case Verified:
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainVerified(of, what))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.DomainVerified(of, told))
 	case GaveUp:
 		if err := e.people.TellTx(ctx, tx, d.Owner, d.SiteID, notify.Message{
 			Event: notify.DomainFailed,
@@ -78,7 +79,7 @@ func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domai
 		}); err != nil {
 			return err
 		}
-		return e.hooks.EmitTx(ctx, tx, d.Owner, webhook.DomainFailed(of, what))
+		return e.hooks.EmitTx(ctx, tx, d.Owner, event.DomainFailed(of, told))
 	}
-	return fmt.Errorf("announce %s: no such event", event)
+	return fmt.Errorf("announce %s: no such event", what)
 }

@@ -19,8 +19,8 @@ import (
 	"slipway/internal/tenant/domain/dnstest"
 )
 
-// event is one that the service announced.
-type event struct {
+// announced is an event that the service announced.
+type announced struct {
 	name  string
 	owner account.OwnerID
 	d     Domain
@@ -38,7 +38,7 @@ type world struct {
 
 type recorded struct {
 	mu  sync.Mutex // guards all
-	all []event
+	all []announced
 }
 
 // names returns the events about a name, in order.
@@ -70,7 +70,7 @@ func (e *recorded) AnnounceTx(_ context.Context, tx *db.Tx, name string, d Domai
 	tx.AfterCommit(func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.all = append(e.all, event{name, d.Owner, d})
+		e.all = append(e.all, announced{name, d.Owner, d})
 	})
 	return nil
 }

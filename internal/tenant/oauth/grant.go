@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // GrantID names a grant: "grt_" and 26 characters.
@@ -84,7 +84,7 @@ func (s *Server) RevokeGrantTx(ctx context.Context, tx *db.Tx, by account.Caller
 
 // endGrantsTx deletes grants with all that they gave out, and what their apps created.
 func (s *Server) endGrantsTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
-	if err := s.tellTx(ctx, tx, webhook.AppRevoked, where, args...); err != nil {
+	if err := s.tellTx(ctx, tx, event.AppRevoked, where, args...); err != nil {
 		return err
 	}
 	if err := s.removeMadeTx(ctx, tx, where, args...); err != nil {

@@ -7,17 +7,17 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // tellTx tells of the grants of a condition: the account that each is about, and the account that registered its app, so that
 // the app learns that it was authorized, or that its tokens are over.
-func (s *Server) tellTx(ctx context.Context, tx *db.Tx, event func(webhook.Grant) webhook.Event, where string, args ...any) error {
+func (s *Server) tellTx(ctx context.Context, tx *db.Tx, of func(event.Grant) event.Event, where string, args ...any) error {
 	if s.c.Hooks == nil {
 		return nil
 	}
 	type told struct {
-		webhook.Grant
+		event.Grant
 		owner, registrar account.OwnerID
 	}
 	rows, err := tx.Query(ctx, `
@@ -33,13 +33,13 @@ func (s *Server) tellTx(ctx context.Context, tx *db.Tx, event func(webhook.Grant
 		return fmt.Errorf("find grants to tell of: %w", err)
 	}
 	for _, g := range list {
-		if err := s.c.Hooks.EmitTx(ctx, tx, g.owner, event(g.Grant)); err != nil {
+		if err := s.c.Hooks.EmitTx(ctx, tx, g.owner, of(g.Grant)); err != nil {
 			return err
 		}
 		if g.registrar == "" || g.registrar == g.owner {
 			continue
 		}
-		if err := s.c.Hooks.EmitTx(ctx, tx, g.registrar, event(g.Grant)); err != nil {
+		if err := s.c.Hooks.EmitTx(ctx, tx, g.registrar, of(g.Grant)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Tokens holds the answer of the token endpoint (RFC 6749 §5.1).
@@ -60,7 +60,7 @@ func (s *Server) beginTx(
 	if err != nil {
 		return "", Tokens{}, err
 	}
-	if err := s.tellTx(ctx, tx, webhook.AppAuthorized, `id = $1`, id); err != nil {
+	if err := s.tellTx(ctx, tx, event.AppAuthorized, `id = $1`, id); err != nil {
 		return "", Tokens{}, err
 	}
 	t, err := s.issueTx(ctx, tx, grantRow{id, c.Scopes, c.Expires}, c.Scopes, "")

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // What changes nothing writes nothing and tells nobody; what changes something says what.
@@ -87,7 +87,7 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 			t.Errorf("event %d is %s, want %s", i, got[i], w)
 		}
 	}
-	if !slices.ContainsFunc(webhook.Catalogue(false), func(e webhook.Entry) bool {
+	if !slices.ContainsFunc(event.Catalogue(false), func(e event.Entry) bool {
 		return e.Name == "site.updated" && strings.Contains(string(e.Sample), "changed")
 	}) {
 		t.Error("the catalogue doesn't show changed")

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Provision is the job that carries a new site to its first release. It is enqueued with
@@ -119,7 +119,7 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, err
 		}
 	}
-	return site, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteCreated(s.Ref(site)))
+	return site, s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteCreated(s.Ref(site)))
 }
 
 // churn is how many times the limit of sites an owner can make within 30 days: a build's
@@ -165,8 +165,8 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 // Ref returns what webhooks say of a site.
-func (s *Sites) Ref(x Site) webhook.Site {
-	return webhook.Site{ID: x.ID, Name: x.Name, URL: s.URL(x.Slug)}
+func (s *Sites) Ref(x Site) event.Site {
+	return event.Site{ID: x.ID, Name: x.Name, URL: s.URL(x.Slug)}
 }
 
 // check turns what was asked for into a site, or says what is wrong with it.

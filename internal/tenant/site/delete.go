@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Purge is the job that removes what a deleted site leaves behind. It is enqueued with
@@ -48,7 +48,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err := count(ctx, tx, owner, site.Type, site.Status, -1); err != nil {
 		return err
 	}
-	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteDeleted(s.Ref(site))); err != nil {
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteDeleted(s.Ref(site))); err != nil {
 		return err
 	}
 	_, err = job.Enqueue(ctx, tx, Purge{id}, job.Options{Unique: "purge/" + string(id), Share: string(owner)})

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Var is one environment variable. Value is empty where Secret: only a build or a running
@@ -482,7 +482,7 @@ func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "env"))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, event.SiteUpdated(s.Ref(site), "env"))
 }
 
 func checkVar(v *NewVar) error {

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Export holds what a site is besides its files: what a backup holds of it. It has secrets.
@@ -116,5 +116,5 @@ func (s *Sites) ImportTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		}
 	}
 	tx.Notify("live") // whoever runs it compares
-	return s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.Ref(site), "branch", "framework", "build", "run", "env"))
+	return s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), "branch", "framework", "build", "run", "env"))
 }

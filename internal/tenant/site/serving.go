@@ -20,7 +20,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Serving says how a site's requests are answered beyond its release.
@@ -228,7 +228,7 @@ func (s *Sites) UpdateServingTx(
 	if _, err := tx.Exec(ctx, `UPDATE sites SET live_version = $2, updated_at = $3 WHERE id = $1`, id, version, db.Now()); err != nil {
 		return v, fmt.Errorf("update serving settings: %w", err)
 	}
-	return v, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.Ref(site), "serving"))
+	return v, s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), "serving"))
 }
 
 // snake writes a field's name as codes of errors have it.

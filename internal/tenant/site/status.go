@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // moves are the legal changes of status:
@@ -54,7 +54,7 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 	if err := recount(ctx, tx, site, to); err != nil {
 		return err
 	}
-	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "status"))
+	return s.c.Hooks.EmitTx(ctx, tx, site.Owner, event.SiteUpdated(s.Ref(site), "status"))
 }
 
 func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
@@ -148,7 +148,7 @@ func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment id.
 	if to == site.Status {
 		return &site, nil
 	}
-	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, webhook.SiteUpdated(s.Ref(site), "status"))
+	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, event.SiteUpdated(s.Ref(site), "status"))
 }
 
 // DefaultBranchTx notes which branch the repository's default turned out to be, for a

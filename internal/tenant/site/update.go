@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Patch changes what is not nil.
@@ -136,7 +136,7 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if slices.Contains(changed, "run") {
 		tx.Notify("live") // whoever runs it compares
 	}
-	if err := s.c.Hooks.EmitTx(ctx, tx, owner, webhook.SiteUpdated(s.Ref(site), changed...)); err != nil {
+	if err := s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), changed...)); err != nil {
 		return Site{}, err
 	}
 	return s.GetTx(ctx, tx, owner, id)

@@ -19,7 +19,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Invitation is an invitation that was not accepted yet.
@@ -263,7 +263,7 @@ func (s *Teams) acceptTx(ctx context.Context, tx *db.Tx, i Invitation, hash stri
 		return m, t, err
 	}
 	t.Role = m.Role
-	return m, t, s.c.Hooks.EmitTx(ctx, tx, i.Owner, webhook.MemberAdded(s.told(m, string(t.ID))))
+	return m, t, s.c.Hooks.EmitTx(ctx, tx, i.Owner, event.MemberAdded(s.told(m, string(t.ID))))
 }
 
 // addTx writes the roles of an invitation. Members who are there already keep their role in the team where the invitation

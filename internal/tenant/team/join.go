@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // JoinTx is sso.Members': it makes a user whose address the team's provider has proven a member, as an open invitation for
@@ -52,5 +52,5 @@ func (s *Teams) JoinTx(
 	if err != nil {
 		return false, err
 	}
-	return true, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.MemberAdded(s.told(m, string(t.ID))))
+	return true, s.c.Hooks.EmitTx(ctx, tx, owner, event.MemberAdded(s.told(m, string(t.ID))))
 }

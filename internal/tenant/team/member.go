@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Member is one member of a team.
@@ -143,7 +143,7 @@ func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user
 	if had == role {
 		return m, nil
 	}
-	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 
 // RemoveTx removes a member with their site roles, and ends their keys for the team: whatever they came in with is refused
@@ -200,7 +200,7 @@ func (s *Teams) removeTx(
 	if err := s.endGrantsTx(ctx, tx, owner, m.User); err != nil {
 		return nil, err
 	}
-	return services, s.c.Hooks.EmitTx(ctx, tx, owner, webhook.MemberRemoved(s.told(m, id)))
+	return services, s.c.Hooks.EmitTx(ctx, tx, owner, event.MemberRemoved(s.told(m, id)))
 }
 
 // SetSiteTx gives a member, or somebody else who has joined the team as a guest, a role on one site.
@@ -227,7 +227,7 @@ func (s *Teams) SetSiteTx(
 		m.Sites = map[string]account.Role{}
 	}
 	m.Sites[string(site)] = role
-	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 
 // RemoveSiteTx takes a member's role on one site. A guest who has none on another leaves the team with it.
@@ -250,7 +250,7 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 		return m, fmt.Errorf("remove site role: %w", err)
 	}
 	delete(m.Sites, string(site))
-	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, webhook.MemberRoleChanged(s.told(m, by.Team)))
+	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 
 // ForgetSiteTx removes the roles on a site that is gone from this owner. Guests who had no other leave the team.
@@ -328,10 +328,10 @@ func errRoleName(role account.Role, list []account.Role) error {
 }
 
 // told is a member as events tell of them.
-func (s *Teams) told(m Member, id string) webhook.Member {
-	out := webhook.Member{Team: id, User: m.User, Email: m.Email, Role: string(m.Role)}
+func (s *Teams) told(m Member, id string) event.Member {
+	out := event.Member{Team: id, User: m.User, Email: m.Email, Role: string(m.Role)}
 	for _, site := range slices.Sorted(maps.Keys(m.Sites)) {
-		out.Sites = append(out.Sites, webhook.SiteRole{Site: site, Role: string(m.Sites[site])})
+		out.Sites = append(out.Sites, event.SiteRole{Site: site, Role: string(m.Sites[site])})
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Part is a package that stores something of sites beside their owner.
@@ -255,7 +255,7 @@ func (s *Teams) announceTx(ctx context.Context, tx *db.Tx, moved site.Site, from
 			return fmt.Errorf("find team: %w", err)
 		}
 	}
-	e := webhook.SiteTransferred(s.c.Sites.Ref(moved), ids[0], ids[1])
+	e := event.SiteTransferred(s.c.Sites.Ref(moved), ids[0], ids[1])
 	for _, owner := range []account.OwnerID{from, to} {
 		if err := s.c.Hooks.EmitTx(ctx, tx, owner, e); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // trip answers requests without a network.
@@ -55,7 +56,7 @@ func TestSchedule(t *testing.T) {
 		})
 		h := create(t, w, "https://example.test/", "site.created")
 		stop := start(t, w)
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 		time.Sleep(100 * time.Hour)
 		synctest.Wait()
 		stop()
@@ -111,7 +112,7 @@ func TestRetryAfter(t *testing.T) {
 				})
 				create(t, w, "https://example.test/", "site.created")
 				stop := start(t, w)
-				emit(t, w, SiteCreated(someSite))
+				emit(t, w, event.SiteCreated(someSite))
 				time.Sleep(26 * time.Hour)
 				synctest.Wait()
 				stop()
@@ -145,9 +146,9 @@ func TestCoolDown(t *testing.T) {
 		create(t, w, "https://idle.test/", "site.created")
 		stop := start(t, w)
 		began := time.Now()
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 		synctest.Wait()
-		emit(t, w, SiteCreated(someSite), SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite), event.SiteCreated(someSite))
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		mu.Lock()
@@ -191,10 +192,10 @@ func TestHangingEndpoints(t *testing.T) {
 	healthy := create(t, w, "https://example.test/healthy", "site.updated", "site.created")
 	stop := start(t, w)
 	for range 8 {
-		emit(t, w, SiteUpdated(someSite))
+		emit(t, w, event.SiteUpdated(someSite))
 	}
 	for range 20 {
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 	}
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -243,7 +244,7 @@ func TestTakeover(t *testing.T) {
 		}
 	})
 	h := create(t, w, r.URL, "site.created")
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	flights, _, err := w.turn(t.Context(), nil, 10) // what a process does just before kill -9
 	if err != nil || len(flights) != 1 {
 		t.Fatalf("%v, %v", flights, err)
@@ -316,7 +317,7 @@ func TestTwoNodes(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 50 {
-				emit(t, a, SiteCreated(someSite))
+				emit(t, a, event.SiteCreated(someSite))
 			}
 		})
 	}
@@ -349,7 +350,7 @@ func TestRepairTurns(t *testing.T) {
 	r := receive(t, nil)
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE webhooks SET turn_at = $1`, int64(never))
 		return err
@@ -377,7 +378,7 @@ func BenchmarkDeliver(b *testing.B) {
 			before, began := processor(b), time.Now()
 			start(b, w)
 			for b.Loop() {
-				emit(b, w, SiteCreated(someSite))
+				emit(b, w, event.SiteCreated(someSite))
 			}
 			for {
 				var n int
@@ -409,7 +410,7 @@ func BenchmarkPending(b *testing.B) {
 	}
 	n := max(b.N/endpoints, 1)
 	for range n {
-		emit(b, w, SiteCreated(someSite))
+		emit(b, w, event.SiteCreated(someSite))
 	}
 	b.ResetTimer()
 	before, began := processor(b), time.Now()
@@ -442,7 +443,7 @@ func BenchmarkFirstAttempt(b *testing.B) {
 	start(b, w)
 	var took []time.Duration
 	for b.Loop() {
-		emit(b, w, SiteCreated(someSite))
+		emit(b, w, event.SiteCreated(someSite))
 		began := time.Now()
 		got := r.wait(b, len(took)+1)
 		took = append(took, got[len(got)-1].at.Sub(began))

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // EmitTx queues an event for every webhook of the owner that wants it, in the caller's
@@ -20,7 +21,7 @@ import (
 // one occurrence gets it once under each, with different ids. For one that the service
 // disabled the delivery is noted as skipped, so that it can be made once the webhook is
 // enabled again.
-func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e Event) error {
+func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e event.Event) error {
 	type subscriber struct {
 		id            ID
 		events, sites []string
@@ -40,10 +41,10 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if err != nil {
 		return fmt.Errorf("find webhooks: %w", err)
 	}
-	for _, name := range e.names {
+	for _, name := range e.Names() {
 		var to recipients
 		for _, h := range hooks {
-			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, string(e.site()))) {
+			if slices.Contains(h.events, name) && (len(h.sites) == 0 || slices.Contains(h.sites, string(e.Site()))) {
 				switch {
 				case h.expires > 0:
 					to.listening = append(to.listening, h.id)
@@ -71,9 +72,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if !h.Active {
 		return "", errDisabled
 	}
-	if err := w.queue(ctx, tx, owner, pingName, Event{
-		data: data{Webhook: &webhookData{id}},
-	}, recipients{active: []ID{id}}); err != nil {
+	if err := w.queue(ctx, tx, owner, event.PingName, event.Ping(id), recipients{active: []ID{id}}); err != nil {
 		return "", err
 	}
 	var d delivery.ID
@@ -102,13 +101,13 @@ type recipients struct {
 
 // queue freezes one body and inserts a delivery of it for each webhook: a pending one, a
 // skipped one for those that miss it, or an offered one for listeners.
-func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e Event, to recipients) error {
+func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e event.Event, to recipients) error {
 	if len(to.active)+len(to.disabled)+len(to.listening) == 0 {
 		return nil
 	}
 	now := db.Now()
 	id := db.NewID("evt")
-	body, err := freeze(payload{id, name, now.String(), e.data})
+	body, err := e.Body(id, name, now)
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
@@ -116,9 +115,9 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		ctx,
 		`INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		id, owner, name,
-		e.site(),
+		e.Site(),
 		string(body),
-		e.hops,
+		e.Hops(),
 		now,
 	); err != nil {
 		return fmt.Errorf("write event: %w", err)

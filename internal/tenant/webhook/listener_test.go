@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/signature"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 func listen(t *testing.T, w *Webhooks, owner account.OwnerID, n NewListener) (l Listener, err error) {
@@ -37,7 +38,7 @@ func TestListener(t *testing.T) {
 	}
 	wake, stop := w.Listen(l.ID)
 	defer stop()
-	emit(t, w, SiteCreated(someSite), SiteDeleted(someSite), SiteCreated(Site{ID: "site_2"}))
+	emit(t, w, event.SiteCreated(someSite), event.SiteDeleted(someSite), event.SiteCreated(event.Site{ID: "site_2"}))
 	select {
 	case <-wake:
 	case <-time.After(time.Minute):
@@ -63,7 +64,7 @@ func TestListener(t *testing.T) {
 		t.Errorf("after it: %+v, %v", rest, err)
 	}
 	for range 2*maxFetch + 3 {
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 	}
 	n, after := 0, o.N
 	for {
@@ -154,7 +155,7 @@ func TestListenerEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 		first, err := w.Fetch(t.Context(), anna, kept.ID, 0)
 		if err != nil || len(first) != 1 {
 			t.Fatalf("%v, %v", first, err)
@@ -172,7 +173,7 @@ func TestListenerEnds(t *testing.T) {
 		if n := count(t, w, "webhook_deliveries"); n != 0 {
 			t.Errorf("%d deliveries are left", n)
 		}
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 		if next, err := w.Fetch(t.Context(), anna, kept.ID, first[0].N); err != nil || len(next) != 1 || next[0].N <= first[0].N {
 			t.Errorf("after the numbers were forgotten: %+v, %v", next, err)
 		}
@@ -198,7 +199,7 @@ func TestListenerShared(t *testing.T) {
 	for range 3 {
 		all.Go(func() {
 			for range many / 3 {
-				emit(t, w, SiteCreated(someSite))
+				emit(t, w, event.SiteCreated(someSite))
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // One delivery is what the list says of it, for its owner alone and while its webhook is there.
@@ -15,7 +16,7 @@ func TestOneDelivery(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	start(t, w)
 	h, other := create(t, w, r.URL+"/a", "site.created"), create(t, w, r.URL+"/b", "site.deleted")
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	listed := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 	one, err := w.Delivery(t.Context(), anna, h.ID, listed.ID)
 	if err != nil || !reflect.DeepEqual(one, listed) {

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Every status from 100 to 599 has its outcome: 2xx alone is success, 3xx is a redirect
@@ -70,7 +71,7 @@ func TestEveryStatus(t *testing.T) {
 					t.Context(),
 					tx,
 					owner,
-					SiteCreated(someSite),
+					event.SiteCreated(someSite),
 				)
 			}); err != nil {
 				t.Fatal(err)
@@ -205,7 +206,7 @@ func TestBadReceivers(t *testing.T) {
 				w.c.Out = &http.Client{Transport: wire}
 				h := create(t, w, "https://example.test/", "site.created")
 				stop := start(t, w)
-				emit(t, w, SiteCreated(someSite))
+				emit(t, w, event.SiteCreated(someSite))
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				stop()
@@ -271,15 +272,15 @@ func TestLogIsBounded(t *testing.T) {
 		stop := start(t, w)
 		defer stop()
 		for range 5 {
-			emit(t, w, SiteDeleted(someSite))
+			emit(t, w, event.SiteDeleted(someSite))
 		}
 		const many = batch + 30
 		for range many {
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 		}
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 			for range 30 {
-				if err := w.EmitTx(t.Context(), tx, bert, SiteCreated(someSite)); err != nil {
+				if err := w.EmitTx(t.Context(), tx, bert, event.SiteCreated(someSite)); err != nil {
 					return err
 				}
 			}
@@ -334,14 +335,14 @@ func TestRetention(t *testing.T) {
 		defer stop()
 		const many = 3*batch + 7
 		for range many {
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 		}
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 			return w.EmitTx(
 				t.Context(),
 				tx,
 				bert,
-				SiteCreated(someSite),
+				event.SiteCreated(someSite),
 			)
 		}); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // growing are the tables that nothing may read whole.
@@ -56,7 +57,7 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	settle(t, w, well.ID, tried(1))
 	failed := settle(t, w, ill.ID, tried(1))
 	now := db.Now()

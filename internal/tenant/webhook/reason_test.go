@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/egress"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // authority makes certificates for endpoints.
@@ -133,7 +134,7 @@ func TestReasons(t *testing.T) {
 			w := newWebhooks(t, dbtest.New(t), nil, func(c *Config) { c.Out = e.Client(10 * time.Second) })
 			start(t, w)
 			h := create(t, w, tt.url, "site.created")
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 			d := settle(t, w, h.ID, tried(1))
 			if d.Attempts[0].Error != tt.want || tt.want != "" && delivery.Reasons[tt.want] == "" {
 				t.Errorf("attempt %+v, want %s", d.Attempts[0], tt.want)

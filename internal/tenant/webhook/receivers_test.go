@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // mains make a program of each language's function of docs/webhooks.md: it reads cases
@@ -83,7 +84,7 @@ func TestReceiversOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	r.wait(t, 2)
 	next := "a newer one of theirs"
 	if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -91,7 +92,7 @@ func TestReceiversOfTheDocument(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	emit(t, w, SiteCreated(Site{ID: "site_2", Name: "ümlaut & <tag> \u2028"}))
+	emit(t, w, event.SiteCreated(event.Site{ID: "site_2", Name: "ümlaut & <tag> \u2028"}))
 	var cases []testCase
 	for i, q := range r.wait(t, 4) {
 		h := map[string]string{}

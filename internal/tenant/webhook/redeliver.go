@@ -17,6 +17,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Filter chooses among the deliveries of one webhook. Every field is optional.
@@ -58,7 +59,7 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 		text += " AND " + is
 	}
 	for _, name := range f.Events {
-		if !known(name) && name != pingName {
+		if !event.Known(name, true) && name != event.PingName {
 			return "", nil, &fault.Error{
 				Kind:     fault.Invalid,
 				Message:  "Unknown event",

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // working makes webhooks whose jobs run too.
@@ -61,7 +62,7 @@ func TestRedeliverOne(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
 	start(t, w)
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	first := settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 	var again delivery.ID
 	redeliver := func(hook ID, id delivery.ID) error {
@@ -104,13 +105,13 @@ func TestRedeliverAll(t *testing.T) {
 	})
 	w := working(t, r)
 	h := create(t, w, r.URL, "site.created", "site.deleted")
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	stop := start(t, w)
 	settle(t, w, h.ID, func(d Delivery) bool { return d.State == "failed" })
 	for range 1200 { // more than two batches, missed while the webhook is disabled
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 	}
-	emit(t, w, SiteDeleted(someSite))
+	emit(t, w, event.SiteDeleted(someSite))
 	all := func(f Filter) (op operation.Operation, err error) {
 		err = w.c.DB.Write(t.Context(), func(tx *db.Tx) error { op, err = w.RedeliverAllTx(t.Context(), tx, anna, h.ID, f); return err })
 		return op, err
@@ -173,7 +174,7 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
-	emit(t, w, SiteCreated(someSite), SiteDeleted(someSite), SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite), event.SiteDeleted(someSite), event.SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(
 			t.Context(),
@@ -229,7 +230,7 @@ func TestSearchIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
 	h := create(t, w, "https://example.test/", "site.created", "site.deleted")
-	emit(t, w, SiteDeleted(someSite), SiteCreated(someSite))
+	emit(t, w, event.SiteDeleted(someSite), event.SiteCreated(someSite))
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 		ctx := t.Context()
 		if _, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET id = $1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`, db.FirstID(

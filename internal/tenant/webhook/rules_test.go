@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/signature"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // A host that refuses what a hundred webhooks of one user send it is soon left alone,
@@ -54,14 +55,14 @@ func TestHostThatRefuses(t *testing.T) {
 		}
 		stop := start(t, w)
 		for range 20 {
-			emit(t, w, SiteUpdated(someSite, "name"))
+			emit(t, w, event.SiteUpdated(someSite, "name"))
 		}
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 			return w.EmitTx(
 				t.Context(),
 				tx,
 				bert,
-				SiteUpdated(someSite, "name"),
+				event.SiteUpdated(someSite, "name"),
 			)
 		}); err != nil {
 			t.Fatal(err)
@@ -102,7 +103,7 @@ func TestHostThatAnswers(t *testing.T) {
 			create(t, w, fmt.Sprintf("https://example.test/%d", i), "site.updated")
 		}
 		for range 100 {
-			emit(t, w, SiteUpdated(someSite, "name"))
+			emit(t, w, event.SiteUpdated(someSite, "name"))
 		}
 		stop := start(t, w)
 		time.Sleep(3 * time.Second)
@@ -136,7 +137,7 @@ func TestBreaker(t *testing.T) {
 		h := create(t, w, "https://example.test/", "site.created")
 		stop := start(t, w)
 		for range 30 {
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -195,7 +196,7 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 		h := create(t, w, "https://ill.test/", "site.created")
 		well := create(t, w, "https://well.test/", "site.created")
 		stop := start(t, w)
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 		time.Sleep(2 * 24 * time.Hour)
 		synctest.Wait()
 		stop() // a restart doesn't reset the clock
@@ -206,7 +207,7 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 		if now, _ := w.Get(t.Context(), anna, h.ID); !now.Active {
 			t.Error("disabled before five days were over")
 		}
-		emit(t, w, SiteCreated(someSite)) // waits when the end comes
+		emit(t, w, event.SiteCreated(someSite)) // waits when the end comes
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		stop()
@@ -284,7 +285,7 @@ func TestSiteFilter(t *testing.T) {
 	}
 	create(t, w, r.URL+"/all", "site.created")
 	start(t, w)
-	emit(t, w, SiteCreated(someSite), SiteCreated(Site{ID: "site_2", Name: "two"}))
+	emit(t, w, event.SiteCreated(someSite), event.SiteCreated(event.Site{ID: "site_2", Name: "two"}))
 	var got []string
 	for _, q := range r.wait(t, 3) {
 		got = append(got, q.path+strconv.FormatBool(strings.Contains(q.body, "site_2")))
@@ -322,7 +323,7 @@ func TestForgetSite(t *testing.T) {
 			t.Errorf("webhook %d is restricted to %v, want %q (%v)", i, h.SiteIDs, want, err)
 		}
 	}
-	emit(t, w, SiteCreated(Site{ID: "site_3"}))
+	emit(t, w, event.SiteCreated(event.Site{ID: "site_3"}))
 	if n := count(t, w, "webhook_deliveries"); n != 1 {
 		t.Errorf("%d deliveries of another site's event, want the one of the webhook for all sites", n)
 	}
@@ -389,7 +390,7 @@ func TestRotation(t *testing.T) {
 		}
 		check := func(when, main, next string, standard ...string) {
 			t.Helper()
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 			synctest.Wait()
 			if got := last.Header.Get("X-Service-Signature"); got != signature.Of(main, body) {
 				t.Errorf("%s: X-Service-Signature is not keyed with %q", when, main)

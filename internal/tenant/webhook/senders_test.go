@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // What can't be read is not sent: it goes back, and is not tried again at once.
@@ -15,7 +16,7 @@ func TestUnreadEventGoesBack(t *testing.T) {
 	r := receive(t, nil)
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	flights, _, err := w.turn(t.Context(), nil, 10)
 	if err != nil || len(flights) != 1 {
 		t.Fatalf("%v, %v", flights, err)

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // What causes an event does not wait for a dispatcher that has locked the webhook, and the
@@ -36,7 +37,7 @@ func TestEventsDoNotWaitForTurns(t *testing.T) {
 	<-locked
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := d.Write(ctx, func(tx *db.Tx) error { return w.EmitTx(ctx, tx, anna, SiteCreated(someSite)) })
+	err := d.Write(ctx, func(tx *db.Tx) error { return w.EmitTx(ctx, tx, anna, event.SiteCreated(someSite)) })
 	close(release)
 	if err != nil {
 		t.Errorf("it waited: %v", err)
@@ -74,7 +75,7 @@ func TestTurnsAreFair(t *testing.T) {
 			create(t, w, fmt.Sprintf("https://example.test/%d", i), "site.created")
 		}
 		for range each {
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 		}
 		stop := start(t, w)
 		time.Sleep(time.Hour)

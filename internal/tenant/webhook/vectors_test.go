@@ -28,6 +28,7 @@ import (
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // vectors are 46 addresses that no webhook may reach: loopback, private networks, cloud
@@ -221,7 +222,7 @@ func TestVectors(t *testing.T) {
 		t.Helper()
 		err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
 			for _, o := range owners {
-				if err := w.EmitTx(t.Context(), tx, o, SiteCreated(someSite)); err != nil {
+				if err := w.EmitTx(t.Context(), tx, o, event.SiteCreated(someSite)); err != nil {
 					return err
 				}
 			}

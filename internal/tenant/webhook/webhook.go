@@ -35,6 +35,7 @@ import (
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Config holds what webhooks stand on. DB and Seal are required; Run needs Out too.
@@ -289,6 +290,12 @@ func siteID(s string) bool {
 	return ok && rest != "" && len(rest) <= 40 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
+// Catalogue lists every name that can be subscribed to here.
+func (w *Webhooks) Catalogue() []event.Entry { return event.Catalogue(w.c.Billing) }
+
+// Billing reports whether events of subscriptions and payments are sent here.
+func (w *Webhooks) Billing() bool { return w.c.Billing }
+
 // checkEvents wants known names and drops repeated ones.
 func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 	bad := func(details string, received any) error {
@@ -305,7 +312,7 @@ func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 	}
 	var out []string
 	for _, n := range names {
-		if !w.known(n) {
+		if !event.Known(n, w.c.Billing) {
 			if len(n) > 100 {
 				n = n[:100]
 			}

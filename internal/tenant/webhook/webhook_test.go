@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/delivery"
+	"slipway/internal/tenant/webhook/event"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 	secret                 = "a secret of the owner's own"
 )
 
-var someSite = Site{ID: "site_1", Name: `<My "Site"> & Söhne`}
+var someSite = event.Site{ID: "site_1", Name: `<My "Site"> & Söhne`}
 
 // request holds what a receiver saw.
 type request struct {
@@ -158,7 +159,7 @@ func create(t testing.TB, w *Webhooks, url string, events ...string) Webhook {
 
 func ptr[T any](v T) *T { return &v }
 
-func emit(t testing.TB, w *Webhooks, events ...Event) {
+func emit(t testing.TB, w *Webhooks, events ...event.Event) {
 	t.Helper()
 	err := w.c.DB.Write(context.Background(), func(tx *db.Tx) error {
 		for _, e := range events {
@@ -199,7 +200,7 @@ func TestDelivery(t *testing.T) {
 	h := create(t, w, r.URL+"/a", "deployment.completed", "site.created")
 	create(t, w, r.URL+"/other", "payment.failed")
 	began := time.Now()
-	emit(t, w, DeploymentCompleted(someSite, Deployment{
+	emit(t, w, event.DeploymentCompleted(someSite, event.Deployment{
 		ID:          "dep_1",
 		URL:         "https://x.test",
 		Status:      "ready",
@@ -264,7 +265,7 @@ func TestBothVocabularies(t *testing.T) {
 	create(t, w, r.URL+"/a", "deployment.started", "deployment.started")
 	create(t, w, r.URL+"/b", "deployment.created")
 	create(t, w, r.URL+"/both", "deployment.created", "deployment.started")
-	emit(t, w, DeploymentStarted(someSite, Deployment{ID: "dep_1"}))
+	emit(t, w, event.DeploymentStarted(someSite, event.Deployment{ID: "dep_1"}))
 	ids := map[string]bool{}
 	names := map[string]int{}
 	for _, q := range r.wait(t, 4) {
@@ -287,7 +288,7 @@ func TestRollbackSendsNothing(t *testing.T) {
 	h := create(t, w, "https://example.test/", "site.created")
 	boom := errors.New("boom")
 	err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-		if err := w.EmitTx(t.Context(), tx, anna, SiteCreated(someSite)); err != nil {
+		if err := w.EmitTx(t.Context(), tx, anna, event.SiteCreated(someSite)); err != nil {
 			return err
 		}
 		return boom
@@ -352,7 +353,7 @@ func TestAnswers(t *testing.T) {
 			})
 			start(t, w)
 			h := create(t, w, r.URL, "site.created")
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 			d := settle(t, w, h.ID, tried(1))
 			a := d.Attempts[0]
 			if d.State != tt.state || a.Status != tt.status || a.Error != tt.err || len(a.Answer) > delivery.StoredAnswer || a.Duration > 30_000 {
@@ -425,7 +426,7 @@ func TestUnreachable(t *testing.T) {
 			w := newWebhooks(t, dbtest.New(t), r, func(c *Config) { c.Out = tt.out })
 			start(t, w)
 			h := create(t, w, tt.url, "site.created")
-			emit(t, w, SiteCreated(someSite))
+			emit(t, w, event.SiteCreated(someSite))
 			if a := settle(t, w, h.ID, tried(1)).Attempts[0]; a.Error != tt.err || a.Status != 0 || a.Answer != "" {
 				t.Errorf("attempt %+v, want %s", a, tt.err)
 			}
@@ -442,7 +443,7 @@ func TestGoneSkipsTheRest(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL, "site.created")
 	for range 20 {
-		emit(t, w, SiteCreated(someSite))
+		emit(t, w, event.SiteCreated(someSite))
 	}
 	start(t, w)
 	var n map[string]int
@@ -457,7 +458,7 @@ func TestGoneSkipsTheRest(t *testing.T) {
 		}
 		return n["skipped"] >= 16 && n["failed"] == len(r.requests()) && n["skipped"]+n["failed"] == 20
 	}, func() string { return fmt.Sprint(n) })
-	emit(t, w, SiteCreated(someSite))
+	emit(t, w, event.SiteCreated(someSite))
 	if list, n, _ := w.Deliveries(t.Context(), anna, h.ID, 1, 1); n != 21 || list[0].State != "skipped" || len(list[0].Attempts) != 0 {
 		t.Errorf("%d deliveries: what a webhook misses while it is disabled is noted as skipped: %+v", n, list[0])
 	}
@@ -606,7 +607,7 @@ func TestDeleteStopsDeliveries(t *testing.T) {
 	w := newWebhooks(t, dbtest.New(t), r, nil)
 	h := create(t, w, r.URL+"/deleted", "site.deleted")
 	other := create(t, w, r.URL+"/kept", "site.deleted")
-	emit(t, w, SiteDeleted(someSite))
+	emit(t, w, event.SiteDeleted(someSite))
 	if err := w.Delete(t.Context(), anna, h.ID); err != nil {
 		t.Fatal(err)
 	}

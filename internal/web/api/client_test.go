@@ -177,7 +177,7 @@ func TestResumePastTheEndOfALog(t *testing.T) {
 	var last string
 	_, s := w.open(dep, key)
 	for {
-		id, name, _ := event(t, s)
+		id, name, _ := nextEvent(t, s)
 		if name == "end" {
 			break
 		}
@@ -188,7 +188,7 @@ func TestResumePastTheEndOfALog(t *testing.T) {
 	}
 	if resp, s := w.open(dep, key, "Last-Event-ID: 1"); resp.StatusCode != 200 {
 		t.Errorf("resumed in the middle: %d", resp.StatusCode)
-	} else if id, _, _ := event(t, s); id != "2" {
+	} else if id, _, _ := nextEvent(t, s); id != "2" {
 		t.Errorf("resumed at %s", id)
 	}
 	a := w.api("GET", "/deployments/"+dep+"/logs", key, nil, "Accept: text/event-stream", "Last-Event-ID: x")

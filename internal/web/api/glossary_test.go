@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 	"slipway/internal/web/api"
 )
 
@@ -55,7 +55,7 @@ func TestGlossaryHasTheNouns(t *testing.T) {
 		resource, _, _ := strings.Cut(string(r.Scope), ":")
 		note(resource, "scope of "+r.ID)
 	}
-	for _, e := range webhook.Catalogue(true) {
+	for _, e := range event.Catalogue(true) {
 		group, _, _ := strings.Cut(e.Name, ".")
 		note(group, "event "+e.Name)
 	}

@@ -40,8 +40,8 @@ func (w *world) say(dep string, n int, lines ...string) {
 	}
 }
 
-// event reads the next event of a stream: its id, name and data.
-func event(t *testing.T, s *bufio.Scanner) (id, name, text string) {
+// nextEvent reads the next event of a stream: its id, name and data.
+func nextEvent(t *testing.T, s *bufio.Scanner) (id, name, text string) {
 	t.Helper()
 	for s.Scan() {
 		field, value, _ := strings.Cut(s.Text(), ": ")
@@ -101,7 +101,7 @@ func TestFollowLog(t *testing.T) {
 		if i == 2 {
 			w.say(dep, 3, "three")
 		}
-		id, _, text := event(t, s)
+		id, _, text := nextEvent(t, s)
 		var line struct {
 			N                         int
 			Timestamp, Level, Message string
@@ -114,12 +114,12 @@ func TestFollowLog(t *testing.T) {
 		}
 	}
 	_, resumed := w.open(dep, key, "Last-Event-ID: 2")
-	if id, _, _ := event(t, resumed); id != "3" {
+	if id, _, _ := nextEvent(t, resumed); id != "3" {
 		t.Fatalf("resumed at %s, want 3", id)
 	}
 	w.must(200, "POST", "/deployments/"+dep+"/cancel", key, nil)
 	for {
-		_, name, text := event(t, s)
+		_, name, text := nextEvent(t, s)
 		if name == "end" {
 			if text != `{"status":"canceled"}` {
 				t.Fatalf("ended with %s", text)
@@ -143,7 +143,7 @@ func TestStreamsEndAndAreBounded(t *testing.T) {
 	var open []*bufio.Scanner
 	for range 20 {
 		_, s := w.open(dep, key)
-		event(t, s)
+		nextEvent(t, s)
 		open = append(open, s)
 	}
 	resp, _ := w.open(dep, key)
@@ -213,7 +213,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	streams := map[string]*bufio.Scanner{}
 	for name, k := range map[string]string{"revoked": revoked, "expired": expiring, "suspended": key} {
 		_, streams[name] = w.open(dep, k)
-		event(t, streams[name])
+		nextEvent(t, streams[name])
 	}
 	ended := func(name string) {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	}
 	ended("expired")
 	w.say(dep, 2, "two")
-	if id, _, text := event(t, streams["suspended"]); id != "2" {
+	if id, _, text := nextEvent(t, streams["suspended"]); id != "2" {
 		t.Errorf("the stream of another key: %s %s", id, text)
 	}
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {

@@ -42,7 +42,7 @@ func TestFollowSiteLog(t *testing.T) {
 	}
 	expect := func(n int, want string) {
 		t.Helper()
-		number, _, text := event(t, s)
+		number, _, text := nextEvent(t, s)
 		var line struct {
 			N       int
 			Message string

@@ -391,10 +391,10 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, streams[name] = w.open(dep, w.teamKey(personal, id, "deployments:read"))
-		event(t, streams[name])
+		nextEvent(t, streams[name])
 	}
 	_, owners := w.open(dep, key)
-	event(t, owners)
+	nextEvent(t, owners)
 	for name, end := range ends {
 		end(string(users[name]))
 		done := make(chan bool)
@@ -410,7 +410,7 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 		}
 	}
 	w.say(dep, 2, "two")
-	if n, _, text := event(t, owners); n != "2" {
+	if n, _, text := nextEvent(t, owners); n != "2" {
 		t.Errorf("the owner's stream: %s %s", n, text)
 	}
 }

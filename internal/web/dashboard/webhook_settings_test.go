@@ -8,10 +8,11 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/webhook"
+	happened "slipway/internal/tenant/webhook/event"
 )
 
 // hooked makes a webhook of Ada's with deliveries that failed, one for each event.
-func hooked(t *testing.T, w *world, events ...webhook.Event) (hook webhook.Webhook, path string) {
+func hooked(t *testing.T, w *world, events ...happened.Event) (hook webhook.Webhook, path string) {
 	t.Helper()
 	ada := w.users["ada@example.test"]
 	hook, err := w.dash.Webhooks.Create(t.Context(), ada.Owner, webhook.NewWebhook{
@@ -64,8 +65,8 @@ func TestWebhookFilter(t *testing.T) {
 	_, path := hooked(
 		t,
 		w,
-		webhook.SiteCreated(webhook.Site{ID: "site_1", Name: "one"}),
-		webhook.SiteDeleted(webhook.Site{ID: "site_1", Name: "one"}),
+		happened.SiteCreated(happened.Site{ID: "site_1", Name: "one"}),
+		happened.SiteDeleted(happened.Site{ID: "site_1", Name: "one"}),
 	)
 	for query, want := range map[string][2]int{
 		"":                    {1, 1},
@@ -90,7 +91,7 @@ func TestWebhookFilter(t *testing.T) {
 func TestWebhookRedelivery(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
-	hook, path := hooked(t, w, webhook.SiteCreated(webhook.Site{ID: "site_1", Name: "one"}))
+	hook, path := hooked(t, w, happened.SiteCreated(happened.Site{ID: "site_1", Name: "one"}))
 	one := linkOn(t, b.get(path), path+"/deliveries/")
 	again := b.post(one+"/redeliver").to(t, path+"/deliveries/dlv_")
 	if again == one {

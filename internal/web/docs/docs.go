@@ -20,7 +20,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // Config says what is documented.
@@ -164,7 +164,7 @@ func (v view) Script() string { return v.script.Path }
 func (v view) Languages() []language { return languages }
 
 // Events lists those that webhooks get.
-func (v view) Events() []webhook.Entry { return webhook.Catalogue(v.Billing) }
+func (v view) Events() []event.Entry { return event.Catalogue(v.Billing) }
 
 // FirstSteps are the examples that create a site and follow its first deployment.
 func (v view) FirstSteps() string {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
@@ -15,7 +15,7 @@ func (a *API) webhooksDoc() map[string]*huma.PathItem {
 		return &huma.Param{Name: name, In: "header", Description: what, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	out := map[string]*huma.PathItem{}
-	for _, e := range webhook.Catalogue(a.Billing) {
+	for _, e := range event.Catalogue(a.Billing) {
 		doc := e.Description
 		if e.SameAs != "" {
 			doc += " The same event as `" + e.SameAs + "`."

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 )
 
 // polish completes the document as JSON, where it says more than huma should check:
@@ -108,7 +108,7 @@ func pathParameter(path, name string) string {
 // the test event.
 func (a *API) nameEvents(schemas map[string]any) {
 	var names []any
-	for _, e := range webhook.Catalogue(a.Billing) {
+	for _, e := range event.Catalogue(a.Billing) {
 		names = append(names, e.Name)
 	}
 	schemas["EventName"] = map[string]any{"type": "string", "enum": names, "description": "The name of an event, of either set."}

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 	"slipway/internal/web/api/contract"
 )
 
@@ -140,7 +141,7 @@ func (a *API) createWebhook(
 }
 
 func (a *API) listEvents(_ context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[eventBody], error) {
-	return contract.Part(*in, contract.Each(a.Webhooks.Catalogue(), func(e webhook.Entry) eventBody {
+	return contract.Part(*in, contract.Each(a.Webhooks.Catalogue(), func(e event.Entry) eventBody {
 		b := eventBody{
 			Name:        e.Name,
 			Aliases:     []string{},

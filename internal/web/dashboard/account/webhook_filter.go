@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"slipway/internal/tenant/webhook"
+	"slipway/internal/tenant/webhook/event"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -35,7 +36,7 @@ func readDeliveryFilter(q *shell.Request, w webhook.Webhook) deliveryFilter {
 		f.Redelivery = ""
 	}
 	f.Names = append(slices.Clone(w.Events), "ping")
-	for _, e := range webhook.Catalogue(true) { // also one that it was subscribed to before
+	for _, e := range event.Catalogue(true) { // also one that it was subscribed to before
 		if e.Name == f.Event && !slices.Contains(f.Names, f.Event) {
 			f.Names = append(f.Names, f.Event)
 		}

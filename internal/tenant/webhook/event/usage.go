@@ -1,4 +1,4 @@
-package webhook
+package event
 
 // Usage is how much of a month's limit is used.
 type Usage struct {

@@ -1,4 +1,4 @@
-package webhook
+package event
 
 import (
 	"encoding/json"
@@ -27,18 +27,10 @@ func Catalogue(billing bool) []Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return sold(e.Name) && !billing })
 }
 
-// Catalogue lists every name that can be subscribed to here.
-func (w *Webhooks) Catalogue() []Entry { return Catalogue(w.c.Billing) }
-
-// Billing reports whether events of subscriptions and payments are sent here.
-func (w *Webhooks) Billing() bool { return w.c.Billing }
-
-// known reports whether events have that name, here or elsewhere.
-func known(name string) bool { _, names := loadCatalogue(); return names[name] }
-
-// known reports whether events have that name here.
-func (w *Webhooks) known(name string) bool {
-	return known(name) && (!sold(name) || w.c.Billing)
+// Known reports whether events have that name. billing: also one that only exists where there is billing.
+func Known(name string, billing bool) bool {
+	_, names := loadCatalogue()
+	return names[name] && (billing || !sold(name))
 }
 
 // loadCatalogue makes the catalogue when it is first asked for: this program is also the

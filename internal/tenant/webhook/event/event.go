@@ -1,4 +1,6 @@
-package webhook
+// Package event owns what events say: the names of all that happens, their bodies, and a catalogue of both with samples and
+// schemas. Package webhook gets them to those who subscribed.
+package event
 
 import (
 	"bytes"
@@ -9,15 +11,26 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Event is an occurrence to tell of: made by the constructors below, sent by EmitTx.
+// Event is an occurrence to tell of: made by the constructors of this package, sent by package webhook.
 type Event struct {
 	names []string // set A's first; the other one means the same
 	data  data
 	hops  int // of the deployment it tells of
 }
 
-// site returns the id of the site that the event concerns, or "".
-func (e Event) site() id.Site {
+// Names returns its names: the first is of set A, the other one means the same.
+func (e Event) Names() []string { return e.names }
+
+// Hops returns how many webhooks and deploy hooks led to the deployment that it tells of, one after the other.
+func (e Event) Hops() int { return e.hops }
+
+// Body returns what is stored, signed and sent under one of its names.
+func (e Event) Body(id, name string, at db.Time) ([]byte, error) {
+	return freeze(payload{id, name, at.String(), e.data})
+}
+
+// Site returns the id of the site that the event concerns, or "".
+func (e Event) Site() id.Site {
 	if e.data.Site == nil {
 		return ""
 	}
@@ -147,7 +160,7 @@ type sslData struct {
 }
 
 type webhookData struct {
-	ID ID `json:"id"`
+	ID id.Webhook `json:"id"`
 }
 
 func site(s Site) data { return data{Site: &siteData{s.ID, s.Name, s.URL}} }
@@ -238,8 +251,13 @@ func SSLFailed(s Site, c Certificate) Event {
 	return e
 }
 
-// pingName is sent on demand and cannot be subscribed to.
-const pingName = "ping"
+// PingName is the name of what is sent on demand and cannot be subscribed to.
+const PingName = "ping"
+
+// Ping returns the event that only its webhook gets.
+func Ping(hook id.Webhook) Event {
+	return Event{names: []string{PingName}, data: data{Webhook: &webhookData{hook}}}
+}
 
 // moment is null where there is none yet.
 func moment(t db.Time) *string {

@@ -1,4 +1,4 @@
-package webhook
+package event
 
 // Grant holds what a user allowed an app, in the events about apps.
 type Grant struct {
