@@ -24,14 +24,8 @@ import (
 func installNode(t *testing.T, name string) (dir string) {
 	t.Helper()
 	dir, from := t.TempDir(), filepath.Join(world.Root(), "e2e", "libraries", name)
-	for _, name := range []string{"package.json", "package-lock.json", "main.mjs"} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
 	}
 	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	install.Dir = dir

@@ -2,6 +2,9 @@ package api_test
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,4 +118,46 @@ func mustJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// The clients that an installation makes hold a method for each operation that takes a key, and one that sells plans makes
+// others. Their Go compiles; e2e runs both.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sources := map[string]string{}
+	for _, file := range []string{"slipway.ts", "slipway.go"} {
+		answer := w.send("GET", "/api/v1/clients/"+file, "", nil)
+		if answer.status != 200 || !strings.Contains(answer.body, w.c.BaseURL) {
+			t.Fatalf("%s: %d", file, answer.status)
+		}
+		sources[file] = answer.body
+	}
+	for _, r := range api.New(w.c).Routes() {
+		method := strings.ToUpper(r.ID[:1]) + r.ID[1:]
+		for file, text := range map[string]string{"slipway.ts": "\n  " + r.ID + "(", "slipway.go": ") " + method + "("} {
+			has := strings.Contains(sources[file], text) || strings.Contains(sources[file], "\n  async "+r.ID+"(")
+			if has == r.Hook {
+				t.Errorf("%s has %s: %v", file, r.ID, has)
+			}
+		}
+	}
+	sold := newBillingWorld(t).send("GET", "/api/v1/clients/slipway.go", "", nil).body
+	if strings.Contains(sources["slipway.go"], ") ListPlans(") || !strings.Contains(sold, ") ListPlans(") {
+		t.Error("methods for plans are not there exactly where plans are")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module slipway\n\ngo 1.24.0\n", "free/slipway.go": sources["slipway.go"], "sold/slipway.go": sold} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
+	vet.Dir = dir
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("go vet: %v\n%s", err, out)
+	}
 }

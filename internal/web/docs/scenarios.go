@@ -187,6 +187,8 @@ var scenarios = []Scenario{
 	}},
 	{"account", []Step{
 		{Operation: "getOpenAPI", Output: "openapi.json"},
+		{Operation: "getTypeScriptClient", Output: "slipway.ts"},
+		{Operation: "getGoClient", Output: "slipway.go"},
 		{Operation: "getAccount"},
 		{Operation: "getUsage", Query: "meter=bandwidth.bytes&step=1d"},
 		{

