@@ -20,6 +20,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	beBad()
 	flag.Parse()
 	os.Exit(world.Main(m, &binary))
 }

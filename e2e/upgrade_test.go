@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,124 +20,503 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/e2e/world"
 )
 
-// An upgrade under load fails no request, and neither does one whose program does not start: the old one serves again, with what
-// was written meanwhile.
+// An upgrade under load fails no request, and neither does one whose program does not start or hangs in a migration: the old one
+// serves again, with all that was acknowledged meanwhile. One that answers with errors is taken back too.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(4*time.Minute))
 	defer cancel()
+	m := newMachine(ctx, t, "")
+	good, goodSum := release(t, m.program, "\nanother build")
+	v := visit(ctx, t, m.World, m.site)
+	write := m.writes(ctx, t, true)
+	v.more(ctx, t)
+	first := m.PID()
+	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	now, err := os.Stat(m.Binary)
+	if err != nil || now.Size() == int64(len(m.program)) || m.PID() == first {
+		t.Errorf("the new program is not what serves: %v", err)
+	}
+	v.more(ctx, t)
+	for _, serve := range []string{"panics", "hangs", "errors"} {
+		archive, sum := release(t, own(t), m.behaves(t, serve))
+		if serve == "errors" { // visitors see them until they are noticed
+			t.Logf("%d requests over an upgrade and two that were taken back", v.end())
+			if written := write.end(); written == 0 {
+				t.Error("nothing was written meanwhile")
+			}
+			write = m.writes(ctx, t, false)
+		}
+		// One that answers is ready soon; the others never are.
+		patience := map[bool]string{true: "2m", false: "5s"}[serve == "errors"]
+		out, err := m.upgrade(ctx, archive, sum, "--ready-within", patience).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "serves again") {
+			t.Errorf("a program that %s: %v\n%s", serve, err, out)
+		}
+		if back, err := os.Stat(m.Binary); err != nil || !os.SameFile(back, now) {
+			t.Errorf("%s: the program of before is not back: %v", serve, err)
+		}
+		if serve != "errors" {
+			v.more(ctx, t)
+		}
+	}
+	m.well(ctx, t)
+	write.end()
+	write.kept(ctx, t)
+}
+
+// A power cut at any moment of an upgrade leaves one of the two programs in its place, which serves after the next start with all
+// that was acknowledged; what was begun is ended by the program before.
+func TestUpgradeSurvivesPowerCuts(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(5*time.Minute))
+	defer cancel()
+	m := newMachine(ctx, t, "")
+	good, goodSum := release(t, m.program, "\nanother build")
+	bad, badSum := release(t, own(t), m.behaves(t, "panics"))
+	half := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		f, err := os.Open(good)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		_, _ = io.CopyN(rw, f, int64(len(m.program)/2))
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(half.Close)
+	roots := filepath.Join(m.Dir, "release-server.pem")
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: half.Certificate().Raw})
+	if err := os.WriteFile(roots, cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lies := func(pattern string) func(string) bool {
+		return func(string) bool {
+			found, err := filepath.Glob(pattern)
+			return err == nil && found != nil
+		}
+	}
+	says := func(what string) func(string) bool {
+		return func(said string) bool { return strings.Contains(said, what) }
+	}
+	var u *exec.Cmd // the upgrade that is under way
+	for _, c := range []struct {
+		at, archive, sum string
+		reached          func(said string) bool
+	}{
+		{"download", half.URL + "/" + filepath.Base(good), goodSum, func(string) bool {
+			return holds(u.Process.Pid, filepath.Dir(m.Binary)+"/.slipway-release-", int64(len(m.program)/4))
+		}},
+		{"unpacked", good, goodSum, lies(m.Binary + ".new")},
+		{"copy of the database", good, goodSum, lies(filepath.Join(m.Data, "upgrade", "slipway.db"))},
+		{"verified", good, goodSum, says("is verified")},
+		{"replaced", good, goodSum, says("in the place of")},
+		{"ready", good, goodSum, says("watching")},
+		{"replaced by a bad one", bad, badSum, says("in the place of")},
+		{"going back", bad, badSum, says("Going back")},
+	} {
+		write := m.writes(ctx, t, false)
+		u = m.upgrade(ctx, c.archive, c.sum, "--ready-within", map[bool]string{true: "5s", false: "2m"}[c.archive == bad])
+		u.Env = append(os.Environ(), "SSL_CERT_FILE="+roots)
+		u.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		said := &lines{}
+		u.Stdout, u.Stderr = said, said
+		if err := u.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- u.Wait() }()
+		for cut := false; !cut; {
+			select {
+			case err := <-ended:
+				t.Fatalf("%s: it ended before the cut: %v\n%s", c.at, err, said)
+			case <-ctx.Done():
+				t.Fatalf("%s: never reached\n%s", c.at, said)
+			case <-time.After(time.Millisecond):
+				cut = c.reached(said.String())
+			}
+		}
+		_ = syscall.Kill(-u.Process.Pid, syscall.SIGKILL)
+		<-ended
+		m.cut()
+		write.end()
+
+		// The machine starts: the service, and slipway-upgrade.service where there is a program from before.
+		m.boot(t)
+		out, err := []byte("there is no program from before"), error(nil)
+		if _, missing := os.Stat(m.Binary + ".previous"); missing == nil {
+			patience := "2m"
+			if c.archive == bad {
+				patience = "5s"
+			}
+			c := m.upgrade(ctx, "", "", "--continue", "--ready-within", patience)
+			c.Path = m.Binary + ".previous"
+			out, err = c.CombinedOutput()
+		}
+		m.well(ctx, t)
+		write.kept(ctx, t)
+		var state struct{ Step, Outcome string }
+		if text, err := os.ReadFile(filepath.Join(m.Data, "upgrade", "state.json")); err == nil {
+			if err := json.Unmarshal(text, &state); err != nil || state.Step != "ended" || state.Outcome == "stuck" {
+				t.Errorf("%s: the upgrade is left as %s: %v", c.at, text, err)
+			}
+		}
+		t.Logf("power cut at %q: %s; %v %s", c.at, state.Outcome, err, bytes.TrimSpace(out))
+	}
+	// None of it is in the way of the next.
+	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
+		t.Errorf("the next upgrade: %v\n%s", err, out)
+	}
+}
+
+// A full disk stops an upgrade before anything is changed; where the new program fills it, there is still room for the old one
+// to come back.
+func TestUpgradeOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a small disk needs root")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(4*time.Minute))
+	defer cancel()
+	m := newMachine(ctx, t, "300m")
+	good, goodSum := release(t, m.program, "\nanother build")
+	write := m.writes(ctx, t, false)
+
+	// The download: the program's own disk has room for nothing but it.
+	tight := filepath.Join(m.Dir, "tight")
+	disk(t, tight, fmt.Sprint(len(m.program)+16<<20))
+	if err := os.WriteFile(filepath.Join(tight, "slipway"), m.program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := m.upgrade(ctx, good, goodSum)
+	c.Path = filepath.Join(tight, "slipway")
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "no space left") {
+		t.Errorf("a download that doesn't fit: %v\n%s", err, out)
+	}
+	if left, err := os.ReadDir(tight); err != nil || len(left) != 1 {
+		t.Errorf("a download that didn't fit leaves %v, %v", left, err)
+	}
+
+	// The copy of the database.
+	first := m.PID()
+	filler := filepath.Join(m.Data, "filler")
+	if err := fill(filler, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := m.upgrade(ctx, good, goodSum).CombinedOutput(); err == nil || !strings.Contains(string(out), "MiB left") {
+		t.Errorf("without room for a copy: %v\n%s", err, out)
+	}
+	if now, err := os.Stat(m.Binary); err != nil || now.Size() != int64(len(m.program)) || m.PID() != first {
+		t.Errorf("without room for a copy something was changed: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+
+	// The migration.
+	archive, sum := release(t, own(t), m.behaves(t, "fills"))
+	if out, err := m.upgrade(ctx, archive, sum, "--ready-within", "5s").CombinedOutput(); err == nil || !strings.Contains(string(out), "serves again") {
+		t.Errorf("a program that fills the disk: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filler); err != nil {
+		t.Errorf("the disk was not filled: %v", err)
+	}
+	m.well(ctx, t)
+	write.end()
+	write.kept(ctx, t)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
+		t.Errorf("with room again: %v\n%s", err, out)
+	}
+}
+
+// upgrading is a machine with an installed program that has a manager of services, and a site.
+type upgrading struct {
+	*world.World
+	key, site, manager string
+	program            []byte
+
+	mu  sync.Mutex // guards the machine's power
+	off bool
+}
+
+// newMachine installs the program and starts it with sockets as systemd does. Its data lies on a disk of that size, or among all else.
+func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
+	t.Helper()
 	dir := t.TempDir()
-	program, err := os.ReadFile(binary)
-	if err != nil {
+	m := &upgrading{}
+	var err error
+	if m.program, err = os.ReadFile(binary); err != nil {
 		t.Fatal(err)
 	}
 	installed := filepath.Join(dir, "bin", "slipway")
 	if err := os.MkdirAll(filepath.Dir(installed), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(installed, program, 0o755); err != nil {
+	if err := os.WriteFile(installed, m.program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(installed, dir)
-	if err != nil {
+	if m.World, err = world.New(installed, dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.Close)
-	key, err := w.User("ada@example.test")
-	if err != nil {
+	if size != "" {
+		disk(t, m.Data, size)
+	}
+	t.Cleanup(m.Close)
+	if m.key, err = m.User("ada@example.test"); err != nil {
 		t.Fatal(err)
 	}
-	for _, addr := range []string{w.Listen, w.HTTP, w.HTTPS} {
-		w.Sockets = append(w.Sockets, passed(t, addr))
+	for _, addr := range []string{m.Listen, m.HTTP, m.HTTPS} {
+		m.Sockets = append(m.Sockets, passed(t, addr))
 	}
-	if err := w.Start(ctx); err != nil {
+	if err := m.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	site := newSite(ctx, t, w, key)
+	m.site = newSite(ctx, t, m.World, m.key)
 	manager := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/restart" {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.off || r.URL.Path != "/restart" {
 			http.Error(rw, "not asked for here", http.StatusBadRequest)
 			return
 		}
-		_ = w.Stop(ctx) // one that ended by itself can't be stopped
-		if err := w.Launch(); err != nil {
+		_ = m.Stop(ctx) // one that ended by itself can't be stopped
+		if err := m.Launch(); err != nil {
 			http.Error(rw, err.Error(), http.StatusInternalServerError)
 		}
 	}))
 	t.Cleanup(manager.Close)
-	upgrade := func(program []byte, patience string) (string, error) {
-		t.Helper()
-		archive, sum := release(t, program)
-		c := exec.CommandContext(ctx, installed, "upgrade", archive, "--sha256", sum, "--data-dir", filepath.Join(dir, "data"),
-			"--listen", w.Listen, "--edge-https", w.HTTPS, "--ready-within", patience, "--watch", "2s",
-			"--service-command", "curl --fail --silent --show-error "+manager.URL+"/ACTION")
-		out, err := c.CombinedOutput()
-		return string(out), err
+	m.manager = manager.URL
+	return m
+}
+
+// upgrade is the command. Where more says otherwise, the new program is watched for two seconds.
+func (m *upgrading) upgrade(ctx context.Context, archive, sum string, more ...string) *exec.Cmd {
+	args := []string{
+		"upgrade", "--data-dir", m.Data, "--listen", m.Listen, "--edge-https", m.HTTPS, "--watch", "2s",
+		"--service-command", "curl --fail --silent --show-error " + m.manager + "/ACTION",
 	}
-	v := visit(ctx, t, w, site)
-	v.more(ctx, t)
-	first := w.PID()
-	if out, err := upgrade(append(program, "\nanother build"...), "2m"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if archive != "" {
+		args = append(args, archive, "--sha256", sum)
 	}
-	now, err := os.Stat(installed)
-	if err != nil || now.Size() == int64(len(program)) || w.PID() == first {
-		t.Errorf("the new program is not what serves: %v", err)
-	}
-	v.more(ctx, t)
-	if err := w.Call(ctx, key, "POST", "/sites", map[string]string{"name": "Between", "type": "static", "source": "upload"}, nil); err != nil {
+	return exec.CommandContext(ctx, m.Binary, append(args, more...)...)
+}
+
+// cut takes the power: what served is killed, and the manager starts nothing.
+func (m *upgrading) cut() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.off = true
+	m.Kill()
+}
+
+// boot starts what is installed, whether that works or not.
+func (m *upgrading) boot(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.off = false
+	if err := m.Launch(); err != nil {
 		t.Fatal(err)
 	}
-	about, err := exec.Command(installed, "version", "--json").Output()
+}
+
+// holds reports whether a process has a file open whose name begins so, with that many bytes.
+func holds(pid int, name string, bytes int64) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, f := range files {
+		if to, err := os.Readlink(f); err == nil && strings.HasPrefix(to, name) {
+			if info, err := os.Stat(f); err == nil && info.Size() >= bytes {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// well checks that what is installed is what serves, and that the site answers.
+func (m *upgrading) well(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := m.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Stat(fmt.Sprintf("/proc/%d/exe", m.PID()))
+	file, err2 := os.Stat(m.Binary)
+	if err := errors.Join(err, err2); err != nil || !os.SameFile(exe, file) {
+		t.Errorf("what serves is not what is installed: %v", err)
+	}
+	if out, err := exec.CommandContext(ctx, m.Binary, "version").Output(); err != nil || !bytes.HasPrefix(out, []byte("slipway ")) {
+		t.Errorf("what is installed: %v %s", err, out)
+	}
+	browser, err := m.Browser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := upgrade([]byte("#!/bin/sh\nif [ \"$1\" = version ]; then echo '"+strings.TrimSpace(string(about))+"'; exit; fi\necho panic >&2\nexit 2\n"), "5s")
-	if err == nil || !strings.Contains(out, "serves again") {
-		t.Errorf("a program that does not start: %v\n%s", err, out)
+	if err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
+		a, err := m.Site(ctx, browser, world.Request{Method: "GET", URL: m.site})
+		return err == nil && a.Status == 200 && string(a.Body) == "It floats.", err
+	}); err != nil {
+		t.Errorf("the site: %v", err)
 	}
-	if back, err := os.Stat(installed); err != nil || back.Size() != now.Size() {
-		t.Errorf("the program of before is not back: %v", err)
-	}
-	v.more(ctx, t)
-	var sites struct{ Data []struct{ Name string } }
-	if err := w.Call(ctx, key, "GET", "/sites", nil, &sites); err != nil || len(sites.Data) != 2 {
-		t.Errorf("the sites are %+v, %v; want both", sites, err)
-	}
-	t.Logf("%d requests over an upgrade and one that was taken back", v.end())
 }
 
-// release writes an archive as releases have it, and returns its path and SHA-256.
-func release(t *testing.T, program []byte) (archive, sum string) {
+// writes makes sites, about ten a second, and remembers those that were acknowledged.
+type writes struct {
+	m    *upgrading
+	stop context.CancelFunc
+	done chan struct{}
+	ids  []string // read after done
+}
+
+// writes begins to write. Where it is strict, each must be acknowledged.
+func (m *upgrading) writes(ctx context.Context, t *testing.T, strict bool) *writes {
 	t.Helper()
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	ctx, stop := context.WithCancel(ctx)
+	w := &writes{m: m, stop: stop, done: make(chan struct{})}
+	asks := ctx // where nobody may ever answer, the end is not waited for
+	if strict {
+		asks = context.WithoutCancel(ctx)
+	}
+	pace := time.NewTicker(100 * time.Millisecond)
+	go func() {
+		defer close(w.done)
+		defer pace.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pace.C:
+			}
+			var made struct{ Data struct{ ID string } }
+			// On a connection of its own: one that is kept may be closed just when a request is sent on it.
+			a, err := m.Do(asks, world.Request{
+				Method: "POST", Path: "/sites", Key: m.key, Header: http.Header{"Connection": {"close"}},
+				Body: map[string]string{"name": fmt.Sprint("Written ", n), "type": "static", "source": "upload"},
+			})
+			if err == nil {
+				err = a.Err()
+			}
+			if err == nil {
+				err = a.JSON(&made)
+			}
+			switch {
+			case err == nil:
+				w.ids = append(w.ids, made.Data.ID)
+			case strict:
+				t.Errorf("a write: %v", err)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { w.end() })
+	return w
+}
+
+// end ends the writing and returns how many were acknowledged.
+func (w *writes) end() int {
+	w.stop()
+	<-w.done
+	return len(w.ids)
+}
+
+// kept checks that each that was acknowledged is there.
+func (w *writes) kept(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, id := range w.ids {
+		if err := w.m.Call(ctx, w.m.key, "GET", "/sites/"+id, nil, nil); err != nil {
+			t.Errorf("an acknowledged write is lost: %v", err)
+		}
+	}
+	t.Logf("%d acknowledged writes are there", len(w.ids))
+}
+
+// lines is what a process says, while it says it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// disk mounts one of that size.
+func disk(t *testing.T, at, size string) {
+	t.Helper()
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fill makes a file that leaves so many bytes of its disk.
+func fill(file string, leave int64) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(file), &disk); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, int64(disk.Bavail)*disk.Bsize-leave), f.Close())
+}
+
+// release writes an archive as releases have it, with a program and what is added to its end, and returns its path and SHA-256.
+func release(t *testing.T, program []byte, end string) (archive, sum string) {
+	t.Helper()
+	archive = filepath.Join(t.TempDir(), fmt.Sprintf("slipway_9.9.9_linux_%s.tar.gz", runtime.GOARCH))
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	b := bufio.NewWriterSize(io.MultiWriter(f, h), 1<<20)
+	z, err := gzip.NewWriterLevel(b, gzip.NoCompression)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tw := tar.NewWriter(z)
-	if err := tw.WriteHeader(&tar.Header{Name: "slipway_9.9.9/slipway", Mode: 0o755, Size: int64(len(program))}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{Name: "slipway_9.9.9/slipway", Mode: 0o755, Size: int64(len(program) + len(end))}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tw.Write(program); err != nil {
+	_, err = tw.Write(program)
+	if err == nil {
+		_, err = tw.Write([]byte(end))
+	}
+	if err := errors.Join(err, tw.Close(), z.Close(), b.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	if err := tw.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	archive = filepath.Join(t.TempDir(), fmt.Sprintf("slipway_9.9.9_linux_%s.tar.gz", runtime.GOARCH))
-	if err := os.WriteFile(archive, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	digest := sha256.Sum256(b.Bytes())
-	return archive, hex.EncodeToString(digest[:])
+	return archive, hex.EncodeToString(h.Sum(nil))
 }

@@ -87,6 +87,14 @@ func supervise() (status int) {
 		}
 		return nil
 	})
+	// Small disks of tests that were killed.
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil {
+		for line := range strings.Lines(string(mounts)) {
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+				_ = unix.Unmount(f[1], unix.MNT_DETACH)
+			}
+		}
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = max(status, 1)

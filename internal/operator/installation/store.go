@@ -174,9 +174,10 @@ func (s Store) Lock() (release func(), err error) {
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	err = f.Truncate(0)
+	// As long as the one before, in its place: that needs no room, so that a full disk keeps nobody from serving.
+	_, err = f.WriteAt(fmt.Appendf(nil, "%-19d\n", os.Getpid()), 0)
 	if err == nil {
-		_, err = fmt.Fprintln(f, os.Getpid())
+		err = f.Truncate(20)
 	}
 	if err != nil {
 		f.Close()

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"slipway/internal/operator/installation"
@@ -207,7 +208,14 @@ func (c Config) change(ctx context.Context, x State) error {
 	// Nobody's Ctrl-C may leave it half done from here on.
 	ctx = context.WithoutCancel(ctx)
 	x.Step = Prepared
-	if err := x.save(c.Store); err != nil {
+	err := c.reserve()
+	if err == nil {
+		err = x.save(c.Store)
+	}
+	if err != nil {
+		_ = os.Remove(x.staged())
+		_ = os.Remove(x.Snapshot)
+		c.release()
 		return err
 	}
 	c.say("%s is verified.", x.To.Version)
@@ -254,11 +262,15 @@ func (c Config) watch(ctx context.Context, x State) error {
 // back gives the old program its name again, and returns why that was necessary.
 func (c Config) back(ctx context.Context, x State, why error) error {
 	x.Step, x.Why = Returning, why.Error()
+	c.release()
 	// What can't be noted must not keep the old program from serving.
 	noted := x.save(c.Store)
 	c.say("%s does not work: %v. Going back to %s.", x.To.Version, why, x.From.Version)
 	err := replace(x.previous(), x.Program, true)
 	action := "restart"
+	if err == nil && !x.Was {
+		c.kill(x)
+	}
 	if err == nil && x.Snapshot != "" && !x.Was && x.To.Oldest > x.From.Schema {
 		c.say("%s can't work with the new database: the copy from before takes its place. Nothing was acknowledged meanwhile.", x.From.Version)
 		action, err = "start", c.restore(ctx, x)
@@ -277,6 +289,7 @@ func (c Config) back(ctx context.Context, x State, why error) error {
 
 // end notes how an upgrade ended, and returns why, in one sentence.
 func (c Config) end(x State, o Outcome, why error) error {
+	c.release()
 	x.Step, x.Outcome, x.EndedAt = Ended, o, time.Now()
 	if why != nil {
 		x.Why = why.Error()
@@ -297,6 +310,44 @@ func (c Config) end(x State, o Outcome, why error) error {
 	}
 	return fmt.Errorf("not upgraded: %w", why)
 }
+
+// kill ends a program that never was ready: nobody waits for an answer of it, and one that hangs may not heed a stop, for which
+// the service manager would wait.
+func (c Config) kill(x State) {
+	pid, serves := c.Store.Serving()
+	if !serves || runs(pid, x.Program) == nil {
+		return // none, or the old one already
+	}
+	if p, err := os.FindProcess(pid); err == nil { // by a descriptor, which is of that process for ever
+		defer p.Release()
+		if now, serves := c.Store.Serving(); serves && now == pid {
+			_ = p.Kill()
+		}
+	}
+}
+
+// reserved is room that is kept free for going back, in bytes: the new program may fill the disk, and the old one writes too.
+const reserved = 32 << 20
+
+func (c Config) reserveFile() string { return filepath.Join(folder(c.Store), "reserve") }
+
+// reserve takes the room for going back.
+func (c Config) reserve() error {
+	f, err := os.OpenFile(c.reserveFile(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = syscall.Fallocate(int(f.Fd()), 0, 0, reserved)
+	if errors.Is(err, syscall.EOPNOTSUPP) { // there the room is not kept
+		err = nil
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("keep %d MiB of the disk free for going back: %w", reserved>>20, err)
+	}
+	return nil
+}
+
+func (c Config) release() { _ = os.Remove(c.reserveFile()) }
 
 // service has the service manager do something.
 func (c Config) service(ctx context.Context, action string) error {
