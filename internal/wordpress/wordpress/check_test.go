@@ -5,33 +5,6 @@ import (
 	"testing"
 )
 
-func TestWorse(t *testing.T) {
-	t.Parallel()
-	before := []page{{"/", 200, "Blog", 9000, true}, {"/old-bug/", 500, "", 0, false}}
-	for name, tt := range map[string]struct {
-		change func(p []page)
-		want   string
-	}{
-		"same":          {func([]page) {}, ""},
-		"a bit smaller": {func(p []page) { p[0].Size = 7000 }, ""},
-		"mended":        {func(p []page) { p[1] = page{"/old-bug/", 200, "Fine", 900, true} }, ""},
-		"gone":          {func(p []page) { p[0].Status = 404 }, "The page / answers with status 404 instead of 200"},
-		"no answer":     {func(p []page) { p[0].Status = 0 }, "The page / does not answer"},
-		"title":         {func(p []page) { p[0].Title = "Hacked" }, `The page / has the title "Hacked" instead of "Blog"`},
-		"cut off":       {func(p []page) { p[0].Whole = false }, "The page / breaks off"},
-		"empty":         {func(p []page) { p[0].Size = 2000 }, "The page / has lost most of its content: 2000 bytes instead of 9000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			after := append([]page{}, before...)
-			tt.change(after)
-			if got := worse(before, after); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestMinor(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/probe"
 )
 
 // QueueName is the queue of this package's jobs: each waits for WordPress most of its time.
@@ -142,7 +143,7 @@ type step struct {
 	Source     backup.ID       `json:"source,omitempty"`     // of the site that is copied
 	Restore    operation.ID    `json:"restore,omitempty"`    // that is waited for
 	Deployment deployment.ID   `json:"deployment,omitempty"` // that is waited for
-	Before     []page          `json:"before,omitempty"`     // how the site answered
+	Before     []probe.Page    `json:"before,omitempty"`     // how the site answered
 	Since      db.Time         `json:"since,omitempty"`      // when the change began
 	Updated    []Changed       `json:"updated,omitempty"`
 	Why        string          `json:"why,omitempty"` // for the end of what went back
