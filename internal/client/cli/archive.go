@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/client/folder"
 	"slipway/internal/client/rest"
+	"slipway/internal/client/upload"
 )
 
 // archive sends an archive with one request and deploys it.
@@ -27,14 +28,15 @@ func (d deployCommand) archive(ctx context.Context, e *Env, c *rest.Client, s si
 			query.Set(name, v)
 		}
 	}
-	p := &progress{e: e, all: missing{1, info.Size()}}
+	p := &progress{e: e}
+	p.All = upload.Missing{Files: 1, Bytes: info.Size()}
 	stop := p.show()
 	answer, err := c.Upload(ctx, rest.Body{
 		Method: http.MethodPost, Path: "/sites/" + s.ID + "/deploy/archive?" + query.Encode(), Type: "application/octet-stream", Size: info.Size(),
 		Key: rand.Text(),
 	}, func() (io.ReadCloser, error) {
 		f, err := os.Open(d.Archive)
-		return p.count(f, err)
+		return p.Count(f, err)
 	})
 	stop()
 	if err != nil {

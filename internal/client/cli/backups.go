@@ -39,23 +39,9 @@ func (l listBackups) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(all)
-	}
-	var rows [][]string
-	for _, raw := range all {
-		var b backup
-		if err := json.Unmarshal(raw, &b); err != nil {
-			return err
-		}
-		bytes := ""
-		if b.SizeBytes != nil {
-			bytes = size(*b.SizeBytes)
-		}
-		rows = append(rows, []string{b.ID, b.Status, b.Type, bytes, e.ago(b.VerifiedAt), e.ago(b.CreatedAt)})
-	}
-	e.table([]string{"backup", "status", "type", "size", "verified", "created"}, rows)
-	return nil
+	return show(e, l.JSON, all, []string{"backup", "status", "type", "size", "verified", "created"}, func(b backup) []string {
+		return []string{b.ID, b.Status, b.Type, sizeOf(b.SizeBytes), e.ago(b.VerifiedAt), e.ago(b.CreatedAt)}
+	})
 }
 
 type createBackup struct {
@@ -154,24 +140,11 @@ func (l listDatabases) Run(ctx context.Context, e *Env) error {
 	if err := c.Get(ctx, "/sites/"+s.ID+"/databases", &page); err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(page.Data)
+	type database struct {
+		ID, Name, Engine, Status string
+		SizeBytes                *int64
 	}
-	var rows [][]string
-	for _, raw := range page.Data {
-		var d struct {
-			ID, Name, Engine, Status string
-			SizeBytes                *int64
-		}
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return err
-		}
-		bytes := ""
-		if d.SizeBytes != nil {
-			bytes = size(*d.SizeBytes)
-		}
-		rows = append(rows, []string{d.ID, d.Name, d.Engine, d.Status, bytes})
-	}
-	e.table([]string{"database", "name", "engine", "status", "size"}, rows)
-	return nil
+	return show(e, l.JSON, page.Data, []string{"database", "name", "engine", "status", "size"}, func(d database) []string {
+		return []string{d.ID, d.Name, d.Engine, d.Status, sizeOf(d.SizeBytes)}
+	})
 }

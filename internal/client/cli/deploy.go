@@ -190,23 +190,13 @@ func (l listDeployments) Run(ctx context.Context, e *Env) error {
 	if err := c.Get(ctx, fmt.Sprintf("/sites/%s/deployments?limit=%d", s.ID, l.Limit), &got); err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(got.Data)
-	}
-	var rows [][]string
-	for _, raw := range got.Data {
-		var d deployment
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return err
-		}
+	return show(e, l.JSON, got.Data, []string{"id", "status", "target", "branch", "commit", "created"}, func(d deployment) []string {
 		status := d.Status
 		if d.IsCurrent {
 			status += " (live)"
 		}
-		rows = append(rows, []string{d.ID, status, d.Target, d.Branch, short(d.CommitHash), e.ago(d.CreatedAt)})
-	}
-	e.table([]string{"id", "status", "target", "branch", "commit", "created"}, rows)
-	return nil
+		return []string{d.ID, status, d.Target, d.Branch, short(d.CommitHash), e.ago(d.CreatedAt)}
+	})
 }
 
 // short is how commits are named.

@@ -42,19 +42,9 @@ func (l listDomains) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(all)
-	}
-	var rows [][]string
-	for _, raw := range all {
-		var d domain
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return err
-		}
-		rows = append(rows, []string{d.Name, d.Status, d.SSLStatus, d.ID})
-	}
-	e.table([]string{"name", "status", "certificate", "id"}, rows)
-	return nil
+	return show(e, l.JSON, all, []string{"name", "status", "certificate", "id"}, func(d domain) []string {
+		return []string{d.Name, d.Status, d.SSLStatus, d.ID}
+	})
 }
 
 type addDomain struct {
@@ -107,11 +97,11 @@ func (n named) domain(ctx context.Context, e *Env) (*rest.Client, domain, error)
 	if err != nil {
 		return nil, domain{}, err
 	}
-	for _, raw := range all {
-		var d domain
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return nil, d, err
-		}
+	list, err := decoded[domain](all)
+	if err != nil {
+		return nil, domain{}, err
+	}
+	for _, d := range list {
 		if d.Name == n.Name || d.ID == n.Name {
 			return c, d, nil
 		}

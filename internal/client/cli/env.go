@@ -44,23 +44,13 @@ func (l listEnv) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(all)
-	}
-	var rows [][]string
-	for _, raw := range all {
-		var v variable
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return err
-		}
+	return show(e, l.JSON, all, []string{"key", "value", "target", "branch"}, func(v variable) []string {
 		value := "(secret)"
 		if v.Value != nil {
 			value = *v.Value
 		}
-		rows = append(rows, []string{v.Key, value, strings.Join(v.Target, ","), v.Branch})
-	}
-	e.table([]string{"key", "value", "target", "branch"}, rows)
-	return nil
+		return []string{v.Key, value, strings.Join(v.Target, ","), v.Branch}
+	})
 }
 
 type getEnv struct {

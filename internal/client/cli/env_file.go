@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,12 +31,12 @@ func variables(ctx context.Context, c *rest.Client, s site) (vars []dotenv.Var, 
 	if err != nil {
 		return nil, nil, err
 	}
+	list, err := decoded[variable](all)
+	if err != nil {
+		return nil, nil, err
+	}
 	at := map[string]int{}
-	for _, raw := range all {
-		var v variable
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return nil, nil, err
-		}
+	for _, v := range list {
 		if v.Branch != "" {
 			continue // for some previews alone
 		}

@@ -1,38 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+
+	"slipway/internal/client/agents"
 )
-
-// agent is a program whose settings name MCP servers.
-type agent struct {
-	home bool   // its settings are the user's; else the folder's
-	path string // of its settings, with slashes; empty: in the system's folder for settings
-	key  string // what its servers are below; empty: TOML
-}
-
-// agents by the names that --client takes.
-var agents = map[string]agent{
-	"claude-code":    {path: ".mcp.json", key: "mcpServers"},
-	"claude-desktop": {home: true, key: "mcpServers"},
-	"cursor":         {path: ".cursor/mcp.json", key: "mcpServers"},
-	"vscode":         {path: ".vscode/mcp.json", key: "servers"},
-	"gemini":         {path: ".gemini/settings.json", key: "mcpServers"},
-	"windsurf":       {home: true, path: ".codeium/windsurf/mcp_config.json", key: "mcpServers"},
-	"codex":          {home: true, path: ".codex/config.toml"},
-}
 
 type installMCP struct {
 	target
@@ -40,9 +14,6 @@ type installMCP struct {
 	Client string `env:"-" required:"" enum:"claude-code,claude-desktop,cursor,vscode,gemini,windsurf,codex" help:"The agent: claude-code, claude-desktop, cursor, vscode, gemini, windsurf or codex." placeholder:"NAME"`
 	Print  bool   `env:"-" help:"Print what would be written, and write nothing."`
 }
-
-// maxSettings bounds an agent's settings.
-const maxSettings = 4 << 20
 
 // Run adds a server named slipway to an agent's settings, and keeps everything else as it is.
 func (i installMCP) Run(ctx context.Context, e *Env) error {
@@ -62,49 +33,23 @@ func (i installMCP) Run(ctx context.Context, e *Env) error {
 	if ids := q.Get("sites"); ids != "" {
 		args = append(args, "--sites", ids)
 	}
-	a := agents[i.Client]
-	name, err := a.file(e.Dir)
+	settings, err := agents.Of(i.Client, e.Dir)
 	if err != nil {
 		return err
 	}
-	old, err := readSettings(name)
+	text, err := settings.With(program(), args)
 	if err != nil {
 		return err
-	}
-	var text []byte
-	if a.key == "" {
-		text, err = withTable(old, program(), args)
-	} else {
-		text, err = withServer(old, a.key, program(), args)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
 	}
 	if i.Print {
 		_, err := e.Out.Write(text)
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := settings.Write(text); err != nil {
 		return err
 	}
-	if err := replace(name, text); err != nil {
-		return err
-	}
-	e.say("Added slipway to %s. Restart %s, or reload its MCP servers", name, i.Client)
+	e.say("Added slipway to %s. Restart %s, or reload its MCP servers", settings.Name, i.Client)
 	return nil
-}
-
-// file returns where an agent's settings are.
-func (a agent) file(dir string) (string, error) {
-	switch {
-	case a.path == "":
-		base, err := os.UserConfigDir()
-		return filepath.Join(base, "Claude", "claude_desktop_config.json"), err
-	case a.home:
-		home, err := os.UserHomeDir()
-		return filepath.Join(home, filepath.FromSlash(a.path)), err
-	}
-	return filepath.Join(dir, filepath.FromSlash(a.path)), nil
 }
 
 // program returns how an agent starts this program: by its name where the shell finds the same, else by its path.
@@ -121,184 +66,4 @@ func program() string {
 		}
 	}
 	return self
-}
-
-// readSettings reads a file of settings; absent is empty.
-func readSettings(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(text) > maxSettings {
-		err = fmt.Errorf("%s is larger than 4 MiB", name)
-	}
-	return text, err
-}
-
-// replace writes a file by renaming, with the mode that it has.
-func replace(name string, text []byte) error {
-	mode := fs.FileMode(0o600)
-	if at, err := filepath.EvalSymlinks(name); err == nil { // settings are often links to a repository of them
-		name = at
-	}
-	if info, err := os.Stat(name); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".slipway-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// member is a name of an object of JSON and its value, as written.
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// members reads an object in its order.
-func members(text []byte) ([]member, error) {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, nil
-	}
-	var list []member
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errNotJSON
-	}
-	for d.More() {
-		name, err := d.Token()
-		key, ok := name.(string)
-		var value json.RawMessage
-		if err != nil || !ok || d.Decode(&value) != nil {
-			return nil, errNotJSON
-		}
-		list = append(list, member{key, value})
-	}
-	if end, err := d.Token(); err != nil || end != json.Delim('}') {
-		return nil, errNotJSON
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errNotJSON
-	}
-	return list, nil
-}
-
-// errNotJSON is the error of settings with comments, too: writing them back would lose these.
-var errNotJSON = errors.New("it is not plain JSON, so it is left as it is: add the server by hand; --print with an empty file shows it")
-
-// object writes members in their order.
-func object(list []member) (json.RawMessage, error) {
-	b := []byte("{")
-	for i, m := range list {
-		name, err := json.Marshal(m.name)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, name...), ':'), m.value...)
-	}
-	return append(b, '}'), nil
-}
-
-// set replaces a member, or adds it at the end.
-func set(list []member, name string, value json.RawMessage) []member {
-	i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
-	if i < 0 {
-		return append(list, member{name, value})
-	}
-	list[i].value = value
-	return list
-}
-
-// withServer returns settings in JSON with the server.
-func withServer(old []byte, key, program string, args []string) ([]byte, error) {
-	all, err := members(old)
-	if err != nil {
-		return nil, err
-	}
-	var servers []member
-	if i := slices.IndexFunc(all, func(m member) bool { return m.name == key }); i >= 0 {
-		if servers, err = members(all[i].value); err != nil {
-			return nil, fmt.Errorf("its %s are no object", key)
-		}
-	}
-	entry, err := json.Marshal(struct {
-		Type    string   `json:"type"`
-		Command string   `json:"command"`
-		Args    []string `json:"args"`
-	}{"stdio", program, args})
-	if err != nil {
-		return nil, err
-	}
-	value, err := object(set(servers, "slipway", entry))
-	if err != nil {
-		return nil, err
-	}
-	text, err := object(set(all, key, value))
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return nil, err
-	}
-	b.WriteByte('\n')
-	return b.Bytes(), nil
-}
-
-// withTable returns settings in TOML with the server: what stands in its table is replaced, everything else stays as it is.
-func withTable(old []byte, program string, args []string) ([]byte, error) {
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = strconv.Quote(a)
-	}
-	table := "[mcp_servers.slipway]\ncommand = " + strconv.Quote(program) + "\nargs = [" + strings.Join(words, ", ") + "]\n"
-	var out strings.Builder
-	inside, done := false, false
-	for line := range strings.Lines(string(old)) {
-		head := strings.TrimSpace(line)
-		if strings.HasPrefix(head, "[") {
-			inside = head == "[mcp_servers.slipway]"
-			if inside && done {
-				return nil, errors.New("it has the table mcp_servers.slipway twice")
-			}
-			if inside {
-				out.WriteString(table)
-				done = true
-			}
-		}
-		if !inside {
-			out.WriteString(line)
-		} else if head == "" {
-			out.WriteString(line)
-		}
-	}
-	if !done {
-		text := out.String()
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		if text != "" {
-			text += "\n"
-		}
-		return []byte(text + table), nil
-	}
-	return []byte(out.String()), nil
 }

@@ -78,6 +78,34 @@ func (e *Env) list(rows []json.RawMessage) error {
 	return e.json(b)
 }
 
+// decoded reads the items of a list.
+func decoded[T any](all []json.RawMessage) ([]T, error) {
+	list := make([]T, len(all))
+	for i, raw := range all {
+		if err := json.Unmarshal(raw, &list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// show prints a list: with --json as it came, else a row of each item.
+func show[T any](e *Env, asJSON bool, all []json.RawMessage, header []string, row func(T) []string) error {
+	if asJSON {
+		return e.list(all)
+	}
+	list, err := decoded[T](all)
+	if err != nil {
+		return err
+	}
+	rows := make([][]string, len(list))
+	for i, x := range list {
+		rows[i] = row(x)
+	}
+	e.table(header, rows)
+	return nil
+}
+
 // ago writes a time for people on a terminal, and as it came elsewhere.
 func (e *Env) ago(stamp string) string {
 	t, err := time.Parse(time.RFC3339, stamp)

@@ -33,19 +33,9 @@ func (l listSites) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if l.JSON {
-		return e.list(all)
-	}
-	var rows [][]string
-	for _, raw := range all {
-		var s site
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return err
-		}
-		rows = append(rows, []string{s.Slug, s.Status, s.Type, s.URL, e.ago(s.UpdatedAt)})
-	}
-	e.table([]string{"site", "status", "type", "url", "updated"}, rows)
-	return nil
+	return show(e, l.JSON, all, []string{"site", "status", "type", "url", "updated"}, func(s site) []string {
+		return []string{s.Slug, s.Status, s.Type, s.URL, e.ago(s.UpdatedAt)}
+	})
 }
 
 type getSite struct{ ofSite }

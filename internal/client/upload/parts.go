@@ -1,4 +1,4 @@
-package cli
+package upload
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 const partTries = 8
 
 // inParts sends a large file in parts, each from where the server has it.
-func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder, x folder.File, p *progress) error {
+func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder, x folder.File, p *Progress) error {
 	var at, best int64
 	for failures, ask := 0, false; ; {
 		var got int64
