@@ -18,6 +18,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ import (
 	"slipway/internal/edge/compress"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/program/applog"
+	"slipway/internal/program/figures"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
@@ -103,10 +106,11 @@ type Limits interface {
 // Apps holds the programs that run on this machine. It is safe for concurrent use.
 type Apps struct {
 	c       Config
-	logs    logs
+	logs    *applog.Logs
 	owners  owners
 	workers workers
-	metrics metrics
+	figures *figures.Counter
+	samples samples
 	storing storing
 	remotes remotes
 	states  states
@@ -145,6 +149,8 @@ func New(c Config) *Apps {
 	c.Most = cmp.Or(c.Most, 500)
 	a := &Apps{
 		c:        c,
+		logs:     applog.New(c.DB, c.Log),
+		figures:  figures.New(c.DB),
 		programs: map[id.Deployment]*program{},
 		down:     make(chan struct{}),
 		copies:   compress.New(compress.Config{}),
@@ -152,9 +158,8 @@ func New(c Config) *Apps {
 	}
 	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
-	a.logs.init(c.DB, c.Log)
 	if c.Usage != nil {
-		a.metrics.used = usage.ProcessSource("programs")
+		a.samples.used = usage.ProcessSource("programs")
 	}
 	return a
 }
@@ -201,4 +206,35 @@ func (a *Apps) Status(deployment id.Deployment) Process {
 		}
 	}
 	return here
+}
+
+// Note writes what the service says into a site's log.
+func (a *Apps) Note(site, text string) { a.logs.System(id.Site(site), "", text) }
+
+// Logs returns lines of a site, the oldest first. The caller knows that the site is its
+// own.
+func (a *Apps) Logs(ctx context.Context, site id.Site, f applog.Filter) ([]applog.Line, error) {
+	return a.logs.Read(ctx, site, f)
+}
+
+// Metrics returns a site's figures, as package figures reads them. The caller knows that the site is its own.
+func (a *Apps) Metrics(ctx context.Context, site id.Site, since, until db.Time, step time.Duration) ([]figures.Point, figures.Figures, time.Duration, error) {
+	return a.figures.Read(ctx, site, since, until, step)
+}
+
+// PurgeTx forgets what is stored of a deleted site's programs.
+func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+	if err := a.logs.PurgeTx(ctx, tx, site); err != nil {
+		return err
+	}
+	if err := a.figures.PurgeTx(ctx, tx, site); err != nil {
+		return err
+	}
+	if err := forgetTasksTx(ctx, tx, site); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM app_storage WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget storage: %w", err)
+	}
+	return nil
 }

@@ -112,7 +112,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 	if err != nil {
 		return nil, nil, err
 	}
-	a.logs.owned(want.Site, want.Owner)
+	a.logs.Owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	want.Spec.Argv, want.Spec.Shell, want.Spec.Dir, want.Spec.Terminal = x.Command.Argv, x.Command.Shell, x.Command.Dir, x.Terminal
 	var off atomic.Bool // what it prints after its end belongs to nobody
@@ -120,7 +120,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 		if want.Secrets != nil {
 			line = want.Secrets.Redact(line)
 		}
-		a.logs.add(want.Site, x.Deployment, x.Process, stream, line)
+		a.logs.Add(want.Site, x.Deployment, x.Process, stream, line)
 		if x.Output != nil && !off.Load() {
 			x.Output(stream, line)
 		}

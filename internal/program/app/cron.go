@@ -70,7 +70,7 @@ func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
 		return err
 	})
 	if err == nil && skipped {
-		a.logs.note(t.site, t.deployment, "cron:"+t.name, "Skipped: the run before has not ended yet")
+		a.logs.Note(t.site, t.deployment, "cron:"+t.name, "Skipped: the run before has not ended yet")
 	}
 	return err
 }
@@ -99,17 +99,17 @@ func (RunCron) Kind() string { return "app.cron" }
 func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	process := "cron:" + r.Name
 	if err := a.Here(ctx, r.Site); fault.As(err) != nil {
-		a.logs.note(r.Site, r.Deployment, process, "Skipped: "+fault.As(err).Message)
+		a.logs.Note(r.Site, r.Deployment, process, "Skipped: "+fault.As(err).Message)
 		return nil
 	} else if err != nil {
 		return err
 	}
 	if attempt > 1 {
-		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
+		a.logs.Note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
 		return nil
 	}
 	begun := time.Now()
-	a.logs.note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
+	a.logs.Note(r.Site, r.Deployment, process, "Started: "+r.Command.String())
 	exit, err := a.executeCron(ctx, r.Site, r.Name, Execution{
 		Deployment: r.Deployment,
 		Command:    r.Command,
@@ -118,16 +118,16 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	})
 	switch f := fault.As(err); {
 	case f != nil:
-		a.logs.note(r.Site, r.Deployment, process, f.Message)
+		a.logs.Note(r.Site, r.Deployment, process, f.Message)
 		a.tellCron(ctx, r.Site, r.Deployment, r.Name, f.Message)
 	case err != nil && ctx.Err() != nil:
-		a.logs.note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
+		a.logs.Note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
 	case err != nil:
 		a.c.Log.ErrorContext(ctx, "scheduled command not run", "site", r.Site, "err", err)
-		a.logs.note(r.Site, r.Deployment, process, "The command could not be started")
+		a.logs.Note(r.Site, r.Deployment, process, "The command could not be started")
 		a.tellCron(ctx, r.Site, r.Deployment, r.Name, "The command could not be started")
 	default:
-		a.logs.note(
+		a.logs.Note(
 			r.Site,
 			r.Deployment,
 			process,

@@ -225,9 +225,7 @@ func code(err error) string {
 
 // said are the messages that the service wrote to the site's log.
 func (w *world) said() (list []string) {
-	w.apps.logs.mu.Lock()
-	defer w.apps.logs.mu.Unlock()
-	for _, e := range w.apps.logs.waiting {
+	for _, e := range w.apps.logs.Waiting() {
 		if e.Stream == "system" {
 			list = append(list, e.Message)
 		}

@@ -212,7 +212,7 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if err != nil && running.Err() != nil && ctx.Err() == nil {
 		err = context.Cause(running)
 	}
-	a.logs.flush(context.WithoutCancel(ctx))
+	a.logs.Flush(context.WithoutCancel(ctx))
 	result := CommandResult{exit.Code, exit.Reason, tail.get()}
 	switch f := fault.As(err); {
 	case f != nil:

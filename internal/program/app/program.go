@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
+	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
 )
 
@@ -315,7 +316,7 @@ func (p *program) start(try *attempt, now bool) {
 	p.want, p.now, p.stale, p.away = want, in, false, false
 	p.set(Running, "")
 	if !now {
-		a.metrics.of(want.Site, func(f *Figures) { f.Wakes++ })
+		a.figures.Note(want.Site, func(f *figures.Figures) { f.Wakes++ })
 	}
 	go p.watch(in)
 }
@@ -337,7 +338,7 @@ func (p *program) failed(why string) {
 	if p.failures >= crashLoop {
 		why = fmt.Sprintf("%s; the next attempt is in %s at the earliest", why, wait)
 	}
-	p.apps.logs.system(p.want.Site, p.deployment, why)
+	p.apps.logs.System(p.want.Site, p.deployment, why)
 }
 
 // watch notices the end of an instance.
@@ -355,7 +356,7 @@ func (p *program) watch(in *instance) {
 	}
 	p.now = nil
 	p.restarts++
-	p.apps.metrics.of(in.site, func(f *Figures) { f.Restarts++ })
+	p.apps.figures.Note(in.site, func(f *figures.Figures) { f.Restarts++ })
 	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
@@ -392,7 +393,7 @@ func (p *program) endpoint(in *instance) *endpoint.Endpoint {
 		FirstByte: time.Duration(in.firstByte.Load()),
 		Release:   sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
-			p.apps.metrics.answered(in.site, status, bytes, took)
+			p.apps.figures.Answered(in.site, status, bytes, took)
 		},
 		Failed: func(why string) { p.unanswered(in, why) },
 	}
@@ -410,7 +411,7 @@ func (p *program) unanswered(in *instance, why string) {
 	}
 	in.mu.Unlock()
 	if due {
-		p.apps.logs.system(in.site, p.deployment, why)
+		p.apps.logs.System(in.site, p.deployment, why)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/program/applog"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/platform/db"
@@ -47,7 +48,7 @@ const lastLines = 30
 
 // LastLines returns the last lines that a deployment's program printed.
 func (a *Apps) LastLines(ctx context.Context, site id.Site, deployment id.Deployment) []string {
-	lines, err := a.Logs(ctx, site, LogFilter{Deployment: deployment, Limit: lastLines, Flush: true})
+	lines, err := a.Logs(ctx, site, applog.Filter{Deployment: deployment, Limit: lastLines, Flush: true})
 	if err != nil {
 		a.c.Log.WarnContext(ctx, "application log not read", "site", site, "err", err)
 		return nil
@@ -63,7 +64,7 @@ func (a *Apps) LastLines(ctx context.Context, site id.Site, deployment id.Deploy
 
 // FatalErrors returns up to ten fatal errors of PHP in a site's log since then.
 func (a *Apps) FatalErrors(ctx context.Context, site id.Site, since db.Time) []string {
-	lines, err := a.Logs(ctx, site, LogFilter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
+	lines, err := a.Logs(ctx, site, applog.Filter{Since: since, Search: "PHP Fatal error", Limit: 10, Flush: true})
 	if err != nil {
 		a.c.Log.WarnContext(ctx, "application log not read", "site", site, "err", err)
 	}

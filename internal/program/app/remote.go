@@ -142,9 +142,9 @@ func (x *remote) endpoint() *endpoint.Endpoint {
 		FirstByte: x.program.FirstByte,
 		Release:   func() {},
 		Answered: func(status int, bytes int64, took time.Duration) {
-			a.metrics.answered(id.Site(x.program.Site), status, bytes, took)
+			a.figures.Answered(id.Site(x.program.Site), status, bytes, took)
 		},
-		Failed: func(why string) { a.logs.system(id.Site(x.program.Site), x.deployment, why) },
+		Failed: func(why string) { a.logs.System(id.Site(x.program.Site), x.deployment, why) },
 	}
 }
 

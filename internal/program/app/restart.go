@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/program/figures"
 )
 
 // Restart starts the deployment's program anew beside the one that runs, and lets it take
@@ -56,10 +57,10 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	if err == nil {
 		p.want, p.now, p.stale = want, in, false
 		p.restarts++
-		a.metrics.of(want.Site, func(f *Figures) { f.Restarts++ })
+		a.figures.Note(want.Site, func(f *figures.Figures) { f.Restarts++ })
 		p.set(Running, "")
 		a.work.Go(func() { a.retire(old, want.Drain) })
-		p.apps.logs.system(want.Site, deployment, "Restarted")
+		p.apps.logs.System(want.Site, deployment, "Restarted")
 	}
 	go p.watch(in) // counts it out in any case
 	p.mu.Unlock()

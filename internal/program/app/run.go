@@ -26,7 +26,7 @@ func (a *Apps) Run(ctx context.Context) error {
 	defer tick.Stop()
 	flushed := make(chan struct{})
 	flush, stopFlush := context.WithCancel(context.Background())
-	go func() { defer close(flushed); a.logs.run(flush) }()
+	go func() { defer close(flushed); a.logs.Run(flush) }()
 	tasks := make(chan struct{})
 	go func() { defer close(tasks); a.runTasks(ctx) }()
 	figures := make(chan struct{})

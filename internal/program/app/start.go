@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
+	"slipway/internal/program/applog"
 	"slipway/internal/program/php"
 	"slipway/internal/program/runtime"
 )
@@ -83,7 +84,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	if err != nil {
 		return nil, want, err
 	}
-	a.logs.owned(want.Site, want.Owner)
+	a.logs.Owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
 	fatal := new(atomic.Value)
 	want.Spec.Output = func(stream, line string) {
@@ -93,7 +94,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		if text := php.Fatal(line); text != "" {
 			fatal.Store(text)
 		}
-		a.logs.add(want.Site, p.deployment, web, stream, line)
+		a.logs.Add(want.Site, p.deployment, applog.Web, stream, line)
 	}
 	running, err := a.c.Engine.Start(ctx, want.Spec)
 	if err != nil {

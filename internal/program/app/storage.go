@@ -181,7 +181,7 @@ func (a *Apps) measure(ctx context.Context, site id.Site) error {
 		}
 	}
 	if capped > 0 && before.MeasuredAt != 0 && bytes > before.Bytes {
-		a.logs.system(
+		a.logs.System(
 			site,
 			"",
 			"Storage is full: this account has used up what it can store. Its programs are restarted and can't add to it; delete files or sites, or ask the operator for more",

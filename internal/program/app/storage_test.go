@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/id"
 
+	"slipway/internal/program/applog"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 )
@@ -90,7 +91,7 @@ func TestStorageCounts(t *testing.T) {
 		t.Errorf("without room: %+v", u)
 	}
 	f.until("its end", func() bool { return !p.running() })
-	if logs, err := a.Logs(t.Context(), "site", LogFilter{
+	if logs, err := a.Logs(t.Context(), "site", applog.Filter{
 		Flush: true,
 	}); err != nil || len(logs) == 0 || !strings.Contains(logs[len(logs)-1].Message, "this account has used up what it can store") {
 		t.Errorf("its log says %+v, %v", logs, err)

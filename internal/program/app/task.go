@@ -191,9 +191,9 @@ type TaskState struct {
 	Restarts int
 }
 
-// forgetTasksTx drops the tasks and figures of a deleted site.
+// forgetTasksTx drops the tasks of a deleted site.
 func forgetTasksTx(ctx context.Context, tx *db.Tx, site id.Site) error {
-	for _, table := range []string{"app_tasks", "app_declared", "app_metrics"} {
+	for _, table := range []string{"app_tasks", "app_declared"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {
 			return fmt.Errorf("forget tasks: %w", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
+	"slipway/internal/program/applog"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
@@ -200,7 +201,7 @@ func TestCronRun(t *testing.T) {
 	if n := e.starts(); n != 1 {
 		t.Errorf("%d starts, want 1", n)
 	}
-	lines, err := a.Logs(t.Context(), "site", LogFilter{Process: "cron:tidy", Flush: true})
+	lines, err := a.Logs(t.Context(), "site", applog.Filter{Process: "cron:tidy", Flush: true})
 	f.ok(err)
 	var said []string
 	for _, l := range lines {

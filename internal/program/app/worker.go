@@ -171,7 +171,7 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 			failures = 1
 		}
 		wait := min(lastRetry, firstRetry<<min(failures-1, 6))
-		a.logs.note(t.site, t.deployment, process, fmt.Sprintf("%s; started again in %s", why, wait))
+		a.logs.Note(t.site, t.deployment, process, fmt.Sprintf("%s; started again in %s", why, wait))
 		w.set(Crashed, why)
 		w.mu.Lock()
 		w.restarts++

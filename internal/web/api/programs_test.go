@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/program/app"
+	"slipway/internal/program/applog"
 )
 
 // print lets the site's program print lines.
@@ -22,7 +22,7 @@ func (w *world) print(site string, n int, lines ...string) {
 				return err
 			}
 		}
-		tx.Notify(app.LogTopic(id.Site(site)))
+		tx.Notify(applog.Topic(id.Site(site)))
 		return nil
 	})
 	if err != nil {

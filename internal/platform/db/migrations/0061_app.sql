@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package app: what programs print, as far as it is kept.
+-- Written by package applog: what programs print, as far as it is kept.
 CREATE TABLE app_logs (
   site_id       TEXT NOT NULL,
   n             BIGINT NOT NULL,   -- grows with each line of a site

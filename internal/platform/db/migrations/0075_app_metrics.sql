@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package app: figures of a site's programs, by the minute and by the hour.
+-- Written by package figures: figures of a site's programs, by the minute and by the hour.
 -- b0 to b15 count answers by how long their first byte took; see latencies in metrics.go.
 CREATE TABLE app_metrics (
   site_id  TEXT NOT NULL,

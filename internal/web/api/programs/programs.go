@@ -14,6 +14,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
+	"slipway/internal/program/applog"
+	"slipway/internal/program/figures"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -310,12 +312,12 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 	return metricsBody{
 		Step:    name,
 		Total:   showFigures(total),
-		Data:    contract.Each(list, func(p app.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
+		Data:    contract.Each(list, func(p figures.Point) metricSpan { return metricSpan{p.At.String(), showFigures(p.Figures)} }),
 		Storage: storageBody{Bytes: stored.Bytes, MeasuredAt: contract.When(stored.MeasuredAt), Full: stored.Capped > 0},
 	}, err
 }
 
-func showFigures(f app.Figures) FiguresBody {
+func showFigures(f figures.Figures) FiguresBody {
 	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
 	return FiguresBody{
 		Requests:    f.Requests(),
@@ -443,7 +445,7 @@ type siteLogsIn struct {
 	Last    string         `header:"Last-Event-ID" doc:"Alias of after, sent by browsers that resume a stream."`
 }
 
-func (in *siteLogsIn) filter() (f app.LogFilter, err error) {
+func (in *siteLogsIn) filter() (f applog.Filter, err error) {
 	f.Search, f.Stream, f.Level, f.Process = in.Search, in.Stream, in.Level, in.Process
 	if f.After, err = in.After.Parse("after", "invalid_after"); err != nil {
 		return f, err
@@ -519,7 +521,7 @@ func (a *API) siteLogs(ctx context.Context, r contract.Route, in *siteLogsIn) (f
 		if f.After > 0 {
 			f.Limit = contract.MaxEvents
 		}
-		listen := func() (<-chan struct{}, func()) { return a.DB.Listen(app.LogTopic(in.ID)) }
+		listen := func() (<-chan struct{}, func()) { return a.DB.Listen(applog.Topic(in.ID)) }
 		return a.Stream(ctx, c, listen, func(ctx context.Context) (list []contract.Event, end any, err error) {
 			if _, err := a.Site(ctx, c, in.ID); err != nil { // deleted, or no longer the caller's
 				return nil, nil, err
@@ -551,7 +553,7 @@ func (a *API) siteLogs(ctx context.Context, r contract.Route, in *siteLogsIn) (f
 	}, nil
 }
 
-func showProgramLine(l app.Line) programLine {
+func showProgramLine(l applog.Line) programLine {
 	return programLine{l.N, l.At.String(), l.Level, l.Message, l.Stream, l.Process, contract.Some(string(l.Deployment))}
 }
 

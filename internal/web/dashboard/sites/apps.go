@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
+	"slipway/internal/program/applog"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -32,7 +33,7 @@ func (h apps) Process(s site.Site) Process {
 
 // ProgramLog is the latest lines that a site's programs printed.
 func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
-	lines, err := h.Logs(ctx, id, app.LogFilter{
+	lines, err := h.Logs(ctx, id, applog.Filter{
 		After: f.After, Before: f.Before, Since: f.Since, Stream: f.Stream, Level: f.Level, Process: f.Process, Search: f.Search, Limit: f.Limit,
 	})
 	out := make([]ProgramLine, len(lines))

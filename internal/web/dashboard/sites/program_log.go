@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/program/app"
+	"slipway/internal/program/applog"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
@@ -255,7 +255,7 @@ func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, i
 	if d.Programs == nil && l.Requests == "" {
 		return e.Send("end", "", "")
 	}
-	wake, stop := d.DB.Listen(app.LogTopic(id)) // before the first look: nothing falls between
+	wake, stop := d.DB.Listen(applog.Topic(id)) // before the first look: nothing falls between
 	defer stop()
 	poll := time.NewTicker(2 * time.Second)
 	defer poll.Stop()

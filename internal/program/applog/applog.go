@@ -1,4 +1,6 @@
-package app
+// Package applog owns what sites' programs print, as far as it is kept, and what the service says of them: it is taken without ever
+// holding a program back, written in batches, and read back.
+package applog
 
 import (
 	"cmp"
@@ -38,8 +40,8 @@ const (
 	flushEvery  = 250 * time.Millisecond
 )
 
-// logs collects what programs print and writes it in batches.
-type logs struct {
+// Logs collects what programs print and writes it in batches. It is safe for concurrent use.
+type Logs struct {
 	db  *db.DB
 	log *slog.Logger
 
@@ -72,37 +74,35 @@ type entry struct {
 	Line
 }
 
-func (l *logs) init(d *db.DB, log *slog.Logger) {
-	l.db, l.log, l.sites, l.of, l.wake = d, log, map[id.Site]*siteLog{}, map[id.Owner]load{}, make(chan struct{}, 1)
+// New returns the logs that are kept in a database. It starts nothing: Run writes.
+func New(d *db.DB, log *slog.Logger) *Logs {
+	return &Logs{db: d, log: log, sites: map[id.Site]*siteLog{}, of: map[id.Owner]load{}, wake: make(chan struct{}, 1)}
 }
 
-// web is the process that answers.
-const web = "web"
+// Web is the process that answers.
+const Web = "web"
 
-// system notes what the service says of a program.
-func (l *logs) system(site id.Site, deployment id.Deployment, text string) {
-	l.note(site, deployment, web, text)
+// System notes what the service says of the program that answers.
+func (l *Logs) System(site id.Site, deployment id.Deployment, text string) {
+	l.Note(site, deployment, Web, text)
 }
 
-// note notes what the service says of a process.
-func (l *logs) note(site id.Site, deployment id.Deployment, process, text string) {
+// Note notes what the service says of a process.
+func (l *Logs) Note(site id.Site, deployment id.Deployment, process, text string) {
 	if site != "" {
-		l.add(site, deployment, process, "system", text)
+		l.Add(site, deployment, process, "system", text)
 	}
 }
 
-// Note writes what the service says into a site's log.
-func (a *Apps) Note(site, text string) { a.logs.system(id.Site(site), "", text) }
-
-// owned notes who owns a site: its lines wait in that owner's share.
-func (l *logs) owned(site id.Site, owner id.Owner) {
+// Owned notes who owns a site: its lines wait in that owner's share.
+func (l *Logs) Owned(site id.Site, owner id.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.siteLog(site, time.Now()).owner = owner
 }
 
 // siteLog returns the state of a site's log; mu is held.
-func (l *logs) siteLog(site id.Site, now time.Time) *siteLog {
+func (l *Logs) siteLog(site id.Site, now time.Time) *siteLog {
 	s := l.sites[site]
 	if s == nil {
 		s = &siteLog{tokens: lineBurst, at: now}
@@ -113,16 +113,16 @@ func (l *logs) siteLog(site id.Site, now time.Time) *siteLog {
 
 // moment returns the microseconds since 1970 by the clock that all nodes have in common: whoever reads on after a line's number is to see
 // the later lines of every node.
-func (l *logs) moment(now time.Time) int64 {
+func (l *Logs) moment(now time.Time) int64 {
 	if l.db == nil || l.db.Single() {
 		return now.UnixMicro()
 	}
 	return int64(l.db.Now())*1000 + now.UnixMicro()%1000
 }
 
-// add notes one line. A site that prints more than its share loses the rest, and its log
+// Add notes one line. A site that prints more than its share loses the rest, and its log
 // says how many.
-func (l *logs) add(site id.Site, deployment id.Deployment, process, stream, text string) {
+func (l *Logs) Add(site id.Site, deployment id.Deployment, process, stream, text string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *logs) add(site id.Site, deployment id.Deployment, process, stream, text
 	}
 	if s.dropped > 0 {
 		put(
-			web,
+			Web,
 			"system",
 			fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec),
 		)
@@ -189,8 +189,8 @@ func levelOf(stream, text string) string {
 	return "info"
 }
 
-// run writes what waits until ctx ends, and once more then.
-func (l *logs) run(ctx context.Context) {
+// Run writes what waits until ctx ends, and once more then.
+func (l *Logs) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
@@ -198,17 +198,17 @@ func (l *logs) run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			l.flush(last)
+			l.Flush(last)
 			return
 		case <-tick.C:
-			l.flush(ctx)
+			l.Flush(ctx)
 		}
 	}
 }
 
-// flush writes what waits. What can't be written is lost after the queue is full: a
+// Flush writes what waits. What can't be written is lost after the queue is full: a
 // program is never held back because the database is away.
-func (l *logs) flush(ctx context.Context) {
+func (l *Logs) Flush(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.waiting
 	l.waiting, l.bytes, l.of = nil, 0, map[id.Owner]load{}
@@ -235,7 +235,7 @@ func (l *logs) flush(ctx context.Context) {
 	}
 }
 
-func (l *logs) write(ctx context.Context, part []entry) error {
+func (l *Logs) write(ctx context.Context, part []entry) error {
 	return l.db.Write(ctx, func(tx *db.Tx) error {
 		counts := map[id.Site]load{}
 		for _, e := range part {
@@ -249,7 +249,7 @@ func (l *logs) write(ctx context.Context, part []entry) error {
 			counts[e.site] = load{n.lines + 1, n.bytes + len(e.Message)}
 		}
 		for site, n := range counts {
-			tx.Notify(LogTopic(site))
+			tx.Notify(Topic(site))
 			if !l.due(site, n) {
 				continue
 			}
@@ -269,7 +269,7 @@ func (l *logs) write(ctx context.Context, part []entry) error {
 }
 
 // due reports whether so much was written that old lines must go.
-func (l *logs) due(site id.Site, n load) bool {
+func (l *Logs) due(site id.Site, n load) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sites[site]
@@ -284,11 +284,11 @@ func (l *logs) due(site id.Site, n load) bool {
 	return true
 }
 
-// LogTopic is notified after lines of a site were written.
-func LogTopic(site id.Site) string { return "app-log/" + string(site) }
+// Topic is notified after lines of a site were written.
+func Topic(site id.Site) string { return "app-log/" + string(site) }
 
-// LogFilter narrows a site's log. Zero fields don't.
-type LogFilter struct {
+// Filter narrows a site's log. Zero fields don't.
+type Filter struct {
 	After      int64 // only lines with a greater number, the first of them; 0: the newest lines; less: the oldest
 	Before     int64 // only lines with a lesser number
 	Since      db.Time
@@ -301,20 +301,20 @@ type LogFilter struct {
 	Flush      bool   // writes what waits first
 }
 
-// Logs returns lines of a site, the oldest first. The caller knows that the site is its
+// Read returns lines of a site, the oldest first. The caller knows that the site is its
 // own.
-func (a *Apps) Logs(ctx context.Context, site id.Site, f LogFilter) ([]Line, error) {
+func (l *Logs) Read(ctx context.Context, site id.Site, f Filter) ([]Line, error) {
 	if f.Limit < 1 || f.Limit > 1000 {
 		f.Limit = 100
 	}
 	if f.Flush {
-		a.logs.flush(ctx)
+		l.Flush(ctx)
 	}
 	order := "DESC"
 	if f.After != 0 {
 		order = "ASC"
 	}
-	rows, err := a.c.DB.Query(ctx, `
+	rows, err := l.db.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
 			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND (CAST($9 AS BIGINT) = 0 OR n < $9)
@@ -339,22 +339,27 @@ func pattern(text string) string {
 }
 
 // PurgeTx forgets what a deleted site's programs printed.
-func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+func (l *Logs) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM app_logs WHERE site_id = $1`, site); err != nil {
 		return fmt.Errorf("forget application log: %w", err)
 	}
-	if err := forgetTasksTx(ctx, tx, site); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `DELETE FROM app_storage WHERE site_id = $1`, site); err != nil {
-		return fmt.Errorf("forget storage: %w", err)
-	}
-	tx.AfterCommit(func() { a.logs.forget(site) })
+	tx.AfterCommit(func() { l.forget(site) })
 	return nil
 }
 
+// Waiting returns the lines that wait to be written.
+func (l *Logs) Waiting() []Line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]Line, len(l.waiting))
+	for i, e := range l.waiting {
+		list[i] = e.Line
+	}
+	return list
+}
+
 // forget drops what is remembered of a site's share.
-func (l *logs) forget(site id.Site) {
+func (l *Logs) forget(site id.Site) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.sites, site)

@@ -1,8 +1,11 @@
-package app
+// Package figures owns how sites' programs did: answers, first bytes, memory, CPU, starts and ends, by the minute for a day and by the
+// hour for a month.
+package figures
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +14,6 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/usage"
 )
 
 // latencies are the upper ends of the classes in which first bytes are counted; the last
@@ -88,118 +90,54 @@ type Point struct {
 	Figures
 }
 
-// metrics collects figures and writes them every few seconds.
-type metrics struct {
+// Counter collects figures until they are written. It is safe for concurrent use.
+type Counter struct {
+	db *db.DB
+
 	mu sync.Mutex // guards sites
 	// share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
 	sites map[string]*Figures
-	// share: total the instances that run; owner those that it may run; edge gone with them
-	cpu map[*instance]time.Duration // what was counted of each, the loop's alone
-	at  time.Time                   // of the last sample, the loop's alone
-
-	used *usage.Source // what they used, for their owners; nil: it isn't counted
 }
 
-// How often figures are written, and how long those of each step stay.
+// New returns a counter whose figures are kept in a database.
+func New(d *db.DB) *Counter { return &Counter{db: d} }
+
+// How long figures of each step stay.
 const (
-	metricsEvery = 10 * time.Second
-	keepMinutes  = 25 * time.Hour
-	keepHours    = 31 * 24 * time.Hour
+	keepMinutes = 25 * time.Hour
+	keepHours   = 31 * 24 * time.Hour
 )
 
 // steps are the two in which figures are stored.
 var steps = []struct{ step, keep time.Duration }{{time.Minute, keepMinutes}, {time.Hour, keepHours}}
 
-func (m *metrics) of(site id.Site, note func(*Figures)) {
+// Note changes the figures of a site.
+func (c *Counter) Note(site id.Site, note func(*Figures)) {
 	if site == "" {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.sites == nil {
-		m.sites = map[string]*Figures{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sites == nil {
+		c.sites = map[string]*Figures{}
 	}
-	f := m.sites[string(site)]
+	f := c.sites[string(site)]
 	if f == nil {
 		f = &Figures{}
-		m.sites[string(site)] = f
+		c.sites[string(site)] = f
 	}
 	note(f)
 }
 
-// answered counts an answer of a site's program, the bytes of its body, and how long its first
+// Answered counts an answer of a site's program, the bytes of its body, and how long its first
 // byte took.
-func (m *metrics) answered(site id.Site, status int, bytes int64, took time.Duration) {
-	m.of(site, func(f *Figures) {
+func (c *Counter) Answered(site id.Site, status int, bytes int64, took time.Duration) {
+	c.Note(site, func(f *Figures) {
 		f.Bytes += bytes
 		f.Statuses[min(max(status/100, 2), 5)-2]++
 		i, _ := slices.BinarySearch(latencies[:], took)
 		f.counts[i]++
 	})
-}
-
-// sample adds what the instances use now.
-func (a *Apps) sample() {
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
-	seen := map[*instance]time.Duration{}
-	now := time.Now()
-	took := now.Sub(a.metrics.at)
-	if a.metrics.at.IsZero() || took > 3*metricsEvery {
-		took = metricsEvery // it was not looked at for longer: that is not counted
-	}
-	a.metrics.at = now
-	for _, p := range all {
-		p.mu.Lock()
-		in, site, owner := p.now, p.want.Site, p.want.Owner
-		p.mu.Unlock()
-		if in == nil {
-			continue
-		}
-		u := in.running.Usage()
-		seen[in] = u.CPU
-		more := max(0, u.CPU-a.metrics.cpu[in])
-		a.metrics.of(site, func(f *Figures) { f.Memory, f.CPU = max(f.Memory, u.Memory), f.CPU+more })
-		if a.metrics.used == nil {
-			continue
-		}
-		a.metrics.used.Add(db.At(now), owner, usage.CPU, site, more.Milliseconds())
-		a.metrics.used.Add(db.At(now), owner, usage.Memory, site, u.Memory>>20*took.Milliseconds()/1000)
-	}
-	a.metrics.cpu = seen
-}
-
-// countFigures samples and writes until ctx ends, and once more then.
-func (a *Apps) countFigures(ctx context.Context) {
-	tick := time.NewTicker(metricsEvery)
-	defer tick.Stop()
-	tidied := time.Time{}
-	for over := false; !over; {
-		select {
-		case <-ctx.Done():
-			over = true
-		case <-tick.C:
-		}
-		a.sample()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		err := a.writeFigures(last, db.Now())
-		if err == nil && a.c.Usage != nil {
-			err = a.c.Usage.Write(last, a.metrics.used)
-		}
-		if err == nil && time.Since(tidied) > time.Hour {
-			if err = a.tidyFigures(last); err == nil {
-				tidied = time.Now()
-			}
-		}
-		cancel()
-		if err != nil {
-			a.c.Log.WarnContext(ctx, "application metrics not written, will be retried", "err", err)
-		}
-	}
 }
 
 var metricColumns = func() string {
@@ -224,15 +162,14 @@ var metricUpsert = func() string {
 		ON CONFLICT (site_id, step, at) DO UPDATE SET ` + strings.Join(adds, ", ")
 }()
 
-// writeFigures writes what was counted; what can't be written is counted on.
-func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
-	m := &a.metrics
-	m.mu.Lock()
-	batch := m.sites
-	m.sites = nil
-	m.mu.Unlock()
-	for part := range slices.Chunk(sortedKeys(batch), 100) {
-		err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+// Write writes what was counted; what can't be written is counted on.
+func (c *Counter) Write(ctx context.Context, now db.Time) error {
+	c.mu.Lock()
+	batch := c.sites
+	c.sites = nil
+	c.mu.Unlock()
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(batch)), 100) {
+		err := c.db.Write(ctx, func(tx *db.Tx) error {
 			for _, site := range part {
 				f := batch[site]
 				for _, s := range steps {
@@ -262,8 +199,8 @@ func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
 			return nil
 		})
 		if err != nil {
-			for _, site := range sortedKeys(batch) {
-				m.of(id.Site(site), func(f *Figures) { f.add(*batch[site]) })
+			for _, site := range slices.Sorted(maps.Keys(batch)) {
+				c.Note(id.Site(site), func(f *Figures) { f.add(*batch[site]) })
 			}
 			return fmt.Errorf("write figures: %w", err)
 		}
@@ -274,9 +211,10 @@ func (a *Apps) writeFigures(ctx context.Context, now db.Time) error {
 	return nil
 }
 
-func (a *Apps) tidyFigures(ctx context.Context) error {
+// Tidy forgets figures that have been kept long enough.
+func (c *Counter) Tidy(ctx context.Context) error {
 	for _, s := range steps {
-		err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		err := c.db.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `DELETE FROM app_metrics WHERE step = $1 AND at < $2`, s.step.Milliseconds(), db.Now().Add(-s.keep))
 			return err
 		})
@@ -287,12 +225,12 @@ func (a *Apps) tidyFigures(ctx context.Context) error {
 	return nil
 }
 
-// Metrics returns a site's figures from a moment until another (0: now), the oldest point
+// Read returns a site's figures from a moment until another (0: now), the oldest point
 // first and without gaps. With a step of 0, a point is a minute where the first is up to two
 // hours back, a quarter of an hour up to a day, else an hour; what may be asked for is one of
 // these. What is older than is stored is left out: minutes after 25 hours, hours after 31
 // days. The caller knows that the site is its own.
-func (a *Apps) Metrics(
+func (c *Counter) Read(
 	ctx context.Context,
 	site id.Site,
 	since, until db.Time,
@@ -324,7 +262,7 @@ func (a *Apps) Metrics(
 	if len(list) == 0 {
 		return nil, total, step, nil
 	}
-	rows, err := a.c.DB.Query(
+	rows, err := c.db.Query(
 		ctx,
 		`SELECT at, `+metricColumns+` FROM app_metrics WHERE site_id = $1 AND step = $2 AND at >= $3 AND at <= $4 ORDER BY at`,
 		site,
@@ -363,4 +301,12 @@ func (a *Apps) Metrics(
 		total.add(p.Figures)
 	}
 	return list, total, step, nil
+}
+
+// PurgeTx forgets the figures of a deleted site.
+func (c *Counter) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM app_metrics WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("forget figures: %w", err)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package app
+package figures
 
 import (
 	"context"
@@ -6,32 +6,40 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
 )
 
 // What was answered, used and woken is read back by the minute and by the hour, from
 // several nodes together, and what could not be written is not lost.
 func TestFigures(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 2)
-	now := db.Now()
-	for i, a := range f.nodes {
-		for range 98 {
-			a.metrics.answered("site", 200, 1000, 30*time.Millisecond)
+	d := dbtest.New(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
 		}
-		a.metrics.answered("site", 404, 10, 700*time.Millisecond)
-		a.metrics.answered("site", 502, 10, 700*time.Millisecond)
-		a.metrics.of("site", func(f *Figures) { f.Wakes, f.Restarts, f.Memory, f.CPU = 1, 2, int64(100*(i+1)), time.Second })
+	}
+	nodes := []*Counter{New(d), New(d)}
+	now := db.Now()
+	for i, a := range nodes {
+		for range 98 {
+			a.Answered("site", 200, 1000, 30*time.Millisecond)
+		}
+		a.Answered("site", 404, 10, 700*time.Millisecond)
+		a.Answered("site", 502, 10, 700*time.Millisecond)
+		a.Note("site", func(f *Figures) { f.Wakes, f.Restarts, f.Memory, f.CPU = 1, 2, int64(100*(i+1)), time.Second })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := a.writeFigures(over, now); err == nil {
+		if err := a.Write(over, now); err == nil {
 			t.Error("written after its end")
 		}
-		f.ok(a.writeFigures(t.Context(), now))
-		f.ok(a.writeFigures(t.Context(), now)) // nothing new
+		ok(a.Write(t.Context(), now))
+		ok(a.Write(t.Context(), now)) // nothing new
 	}
 	for _, back := range []time.Duration{time.Hour, 23 * time.Hour, 30 * 24 * time.Hour} {
-		list, total, step, err := f.nodes[0].Metrics(t.Context(), "site", now.Add(-back), 0, 0)
-		f.ok(err)
+		list, total, step, err := nodes[0].Read(t.Context(), "site", now.Add(-back), 0, 0)
+		ok(err)
 		if total.Requests() != 200 || total.Statuses != [4]int64{
 			196,
 			0,
@@ -49,7 +57,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s back: %d points of %s", back, n, step)
 		}
 	}
-	if list, total, step, err := f.nodes[0].Metrics(
+	if list, total, step, err := nodes[0].Read(
 		t.Context(),
 		"site",
 		now.Add(-time.Hour),
@@ -58,7 +66,7 @@ func TestFigures(t *testing.T) {
 	); err != nil || step != 15*time.Minute || len(list) < 2 || len(list) > 4 || total.Requests() != 0 {
 		t.Errorf("up to half an hour ago: %d points of %s, %+v, %v", len(list), step, total, err)
 	}
-	if list, _, step, err := f.nodes[0].Metrics(
+	if list, _, step, err := nodes[0].Read(
 		t.Context(),
 		"site",
 		now.Add(-365*24*time.Hour),
@@ -67,7 +75,7 @@ func TestFigures(t *testing.T) {
 	); err != nil || step != time.Minute || len(list) > 1+int(keepMinutes/time.Minute) {
 		t.Errorf("a year in minutes: %d points of %s, %v", len(list), step, err)
 	}
-	if list, total, _, err := f.nodes[0].Metrics(
+	if list, total, _, err := nodes[0].Read(
 		t.Context(),
 		"other",
 		now,
@@ -76,10 +84,13 @@ func TestFigures(t *testing.T) {
 	); err != nil || len(list) == 0 || total.Requests() != 0 || total.Latency(.5) != 0 {
 		t.Errorf("another site has %+v, %v", total, err)
 	}
-	f.exec(`UPDATE app_metrics SET at = $1`, now.Add(-400*24*time.Hour))
-	f.ok(f.nodes[0].tidyFigures(t.Context()))
+	ok(d.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE app_metrics SET at = $1`, now.Add(-400*24*time.Hour))
+		return err
+	}))
+	ok(nodes[0].Tidy(t.Context()))
 	var n int
-	f.ok(f.db.QueryRow(t.Context(), `SELECT count(*) FROM app_metrics`).Scan(&n))
+	ok(d.QueryRow(t.Context(), `SELECT count(*) FROM app_metrics`).Scan(&n))
 	if n != 0 {
 		t.Errorf("%d old rows stay", n)
 	}

@@ -1,0 +1,190 @@
+package applog
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/id"
+)
+
+// A search finds lines by their text in any case, whatever a database takes for a pattern.
+func TestLogSearch(t *testing.T) {
+	t.Parallel()
+	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
+	lines := []string{"GET /Products 200", "100% done", "100 percent", "a_b", "aXb", `C:\temp`, "Ärger mit Äpfeln", "it's \"quoted\""}
+	for _, line := range lines {
+		l.Add("site", "one", Web, "stdout", line)
+	}
+	for search, want := range map[string][]string{
+		"get /products": {lines[0]},
+		"100%":          {lines[1]},
+		"100":           {lines[1], lines[2]},
+		"a_b":           {lines[3]},
+		`C:\T`:          {lines[5]},
+		"Äpfel":         {lines[6]},
+		"Ärger":         {lines[6]},
+		"mit Ä":         {lines[6]},
+		`it's "q`:       {lines[7]},
+		"%":             {lines[1]},
+		`\`:             {lines[5]},
+		"nothing":       nil,
+		"' OR 1=1 --":   nil,
+	} {
+		list, err := l.Read(t.Context(), "site", Filter{Search: search, Flush: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range list {
+			got = append(got, l.Message)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q finds %q, want %q", search, got, want)
+		}
+	}
+}
+
+// What the service says of a crash is a warning.
+func TestLevel(t *testing.T) {
+	t.Parallel()
+	if got := levelOf("system", "The application exited: out of memory"); got != "warn" {
+		t.Errorf("a crash is %q", got)
+	}
+}
+
+// Lines of one owner's sites fill a quarter of what waits: others' are kept meanwhile.
+func TestLogsAreShared(t *testing.T) {
+	t.Parallel()
+	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
+	long := strings.Repeat("x", 16<<10)
+	for i := range 100 {
+		site := id.Site(fmt.Sprint("anna", i))
+		l.Owned(site, "anna")
+		for range 100 {
+			l.Add(site, "one", Web, "stdout", long)
+		}
+	}
+	if l.bytes > waitingMost/4+len(long) {
+		t.Errorf("%d bytes of one owner wait", l.bytes)
+	}
+	before := len(l.waiting)
+	l.Owned("ben", "ben")
+	l.Add("ben", "one", Web, "stdout", "hello")
+	if len(l.waiting) != before+1 {
+		t.Error("another owner's line was dropped")
+	}
+	l.Flush(t.Context())
+	if len(l.of) != 0 || l.bytes != 0 {
+		t.Errorf("after they were written %v and %d bytes wait", l.of, l.bytes)
+	}
+	list, err := l.Read(t.Context(), "ben", Filter{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// Long lines of a site are kept up to a bound of bytes, the newest ones.
+func TestLogsAreBoundedByText(t *testing.T) {
+	t.Parallel()
+	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
+	long := strings.Repeat("x", 16<<10)
+	for part := range 4 {
+		var batch []entry
+		for i := range 400 {
+			batch = append(batch, entry{site: "site", Line: Line{N: int64(part*400 + i + 1), Message: long}})
+		}
+		l.siteLog("site", time.Now())
+		if err := l.write(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n, newest, bytes int64
+	if err := l.db.QueryRow(t.Context(), `SELECT count(*), max(n), sum(length(message)) FROM app_logs WHERE site_id = 'site'`).Scan(
+		&n,
+		&newest,
+		&bytes,
+	); err != nil {
+		t.Fatal(err)
+	}
+	if bytes > keptText+keptText/8+400*int64(len(long)) || n < 900 || newest != 1600 {
+		t.Errorf("%d lines with %d bytes, up to %d", n, bytes, newest)
+	}
+}
+
+// A log is read from its end, from its beginning, and in pages either way.
+func TestLogPages(t *testing.T) {
+	t.Parallel()
+	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
+	for i := range 9 {
+		l.Add("site", "one", Web, "stdout", fmt.Sprint(i))
+	}
+	read := func(x Filter) (text string, first, last int64) {
+		t.Helper()
+		x.Limit, x.Flush = 3, true
+		list, err := l.Read(t.Context(), "site", x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range list {
+			text += l.Message
+		}
+		return text, list[0].N, list[len(list)-1].N
+	}
+	want := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("lines %s, want %s", got, want)
+		}
+	}
+	newest, first, _ := read(Filter{})
+	want(newest, "678")
+	older, _, _ := read(Filter{Before: first})
+	want(older, "345")
+	oldest, _, last := read(Filter{After: -1})
+	want(oldest, "012")
+	next, _, _ := read(Filter{After: last})
+	want(next, "345")
+}
+
+// What a site prints too quickly is dropped and counted, and others are heard meanwhile.
+func TestLogsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, slog.New(slog.DiscardHandler))
+		for range 100_000 {
+			l.Add("noisy", "one", Web, "stdout", "line")
+		}
+		if n := len(l.waiting); n != lineBurst {
+			t.Errorf("%d lines taken at once, want %d", n, lineBurst)
+		}
+		l.Add("quiet", "one", Web, "stdout", "heard")
+		if last := l.waiting[len(l.waiting)-1]; last.Message != "heard" {
+			t.Errorf("a quiet site was not heard beside a noisy one")
+		}
+		time.Sleep(time.Second)
+		l.Add("noisy", "one", Web, "stdout", "after")
+		if at := l.waiting[len(l.waiting)-2]; at.Stream != "system" || !strings.HasPrefix(at.Message, "98000 lines were dropped") {
+			t.Errorf("what was dropped is told as %+v", at)
+		}
+		// Long lines count as several, and memory is bounded for all sites together.
+		long := strings.Repeat("x", 16<<10)
+		for i := range 1000 {
+			for range 1000 {
+				l.Add(id.Site(fmt.Sprint("site", i)), "one", Web, "stdout", long)
+			}
+		}
+		if l.bytes > waitingMost+len(long) {
+			t.Errorf("%d bytes wait", l.bytes)
+		}
+		for i := 1; i < len(l.waiting); i++ {
+			if a, b := l.waiting[i-1], l.waiting[i]; a.site == b.site && a.N >= b.N {
+				t.Fatalf("line %d follows %d", b.N, a.N)
+			}
+		}
+	})
+}
