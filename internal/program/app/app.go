@@ -18,7 +18,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -35,6 +34,7 @@ import (
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/storage"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
@@ -75,7 +75,7 @@ type Config struct {
 	Places     *placement.Places     // Optional: nil is an installation of one node.
 	Relay      *relay.Dialer         // reaches the programs of other nodes. Optional: nil refuses them.
 	Node       string                // this one's id. Optional with one node.
-	Storage    Storage               // Optional: without it nobody counts what is stored.
+	Storage    storage.Disk          // Optional: without it nobody counts what is stored.
 	Operations *operation.Operations // required by RestartTx, RunTx and their jobs
 	// Limits say how many programs and commands an owner may run at once, and how much its sites
 	// may store. Optional: nil leaves the first to Most.
@@ -111,7 +111,7 @@ type Apps struct {
 	workers workers
 	figures *figures.Counter
 	samples samples
-	storing storing
+	storage *storage.Meter
 	remotes remotes
 	states  states
 	copies  *compress.Copies
@@ -151,6 +151,7 @@ func New(c Config) *Apps {
 		c:        c,
 		logs:     applog.New(c.DB, c.Log),
 		figures:  figures.New(c.DB),
+		storage:  storage.New(storage.Config{DB: c.DB, Disk: c.Storage, Limits: c.Limits, Places: c.Places, Log: c.Log}),
 		programs: map[id.Deployment]*program{},
 		down:     make(chan struct{}),
 		copies:   compress.New(compress.Config{}),
@@ -230,11 +231,8 @@ func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if err := a.figures.PurgeTx(ctx, tx, site); err != nil {
 		return err
 	}
-	if err := forgetTasksTx(ctx, tx, site); err != nil {
+	if err := a.storage.PurgeTx(ctx, tx, site); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM app_storage WHERE site_id = $1`, site); err != nil {
-		return fmt.Errorf("forget storage: %w", err)
-	}
-	return nil
+	return forgetTasksTx(ctx, tx, site)
 }

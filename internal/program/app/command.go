@@ -131,7 +131,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 		left()
 		return nil, nil, err
 	}
-	stored := a.storing.begin(string(want.Site))
+	stored := a.storage.Begin(string(want.Site))
 	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
 }
 

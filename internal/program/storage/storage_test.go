@@ -1,0 +1,31 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+)
+
+// A site is due while one of its programs runs, and once more after the last one has ended.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	m := New(Config{})
+	first, second := m.Begin("one"), m.Begin("one")
+	other := m.Begin("other")
+	for name, tt := range []struct {
+		then func()
+		want string
+	}{
+		{func() {}, "one other"},
+		{first, "one other"},
+		{first, "one other"}, // ended twice is ended once
+		{other, "one other"},
+		{func() {}, "one"},
+		{second, "one"},
+		{func() {}, ""},
+	} {
+		tt.then()
+		if due := strings.Join(m.Due(), " "); due != tt.want {
+			t.Errorf("step %d: due are %q, want %q", name, due, tt.want)
+		}
+	}
+}
