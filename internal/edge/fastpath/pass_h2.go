@@ -123,31 +123,14 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 		r.text = append(r.text, s...)
 		return r.text[at:len(r.text):len(r.text)]
 	}
-	var method, scheme, path, authority string
+	var p pseudo
 	cookie, cookies, lengths, regular, trailers, grpc := 0, 0, 0, false, false, false
 	for i := range h.fields {
 		f := &h.fields[i]
 		if len(f.Name) > 0 && f.Name[0] == ':' {
-			if regular {
+			if regular || !p.put(f) {
 				return false
 			}
-			var at *string
-			switch f.Name {
-			case ":method":
-				at = &method
-			case ":scheme":
-				at = &scheme
-			case ":path":
-				at = &path
-			case ":authority":
-				at = &authority
-			default:
-				return false
-			}
-			if *at != "" || f.Value == "" {
-				return false
-			}
-			*at = f.Value
 			continue
 		}
 		if regular = true; !wellFormed(f) {
@@ -200,23 +183,23 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 		}
 		r.Fields[cookie].Value = r.text[at:len(r.text):len(r.text)]
 	}
-	r.Method = passMethods[method]
-	bodiless := method == "GET" || method == "HEAD" || method == "OPTIONS"
+	r.Method = passMethods[p.method]
+	bodiless := p.method == "GET" || p.method == "HEAD" || p.method == "OPTIONS"
 	switch {
 	case r.Method == "" || r.Length > maxPassed || lengths > 0 && (bodiless || end && r.Length > 0):
 		return false
 	case !end && r.Length == 0: // of no known length
 		return false
 	}
-	if scheme != "https" || path == "" || path[0] != '/' || !h.isHost(h.bytes(authority)) {
+	if p.scheme != "https" || p.path == "" || p.path[0] != '/' || !h.isHost(h.bytes(p.authority)) {
 		return false
 	}
-	for i := range len(path) {
-		if !targetChar[path[i]] {
+	for i := range len(p.path) {
+		if !targetChar[p.path[i]] {
 			return false
 		}
 	}
-	r.Target, r.Host = keep(path), keep(authority)
+	r.Target, r.Host = keep(p.path), keep(p.authority)
 	r.Path, _, _ = bytes.Cut(r.Target, []byte("?"))
 	return true
 }

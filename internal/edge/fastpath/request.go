@@ -176,37 +176,19 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 // plain reads the fields of a request, and reports whether they make it a plain one. What
 // is malformed isn't.
 func (h *h2) plain() (r plain, ok bool) {
-	var method, scheme, path, authority string
+	var p pseudo
 	r.cookies = h.cookies[:0]
 	defer func() { h.cookies = r.cookies[:0] }()
-	pseudo, regular, accepts := 0, false, 0
+	regular, accepts := false, 0
 	if h.size > 8<<10 {
 		return r, false
 	}
 	for i := range h.fields {
 		f := &h.fields[i]
 		if len(f.Name) > 0 && f.Name[0] == ':' {
-			if regular {
+			if regular || !p.put(f) {
 				return r, false
 			}
-			var at *string
-			switch f.Name {
-			case ":method":
-				at = &method
-			case ":scheme":
-				at = &scheme
-			case ":path":
-				at = &path
-			case ":authority":
-				at = &authority
-			default:
-				return r, false
-			}
-			if *at != "" || f.Value == "" {
-				return r, false
-			}
-			*at = f.Value
-			pseudo++
 			continue
 		}
 		if regular = true; !wellFormed(f) {
@@ -240,11 +222,36 @@ func (h *h2) plain() (r plain, ok bool) {
 			r.cookies = append(r.cookies, text{s: f.Value})
 		}
 	}
-	if pseudo != 4 || scheme != "https" || method != "GET" && method != "HEAD" || !h.isHost(h.bytes(authority)) {
+	if p.path == "" || p.scheme != "https" || p.method != "GET" && p.method != "HEAD" || p.authority == "" || !h.isHost(h.bytes(p.authority)) {
 		return r, false
 	}
-	r.head, r.path = method == "HEAD", h.bytes(path)
+	r.head, r.path = p.method == "HEAD", h.bytes(p.path)
 	return r, plainPath(r.path)
+}
+
+// pseudo holds the fields of a request that begin with a colon (RFC 9113 §8.3.1).
+type pseudo struct{ method, scheme, path, authority string }
+
+// put takes one of them, and reports whether it is known, has a value and is there for the first time.
+func (p *pseudo) put(f *hpack.HeaderField) bool {
+	var at *string
+	switch f.Name {
+	case ":method":
+		at = &p.method
+	case ":scheme":
+		at = &p.scheme
+	case ":path":
+		at = &p.path
+	case ":authority":
+		at = &p.authority
+	default:
+		return false
+	}
+	if *at != "" || f.Value == "" {
+		return false
+	}
+	*at = f.Value
+	return true
 }
 
 // wellFormed reports whether a field is one that both readers of a request understand alike
