@@ -32,10 +32,8 @@ func product(t *testing.T) map[string]folder {
 	out := map[string]folder{}
 	for _, root := range []string{"internal", "cmd"} {
 		err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(
-				p,
-				".go",
-			) || strings.HasSuffix(p, "_test.go") || e.Name() == "deps.go" || e.Name() == "doc.go" {
+			if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") ||
+				e.Name() == "deps.go" || e.Name() == "doc.go" {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
@@ -149,10 +147,8 @@ func TestFunctionFields(t *testing.T) {
 	t.Parallel()
 	var found []string
 	err := filepath.WalkDir("internal", func(p string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || !strings.HasSuffix(
-			p,
-			".go",
-		) || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(filepath.Dir(p), "test") {
+		if err != nil || e.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") ||
+			strings.HasSuffix(filepath.Dir(p), "test") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)

@@ -38,7 +38,6 @@ const mostLines = 4000
 
 // longer are the packages that are longer, with the lines that they may have: a number here only goes down.
 var longer = map[string]int{
-	"internal/program/app":    4995,
 	"internal/tenant/billing": 4965,
 }
 

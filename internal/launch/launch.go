@@ -26,6 +26,7 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -109,10 +110,10 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 		w.Spec.Env = append(w.Spec.Env, k+"="+v)
 	}
 	for _, x := range p.Processes {
-		w.Tasks = append(w.Tasks, app.Task{Kind: "worker", Name: x.Name, Command: app.Command(x.Command)})
+		w.Tasks = append(w.Tasks, task.Task{Kind: task.Worker, Name: x.Name, Command: task.Command(x.Command)})
 	}
 	for _, x := range p.Crons {
-		w.Tasks = append(w.Tasks, app.Task{Kind: "cron", Name: x.Name, Schedule: x.Schedule, Command: app.Command(x.Command)})
+		w.Tasks = append(w.Tasks, task.Task{Kind: task.Cron, Name: x.Name, Schedule: x.Schedule, Command: task.Command(x.Command)})
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)

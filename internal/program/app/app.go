@@ -35,6 +35,7 @@ import (
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/storage"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
@@ -51,7 +52,7 @@ type Wanted struct {
 	Site       id.Site
 	Owner      account.OwnerID // who owns the site
 	Deployment id.Deployment
-	Tasks      []Task        // what runs beside it while it is live
+	Tasks      []task.Task   // what runs beside it while it is live
 	Host       string        // of the site, for health checks
 	HealthPath string        // Optional: empty means that a connection is enough.
 	Health     time.Duration // how long it may take to become healthy
@@ -108,6 +109,7 @@ type Apps struct {
 	c       Config
 	logs    *applog.Logs
 	owners  owners
+	tasks   *task.Tasks
 	workers workers
 	figures *figures.Counter
 	samples samples
@@ -130,8 +132,8 @@ type Apps struct {
 	closing  bool
 
 	// share: total the sites with programs; owner its sites; edge none: it is as long as their list
-	known map[string]row // what the sites of programs serve; Run's alone
-	asked time.Time      // when it was read
+	known map[id.Site]row // what the sites of programs serve; Run's alone
+	asked time.Time       // when it was read
 }
 
 // Connect says what deployments run, and who tells people of crashes, where these are made after Apps. It belongs before Run.
@@ -159,6 +161,7 @@ func New(c Config) *Apps {
 	}
 	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
+	a.tasks = task.New(task.Config{DB: c.DB, Places: c.Places, Node: a.node})
 	if c.Usage != nil {
 		a.samples.used = usage.ProcessSource("programs")
 	}
@@ -234,5 +237,5 @@ func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if err := a.storage.PurgeTx(ctx, tx, site); err != nil {
 		return err
 	}
-	return forgetTasksTx(ctx, tx, site)
+	return a.tasks.PurgeTx(ctx, tx, site)
 }

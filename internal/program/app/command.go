@@ -12,20 +12,13 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 )
-
-// Command is something that a deployment's files hold, run beside its program: in the same
-// sandbox, with the same variables and limits, and without a port.
-type Command struct {
-	Argv  []string `json:"argv,omitempty"` // exactly one of Argv and Shell is set
-	Shell string   `json:"shell,omitempty"`
-	Dir   string   `json:"dir,omitempty"`
-}
 
 // Execution says what to execute for whom.
 type Execution struct {
 	Deployment id.Deployment
-	Command    Command
+	Command    task.Command
 	Process    string        // what the site's log calls it
 	Timeout    time.Duration // after which it is ended
 	// Output hears each line that it prints, beside the site's log, without secrets.

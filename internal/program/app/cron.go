@@ -7,11 +7,11 @@ import (
 
 	"slipway/internal/platform/id"
 
-	"slipway/internal/platform/cron"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 )
@@ -33,44 +33,39 @@ const lateCron = 10 * time.Minute
 // time on, in the transaction that enqueues the run.
 func (a *Apps) schedule(ctx context.Context) error {
 	now := db.Now()
-	due, err := a.tasks(ctx, a.c.DB, cronKind, `AND t.next_at > 0 AND t.next_at <= $2 ORDER BY t.next_at LIMIT 200`, now)
+	due, err := a.tasks.Due(ctx, now)
 	if err != nil {
 		return err
 	}
 	for _, t := range due {
 		if err := a.enqueue(ctx, t, now); err != nil {
-			return fmt.Errorf("schedule %s of %s: %w", t.name, t.site, err)
+			return fmt.Errorf("schedule %s of %s: %w", t.Name, t.Site, err)
 		}
 	}
 	return nil
 }
 
-func (a *Apps) enqueue(ctx context.Context, t declared, now db.Time) error {
-	s, err := cron.Parse(t.schedule)
-	if err != nil {
-		return err
-	}
+func (a *Apps) enqueue(ctx context.Context, t task.Declared, now db.Time) error {
 	skipped := false
-	err = a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE app_tasks SET next_at = $4 WHERE site_id = $1 AND kind = 'cron' AND name = $2 AND next_at = $3`,
-			t.site, t.name, t.next, db.Time(s.Next(now.Time()).UnixMilli()))
-		if err != nil || n == 0 || now.Sub(t.next) > lateCron {
+	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		mine, err := a.tasks.MoveOnTx(ctx, tx, t, now)
+		if err != nil || !mine || now.Sub(t.Next) > lateCron {
 			return err // another node was quicker, or it is too late
 		}
 		fresh, err := job.Enqueue(ctx, tx, RunCron{
-			Site:       t.site,
-			Deployment: t.deployment,
-			Name:       t.name,
-			Command:    t.command,
+			Site:       t.Site,
+			Deployment: t.Deployment,
+			Name:       t.Name,
+			Command:    t.Command,
 		}, job.Options{
 			Queue:  CommandQueue,
-			Unique: "cron/" + t.key(), Share: string(t.owner), Group: turn(t.owner, t.key()),
+			Unique: "cron/" + t.Key(), Share: string(t.Owner), Group: turn(t.Owner, t.Key()),
 		})
 		skipped = !fresh
 		return err
 	})
 	if err == nil && skipped {
-		a.logs.Note(t.site, t.deployment, "cron:"+t.name, "Skipped: the run before has not ended yet")
+		a.logs.Note(t.Site, t.Deployment, "cron:"+t.Name, "Skipped: the run before has not ended yet")
 	}
 	return err
 }
@@ -90,7 +85,7 @@ type RunCron struct {
 	Site       id.Site
 	Deployment id.Deployment
 	Name       string
-	Command    Command
+	Command    task.Command
 }
 
 // Kind names the job.
@@ -142,51 +137,29 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 
 // executeCron executes a scheduled command and writes when it began and how it ended.
 func (a *Apps) executeCron(ctx context.Context, site id.Site, name string, x Execution) (runtime.Exit, error) {
-	if err := a.ranCron(ctx, site, name, db.Now(), -1); err != nil {
+	if err := a.tasks.Ran(ctx, site, name, db.Now(), -1); err != nil {
 		return runtime.Exit{}, fmt.Errorf("note start of scheduled command: %w", err)
 	}
 	exit, err := a.Execute(ctx, x)
 	if err == nil {
-		if err := a.ranCron(context.WithoutCancel(ctx), site, name, 0, exit.Code); err != nil {
+		if err := a.tasks.Ran(context.WithoutCancel(ctx), site, name, 0, exit.Code); err != nil {
 			a.c.Log.WarnContext(ctx, "end of a scheduled command not written", "site", site, "err", err)
 		}
 	}
 	return exit, err
 }
 
-// ranCron writes that a scheduled command began at a moment, or how it ended where at is 0.
-func (a *Apps) ranCron(ctx context.Context, site id.Site, name string, at db.Time, exit int) error {
-	ctx, done := context.WithTimeout(ctx, 10*time.Second)
-	defer done()
-	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(
-			ctx,
-			`UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`,
-			site, name, exit, at,
-		)
-		return err
-	})
-}
-
 // RunCronTx opens the operation that runs a scheduled command of a site now, beside its
 // schedule. The caller knows that the site is the owner's.
 func (a *Apps) RunCronTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, name string) (operation.Operation, error) {
-	list, err := a.tasks(ctx, tx, cronKind, `AND t.site_id = $2 AND t.name = $3`, string(site), name)
+	t, err := a.tasks.CronTx(ctx, tx, site, name)
 	if err != nil {
 		return operation.Operation{}, err
 	}
-	if len(list) == 0 {
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.NotFound,
-			Message: "Scheduled command not found",
-			Details: "GET /sites/:id/crons lists those of the live deployment",
-			Code:    "cron_not_found",
-		}
-	}
 	return a.openTx(ctx, tx, owner, RunCommand{
 		Site:       site,
-		Deployment: list[0].deployment,
-		Command:    list[0].command,
+		Deployment: t.Deployment,
+		Command:    t.Command,
 		Timeout:    cronTime,
 		Cron:       name,
 	})

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 )
 
 // heldEngine holds its site for the first start of what is Fresh.
@@ -32,7 +33,7 @@ func TestStartsAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(a *Apps, e *heldEngine) error{
 		"command": func(a *Apps, e *heldEngine) error {
-			running, done, err := a.begin(t.Context(), Execution{Deployment: "one", Command: Command{Shell: "true"}})
+			running, done, err := a.begin(t.Context(), Execution{Deployment: "one", Command: task.Command{Shell: "true"}})
 			if err == nil {
 				running.Stop(0)
 				done()

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 )
@@ -108,7 +109,7 @@ func (a *Apps) RunTx(
 	tx *db.Tx,
 	by account.Caller,
 	site id.Site, deployment id.Deployment,
-	c Command,
+	c task.Command,
 	timeout time.Duration,
 ) (operation.Operation, error) {
 	r := RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout}
@@ -144,7 +145,7 @@ type RunCommand struct {
 	Operation  operation.ID
 	Site       id.Site
 	Deployment id.Deployment
-	Command    Command
+	Command    task.Command
 	Timeout    time.Duration
 	Cron       string // the scheduled command that it is; empty for any other
 

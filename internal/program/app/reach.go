@@ -2,13 +2,11 @@ package app
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
-	"sync"
 	"time"
 
 	"slipway/internal/platform/id"
@@ -39,39 +37,7 @@ func (a *Apps) Reach(ctx context.Context, named string) (relay.Program, func(net
 		in.release()
 		return relay.Program{}, nil, errCrashed("it accepts no connections", time.Second)
 	}
-	return about, func(c net.Conn) { defer in.release(); splice(c, to) }, nil
-}
-
-// lastWords is how long a program may go on to answer once the other node has closed the connection.
-const lastWords = 5 * time.Second
-
-// splice passes on what comes from a node to a program and back, until either has closed the connection.
-func splice(from, program net.Conn) {
-	end := func() {
-		from.Close()
-		program.Close()
-	}
-	done := make(chan struct{})
-	var work sync.WaitGroup
-	work.Go(func() {
-		_, err := io.Copy(program, from)
-		half, ok := program.(interface{ CloseWrite() error })
-		if err != nil || !ok || half.CloseWrite() != nil {
-			end()
-			return
-		}
-		late := time.NewTimer(lastWords)
-		defer late.Stop()
-		select {
-		case <-late.C:
-			end()
-		case <-done:
-		}
-	})
-	_, _ = io.Copy(from, program)
-	close(done)
-	end()
-	work.Wait()
+	return about, func(c net.Conn) { defer in.release(); relay.Splice(c, to) }, nil
 }
 
 // serveConn answers the requests of a connection by a program that speaks something else than HTTP, such as FastCGI, and by the files
@@ -95,7 +61,7 @@ func (p *program) serveConn(c net.Conn, in *instance) {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
-	one := &oneConn{c: c, closed: make(chan struct{})}
+	one := relay.Listen(c)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if limit := in.maxBody.Load(); limit > 0 {
@@ -121,42 +87,4 @@ func (p *program) serveConn(c net.Conn, in *instance) {
 		}
 	}()
 	_ = srv.Serve(one)
-}
-
-// oneConn is a listener with one connection, that ends with it.
-type oneConn struct {
-	mu     sync.Mutex // guards c
-	c      net.Conn
-	once   sync.Once
-	closed chan struct{} // closed with the connection
-}
-
-func (o *oneConn) Accept() (net.Conn, error) {
-	o.mu.Lock()
-	c := o.c
-	o.c = nil
-	o.mu.Unlock()
-	if c != nil {
-		return &endsWith{c, o}, nil
-	}
-	<-o.closed
-	return nil, net.ErrClosed
-}
-
-func (o *oneConn) Close() error {
-	o.once.Do(func() { close(o.closed) })
-	return nil
-}
-
-func (o *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
-
-// endsWith is the connection, whose end is that of its listener.
-type endsWith struct {
-	net.Conn
-	of *oneConn
-}
-
-func (e *endsWith) Close() error {
-	defer e.of.Close()
-	return e.Conn.Close()
 }

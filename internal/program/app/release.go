@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/id"
 	"slipway/internal/program/applog"
+	"slipway/internal/program/task"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/platform/db"
@@ -20,7 +21,7 @@ const releaseTime = 15 * time.Minute
 func (a *Apps) Release(ctx context.Context, deployment id.Deployment, c framework.Command, line func(stream, text string)) error {
 	exit, err := a.Execute(ctx, Execution{
 		Deployment: deployment,
-		Command:    Command(c),
+		Command:    task.Command(c),
 		Process:    "release",
 		Timeout:    releaseTime,
 		Output:     line,

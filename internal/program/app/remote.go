@@ -35,7 +35,7 @@ const (
 type remotes struct {
 	mu sync.Mutex // guards at
 	// share: total the deployments of other nodes that were asked for in the last minute; owner its own; edge gone a minute after the last request
-	at map[string]*remote
+	at map[id.Deployment]*remote
 }
 
 // remote is a program on another node.
@@ -56,7 +56,7 @@ type remote struct {
 // get returns what is known of a deployment's program on another node, and counts a use.
 func (r *remotes) get(deployment id.Deployment) *remote {
 	r.mu.Lock()
-	x := r.at[string(deployment)]
+	x := r.at[deployment]
 	r.mu.Unlock()
 	if x != nil {
 		x.used.Store(time.Now().UnixNano())
@@ -69,11 +69,11 @@ func (r *remotes) put(x *remote) {
 	now := time.Now()
 	x.used.Store(now.UnixNano())
 	r.mu.Lock()
-	old := r.at[string(x.deployment)]
+	old := r.at[x.deployment]
 	if r.at == nil {
-		r.at = map[string]*remote{}
+		r.at = map[id.Deployment]*remote{}
 	}
-	r.at[string(x.deployment)] = x
+	r.at[x.deployment] = x
 	var idle []*remote
 	for key, other := range r.at {
 		if now.UnixNano()-other.used.Load() > int64(remoteIdle) {
@@ -93,9 +93,9 @@ func (r *remotes) put(x *remote) {
 // drop forgets x: its node has not answered, or has it no longer.
 func (r *remotes) drop(x *remote) {
 	r.mu.Lock()
-	mine := r.at[string(x.deployment)] == x
+	mine := r.at[x.deployment] == x
 	if mine {
-		delete(r.at, string(x.deployment))
+		delete(r.at, x.deployment)
 	}
 	r.mu.Unlock()
 	if mine {

@@ -149,7 +149,7 @@ func (a *Apps) Renew(site id.Site) {
 	a.workers.mu.Lock()
 	defer a.workers.mu.Unlock()
 	for _, w := range a.workers.running {
-		if w.task.site == site {
+		if w.task.Site == site {
 			w.stop()
 		}
 	}

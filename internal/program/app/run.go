@@ -100,7 +100,7 @@ func (a *Apps) compare(ctx context.Context, changed bool) error {
 		p.mu.Unlock()
 		if site != "" {
 			sites[site] = true
-			if _, ok := a.known[string(site)]; !ok {
+			if _, ok := a.known[site]; !ok {
 				stale = true
 			}
 		}
@@ -117,7 +117,7 @@ func (a *Apps) compare(ctx context.Context, changed bool) error {
 	return nil
 }
 
-func (a *Apps) moveAll(all []*program, known map[string]row) {
+func (a *Apps) moveAll(all []*program, known map[id.Site]row) {
 	for _, p := range all {
 		a.settle(p, known)
 		a.move(p, known)
@@ -125,11 +125,11 @@ func (a *Apps) moveAll(all []*program, known map[string]row) {
 }
 
 // read returns what sites serve; one that is gone has an empty row.
-func (a *Apps) read(ctx context.Context, sites []id.Site) (map[string]row, error) {
-	known := make(map[string]row, len(sites))
+func (a *Apps) read(ctx context.Context, sites []id.Site) (map[id.Site]row, error) {
+	known := make(map[id.Site]row, len(sites))
 	for part := range slices.Chunk(sites, 200) {
 		for _, site := range part {
-			known[string(site)] = row{site: site}
+			known[site] = row{site: site}
 		}
 		var args db.Args
 		rows, err := a.c.DB.Query(
@@ -146,7 +146,7 @@ func (a *Apps) read(ctx context.Context, sites []id.Site) (map[string]row, error
 			return nil, fmt.Errorf("read live: %w", err)
 		}
 		for _, r := range list {
-			known[string(r.site)] = r
+			known[r.site] = r
 		}
 	}
 	return known, nil
@@ -161,11 +161,11 @@ const (
 )
 
 // move decides what becomes of one program.
-func (a *Apps) move(p *program, known map[string]row) {
+func (a *Apps) move(p *program, known map[id.Site]row) {
 	now := time.Now()
 	p.mu.Lock()
 	in, want, was := p.now, p.want, p.live
-	serves := known[string(want.Site)]
+	serves := known[want.Site]
 	stopped := want.Site != "" && (serves.state == "stopped" || serves.state == "deleted")
 	p.live = serves.state == "live" && serves.deployment == p.deployment
 	switch {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"reflect"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // settleTime limits how long changed settings are read.
@@ -14,15 +16,15 @@ const renewTime = 5 * time.Minute
 
 // settle has a program that runs take on what its site's settings say by now, as far as that
 // needs no other process. Where it does, the program is marked as in need of a restart.
-func (a *Apps) settle(p *program, known map[string]row) {
+func (a *Apps) settle(p *program, known map[id.Site]row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := known[string(p.want.Site)]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
+	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
 		time.Since(p.renewed) > revisionEvery {
 		p.renewed = time.Now()
 		a.work.Go(func() { a.renewRevision(p) })
 	}
-	now := known[string(p.want.Site)].settings
+	now := known[p.want.Site].settings
 	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
 		return
 	}

@@ -261,7 +261,7 @@ func (a *Apps) share(ctx context.Context, p *program, site id.Site) error {
 	if err != nil {
 		return err
 	}
-	if serves[string(site)].deployment == p.deployment {
+	if serves[site].deployment == p.deployment {
 		return nil
 	}
 	return &fault.Error{

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/wait"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 )
@@ -30,13 +31,13 @@ type fleet struct {
 	nodes   []*Apps
 	engines []*fakeEngine
 
-	mu    sync.Mutex        // guards tasks
-	tasks map[string][]Task // by deployment
+	mu    sync.Mutex             // guards tasks
+	tasks map[string][]task.Task // by deployment
 }
 
 func newFleet(t *testing.T, nodes int, change ...func(*Config)) *fleet {
 	t.Helper()
-	f := &fleet{t: t, db: dbtest.New(t), tasks: map[string][]Task{}}
+	f := &fleet{t: t, db: dbtest.New(t), tasks: map[string][]task.Task{}}
 	for _, q := range []string{
 		`DROP VIEW live`,
 		`CREATE TABLE live (site_id TEXT PRIMARY KEY, deployment_id TEXT NOT NULL, state TEXT NOT NULL, backend TEXT NOT NULL,
@@ -108,10 +109,10 @@ func (f *fleet) until(what string, ok func() bool) {
 func TestCronOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
-	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "tidy.js"}}}}
-	f.tasks["two"] = []Task{
-		{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: Command{Argv: []string{"node", "two.js"}}},
-		{Kind: "cron", Name: "yearly", Schedule: "@yearly", Command: Command{Shell: "x"}},
+	f.tasks["one"] = []task.Task{{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: task.Command{Argv: []string{"node", "tidy.js"}}}}
+	f.tasks["two"] = []task.Task{
+		{Kind: "cron", Name: "tidy", Schedule: "* * * * *", Command: task.Command{Argv: []string{"node", "two.js"}}},
+		{Kind: "cron", Name: "yearly", Schedule: "@yearly", Command: task.Command{Shell: "x"}},
 	}
 	all := func(do func(*Apps) error) {
 		t.Helper()
@@ -181,7 +182,7 @@ func TestCronRun(t *testing.T) {
 	f := newFleet(t, 1)
 	a, e := f.nodes[0], f.engines[0]
 	e.dieIn = 10 * time.Millisecond
-	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: Command{Argv: []string{"node", "tidy.js"}}}}
+	f.tasks["one"] = []task.Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: task.Command{Argv: []string{"node", "tidy.js"}}}}
 	f.ok(a.declare(t.Context()))
 	state := func() TaskState {
 		t.Helper()
@@ -192,7 +193,7 @@ func TestCronRun(t *testing.T) {
 	if s := state(); s.Last != 0 {
 		t.Errorf("before it has run: %+v", s)
 	}
-	r := RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: Command{Argv: []string{"node", "tidy.js"}}}
+	r := RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: task.Command{Argv: []string{"node", "tidy.js"}}}
 	f.ok(a.runCron(t.Context(), r, 1))
 	if s := state(); s.Last == 0 || s.LastExit != 1 {
 		t.Errorf("after it has ended: %+v", s)
@@ -247,7 +248,7 @@ func TestWorker(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	for _, d := range []string{"one", "two"} {
-		f.tasks[d] = []Task{{Kind: "worker", Name: "mail", Command: Command{Argv: []string{"node", d + ".js"}}}}
+		f.tasks[d] = []task.Task{{Kind: "worker", Name: "mail", Command: task.Command{Argv: []string{"node", d + ".js"}}}}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	look := func() {
@@ -325,11 +326,11 @@ func TestCommand(t *testing.T) {
 		t.Helper()
 		var op operation.Operation
 		f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
-			op, err = a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", Command{Argv: []string{"node", "x.js"}}, timeout)
+			op, err = a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", task.Command{Argv: []string{"node", "x.js"}}, timeout)
 			return err
 		}))
 		if err := f.db.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", Command{Argv: []string{"node"}}, timeout)
+			_, err := a.RunTx(t.Context(), tx, account.Caller{Owner: "owner"}, "site", "one", task.Command{Argv: []string{"node"}}, timeout)
 			return err
 		}); code(err) != "operation_running" {
 			t.Errorf("a second at once: %v", err)
@@ -338,7 +339,7 @@ func TestCommand(t *testing.T) {
 			Operation:  op.ID,
 			Site:       "site",
 			Deployment: "one",
-			Command:    Command{Argv: []string{"node", "x.js"}},
+			Command:    task.Command{Argv: []string{"node", "x.js"}},
 			Timeout:    timeout,
 		}, attempt))
 		op, err := f.ops.Get(t.Context(), "owner", op.ID)
@@ -382,7 +383,7 @@ func TestCommand(t *testing.T) {
 func TestTasksOfDeletedSite(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	f.tasks["one"] = []Task{{Kind: "worker", Name: "mail", Command: Command{Argv: []string{"node"}}}}
+	f.tasks["one"] = []task.Task{{Kind: "worker", Name: "mail", Command: task.Command{Argv: []string{"node"}}}}
 	f.ok(f.nodes[0].declare(t.Context()))
 	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) error { return f.nodes[0].PurgeTx(t.Context(), tx, "site") }))
 	var n int
@@ -455,7 +456,7 @@ func TestCommandEndsWithTheRight(t *testing.T) {
 		by.Owner = "owner"
 		var op operation.Operation
 		f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
-			op, err = a.RunTx(t.Context(), tx, by, "site", "one", Command{Argv: []string{"node"}}, time.Minute)
+			op, err = a.RunTx(t.Context(), tx, by, "site", "one", task.Command{Argv: []string{"node"}}, time.Minute)
 			return err
 		}))
 		var args []byte

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/notify"
 )
@@ -60,9 +61,9 @@ func TestPeopleAreTold(t *testing.T) {
 	crash("one")
 	f.until("two messages", func() bool { return h.count() >= 2 })
 	e.dieIn = time.Millisecond
-	f.tasks["one"] = []Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: Command{Argv: []string{"node", "tidy.js"}}}}
+	f.tasks["one"] = []task.Task{{Kind: "cron", Name: "tidy", Schedule: "@daily", Command: task.Command{Argv: []string{"node", "tidy.js"}}}}
 	f.ok(a.declare(t.Context()))
-	f.ok(a.runCron(t.Context(), RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: Command{Argv: []string{"node", "tidy.js"}}}, 1))
+	f.ok(a.runCron(t.Context(), RunCron{Site: "site", Deployment: "one", Name: "tidy", Command: task.Command{Argv: []string{"node", "tidy.js"}}}, 1))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	got := strings.Join(h.all, "\n")

@@ -6,15 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/platform/db"
-	"slipway/internal/platform/fault"
+	"slipway/internal/program/task"
 )
 
-// How long a node holds a worker that it does not renew, and how often it does.
-const (
-	workerLease = 30 * time.Second
-	renewEvery  = 10 * time.Second
-)
+// renewEvery is how often the lease of a worker is renewed.
+const renewEvery = 10 * time.Second
 
 // workers are the background processes that run here.
 type workers struct {
@@ -25,7 +21,7 @@ type workers struct {
 
 // workerRun keeps one worker running until it is stopped.
 type workerRun struct {
-	task declared
+	task task.Declared
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -47,16 +43,16 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 	if a.c.Engine == nil {
 		return nil
 	}
-	list, err := a.tasks(ctx, a.c.DB, worker, `ORDER BY t.site_id, t.name`)
+	list, err := a.tasks.Workers(ctx)
 	if err != nil {
 		return err
 	}
-	wanted := map[string]declared{}
+	wanted := map[string]task.Declared{}
 	for _, t := range list {
-		if held, err := a.hold(ctx, t); err != nil {
+		if held, err := a.tasks.Hold(ctx, t); err != nil {
 			return err
 		} else if held {
-			wanted[t.key()] = t
+			wanted[t.Key()] = t
 		}
 	}
 	a.workers.mu.Lock()
@@ -65,7 +61,7 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 		a.workers.running = map[string]*workerRun{}
 	}
 	for key, w := range a.workers.running {
-		if t, ok := wanted[key]; !ok || t.deployment != w.task.deployment {
+		if t, ok := wanted[key]; !ok || t.Deployment != w.task.Deployment {
 			w.stop()
 		}
 		select {
@@ -74,7 +70,7 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 			if _, ok := wanted[key]; ok {
 				continue
 			}
-			if err := a.letGo(ctx, w.task); err != nil {
+			if err := a.tasks.LetGo(ctx, w.task); err != nil {
 				return err
 			}
 		default: // the next look starts its successor: they never run side by side
@@ -96,63 +92,19 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 	return nil
 }
 
-// hold takes or renews the lease of a worker. There is nobody else where the database
-// serves one node.
-func (a *Apps) hold(ctx context.Context, t declared) (bool, error) {
-	if a.c.DB.Single() {
-		return true, nil
-	}
-	switch err := a.c.Places.Take(ctx, string(t.site), false); {
-	case fault.As(err) != nil: // another node has the site, or will
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	now, held := a.c.DB.Now(), false
-	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `
-			UPDATE app_tasks SET node = $3, lease_until = $4
-			WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND (node = $3 OR lease_until < $5 OR EXISTS (SELECT 1 FROM live_nodes n WHERE n.id = app_tasks.node AND n.lease_until < $5))`,
-			t.site, t.name, a.node, now.Add(workerLease), now)
-		held = n == 1
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("hold worker %s: %w", t.key(), err)
-	}
-	return held, nil
-}
-
-// letGo ends the lease of a worker that has ended, so that another node need not wait for it.
-func (a *Apps) letGo(ctx context.Context, t declared) error {
-	if a.c.DB.Single() {
-		return nil
-	}
-	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		tx.Notify(taskTopic)
-		_, err := tx.Exec(ctx, `UPDATE app_tasks SET lease_until = 0 WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND node = $3`,
-			t.site, t.name, a.node)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("let go of worker %s: %w", t.key(), err)
-	}
-	return nil
-}
-
 // runWorker starts the worker again whenever it ends, later and later.
 func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 	t, failures := w.task, 0
-	process := "worker:" + t.name
+	process := "worker:" + t.Name
 	for ctx.Err() == nil {
 		w.set(Starting, "")
 		begun := time.Now()
-		running, done, err := a.begin(ctx, Execution{Deployment: t.deployment, Command: t.command, Process: process})
+		running, done, err := a.begin(ctx, Execution{Deployment: t.Deployment, Command: t.Command, Process: process})
 		why := ""
 		if err != nil {
 			why = reasonOf(err)
 			if ctx.Err() == nil {
-				a.c.Log.Warn("worker not started", "site", t.site, "worker", t.name, "err", err)
+				a.c.Log.Warn("worker not started", "site", t.Site, "worker", t.Name, "err", err)
 			}
 		} else {
 			w.set(Running, "")
@@ -171,7 +123,7 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 			failures = 1
 		}
 		wait := min(lastRetry, firstRetry<<min(failures-1, 6))
-		a.logs.Note(t.site, t.deployment, process, fmt.Sprintf("%s; started again in %s", why, wait))
+		a.logs.Note(t.Site, t.Deployment, process, fmt.Sprintf("%s; started again in %s", why, wait))
 		w.set(Crashed, why)
 		w.mu.Lock()
 		w.restarts++
@@ -216,7 +168,7 @@ func (a *Apps) workerState(key string) (State, string, int) {
 func (a *Apps) runTasks(ctx context.Context) {
 	live, unlisten := a.c.DB.Listen("live")
 	defer unlisten()
-	written, unheard := a.c.DB.Listen(taskTopic)
+	written, unheard := a.c.DB.Listen(task.Topic)
 	defer unheard()
 	defer a.closeWorkers()
 	tick := time.NewTicker(a.c.Tick)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,20 +171,18 @@ func (l *Logs) Add(site id.Site, deployment id.Deployment, process, stream, text
 // levelOf guesses how serious a line is.
 func levelOf(stream, text string) string {
 	head := strings.ToLower(text[:min(len(text), 120)])
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(head, word) })
+	}
 	switch {
-	case strings.Contains(
-		head,
-		"error",
-	) || strings.Contains(head, "fatal") || strings.Contains(head, "uncaught") || strings.Contains(head, "panic"):
+	case has("error", "fatal", "uncaught", "panic"):
 		return "error"
-	case strings.Contains(head, "warn"):
+	case has("warn"):
 		return "warn"
-	case strings.Contains(head, "debug"):
+	case has("debug"):
 		return "debug"
-	case stream == "stderr", stream == "system" && (strings.HasPrefix(
-		head,
-		"the application ",
-	) || strings.HasPrefix(head, "the process exited") || strings.Contains(head, " was answered with 50")):
+	case stream == "stderr", stream == "system" &&
+		(strings.HasPrefix(head, "the application ") || strings.HasPrefix(head, "the process exited") || has(" was answered with 50")):
 		return "warn"
 	}
 	return "info"

@@ -96,7 +96,7 @@ type Counter struct {
 
 	mu sync.Mutex // guards sites
 	// share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
-	sites map[string]*Figures
+	sites map[id.Site]*Figures
 }
 
 // New returns a counter whose figures are kept in a database.
@@ -119,12 +119,12 @@ func (c *Counter) Note(site id.Site, note func(*Figures)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sites == nil {
-		c.sites = map[string]*Figures{}
+		c.sites = map[id.Site]*Figures{}
 	}
-	f := c.sites[string(site)]
+	f := c.sites[site]
 	if f == nil {
 		f = &Figures{}
-		c.sites[string(site)] = f
+		c.sites[site] = f
 	}
 	note(f)
 }
@@ -200,7 +200,7 @@ func (c *Counter) Write(ctx context.Context, now db.Time) error {
 		})
 		if err != nil {
 			for _, site := range slices.Sorted(maps.Keys(batch)) {
-				c.Note(id.Site(site), func(f *Figures) { f.add(*batch[site]) })
+				c.Note(site, func(f *Figures) { f.add(*batch[site]) })
 			}
 			return fmt.Errorf("write figures: %w", err)
 		}

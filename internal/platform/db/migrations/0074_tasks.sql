@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package app: what runs beside the programs that answer: workers, which always
+-- Written by package task: what runs beside the programs that answer: workers, which always
 -- run, and commands by a schedule. The rows are those of the deployment that the site
 -- serves, once app_declared says that they were written for it.
 CREATE TABLE app_tasks (
@@ -18,7 +18,7 @@ CREATE TABLE app_tasks (
 );
 CREATE INDEX app_tasks_due ON app_tasks (kind, next_at);
 
--- Written by package app: for which deployment of a site app_tasks were written.
+-- Written by package task: for which deployment of a site app_tasks were written.
 CREATE TABLE app_declared (
   site_id       TEXT PRIMARY KEY,
   deployment_id TEXT NOT NULL

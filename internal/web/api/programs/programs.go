@@ -16,6 +16,7 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/figures"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -211,7 +212,7 @@ func (a *API) runCommand(
 		}
 	}
 	parsed := framework.ParseCommand(command)
-	op, err := a.Apps.RunTx(ctx, tx, c, in.ID, s.LiveDeployment, app.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
+	op, err := a.Apps.RunTx(ctx, tx, c, in.ID, s.LiveDeployment, task.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
 	program := "a shell" // its text may spell a secret out
 	if len(parsed.Argv) > 0 {
 		program = parsed.Argv[0]

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/program/app"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -100,7 +101,7 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s sit
 			Code:    "no_program",
 		}
 	}
-	_, err := h.RunTx(ctx, tx, by, s.ID, s.LiveDeployment, app.Command(framework.ParseCommand(command)), app.CommandTime)
+	_, err := h.RunTx(ctx, tx, by, s.ID, s.LiveDeployment, task.Command(framework.ParseCommand(command)), app.CommandTime)
 	return app.CommandProcess, err
 }
 
@@ -163,7 +164,7 @@ func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, er
 	}()
 	exit, err := h.Execute(ctx, app.Execution{
 		Deployment: s.LiveDeployment,
-		Command:    app.Command{Shell: terminalShell},
+		Command:    task.Command{Shell: terminalShell},
 		Process:    "terminal",
 		Timeout:    shellTime,
 		Terminal:   &runtime.Terminal{Input: t.Input, Output: t.Output, Size: runtime.Size{Columns: t.Columns, Rows: t.Rows}, Sizes: sizes},
