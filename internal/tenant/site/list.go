@@ -21,6 +21,8 @@ type Filter struct {
 	Only   []ID   // at most a few hundred; nil means all
 	Page   int    // from 1
 	Limit  int    // 1 to 100; 0 asks for the total alone
+
+	domains bool // a domain of the owner has Search in it
 }
 
 // Sort is an order of sites.
@@ -46,11 +48,12 @@ func (o Sort) order() string {
 
 // List returns one page of the owner's sites in the order of f.Sort, and how many there are.
 func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
-	w := where{sqlite: s.c.DB.Single()}
-	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0")
-	if err := w.narrow(owner, f); err != nil {
+	if err := s.searching(ctx, owner, &f); err != nil {
 		return nil, 0, err
 	}
+	w := where{sqlite: s.c.DB.Single()}
+	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0")
+	w.narrow(owner, f)
 	page, offset := []Site{}, (f.Page-1)*f.Limit
 	if f.Limit > 0 {
 		rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM sites WHERE `+w.String()+`
@@ -75,9 +78,7 @@ func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n i
 	} else {
 		w.and("deleted_at = 0")
 	}
-	if err := w.narrow(owner, f); err != nil {
-		return 0, err
-	}
+	w.narrow(owner, f)
 	if err := s.c.DB.QueryRow(ctx, q+w.String(), w.args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count sites: %w", err)
 	}
@@ -146,7 +147,7 @@ func (w *where) and(parts ...string) { w.parts = append(w.parts, parts...) }
 
 func (w *where) String() string { return strings.Join(w.parts, " AND ") }
 
-func (w *where) narrow(owner account.OwnerID, f Filter) error {
+func (w *where) narrow(owner account.OwnerID, f Filter) {
 	if f.Type != "" {
 		w.and("type = " + w.args.Add(f.Type))
 	}
@@ -157,7 +158,7 @@ func (w *where) narrow(owner account.OwnerID, f Filter) error {
 		w.and("id IN (" + db.AddList(&w.args, f.Only) + ")") // an empty list is none
 	}
 	w.tagged(f.Tag)
-	return w.search(owner, f.Search)
+	w.search(owner, f)
 }
 
 // first returns the order that puts some sites before all others. Without any, the index gives the rest of the order.

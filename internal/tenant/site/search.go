@@ -2,6 +2,8 @@ package site
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -55,28 +57,55 @@ func (s Site) searchable() string {
 
 // search narrows to sites of which the search is a part of the name, subdomain, repository,
 // a tag or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
-func (w *where) search(owner account.OwnerID, search string) error {
-	if utf8.RuneCountInString(search) > MaxSearch {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
-			Received: text.Clip(search, 200), Code: "invalid_search",
-		}
+func (w *where) search(owner account.OwnerID, f Filter) {
+	search := clean(f.Search)
+	if search == "" {
+		return
 	}
-	if search = clean(search); search == "" {
-		return nil
+	found := w.has("search", cmp.Or(fold(search), search))
+	if f.domains {
+		found = "(" + found + " OR id IN (" + w.domains(owner, search) + "))"
 	}
-	// Both sides are folded, so nothing is left for LIKE to do, which costs several times as much.
-	within := "strpos("
-	if w.sqlite {
-		within = "instr("
-	}
-	has := func(column, s string) string { return within + column + ", " + w.args.Add(s) + ") > 0" }
+	w.and(found)
+}
+
+// domains selects the sites of the owner's domains of which the search is a part.
+func (w *where) domains(owner account.OwnerID, search string) string {
 	name := norm.NFC.String(strings.ToLower(search))
 	if a, err := idna.Punycode.ToASCII(name); err == nil {
 		name = a
 	}
-	w.and("(" + has("search", cmp.Or(fold(search), search)) +
-		" OR id IN (SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND " + has("name", name) + "))")
+	return "SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND " + w.has("name", name)
+}
+
+// has is a condition: a column has the text in it. Both are folded, so nothing is left for LIKE to do, which costs several
+// times as much.
+func (w *where) has(column, text string) string {
+	within := "strpos("
+	if w.sqlite {
+		within = "instr("
+	}
+	return within + column + ", " + w.args.Add(text) + ") > 0"
+}
+
+// searching checks a filter's search and finds out whether domains have it in them. Mostly none has, and then to look for
+// each site among the sites of such domains would cost more than to ask.
+func (s *Sites) searching(ctx context.Context, owner account.OwnerID, f *Filter) error {
+	if utf8.RuneCountInString(f.Search) > MaxSearch {
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
+			Received: text.Clip(f.Search, 200), Code: "invalid_search",
+		}
+	}
+	search := clean(f.Search)
+	if search == "" {
+		return nil
+	}
+	w := where{sqlite: s.c.DB.Single()}
+	q := "SELECT EXISTS (" + w.domains(owner, search) + ")"
+	if err := s.c.DB.QueryRow(ctx, q, w.args...).Scan(&f.domains); err != nil {
+		return fmt.Errorf("search domains: %w", err)
+	}
 	return nil
 }
 

@@ -108,9 +108,7 @@ type TagCount struct {
 func (s *Sites) Tags(ctx context.Context, owner account.OwnerID, only []ID) ([]TagCount, error) {
 	w := where{}
 	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0", "tags <> ''")
-	if err := w.narrow(owner, Filter{Only: only}); err != nil {
-		return nil, err
-	}
+	w.narrow(owner, Filter{Only: only})
 	rows, err := s.c.DB.Query(ctx, `SELECT tags FROM sites WHERE `+w.String(), w.args...)
 	n := map[string]int{}
 	_, err = db.Collect(rows, err, func(row db.Scanner) (struct{}, error) {

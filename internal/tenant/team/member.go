@@ -55,11 +55,11 @@ type MemberFilter struct {
 // all pages.
 func (s *Teams) Members(ctx context.Context, owner account.OwnerID, f MemberFilter) ([]Member, int, error) {
 	var args db.Args
-	of := ` FROM team_members m`
+	of := ` FROM teams t JOIN team_members m ON m.owner_id = t.owner_id`
 	if f.Search != "" {
 		of += ` JOIN people p ON p.id = m.user_id AND p.email LIKE ` + args.Add("%"+literal.Replace(strings.ToLower(f.Search))+"%") + ` ESCAPE '\'`
 	}
-	of += ` WHERE m.owner_id = ` + args.Add(owner) + ` AND EXISTS (SELECT 1 FROM teams t WHERE t.owner_id = m.owner_id AND t.deleted_at = 0)`
+	of += ` WHERE t.owner_id = ` + args.Add(owner) + ` AND t.deleted_at = 0`
 	if f.Site != "" {
 		of += ` AND m.user_id IN (SELECT user_id FROM site_members WHERE owner_id = m.owner_id AND site_id = ` + args.Add(string(f.Site)) + `)`
 	}
@@ -74,10 +74,10 @@ func (s *Teams) Members(ctx context.Context, owner account.OwnerID, f MemberFilt
 	// which knows what this package's tables don't, would cost twice as much.
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT m.user_id, p.email, m.role,
-		       COALESCE((SELECT string_agg(s.site_id || ':' || s.role, ' ' ORDER BY s.site_id)
+		       COALESCE((SELECT string_agg(s.site_id || ':' || s.role, ' ')
 		                 FROM site_members s WHERE s.owner_id = m.owner_id AND s.user_id = m.user_id), ''),
 		       p.two_factor, EXISTS (SELECT 1 FROM team_identities i WHERE i.owner_id = m.owner_id AND i.user_id = m.user_id),
-		       m.break_glass AND m.role = 'owner' AND p.two_factor, m.joined_at
+		       CASE WHEN m.break_glass AND m.role = 'owner' THEN p.two_factor ELSE FALSE END, m.joined_at
 		FROM (SELECT m.owner_id, m.user_id, m.role, m.break_glass, m.joined_at`+of+`) m JOIN people p ON p.id = m.user_id
 		ORDER BY m.joined_at, m.user_id`, args...)
 	list, err := db.Collect(rows, err, scanMember)
