@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -13,10 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"slipway/docs"
 	"slipway/e2e/world"
 )
 
@@ -151,6 +154,76 @@ func TestOAuthClients(t *testing.T) {
 				t.Errorf("%s: %v, done %v\n%s", c.library, err, done, &errs)
 			}
 		})
+	}
+}
+
+// The steps of the documentation's example with curl are pasted into a shell.
+func TestOAuthWithCurl(t *testing.T) {
+	t.Parallel()
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	key, err := w.User("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := deadline()
+	defer cancel()
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ada, err := w.Person("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var app struct{ ID string }
+	body := map[string]any{"name": "Acme", "redirectUris": []string{"https://acme.example/callback"}}
+	if err := w.Call(ctx, key, "POST", "/oauth/apps", body, &app); err != nil {
+		t.Fatal(err)
+	}
+	page, err := docs.Files.ReadFile("oauth.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## curl\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var steps []string
+	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		steps = append(steps, strings.NewReplacer("https://slipway.example", "http://"+w.Listen, "app_…", app.ID).Replace(m[1]))
+	}
+	if len(steps) != 3 {
+		t.Fatalf("%d steps", len(steps))
+	}
+	bash := func(script string) string {
+		t.Helper()
+		out, err := exec.CommandContext(ctx, "bash", "-euc", strings.ReplaceAll(script, "curl ", "curl -sS --fail-with-body ")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s\n%v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	verifier, address, _ := strings.Cut(strings.TrimSpace(bash(strings.Replace(steps[0], "echo ", "echo $VERIFIER; echo ", 1))), "\n")
+	to, err := ada.Consent(address, "allow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(to)
+	if err != nil || u.Query().Get("state") != "a-state" || u.Query().Get("iss") == "" {
+		t.Fatal(to, err)
+	}
+	set := fmt.Sprintf("APP=%s REDIRECT=https://acme.example/callback VERIFIER=%s CODE=%s\n", app.ID, verifier, u.Query().Get("code"))
+	var pair struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+	if err := json.Unmarshal([]byte(bash(set+steps[1])), &pair); err != nil || pair.Access == "" || pair.Refresh == "" {
+		t.Fatal(err)
+	}
+	out := bash(set + "ACCESS_TOKEN=" + pair.Access + " REFRESH_TOKEN=" + pair.Refresh + "\n" + steps[2])
+	if !strings.Contains(out, `"pagination"`) || !strings.Contains(out, `"access_token":"slo_`) {
+		t.Error(out)
 	}
 }
 

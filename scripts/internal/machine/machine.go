@@ -27,6 +27,7 @@ var programs = map[string]string{
 	"minisign":                          "/usr/bin/minisign",
 	"mmdebstrap":                        "/usr/bin/mmdebstrap",
 	"nghttp2-client":                    "/usr/bin/h2load",
+	"openssl":                           "/usr/bin/openssl",
 	"podman":                            "/usr/bin/podman",
 	"nginx":                             "/usr/sbin/nginx",
 	"nodejs":                            "/usr/bin/node",
