@@ -65,6 +65,7 @@ type serveCommand struct {
 	Registry          string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
 	Prices            string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
 	TrustedProxy      []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For is trusted. Repeatable." placeholder:"CIDR"`
+	ProxyProtocol     bool          `help:"Connections from --trusted-proxy to --edge-http and --edge-https begin with the PROXY protocol, which names the visitor."`
 	MaxConns          int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
 	MaxConnsOfOne     int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
 	FastPath          bool          `help:"Answer plain requests for files ahead of net/http. On by default; --no-fast-path leaves everything to net/http." default:"true" negatable:""`
@@ -144,6 +145,7 @@ func (s serveCommand) settings() config.Config {
 		OAuthRegistration:        s.OAuthRegistration == "open",
 		Registry:                 s.Registry,
 		TrustedProxies:           s.TrustedProxy,
+		ProxyProtocol:            s.ProxyProtocol,
 		NoFastPath:               !s.FastPath,
 		HTTP3:                    s.HTTP3,
 		CountryDatabase:          s.CountryDB,

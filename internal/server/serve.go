@@ -126,6 +126,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		Total:      h.s.MaxConnections,
 		PerAddress: h.s.MaxConnectionsPerAddress,
 		Exempt:     h.s.Proxies,
+		Forwarding: h.s.ProxyProtocol,
 		Metrics:    h.metrics,
 	}); err != nil {
 		return err

@@ -132,6 +132,7 @@ func (p *Ports) Local() string {
 type Limits struct {
 	Total, PerAddress int
 	Exempt            []netip.Prefix // whose connections count to Total alone
+	Forwarding        bool           // connections from Exempt to HTTP and HTTPS begin with the PROXY protocol
 	Metrics           prometheus.Registerer
 }
 
@@ -168,11 +169,14 @@ func (p *Ports) Limit(l Limits) error {
 		p.Control = limiter("control", plan.Control, plan.ControlAddress, 0).Listen(p.Control)
 	}
 	p.Limits = limiter("edge", plan.Edge, plan.EdgeAddress, plan.EdgeSpare)
-	if p.HTTP != nil {
-		p.HTTP = p.Limits.Listen(p.HTTP)
-	}
-	if p.HTTPS != nil {
-		p.HTTPS = p.Limits.Listen(p.HTTPS)
+	for _, ln := range []*net.Listener{&p.HTTP, &p.HTTPS} {
+		if *ln == nil {
+			continue
+		}
+		if l.Forwarding {
+			*ln = behind(*ln, l.Exempt, headerTime)
+		}
+		*ln = p.Limits.Listen(*ln)
 	}
 	return nil
 }

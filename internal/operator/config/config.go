@@ -71,6 +71,7 @@ type Config struct {
 	StripeAPI         string   // in place of Stripe's own address, for tests
 	PublicAddress     []string // where the internet finds the edge
 	TrustedProxies    []string
+	ProxyProtocol     bool // of the trusted proxies, which forward connections instead of requests
 
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
@@ -216,6 +217,9 @@ func (c Config) Check() (Settings, error) {
 	}
 	if s.Proxies, err = prefixes("--trusted-proxy", c.TrustedProxies); err != nil {
 		return s, err
+	}
+	if c.ProxyProtocol && len(s.Proxies) == 0 {
+		return s, errors.New("--proxy-protocol needs --trusted-proxy: the networks of the load balancers that send it")
 	}
 	if c.OutboundCAFile != "" {
 		pem, err := os.ReadFile(c.OutboundCAFile)

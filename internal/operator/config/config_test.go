@@ -129,6 +129,7 @@ func TestCheckRefuses(t *testing.T) {
 		"--git-host":         func(c *Config) { c.GitHosts = []string{"git.test"} },
 		"--outbound-allow":   func(c *Config) { c.OutboundAllow = []string{"10.0.0.0/99"} },
 		"--trusted-proxy":    func(c *Config) { c.TrustedProxies = []string{"proxy"} },
+		"--proxy-protocol":   func(c *Config) { c.ProxyProtocol = true },
 		"--outbound-ca-file": func(c *Config) { c.OutboundCAFile = "/does/not/exist" },
 		"holds no cert":      func(c *Config) { c.OutboundCAFile = noCert },
 		"--rate-limit":       func(c *Config) { c.RateLimit = 0 },
