@@ -43,6 +43,7 @@ var programs = map[string]string{
 	"wordpress":                         "/usr/share/wordpress/wp-load.php",
 	"wordpress-theme-twentytwentythree": "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
 	"postgresql":                        "/usr/lib/postgresql/*/bin/postgres",
+	"prometheus":                        "/usr/bin/prometheus",
 	"python3":                           "/usr/bin/python3",
 	"python3-cryptography":              "/usr/lib/python3/dist-packages/cryptography",
 	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
