@@ -183,6 +183,14 @@ func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			Code:    "invalid_transition",
 		}
 	}
+	if to == Stopped && site.Status != Stopped && site.Status != Active {
+		return Site{}, &fault.Error{
+			Kind:    fault.Conflict,
+			Message: fmt.Sprintf("Only a live site can be stopped; this one is %s", site.Status),
+			Details: "it serves nothing yet: cancel its deployment, or delete it",
+			Code:    "invalid_transition",
+		}
+	}
 	if site.Status != to { // stopping what is stopped is no change
 		if err := s.move(ctx, tx, site, to, reason); err != nil {
 			return Site{}, err

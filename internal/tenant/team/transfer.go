@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
@@ -195,7 +196,7 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 			return err
 		}
 		if n > 0 {
-			p.Breaks = append(p.Breaks, fmt.Sprintf("%d deploy hooks get new URLs: whoever calls them needs the new ones", n))
+			p.Breaks = append(p.Breaks, text.Count(n, "deploy hook")+": new URLs, which everything that calls them needs")
 		}
 		rotated, err := s.git.RotateHookTx(ctx, tx, to, id)
 		if err != nil {
@@ -215,7 +216,7 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 		return fmt.Errorf("count roles on site: %w", err)
 	}
 	if guests > 0 {
-		p.Breaks = append(p.Breaks, fmt.Sprintf("%d members lose their role on this site", guests))
+		p.Breaks = append(p.Breaks, text.Count(int(guests), "member")+" without a role on this site any more")
 	}
 	return s.ForgetSiteTx(ctx, tx, id)
 }

@@ -26,9 +26,9 @@ func TestAppliesEverywhere(t *testing.T) {
 			}
 		}
 	}
-	say("/rules", map[string]string{"protection": "Off default", "access_log": "With truncated addresses default"})
-	say("/git", map[string]string{"previews": "Off default", "poll_minutes": "Off default", "watch": "All files default", "branch": "set here instead of The default branch from the repository", "auto_deploy": "On default"})
-	say("/backups", map[string]string{"every": "Never default", "at": "03:00 UTC default", "monthly": "3 default"})
+	say("/rules", map[string]string{"protection": "default", "access_log": "default"})
+	say("/git", map[string]string{"previews": "default", "poll_minutes": "default", "watch": "All files default", "auto_deploy": "default"})
+	say("/backups", map[string]string{"every": "default", "at": "default", "monthly": "default"})
 	say("/domains/"+string(dom), map[string]string{"routing": "set here instead of Serves the site default"})
 	previews, spa := pushes.All, "on"
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -41,5 +41,5 @@ func TestAppliesEverywhere(t *testing.T) {
 	b.post(at+"/backups/schedule", "every", "weekly", "at", "04:30", "daily", "7", "weekly", "4", "monthly", "3")
 	say("/rules", map[string]string{"single_page": "set here"})
 	say("/git", map[string]string{"previews": "set here instead of Off default"})
-	say("/backups", map[string]string{"every": "set here instead of Never default", "at": "set here instead of 03:00 UTC default", "weekly": "4 default"})
+	say("/backups", map[string]string{"every": "set here instead of Never default", "at": "set here instead of 03:00 UTC default", "weekly": "default"})
 }

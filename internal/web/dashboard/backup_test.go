@@ -54,7 +54,7 @@ func TestBackupsPage(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	id := string(list[0].ID)
-	b.post(base+"/backups/restore", "backup", id).want(t, 422, "nothing was restored")
+	b.post(base+"/backups/restore", "backup", id).want(t, 422, "Nothing was restored")
 	if p := b.post(base+"/backups/restore", "backup", id, "confirm", s.Name); p.status != 422 && p.status != 409 || strings.Contains(p.body, "nothing was restored") {
 		t.Errorf("a backup that isn't completed is restored: %d", p.status)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,12 @@ func TestBrowserGallery(t *testing.T) {
 		return err
 	}))
 
+	domains, err := w.dash.Domains.ForSite(t.Context(), u.Owner, shop.ID)
+	must(t, err)
+	deployments, _, err := w.dash.Deployments.List(t.Context(), u.Owner, shop.ID, deployment.Filter{Page: 1, Limit: 1})
+	must(t, err)
+	live, pressOverview := at+"/deployments/"+string(deployments[0].ID), strings.TrimSuffix(press, "/wordpress")
+
 	b := w.window("gallery", w.srv.URL)
 	dir := os.Getenv("SLIPWAY_PICTURES")
 	if dir != "" && !filepath.IsAbs(dir) {
@@ -99,7 +106,7 @@ func TestBrowserGallery(t *testing.T) {
 		{"05-deployments", at + "/deployments"},
 		{"06-failed", "/sites/" + string(failed.ID) + "/deployments/" + string(broken)},
 		{"07-logs", at + "/logs"},
-		{"08-traffic", at + "/traffic?span=30d"},
+		{"08-traffic", at + "/traffic"},
 		{"09-domains", at + "/domains"},
 		{"10-env", at + "/env"},
 		{"11-settings", at + "/settings"},
@@ -122,6 +129,12 @@ func TestBrowserGallery(t *testing.T) {
 		{"28-webhooks-none", "/webhooks?team=nordlicht"},
 		{"29-failed-site", "/sites/" + string(failed.ID)},
 		{"30-notifications", "/account/notifications"},
+		{"31-deployment", live},
+		{"32-domain", at + "/domains/" + string(domains[0].ID)},
+		{"33-transfer", at + "/transfer?to=nordlicht"},
+		{"34-import", at + "/env/import"},
+		{"35-webhook-new", "/webhooks/new"},
+		{"36-press", pressOverview},
 	} {
 		shoot(x[0], x[1])
 	}

@@ -125,7 +125,7 @@ func TestGitHubAppPages(t *testing.T) {
 	other := w.as("root@example.test")
 	other.get(back).want(t, 400, "begun in another browser")
 	root.get(back).to(t, "/operator/git")
-	root.get(back).want(t, 400, "begin again")
+	root.get(back).want(t, 400, "Begin again")
 	p = root.get("/operator/git").want(t, 200, "Slipway test", "github.com/apps/slipway-test")
 	if strings.Contains(p.body, "planted-secret") {
 		t.Error("the app's secret is shown")
@@ -163,7 +163,7 @@ func TestGitHubAppPages(t *testing.T) {
 	if p := b.get(git).want(t, 200, "Payload URL"); p.has("by-app") {
 		t.Error("a site with a Git hook is said to need none")
 	}
-	b.get("/account/git/callback?state=x&code=y").want(t, 400, "begin again")
+	b.get("/account/git/callback?state=x&code=y").want(t, 400, "Begin again")
 	if p := b.post("/account/git/sign-in", "app", "gap_none"); p.status != 404 {
 		t.Errorf("an app that is none: %d", p.status)
 	}

@@ -55,7 +55,7 @@ func TestSuspend(t *testing.T) {
 		t.Error("a wrong password learns that the account is suspended")
 	}
 	c.post("/sign-in", "email", "ada@example.test", "password", password).want(
-		t, 403, `data-test="problem"`, "This account is suspended", "unpaid &lt;since&gt; May",
+		t, 403, `data-test="problem"`, "This account is suspended", "Unpaid &lt;since&gt; May",
 	)
 	link, err := w.dash.Accounts.NewSetupLink(t.Context(), ada.ID, account.LinkLife)
 	must(t, err)
@@ -66,7 +66,7 @@ func TestSuspend(t *testing.T) {
 	if got, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); err != nil || got.Status == site.Stopped {
 		t.Errorf("the site: %v, %v", got.Status, err)
 	}
-	root.get(base).want(t, 200, `data-test="suspended"`, "unpaid &lt;since&gt; May", `data-test="open-resume"`)
+	root.get(base).want(t, 200, `data-test="suspended"`, "Unpaid &lt;since&gt; May", `data-test="open-resume"`)
 	root.get("/operator/users").want(t, 200, `<span class="tag">Suspended</span>`)
 	w.stale()
 	root.post(base+"/resume").want(t, 403, `data-test="problem"`)

@@ -679,7 +679,7 @@ func TestSettings(t *testing.T) {
 	b.get(base).want(t, 200, "Stopped", `data-test="start"`)
 	b.post(base+"/start").to(t, base)
 
-	b.post(base+"/delete", "confirm", "Blog").want(t, 422, "nothing was deleted")
+	b.post(base+"/delete", "confirm", "Blog").want(t, 422, "Nothing was deleted")
 	b.post(base+"/delete", "confirm", "Journal").to(t, "/")
 	b.get(base).want(t, 404)
 }

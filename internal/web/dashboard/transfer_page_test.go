@@ -37,13 +37,21 @@ func TestTransferPages(t *testing.T) {
 	acme, err := w.dash.Teams.Named(t.Context(), w.db, "acme")
 	must(t, err)
 
-	ada.get(page+"/transfer?to=acme").want(t, 200, "1 deploy hooks get new URLs", "1 sites", "so the site moves at once")
+	ada.get(page+"/transfer?to=acme").want(t, 200, "1 deploy hook: new URLs", "1 site<", "so the site moves at once")
 	if owner() != u.Owner {
 		t.Fatal("the preview moved the site")
 	}
 	if p := ada.get(page + "/transfer?to=nobody"); !p.has("wrong-to") {
 		t.Errorf("to a team that isn't there: %s", p)
 	}
+	pending := w.deployment(s) // while the site is deployed, both say so, with the way to the deployment
+	for _, p := range []reply{ada.get(page + "/transfer?to=acme"), ada.post(page+"/transfer", "to", "acme", "confirm", "Harbor")} {
+		p.want(t, p.status, "The site is being deployed", "Try again once its deployments have ended, or cancel them.", `href="`+page+"/deployments/"+string(pending)+`" data-test="problem-link"`)
+		if p.has("wrong-to") || owner() != u.Owner {
+			t.Errorf("moved, or the receiver is to blame: %s", p)
+		}
+	}
+	ada.post(page+"/deployments/"+string(pending)+"/cancel").to(t, page+"/deployments/"+string(pending))
 	if p := ada.post(page+"/transfer", "to", "acme", "confirm", "harbour"); p.status != 422 || !p.has("wrong-confirm") || owner() != u.Owner {
 		t.Errorf("without its name: %s", p)
 	}

@@ -235,7 +235,7 @@ func TestExtensionsPage(t *testing.T) {
 	b.post(at+"/themes", "action", "deactivate", "slug", "harbor").want(t, 422, "Invalid action")
 	b.post(at+"/plugins", "action", "activate", "slug", "../../etc").want(t, 422, "Invalid plugin or theme")
 	b.post(at+"/plugins", "action", "delete", "slug", "old-one").want(t, 200, "Delete 1 plugin?", "&lt;i&gt;Old&lt;/i&gt;", `name="confirmed"`).lacks(t, "<i>Old")
-	b.post(at+"/plugins", "action", "delete", "slug", "shop").want(t, 409, "Shop is active", "nothing was deleted")
+	b.post(at+"/plugins", "action", "delete", "slug", "shop").want(t, 409, "Shop is active", "Nothing was deleted")
 	b.post(at+"/themes", "action", "delete", "slug", "harbor").want(t, 409, "Harbor is active")
 	if got := w.operations(u, id); len(got) != 0 {
 		t.Fatalf("what was refused or not confirmed began %v", got)
@@ -318,8 +318,8 @@ func TestUploadArchive(t *testing.T) {
 	b.get(at+"?refresh=1").want(t, 200, `enctype="multipart/form-data"`, at+"/upload")
 	b.upload(at+"/upload", "press", "site.tar.gz", "data").want(t, 422, "type Press to confirm")
 	b.upload(at+"/upload", "Press", "", "").want(t, 422, "No archive is selected")
-	b.upload(at+"/upload", "Press", "site.tar.gz", "").want(t, 422, "it is empty")
-	b.upload(at+"/upload", strings.Repeat("x", 100_000), "site.tar.gz", "data").want(t, 422, "a field is too long")
+	b.upload(at+"/upload", "Press", "site.tar.gz", "").want(t, 422, "It is empty")
+	b.upload(at+"/upload", strings.Repeat("x", 100_000), "site.tar.gz", "data").want(t, 422, "A field is too long")
 	b.post(at+"/upload", "confirm", "Press").want(t, 422, "No archive is selected")
 	w.user("eve@example.test", false)
 	if r := w.as("eve@example.test").upload(at+"/upload", "Press", "site.tar.gz", "data"); r.status != 404 {

@@ -2,7 +2,6 @@ package configure
 
 import (
 	"strconv"
-	"strings"
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/build/rules"
@@ -11,7 +10,7 @@ import (
 
 // chosen returns what applies to a setting that always has a value: one that isn't the default was set here.
 func chosen(now, standard, words string) effective {
-	return effective{Set: now != standard, Below: words, From: "default"}
+	return effective{Set: now != standard, Below: words, From: "default", Shown: true}
 }
 
 // Applies returns what applies to a setting of how the site is served, and who says so.
@@ -47,9 +46,7 @@ func (g gitData) Applies(name string) effective {
 	s := g.Settings
 	switch name {
 	case "auto_deploy":
-		return effective{Set: !s.AutoDeploy, Below: "On", From: "default"}
-	case "branch":
-		return effective{Set: g.Site.Branch != "", Below: "The default branch", From: "from the repository"}
+		return effective{Set: !s.AutoDeploy, Below: "On", From: "default", Shown: true}
 	case "previews":
 		return chosen(string(s.Previews), string(pushes.Off), "Off")
 	case "preview_days":
@@ -65,7 +62,7 @@ func (g gitData) Applies(name string) effective {
 	case "poll_minutes":
 		return chosen(strconv.Itoa(s.PollMinutes), "0", "Off")
 	}
-	return chosen(strings.Join(s.Watch, ""), "", "All files")
+	return effective{Set: len(s.Watch) > 0, Below: "All files", From: "default"}
 }
 
 // Applies returns what applies to a setting of the schedule, and who says so.

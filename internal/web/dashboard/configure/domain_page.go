@@ -229,6 +229,7 @@ func (d *Pages) domainData(ctx context.Context, q *shell.Request) (domainData, e
 
 func (d *Pages) domainPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.domainData(ctx, q)
+	data.Sub = domain.Unicode(data.Dom.Name)
 	return shell.Page("site_domain", data.Dom.Name, data), err
 }
 

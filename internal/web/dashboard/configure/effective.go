@@ -17,6 +17,7 @@ import (
 type effective struct {
 	Set   bool   // the site has a value of its own
 	Below string // what applies without it; empty: nothing, or unknown
+	Shown bool   // the control shows what applies
 	From  string // who says so: slipway.toml, detected: Next.js, default; empty: unknown until a deployment
 }
 

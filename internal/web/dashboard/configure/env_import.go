@@ -36,6 +36,7 @@ func secretsOf(q *shell.Request) string {
 
 func (d *Pages) importPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "env")
+	head.Sub = "Import variables"
 	return shell.Page("site_import", "Import variables", importData{SiteHead: head, Text: q.Value("text"), Secrets: secretsOf(q)}), err
 }
 
@@ -78,6 +79,7 @@ func (d *Pages) importEnv(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	data.Writes = len(write)
 	if q.Value("step") != "apply" {
+		data.Sub = "Import variables"
 		return shell.Page("site_import", "Import variables", data), nil
 	}
 	if len(write) == 0 {

@@ -211,6 +211,7 @@ func (d *Pages) variable(ctx context.Context, q *shell.Request) (varData, error)
 
 func (d *Pages) varPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.variable(ctx, q)
+	data.Sub = data.Var.Key
 	return shell.Page("site_var", data.Var.Key, data), err
 }
 

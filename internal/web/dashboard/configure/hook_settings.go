@@ -151,6 +151,7 @@ func (d *Pages) editHookPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	head.Sub = "Edit deploy hook"
 	h, err := d.hookOf(ctx, q, head.Site.ID)
 	return shell.Page("site_hook", "Edit deploy hook", editHookData{head, formOf(h)}), err
 }

@@ -2,6 +2,7 @@ package configure
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -39,6 +40,14 @@ type transferData struct {
 	Mails   bool
 }
 
+// Moving says how many of what moves with the site.
+func (d transferData) Moving(m team.Moved) string {
+	if m.Count == 1 && !strings.Contains(m.What, " and ") {
+		return "1 " + strings.TrimSuffix(m.What, "s")
+	}
+	return fmt.Sprintf("%d %s", m.Count, m.What)
+}
+
 // Example returns whom the request in the API drawer names: an own team, where there is one.
 func (d transferData) Example() any {
 	switch {
@@ -71,7 +80,10 @@ func (d *Pages) transferPage(ctx context.Context, q *shell.Request) (shell.Answe
 		case fault.As(err) == nil:
 			return shell.Answer{}, err
 		case q.Problem == nil:
-			q.Problem, _ = shell.Describe(shell.At("to", err), q.ID)
+			q.Problem, _ = shell.Describe(atReceiver(err), q.ID)
+		}
+		if busy(err) && data.Progress() == "busy" {
+			q.Problem.Link, q.Problem.Label = data.LatestPath(), "View deployment"
 		}
 	}
 	return shell.Page("site_transfer", "Transfer "+data.Site.Name, data), nil
@@ -81,6 +93,7 @@ func (d *Pages) transferData(ctx context.Context, q *shell.Request) (data transf
 	if data.SiteHead, err = d.Head(ctx, q, "settings"); err != nil {
 		return data, err
 	}
+	data.Sub = "Transfer site"
 	if data.Teams, err = d.Teams.Refs(ctx, q.User.ID); err != nil {
 		return data, err
 	}
@@ -108,6 +121,20 @@ func (d *Pages) receiver(ctx context.Context, q *shell.Request, id site.ID, to s
 	return r, err
 }
 
+// atReceiver says that an error belongs to the field of the receiver, unless the site itself is what can't be moved now.
+func atReceiver(err error) error {
+	if busy(err) {
+		return err
+	}
+	return shell.At("to", err)
+}
+
+// busy reports whether something runs that the site has to wait for.
+func busy(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == "site_busy"
+}
+
 // transfer moves a site at once, or offers it, once its name was typed.
 func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.ConfirmedHere(ctx, q, "nothing was transferred"); err != nil {
@@ -116,7 +143,7 @@ func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, e
 	id, keep := shell.PathID[site.ID](q, "id"), q.Checked("keep_hooks")
 	to, err := d.receiver(ctx, q, id, q.Value("to"), keep)
 	if err != nil {
-		return shell.Answer{}, shell.At("to", err)
+		return shell.Answer{}, atReceiver(err)
 	}
 	if to.Caller != nil {
 		err := d.DB.Write(ctx, func(tx *db.Tx) error {

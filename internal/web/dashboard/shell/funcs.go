@@ -44,6 +44,7 @@ func (d *Shell) funcs() template.FuncMap {
 		"percent":   Percent,
 		"unicode":   domain.Unicode,
 		"relative":  domain.Relative,
+		"sentence":  sentence,
 		"thousands": Thousands,
 		"rough":     Rough,
 		"stamp":     func(t db.Time) string { return t.Time().Format("2 Jan 15:04:05") },
@@ -122,7 +123,7 @@ func took(from, to db.Time) string {
 func BytesWord(n int64) string {
 	f, unit := float64(n), "B"
 	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if f < 1024 {
+		if f < 1000 { // 1005 MiB is 1.0 GiB: no figure has four digits
 			break
 		}
 		f, unit = f/1024, u

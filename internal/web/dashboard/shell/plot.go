@@ -20,6 +20,7 @@ type Plot struct {
 	Sum    string // the whole in words
 	Series []PlotSeries
 	Says   string // what it shows, for those who don't see it
+	Empty  bool   // nothing happened
 	Tops   []string
 	Bars   template.HTML
 	Days   template.HTML // what stands below
@@ -59,8 +60,10 @@ func (p *Plot) Draw(bars []Bar, step time.Duration, top int64, unit func(int64) 
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d 1000" preserveAspectRatio="none">`, max(1, len(bars)))
+	p.Empty = true
 	for s := range paths {
 		if d := paths[s].String(); d != "" {
+			p.Empty = false
 			fmt.Fprintf(&b, `<path class="%s" d="%s"/>`, p.Series[s].Class, d)
 		}
 	}

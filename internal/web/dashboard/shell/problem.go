@@ -3,7 +3,9 @@ package shell
 import (
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/fault"
@@ -15,6 +17,8 @@ type Problem struct {
 	Message string
 	Details string
 	Request string // the request's id, where the fault is ours
+	Link    string // the page where it can be helped; empty: this one
+	Label   string // of the link
 	status  int
 }
 
@@ -98,6 +102,20 @@ func (d *Shell) failed(q *Request, rt Route, err error) Answer {
 		p.status = http.StatusBadRequest
 	}
 	return Answer{page: "error", title: p.Message, data: p, status: p.status}
+}
+
+var firstWord, lastWord = regexp.MustCompile(`^[a-z]+[ ,;:]`), regexp.MustCompile(` [a-z]+$`)
+
+// sentence is what a fault says to do, as a sentence of its own: faults hold it as the rest of one. Words that are spelled as a
+// program knows them, such as package.json, stay as they are.
+func sentence(s string) string {
+	if firstWord.MatchString(s) {
+		s = strings.ToUpper(s[:1]) + s[1:]
+	}
+	if lastWord.MatchString(s) {
+		s += "."
+	}
+	return s
 }
 
 func setRetry(h http.Header, after time.Duration) {

@@ -53,7 +53,8 @@ type figures struct {
 
 // cockpit reads the last day of a site.
 func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment) (cockpit, error) {
-	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, db.Now().Add(-24*time.Hour), cockpitStep)
+	// As many steps as the plot of traffic below has, the last one still growing: both say the same of a day.
+	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, db.Now().Add(-24*time.Hour+time.Duration(cockpitStep)), cockpitStep)
 	if err != nil || len(s.Points) < 2 {
 		return cockpit{}, err
 	}
@@ -61,6 +62,9 @@ func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, li
 	out := cockpit{From: int64(from), Step: time.Duration(cockpitStep).Milliseconds()}
 	place := func(at db.Time) int { return int((int64(at) - out.From) / out.Step) }
 	total := s.Total()
+	if head.Site.LiveRelease == "" && total.Requests() == 0 { // flat lines of a site that was never there
+		return cockpit{}, nil
+	}
 	of := func(value func(traffic.Counts) int64) []int64 {
 		v := make([]int64, n)
 		for i, p := range s.Points {

@@ -365,6 +365,7 @@ func (d *Pages) deploymentPage(ctx context.Context, q *shell.Request) (shell.Ans
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	head.Sub = x.Name()
 	log, err := d.logView(ctx, q, x)
 	data := deploymentData{head, x, log}
 	return shell.Page("site_deployment", data.Title(), data), err

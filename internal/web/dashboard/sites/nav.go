@@ -1,6 +1,8 @@
 package sites
 
 import (
+	"cmp"
+
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -40,17 +42,20 @@ func (h SiteHead) Rail() []shell.NavGroup {
 	return []shell.NavGroup{{Links: first}, {Title: "Observe", Links: observe}, {Title: "Configure", Links: configure}}
 }
 
-// Page is the name of the page of a site that is shown.
-func (h SiteHead) Page() string {
+// Here returns the link of the navigation that the page belongs to.
+func (h SiteHead) Here() (here shell.NavLink) {
 	for _, g := range h.Rail() {
 		for _, l := range g.Links {
 			if l.On {
-				return l.Name
+				here = l
 			}
 		}
 	}
-	return ""
+	return here
 }
+
+// Heading is the title of the page.
+func (h SiteHead) Heading() string { return cmp.Or(h.Sub, h.Here().Name) }
 
 // Next returns what the owner most likely does next, which the main button of the site is for: start, view-error,
 // view-progress, redeploy, deploy, admin or visit.

@@ -52,6 +52,7 @@ func (d *Pages) Routes() []shell.Route {
 type SiteHead struct {
 	Site site.Site
 	Tab  string
+	Sub  string // what the page is about, where it lies below one of the navigation; empty: it is one of them
 	URL  string // https://…, of the site's own address
 	Host string
 

@@ -98,5 +98,6 @@ func (d *Pages) confirmDelete(ctx context.Context, q *shell.Request, kind string
 		}
 		data.List = append(data.List, x)
 	}
+	data.Sub = "Delete " + kind + "s"
 	return shell.Page("site_wordpress_delete", "Delete "+kind+"s of "+head.Site.Name, data), nil
 }

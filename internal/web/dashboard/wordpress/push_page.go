@@ -76,6 +76,7 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 			data.Why = append(data.Why, side.Site.Name+": "+f.Message+"; "+f.Details)
 		}
 	}
+	data.Sub = "Push to " + to.Name
 	return shell.Page("site_push", "Push "+head.Site.Name+" to "+to.Name, data), nil
 }
 

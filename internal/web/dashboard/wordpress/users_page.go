@@ -70,6 +70,7 @@ func (d *Pages) wordpressUsers(ctx context.Context, q *shell.Request) (shell.Ans
 	if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
 		return shell.Answer{}, err
 	}
+	data.Sub = "WordPress users"
 	return shell.Page("site_wordpress_users", "WordPress users of "+head.Site.Name, data), nil
 }
 
