@@ -51,7 +51,7 @@ func TestSuspend(t *testing.T) {
 		t,
 		401,
 		"Wrong email address or password",
-	); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "unpaid") {
+	); strings.Contains(p.body, "suspended") || strings.Contains(p.body, "npaid") {
 		t.Error("a wrong password learns that the account is suspended")
 	}
 	c.post("/sign-in", "email", "ada@example.test", "password", password).want(
@@ -66,7 +66,7 @@ func TestSuspend(t *testing.T) {
 	if got, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); err != nil || got.Status == site.Stopped {
 		t.Errorf("the site: %v, %v", got.Status, err)
 	}
-	root.get(base).want(t, 200, `data-test="suspended"`, "Unpaid &lt;since&gt; May", `data-test="open-resume"`)
+	root.get(base).want(t, 200, `data-test="suspended"`, "unpaid &lt;since&gt; May", `data-test="open-resume"`)
 	root.get("/operator/users").want(t, 200, `<span class="tag">Suspended</span>`)
 	w.stale()
 	root.post(base+"/resume").want(t, 403, `data-test="problem"`)
