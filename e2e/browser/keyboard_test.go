@@ -38,7 +38,7 @@ func TestBrowserKeyboard(t *testing.T) {
 
 	// What is under the fingers stays there while the page follows the build, and when it
 	// goes away the focus goes to its part of the page.
-	w.Sees("@deployment", "Drive the piles")
+	w.Sees("h1", "Drive the piles")
 	w.Reach("@open-cancel")
 	w.Keys("Enter")
 	w.Sees("dialog:popover-open")

@@ -139,6 +139,12 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	visit := `[...document.querySelectorAll('[data-fresh="head"] a')].some((a) => a.innerText === 'Visit')`
 	b.Until("a site that isn't live can be visited", "!"+visit)
 	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE deployments SET commit_message = 'Lay the keel' WHERE id = $1`, dep)
+		tx.Notify("deployment/" + string(dep))
+		return err
+	}))
+	b.Until("the heading or the breadcrumb isn't of the commit", `['h1', '.crumb-sub'].every((at) => document.querySelector(at).innerText === 'Lay the keel')`)
 	w.live(s, dep)
 	b.Sees("@live-link")
 	b.Until("the tab doesn't show that it is ready", tab("Ready: ", "ok"))

@@ -41,6 +41,30 @@ func TestMainButtonFollowsState(t *testing.T) {
 	check("Start site", "mark")
 }
 
+// A page below one of the navigation has its own heading, and a breadcrumb that leads up.
+func TestPagesBelow(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	base := "/sites/" + string(s.ID)
+	dep, dom, _ := w.parts(w.users["ada@example.test"], s.ID)
+	for path, want := range map[string][2]string{
+		"/deployments/" + string(dep): {"", base + "/deployments"},
+		"/domains/" + string(dom):     {"", base + "/domains"},
+		"/env/import":                 {"Import variables", base + "/env"},
+		"/transfer":                   {"Transfer site", base + "/settings"},
+	} {
+		p := b.get(base + path).want(t, 200, `<li class="crumb-page"><a href="`+want[1]+`">`)
+		_, here, _ := strings.Cut(p.body, `<li class="crumb-sub" data-fresh="crumb"><span aria-current="page">`)
+		here, _, _ = strings.Cut(here, "<")
+		if here == "" || want[0] != "" && here != want[0] || strings.Count(p.body, "<h1>"+here+"</h1>") != 1 {
+			t.Errorf("%s is called %q, and not once so by its heading", path, here)
+		}
+	}
+	if p := b.get(base + "/env").want(t, 200, "<h1>Environment</h1>"); strings.Contains(p.body, "crumb-sub") {
+		t.Error("a page of the navigation lies below itself")
+	}
+}
+
 // The command palette finds the asker's own sites by parts of their names.
 func TestFindSites(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,89 @@
+//go:build browser
+
+package dashboard
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
+	"slipway/internal/web/dashboard/sites"
+)
+
+// A request with a country is tried on the page of the rules: what it would be answered with, or why that can't be said, stands
+// beside what was typed and the rules with their conditions.
+func TestBrowserRouting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ada = "ada@example.test"
+	s := w.site(w.user(ada, false), "Shop")
+	wr, err := w.releases.Begin(t.Context(), "")
+	must(t, err)
+	for name, text := range map[string]string{"index.html": "home", "_redirects": "/shop /de 302 Country=de,at Language=de\n/old /new\n"} {
+		must(t, wr.Add(t.Context(), name, "", strings.NewReader(text)))
+	}
+	rel, err := wr.Seal(t.Context())
+	must(t, err)
+	must(t, w.db.Admin(t.Context(), `UPDATE sites SET live_release = '`+string(rel.ID)+`' WHERE id = '`+string(s.ID)+`'`))
+	b := w.window("routing", w.srv.URL)
+	signIn(b, ada)
+	b.Go("/sites/" + string(s.ID) + "/rules")
+	b.Sees("main", "/shop", "country DE, AT", "language de")
+	b.Type("#path", "/old")
+	b.Press("@test-rules")
+	b.Sees("@rule-answer", "/new")
+	b.Type("#country", "DE") // this installation knows no countries
+	b.Press("@test-rules")
+	b.Sees("@test-refused", "ountry")
+	b.Until("what was typed is gone", `document.querySelector('#path').value === '/old' && document.querySelector('#country').value === 'DE'`)
+	b.Sees("main", "/shop", "country DE, AT")
+	b.Look("refused")
+}
+
+// A site whose deployment failed isn't said to be deployed, neither as a card nor as a row; and while a deployment runs, the page
+// that would give the site away leads to it.
+func TestBrowserFailedAndBusy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ada = "ada@example.test"
+	u := w.user(ada, false)
+	s := w.site(u, "Shop")
+	w.fails(s)
+	w.as(ada).post("/teams/new", "name", "Acme").to(t, "/teams/acme/members")
+	b := w.window("failed", w.srv.URL)
+	signIn(b, ada)
+	b.Go("/?view=list")
+	b.Sees("@list", "Failed", "npm run build")
+	b.Until("a failed site is said to be deployed", `!document.querySelector('[data-test="list"]').innerText.includes('Deployed')`)
+	pending := w.deployment(s)
+	b.Go("/sites/" + string(s.ID) + "/transfer?to=acme")
+	b.Sees("@problem", "The site is being deployed", "Try again once its deployments have ended, or cancel them.")
+	b.Look("busy")
+	b.Press("@problem-link")
+	b.Until("the way doesn't lead to the deployment", `location.pathname === '`+sites.DeploymentPath(s.ID, pending)+`'`)
+	w.end(pending, deployment.Canceled, "")
+}
+
+// What a clone made can be opened from where it was asked for.
+func TestBrowserCloneLeads(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	const ada = "ada@example.test"
+	u := w.user(ada, false)
+	at := w.liveWordPress(u, w.as(ada))
+	id := strings.Split(at, "/")[2]
+	clone := w.site(u, "Staging")
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO operations (id, owner_id, site_id, kind, uniq, status, progress, step, message, error, result, created_at, completed_at)
+			VALUES ('op_clone', $1, $2, 'site.clone', '', 'success', 1000, '', 'Cloned', '', $3, $4, $4)`, u.Owner, id, `{"siteId":"`+string(clone.ID)+`"}`, db.Now())
+		return err
+	}))
+	b := w.window("clone", w.srv.URL)
+	signIn(b, ada)
+	b.Go(at)
+	b.Press("@made-site")
+	b.Until("it doesn't lead to the clone", `location.pathname === '/sites/`+string(clone.ID)+`'`)
+	b.Sees("h1", "Staging")
+}
