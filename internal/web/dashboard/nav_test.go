@@ -53,14 +53,14 @@ func TestPagesBelow(t *testing.T) {
 		"/env/import":                 {"Import variables", base + "/env"},
 		"/transfer":                   {"Transfer site", base + "/settings"},
 	} {
-		p := b.get(base + path).want(t, 200, `<li class="crumb-page"><a href="`+want[1]+`">`)
+		p := b.get(base+path).want(t, 200, `<li class="crumb-page"><a href="`+want[1]+`">`)
 		_, here, _ := strings.Cut(p.body, `<li class="crumb-sub" data-fresh="crumb"><span aria-current="page">`)
 		here, _, _ = strings.Cut(here, "<")
 		if here == "" || want[0] != "" && here != want[0] || strings.Count(p.body, "<h1>"+here+"</h1>") != 1 {
 			t.Errorf("%s is called %q, and not once so by its heading", path, here)
 		}
 	}
-	if p := b.get(base + "/env").want(t, 200, "<h1>Environment</h1>"); strings.Contains(p.body, "crumb-sub") {
+	if p := b.get(base+"/env").want(t, 200, "<h1>Environment</h1>"); strings.Contains(p.body, "crumb-sub") {
 		t.Error("a page of the navigation lies below itself")
 	}
 }
