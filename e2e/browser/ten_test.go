@@ -6,7 +6,9 @@ import (
 	"context"
 	"database/sql"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,26 @@ func TestBrowserTenStories(t *testing.T) {
 			t.Parallel()
 			ten(t, newHarness(t, "ten-"+name, "harbor"), keyboard)
 		})
+	}
+}
+
+// The page of the dashboard says how many acts each story takes elsewhere.
+func TestPeersInDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(world.Root(), "docs", "dashboard.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Clicks")
+	for _, p := range Ten {
+		want := " | "
+		for _, n := range []int{p.Vercel, p.Render, p.Kinsta} {
+			want += strings.ReplaceAll(strconv.Itoa(n)+" | ", "0", "–")
+		}
+		_, row, _ := strings.Cut(table, "| "+strings.ToUpper(p.Story[:1])+p.Story[1:]+" | ")
+		if row, _, _ = strings.Cut(row, "\n"); len(row) < 2 || row[1:] != strings.TrimSuffix(want, " ") {
+			t.Errorf("docs/dashboard.md says of %q: %q, not %q", p.Story, row, want)
+		}
 	}
 }
 
@@ -145,6 +167,7 @@ http.createServer((q, r) => r.end('ahoy')).listen(process.env.PORT)`,
 		err := h.Call(t.Context(), key, "GET", "/sites/"+ferry.Data.ID+"/logs?search=buoy+400", nil, &printed)
 		return len(printed.Logs) > 0, err
 	})
+	w.Go("/account/keys") // it follows nothing, which the program would have to answer while it is stopped
 	h.ages(ferry.Data.ID, time.Hour)
 	p.Tell("find a log line of an hour ago", "/", func() {
 		p.Open(`.card-link[href="/sites/` + ferry.Data.ID + `"]`)
