@@ -57,6 +57,11 @@ func (a *Apps) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: MaxCommandTime + 5*time.Minute, GivenUp: a.restartGivenUp}, a.runCommand)
 }
 
+// advance says in an operation what is being done.
+func (a *Apps) advance(ctx context.Context, op operation.ID, message string) error {
+	return a.c.DB.Write(ctx, func(tx *db.Tx) error { return a.c.Operations.AdvanceTx(ctx, tx, op, -1, "", message) })
+}
+
 func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	message, failure := "Restarted", ""
 	end := func() error {
@@ -68,16 +73,7 @@ func (a *Apps) restart(ctx context.Context, r RestartSite, _ int64) error {
 	} else if err != nil {
 		return err
 	}
-	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return a.c.Operations.AdvanceTx(
-			ctx,
-			tx,
-			r.Operation,
-			-1,
-			"",
-			"Restarting",
-		)
-	}); err != nil {
+	if err := a.advance(ctx, r.Operation, "Restarting"); err != nil {
 		return err
 	}
 	if a.Status(r.Deployment).State == Sleeping { // it runs here, or nowhere
@@ -183,16 +179,7 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if attempt > 1 {
 		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
 	}
-	if err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return a.c.Operations.AdvanceTx(
-			ctx,
-			tx,
-			r.Operation,
-			-1,
-			"",
-			"Running",
-		)
-	}); err != nil {
+	if err := a.advance(ctx, r.Operation, "Running"); err != nil {
 		return err
 	}
 	running, done := a.whileAllowed(ctx, r)

@@ -123,12 +123,7 @@ func (a *Apps) leave(ctx context.Context) error {
 	if a.c.Places == nil {
 		return nil
 	}
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
+	all := a.all()
 	sites := map[string]bool{}
 	for _, p := range all {
 		p.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +109,13 @@ func (a *Apps) program(deployment id.Deployment) (*program, error) {
 		a.programs[deployment] = p
 	}
 	return p, nil
+}
+
+// all returns the programs that are known now, in no order.
+func (a *Apps) all() []*program {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.programs))
 }
 
 // errWakeTimeout is the answer to a request that has waited long enough.

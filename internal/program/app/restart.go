@@ -122,13 +122,7 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 // Renew ends what runs of a site here: what it stands on has been replaced. Programs start
 // again with the next request, those that never sleep and workers at once.
 func (a *Apps) Renew(site id.Site) {
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
-	for _, p := range all {
+	for _, p := range a.all() {
 		p.mu.Lock()
 		in, try, of := p.now, p.starting, p.want.Site
 		p.mu.Unlock()

@@ -88,12 +88,7 @@ func (a *Apps) spare(p *program, of func(Wanted) bool) *instance {
 }
 
 func (a *Apps) idlest(not *program, of func(Wanted) bool) (victim *program, idle *instance) {
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
+	all := a.all()
 	since := time.Now().Add(-spareTime)
 	for _, p := range all {
 		p.mu.Lock()

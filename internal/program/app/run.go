@@ -82,12 +82,7 @@ const askEvery = 30 * time.Second
 // compare moves every program towards where it should be. The database is asked when a
 // site's state has changed or a program of a new site has come, and else now and then.
 func (a *Apps) compare(ctx context.Context, changed bool) error {
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
+	all := a.all()
 	if len(all) == 0 {
 		a.known = nil
 		return nil

@@ -22,12 +22,7 @@ type samples struct {
 
 // sample adds what the instances use now.
 func (a *Apps) sample() {
-	a.mu.Lock()
-	all := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		all = append(all, p)
-	}
-	a.mu.Unlock()
+	all := a.all()
 	seen := map[*instance]time.Duration{}
 	now := time.Now()
 	took := now.Sub(a.samples.at)

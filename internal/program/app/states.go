@@ -32,13 +32,7 @@ func workerKey(key string) string { return "worker/" + key }
 // States says how the programs and workers of this node are, for other nodes.
 func (a *Apps) States() []byte {
 	all := map[string]Process{}
-	a.mu.Lock()
-	programs := make([]*program, 0, len(a.programs))
-	for _, p := range a.programs {
-		programs = append(programs, p)
-	}
-	a.mu.Unlock()
-	for _, p := range programs {
+	for _, p := range a.all() {
 		if s := p.status(); len(all) < maxStated && s.State != Sleeping {
 			all[string(p.deployment)] = s
 		}
