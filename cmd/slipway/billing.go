@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/operator/admin"
-	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
 )
 
@@ -157,7 +157,7 @@ type billingCoupon struct {
 
 // Run makes the coupon.
 func (c billingCoupon) Run(ctx context.Context) error {
-	return c.billing().Coupon(ctx, billing.Coupon{
+	return c.billing().Coupon(ctx, plan.Coupon{
 		Code: c.Code, Currency: money.Currency(c.Currency), Periods: c.Periods, Most: c.Redemptions,
 	}, c.Percent, c.Amount, c.Lasts)
 }

@@ -17,6 +17,8 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/stripe"
@@ -82,7 +84,7 @@ func (x books) owner(ctx context.Context, r db.Reader, name string) (o id.Owner,
 
 // Publish adds a version to a plan.
 func (o Billing) Publish(ctx context.Context, file io.Reader) error {
-	t, err := billing.ReadTerms(file)
+	t, err := plan.ReadTerms(file)
 	if err != nil {
 		return fault.Sentence(err)
 	}
@@ -109,7 +111,7 @@ func (o Billing) Plans(ctx context.Context) error {
 
 // Settings replaces the seller's settings.
 func (o Billing) Settings(ctx context.Context, file io.Reader) error {
-	s, err := billing.ReadSettings(file)
+	s, err := party.ReadSettings(file)
 	if err != nil {
 		return fault.Sentence(err)
 	}
@@ -244,7 +246,7 @@ func (o Billing) Credit(ctx context.Context, customer, amount, currency, why str
 }
 
 // Coupon makes a coupon, worth a percentage or an amount.
-func (o Billing) Coupon(ctx context.Context, c billing.Coupon, percent, amount string, lasts time.Duration) error {
+func (o Billing) Coupon(ctx context.Context, c plan.Coupon, percent, amount string, lasts time.Duration) error {
 	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
 		var err error
 		if percent != "" {
@@ -270,7 +272,7 @@ func (o Billing) Grant(ctx context.Context, customer, name string, value int64, 
 		if err != nil {
 			return "", audit.Event{}, "", err
 		}
-		g := billing.Grant{Name: limits.Name(name), Value: value, Reason: reason}
+		g := plan.Grant{Name: limits.Name(name), Value: value, Reason: reason}
 		if lasts != 0 {
 			g.Until = db.Now().Add(lasts)
 		}

@@ -12,6 +12,15 @@ type Time int64
 // Now is the present moment.
 func Now() Time { return Time(time.Now().UnixMilli()) }
 
+// Clock says what time it is.
+type Clock interface{ Now() Time }
+
+// Machine is the machine's clock.
+type Machine struct{}
+
+// Now is the present moment.
+func (Machine) Now() Time { return Now() }
+
 // At turns a time.Time into a Time; the zero time.Time into zero.
 func At(t time.Time) Time {
 	if t.IsZero() {

@@ -71,6 +71,30 @@ func Missing(noun string) *Error {
 	return &Error{Kind: NotFound, Message: upper(noun) + " not found", Code: strings.ReplaceAll(noun, " ", "_") + "_not_found"}
 }
 
+// InvalidField is the fault of a request whose field is wrong. Its code is invalid_ and the field's name: that of dueDays is
+// invalid_due_days.
+func InvalidField(field, details string, received any) error {
+	return &Error{Kind: Invalid, Message: "Invalid " + field, Details: details, Received: received, Code: "invalid_" + snake(field)}
+}
+
+// Conflicting is the fault of a request that the state forbids now.
+func Conflicting(code, message, details string) error {
+	return &Error{Kind: Conflict, Message: message, Details: details, Code: code}
+}
+
+// snake writes a field's name as codes have it.
+func snake(s string) string {
+	var out []rune
+	for _, r := range s {
+		if r >= 'A' && r <= 'Z' {
+			out = append(out, '_', r+'a'-'A')
+		} else {
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}
+
 func upper(s string) string {
 	if s == "" || s[0] < 'a' || s[0] > 'z' {
 		return s

@@ -46,6 +46,14 @@ func Cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
+// Fits reports whether s has at most n bytes and so many lines, without control characters.
+func Fits(s string, lines, n int) bool {
+	if len(s) > n || strings.Count(s, "\n") >= lines {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) < 0
+}
+
 // Size writes bytes the way limits are spoken of: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.
 func Size(n int64) string {
 	for _, u := range []struct {

@@ -8,6 +8,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/webhook/event"
 )
 
@@ -27,7 +29,7 @@ const (
 )
 
 // next returns what happens to a subscription next, and when.
-func (s Subscription) next(settings Settings) (step, db.Time) {
+func (s Subscription) next(settings party.Settings) (step, db.Time) {
 	switch s.Status {
 	case Trialing, Active:
 		return stepRenew, s.End
@@ -121,7 +123,7 @@ func (b *Billing) Tick(ctx context.Context) error {
 			}
 			for _, d := range list {
 				err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
-					if err := lockTx(ctx, tx, d.owner); err != nil {
+					if err := party.LockTx(ctx, tx, d.owner); err != nil {
 						return err
 					}
 					return kind.do(ctx, tx, d.id)
@@ -158,7 +160,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 		if what == stepNone || at > b.now() {
 			return nil
 		}
-		v, err := b.version(ctx, tx, s.Version)
+		v, err := b.Version(ctx, tx, s.Version)
 		if err != nil {
 			return err
 		}
@@ -186,11 +188,11 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 }
 
 // renewTx begins the next period at a moment: the boundary of the last one, or now for a subscription that was paused.
-func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Version, at db.Time) (Subscription, error) {
+func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version, at db.Time) (Subscription, error) {
 	before, was := usageSpan{Version: v.ID, From: s.Start, To: s.End}, v
 	metered := !s.trial() && len(was.Rates) > 0
 	if s.Next != "" {
-		next, err := b.version(ctx, tx, s.Next)
+		next, err := b.Version(ctx, tx, s.Next)
 		if err != nil {
 			return s, err
 		}
@@ -206,7 +208,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Vers
 	default:
 		s.period++
 	}
-	s.Start, s.End = at, boundary(s.anchor, v.Term, s.period+1)
+	s.Start, s.End = at, v.Term.Boundary(s.anchor, s.period+1)
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}
@@ -214,7 +216,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v Vers
 	if metered {
 		basis.Usage = &before
 	}
-	coupon, err := b.takeTx(ctx, tx, s.ID, v.Currency)
+	coupon, err := b.TakeTx(ctx, tx, string(s.ID), v.Currency)
 	if err != nil {
 		return s, err
 	}
@@ -264,7 +266,7 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 		s.Status = Active
 	}
 	if now := floor(b.now(), hour); was == Paused && now >= s.End {
-		v, err := b.version(ctx, tx, s.Version)
+		v, err := b.Version(ctx, tx, s.Version)
 		if err != nil {
 			return err
 		}

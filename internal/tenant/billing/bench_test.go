@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/usage"
 )
 
 // BenchmarkDraft rates and drafts the invoice of one owner's period, four meters and 30 days of usage.
 func BenchmarkDraft(b *testing.B) {
 	w := newWorld(b)
-	w.plan("pro", 1900, func(x *Terms) {
+	w.plan("pro", 1900, func(x *plan.Terms) {
 		x.Rates = rate(100, 45, 100)
 		for _, m := range []usage.Meter{usage.Requests, usage.Build, usage.CPU} {
 			x.Rates[m] = x.Rates[usage.Bandwidth]
@@ -48,7 +49,7 @@ func BenchmarkPreview(b *testing.B) {
 	w.plan("max", 4900)
 	w.subscribe(ada, "pro")
 	for b.Loop() {
-		if _, err := w.Preview(b.Context(), w.db, ada, Action{Kind: Change, Choice: Choice{Plan: "max"}}); err != nil {
+		if _, err := w.Preview(b.Context(), w.db, ada, Action{Kind: Change, Choice: plan.Choice{Plan: "max"}}); err != nil {
 			b.Fatal(err)
 		}
 	}

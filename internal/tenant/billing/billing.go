@@ -18,9 +18,10 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
-	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
@@ -35,20 +36,15 @@ type Config struct {
 	Limits *limits.Limits // Optional: without it a preview doesn't say which limits are exceeded.
 	Mail   account.Mailer // Optional: without it owners get no mails.
 	Log    *slog.Logger   // Optional.
-	Clock  Clock          // Optional: the machine's.
+	Clock  db.Clock       // Optional: the machine's.
 }
 
-// Clock says what time it is.
-type Clock interface{ Now() db.Time }
-
-type machineClock struct{}
-
-func (machineClock) Now() db.Time { return db.Now() }
-
-// Billing is the service. It is safe for concurrent use.
+// Billing is the service, with the plans that are sold and the parties that buy them. It is safe for concurrent use.
 type Billing struct {
+	*plan.Plans
+	*party.Parties
+
 	c    Config
-	now  func() db.Time
 	pdfs *fair.Pool
 	asks *fair.Pool
 
@@ -59,16 +55,18 @@ type Billing struct {
 func New(c Config) *Billing {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
-		c.Clock = machineClock{}
+		c.Clock = db.Machine{}
 	}
 	return &Billing{
-		c: c, now: c.Clock.Now,
+		Plans: plan.New(c.Clock), Parties: party.New(c.Clock), c: c,
 		// share: total 2 documents are printed as PDF at once, 40 ms each; owner 1; edge 64 wait, 8 of one owner, others get 503
 		pdfs: fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 64, OwnerWaiting: 8}),
 		// share: total 16 owners back from the provider's pages, for whom it is asked at once; owner 1; edge others see what is known
 		asks: fair.New(fair.Config{Places: 16, Owner: 1}),
 	}
 }
+
+func (b *Billing) now() db.Time { return b.c.Clock.Now() }
 
 const (
 	hour = time.Hour
@@ -77,17 +75,6 @@ const (
 
 // floor is the beginning of the stretch that t lies in.
 func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
-
-// lockTx makes others who change anything of the owner's here wait until the transaction ends.
-func lockTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
-	_, err := tx.Exec(ctx, `
-		INSERT INTO billing_profiles (owner_id, profile, vat_state, trial_at, updated_at) VALUES ($1, '{}', 'none', 0, 0)
-		ON CONFLICT (owner_id) DO UPDATE SET trial_at = billing_profiles.trial_at`, owner)
-	if err != nil {
-		return fmt.Errorf("lock owner: %w", err)
-	}
-	return nil
-}
 
 // onceTx reports whether an occurrence is new, and keeps it. Two transactions never both get true.
 func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (bool, error) {
@@ -113,25 +100,4 @@ func (b *Billing) tellTx(ctx context.Context, tx *db.Tx, owner id.Owner, subject
 		return nil
 	}
 	return b.c.Mail.TellOwnerTx(ctx, tx, owner, subject, text, path)
-}
-
-func invalid(field, details string, received any) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + field, Details: details, Received: received, Code: "invalid_" + snake(field)}
-}
-
-func conflict(code, message, details string) error {
-	return &fault.Error{Kind: fault.Conflict, Message: message, Details: details, Code: code}
-}
-
-// snake writes a field's name as codes have it: dueDays is due_days.
-func snake(s string) string {
-	var out []rune
-	for _, r := range s {
-		if r >= 'A' && r <= 'Z' {
-			out = append(out, '_', r+'a'-'A')
-		} else {
-			out = append(out, r)
-		}
-	}
-	return string(out)
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -27,9 +29,9 @@ func (b *Billing) SetBudgetTx(ctx context.Context, tx *db.Tx, owner id.Owner, m 
 			return err
 		}
 	} else if _, err := money.ParseCurrency(string(m.Currency)); err != nil {
-		return invalid("currency", err.Error(), string(m.Currency))
+		return fault.InvalidField("currency", err.Error(), string(m.Currency))
 	}
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_budgets (id, owner_id, amount, currency, from_at) VALUES ($1, $2, $3, $4, $5)`,

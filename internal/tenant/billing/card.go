@@ -12,6 +12,8 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
 )
 
@@ -42,7 +44,7 @@ func (b *Billing) writeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c 
 
 // RemoveCardTx forgets the owner's card in a currency. Invoices are to be paid by bank transfer from then on.
 func (b *Billing) RemoveCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency) error {
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
 	}
 	k, err := b.Card(ctx, tx, owner, c)
@@ -86,7 +88,7 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 		return "", errNoCards
 	}
 	if _, err := money.ParseCurrency(string(c)); err != nil {
-		return "", invalid("currency", err.Error(), string(c))
+		return "", fault.InvalidField("currency", err.Error(), string(c))
 	}
 	s := Setup{ID: db.NewID("set"), Owner: owner, Currency: c, digest: digest, created: b.now()}
 	if a != nil {
@@ -97,13 +99,13 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 		s.action = string(text)
 	}
 	var k Card
-	var p Profile
+	var p party.Profile
 	err = b.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		if err := lockTx(ctx, tx, owner); err != nil {
+		if err := party.LockTx(ctx, tx, owner); err != nil {
 			return err
 		}
 		if a != nil { // what can't be is said before a card is asked for
-			q, err := b.plan(ctx, tx, owner, *a)
+			q, err := b.decide(ctx, tx, owner, *a)
 			if err != nil {
 				return err
 			}
@@ -147,13 +149,13 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 }
 
 // NeedsCard reports whether a card has to be stored before an action begins a subscription.
-func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a Action, v Version) (bool, error) {
+func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a Action, v plan.Version) (bool, error) {
 	on, err := b.Cards(ctx, r)
 	if err != nil || !on || a.Kind != Subscribe || a.Invoiced || v.Amount == 0 && len(v.Rates) == 0 {
 		return false, err
 	}
 	settings, err := b.Settings(ctx, r, "")
-	if err != nil || settings.Cards == CardsOptional {
+	if err != nil || settings.Cards == party.CardsOptional {
 		return false, err
 	}
 	k, err := b.Card(ctx, r, owner, v.Currency)
@@ -161,9 +163,9 @@ func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a 
 }
 
 var (
-	errNeedsCard    = conflict("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
-	errNoCards      = conflict("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
-	errPriceChanged = conflict("price_changed", "The price has changed since the preview", "preview the action again")
+	errNeedsCard    = fault.Conflicting("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
+	errNoCards      = fault.Conflicting("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
+	errPriceChanged = fault.Conflicting("price_changed", "The price has changed since the preview", "preview the action again")
 )
 
 // away is the fault of a provider that can't be reached, or refuses. What it said is the operator's to know.
@@ -179,7 +181,7 @@ func (b *Billing) away(ctx context.Context, what string, err error) error {
 }
 
 // customer makes the owner known to the provider.
-func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency, k Card, p Party) (string, error) {
+func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency, k Card, p party.Party) (string, error) {
 	if k.Customer != "" {
 		return k.Customer, nil
 	}
@@ -188,7 +190,7 @@ func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency
 		return "", b.away(ctx, "create a customer", err)
 	}
 	err = b.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if err := lockTx(ctx, tx, owner); err != nil {
+		if err := party.LockTx(ctx, tx, owner); err != nil {
 			return err
 		}
 		now, err := b.Card(ctx, tx, owner, c)
@@ -259,7 +261,7 @@ func (b *Billing) KeepCard(ctx context.Context, got Stored) error {
 		if err != nil {
 			return fmt.Errorf("read visit: %w", err)
 		}
-		if err := lockTx(ctx, tx, s.Owner); err != nil {
+		if err := party.LockTx(ctx, tx, s.Owner); err != nil {
 			return err
 		}
 		if s, err = b.Setup(ctx, tx, s.Owner, s.ID); err != nil || s.Status != "open" {
@@ -304,10 +306,10 @@ func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (prob
 	if err := json.Unmarshal([]byte(s.action), &a); err != nil {
 		return "", err
 	}
-	p, err := b.plan(ctx, tx, s.Owner, a)
+	p, err := b.decide(ctx, tx, s.Owner, a)
 	if err == nil && p.trial > 0 && k.Fingerprint != "" {
 		if err = b.trialCardTx(ctx, tx, s.Owner, k); err == nil {
-			p, err = b.plan(ctx, tx, s.Owner, a)
+			p, err = b.decide(ctx, tx, s.Owner, a)
 		}
 	}
 	if err == nil && s.digest != "" && s.digest != p.Digest() {

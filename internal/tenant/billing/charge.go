@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -223,7 +224,7 @@ func (b *Billing) Apply(ctx context.Context, o Outcome) error {
 		if err != nil {
 			return err
 		}
-		if err := lockTx(ctx, tx, p.Owner); err != nil {
+		if err := party.LockTx(ctx, tx, p.Owner); err != nil {
 			return err
 		}
 		if p, err = b.payment(ctx, tx, p.ID); err != nil {
@@ -379,10 +380,10 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 		return "", err
 	}
 	if i.Remaining() <= 0 {
-		return "", conflict("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+		return "", fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 	}
 	if !b.provider.Chargeable(i.Currency, i.Remaining()) {
-		return "", conflict("amount_not_chargeable", "The amount can't be paid by card", "it is below what the payment provider accepts; pay it by bank transfer")
+		return "", fault.Conflicting("amount_not_chargeable", "The amount can't be paid by card", "it is below what the payment provider accepts; pay it by bank transfer")
 	}
 	k, err := b.Card(ctx, b.c.DB, owner, i.Currency)
 	if err != nil {
@@ -401,7 +402,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 			return err
 		}
 		if i.Remaining() <= 0 {
-			return conflict("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+			return fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 		}
 		list, err := b.Payments(ctx, tx, owner, inv, 1000)
 		if err != nil {
@@ -435,7 +436,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 	})
 }
 
-var errPaymentOpen = conflict("payment_open", "A payment of this invoice is under way", "wait for its outcome")
+var errPaymentOpen = fault.Conflicting("payment_open", "A payment of this invoice is under way", "wait for its outcome")
 
 // LookAtPayment asks the provider what became of an owner's payment that has not ended, and returns it as it is then.
 func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay PaymentID) (Payment, error) {

@@ -6,6 +6,10 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/billing/document"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -22,8 +26,8 @@ type correction struct {
 
 func (x correction) compute(c *computed) (err error) {
 	c.Currency, c.Net, c.Due = x.Currency, -x.Net, -x.Tax
-	c.Tax = tax{Country: x.Country, BasisPoints: x.Points, Note: c.Tax.Note}
-	c.Lines = []Line{{Kind: kindCredit, Text: "Correction of invoice " + x.Number + ": " + x.Reason, Amount: -x.Net}}
+	c.Tax = party.Tax{Country: x.Country, BasisPoints: x.Points, Note: c.Tax.Note}
+	c.Lines = []document.Line{{Kind: document.Credit, Text: "Correction of invoice " + x.Number + ": " + x.Reason, Amount: -x.Net}}
 	c.Total, err = money.Add(c.Net, c.Due)
 	return err
 }
@@ -31,15 +35,15 @@ func (x correction) compute(c *computed) (err error) {
 // CreditNoteTx takes back a part of a final invoice, tax included, or all of it where amount is 0. What was not paid yet needn't be
 // any more; what was becomes the owner's credit.
 func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID, amount int64, reason string) (Invoice, error) {
-	if reason == "" || !oneOfLines(reason, 1, 200) {
-		return Invoice{}, invalid("reason", "reason must have 1 to 200 characters on one line", reason)
+	if reason == "" || !text.Fits(reason, 1, 200) {
+		return Invoice{}, fault.InvalidField("reason", "reason must have 1 to 200 characters on one line", reason)
 	}
 	i, err := b.lockedTx(ctx, tx, string(invoice))
 	if err != nil {
 		return i, err
 	}
 	if i.Status != Open && i.Status != Paid || i.Corrects != "" {
-		return i, conflict("invoice_not_open", "The invoice can't be corrected", "its status is "+string(i.Status)+"; credit notes are for open and paid invoices")
+		return i, fault.Conflicting("invoice_not_open", "The invoice can't be corrected", "its status is "+string(i.Status)+"; credit notes are for open and paid invoices")
 	}
 	var done, doneNet int64
 	if err := tx.QueryRow(ctx, `SELECT CAST(-COALESCE(SUM(total), 0) AS BIGINT), CAST(-COALESCE(SUM(net), 0) AS BIGINT) FROM billing_invoices WHERE corrects = $1`,
@@ -51,10 +55,10 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		amount = left
 	}
 	if amount <= 0 || amount > left {
-		return i, conflict("credit_exceeds_invoice", "The credit note exceeds the invoice", fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
+		return i, fault.Conflicting("credit_exceeds_invoice", "The credit note exceeds the invoice", fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
 	}
 	x := &correction{Invoice: i.ID, Number: i.Number, Currency: i.Currency, Reason: reason}
-	t := taxOf(i.basis.Frozen.Seller, i.basis.Frozen.Buyer)
+	t := party.TaxOf(i.basis.Frozen.Seller, i.basis.Frozen.Buyer)
 	x.Country, x.Points = t.Country, t.BasisPoints
 	if amount == left {
 		x.Net = i.Net - doneNet // whatever was rounded before, all of it adds up to the invoice
@@ -118,7 +122,7 @@ func (b *Billing) WriteOffTx(ctx context.Context, tx *db.Tx, invoice string) err
 	}
 	left := i.Remaining()
 	if i.Status != Open || left <= 0 {
-		return conflict("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+		return fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 	}
 	if err := b.postTx(ctx, tx, entry{
 		key: string(i.ID) + "/write_off", owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,

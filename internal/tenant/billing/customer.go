@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
 )
 
@@ -20,7 +21,7 @@ type Customer struct {
 	Plan      string // empty: none
 	Title     string
 	Status    Status
-	Term      Term
+	Term      plan.Term
 	Price     Balance // of a period, without tax
 	PeriodEnd db.Time
 }
@@ -62,7 +63,7 @@ func (b *Billing) Customer(ctx context.Context, r db.Reader, name string) (Custo
 type Margin struct {
 	Plan, Title   string
 	Version       int64
-	Term          Term
+	Term          plan.Term
 	Currency      money.Currency
 	Subscriptions int64 // that are paid for: not in their trial
 	Price, Cost   int64 // of one

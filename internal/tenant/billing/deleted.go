@@ -59,11 +59,10 @@ func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error
 		`DELETE FROM billing_cards WHERE owner_id = $1`,
 		`DELETE FROM billing_setups WHERE owner_id = $1`,
 		`UPDATE billing_profiles SET profile = '{}', vat_state = 'none' WHERE owner_id = $1`,
-		`DELETE FROM billing_grants WHERE owner_id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("forget customer: %w", err)
 		}
 	}
-	return nil
+	return b.ForgetTx(ctx, tx, owner)
 }

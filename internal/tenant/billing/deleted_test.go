@@ -7,6 +7,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/usage"
 )
 
@@ -18,9 +20,9 @@ func TestDeletedAccount(t *testing.T) {
 	accounts := account.New(account.Config{DB: w.db, HashMemory: 64})
 	there, err := accounts.CreateUser(t.Context(), "grace@example.test", "a long password of a test", false)
 	ok(t, err)
-	w.plan("pro", 1000, func(x *Terms) { x.Rates = rate(0, 1, 1) })
+	w.plan("pro", 1000, func(x *plan.Terms) { x.Rates = rate(0, 1, 1) })
 	w.write(func(tx *db.Tx) error {
-		_, err := w.SaveProfileTx(t.Context(), tx, ada, Party{Name: "Ada Lovelace", Country: "DE"})
+		_, err := w.SaveProfileTx(t.Context(), tx, ada, party.Party{Name: "Ada Lovelace", Country: "DE"})
 		return err
 	})
 	w.subscribe(ada, "pro")

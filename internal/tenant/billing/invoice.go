@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/document"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -69,8 +72,8 @@ func (i Invoice) Remaining() int64 {
 func (i Invoice) Overdue(now db.Time) bool { return i.Status == Open && i.DueAt <= now }
 
 // Lines returns what a final invoice charges.
-func (i Invoice) Lines() []Line {
-	var d Document
+func (i Invoice) Lines() []document.Line {
+	var d document.Document
 	if i.document == "" || json.Unmarshal([]byte(i.document), &d) != nil {
 		return nil
 	}
@@ -162,7 +165,7 @@ func (b *Billing) insertTx(ctx context.Context, tx *db.Tx, s Subscription, cause
 	if err != nil {
 		return "", err
 	}
-	v, err := b.version(ctx, tx, s.Version)
+	v, err := b.Version(ctx, tx, s.Version)
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +226,7 @@ func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basi
 	if err != nil {
 		return err
 	}
-	v, err := b.version(ctx, tx, u.Version)
+	v, err := b.Version(ctx, tx, u.Version)
 	if err != nil {
 		return err
 	}
@@ -256,7 +259,7 @@ func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.compute(ctx, tx, i.Owner, i.basis, taxOf(settings, buyer))
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, party.TaxOf(settings, buyer))
 	if err != nil {
 		return err
 	}
@@ -282,7 +285,7 @@ func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error 
 		return err
 	}
 	if i.Status != Draft {
-		return conflict("invoice_not_draft", "The invoice is final already", "")
+		return fault.Conflicting("invoice_not_draft", "The invoice is final already", "")
 	}
 	if u := i.basis.Usage; u != nil && !u.Drafted {
 		sealed, err := b.c.Usage.Sealed(ctx, tx)
@@ -290,7 +293,7 @@ func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error 
 			return err
 		}
 		if sealed < u.To {
-			return conflict("usage_not_sealed", "The usage of the period is not final yet", "hours are sealed two hours after they end")
+			return fault.Conflicting("usage_not_sealed", "The usage of the period is not final yet", "hours are sealed two hours after they end")
 		}
 	}
 	return b.finalizeTx(ctx, tx, i.ID)
@@ -302,7 +305,7 @@ func (b *Billing) lockedTx(ctx context.Context, tx *db.Tx, name string) (Invoice
 	if err != nil {
 		return i, err
 	}
-	if err := lockTx(ctx, tx, i.Owner); err != nil {
+	if err := party.LockTx(ctx, tx, i.Owner); err != nil {
 		return i, err
 	}
 	return b.InvoiceOf(ctx, tx, string(i.ID))
@@ -325,7 +328,7 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	if f.Buyer, err = b.Profile(ctx, tx, i.Owner); err != nil {
 		return err
 	}
-	c, err := b.compute(ctx, tx, i.Owner, i.basis, taxOf(f.Seller, f.Buyer))
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, party.TaxOf(f.Seller, f.Buyer))
 	if err != nil {
 		return err
 	}
@@ -393,9 +396,41 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	return b.tellTx(ctx, tx, i.Owner, "Invoice "+i.Number, text, "/account/invoices/"+string(i.ID))
 }
 
+// write returns the bytes of a final invoice's document. They follow from the basis alone.
+func (i Invoice) write(c computed) ([]byte, error) {
+	f := i.basis.Frozen
+	d := document.Document{
+		Layout: document.Layout, ID: string(i.ID), Kind: "invoice", Number: f.Number, IssuedAt: f.FinalizedAt.String(), Seller: f.Seller.Seller, Buyer: f.Buyer.Party,
+		Currency: i.Currency, Lines: c.Lines, Net: c.Net, TaxRate: document.Tax{Country: c.Tax.Country, BasisPoints: c.Tax.BasisPoints, Amount: c.Due, Note: c.Tax.Note}, Total: c.Total,
+		Credit: f.Credit, Due: c.Total - f.Credit, Payment: f.Seller.Payment, Note: f.Seller.Note,
+	}
+	if x := i.basis.Credit; x != nil {
+		d.Kind, d.Corrects, d.Due, d.Payment = "credit_note", x.Number, 0, ""
+	} else {
+		d.DueAt = f.DueAt.String()
+	}
+	return d.Bytes()
+}
+
+// PDF shows a final invoice as a PDF.
+func (b *Billing) PDF(ctx context.Context, i Invoice) ([]byte, error) {
+	if i.Number == "" {
+		return nil, fault.Conflicting("invoice_not_final", "The invoice is a draft", "it has a PDF once it has a number")
+	}
+	release, err := b.pdfs.Take(ctx, fair.Who{Owner: string(i.Owner)})
+	if errors.Is(err, fair.ErrFull) {
+		return nil, &fault.Error{Kind: fault.Unavailable, Message: "Too many invoices are being printed", Code: "busy", RetryAfter: time.Second}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return document.PDF(i.JSON())
+}
+
 // issueTx stores a final invoice with its document.
 func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed, next db.Time) error {
-	document, err := i.write(c)
+	says, err := i.write(c)
 	if err != nil {
 		return err
 	}
@@ -407,7 +442,7 @@ func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed,
 		UPDATE billing_invoices SET status = $2, number = $3, net = $4, tax = $5, total = $6, paid = $7, basis = $8, document = $9, digest = $10, held = FALSE,
 			step = 0, next_at = $11, finalized_at = $12, due_at = $13
 		WHERE id = $1 AND number = ''`,
-		i.ID, i.Status, i.Number, i.Net, i.Tax, i.Total, i.Paid, string(text), string(document), digestOf(document), next, i.FinalizedAt, i.DueAt)
+		i.ID, i.Status, i.Number, i.Net, i.Tax, i.Total, i.Paid, string(text), string(says), digestOf(says), next, i.FinalizedAt, i.DueAt)
 	if err == nil && n != 1 {
 		err = errors.New("it is final already")
 	}

@@ -19,6 +19,8 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 )
@@ -85,10 +87,10 @@ func act(ctx context.Context, b *Billing, tx *db.Tx, o id.Owner, r *rand.Rand) e
 			}
 		}
 	case 3:
-		_, _, err := b.DoTx(ctx, tx, o, Action{Kind: Subscribe, Choice: Choice{Plan: "p1"}}, "")
+		_, _, err := b.DoTx(ctx, tx, o, Action{Kind: Subscribe, Choice: plan.Choice{Plan: "p1"}}, "")
 		return err
 	case 4, 5:
-		_, _, err := b.DoTx(ctx, tx, o, Action{Kind: Change, Choice: Choice{Plan: fmt.Sprint("p", 1+r.IntN(3))}}, "")
+		_, _, err := b.DoTx(ctx, tx, o, Action{Kind: Change, Choice: plan.Choice{Plan: fmt.Sprint("p", 1+r.IntN(3))}}, "")
 		return err
 	case 6:
 		if r.IntN(6) == 0 {
@@ -107,17 +109,23 @@ func act(ctx context.Context, b *Billing, tx *db.Tx, o id.Owner, r *rand.Rand) e
 
 var killOwners = []id.Owner{"own_a", "own_b", "own_c", "own_d"}
 
+// sealClock is the clock that all nodes share: it follows from which hours are sealed.
+type sealClock struct {
+	db    *db.DB
+	usage *usage.Usage
+}
+
+func (c sealClock) Now() db.Time {
+	at, err := c.usage.Sealed(context.Background(), c.db)
+	if err != nil {
+		panic(err)
+	}
+	return at.Add(2*hour + 20*time.Minute)
+}
+
 // openNode returns the service with the clock that all nodes share.
 func openNode(d *db.DB, key string) *Billing {
-	b := openWith(d, key)
-	b.now = func() db.Time {
-		at, err := b.c.Usage.Sealed(context.Background(), d)
-		if err != nil {
-			panic(err)
-		}
-		return at.Add(2*hour + 20*time.Minute)
-	}
-	return b
+	return openWith(d, key, sealClock{d, usage.New(usage.Config{DB: d})})
 }
 
 // Nodes that are killed at any moment, again and again: the ledger sums up to 0, numbers have no gap, every event was queued once, every
@@ -133,14 +141,14 @@ func TestKilled(t *testing.T) {
 	b := openNode(d, key)
 	ok(t, d.Admin(t.Context(), fmt.Sprintf(`UPDATE usage_sealed SET hour = %d`, moment(2027, 1, 31, 0))))
 	ok(t, d.Write(t.Context(), func(tx *db.Tx) error {
-		s := DefaultSettings()
-		s.Seller, s.Taxes = Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
+		s := party.DefaultSettings()
+		s.Seller, s.Taxes = party.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
 		if err := b.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
 		for n := int64(1); n <= 3; n++ {
-			if _, err := b.PublishTx(t.Context(), tx, "", Terms{
-				Plan: fmt.Sprint("p", n), Title: "P", Currency: "EUR", Term: Month, Amount: n * 1037, Public: true, Rates: rate(10, 7, 3),
+			if _, err := b.PublishTx(t.Context(), tx, "", plan.Terms{
+				Plan: fmt.Sprint("p", n), Title: "P", Currency: "EUR", Term: plan.Month, Amount: n * 1037, Public: true, Rates: rate(10, 7, 3),
 			}); err != nil {
 				return err
 			}

@@ -7,7 +7,10 @@ import (
 	"slices"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -88,10 +91,10 @@ func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m
 	if err := checkMoney(m); err != nil {
 		return err
 	}
-	if !oneOfLines(reason, 1, 200) || reason == "" {
-		return invalid("reason", "reason must have 1 to 200 characters on one line", reason)
+	if !text.Fits(reason, 1, 200) || reason == "" {
+		return fault.InvalidField("reason", "reason must have 1 to 200 characters on one line", reason)
 	}
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
 	}
 	return b.postTx(ctx, tx, entry{
@@ -108,7 +111,7 @@ func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Bal
 	if err := checkReference(reference); err != nil {
 		return err
 	}
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
 	}
 	has, err := b.creditOf(ctx, tx, owner, m.Currency)
@@ -116,7 +119,7 @@ func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Bal
 		return err
 	}
 	if has < m.Amount {
-		return conflict("refund_exceeds_credit", "The refund exceeds the credit",
+		return fault.Conflicting("refund_exceeds_credit", "The refund exceeds the credit",
 			fmt.Sprintf("the owner has %s to their credit; a credit note on a paid invoice adds to it", m.Currency.Format(has)))
 	}
 	fresh, err := b.onceTx(ctx, tx, "refund:"+reference)
@@ -134,10 +137,10 @@ func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Bal
 
 func checkMoney(m Balance) error {
 	if _, err := money.ParseCurrency(string(m.Currency)); err != nil {
-		return invalid("currency", err.Error(), string(m.Currency))
+		return fault.InvalidField("currency", err.Error(), string(m.Currency))
 	}
-	if m.Amount <= 0 || m.Amount > mostAmount {
-		return invalid("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(mostAmount)), m.Amount)
+	if m.Amount <= 0 || m.Amount > money.Most {
+		return fault.InvalidField("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(money.Most)), m.Amount)
 	}
 	return nil
 }

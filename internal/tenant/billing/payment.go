@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -75,32 +77,32 @@ type Received struct {
 	At        db.Time // Optional: now
 }
 
-var errRecorded = conflict("already_recorded", "This transfer is recorded already", "each transfer has a reference of its own")
+var errRecorded = fault.Conflicting("already_recorded", "This transfer is recorded already", "each transfer has a reference of its own")
 
 func checkReference(s string) error {
-	if s == "" || !oneOfLines(s, 1, 140) {
-		return invalid("reference", "reference must have 1 to 140 characters on one line: the bank's reference of the transfer", s)
+	if s == "" || !text.Fits(s, 1, 140) {
+		return fault.InvalidField("reference", "reference must have 1 to 140 characters on one line: the bank's reference of the transfer", s)
 	}
 	return nil
 }
 
 // RecordTx keeps that money arrived for an invoice. What exceeds it becomes the owner's credit; what is missing remains to be paid.
 func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Received) (Payment, error) {
-	if m.Amount <= 0 || m.Amount > mostAmount {
-		return Payment{}, invalid("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(mostAmount)), m.Amount)
+	if m.Amount <= 0 || m.Amount > money.Most {
+		return Payment{}, fault.InvalidField("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(money.Most)), m.Amount)
 	}
 	if err := checkReference(m.Reference); err != nil {
 		return Payment{}, err
 	}
 	if m.At > b.now().Add(day) || m.At < 0 {
-		return Payment{}, invalid("receivedAt", "receivedAt must not be in the future", m.At.String())
+		return Payment{}, fault.InvalidField("receivedAt", "receivedAt must not be in the future", m.At.String())
 	}
 	i, err := b.lockedTx(ctx, tx, invoice)
 	if err != nil {
 		return Payment{}, err
 	}
 	if i.Status != Open && i.Status != Paid {
-		return Payment{}, conflict("invoice_not_open", "The invoice can't be paid", "its status is "+string(i.Status)+"; payments are for open invoices")
+		return Payment{}, fault.Conflicting("invoice_not_open", "The invoice can't be paid", "its status is "+string(i.Status)+"; payments are for open invoices")
 	}
 	if m.At == 0 {
 		m.At = b.now()

@@ -12,6 +12,9 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/document"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 )
@@ -26,9 +29,9 @@ const (
 // Action is what an owner wants to do.
 type Action struct {
 	Kind   string
-	Choice Choice // of Subscribe and Change
-	Now    bool   // of Cancel: at once rather than at the period's end
-	Coupon string // of Subscribe. Optional.
+	Choice plan.Choice // of Subscribe and Change
+	Now    bool        // of Cancel: at once rather than at the period's end
+	Coupon string      // of Subscribe. Optional.
 	// Invoiced lets a subscription begin without a card where one is required: the operator decides that.
 	Invoiced bool `json:",omitempty"`
 }
@@ -36,9 +39,9 @@ type Action struct {
 // Quote is what an action does and costs.
 type Quote struct {
 	Action    Action
-	Version   VersionID // that it leads to
-	At        db.Time   // when it takes effect
-	Lines     []Line    // that are invoiced at once
+	Version   plan.VersionID  // that it leads to
+	At        db.Time         // when it takes effect
+	Lines     []document.Line // that are invoiced at once
 	Currency  money.Currency
 	Net       int64
 	Tax       int64
@@ -59,35 +62,35 @@ func (q Quote) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// plan is a quote with what carries it out.
-type plan struct {
+// decision is a quote with what carries it out.
+type decision struct {
 	Quote
 	sub      Subscription // of Change and Cancel
-	old, new Version
-	now      bool    // Change: at once
-	coupon   *Coupon // Subscribe
+	old, new plan.Version
+	now      bool         // Change: at once
+	coupon   *plan.Coupon // Subscribe
 	trial    time.Duration
 }
 
 // Preview returns what an action would do and cost. It changes nothing.
 func (b *Billing) Preview(ctx context.Context, r db.Reader, owner id.Owner, a Action) (Quote, error) {
-	p, err := b.plan(ctx, r, owner, a)
+	p, err := b.decide(ctx, r, owner, a)
 	return p.Quote, err
 }
 
-func (b *Billing) plan(ctx context.Context, r db.Reader, owner id.Owner, a Action) (p plan, err error) {
+func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Action) (p decision, err error) {
 	now := floor(b.now(), hour)
 	p.Action, p.At = a, now
 	s, err := b.Subscription(ctx, r, owner)
 	switch {
 	case a.Kind == Subscribe && err == nil:
-		return p, conflict("subscription_exists", "There is a subscription already", "change its plan instead")
+		return p, fault.Conflicting("subscription_exists", "There is a subscription already", "change its plan instead")
 	case a.Kind == Subscribe && fault.Is(err, fault.NotFound):
 	case err != nil:
 		return p, err
 	}
 	if p.sub = s; s.ID != "" {
-		if p.old, err = b.version(ctx, r, s.Version); err != nil {
+		if p.old, err = b.Version(ctx, r, s.Version); err != nil {
 			return p, err
 		}
 	}
@@ -104,7 +107,7 @@ func (b *Billing) plan(ctx context.Context, r db.Reader, owner id.Owner, a Actio
 		}
 		return p, nil
 	default:
-		err = invalid("action", "action must be subscribe, change or cancel", a.Kind)
+		err = fault.InvalidField("action", "action must be subscribe, change or cancel", a.Kind)
 	}
 	if err != nil {
 		return p, err
@@ -118,7 +121,7 @@ func (b *Billing) plan(ctx context.Context, r db.Reader, owner id.Owner, a Actio
 	if err != nil {
 		return p, err
 	}
-	c, err := b.compute(ctx, r, owner, x, taxOf(settings, buyer))
+	c, err := b.compute(ctx, r, owner, x, party.TaxOf(settings, buyer))
 	if err != nil {
 		return p, err
 	}
@@ -133,8 +136,8 @@ func (b *Billing) plan(ctx context.Context, r db.Reader, owner id.Owner, a Actio
 	return p, err
 }
 
-func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner, p *plan, now db.Time) (x basis, err error) {
-	if p.new, err = b.offer(ctx, r, p.Action.Choice, ""); err != nil {
+func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner, p *decision, now db.Time) (x basis, err error) {
+	if p.new, err = b.Offer(ctx, r, p.Action.Choice, ""); err != nil {
 		return x, err
 	}
 	var open int
@@ -142,31 +145,31 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 		return x, fmt.Errorf("look for overdue invoices: %w", err)
 	}
 	if open > 0 {
-		return x, conflict("unpaid_invoices", "An invoice is overdue", "pay it first, then subscribe")
+		return x, fault.Conflicting("unpaid_invoices", "An invoice is overdue", "pay it first, then subscribe")
 	}
 	trial, err := b.trialOf(ctx, r, owner, p.new)
 	if err != nil {
 		return x, err
 	}
 	if p.Action.Coupon != "" {
-		c, err := b.coupon(ctx, r, owner, p.Action.Coupon, p.new)
+		c, err := b.Redeemable(ctx, r, owner, p.Action.Coupon, p.new)
 		if err != nil {
 			return x, err
 		}
-		p.coupon, x.Coupon = &c, &discount{c.Code, c.Points, c.Amount}
+		p.coupon, x.Coupon = &c, &plan.Discount{Code: c.Code, Points: c.Points, Amount: c.Amount}
 	}
 	p.Next = p.new.Amount
 	if p.trial = trial; trial > 0 {
 		p.NextAt = now.Add(trial)
 		return basis{}, nil
 	}
-	p.NextAt = boundary(now, p.new.Term, 1)
+	p.NextAt = p.new.Term.Boundary(now, 1)
 	x.Charges = []charge{baseCharge(p.new.ID, now, p.NextAt)}
 	return x, nil
 }
 
 // trialOf returns how long an owner may try a plan for nothing: once, whichever plan it was.
-func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v Version) (time.Duration, error) {
+func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v plan.Version) (time.Duration, error) {
 	var had int
 	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_profiles WHERE owner_id = $1 AND trial_at > 0`, owner).Scan(&had); err != nil {
 		return 0, fmt.Errorf("look for trials: %w", err)
@@ -178,16 +181,16 @@ func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v Ve
 }
 
 // planChange decides whether a change is an upgrade, which happens at once, or waits for the period's end.
-func (b *Billing) planChange(ctx context.Context, r db.Reader, p *plan, now db.Time) (x basis, err error) {
+func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now db.Time) (x basis, err error) {
 	s := p.sub
 	if s.Status == Canceled || s.Status == Paused {
-		return x, conflict("subscription_"+string(s.Status), "The subscription is "+string(s.Status), "resume it, or pay what is open, before the plan is changed")
+		return x, fault.Conflicting("subscription_"+string(s.Status), "The subscription is "+string(s.Status), "resume it, or pay what is open, before the plan is changed")
 	}
-	if p.new, err = b.offer(ctx, r, p.Action.Choice, p.old.Currency); err != nil {
+	if p.new, err = b.Offer(ctx, r, p.Action.Choice, p.old.Currency); err != nil {
 		return x, err
 	}
 	if p.new.ID == p.old.ID && s.Next == "" {
-		return x, conflict("plan_unchanged", "This is the plan already", "")
+		return x, fault.Conflicting("plan_unchanged", "This is the plan already", "")
 	}
 	p.At, p.NextAt, p.Next = s.End, s.End, p.new.Amount
 	if p.new.ID == p.old.ID || p.new.Currency != p.old.Currency && !s.trial() {
@@ -213,7 +216,7 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *plan, now db.T
 		}
 		sum += amount
 	}
-	if p.new.Amount <= p.old.Amount && p.new.Term == p.old.Term || p.old.Term == Year && p.new.Term == Month || sum < 0 {
+	if p.new.Amount <= p.old.Amount && p.new.Term == p.old.Term || p.old.Term == plan.Year && p.new.Term == plan.Month || sum < 0 {
 		return x, nil // a downgrade
 	}
 	p.At, p.now, p.NextAt = now, true, end
@@ -222,7 +225,7 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *plan, now db.T
 
 // exceeds returns the limits of a plan that are less than what the owner has. Nothing is deleted for them: what is there stays, and
 // can't grow.
-func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v Version) (over []limits.Use, err error) {
+func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v plan.Version) (over []limits.Use, err error) {
 	if b.c.Limits == nil {
 		return nil, nil
 	}
@@ -240,10 +243,10 @@ func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v Ve
 
 // DoTx carries an action out. With a digest it does so at the price that the preview showed, or not at all.
 func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action, digest string) (Subscription, Quote, error) {
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return Subscription{}, Quote{}, err
 	}
-	p, err := b.plan(ctx, tx, owner, a)
+	p, err := b.decide(ctx, tx, owner, a)
 	if err != nil {
 		return p.sub, p.Quote, err
 	}
@@ -274,7 +277,7 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 
 // ResumeTx takes a cancellation back before the period ends.
 func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subscription, error) {
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err
 	}
 	s, err := b.Subscription(ctx, tx, owner)
@@ -286,7 +289,7 @@ func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subs
 
 // EndTx ends an owner's subscription for the operator, now or at the period's end.
 func (b *Billing) EndTx(ctx context.Context, tx *db.Tx, owner id.Owner, now bool) (Subscription, error) {
-	if err := lockTx(ctx, tx, owner); err != nil {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err
 	}
 	s, err := b.Subscription(ctx, tx, owner)

@@ -5,6 +5,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -18,7 +19,7 @@ type Provider interface {
 	// Chargeable reports whether an amount can be charged: providers have a least amount, and other digits.
 	Chargeable(c money.Currency, amount int64) bool
 	// Customer makes the owner known to the provider, once for a currency.
-	Customer(ctx context.Context, owner id.Owner, c money.Currency, p Party) (customer string, err error)
+	Customer(ctx context.Context, owner id.Owner, c money.Currency, p party.Party) (customer string, err error)
 	// Setup returns the page that stores a card.
 	Setup(ctx context.Context, o SetupOrder) (session, url string, err error)
 	// Stored returns what came of a visit of that page.

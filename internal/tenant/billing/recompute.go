@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/billing/party"
 )
 
 // Recomputed is an invoice that was computed again.
@@ -22,17 +24,17 @@ func (b *Billing) Recompute(ctx context.Context, r db.Reader, name string) (Reco
 	}
 	f := i.basis.Frozen
 	if f == nil {
-		return Recomputed{}, conflict("invoice_not_final", "The invoice is a draft", "drafts are computed again when they become final")
+		return Recomputed{}, fault.Conflicting("invoice_not_final", "The invoice is a draft", "drafts are computed again when they become final")
 	}
-	c, err := b.compute(ctx, r, i.Owner, i.basis, taxOf(f.Seller, f.Buyer))
+	c, err := b.compute(ctx, r, i.Owner, i.basis, party.TaxOf(f.Seller, f.Buyer))
 	if err != nil {
 		return Recomputed{}, err
 	}
-	document, err := i.write(c)
+	says, err := i.write(c)
 	if err != nil {
 		return Recomputed{}, err
 	}
-	return Recomputed{i, bytes.Equal(document, []byte(i.document)) && digestOf(document) == i.digest}, nil
+	return Recomputed{i, bytes.Equal(says, []byte(i.document)) && digestOf(says) == i.digest}, nil
 }
 
 // Problems looks through the books for what must never be: transactions that don't sum up to 0, gaps between numbers, invoices

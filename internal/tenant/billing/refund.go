@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -68,8 +69,8 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 	if err != nil {
 		return Refund{}, err
 	}
-	if amount < 0 || amount > mostAmount {
-		return Refund{}, invalid("amount", "amount must be positive, in the currency's smallest unit", amount)
+	if amount < 0 || amount > money.Most {
+		return Refund{}, fault.InvalidField("amount", "amount must be positive, in the currency's smallest unit", amount)
 	}
 	list, err := b.Payments(ctx, tx, i.Owner, i.ID, 1000)
 	if err != nil {
@@ -84,7 +85,7 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 			amount = left
 		}
 		if amount > left {
-			return Refund{}, conflict("refund_exceeds_payment", "The refund exceeds the payment", p.Currency.Format(left)+" are left of it")
+			return Refund{}, fault.Conflicting("refund_exceeds_payment", "The refund exceeds the payment", p.Currency.Format(left)+" are left of it")
 		}
 		if _, err := b.CreditNoteTx(ctx, tx, InvoiceID(string(i.ID)), amount, reason); err != nil {
 			return Refund{}, err
@@ -96,7 +97,7 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 		_, err = job.Enqueue(ctx, tx, PayBack{x.ID}, job.Options{Unique: "billing.refund/" + x.ID, Share: string(x.Owner)})
 		return x, err
 	}
-	return Refund{}, conflict("no_card_payment", "No payment by card is left to refund", "record a refund by bank transfer with its reference instead")
+	return Refund{}, fault.Conflicting("no_card_payment", "No payment by card is left to refund", "record a refund by bank transfer with its reference instead")
 }
 
 // reserveTx keeps a refund that is on its way: the credit that it takes can't pay anything else.
@@ -145,7 +146,7 @@ func (b *Billing) ApplyRefund(ctx context.Context, o RefundOutcome) error {
 		if err != nil || p.ID == "" {
 			return err
 		}
-		if err := lockTx(ctx, tx, p.Owner); err != nil {
+		if err := party.LockTx(ctx, tx, p.Owner); err != nil {
 			return err
 		}
 		if p, err = b.payment(ctx, tx, p.ID); err != nil {
@@ -235,7 +236,7 @@ func (b *Billing) ApplyDispute(ctx context.Context, d Dispute) error {
 		if err != nil || p.ID == "" {
 			return err
 		}
-		if err := lockTx(ctx, tx, p.Owner); err != nil {
+		if err := party.LockTx(ctx, tx, p.Owner); err != nil {
 			return err
 		}
 		i, err := b.InvoiceOf(ctx, tx, string(p.Invoice))

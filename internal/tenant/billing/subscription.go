@@ -9,6 +9,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/billing/document"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/webhook/event"
 )
 
@@ -39,8 +41,8 @@ const (
 type Subscription struct {
 	ID               SubscriptionID
 	Owner            id.Owner
-	Version          VersionID
-	Next             VersionID // from the next period on; empty: the same
+	Version          plan.VersionID
+	Next             plan.VersionID // from the next period on; empty: the same
 	Status           Status
 	Start, End       db.Time // of the period, or the trial
 	TrialEnd         db.Time // 0: there was none
@@ -108,7 +110,7 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 }
 
 // event returns the subscription as webhooks show it.
-func (b *Billing) event(s Subscription, v Version) event.Subscription {
+func (b *Billing) event(s Subscription, v plan.Version) event.Subscription {
 	return event.Subscription{
 		ID: string(s.ID), Plan: v.Plan, Status: string(s.Status), CurrentPeriodStart: s.Start, CurrentPeriodEnd: s.End,
 		TrialEnd: s.TrialEnd, CancelAt: s.CancelAt(), Reason: s.Reason,
@@ -117,14 +119,14 @@ func (b *Billing) event(s Subscription, v Version) event.Subscription {
 
 // subscribeTx begins a subscription: with a trial where the plan has one and the owner never had one, else with its first
 // period and that period's invoice.
-func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v Version, coupon *Coupon) (Subscription, error) {
+func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v plan.Version, coupon *plan.Coupon) (Subscription, error) {
 	start := floor(b.now(), hour)
 	trial, err := b.trialOf(ctx, tx, owner, v)
 	if err != nil {
 		return Subscription{}, err
 	}
 	s := Subscription{
-		ID: db.ID[SubscriptionID]("sub"), Owner: owner, Version: v.ID, Status: Active, Start: start, End: boundary(start, v.Term, 1),
+		ID: db.ID[SubscriptionID]("sub"), Owner: owner, Version: v.ID, Status: Active, Start: start, End: v.Term.Boundary(start, 1),
 		CreatedAt: b.now(), anchor: start,
 	}
 	if trial > 0 {
@@ -148,7 +150,7 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 		return s, err
 	}
 	if coupon != nil {
-		if err := b.redeemTx(ctx, tx, s, *coupon); err != nil {
+		if err := b.RedeemTx(ctx, tx, owner, string(s.ID), *coupon); err != nil {
 			return s, err
 		}
 	}
@@ -156,14 +158,14 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 		return s, nil
 	}
 	x := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}}
-	if x.Coupon, err = b.takeTx(ctx, tx, s.ID, v.Currency); err != nil {
+	if x.Coupon, err = b.TakeTx(ctx, tx, string(s.ID), v.Currency); err != nil {
 		return s, err
 	}
 	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), x)
 }
 
 // upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one.
-func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old, v Version) (Subscription, error) {
+func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old, v plan.Version) (Subscription, error) {
 	if s.trial() {
 		s.Version, s.Next = v.ID, ""
 		return s, b.writeTx(ctx, tx, s)
@@ -181,20 +183,20 @@ func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old,
 }
 
 // proration returns what an immediate change is charged, and the period that it leads to: another term begins one.
-func (s Subscription) proration(old, v Version, at db.Time) (charges []charge, start, end db.Time) {
+func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []charge, start, end db.Time) {
 	at = max(at, s.Start)
 	left, whole := hours(at, s.End), hours(s.Start, s.End)
-	charges = []charge{{Kind: kindUnused, Version: old.ID, From: at, To: s.End, Part: left, Whole: whole}}
+	charges = []charge{{Kind: document.Unused, Version: old.ID, From: at, To: s.End, Part: left, Whole: whole}}
 	if old.Term == v.Term {
-		return append(charges, charge{Kind: kindRest, Version: v.ID, From: at, To: s.End, Part: left, Whole: whole}), s.Start, s.End
+		return append(charges, charge{Kind: document.Rest, Version: v.ID, From: at, To: s.End, Part: left, Whole: whole}), s.Start, s.End
 	}
-	end = boundary(at, v.Term, 1)
+	end = v.Term.Boundary(at, 1)
 	return append(charges, baseCharge(v.ID, at, end)), at, end
 }
 
 // cancelTx ends a subscription at the end of its period, or now. What was paid is not paid back.
 func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now bool, reason string) (Subscription, error) {
-	v, err := b.version(ctx, tx, s.Version)
+	v, err := b.Version(ctx, tx, s.Version)
 	if err != nil {
 		return s, err
 	}
@@ -217,7 +219,7 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 }
 
 // expireTx ends a subscription whose last period is over, and invoices what was used in it.
-func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v Version) (Subscription, error) {
+func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version) (Subscription, error) {
 	s.Status, s.EndedAt = Expired, b.now()
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
@@ -234,7 +236,7 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v Ver
 // resumeTx takes a cancellation back.
 func (b *Billing) resumeTx(ctx context.Context, tx *db.Tx, s Subscription) (Subscription, error) {
 	if s.Status != Canceled {
-		return s, conflict("subscription_not_canceled", "The subscription is not canceled", "only a canceled subscription can be resumed before it ends")
+		return s, fault.Conflicting("subscription_not_canceled", "The subscription is not canceled", "only a canceled subscription can be resumed before it ends")
 	}
 	switch s.Reason = ""; {
 	case s.trial():

@@ -13,6 +13,8 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/seal"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/usage"
@@ -42,19 +44,22 @@ type world struct {
 	clock db.Time
 }
 
+// Now is what the clock shows.
+func (w *world) Now() db.Time { return w.clock }
+
 func moment(y int, m time.Month, d, h int) db.Time {
 	return db.At(time.Date(y, m, d, h, 0, 0, 0, time.UTC))
 }
 
 // openWith returns the service on a database.
-func openWith(d *db.DB, key string) *Billing {
+func openWith(d *db.DB, key string, clock db.Clock) *Billing {
 	sealer, err := seal.Load(key)
 	if err != nil {
 		panic(err)
 	}
 	l := limits.New(limits.Settings{})
 	b := New(Config{
-		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Limits: l, Usage: usage.New(usage.Config{DB: d}),
+		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Limits: l, Usage: usage.New(usage.Config{DB: d}), Clock: clock,
 	})
 	l.Connect(b)
 	return b
@@ -62,8 +67,7 @@ func openWith(d *db.DB, key string) *Billing {
 
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, db: dbtest.New(t), clock: moment(2026, 11, 30, 9)}
-	w.Billing = openWith(w.db, filepath.Join(t.TempDir(), "key"))
-	w.now = func() db.Time { return w.clock }
+	w.Billing = openWith(w.db, filepath.Join(t.TempDir(), "key"), w)
 	for _, o := range []id.Owner{ada, eve} {
 		w.write(func(tx *db.Tx) error {
 			_, err := w.c.Hooks.ListenTx(t.Context(), tx, o, webhook.NewListener{Secret: "a secret of a test"})
@@ -71,8 +75,8 @@ func newWorld(t testing.TB) *world {
 		})
 	}
 	w.write(func(tx *db.Tx) error {
-		s := DefaultSettings()
-		s.Seller = Party{Name: "Acme Hosting GmbH", Address: "Hafenstraße 1\n20457 Hamburg", Country: "DE", VATID: "DE123456789"}
+		s := party.DefaultSettings()
+		s.Seller = party.Party{Name: "Acme Hosting GmbH", Address: "Hafenstraße 1\n20457 Hamburg", Country: "DE", VATID: "DE123456789"}
 		s.Taxes, s.Payment = map[string]int64{"DE": 1900, "FR": 2000}, "IBAN DE02 1203 0000 0000 2020 51"
 		return w.SaveSettingsTx(t.Context(), tx, "", s)
 	})
@@ -96,13 +100,13 @@ func (w *world) refused(fn func(tx *db.Tx) error) string {
 }
 
 // plan publishes a plan by the month.
-func (w *world) plan(name string, amount int64, change ...func(*Terms)) Version {
+func (w *world) plan(name string, amount int64, change ...func(*plan.Terms)) plan.Version {
 	w.t.Helper()
-	terms := Terms{Plan: name, Title: "Plan " + name, Currency: "EUR", Term: Month, Amount: amount, Public: true}
+	terms := plan.Terms{Plan: name, Title: "Plan " + name, Currency: "EUR", Term: plan.Month, Amount: amount, Public: true}
 	for _, c := range change {
 		c(&terms)
 	}
-	var v Version
+	var v plan.Version
 	w.write(func(tx *db.Tx) (err error) {
 		v, err = w.PublishTx(w.t.Context(), tx, "", terms)
 		return err
@@ -120,9 +124,9 @@ func (w *world) do(o id.Owner, a Action) Subscription {
 	return s
 }
 
-func (w *world) subscribe(o id.Owner, plan string) Subscription {
+func (w *world) subscribe(o id.Owner, name string) Subscription {
 	w.t.Helper()
-	return w.do(o, Action{Kind: Subscribe, Choice: Choice{Plan: plan}})
+	return w.do(o, Action{Kind: Subscribe, Choice: plan.Choice{Plan: name}})
 }
 
 // seals makes all hours up to the clock final.

@@ -28,6 +28,9 @@ var digits = map[Currency]int{
 	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
 }
 
+// Most is the largest amount that anybody may ask for, in the currency's smallest unit.
+const Most = 1_000_000_000_00
+
 // ParseCurrency reads a code in capitals.
 func ParseCurrency(s string) (Currency, error) {
 	unit, err := currency.ParseISO(s)

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -76,7 +77,7 @@ func (*Stripe) Chargeable(c money.Currency, amount int64) bool {
 }
 
 // Customer makes the owner known to Stripe.
-func (s *Stripe) Customer(ctx context.Context, owner id.Owner, c money.Currency, p billing.Party) (string, error) {
+func (s *Stripe) Customer(ctx context.Context, owner id.Owner, c money.Currency, p party.Party) (string, error) {
 	sc, err := s.client(ctx)
 	if err != nil {
 		return "", err

@@ -31,10 +31,10 @@ type Config struct {
 	DB      *db.DB
 	Seal    *seal.Sealer
 	Billing *billing.Billing
-	Out     *http.Client  // from egress. Optional for commands: without it nothing is called.
-	API     string        // Optional: another address of the API, for tests.
-	Log     *slog.Logger  // Optional.
-	Clock   billing.Clock // Optional: the machine's.
+	Out     *http.Client // from egress. Optional for commands: without it nothing is called.
+	API     string       // Optional: another address of the API, for tests.
+	Log     *slog.Logger // Optional.
+	Clock   db.Clock     // Optional: the machine's.
 }
 
 // Stripe is the service. It is a billing.Provider, and safe for concurrent use.

@@ -21,6 +21,8 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/stripe/stripetest"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
@@ -54,7 +56,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-func open(t testing.TB, d *db.DB, key string, c billing.Clock) (*billing.Billing, *seal.Sealer) {
+func open(t testing.TB, d *db.DB, key string, c db.Clock) (*billing.Billing, *seal.Sealer) {
 	sealer, err := seal.Load(key)
 	ok(t, err)
 	return billing.New(billing.Config{
@@ -87,14 +89,14 @@ func newWorld(t testing.TB) *world {
 		if _, err := webhook.New(webhook.Config{DB: w.db, Seal: sealer, Billing: true}).ListenTx(t.Context(), tx, ada, webhook.NewListener{Secret: "a secret of a test"}); err != nil {
 			return err
 		}
-		s := billing.DefaultSettings()
-		s.Seller, s.Taxes, s.Cards = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}, billing.CardsOptional
+		s := party.DefaultSettings()
+		s.Seller, s.Taxes, s.Cards = party.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}, party.CardsOptional
 		if err := w.bill.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
 		for name, trial := range map[string]int64{"pro": 0, "trial": 14} {
-			if _, err := w.bill.PublishTx(t.Context(), tx, "", billing.Terms{
-				Plan: name, Title: "Pro", Currency: "EUR", Term: billing.Month, Amount: 1900, Public: true, TrialDays: trial,
+			if _, err := w.bill.PublishTx(t.Context(), tx, "", plan.Terms{
+				Plan: name, Title: "Pro", Currency: "EUR", Term: plan.Month, Amount: 1900, Public: true, TrialDays: trial,
 			}); err != nil {
 				return err
 			}
@@ -150,9 +152,9 @@ func (w *world) settle() {
 }
 
 // subscribe stores a card and begins a subscription with it.
-func (w *world) subscribe(number, plan string) {
+func (w *world) subscribe(number, name string) {
 	w.t.Helper()
-	do := &billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: plan}}
+	do := &billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: name}}
 	_, err := w.bill.BeginSetup(w.t.Context(), ada, "EUR", do, "", "https://app.test/account/plan")
 	ok(w.t, err)
 	w.enter(number)
@@ -294,7 +296,7 @@ func TestSetups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}
+	do := billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}
 	q, err := w.bill.Preview(ctx, w.db, ada, do)
 	ok(t, err)
 	if _, err := w.bill.BeginSetup(ctx, ada, "EUR", &do, "another", "https://app.test/"); code(t, err) != "price_changed" {
@@ -303,7 +305,7 @@ func TestSetups(t *testing.T) {
 	_, err = w.bill.BeginSetup(ctx, ada, "EUR", &do, q.Digest(), "https://app.test/")
 	ok(t, err)
 	w.write(func(tx *db.Tx) error {
-		_, err := w.bill.PublishTx(ctx, tx, "", billing.Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: billing.Month, Amount: 2900, Public: true})
+		_, err := w.bill.PublishTx(ctx, tx, "", plan.Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: plan.Month, Amount: 2900, Public: true})
 		return err
 	})
 	w.enter(stripetest.Fine)
@@ -324,7 +326,7 @@ func TestSetups(t *testing.T) {
 		t.Errorf("%s, %v", w.status(), w.payments())
 	}
 	// The same number, another account.
-	eve := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "trial"}}
+	eve := billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "trial"}}
 	_, err = w.bill.BeginSetup(ctx, "own_eve", "EUR", &eve, "", "https://app.test/")
 	ok(t, err)
 	pages = w.away.All("cs")
@@ -358,7 +360,7 @@ func TestCharges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			do := &billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}
+			do := &billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}
 			_, err := w.bill.BeginSetup(t.Context(), ada, "EUR", do, "", "https://app.test/account/plan")
 			ok(t, err)
 			page := w.away.All("cs")[0]
@@ -524,7 +526,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write(func(tx *db.Tx) error {
-		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}, "")
 		return err
 	})
 	inv := w.invoices()[0]
@@ -572,7 +574,7 @@ func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write(func(tx *db.Tx) error {
-		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}, "")
 		return err
 	})
 	seen := 0
@@ -582,7 +584,7 @@ func TestOrders(t *testing.T) {
 			if _, err := w.bill.EndTx(t.Context(), tx, ada, true); err != nil {
 				return err
 			}
-			_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: "pro"}}, "")
+			_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}, "")
 			return err
 		})
 		list := w.invoices()

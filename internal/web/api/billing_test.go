@@ -9,6 +9,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
@@ -24,14 +26,14 @@ func newBillingWorld(t *testing.T) *world {
 		c.Limits.Connect(c.Billing)
 	})
 	w.write(func(tx *db.Tx) error {
-		s := billing.DefaultSettings()
-		s.Seller, s.Taxes = billing.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
+		s := party.DefaultSettings()
+		s.Seller, s.Taxes = party.Party{Name: "Acme", Country: "DE"}, map[string]int64{"DE": 1900}
 		if err := w.c.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
 		for name, amount := range map[string]int64{"pro": 1900, "max": 4900} {
-			if _, err := w.c.Billing.PublishTx(t.Context(), tx, "", billing.Terms{
-				Plan: name, Title: strings.ToUpper(name), Currency: "EUR", Term: billing.Month, Amount: amount, Public: true,
+			if _, err := w.c.Billing.PublishTx(t.Context(), tx, "", plan.Terms{
+				Plan: name, Title: strings.ToUpper(name), Currency: "EUR", Term: plan.Month, Amount: amount, Public: true,
 				Limits: map[limits.Name]int64{limits.Sites: 3},
 			}); err != nil {
 				return err
@@ -253,7 +255,7 @@ func TestUpgrades(t *testing.T) {
 			900:  `{"plan": "small", "title": "Small", "features": ["previews"], "limits": {"sites": 1}`,
 			9900: `{"plan": "all", "title": "All", "limits": {"sites": 100}`,
 		} {
-			terms, err := billing.ReadTerms(strings.NewReader(file + fmt.Sprintf(`, "currency": "EUR", "interval": "month", "amount": %d, "public": true}`, amount)))
+			terms, err := plan.ReadTerms(strings.NewReader(file + fmt.Sprintf(`, "currency": "EUR", "interval": "month", "amount": %d, "public": true}`, amount)))
 			if err != nil {
 				return err
 			}
@@ -286,11 +288,11 @@ func TestUpgrades(t *testing.T) {
 		t.Errorf("%v", refused)
 	}
 	w.write(func(tx *db.Tx) error {
-		_, err := w.c.Billing.GrantTx(t.Context(), tx, w.owner(id), billing.Grant{Name: limits.Sites, Value: 5, Reason: "a favor"})
+		_, err := w.c.Billing.GrantTx(t.Context(), tx, w.owner(id), plan.Grant{Name: limits.Sites, Value: 5, Reason: "a favor"})
 		return err
 	})
 	w.must(201, "POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
-	if _, err := billing.ReadTerms(strings.NewReader(`{"plan": "x", "title": "X", "currency": "EUR", "interval": "month", "features": [], "limits": {"domains": 1}}`)); err == nil {
+	if _, err := plan.ReadTerms(strings.NewReader(`{"plan": "x", "title": "X", "currency": "EUR", "interval": "month", "features": [], "limits": {"domains": 1}}`)); err == nil {
 		t.Error("a limit of a feature that isn't included")
 	}
 	plain := newWorld(t).send("GET", "/api/v1/openapi.json", "", nil).body

@@ -10,6 +10,8 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/stripe"
 	"slipway/internal/tenant/stripe/stripetest"
 	"slipway/internal/tenant/usage"
@@ -40,12 +42,12 @@ func TestCards(t *testing.T) {
 	var account stripe.Account
 	const secret = "whsec_0123456789abcdef"
 	w.write(func(tx *db.Tx) (err error) {
-		s := billing.DefaultSettings()
-		s.Seller = billing.Party{Name: "Acme", Country: "DE"}
+		s := party.DefaultSettings()
+		s.Seller = party.Party{Name: "Acme", Country: "DE"}
 		if err := w.c.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
-		_, err = w.c.Billing.PublishTx(t.Context(), tx, "", billing.Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: billing.Month, Amount: 1900, Public: true})
+		_, err = w.c.Billing.PublishTx(t.Context(), tx, "", plan.Terms{Plan: "pro", Title: "Pro", Currency: "EUR", Term: plan.Month, Amount: 1900, Public: true})
 		return err
 	})
 	if a := w.api("POST", "/billing/payment-method", key, m{}); a.status != 409 || !strings.Contains(a.body, "no_cards") {

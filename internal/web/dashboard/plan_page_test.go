@@ -7,6 +7,8 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/usage"
 )
 
@@ -23,14 +25,14 @@ func TestPlanPages(t *testing.T) {
 	w.user("eve@example.test", false)
 	w.user("op@example.test", true)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		s := billing.DefaultSettings()
-		s.Seller, s.Taxes = billing.Party{Name: "Acme <Hosting>", Country: "DE"}, map[string]int64{"DE": 1900}
+		s := party.DefaultSettings()
+		s.Seller, s.Taxes = party.Party{Name: "Acme <Hosting>", Country: "DE"}, map[string]int64{"DE": 1900}
 		if err := w.dash.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
 		for name, amount := range map[string]int64{"pro": 1900, "max": 4900} {
-			if _, err := w.dash.Billing.PublishTx(t.Context(), tx, "", billing.Terms{
-				Plan: name, Title: "<" + name + ">", Currency: "EUR", Term: billing.Month, Amount: amount, Public: true,
+			if _, err := w.dash.Billing.PublishTx(t.Context(), tx, "", plan.Terms{
+				Plan: name, Title: "<" + name + ">", Currency: "EUR", Term: plan.Month, Amount: amount, Public: true,
 			}); err != nil {
 				return err
 			}

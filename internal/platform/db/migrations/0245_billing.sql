@@ -1,13 +1,13 @@
 -- +goose Up
 
--- Written by package billing: who sells, and on which terms: address, taxes, days until an invoice is due, as JSON.
+-- Written by package party: who sells, and on which terms: address, taxes, days until an invoice is due, as JSON.
 CREATE TABLE billing_settings (
   seller_id  TEXT PRIMARY KEY,  -- '' is the installation
   settings   TEXT NOT NULL,
   updated_at BIGINT NOT NULL
 );
 
--- Written by package billing: plans. What one costs and includes is in its versions.
+-- Written by package plan, read by package billing: plans. What one costs and includes is in its versions.
 CREATE TABLE billing_plans (
   id         TEXT PRIMARY KEY,  -- plan_...
   seller_id  TEXT NOT NULL,
@@ -17,7 +17,7 @@ CREATE TABLE billing_plans (
   UNIQUE (seller_id, name)
 );
 
--- Written by package billing: versions of plans. A row never changes.
+-- Written by package plan, read by package billing: versions of plans. A row never changes.
 CREATE TABLE billing_versions (
   id         TEXT PRIMARY KEY,  -- plv_...
   plan_id    TEXT NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE billing_versions (
   UNIQUE (plan_id, number)
 );
 
--- Written by package billing: the limits of a version.
+-- Written by package plan, read by package billing: the limits of a version.
 CREATE TABLE billing_entitlements (
   version_id TEXT NOT NULL,
   name       TEXT NOT NULL,
@@ -41,7 +41,7 @@ CREATE TABLE billing_entitlements (
   PRIMARY KEY (version_id, name)
 );
 
--- Written by package billing: exceptions for one owner, ahead of what the plan says.
+-- Written by package plan, read by package billing: exceptions for one owner, ahead of what the plan says.
 CREATE TABLE billing_grants (
   id         TEXT PRIMARY KEY,  -- grn_...
   owner_id   TEXT NOT NULL,
@@ -54,8 +54,8 @@ CREATE TABLE billing_grants (
 );
 CREATE INDEX billing_grants_owner ON billing_grants (owner_id, name);
 
--- Written by package billing: the person or company that invoices of an owner are made out to. The row is also the lock of all
--- that is the owner's here.
+-- Written by package party (and billing): the person or company that invoices of an owner are made out to. The row is also the lock
+-- of all that is billed to the owner.
 CREATE TABLE billing_profiles (
   owner_id   TEXT PRIMARY KEY,
   profile    TEXT NOT NULL,     -- JSON

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Written by package billing: coupons. What one is worth never changes.
+-- Written by package plan: coupons. What one is worth never changes.
 CREATE TABLE billing_coupons (
   code       TEXT PRIMARY KEY,
   points     BIGINT NOT NULL,   -- basis points of a period's price; 0: an amount
@@ -13,7 +13,7 @@ CREATE TABLE billing_coupons (
   created_at BIGINT NOT NULL
 );
 
--- Written by package billing: who redeemed a coupon, once each.
+-- Written by package plan: who redeemed a coupon, once each.
 CREATE TABLE billing_redemptions (
   code            TEXT NOT NULL,
   owner_id        TEXT NOT NULL,

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/api/contract"
@@ -231,7 +232,7 @@ func (a *API) cancelFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *ca
 	return out, audit.Event{Action: "subscription.canceled", Subject: string(out.ID), Detail: c.Name}, err
 }
 
-func showGrant(g billing.Grant) LimitGrantBody {
+func showGrant(g plan.Grant) LimitGrantBody {
 	return LimitGrantBody{g.ID, string(g.Name), g.Value, g.From.String(), contract.When(g.Until), g.Reason}
 }
 
@@ -249,7 +250,7 @@ func (a *API) createGrant(ctx context.Context, tx *db.Tx, _ account.Caller, in *
 	if err != nil {
 		return out, did, err
 	}
-	g := billing.Grant{Name: limits.Name(in.Body.Name), Value: in.Body.Value, Reason: in.Body.Reason}
+	g := plan.Grant{Name: limits.Name(in.Body.Name), Value: in.Body.Value, Reason: in.Body.Reason}
 	if in.Body.Until != "" {
 		at, err := time.Parse(time.RFC3339, in.Body.Until)
 		if err != nil {

@@ -12,6 +12,9 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/document"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/stripe"
@@ -241,7 +244,7 @@ func (a *API) listPlans(ctx context.Context, _ account.Caller, in *contract.Part
 	return contract.Part(*in, contract.Each(list, showVersion), err)
 }
 
-func showVersion(v billing.Version) PlanBody {
+func showVersion(v plan.Version) PlanBody {
 	p := PlanBody{
 		Plan: v.Plan, Title: v.Title, Interval: string(v.Term), Version: v.Number, Price: inMoney(v.Currency, v.Amount), TrialDays: v.TrialDays,
 		Limits: map[string]int64{}, Features: append([]string{}, v.Features()...), Rates: []RateBody{},
@@ -312,7 +315,7 @@ func (a *API) billingAct(ctx context.Context, tx *db.Tx, c account.Caller, do bi
 }
 
 func (f ChoiceFields) action(kind string) billing.Action {
-	return billing.Action{Kind: kind, Choice: billing.Choice{Plan: f.Plan, Term: billing.Term(f.Interval), Currency: money.Currency(f.Currency)}}
+	return billing.Action{Kind: kind, Choice: plan.Choice{Plan: f.Plan, Term: plan.Term(f.Interval), Currency: money.Currency(f.Currency)}}
 }
 
 type chooseIn struct{ Body ChoiceFields }
@@ -372,11 +375,11 @@ func (a *API) previewBilling(ctx context.Context, c account.Caller, in *previewI
 	return out, nil
 }
 
-func showInvoiceLine(l billing.Line) InvoiceLine {
+func showInvoiceLine(l document.Line) InvoiceLine {
 	return InvoiceLine{l.Kind, l.Text, l.Amount, l.Meter, l.Quantity}
 }
 
-func showProfile(p billing.Profile) ProfileBody {
+func showProfile(p party.Profile) ProfileBody {
 	return ProfileBody{p.Name, p.Address, p.Country, p.VATID, p.Email, string(p.VAT)}
 }
 
@@ -388,7 +391,7 @@ func (a *API) getBillingProfile(ctx context.Context, c account.Caller, _ *struct
 type profileIn struct{ Body ProfileFields }
 
 func (a *API) setBillingProfile(ctx context.Context, tx *db.Tx, c account.Caller, in *profileIn) (ProfileBody, audit.Event, error) {
-	p, err := a.Billing.SaveProfileTx(ctx, tx, c.Owner, billing.Party(in.Body))
+	p, err := a.Billing.SaveProfileTx(ctx, tx, c.Owner, party.Party(in.Body))
 	return showProfile(p), audit.Event{Action: "billing.profile_changed", Detail: p.Name}, err
 }
 

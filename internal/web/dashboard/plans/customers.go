@@ -8,6 +8,8 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/dashboard/shell"
@@ -57,7 +59,7 @@ type customerData struct {
 	Credit   []string
 	Grants   []grantRow
 	Invoices []invoiceRow
-	Profile  billing.Profile
+	Profile  party.Profile
 }
 
 type grantRow struct{ ID, Name, Value, Until, Reason string }
@@ -125,8 +127,8 @@ func (d *Pages) actFor(ctx context.Context, q *shell.Request, said string, fn fu
 
 func (d *Pages) subscribeFor(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.actFor(ctx, q, "Plan changed", func(tx *db.Tx, c billing.Customer) (audit.Event, error) {
-		do := billing.Action{Kind: billing.Subscribe, Invoiced: true, Choice: billing.Choice{
-			Plan: q.Value("plan"), Term: billing.Term(q.Value("interval")), Currency: money.Currency(q.Value("currency")),
+		do := billing.Action{Kind: billing.Subscribe, Invoiced: true, Choice: plan.Choice{
+			Plan: q.Value("plan"), Term: plan.Term(q.Value("interval")), Currency: money.Currency(q.Value("currency")),
 		}}
 		name := "subscription.created"
 		if c.Plan != "" {
@@ -165,7 +167,7 @@ func (d *Pages) grant(ctx context.Context, q *shell.Request) (shell.Answer, erro
 		if err != nil {
 			return audit.Event{}, shell.At("value", &fault.Error{Kind: fault.Invalid, Message: "Invalid value", Details: "value must be a whole number"})
 		}
-		g, err := d.billing.GrantTx(ctx, tx, c.Owner, billing.Grant{Name: limits.Name(q.Value("name")), Value: n, Reason: q.Value("why")})
+		g, err := d.billing.GrantTx(ctx, tx, c.Owner, plan.Grant{Name: limits.Name(q.Value("name")), Value: n, Reason: q.Value("why")})
 		return audit.Event{Action: "billing.granted", Subject: g.ID, Detail: c.Name + ": " + string(g.Name) + " " + q.Value("value")}, err
 	})
 }

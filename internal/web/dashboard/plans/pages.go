@@ -14,6 +14,8 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
+	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -71,7 +73,7 @@ type planData struct {
 	Credit   []string
 	Budget   string // a decimal number; empty: none
 	Currency string // of the budget
-	Profile  billing.Profile
+	Profile  party.Profile
 	Cards    bool   // they are accepted
 	Card     string // that is stored, in words; empty: none
 	Declined bool
@@ -95,11 +97,11 @@ type offer struct {
 	Exceeds                                []string
 }
 
-var intervals = map[billing.Term]string{billing.Month: "month", billing.Year: "year"}
+var intervals = map[plan.Term]string{plan.Month: "month", plan.Year: "year"}
 
 func date(t db.Time) string { return t.Time().UTC().Format(time.DateOnly) }
 
-func price(c money.Currency, n int64, t billing.Term) string {
+func price(c money.Currency, n int64, t plan.Term) string {
 	return c.Format(n) + " per " + intervals[t]
 }
 
@@ -149,7 +151,7 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 			Plan: v.Plan, Title: v.Title, Price: price(v.Currency, v.Amount, v.Term), Interval: string(v.Term), Currency: string(v.Currency),
 			Current: has && s.Version == v.ID,
 		}
-		do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{Plan: v.Plan, Term: v.Term, Currency: v.Currency}}
+		do := billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: v.Plan, Term: v.Term, Currency: v.Currency}}
 		if has {
 			do.Kind = billing.Change
 		}
@@ -290,8 +292,8 @@ func (d *Pages) act(ctx context.Context, q *shell.Request, name string, fn func(
 }
 
 func (d *Pages) choose(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	do := billing.Action{Kind: billing.Subscribe, Choice: billing.Choice{
-		Plan: q.Value("plan"), Term: billing.Term(q.Value("interval")), Currency: money.Currency(q.Value("currency")),
+	do := billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{
+		Plan: q.Value("plan"), Term: plan.Term(q.Value("interval")), Currency: money.Currency(q.Value("currency")),
 	}}
 	name := "subscription.created"
 	if _, err := d.billing.Subscription(ctx, d.DB, q.Caller.Owner); err == nil {
@@ -335,7 +337,7 @@ func (d *Pages) resume(ctx context.Context, q *shell.Request) (shell.Answer, err
 }
 
 func (d *Pages) saveProfile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	p := billing.Party{
+	p := party.Party{
 		Name: q.Value("name"), Address: strings.ReplaceAll(q.Value("address"), "\r\n", "\n"), Country: strings.ToUpper(q.Value("country")),
 		VATID: strings.ToUpper(strings.ReplaceAll(q.Value("vatId"), " ", "")), Email: q.Value("email"),
 	}

@@ -1,19 +1,17 @@
-package billing
+package plan
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"slices"
 
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/usage"
 )
-
-// fileMost bounds a file of the operator's.
-const fileMost = 64 << 10
 
 // ReadTerms reads a version of a plan that an operator wrote as JSON:
 //
@@ -41,7 +39,7 @@ func ReadTerms(r io.Reader) (Terms, error) {
 			Tiers    []tier `json:"tiers"`
 		} `json:"rates"`
 	}
-	if err := readFile(r, &f); err != nil {
+	if err := party.ReadFile(r, &f); err != nil {
 		return Terms{}, err
 	}
 	t := Terms{
@@ -63,43 +61,41 @@ func ReadTerms(r io.Reader) (Terms, error) {
 	return t, t.check()
 }
 
-// ReadSettings reads a seller's settings that an operator wrote as JSON. What it doesn't say is the default.
-func ReadSettings(r io.Reader) (Settings, error) {
-	s := DefaultSettings()
-	f := struct {
-		Seller        *Party            `json:"seller"`
-		Payment       *string           `json:"payment"`
-		Note          *string           `json:"note"`
-		Taxes         *map[string]int64 `json:"taxes"`
-		OSS           *bool             `json:"oss"`
-		DueDays       *int64            `json:"dueDays"`
-		GraceDays     *int64            `json:"graceDays"`
-		PausedDays    *int64            `json:"pausedDays"`
-		FinalizeHours *int64            `json:"finalizeHours"`
-		Cards         *string           `json:"cards"`
-	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.Cards}
-	if err := readFile(r, &f); err != nil {
-		return s, err
-	}
-	return s, s.check()
+// features are what plans name beside limits, and the limits that are 0 where a plan doesn't name them.
+var features = map[string][]limits.Name{
+	"wordpress": {limits.WordPress}, "previews": {limits.Previews}, "team": {limits.Teams}, "custom_domains": {limits.Domains},
 }
 
-// readFile reads one JSON object that has no unknown fields.
-func readFile(r io.Reader, into any) error {
-	text, err := io.ReadAll(io.LimitReader(r, fileMost+1))
-	if err != nil {
-		return err
+// Features returns the names of features that a version includes.
+func (t Terms) Features() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		if n, limited := t.Limits[features[name][0]]; !limited || n > 0 {
+			list = append(list, name)
+		}
 	}
-	if len(text) > fileMost {
-		return fmt.Errorf("the file is larger than %d bytes", fileMost)
+	return list
+}
+
+// only lets a version include these features alone.
+func (t *Terms) only(named []string) error {
+	for _, name := range named {
+		if features[name] == nil {
+			return fault.InvalidField("features", fmt.Sprintf("%q is not a feature; there are custom_domains, previews, team and wordpress", name), name)
+		}
 	}
-	dec := json.NewDecoder(strings.NewReader(string(text)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("the file is not as it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the file has more than one JSON object")
+	for name, zero := range features {
+		if slices.Contains(named, name) {
+			continue
+		}
+		for _, l := range zero {
+			if t.Limits[l] > 0 {
+				return fault.InvalidField("features", fmt.Sprintf("the plan has a limit of %s and not the feature %s", l, name), name)
+			}
+			if t.Limits == nil {
+				t.Limits = map[limits.Name]int64{}
+			}
+			t.Limits[l] = 0
+		}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package billing
+package party
 
 import (
 	"slices"
@@ -14,19 +14,19 @@ var vatID = lazyregexp.New(`^[A-Z]{2}[A-Z0-9]{2,13}$`)
 // numbers begin with EL.
 var eu = strings.Fields("AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK")
 
-// tax is what is added to a net amount.
-type tax struct {
+// Tax is what is added to a net amount.
+type Tax struct {
 	Country     string // whose
 	BasisPoints int64
 	Note        string // what the invoice must say
 }
 
-// taxOf decides which tax a seller adds for a buyer.
+// TaxOf decides which tax a seller adds for a buyer.
 //
 // In the seller's country it is that country's. A business elsewhere in the EU whose VAT number was verified pays it there; one
 // whose number is not verified is treated as a consumer. Consumers in the EU pay their own country's tax where the seller takes part
 // in the one-stop shop, else the seller's (below the threshold of article 59c). Elsewhere there is none.
-func taxOf(s Settings, buyer Profile) tax {
+func TaxOf(s Settings, buyer Profile) Tax {
 	from, to := s.Seller.Country, buyer.Country
 	if to == "" {
 		to = from // nothing is known of the buyer
@@ -34,18 +34,18 @@ func taxOf(s Settings, buyer Profile) tax {
 	in := func(c string) bool { return slices.Contains(eu, c) }
 	switch {
 	case from == "":
-		return tax{}
+		return Tax{}
 	case from == to:
-		return tax{Country: from, BasisPoints: s.Taxes[from]}
+		return Tax{Country: from, BasisPoints: s.Taxes[from]}
 	case !in(from) || !in(to):
-		return tax{}
+		return Tax{}
 	case buyer.VAT == VATValid:
-		return tax{Country: to, Note: "Reverse charge: the recipient accounts for the VAT (article 196 of Directive 2006/112/EC)."}
+		return Tax{Country: to, Note: "Reverse charge: the recipient accounts for the VAT (article 196 of Directive 2006/112/EC)."}
 	case s.OSS:
-		return tax{Country: to, BasisPoints: s.Taxes[to]}
+		return Tax{Country: to, BasisPoints: s.Taxes[to]}
 	}
-	return tax{Country: from, BasisPoints: s.Taxes[from]}
+	return Tax{Country: from, BasisPoints: s.Taxes[from]}
 }
 
-// on returns the tax on a net amount: once for the sum of all lines (EN 16931, BR-CO-17).
-func (t tax) on(net int64) (int64, error) { return money.Percent(net, t.BasisPoints) }
+// On returns the tax on a net amount: once for the sum of all lines (EN 16931, BR-CO-17).
+func (t Tax) On(net int64) (int64, error) { return money.Percent(net, t.BasisPoints) }

@@ -1,9 +1,7 @@
-package billing
+package document
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,29 +11,12 @@ import (
 	"golang.org/x/image/font/gofont/goregular"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/platform/fair"
-	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/billing/party"
 )
 
 func parseTime(s string) (db.Time, error) {
 	at, err := time.Parse(time.RFC3339, s)
 	return db.At(at), err
-}
-
-// PDF shows a final invoice as a PDF.
-func (b *Billing) PDF(ctx context.Context, i Invoice) ([]byte, error) {
-	if i.Number == "" {
-		return nil, conflict("invoice_not_final", "The invoice is a draft", "it has a PDF once it has a number")
-	}
-	release, err := b.pdfs.Take(ctx, fair.Who{Owner: string(i.Owner)})
-	if errors.Is(err, fair.ErrFull) {
-		return nil, &fault.Error{Kind: fault.Unavailable, Message: "Too many invoices are being printed", Code: "busy", RetryAfter: time.Second}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return PDF(i.JSON())
 }
 
 // PDF shows a document. The same document is always the same bytes: every date in the file is the document's, and its fonts are
@@ -77,9 +58,9 @@ func PDF(document []byte) ([]byte, error) {
 		p.Line(20, p.GetY(), 190, p.GetY())
 		p.Ln(1.5)
 	}
-	text("", 9, 4.5, party(d.Seller))
+	text("", 9, 4.5, partyLines(d.Seller))
 	p.Ln(8)
-	text("", 10, 5, party(d.Buyer))
+	text("", 10, 5, partyLines(d.Buyer))
 	p.Ln(10)
 	text("B", 16, 8, d.title()+" "+d.Number)
 	text("", 9, 5, d.dates())
@@ -129,7 +110,7 @@ func (d Document) dates() string {
 	return s
 }
 
-func party(p Party) string {
+func partyLines(p party.Party) string {
 	var lines []string
 	for _, s := range []string{p.Name, p.Address, p.Country, p.VATID} {
 		if s != "" {

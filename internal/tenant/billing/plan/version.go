@@ -1,4 +1,9 @@
-package billing
+// Package plan owns what is sold: versions of plans, coupons that take something off their price, and grants that go ahead of
+// their limits.
+//
+// A version never changes, and neither does what a coupon is worth: invoices are computed again from them. Who has subscribed
+// to what is billing's.
+package plan
 
 import (
 	"context"
@@ -19,6 +24,12 @@ import (
 
 // VersionID names a version of a plan: "plv_" and 26 characters.
 type VersionID string
+
+// Plans is the service. It is safe for concurrent use.
+type Plans struct{ clock db.Clock }
+
+// New returns the service.
+func New(c db.Clock) *Plans { return &Plans{c} }
 
 // Terms are what a version of a plan says. They never change: a new price is a new version, and who has subscribed to an
 // earlier one keeps it.
@@ -47,7 +58,6 @@ var planName = lazyregexp.New(`^[a-z][a-z0-9-]{0,39}$`)
 
 // Bounds of what a version may say.
 const (
-	mostAmount   = 1_000_000_000_00
 	mostTrial    = 90
 	mostVersions = 1000 // of all plans of a seller
 )
@@ -55,35 +65,35 @@ const (
 func (t Terms) check() error {
 	switch {
 	case !planName.MatchString(t.Plan):
-		return invalid("plan", "a plan's name begins with a letter and has up to 40 lowercase letters, digits and hyphens", t.Plan)
+		return fault.InvalidField("plan", "a plan's name begins with a letter and has up to 40 lowercase letters, digits and hyphens", t.Plan)
 	case strings.TrimSpace(t.Title) == "" || len(t.Title) > 80 || strings.ContainsAny(t.Title, "\r\n\t"):
-		return invalid("title", "title must have 1 to 80 characters on one line", t.Title)
+		return fault.InvalidField("title", "title must have 1 to 80 characters on one line", t.Title)
 	case t.Term != Month && t.Term != Year:
-		return invalid("interval", "interval must be month or year", string(t.Term))
-	case t.Amount < 0 || t.Amount > mostAmount:
-		return invalid("amount", fmt.Sprintf("amount must be 0 to %d, in the currency's smallest unit", int64(mostAmount)), t.Amount)
-	case t.Cost < 0 || t.Cost > mostAmount:
-		return invalid("cost", fmt.Sprintf("cost must be 0 to %d, in the currency's smallest unit", int64(mostAmount)), t.Cost)
+		return fault.InvalidField("interval", "interval must be month or year", string(t.Term))
+	case t.Amount < 0 || t.Amount > money.Most:
+		return fault.InvalidField("amount", fmt.Sprintf("amount must be 0 to %d, in the currency's smallest unit", int64(money.Most)), t.Amount)
+	case t.Cost < 0 || t.Cost > money.Most:
+		return fault.InvalidField("cost", fmt.Sprintf("cost must be 0 to %d, in the currency's smallest unit", int64(money.Most)), t.Cost)
 	case t.TrialDays < 0 || t.TrialDays > mostTrial:
-		return invalid("trialDays", fmt.Sprintf("trialDays must be 0 to %d", mostTrial), t.TrialDays)
+		return fault.InvalidField("trialDays", fmt.Sprintf("trialDays must be 0 to %d", mostTrial), t.TrialDays)
 	}
 	if _, err := money.ParseCurrency(string(t.Currency)); err != nil {
-		return invalid("currency", err.Error(), string(t.Currency))
+		return fault.InvalidField("currency", err.Error(), string(t.Currency))
 	}
 	for name, n := range t.Limits {
 		if !limits.Known(name) {
-			return invalid("limits", fmt.Sprintf("%q is not a limit", name), string(name))
+			return fault.InvalidField("limits", fmt.Sprintf("%q is not a limit", name), string(name))
 		}
 		if n < 0 {
-			return invalid("limits", string(name)+" must be at least 0", n)
+			return fault.InvalidField("limits", string(name)+" must be at least 0", n)
 		}
 	}
 	for m, r := range t.Rates {
 		if !slices.Contains(usage.Meters, m) {
-			return invalid("rates", fmt.Sprintf("%q is not a meter", m), string(m))
+			return fault.InvalidField("rates", fmt.Sprintf("%q is not a meter", m), string(m))
 		}
 		if err := r.Check(); err != nil {
-			return invalid("rates", string(m)+": "+err.Error(), nil)
+			return fault.InvalidField("rates", string(m)+": "+err.Error(), nil)
 		}
 	}
 	return nil
@@ -91,11 +101,11 @@ func (t Terms) check() error {
 
 // PublishTx adds a version to a plan, and makes the plan where there is none of that name. From then on it is the one that
 // new subscriptions to this plan, term and currency get; one that is not public ends the offer.
-func (b *Billing) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms) (v Version, err error) {
+func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms) (v Version, err error) {
 	if err := t.check(); err != nil {
 		return v, err
 	}
-	now := b.now()
+	now := p.clock.Now()
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO billing_plans (id, seller_id, name, title, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (seller_id, name) DO UPDATE SET title = excluded.title`,
@@ -111,7 +121,7 @@ func (b *Billing) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Ter
 		return v, fmt.Errorf("read plan: %w", err)
 	}
 	if n >= mostVersions {
-		return v, conflict("too_many_versions", "Too many plan versions", fmt.Sprintf("there may be %d of all plans", mostVersions))
+		return v, fault.Conflicting("too_many_versions", "Too many plan versions", fmt.Sprintf("there may be %d of all plans", mostVersions))
 	}
 	v = Version{ID: db.ID[VersionID]("plv"), Number: v.Number + 1, Terms: t, CreatedAt: now}
 	rates, err := json.Marshal(t.Rates)
@@ -135,7 +145,7 @@ func (b *Billing) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Ter
 const versionColumns = `v.id, v.number, p.name, p.title, v.currency, v.term, v.amount, v.trial_days, v.public, v.cost, v.rates, v.created_at`
 
 // versions reads versions with their limits.
-func (b *Billing) versions(ctx context.Context, r db.Reader, where string, args ...any) ([]Version, error) {
+func (p *Plans) versions(ctx context.Context, r db.Reader, where string, args ...any) ([]Version, error) {
 	rows, err := r.Query(ctx, `SELECT `+versionColumns+` FROM billing_versions v JOIN billing_plans p ON p.id = v.plan_id WHERE `+where+` ORDER BY p.name, v.number`, args...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (v Version, err error) {
 		var rates string
@@ -168,9 +178,9 @@ func (b *Billing) versions(ctx context.Context, r db.Reader, where string, args 
 	return list, err
 }
 
-// version returns one version.
-func (b *Billing) version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
-	list, err := b.versions(ctx, r, `v.id = $1`, v)
+// Version returns one version of a plan.
+func (p *Plans) Version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
+	list, err := p.versions(ctx, r, `v.id = $1`, v)
 	if err == nil && len(list) == 0 {
 		err = sql.ErrNoRows
 	}
@@ -180,14 +190,9 @@ func (b *Billing) version(ctx context.Context, r db.Reader, v VersionID) (Versio
 	return list[0], nil
 }
 
-// Version returns one version of a plan.
-func (b *Billing) Version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
-	return b.version(ctx, r, v)
-}
-
 // Versions returns every version of a seller's plans.
-func (b *Billing) Versions(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
-	list, err := b.versions(ctx, r, `p.seller_id = $1`, seller)
+func (p *Plans) Versions(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
+	list, err := p.versions(ctx, r, `p.seller_id = $1`, seller)
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
@@ -195,8 +200,8 @@ func (b *Billing) Versions(ctx context.Context, r db.Reader, seller string) ([]V
 }
 
 // Offers returns what owners may choose: of each plan, term and currency the latest version where it is public.
-func (b *Billing) Offers(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
-	all, err := b.Versions(ctx, r, seller)
+func (p *Plans) Offers(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
+	all, err := p.Versions(ctx, r, seller)
 	if err != nil {
 		return nil, err
 	}
@@ -221,9 +226,9 @@ type Choice struct {
 	Currency money.Currency
 }
 
-// offer finds what was chosen.
-func (b *Billing) offer(ctx context.Context, r db.Reader, c Choice, prefer money.Currency) (Version, error) {
-	all, err := b.Offers(ctx, r, "")
+// Offer finds what was chosen.
+func (p *Plans) Offer(ctx context.Context, r db.Reader, c Choice, prefer money.Currency) (Version, error) {
+	all, err := p.Offers(ctx, r, "")
 	if err != nil {
 		return Version{}, err
 	}

@@ -1,0 +1,175 @@
+package party
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/platform/text"
+)
+
+// Party is who sells or buys, as invoices show it.
+type Party struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // lines
+	Country string `json:"country"` // ISO 3166, two capitals
+	VATID   string `json:"vatId"`
+	Email   string `json:"email"`
+}
+
+// Settings say on which terms a seller sells.
+type Settings struct {
+	Seller        Party
+	Payment       string           // how to pay, such as the number of a bank account
+	Note          string           // below every invoice. Optional.
+	Taxes         map[string]int64 // basis points by country
+	OSS           bool             // whether consumers of other EU countries pay their country's tax
+	DueDays       int64            // after an invoice is final
+	GraceDays     int64            // past the due date until sites are paused
+	PausedDays    int64            // until a subscription that stays unpaid ends
+	FinalizeHours int64            // between an invoice's draft and its number
+	Cards         string           // whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
+}
+
+// Whether a subscription takes a card.
+const (
+	CardsRequired = "required"
+	CardsOptional = "optional"
+)
+
+// DefaultSettings hold where the operator said nothing.
+func DefaultSettings() Settings {
+	return Settings{DueDays: 14, GraceDays: 14, PausedDays: 30, FinalizeHours: 1}
+}
+
+var country = lazyregexp.New(`^[A-Z]{2}$`)
+
+func (p Party) check(required bool) error {
+	switch {
+	case required && strings.TrimSpace(p.Name) == "" || !text.Fits(p.Name, 1, 200):
+		return fault.InvalidField("name", "name must have 1 to 200 characters on one line", p.Name)
+	case !text.Fits(p.Address, 6, 600):
+		return fault.InvalidField("address", "address must have at most 6 lines and 600 characters", nil)
+	case p.Country == "" && required || p.Country != "" && !country.MatchString(p.Country):
+		return fault.InvalidField("country", "country must be two capital letters (ISO 3166), such as DE", p.Country)
+	case p.VATID != "" && !vatID.MatchString(p.VATID):
+		return fault.InvalidField("vatId", "a VAT number begins with the country's two letters, such as DE123456789, without spaces", p.VATID)
+	case !text.Fits(p.Email, 1, 254) || p.Email != "" && !strings.Contains(p.Email, "@"):
+		return fault.InvalidField("email", "email must be an email address", p.Email)
+	}
+	return nil
+}
+
+func (s Settings) check() error {
+	if err := s.Seller.check(true); err != nil {
+		return err
+	}
+	if !text.Fits(s.Payment, 8, 1000) {
+		return fault.InvalidField("payment", "payment must have at most 8 lines and 1000 characters", nil)
+	}
+	if !text.Fits(s.Note, 8, 1000) {
+		return fault.InvalidField("note", "note must have at most 8 lines and 1000 characters", nil)
+	}
+	if s.Cards != "" && s.Cards != CardsRequired && s.Cards != CardsOptional {
+		return fault.InvalidField("cards", "cards must be required or optional", s.Cards)
+	}
+	for c, n := range s.Taxes {
+		if !country.MatchString(c) || n < 0 || n > 10_000 {
+			return fault.InvalidField("taxes", "taxes are basis points, 0 to 10000, by country: {\"DE\": 1900}", c)
+		}
+	}
+	for _, x := range []struct {
+		name    string
+		n, most int64
+	}{{"dueDays", s.DueDays, 90}, {"graceDays", s.GraceDays, 90}, {"pausedDays", s.PausedDays, 365}, {"finalizeHours", s.FinalizeHours, 72}} {
+		if x.n < 0 || x.n > x.most {
+			return fault.InvalidField(x.name, fmt.Sprintf("%s must be 0 to %d", x.name, x.most), x.n)
+		}
+	}
+	return nil
+}
+
+// SaveSettingsTx replaces a seller's settings. Invoices that are final keep what they say.
+func (ps *Parties) SaveSettingsTx(ctx context.Context, tx *db.Tx, seller string, s Settings) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO billing_settings (seller_id, settings, updated_at) VALUES ($1, $2, $3)
+		ON CONFLICT (seller_id) DO UPDATE SET settings = excluded.settings, updated_at = excluded.updated_at`, seller, string(text), ps.clock.Now()); err != nil {
+		return fmt.Errorf("write billing settings: %w", err)
+	}
+	return nil
+}
+
+// Settings returns a seller's settings, or the defaults.
+func (ps *Parties) Settings(ctx context.Context, r db.Reader, seller string) (Settings, error) {
+	s := DefaultSettings()
+	var text string
+	err := r.QueryRow(ctx, `SELECT settings FROM billing_settings WHERE seller_id = $1`, seller).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read billing settings: %w", err)
+	}
+	return s, nil
+}
+
+// fileMost bounds a file of the operator's.
+const fileMost = 64 << 10
+
+// ReadSettings reads a seller's settings that an operator wrote as JSON. What it doesn't say is the default.
+func ReadSettings(r io.Reader) (Settings, error) {
+	s := DefaultSettings()
+	f := struct {
+		Seller        *Party            `json:"seller"`
+		Payment       *string           `json:"payment"`
+		Note          *string           `json:"note"`
+		Taxes         *map[string]int64 `json:"taxes"`
+		OSS           *bool             `json:"oss"`
+		DueDays       *int64            `json:"dueDays"`
+		GraceDays     *int64            `json:"graceDays"`
+		PausedDays    *int64            `json:"pausedDays"`
+		FinalizeHours *int64            `json:"finalizeHours"`
+		Cards         *string           `json:"cards"`
+	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.Cards}
+	if err := ReadFile(r, &f); err != nil {
+		return s, err
+	}
+	return s, s.check()
+}
+
+// ReadFile reads one JSON object of at most 64 KiB that an operator wrote. It has no unknown fields.
+func ReadFile(r io.Reader, into any) error {
+	text, err := io.ReadAll(io.LimitReader(r, fileMost+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > fileMost {
+		return fmt.Errorf("the file is larger than %d bytes", fileMost)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(text)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("the file is not as it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the file has more than one JSON object")
+	}
+	return nil
+}
