@@ -64,7 +64,7 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 		return b.remindTx(ctx, tx, i, last > 0)
 	}
 	if !b.provider.Chargeable(i.Currency, i.Remaining()) {
-		return b.laterTx(ctx, tx, i.ID, 0) // too little for a card: nobody is reminded of cents
+		return b.carryTx(ctx, tx, i)
 	}
 	due := chargeAt(i, last)
 	if k.since > last {
@@ -80,14 +80,32 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	return err
 }
 
-// charged reports whether an amount that an owner owes is charged to their card.
-func (b *Billing) charged(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, amount int64) (bool, error) {
+// charged reports whether an amount that an owner owes is charged to their card, or is too little for that and carried over to
+// the next invoice.
+func (b *Billing) charged(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, amount int64) (charged, carried bool, err error) {
 	on, err := b.Cards(ctx, r)
-	if err != nil || !on || amount == 0 || !b.provider.Chargeable(c, amount) {
-		return false, err
+	if err != nil || !on || amount == 0 {
+		return false, false, err
 	}
 	k, err := b.Card(ctx, r, owner, c)
-	return k.Usable(), err
+	if err != nil || !k.Usable() {
+		return false, false, err
+	}
+	charged = b.provider.Chargeable(c, amount)
+	return charged, !charged, nil
+}
+
+// carryTx moves what is left of an invoice to the next one: it is too little for a card. The owner's credit pays it and is below
+// zero until then.
+func (b *Billing) carryTx(ctx context.Context, tx *db.Tx, i Invoice) error {
+	left := i.Remaining()
+	if err := b.postTx(ctx, tx, entry{
+		key: db.NewID("crd"), owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,
+		amounts: map[ledgerAccount]int64{credit: left, receivable: -left},
+	}); err != nil {
+		return err
+	}
+	return b.reduceTx(ctx, tx, i, left, 0, Paid)
 }
 
 // chargeAt returns when a card is charged for an invoice that it was charged for last at a moment, or 0 where it isn't any more.

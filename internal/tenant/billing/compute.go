@@ -54,7 +54,8 @@ type frozenBasis struct {
 	DueAt       db.Time
 	Seller      party.Settings
 	Buyer       party.Profile
-	Credit      int64 // that paid a part of it at once
+	Credit      int64 // that paid a part of it at once; negative: carried over from earlier invoices
+	Carried     int64 `json:",omitempty"` // too little to be charged, carried over to the next invoice
 }
 
 // hours returns how many whole hours lie between two of them.

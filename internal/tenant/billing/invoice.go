@@ -339,10 +339,13 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	if err != nil {
 		return err
 	}
-	f.Credit = min(max(has, 0), c.Total)
-	charged, err := b.charged(ctx, tx, i.Owner, i.Currency, c.Total-f.Credit)
+	f.Credit = min(has, c.Total)
+	charged, carried, err := b.charged(ctx, tx, i.Owner, i.Currency, c.Total-f.Credit)
 	if err != nil {
 		return err
+	}
+	if carried {
+		f.Carried = c.Total - f.Credit
 	}
 	if f.DueAt = f.FinalizedAt; !charged {
 		f.DueAt = f.FinalizedAt.Add(time.Duration(f.Seller.DueDays) * day)
@@ -351,7 +354,7 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 		return err
 	}
 	i.basis.Frozen = f
-	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit, f.FinalizedAt, f.DueAt
+	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit+f.Carried, f.FinalizedAt, f.DueAt
 	next := i.DueAt
 	if i.Status = Open; i.Paid == i.Total {
 		i.Status, next = Paid, 0
@@ -367,10 +370,10 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 			return err
 		}
 	}
-	if f.Credit > 0 {
+	if used := f.Credit + f.Carried; used != 0 {
 		if err := b.postTx(ctx, tx, entry{
 			key: string(i.ID) + "/credit", owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,
-			amounts: map[ledgerAccount]int64{credit: f.Credit, receivable: -f.Credit},
+			amounts: map[ledgerAccount]int64{credit: used, receivable: -used},
 		}); err != nil {
 			return err
 		}
@@ -382,6 +385,9 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 		return err
 	}
 	text := fmt.Sprintf("Invoice %s over %s is ready.", i.Number, i.Currency.Format(i.Total))
+	if carried {
+		text += fmt.Sprintf("\n\n%s are too little to be charged to your card. They are added to your next invoice.", i.Currency.Format(f.Carried))
+	}
 	if left := i.Remaining(); left > 0 && charged {
 		text += fmt.Sprintf("\n\n%s are charged to your card.", i.Currency.Format(left))
 		if err := b.dunTx(ctx, tx, i); err != nil {
@@ -402,7 +408,7 @@ func (i Invoice) write(c computed) ([]byte, error) {
 	d := document.Document{
 		Layout: document.Layout, ID: string(i.ID), Kind: "invoice", Number: f.Number, IssuedAt: f.FinalizedAt.String(), Seller: f.Seller.Seller, Buyer: f.Buyer.Party,
 		Currency: i.Currency, Lines: c.Lines, Net: c.Net, TaxRate: document.Tax{Country: c.Tax.Country, BasisPoints: c.Tax.BasisPoints, Amount: c.Due, Note: c.Tax.Note}, Total: c.Total,
-		Credit: f.Credit, Due: c.Total - f.Credit, Payment: f.Seller.Payment, Note: f.Seller.Note,
+		Credit: f.Credit, Carried: f.Carried, Due: c.Total - f.Credit - f.Carried, Payment: f.Seller.Payment, Note: f.Seller.Note,
 	}
 	if x := i.basis.Credit; x != nil {
 		d.Kind, d.Corrects, d.Due, d.Payment = "credit_note", x.Number, 0, ""

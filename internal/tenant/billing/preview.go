@@ -130,7 +130,9 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 		return p, err
 	}
 	p.Lines, p.Net, p.Tax, p.Total, p.TaxPoints, p.TaxNote = c.Lines, c.Net, c.Due, c.Total, c.Tax.BasisPoints, c.Tax.Note
-	p.Credit = min(max(has, 0), p.Total)
+	if len(p.Lines) > 0 { // else nothing is invoiced at once
+		p.Credit = min(has, p.Total)
+	}
 	p.DueNow = p.Total - p.Credit
 	p.Exceeds, err = b.exceeds(ctx, r, owner, p.new)
 	return p, err

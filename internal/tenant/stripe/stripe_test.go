@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/document"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/stripe/stripetest"
@@ -450,6 +451,69 @@ func TestDunning(t *testing.T) {
 		t.Errorf("%s, %+v", w.status(), w.invoices())
 	}
 	w.sound()
+}
+
+// What is too little for a card is carried over until it is enough: nobody pays it twice, and nobody is reminded of it.
+func TestCarriedOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(func(tx *db.Tx) error {
+		_, err := w.bill.PublishTx(t.Context(), tx, "", plan.Terms{Plan: "tiny", Title: "Tiny", Currency: "EUR", Term: plan.Month, Amount: 25, Public: true})
+		return err
+	})
+	w.subscribe(stripetest.Fine, "tiny")
+	for range 3 {
+		w.pass(31 * 24 * time.Hour)
+		w.pass(6 * time.Hour)
+		w.pass(6 * time.Hour)
+	}
+	all := w.invoices()
+	if len(all) != 4 {
+		t.Fatalf("%d invoices", len(all))
+	}
+	for n, i := range all { // 0.30 EUR each, with tax; two of them are enough
+		var d document.Document
+		ok(t, json.Unmarshal(i.JSON(), &d))
+		carried, before, due := int64(30), int64(0), int64(0)
+		if n%2 == 1 {
+			carried, before, due = 0, -30, 60
+		}
+		if i.Status != billing.Paid || d.Carried != carried || d.Credit != before || d.Due != due {
+			t.Errorf("invoice %d is %s: %+v", n, i.Status, d)
+		}
+		if r, err := w.bill.Recompute(t.Context(), w.db, i.Number); err != nil || !r.Same {
+			t.Errorf("%s can't be computed again: %v", i.Number, err)
+		}
+	}
+	p := w.payments()
+	if len(p) != 2 || p[0].Amount != 60 || p[1].Amount != 60 || w.sum("credit") != 0 || w.sum("receivable") != 0 || w.status() != "active" {
+		t.Errorf("%+v, credit %d, %s", p, w.sum("credit"), w.status())
+	}
+	if got := w.events(); got["payment.completed"] != 2 || got["payment.failed"] != 0 {
+		t.Errorf("%v", got)
+	}
+	w.sound()
+}
+
+// What a transfer leaves of an overdue invoice is carried over as well, and the subscription goes on.
+func TestRestIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.subscribe(stripetest.Insufficient, "pro")
+	if w.status() != "past_due" {
+		t.Fatal(w.status())
+	}
+	w.write(func(tx *db.Tx) error {
+		_, err := w.bill.RecordTx(t.Context(), tx, string(w.invoices()[0].ID), billing.Received{Amount: 2241, Reference: "a transfer"})
+		return err
+	})
+	w.pass(4 * 24 * time.Hour)
+	if i := w.invoices()[0]; i.Status != billing.Paid || w.status() != "active" || w.sum("credit") != 20 {
+		t.Errorf("%+v, %s, credit %d", i, w.status(), w.sum("credit"))
+	}
+	if found, err := w.bill.Problems(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
 }
 
 // A card that was stolen is not tried again; its owner is reminded, and nothing else is said to have failed.

@@ -76,6 +76,13 @@ func PDF(document []byte) ([]byte, error) {
 	row("B", "Total", d.Currency.Format(d.Total))
 	if d.Credit > 0 {
 		row("", "Paid from credit", d.Currency.Format(-d.Credit))
+	} else if d.Credit < 0 {
+		row("", "Carried over from earlier invoices", d.Currency.Format(-d.Credit))
+	}
+	if d.Carried > 0 {
+		row("", "Carried over to the next invoice", d.Currency.Format(-d.Carried))
+	}
+	if d.Credit != 0 || d.Carried > 0 {
 		row("B", "To pay", d.Currency.Format(d.Due))
 	}
 	p.Ln(6)

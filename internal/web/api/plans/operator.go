@@ -20,7 +20,7 @@ type CustomerBody struct {
 	ID           string         `json:"id" doc:"Owner id." example:"own_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name         string         `json:"name" doc:"Email address of a user, or slug of a team." example:"ada@example.com"`
 	Subscription *customersPlan `json:"subscription" doc:"Null: none."`
-	Credits      []Money        `json:"credits" doc:"In lists always empty."`
+	Credits      []Money        `json:"credits" doc:"In lists always empty. A negative amount was too little to be charged and is added to the next invoice."`
 }
 
 type customersPlan struct {

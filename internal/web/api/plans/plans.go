@@ -101,7 +101,7 @@ type PreviewBody struct {
 	Tax         Money         `json:"tax"`
 	TaxNote     *string       `json:"taxNote"`
 	Total       Money         `json:"total"`
-	Credit      Money         `json:"credit" doc:"Part of the total that is paid from credit."`
+	Credit      Money         `json:"credit" doc:"Part of the total that is paid from credit. Negative: added to it, because it was too little to be charged before."`
 	DueNow      Money         `json:"dueNow"`
 	NextInvoice *nextInvoice  `json:"nextInvoice" doc:"Null: there is none."`
 	Exceeds     []excess      `json:"exceeds" doc:"Limits of the plan that the account already exceeds. Nothing is deleted; what exceeds them can't grow."`

@@ -71,6 +71,7 @@ type planData struct {
 	Now      *current // nil: none
 	Offers   []offer
 	Credit   []string
+	Carried  []string // to the next invoice
 	Budget   string // a decimal number; empty: none
 	Currency string // of the budget
 	Profile  party.Profile
@@ -175,7 +176,11 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 		return data, err
 	}
 	for _, c := range credits {
-		data.Credit = append(data.Credit, c.Currency.Format(c.Amount))
+		if c.Amount < 0 {
+			data.Carried = append(data.Carried, c.Currency.Format(-c.Amount))
+		} else {
+			data.Credit = append(data.Credit, c.Currency.Format(c.Amount))
+		}
 	}
 	budget, err := d.billing.Budget(ctx, d.DB, owner)
 	if err != nil {
