@@ -532,6 +532,9 @@ func (h *node) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := billing.Switch(ctx, h.db, h.billing != nil); err != nil {
+		return err
+	}
 	if h.billing != nil {
 		if err := h.billing.Schedule(ctx); err != nil {
 			return err

@@ -68,6 +68,23 @@ func New(c Config) *Billing {
 
 func (b *Billing) now() db.Time { return b.c.Clock.Now() }
 
+// Switch keeps whether the program runs with billing. Without it no site stays paused because of an unpaid invoice; with it those
+// that were are paused again.
+func Switch(ctx context.Context, d *db.DB, on bool) error {
+	err := d.Write(ctx, func(tx *db.Tx) error {
+		tx.Notify("paused") // the edge reads which sites are
+		if _, err := tx.Exec(ctx, `DELETE FROM billing_off`); err != nil || on {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO billing_off (since) VALUES ($1)`, db.Now())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("switch billing: %w", err)
+	}
+	return nil
+}
+
 const (
 	hour = time.Hour
 	day  = 24 * time.Hour

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing/document"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
@@ -96,14 +97,7 @@ func TestTwoYears(t *testing.T) {
 func TestDunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ok(t, w.db.Admin(t.Context(), `
-		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
-			needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
-		VALUES ('site_a', 'own_ada', 'a', 'a', 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`))
-	paused := func() (n int) {
-		ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM paused_sites WHERE month = 0`).Scan(&n))
-		return n
-	}
+	w.site(ada)
 	w.plan("pro", 1000)
 	w.subscribe(ada, "pro")
 	w.pass(14*day-hour, hour)
@@ -111,11 +105,11 @@ func TestDunning(t *testing.T) {
 		t.Fatalf("before the due date it is %s", s.Status)
 	}
 	w.pass(hour, hour)
-	if s := w.sub(ada); s.Status != PastDue || paused() != 0 {
+	if s := w.sub(ada); s.Status != PastDue || w.paused() != 0 {
 		t.Fatalf("on the due date it is %s", s.Status)
 	}
 	w.pass(14*day, 7*time.Hour)
-	if s := w.sub(ada); s.Status != Paused || paused() != 1 {
+	if s := w.sub(ada); s.Status != Paused || w.paused() != 1 {
 		t.Fatalf("after the grace period it is %s", s.Status)
 	}
 	names, bodies := w.events(ada)
@@ -132,7 +126,7 @@ func TestDunning(t *testing.T) {
 	before := w.clock
 	w.payAll(ada)
 	s := w.sub(ada)
-	if s.Status != Active || paused() != 0 || s.Start != floor(before, hour) {
+	if s.Status != Active || w.paused() != 0 || s.Start != floor(before, hour) {
 		t.Fatalf("paid: %+v", s)
 	}
 	w.pass(5*hour, hour)
@@ -146,7 +140,7 @@ func TestDunning(t *testing.T) {
 	}
 	_, bodies = w.events(ada)
 	last := bodies[len(bodies)-1]
-	if last.Event != "subscription.expired" || last.Data.Subscription["reason"] != "unpaid" || paused() != 0 {
+	if last.Event != "subscription.expired" || last.Data.Subscription["reason"] != "unpaid" || w.paused() != 0 {
 		t.Errorf("%+v", last)
 	}
 	if code := w.refused(func(tx *db.Tx) error {
@@ -585,9 +579,6 @@ func TestEntitlements(t *testing.T) {
 		t.Error("a grant counts after its end")
 	}
 	w.write(func(tx *db.Tx) error { return w.RevokeTx(t.Context(), tx, ada, g.ID) })
-	if below, err := w.c.Limits.Below(t.Context(), w.db, limits.Webhooks, 2); err != nil || !below.Anybody {
-		t.Error("nobody seems to have less than 2", err)
-	}
 	q, err := w.Preview(t.Context(), w.db, ada, Action{Kind: Change, Choice: plan.Choice{Plan: "mini"}})
 	ok(t, err)
 	if len(q.Exceeds) != 1 || q.Exceeds[0].Limit != 1 || q.DueNow != 0 || q.At != w.sub(ada).End {
@@ -596,6 +587,70 @@ func TestEntitlements(t *testing.T) {
 	w.do(ada, Action{Kind: Cancel, Now: true})
 	if limit(limits.Webhooks) != byDefault {
 		t.Errorf("after the end it is %d", limit(limits.Webhooks))
+	}
+}
+
+// Without billing nobody's sites are paused for an invoice; with it again they are.
+func TestTurnedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.site(ada)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.pass(29*day, day)
+	if s := w.sub(ada); s.Status != Paused {
+		t.Fatal(s.Status)
+	}
+	for _, on := range []bool{true, false, false, true} {
+		ok(t, Switch(t.Context(), w.db, on))
+		if n := w.paused(); n != 1 && on || n != 0 && !on {
+			t.Errorf("with billing %t: %d sites are paused", on, n)
+		}
+	}
+}
+
+// Nodes borrow from the first byte for those alone whose plan, grant or default is so little.
+func TestSmallPlans(t *testing.T) {
+	t.Parallel()
+	const little, much = 1 << 20, 1 << 40
+	for name, byDefault := range map[string]int64{"much": much, "little": little} {
+		w := newWorld(t)
+		l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: byDefault}})
+		l.Connect(w.Billing)
+		used := usage.New(usage.Config{DB: w.db, Limits: l})
+		accounts := account.New(account.Config{DB: w.db})
+		for _, p := range []struct {
+			name string
+			most int64
+		}{{"little", little}, {"much", much}} {
+			w.plan(p.name, 1000, func(x *plan.Terms) { x.Limits = map[limits.Name]int64{limits.Bandwidth: p.most} })
+		}
+		w.clock = db.Now()
+		want := map[id.Owner]bool{}
+		for _, who := range []string{"little", "much", "none", "granted"} {
+			u, err := accounts.CreateUser(t.Context(), who+"@example.test", "", false)
+			ok(t, err)
+			if who == "granted" {
+				w.subscribe(u.Owner, "little")
+				w.write(func(tx *db.Tx) error {
+					_, err := w.GrantTx(t.Context(), tx, u.Owner, plan.Grant{Name: limits.Bandwidth, Value: much, Reason: "a favor"})
+					return err
+				})
+			} else if who != "none" {
+				w.subscribe(u.Owner, who)
+			}
+			want[u.Owner] = who == "little" || who == "none" && byDefault == little
+		}
+		for range 2 {
+			ok(t, used.Schedule(t.Context()))
+		}
+		for o, is := range want {
+			var n int
+			ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM usage_caps WHERE owner_id = $1 AND armed`, o).Scan(&n))
+			if n == 1 != is {
+				t.Errorf("with %s by default: %s has %d caps, want %t", name, o, n, is)
+			}
+		}
 	}
 }
 

@@ -32,17 +32,6 @@ func (b *Billing) PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, na
 	return n, true, nil
 }
 
-// PlansBelow reports whether somebody's plan or grant may have less than n.
-func (b *Billing) PlansBelow(ctx context.Context, r db.Reader, name limits.Name, n int64) (below bool, err error) {
-	err = r.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM billing_entitlements WHERE name = $1 AND value < $2) OR EXISTS (SELECT 1 FROM billing_grants WHERE name = $1 AND value < $2)`,
-		name, n).Scan(&below)
-	if err != nil {
-		return false, fmt.Errorf("look for small limits: %w", err)
-	}
-	return below, nil
-}
-
 // Upgrade returns an owner's plan, and the cheapest that is offered with more than n of a limit.
 func (b *Billing) Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name limits.Name, n int64) (current, upgrade string, err error) {
 	var has plan.Version

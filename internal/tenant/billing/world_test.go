@@ -152,6 +152,22 @@ func (w *world) period(o id.Owner) {
 	w.pass(6*hour, hour)
 }
 
+// site gives an owner a site.
+func (w *world) site(o id.Owner) {
+	w.t.Helper()
+	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`
+		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+			needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+		VALUES ('site_a', '%s', 'a', 'a', 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, o)))
+}
+
+// paused returns how many sites are paused because of an invoice.
+func (w *world) paused() (n int) {
+	w.t.Helper()
+	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM paused_sites WHERE month = 0`).Scan(&n))
+	return n
+}
+
 // uses writes sealed usage.
 func (w *world) uses(o id.Owner, m usage.Meter, at db.Time, n int64) {
 	w.t.Helper()

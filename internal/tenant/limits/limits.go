@@ -130,8 +130,6 @@ type Limits struct {
 type Plans interface {
 	// PlanLimit returns the limit of the owner's plan, and whether it has one of this name.
 	PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, name Name) (n int64, has bool, err error)
-	// PlansBelow reports whether somebody's plan may have less than n.
-	PlansBelow(ctx context.Context, r db.Reader, name Name, n int64) (bool, error)
 	// Upgrade returns the owner's plan, and the cheapest that is offered with more than n; empty: none.
 	Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name Name, n int64) (plan, upgrade string, err error)
 }
@@ -236,22 +234,16 @@ func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name 
 
 // Small says whose limit may be less than something.
 type Small struct {
-	Anybody bool     // a default or a plan is
-	Users   []string // otherwise: those with such an exception, by e-mail address
+	Anybody bool     // the default is: everybody's who has no plan and no exception
+	Plans   bool     // plans may be: the view plan_limits says whose
+	Users   []string // those with such an exception, by e-mail address
 	Teams   []string // by slug
 }
 
 // Below returns whose limit may be less than n.
-func (l *Limits) Below(ctx context.Context, r db.Reader, name Name, n int64) (s Small, err error) {
+func (l *Limits) Below(name Name, n int64) (s Small) {
 	most, ok := l.settings.Defaults[name]
-	if s.Anybody = ok && most < n || !ok && kinds[name].byDefault < n; s.Anybody {
-		return s, nil
-	}
-	if l.plans != nil {
-		if s.Anybody, err = l.plans.PlansBelow(ctx, r, name, n); err != nil || s.Anybody {
-			return s, err
-		}
-	}
+	s.Anybody, s.Plans = ok && most < n || !ok && kinds[name].byDefault < n, l.plans != nil
 	less := func(exceptions map[string]map[Name]int64) (known []string) {
 		for who, of := range exceptions {
 			if most, ok := of[name]; ok && most < n {
@@ -262,7 +254,7 @@ func (l *Limits) Below(ctx context.Context, r db.Reader, name Name, n int64) (s 
 		return known
 	}
 	s.Users, s.Teams = less(l.settings.Users), less(l.settings.Teams)
-	return s, nil
+	return s
 }
 
 // of is the owner's limit: the exception of their user or team, else their plan's, else the default.

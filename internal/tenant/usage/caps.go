@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -166,19 +167,40 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, month int64
 	return out, nil
 }
 
-// reconsider looks again at who is near a limit, which the operator may have changed.
+// reconsider looks again at who is near a limit, which the operator or a plan may have changed.
 func (u *Usage) reconsider(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	month := limits.Month(u.now())
-	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE month = $1`, month)
+	if err := u.look(ctx, ``); err != nil {
+		return err
+	}
+	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM usage_loans WHERE until < $1`, u.now().Add(-day)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM usage_caps WHERE month < $1`, limits.Month(u.now().Add(-keepSites)))
+		return err
+	})
+}
+
+// resume lets those go on whose limit is larger by now: they have chosen another plan, or were granted more.
+func (u *Usage) resume(ctx context.Context) error {
+	if u.c.Limits == nil {
+		return nil
+	}
+	return u.look(ctx, ` AND reached`)
+}
+
+// look compares again what some owners near a limit have used with what they may.
+func (u *Usage) look(ctx context.Context, which string) error {
+	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE month = $1`+which, limits.Month(u.now()))
 	near, err := db.Collect(rows, err, scanOwner)
 	if err != nil {
 		return fmt.Errorf("find owners near a limit: %w", err)
 	}
 	slices.Sort(near)
-	for some := range slices.Chunk(slices.Compact(near), 200) {
+	for some := range slices.Chunk(near, 200) {
 		if err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
 			for _, c := range caps {
 				if err := u.enforceMeterTx(ctx, tx, c.meter, c.limit, c.each, some); err != nil {
@@ -190,55 +212,79 @@ func (u *Usage) reconsider(ctx context.Context) error {
 			return err
 		}
 	}
-	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM usage_loans WHERE until < $1`, u.now().Add(-day)); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, `DELETE FROM usage_caps WHERE month < $1`, limits.Month(u.now().Add(-keepSites)))
-		return err
-	})
+	return nil
 }
 
-// armSmall has nodes borrow from the beginning of a month where the whole limit is so little that they need loans.
+// smallAtOnce bounds a transaction that arms owners, so that it holds up others for a moment only.
+const smallAtOnce = 200
+
+// armSmall has nodes borrow from the beginning of a month where the whole limit is so little that they need loans. It asks for the
+// limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and this is done all
+// the time.
 func (u *Usage) armSmall(ctx context.Context, month int64) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	// Of few owners with an exception the others are not asked: there may be many, and this is done all the time.
-	small, err := u.c.Limits.Below(ctx, u.c.DB, limits.Bandwidth, flushMostMany)
-	if err != nil || !small.Anybody && len(small.Users)+len(small.Teams) == 0 {
-		return err
+	small := u.c.Limits.Below(limits.Bandwidth, flushMostMany)
+	args := db.Args{Bandwidth, month}
+	who := `s.kind = 'personal' AND s.name IN (` + db.AddList(&args, small.Users) + `) OR s.kind = 'team' AND s.name IN (` + db.AddList(&args, small.Teams) + `)`
+	if small.Plans {
+		who += ` OR EXISTS (SELECT 1 FROM plan_limits p WHERE p.owner_id = s.owner_id AND p.name = $1 AND p.value < ` + args.Add(int64(flushMostMany)) + `)`
 	}
-	args, who := db.Args{Bandwidth, month}, ""
-	if !small.Anybody {
-		who = ` AND (s.kind = 'personal' AND s.name IN (` + db.AddList(&args, small.Users) + `)
-			OR s.kind = 'team' AND s.name IN (` + db.AddList(&args, small.Teams) + `))`
+	switch {
+	case small.Anybody && small.Plans: // whose plan has a limit has another one than the default
+		who += ` OR NOT EXISTS (SELECT 1 FROM plan_limits p WHERE p.owner_id = s.owner_id AND p.name = $1)`
+	case small.Anybody:
+		who = `1 = 1`
+	case !small.Plans && len(small.Users)+len(small.Teams) == 0:
+		return nil
 	}
-	rows, err := u.c.DB.Query(ctx, `
-		SELECT owner_id FROM owner_standing s
-		WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)`+who+`
-		ORDER BY owner_id`, args...)
-	owners, err := db.Collect(rows, err, scanOwner)
-	if err != nil {
-		return fmt.Errorf("find owners with a small limit: %w", err)
+	args = append(args, id.Owner(""), smallAtOnce)
+	after := len(args) - 2
+	for {
+		rows, err := u.c.DB.Query(ctx, fmt.Sprintf(`
+			SELECT s.owner_id FROM owner_standing s
+			WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)
+			AND (%s) AND s.owner_id > $%d ORDER BY s.owner_id LIMIT $%d`, who, after+1, after+2), args...)
+		owners, err := db.Collect(rows, err, scanOwner)
+		if err != nil {
+			return fmt.Errorf("find owners with a small limit: %w", err)
+		}
+		if err := u.armOwners(ctx, month, owners); err != nil || len(owners) < smallAtOnce {
+			return err
+		}
+		args[after] = owners[len(owners)-1]
 	}
+}
+
+// armOwners has nodes borrow from now on for those of some owners whose limit is small.
+func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) error {
+	most := map[id.Owner]int64{}
 	for _, o := range owners {
-		most, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
+		n, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
 		if err != nil {
 			return err
 		}
-		if most >= u.armedBelow(most) {
-			continue
+		if n < u.armedBelow(n) {
+			most[o] = n
 		}
-		if err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
-			tx.Notify(pausedTopic)
-			_, err := tx.Exec(ctx, `
+	}
+	if len(most) == 0 {
+		return nil
+	}
+	err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		tx.Notify(pausedTopic)
+		for _, o := range slices.Sorted(maps.Keys(most)) {
+			if _, err := tx.Exec(ctx, `
 				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, 0, TRUE, $5)
-				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most, most <= 0)
-			return err
-		}); err != nil {
-			return fmt.Errorf("write cap of owner: %w", err)
+				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most[o], most[o] <= 0); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write caps of owners: %w", err)
 	}
 	return nil
 }
@@ -251,11 +297,15 @@ const (
 	armAhead = time.Minute
 )
 
-// Run keeps small limits in force until ctx ends: of new accounts, and of the next month.
+// Run keeps limits in force until ctx ends: small ones of new accounts and of the next month, and larger ones of those who are
+// paused.
 func (u *Usage) Run(ctx context.Context) error {
 	tick := time.NewTicker(armEvery)
 	defer tick.Stop()
 	for {
+		if err := u.resume(ctx); err != nil && ctx.Err() == nil {
+			u.c.Log.WarnContext(ctx, "larger limits not put into force, will be retried", "err", err)
+		}
 		for _, at := range []db.Time{u.now(), u.now().Add(armAhead)} {
 			if err := u.armSmall(ctx, limits.Month(at)); err != nil && ctx.Err() == nil {
 				u.c.Log.WarnContext(ctx, "small limits not put into force, will be retried", "err", err)

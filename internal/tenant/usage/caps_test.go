@@ -88,6 +88,11 @@ func TestBandwidthPauses(t *testing.T) {
 	if w.paused() != 1 {
 		t.Error("not paused although the limit was lowered")
 	}
+	w.Usage = at(New(Config{DB: w.c.DB, Limits: limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 5000}})}), func() db.Time { return w.clock })
+	if ok(t, w.resume(t.Context())); w.paused() != 0 { // what Run does all the time
+		t.Error("paused although a larger plan was chosen")
+	}
+	l = w.serve(1000)
 	w.clock = w.clock.Add(3 * hour)
 	if used(ada) != 0 || w.paused() != 0 {
 		t.Errorf("in the next month: %d, %d paused", used(ada), w.paused())

@@ -56,7 +56,7 @@ type Document struct {
 	Net      int64          `json:"net"`
 	TaxRate  Tax            `json:"tax"`
 	Total    int64          `json:"total"`
-	Credit   int64          `json:"credit"` // that paid a part at once; negative: carried over from earlier invoices
+	Credit   int64          `json:"credit"`            // that paid a part at once; negative: carried over from earlier invoices
 	Carried  int64          `json:"carried,omitempty"` // to the next invoice
 	Due      int64          `json:"due"`
 	Payment  string         `json:"payment"`
