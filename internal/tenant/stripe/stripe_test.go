@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
 	"path/filepath"
@@ -57,11 +58,13 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-func open(t testing.TB, d *db.DB, key string, c db.Clock) (*billing.Billing, *seal.Sealer) {
+func open(d *db.DB, key string, c db.Clock, log *slog.Logger) (*billing.Billing, *seal.Sealer) {
 	sealer, err := seal.Load(key)
-	ok(t, err)
+	if err != nil {
+		panic(err)
+	}
 	return billing.New(billing.Config{
-		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Usage: usage.New(usage.Config{DB: d}), Clock: c,
+		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Usage: usage.New(usage.Config{DB: d}), Clock: c, Log: log,
 	}), sealer
 }
 
@@ -77,7 +80,7 @@ func newWorld(t testing.TB) *world {
 	})
 	w.away.URL = srv.URL
 	var sealer *seal.Sealer
-	w.bill, sealer = open(t, w.db, filepath.Join(t.TempDir(), "key"), w.clock)
+	w.bill, sealer = open(w.db, filepath.Join(t.TempDir(), "key"), w.clock, nil)
 	w.Stripe = New(Config{DB: w.db, Seal: sealer, Billing: w.bill, Out: srv.Client(), API: srv.URL, Clock: w.clock})
 	w.bill.Connect(w.Stripe)
 	w.write(func(tx *db.Tx) error {

@@ -89,6 +89,13 @@ func (s *Server) Fail(f ...Fault) {
 	s.next = append(s.next, f...)
 }
 
+// Calm ends all faults.
+func (s *Server) Calm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next, s.Rate = nil, 0
+}
+
 // Pass lets time go by.
 func (s *Server) Pass(d time.Duration) {
 	s.mu.Lock()
