@@ -59,10 +59,11 @@ func (p Party) check(required bool) error {
 		return fault.InvalidField("address", "address must have at most 6 lines and 600 characters", nil)
 	case p.Country == "" && required || p.Country != "" && !country.MatchString(p.Country):
 		return fault.InvalidField("country", "country must be two capital letters (ISO 3166), such as DE", p.Country)
-	case p.VATID != "" && !vatID.MatchString(p.VATID):
-		return fault.InvalidField("vatId", "a VAT number begins with the country's two letters, such as DE123456789, without spaces", p.VATID)
 	case !text.Fits(p.Email, 1, 254) || p.Email != "" && !strings.Contains(p.Email, "@"):
 		return fault.InvalidField("email", "email must be an email address", p.Email)
+	}
+	if p.VATID != "" {
+		return checkVAT(p.VATID)
 	}
 	return nil
 }

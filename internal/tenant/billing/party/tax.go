@@ -4,11 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/money"
 )
-
-var vatID = lazyregexp.New(`^[A-Z]{2}[A-Z0-9]{2,13}$`)
 
 // eu are the countries whose businesses account for the tax themselves (Directive 2006/112/EC, article 196). Greece's VAT
 // numbers begin with EL.
