@@ -93,7 +93,7 @@ func TestTwoYears(t *testing.T) {
 }
 
 // An invoice that isn't paid: reminders, past due, paused without anything deleted, back with the payment, and the end. Each step
-// happens once however often it is looked for.
+// happens once however often it is looked for (failure 16).
 func TestDunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,6 +219,34 @@ func TestManyChanges(t *testing.T) {
 	if last := all[len(all)-1]; last.Net != 1000 {
 		t.Errorf("the downgraded period costs %d", last.Net)
 	}
+}
+
+// Failure 17: what becomes of a subscription that has ended changes nothing of the next one.
+func TestNextSubscription(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.do(ada, Action{Kind: Cancel, Now: true})
+	s := w.subscribe(ada, "pro")
+	old, is := w.invoices(ada)[0], w.invoices(ada)[1]
+	if old.Subscription == is.Subscription {
+		t.Fatal("both invoices are of one subscription")
+	}
+	w.pay(is, is.Total, "the new one")
+	w.pass(20*day, day) // the old one's invoice is overdue, and is paid later
+	if now := w.sub(ada); now.ID != s.ID || now.Status != Active || now.UnpaidSince != 0 {
+		t.Errorf("while the old one is unpaid: %+v", now)
+	}
+	w.pay(w.invoices(ada)[0], old.Total, "the old one")
+	w.pass(15*day, day) // beyond the end of the old one's period, and of the new one's
+	if now := w.sub(ada); now.ID != s.ID || now.Status != Active || now.Start != s.End {
+		t.Errorf("after the old one's period: %+v", now)
+	}
+	if names, _ := w.events(ada); slices.Index(names, "subscription.expired") < 0 || slices.Contains(names[slices.Index(names, "subscription.expired")+1:], "subscription.expired") {
+		t.Errorf("%v", names)
+	}
+	w.sound()
 }
 
 // A change from months to years begins a year at once; another currency waits for the period's end (failure 30).

@@ -636,7 +636,7 @@ func TestPage(t *testing.T) {
 	w.sound()
 }
 
-// Failure 8: five events in each of their 120 orders, each twice, lead to the same books and tell the same.
+// Failures 7 and 8: five events, of which some say the same, in each of their 120 orders, each twice, lead to the same books and tell the same.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

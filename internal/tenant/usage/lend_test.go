@@ -11,7 +11,7 @@ import (
 )
 
 // What nodes have outstanding and what is used is never more than the limit; a node that isn't heard of again counts for
-// 90 seconds.
+// 90 seconds (failure 39 of billing).
 func TestLend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
