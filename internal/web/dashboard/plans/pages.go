@@ -72,8 +72,8 @@ type planData struct {
 	Offers   []offer
 	Credit   []string
 	Carried  []string // to the next invoice
-	Budget   string // a decimal number; empty: none
-	Currency string // of the budget
+	Budget   string   // a decimal number; empty: none
+	Currency string   // of the budget
 	Profile  party.Profile
 	Cards    bool   // they are accepted
 	Card     string // that is stored, in words; empty: none
