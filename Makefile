@@ -32,8 +32,8 @@ image: bin/slipway ## the container image of this commit, in dist
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
 test-packages: ## the Debian package on a clean system, the image in Podman, Prometheus; takes some minutes, and root
-	@go run ./scripts/need mmdebstrap podman lintian prometheus
-	go test -tags packages -count=1 -timeout 30m -run '^(TestDebian|TestImage|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+	@go run ./scripts/need mmdebstrap podman lintian minisign prometheus
+	go test -tags packages -count=1 -timeout 30m -run '^(TestDebian|TestImage|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

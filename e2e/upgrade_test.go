@@ -46,7 +46,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	now, err := os.Stat(m.Binary)
-	if err != nil || now.Size() == int64(len(m.program)) || m.PID() == first {
+	if err != nil || now.Size() != int64(len(m.program)+len("\nanother build")) || m.PID() == first {
 		t.Errorf("the new program is not what serves: %v", err)
 	}
 	v.more(ctx, t)
@@ -212,6 +212,10 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 
 	// The copy of the database.
 	first := m.PID()
+	installed, err := os.Stat(m.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
 	filler := filepath.Join(m.Data, "filler")
 	if err := fill(filler, 64<<20); err != nil {
 		t.Fatal(err)
@@ -219,7 +223,7 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 	if out, err := m.upgrade(ctx, good, goodSum).CombinedOutput(); err == nil || !strings.Contains(string(out), "MiB left") {
 		t.Errorf("without room for a copy: %v\n%s", err, out)
 	}
-	if now, err := os.Stat(m.Binary); err != nil || now.Size() != int64(len(m.program)) || m.PID() != first {
+	if now, err := os.Stat(m.Binary); err != nil || !os.SameFile(now, installed) || m.PID() != first {
 		t.Errorf("without room for a copy something was changed: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
@@ -268,7 +272,13 @@ func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
 	if err := os.MkdirAll(filepath.Dir(installed), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(installed, m.program, 0o755); err != nil {
+	before := m.program
+	if old := os.Getenv("SLIPWAY_E2E_BEFORE"); old != "" { // the program of an earlier release, to be upgraded to this one
+		if before, err = os.ReadFile(old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(installed, before, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if m.World, err = world.New(installed, dir); err != nil {

@@ -75,7 +75,7 @@ slipway_install() {
 		mkdir -p /etc/slipway
 		[ -e /etc/slipway/server.toml ] || install -m 640 "$work/server.toml" /etc/slipway/server.toml
 		mkdir -p /etc/systemd/system
-		for unit in slipway.service slipway.socket slipway-upgrade.service; do
+		for unit in slipway.service slipway.socket slipway-upgrade.service slipway-auto-upgrade.service slipway-auto-upgrade.timer; do
 			sed 's|/usr/bin/slipway|/usr/local/bin/slipway|g' "$work/$unit" >"/etc/systemd/system/$unit"
 		done
 		if [ -d /run/systemd/system ]; then

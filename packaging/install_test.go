@@ -122,7 +122,8 @@ func TestInstaller(t *testing.T) {
 		}
 		return string(out)
 	}
-	files := "etc/slipway/server.toml\netc/systemd/system/slipway-upgrade.service\netc/systemd/system/slipway.service\n" +
+	files := "etc/slipway/server.toml\netc/systemd/system/slipway-auto-upgrade.service\netc/systemd/system/slipway-auto-upgrade.timer\n" +
+		"etc/systemd/system/slipway-upgrade.service\netc/systemd/system/slipway.service\n" +
 		"etc/systemd/system/slipway.socket\nusr/local/bin/slipway\n" +
 		"usr/local/share/bash-completion/completions/slipway\nusr/local/share/man/man1/slipway.1\n"
 	if out := install(dist, "sh /tmp/dist/install.sh && grep -h ExecStart= /etc/systemd/system/*.service"); !strings.Contains(out, "status 0\n"+files) ||

@@ -22,7 +22,7 @@ func TestUnits(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"slipway.service", "slipway.socket", "slipway-upgrade.service"} {
+	for _, name := range []string{"slipway.service", "slipway.socket", "slipway-upgrade.service", "slipway-auto-upgrade.service", "slipway-auto-upgrade.timer"} {
 		text, err := os.ReadFile(filepath.Join("systemd", name))
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +34,8 @@ func TestUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	verify := exec.Command(analyze, "verify", "--recursive-errors=no", "slipway.service", "slipway.socket", "slipway-upgrade.service")
+	verify := exec.Command(analyze, "verify", "--recursive-errors=no", "slipway.service", "slipway.socket", "slipway-upgrade.service", "slipway-auto-upgrade.service",
+		"slipway-auto-upgrade.timer")
 	verify.Dir, verify.Env = dir, append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "slipway") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)

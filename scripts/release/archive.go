@@ -36,6 +36,8 @@ func (r *release) archive(arch, program, work string) error {
 		{"packaging/systemd/slipway.service", "slipway.service", 0o644},
 		{"packaging/systemd/slipway.socket", "slipway.socket", 0o644},
 		{"packaging/systemd/slipway-upgrade.service", "slipway-upgrade.service", 0o644},
+		{"packaging/systemd/slipway-auto-upgrade.service", "slipway-auto-upgrade.service", 0o644},
+		{"packaging/systemd/slipway-auto-upgrade.timer", "slipway-auto-upgrade.timer", 0o644},
 		{"packaging/systemd/unprivileged.conf", "unprivileged.conf", 0o644},
 	} {
 		if err := r.add(t, file.from, top+"/"+file.name, file.mode); err != nil {

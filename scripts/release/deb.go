@@ -23,6 +23,7 @@ func (r *release) deb(arch, program, work string) error {
 		{program, "usr/bin/slipway", 0o755},
 		{"packaging/systemd/slipway.service", "lib/systemd/system/slipway.service", 0o644},
 		{"packaging/systemd/slipway.socket", "lib/systemd/system/slipway.socket", 0o644},
+		{"packaging/systemd/slipway-upgrade.service", "lib/systemd/system/slipway-upgrade.service", 0o644},
 		{"packaging/systemd/unprivileged.conf", "usr/share/doc/slipway/examples/unprivileged.conf", 0o644},
 		{filepath.Join(work, "slipway.bash"), "usr/share/bash-completion/completions/slipway", 0o644},
 		{filepath.Join(work, "slipway.zsh"), "usr/share/zsh/vendor-completions/_slipway", 0o644},
@@ -30,6 +31,7 @@ func (r *release) deb(arch, program, work string) error {
 		{"packaging/deb/server.toml", "etc/slipway/server.toml", 0o640},
 		{"packaging/deb/default", "etc/default/slipway", 0o644},
 		{"packaging/deb/lintian-overrides", "usr/share/lintian/overrides/slipway", 0o644},
+		{"packaging/deb/preinst", "DEBIAN/preinst", 0o755},
 		{"packaging/deb/postinst", "DEBIAN/postinst", 0o755},
 		{"packaging/deb/prerm", "DEBIAN/prerm", 0o755},
 		{"packaging/deb/postrm", "DEBIAN/postrm", 0o755},
@@ -61,6 +63,14 @@ func (r *release) deb(arch, program, work string) error {
 		if err := write(filepath.Join(dir, "usr/share", name), packed, 0o644); err != nil {
 			return err
 		}
+	}
+	// It does nothing unless an upgrade was interrupted, so it is there without being enabled.
+	wants := filepath.Join(dir, "lib/systemd/system/multi-user.target.wants")
+	if err := os.MkdirAll(wants, 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink("../slipway-upgrade.service", filepath.Join(wants, "slipway-upgrade.service")); err != nil {
+		return err
 	}
 	sums, size, err := contents(dir)
 	if err != nil {
@@ -108,7 +118,7 @@ func zipped(text string) ([]byte, error) {
 func contents(dir string) (sums []byte, size int64, err error) {
 	var b strings.Builder
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)

@@ -118,6 +118,8 @@ func TestDebian(t *testing.T) {
 	if out := d.must("dpkg -i --force-confold /tmp/two.deb; tail -1 /etc/slipway/server.toml; stat -c '%U:%G %a' /etc/slipway/server.toml"); !strings.HasSuffix(out, "# mine\nroot:slipway 640\n") {
 		t.Errorf("after an upgrade: %s", out)
 	}
+	// The program before lies beside the new one, for going back.
+	d.must("slipway.previous version; ! [ /usr/bin/slipway -ef /usr/bin/slipway.previous ]")
 	if out := d.must("dpkg -r slipway; ls /etc/slipway/server.toml /var/lib/slipway/secrets.key; ! ls /usr/bin/slipway"); strings.Contains(out, "warning") {
 		t.Errorf("removing says %s", out)
 	}

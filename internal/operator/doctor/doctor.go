@@ -74,6 +74,7 @@ func Print(ctx context.Context, s installation.Store, m config.SMTP, c Certifica
 func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
 	checks := []Check{
 		lastUpgrade(s),
+		autoUpgrades(s),
 		dataDir(s),
 		ownDatabase(ctx, s),
 		files(ctx, s),
@@ -108,6 +109,23 @@ func lastUpgrade(s installation.Store) Check {
 		return Check{Name: "upgrade", Text: "that to " + x.To.Version + " was interrupted: slipway upgrade --continue ends it"}
 	}
 	return Check{Name: "upgrade", OK: x.Outcome == upgrade.Upgraded, Text: x.Ending()}
+}
+
+// autoUpgrades tells what slipway-auto-upgrade.timer came to the last time.
+func autoUpgrades(s installation.Store) Check {
+	c := Check{Name: "automatic upgrades", OK: true, Text: "off"}
+	text, at, err := upgrade.LastAuto(s)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		c.OK, c.Text = false, err.Error()
+	case time.Since(at) > 48*time.Hour:
+		c.Text = "off since " + at.Format("2 January 2006")
+	default:
+		c.OK = text == upgrade.NothingNewer || strings.HasPrefix(text, upgrade.UpgradedTo)
+		c.Text = at.Format("2 January 2006, 15:04") + ": " + text
+	}
+	return c
 }
 
 func scratch(s installation.Store) string {

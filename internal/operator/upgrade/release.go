@@ -34,6 +34,7 @@ type Source struct {
 	Archive string   // slipway_VERSION_linux_ARCH.tar.gz, with SHA256SUMS and SHA256SUMS.minisig beside it. An https:// address, too.
 	Keys    []string // public keys of minisign, one of which must have signed
 	SHA256  string   // of the archive, in hexadecimal. Optional: trusted in the place of a signature.
+	Version string   // that its program must have. Optional.
 }
 
 // About is what a program says of itself.

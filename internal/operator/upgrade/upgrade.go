@@ -78,6 +78,56 @@ func (c Config) Run(ctx context.Context, from Source) error {
 	return c.change(ctx, x)
 }
 
+// Package watches the program that a package manager has just put in the place of the old one, which lies beside it and is this
+// one, and goes back to it where the new one does not work. Where no service runs there is nothing to watch.
+func (c Config) Package(ctx context.Context) error {
+	unlock, err := lock(c.Store)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if x, err := Last(c.Store); err == nil && x.Step != Ended {
+		return errors.New("an upgrade was interrupted: slipway upgrade --continue ends it")
+	}
+	x := State{Program: c.Program, StartedAt: time.Now()}
+	if _, serves := c.Store.Serving(); !serves || same(x.Program, x.previous()) {
+		return nil
+	}
+	if c.readyz(ctx) != nil { // nothing could be compared with it: perhaps the new one mends it
+		return c.service(ctx, "restart")
+	}
+	if x.From, err = ask(ctx, x.previous()); err != nil {
+		return err
+	}
+	if x.To, err = ask(ctx, x.Program); err == nil && x.To.Oldest > x.From.Schema && c.Store.Database != "" {
+		err = fmt.Errorf("%s changes the database so that %s can't work with it, and PostgreSQL is not copied here", x.To.Version, x.From.Version)
+	}
+	if err == nil {
+		x.Sites = c.canaries(ctx)
+		err = c.snapshot(ctx, &x)
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err == nil {
+		err = c.reserve()
+	}
+	if err == nil {
+		x.Step = Swapped
+		err = x.save(c.Store)
+	}
+	if err != nil { // nothing was restarted
+		c.release()
+		return errors.Join(fmt.Errorf("not upgraded: %w", err), replace(x.previous(), x.Program, true))
+	}
+	return c.watch(ctx, x)
+}
+
+// same reports whether two paths are one file.
+func same(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
 // Undo goes back to the program before the last upgrade.
 func (c Config) Undo(ctx context.Context) error {
 	unlock, err := lock(c.Store)
@@ -138,8 +188,10 @@ func (c Config) Continue(ctx context.Context) error {
 // prepare lays the new program beside the old one and finds out whether it can take its place.
 func (c Config) prepare(ctx context.Context, from Source, undo bool) (x State, err error) {
 	x = State{Program: c.Program, StartedAt: time.Now()}
-	if err := c.mayReplace(ctx); err != nil {
-		return x, err
+	if !undo { // what a package manager put there was watched, so it can be undone
+		if err := c.mayReplace(ctx); err != nil {
+			return x, err
+		}
 	}
 	if err := os.Remove(x.staged()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return x, err
@@ -165,6 +217,9 @@ func (c Config) prepare(ctx context.Context, from Source, undo bool) (x State, e
 	}()
 	if x.To, err = ask(ctx, x.staged()); err != nil {
 		return x, err
+	}
+	if from.Version != "" && x.To.Version != from.Version {
+		return x, fmt.Errorf("the release %s has the program of %s", from.Version, x.To.Version)
 	}
 	if !undo && older(x.To.Version, x.From.Version) {
 		return x, fmt.Errorf("%s is older than %s, which is installed; slipway upgrade --undo goes back", x.To.Version, x.From.Version)

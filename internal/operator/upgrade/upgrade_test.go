@@ -46,6 +46,10 @@ func TestMain(m *testing.M) {
 	}
 	b, found := behaves(exe)
 	if !found {
+		// Servers of tests over HTTPS have this certificate.
+		s := httptest.NewTLSServer(nil)
+		http.DefaultTransport.(*http.Transport).TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
+		s.Close()
 		os.Exit(m.Run())
 	}
 	switch {
@@ -110,7 +114,7 @@ func serve(b behaviour, dir, addr string) error {
 		return err
 	}
 	if b.Serve == "hangs" || b.Serve == "migrates and hangs" {
-		select {}
+		<-time.After(24 * time.Hour) // a select of nothing is a deadlock, which Go ends
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -405,6 +409,60 @@ func TestUpgradeRestoresTheDatabase(t *testing.T) {
 				t.Errorf("the database of the new program: %v", err)
 			}
 		})
+	}
+}
+
+// What a package manager put in the program's place is watched as well: it stays, or the one before comes back; and it can be undone.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dpkg := func(version string, b behaviour) {
+		t.Helper()
+		b.Version = version
+		w.program(w.Program+".dpkg-new", b)
+		_ = os.Remove(w.Program + ".previous")
+		if err := errors.Join(os.Link(w.Program, w.Program+".previous"), os.Rename(w.Program+".dpkg-new", w.Program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dpkg("1.1.0", behaviour{About: about("")})
+	if err := w.Package(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.serves("1.1.0")
+	if x := w.ended(Upgraded); x.From.Version != "1.0.0" {
+		t.Errorf("it says that it came from %s", x.From.Version)
+	}
+	if err := w.Undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	w.serves("1.0.0")
+	w.Watch = 2 * time.Minute
+	dpkg("1.2.0", behaviour{about(""), "dies"})
+	if err := w.Package(t.Context()); err == nil || !strings.Contains(err.Error(), "1.0.0 serves again") {
+		t.Errorf("got %v", err)
+	}
+	w.ended(Returned)
+	w.serves("1.0.0")
+	if err := w.Package(t.Context()); err != nil { // configured once more
+		t.Error(err)
+	}
+	w.serves("1.0.0")
+	// One that can't even say what it is changes nothing.
+	dpkg("1.3.0", behaviour{About{}, "panics"})
+	if err := w.Package(t.Context()); err == nil || !strings.Contains(err.Error(), "not upgraded") {
+		t.Errorf("got %v", err)
+	}
+	w.serves("1.0.0")
+	// Without a service nothing is watched.
+	w.act("stop")
+	w.lives.Wait()
+	dpkg("1.4.0", behaviour{About: about("")})
+	if err := w.Package(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if b, _ := behaves(w.Program); b.Version != "1.4.0" {
+		t.Errorf("without a service %s is installed", b.Version)
 	}
 }
 
