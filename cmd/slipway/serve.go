@@ -61,6 +61,7 @@ type serveCommand struct {
 	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`
 	RateLimit         int           `help:"API requests per minute and API key." default:"100"`
 	SignUp            string        `name:"sign-up" help:"Who creates accounts: closed (operators, and those whom they invite) or open (everybody who confirms an email address)." default:"closed" enum:"open,closed"`
+	ActionsIssuer     string        `name:"actions-issuer" help:"Who signs ID tokens for workflows of GitHub Actions. GitHub Enterprise Server: https://HOST/_services/token." default:"https://token.actions.githubusercontent.com" placeholder:"URL"`
 	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
 	Registry          string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
 	Prices            string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
@@ -142,6 +143,7 @@ func (s serveCommand) settings() config.Config {
 		DNSResolver:              s.DNSResolver,
 		RateLimit:                s.RateLimit,
 		SignUp:                   s.SignUp == "open",
+		ActionsIssuer:            s.ActionsIssuer,
 		OAuthRegistration:        s.OAuthRegistration == "open",
 		Registry:                 s.Registry,
 		TrustedProxies:           s.TrustedProxy,

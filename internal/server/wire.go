@@ -18,6 +18,7 @@ import (
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
+	"slipway/internal/deploy/actions"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
@@ -444,6 +445,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		})
 		h.tokens = weboauth.New(weboauth.Config{
 			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,
+			Workflows: actions.New(actions.Config{
+				DB: h.db, Accounts: h.accounts, Sites: h.sites, Git: h.git, Out: out.Client(5 * time.Second), Issuer: s.ActionsIssuer,
+				Audience: s.BaseURL, Log: s.Log,
+			}),
 		})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {

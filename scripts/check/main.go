@@ -126,7 +126,7 @@ func install() {
 	if err := machine.Install(
 		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
 		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
-		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "minisign", "openssl", "zsh", "fish", "mandoc",
+		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "minisign", "openssl", "zsh", "fish", "mandoc", "jq",
 	); err != nil {
 		fmt.Println(err)
 	}

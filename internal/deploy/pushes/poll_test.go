@@ -111,7 +111,7 @@ func TestPollingManySites(t *testing.T) {
 				"sites",
 				20,
 			) + ` FROM sites, numbers`,
-			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30 + n % 31, poll_at, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
+			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30 + n % 31, poll_at, poll_refs, poll_error, polled_at, preview_database` + rest(t, w, "git_settings", 20) + ` FROM git_settings, numbers`,
 		} {
 			must(
 				t,
@@ -183,7 +183,7 @@ func TestPollsAreShared(t *testing.T) {
 				"sites",
 				20,
 			) + ` FROM sites, numbers`,
-			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30, poll_at + n, poll_refs, poll_error, polled_at, preview_database FROM git_settings, numbers`,
+			`INSERT INTO git_settings SELECT REPLACE(site_id, 'site_', 'site_' || n || '_'), '', '', '', auto_deploy, previews, watch, provider, last_event, last_event_at, preview_days, tags, deleted_branches, forks, 30, poll_at + n, poll_refs, poll_error, polled_at, preview_database` + rest(t, w, "git_settings", 20) + ` FROM git_settings, numbers`,
 		} {
 			must(t, w.db.Admin(t.Context(), `WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 40) `+q))
 		}

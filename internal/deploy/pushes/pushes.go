@@ -87,8 +87,18 @@ type Settings struct {
 	PollMinutes     int    // how often the repository is asked for new commits; 0: never
 	PolledAt        db.Time
 	PollError       string // why the last poll failed
+	Workflows       Workflows
 
 	secret string
+}
+
+// Workflows says which workflows of GitHub Actions may deploy a site (package actions).
+type Workflows struct {
+	Repository   string         // owner/name; empty: none
+	RepositoryID string         // of the first run; empty: none came yet
+	Branch       string         // whose runs may deploy to production
+	Environment  string         // in which they must run for that. Optional.
+	By           account.UserID // who allowed it
 }
 
 // Forge is the kind of forge of the site's repository; empty where it is not known.
@@ -147,14 +157,16 @@ func New(c Config) *Pushes {
 }
 
 const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at,
-	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error, g.preview_database`
+	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error, g.preview_database,
+	g.actions_repository, g.actions_repository_id, g.actions_branch, g.actions_environment, g.actions_by`
 
 const from = ` FROM git_settings g JOIN open_sites s ON s.id = g.site_id `
 
 func (g *Pushes) scan(row db.Scanner) (s Settings, err error) {
 	var hook, secret, watch string
 	err = row.Scan(&s.Site, &s.Owner, &hook, &secret, &s.AutoDeploy, &s.Previews, &watch, &s.Provider, &s.LastEvent, &s.LastEventAt,
-		&s.PreviewDays, &s.Tags, &s.DeletedBranches, &s.Forks, &s.PollMinutes, &s.PolledAt, &s.PollError, &s.PreviewDatabase)
+		&s.PreviewDays, &s.Tags, &s.DeletedBranches, &s.Forks, &s.PollMinutes, &s.PolledAt, &s.PollError, &s.PreviewDatabase,
+		&s.Workflows.Repository, &s.Workflows.RepositoryID, &s.Workflows.Branch, &s.Workflows.Environment, &s.Workflows.By)
 	if err != nil {
 		return s, err
 	}

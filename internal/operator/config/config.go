@@ -62,8 +62,9 @@ type Config struct {
 	OutboundCAFile    string
 	DNSResolver       string
 	RateLimit         int
-	SignUp            bool // people may create accounts
-	OAuthRegistration bool // apps may register themselves
+	SignUp            bool   // people may create accounts
+	OAuthRegistration bool   // apps may register themselves
+	ActionsIssuer     string // who signs for workflows of GitHub Actions
 	Registry          string
 	Prices            string   // file
 	Limits            string   // file

@@ -55,11 +55,16 @@ func New(c Config) *SSO {
 	c.Base = strings.TrimRight(c.Base, "/")
 	s := &SSO{c: c, found: map[ProviderID]*discovery{}}
 	if c.Out != nil {
-		out := *c.Out
-		out.Transport = light{bounded{out.Transport}}
-		s.out = &out
+		s.out = Bounded(c.Out)
 	}
 	return s
+}
+
+// Bounded returns a client for issuers: it reads no more of an answer than it should, and no key that takes long to check with.
+func Bounded(c *http.Client) *http.Client {
+	out := *c
+	out.Transport = light{bounded{out.Transport}}
+	return &out
 }
 
 // maxAnswer is the most bytes that are read of anything an issuer answers.

@@ -7,10 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 )
 
 const (
@@ -450,5 +454,44 @@ func TestGitHookForges(t *testing.T) {
 	}
 	if d := h.deployments()[0].(m); d["commitHash"] != shaA || d["trigger"] != "push" {
 		t.Errorf("the newest deployment: %v", d)
+	}
+}
+
+// Workflows are allowed with a key that is as lasting and wide as what they get; the settings show what is allowed, and a
+// repository without a name ends it.
+func TestWorkflowsAreAllowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	path := "/sites/" + w.folderSite(key, "Harbor") + "/git"
+	if got := w.must(200, "GET", path, key, nil)["workflows"]; got != nil {
+		t.Errorf("a new site allows %v", got)
+	}
+	allow := func(repository string) m { return m{"workflows": m{"repository": repository, "environment": "live"}} }
+	got := w.must(200, "PATCH", path, key, allow("acme/site"))["workflows"]
+	if want := (m{"repository": "acme/site", "branch": "main", "environment": "live"}); mustJSON(t, got) != mustJSON(t, want) {
+		t.Errorf("the settings show %v, want %v", got, want)
+	}
+	w.must(200, "PATCH", path, key, m{"tags": "ignore"}) // changes nothing else
+	if got := w.must(200, "GET", path, key, nil)["workflows"]; got == nil {
+		t.Error("another setting ended what was allowed")
+	}
+	for _, repository := range []string{"acme", "acme/site/x", "https://github.com/acme/site", "acme/si te", "/site", "acme/" + strings.Repeat("x", 300)} {
+		if code := w.must(400, "PATCH", path, key, allow(repository))["code"]; code != "invalid_workflows" {
+			t.Errorf("%q is refused as %v", repository, code)
+		}
+	}
+	if got := w.must(200, "PATCH", path, key, m{"workflows": m{"repository": ""}})["workflows"]; got != nil {
+		t.Errorf("after the end %v is allowed", got)
+	}
+	for name, n := range map[string]account.NewKey{
+		"fewer scopes": {Scopes: account.Scopes{account.DeploymentsWrite}},
+		"an end":       {Scopes: account.Scopes{account.All}, Expires: db.Now().Add(time.Hour)},
+		"addresses":    {Scopes: account.Scopes{account.All}, Nets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+	} {
+		n.Name = name
+		if code := w.must(403, "PATCH", path, w.key(u, n), allow("acme/site"))["code"]; code != "wider_key" {
+			t.Errorf("a key with %s is refused as %v", name, code)
+		}
 	}
 }

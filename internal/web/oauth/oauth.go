@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/deploy/actions"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
@@ -31,6 +32,7 @@ import (
 // Config names what the endpoints stand on.
 type Config struct {
 	Server         *oauth.Server
+	Workflows      *actions.Actions // Optional: without it no workflow gets a key.
 	Limiter        *ratelimit.Limiter
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
 	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
@@ -150,24 +152,36 @@ func answer(w http.ResponseWriter, status int, body any) {
 	json.NewEncoder(w).Encode(body) // a client that is gone is no error of ours
 }
 
-// form reads a request of a client: each parameter once (RFC 6749 §3.2), and who the client is.
-func (e *Endpoints) form(w http.ResponseWriter, r *http.Request) (oauth.App, url.Values, bool) {
+// parameters reads a request: each parameter once (RFC 6749 §3.2).
+func (e *Endpoints) parameters(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+	if r.PostForm != nil {
+		return r.PostForm, true
+	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded") {
 		e.refuse(w, r, invalid("The body must be application/x-www-form-urlencoded"))
-		return oauth.App{}, nil, false
+		return nil, false
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		e.refuse(w, r, invalid("The body can't be read as a form of at most 16 KiB"))
-		return oauth.App{}, nil, false
+		return nil, false
 	}
 	q := r.PostForm
 	for name, values := range q {
 		if len(values) > 1 && name != "resource" {
 			e.refuse(w, r, invalid("A parameter is given more than once"))
-			return oauth.App{}, nil, false
+			return nil, false
 		}
+	}
+	return q, true
+}
+
+// form reads a request of a client, and who the client is.
+func (e *Endpoints) form(w http.ResponseWriter, r *http.Request) (oauth.App, url.Values, bool) {
+	q, ok := e.parameters(w, r)
+	if !ok {
+		return oauth.App{}, nil, false
 	}
 	id, secret := q.Get("client_id"), q.Get("client_secret")
 	if header := r.Header.Get("Authorization"); header != "" {
@@ -214,6 +228,14 @@ func invalid(description string) *oauth.Error {
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 func (e *Endpoints) token(w http.ResponseWriter, r *http.Request) {
+	q, ok := e.parameters(w, r)
+	if !ok {
+		return
+	}
+	if q.Get("grant_type") == exchangeGrant {
+		e.exchange(w, r, q)
+		return
+	}
 	a, q, ok := e.form(w, r)
 	if !ok {
 		return
@@ -322,6 +344,10 @@ func (e *Endpoints) describeServer(w http.ResponseWriter, _ *http.Request) {
 			scopes = append(scopes, s)
 		}
 	}
+	grants := []string{"authorization_code", "refresh_token", deviceGrant}
+	if e.c.Workflows != nil {
+		grants = append(grants, exchangeGrant)
+	}
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	about := map[string]any{
 		"issuer":                                         iss,
@@ -332,7 +358,7 @@ func (e *Endpoints) describeServer(w http.ResponseWriter, _ *http.Request) {
 		"introspection_endpoint":                         iss + "/oauth/introspect",
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
-		"grant_types_supported":                          []string{"authorization_code", "refresh_token", deviceGrant},
+		"grant_types_supported":                          grants,
 		"code_challenge_methods_supported":               []string{"S256"},
 		"token_endpoint_auth_methods_supported":          auth,
 		"revocation_endpoint_auth_methods_supported":     auth,

@@ -51,6 +51,7 @@ var programs = map[string]string{
 	"shellcheck":                        "/usr/bin/shellcheck",
 	"zsh":                               "/usr/bin/zsh",
 	"fish":                              "/usr/bin/fish",
+	"jq":                                "/usr/bin/jq",
 	"mandoc":                            "/usr/bin/mandoc",
 	"systemd":                           "/usr/bin/systemd-analyze",
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
@@ -40,6 +42,14 @@ type gitBody struct {
 	PollError   *string  `json:"pollError" doc:"Error of the last poll."`
 	LastEventAt *string  `json:"lastEventAt" format:"date-time"`
 	LastEvent   *string  `json:"lastEvent" doc:"The last event from the Git provider and its result."`
+
+	Workflows *workflowsBody `json:"workflows" doc:"The workflows of GitHub Actions that may deploy the site without a stored secret. Null: none."`
+}
+
+type workflowsBody struct {
+	Repository  string `json:"repository" doc:"The GitHub repository: owner/name."`
+	Branch      string `json:"branch" doc:"The branch whose runs may deploy to production. Other runs may deploy previews."`
+	Environment string `json:"environment" doc:"The GitHub environment in which runs may deploy to production. Empty: any."`
 }
 
 func (a *API) gitRoutes() {
@@ -135,6 +145,9 @@ func (a *API) showGit(s pushes.Settings) gitBody {
 		LastEventAt: contract.When(s.LastEventAt),
 		LastEvent:   contract.Some(s.LastEvent),
 	}
+	if w := s.Workflows; w.Repository != "" {
+		b.Workflows = &workflowsBody{w.Repository, w.Branch, w.Environment}
+	}
 	if s.Hook != "" {
 		b.HookURL = contract.Some(a.gitHookURL(s.Hook))
 	}
@@ -192,6 +205,12 @@ type updateGitIn struct {
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
 		Protection  *string `json:"previewProtection,omitempty" enum:"none,password,members"`
 		Password    *string `json:"previewPassword,omitempty" minLength:"8" maxLength:"200" writeOnly:"true" doc:"The site's password for visitors, 8 to 200 characters."`
+
+		Workflows *struct {
+			Repository  string `json:"repository" doc:"owner/name. Empty: no workflow may deploy the site."`
+			Branch      string `json:"branch,omitempty" maxLength:"255" doc:"The branch whose runs may deploy to production. Default: the site's production branch, or main."`
+			Environment string `json:"environment,omitempty" maxLength:"255" doc:"The GitHub environment in which runs may deploy to production. Default: any."`
+		} `json:"workflows,omitempty" doc:"Lets workflows of a GitHub repository get API keys for this site that expire after an hour. Takes a key with all scopes that doesn't expire."`
 	}
 }
 
@@ -245,7 +264,7 @@ func (a *API) updateGit(
 	if err == nil {
 		err = contract.CheckPatch(ctx, "Git settings", []string{
 			"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase",
-			"pollMinutes", "connectionId", "report", "previewProtection", "previewPassword",
+			"pollMinutes", "connectionId", "report", "previewProtection", "previewPassword", "workflows",
 		}, shown, nil)
 	}
 	if err != nil {
@@ -272,12 +291,36 @@ func (a *API) updateGit(
 	if err == nil && (in.Body.Protection != nil || in.Body.Password != nil) {
 		err = a.protectPreviews(ctx, tx, c, in.ID, in.Body.Protection, in.Body.Password, hash)
 	}
+	detail := "git"
+	if w := in.Body.Workflows; err == nil && w != nil {
+		detail = cmp.Or(text.Line("git, workflows of "+w.Repository, 150), detail)
+		err = a.allowWorkflows(ctx, tx, c, in.ID, pushes.Workflows{Repository: w.Repository, Branch: w.Branch, Environment: w.Environment})
+		if err == nil {
+			s, err = a.Git.Get(ctx, tx, c.Owner, in.ID)
+		}
+	}
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: "git"}
+	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: detail}
 	out, err := a.showGitWith(ctx, tx, s)
 	return out, did, err
+}
+
+// allowWorkflows lets workflows get keys that act for the caller: as lasting and wide as the caller's own.
+func (a *API) allowWorkflows(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, w pushes.Workflows) error {
+	if !c.Unrestricted() || c.Expires != 0 || len(c.Nets) > 0 || c.Grant != "" {
+		return &fault.Error{
+			Kind: fault.Forbidden, Message: "This API key can't allow workflows", Code: "wider_key",
+			Details: "workflows go on getting keys: use a key with all scopes that doesn't expire and isn't restricted to sites or IP addresses",
+		}
+	}
+	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
+	if err != nil {
+		return err
+	}
+	w.Branch, w.By = cmp.Or(w.Branch, s.Branch, "main"), c.User
+	return a.Git.AllowTx(ctx, tx, c.Owner, id, w)
 }
 
 // useConnection changes what is not nil of how a site uses a connected account.

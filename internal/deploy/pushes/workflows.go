@@ -1,0 +1,70 @@
+package pushes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
+)
+
+// maxWorkflowName is the most bytes of a repository's, branch's or environment's name: GitHub's are shorter.
+const maxWorkflowName = 255
+
+// AllowTx says which workflows may deploy the owner's site. One without a repository allows none.
+func (g *Pushes) AllowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, w Workflows) error {
+	if w.Repository == "" {
+		w = Workflows{}
+	} else if err := w.check(); err != nil {
+		return err
+	}
+	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE git_settings SET actions_repository = $2, actions_branch = $3, actions_environment = $4, actions_by = $5,
+			actions_repository_id = CASE WHEN actions_repository = $2 THEN actions_repository_id ELSE '' END
+		WHERE site_id = $1`, id, w.Repository, w.Branch, w.Environment, w.By)
+	if err != nil {
+		return fmt.Errorf("allow workflows: %w", err)
+	}
+	return nil
+}
+
+// PinTx notes the id of the repository whose workflow came first: a repository that gets the name later is another one.
+func (g *Pushes) PinTx(ctx context.Context, tx *db.Tx, id site.ID, repository string) error {
+	_, err := tx.Exec(ctx, `UPDATE git_settings SET actions_repository_id = $2 WHERE site_id = $1 AND actions_repository_id = ''`, id, repository)
+	if err != nil {
+		return fmt.Errorf("note repository of workflows: %w", err)
+	}
+	return nil
+}
+
+func (w Workflows) check() error {
+	owner, name, ok := strings.Cut(w.Repository, "/")
+	named := func(s string) bool {
+		return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+			return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
+		})
+	}
+	if !ok || !named(owner) || !named(name) || len(w.Repository) > maxWorkflowName {
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid repository of workflows", Details: "a repository looks like acme/site",
+			Received: text.Line(w.Repository, 100), Code: "invalid_workflows",
+		}
+	}
+	for what, v := range map[string]string{"branch": w.Branch, "environment": w.Environment} {
+		if len(v) > maxWorkflowName || strings.ContainsFunc(v, unicode.IsControl) || what == "branch" && v == "" {
+			return &fault.Error{
+				Kind: fault.Invalid, Message: "Invalid " + what + " of workflows", Details: "a name has 1 to 255 bytes",
+				Received: text.Line(v, 100), Code: "invalid_workflows",
+			}
+		}
+	}
+	return nil
+}
