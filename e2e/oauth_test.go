@@ -39,7 +39,7 @@ func installNode(t *testing.T, name string) (dir string) {
 }
 
 // The client libraries that authors of apps use sign in at the real program: metadata, challenges, PKCE, iss, refresh,
-// device, revocation; MCP's clients come with nothing but the address of the API. One that knows no PKCE is refused.
+// device, revocation; MCP's clients come with nothing but the address of the API, then sign in at /mcp and use its tools. One that knows no PKCE is refused.
 func TestOAuthClients(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())

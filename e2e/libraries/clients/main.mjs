@@ -4,7 +4,9 @@ import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import simple from 'simple-oauth2';
 import * as mcp from '@modelcontextprotocol/client';
-import * as sdk from '@modelcontextprotocol/sdk/client/auth.js';
+import * as sdkAuth from '@modelcontextprotocol/sdk/client/auth.js';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 // A program that signs in with one of the public client libraries, against the server and with the app of the arguments:
 //
@@ -18,6 +20,7 @@ const person = async (does) => {
   console.log(JSON.stringify(does));
   return JSON.parse((await lines.next()).value);
 };
+const sdk = { ...sdkAuth, Client, StreamableHTTPClientTransport };
 const resource = base + '/api/v1';
 const scope = 'sites:read deployments:write';
 const ofAnotherIssuer = (err) => /"iss"/.test(err.cause.message);
@@ -138,9 +141,10 @@ const libraries = {
   },
 };
 
-async function protocolClient(lib) {
+// keeping returns what a client of MCP asks its program to keep, and where it is kept.
+function keeping() {
   const kept = {};
-  const provider = {
+  return [kept, {
     redirectUrl: redirect,
     clientMetadataUrl: id || undefined,
     clientMetadata: { client_name: 'Protocol client', redirect_uris: [redirect], token_endpoint_auth_method: 'none' },
@@ -154,7 +158,51 @@ async function protocolClient(lib) {
     codeVerifier: () => kept.verifier,
     saveDiscoveryState: (v) => { kept.discovery = v; },
     discoveryState: () => kept.discovery,
+  }];
+}
+
+// An agent is told the address of the MCP server alone: it signs its person in, lists the tools and uses them, and sees no
+// more than they allowed. Its token is good for nothing else.
+async function agent(lib) {
+  const [kept, authProvider] = keeping();
+  const at = (path) => [
+    new lib.Client({ name: 'agent', version: '1' }),
+    new lib.StreamableHTTPClientTransport(new URL(base + path), { authProvider }),
+  ];
+  const [first, transport] = at('/mcp');
+  await assert.rejects(first.connect(transport), lib.UnauthorizedError);
+  assert.equal(kept.visit.searchParams.get('resource'), base + '/mcp');
+  const answer = new URL(await person({ visit: kept.visit.href }));
+  await transport.finishAuth(answer.searchParams.get('code'), answer.searchParams.get('iss'));
+
+  const [client, next] = at('/mcp');
+  await client.connect(next);
+  assert.equal(client.getServerVersion().name, 'slipway');
+  const names = (await client.listTools()).tools.map((t) => t.name);
+  for (const name of ['whoami', 'list_sites', 'deploy', 'set_env', 'create_backup']) assert.ok(names.includes(name), name);
+  const use = async (name, args = {}) => {
+    const result = await client.callTool({ name, arguments: args });
+    return [JSON.parse(result.content[0].text), Boolean(result.isError)];
   };
+  assert.deepEqual((await use('whoami'))[0].readOnly, false);
+  const [{ data }, failed] = await use('list_sites');
+  assert.ok(!failed && Array.isArray(data));
+  assert.deepEqual((await use('get_site', { site: '../keys' }))[1], true);
+  const [unknown, refused] = await use('get_site', { site: 'site_unknown' });
+  assert.ok(refused && unknown.code === 'site_not_found', JSON.stringify(unknown));
+  await client.close();
+
+  const [reader, narrow] = at('/mcp?mode=read');
+  await reader.connect(narrow);
+  const { tools } = await reader.listTools();
+  assert.ok(tools.length > 5 && tools.every((t) => t.annotations.readOnlyHint), 'an address for reading has tools that change something');
+  await reader.close();
+  const api = await fetch(resource + '/sites', { headers: { authorization: 'Bearer ' + kept.tokens.access_token } });
+  assert.equal(api.status, 401);
+}
+
+async function protocolClient(lib) {
+  const [kept, provider] = keeping();
   const hooks = (token) => fetch(resource + '/webhooks', { headers: token ? { authorization: 'Bearer ' + token } : {} });
   const refused = await hooks();
   assert.equal(refused.status, 401);
@@ -178,6 +226,7 @@ async function protocolClient(lib) {
   assert.equal(await lib.auth(provider, options), 'AUTHORIZED'); // it refreshes
   assert.notEqual(kept.tokens.access_token, first);
   assert.equal((await hooks(kept.tokens.access_token)).status, 200);
+  await agent(lib);
 }
 
 await libraries[library]();
