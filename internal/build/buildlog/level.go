@@ -85,10 +85,8 @@ func levelOf(s string) string {
 	switch {
 	case string(low[:n]) == "error", exception(s), strings.Contains(s, ": error TS"), strings.Contains(s, " - error TS"):
 		return "error"
-	case (strings.HasPrefix(
-		s,
-		"sh: ",
-	) || strings.HasPrefix(s, "bash: ")) && (strings.HasSuffix(s, "not found") || strings.HasSuffix(s, "Permission denied")):
+	case (strings.HasPrefix(s, "sh: ") || strings.HasPrefix(s, "bash: ")) && (strings.HasSuffix(s, "not found") ||
+		strings.HasSuffix(s, "Permission denied")):
 		return "error"
 	}
 	return "info"

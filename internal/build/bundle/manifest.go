@@ -70,10 +70,8 @@ func (b *Bundles) load(ctx context.Context, id ID) (m manifest, err error) {
 		return m, fmt.Errorf("read manifest: %w", err)
 	}
 	for _, e := range m.Entries {
-		if e.Path == "" || path.Clean("/" + e.Path)[1:] != e.Path || strings.ContainsRune(
-			e.Path,
-			0,
-		) || e.Link != "" && !linkInside(e.Path, e.Link) {
+		if e.Path == "" || path.Clean("/" + e.Path)[1:] != e.Path || strings.ContainsRune(e.Path, 0) ||
+			e.Link != "" && !linkInside(e.Path, e.Link) {
 			return m, fmt.Errorf("read manifest: bad entry %q", e.Path)
 		}
 	}

@@ -95,10 +95,7 @@ func loops(all Rules) []Problem {
 		if why != "" || !single || r.Status == 200 || r.Status >= 400 || r.Host != "" ||
 			len(r.Query)+len(r.Language)+len(r.Cookie)+len(r.Country) > 0 ||
 			IsAddress(r.To) ||
-			strings.Contains(
-				r.To,
-				"?",
-			) {
+			strings.Contains(r.To, "?") {
 			continue
 		}
 		if _, seen := to[from]; seen {

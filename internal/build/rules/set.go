@@ -85,10 +85,8 @@ func newMatcher(host, path string) (matcher, bool) {
 func (r *Redirect) inside() string {
 	from, splat := strings.CutSuffix(r.From, "/*")
 	to, rest, named := strings.Cut(r.To, ":")
-	if !splat || !named || rest != "splat" || r.Status == 200 || r.Status >= 400 || strings.ContainsAny(
-		to,
-		"?#",
-	) || strings.Contains(from, ":") {
+	if !splat || !named || rest != "splat" || r.Status == 200 || r.Status >= 400 || strings.ContainsAny(to, "?#") ||
+		strings.Contains(from, ":") {
 		return ""
 	}
 	there, _, _ := Tidy("/" + strings.TrimLeft(unescape(to), "/"))

@@ -171,10 +171,8 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 			p.ownCookies(resp.Header, s.Host)
 			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
 			dropServerHeaders(resp.Header)
-			if resp.StatusCode == http.StatusOK && strings.HasPrefix(
-				resp.Header.Get("Content-Type"),
-				"text/html",
-			) && r.Method == http.MethodGet {
+			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") &&
+				r.Method == http.MethodGet {
 				w.Page = true
 			}
 			return nil

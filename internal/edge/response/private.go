@@ -25,10 +25,8 @@ func keepPrivate(h http.Header) {
 	}
 	h["Cache-Control"] = []string{strings.Join(parts, ", ")}
 	for name := range h { // what caches of their own kinds read in its place
-		if low := strings.ToLower(name); strings.HasSuffix(
-			low,
-			"cdn-cache-control",
-		) || low == "surrogate-control" || low == "x-accel-expires" {
+		if low := strings.ToLower(name); strings.HasSuffix(low, "cdn-cache-control") || low == "surrogate-control" ||
+			low == "x-accel-expires" {
 			delete(h, name)
 		}
 	}

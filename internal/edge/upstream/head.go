@@ -69,10 +69,8 @@ func (c *Conn) headEnd() int {
 func (c *Conn) parse(h *Head, b []byte, bodiless bool) error {
 	line, rest := cutLine(b)
 	// HTTP/1.1 200 OK
-	if len(line) < 12 || !bytes.HasPrefix(
-		line,
-		[]byte("HTTP/1."),
-	) || line[7] != '0' && line[7] != '1' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[7] != '0' && line[7] != '1' || line[8] != ' ' ||
+		len(line) > 12 && line[12] != ' ' {
 		return errMalformed
 	}
 	h.Status = 0

@@ -203,10 +203,8 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 // wait waits for the end and tells a lack of memory from other failures.
 func (k *child) wait() error {
 	err := k.Wait()
-	if err != nil && (k.helper.OutOfMemory() || strings.Contains(
-		k.stderr.String(),
-		"ut of memory",
-	) || strings.Contains(k.stderr.String(), "mmap failed")) {
+	if err != nil && (k.helper.OutOfMemory() || strings.Contains(k.stderr.String(), "ut of memory") ||
+		strings.Contains(k.stderr.String(), "mmap failed")) {
 		err = fmt.Errorf("%w: %w", errMemory, err)
 	}
 	k.end()

@@ -168,10 +168,8 @@ var large = strings.Fields(
 func (t *Tree) stray(ctx context.Context) error {
 	var few []File
 	for _, f := range t.files {
-		if f.Mode.IsRegular() && f.in == nil && f.lfs == "" && f.Size > 100 && f.Size <= maxPointer && len(few) < maxLFS && slices.Contains(
-			large,
-			strings.ToLower(path.Ext(f.Path)),
-		) {
+		if f.Mode.IsRegular() && f.in == nil && f.lfs == "" && f.Size > 100 && f.Size <= maxPointer && len(few) < maxLFS &&
+			slices.Contains(large, strings.ToLower(path.Ext(f.Path))) {
 			few = append(few, f)
 		}
 	}

@@ -49,10 +49,8 @@ func (s *Fetcher) lfsOverSSH(ctx context.Context, r Request) (at lfsServer, err 
 		return at, errors.New("git-lfs-authenticate: the answer can't be read")
 	}
 	u, err := url.Parse(answer.Href)
-	if err != nil || u.User != nil || u.Scheme != "https" && !strings.HasPrefix(
-		answer.Href,
-		s.base[r.Repository.host].url+"/",
-	) || u.Host == "" {
+	if err != nil || u.User != nil || u.Scheme != "https" && !strings.HasPrefix(answer.Href, s.base[r.Repository.host].url+"/") ||
+		u.Host == "" {
 		return at, errors.New("git-lfs-authenticate: the host names no https address")
 	}
 	return lfsServer{strings.TrimSuffix(answer.Href, "/"), answer.Header}, nil

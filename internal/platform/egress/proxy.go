@@ -157,10 +157,8 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Port() == "" {
 		addr = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
-	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(
-		addr,
-		":80",
-	) || r.Method != http.MethodGet && r.Method != http.MethodHead) {
+	if _, direct := p.c.Direct[addr]; !direct && (!strings.HasSuffix(addr, ":80") ||
+		r.Method != http.MethodGet && r.Method != http.MethodHead) {
 		p.refuse(w, addr, ErrPolicy)
 		return
 	}

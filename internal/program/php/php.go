@@ -113,10 +113,8 @@ func (s *Site) shows(name string) bool {
 
 // runs reports whether a path of the document root is a script that visitors may run.
 func (s *Site) runs(name string) bool {
-	if !strings.HasSuffix(
-		name,
-		".php",
-	) || name == "vendor" || strings.HasPrefix(name, "vendor/") || strings.HasPrefix(name, "node_modules/") {
+	if !strings.HasSuffix(name, ".php") || name == "vendor" || strings.HasPrefix(name, "vendor/") ||
+		strings.HasPrefix(name, "node_modules/") {
 		return false
 	}
 	f, stored, err := s.Open(path.Join(s.Root, name))

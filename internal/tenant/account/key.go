@@ -124,10 +124,8 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 
 func (n *NewKey) check() error {
 	n.Name = strings.TrimSpace(n.Name)
-	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) || strings.ContainsFunc(
-		n.Name,
-		unicode.IsControl,
-	) {
+	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) ||
+		strings.ContainsFunc(n.Name, unicode.IsControl) {
 		return &fault.Error{
 			Kind:    fault.Invalid,
 			Message: "Invalid key name",

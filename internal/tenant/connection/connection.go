@@ -196,10 +196,7 @@ func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, erro
 	n.Token, n.User = strings.TrimSpace(n.Token), strings.TrimSpace(n.User)
 	if n.Token == "" || len(n.Token) > 4096 || len(n.User) > 200 ||
 		strings.ContainsFunc(n.Token+n.User, func(r rune) bool { return r <= ' ' || r > '~' }) ||
-		strings.Contains(
-			n.User,
-			":",
-		) {
+		strings.Contains(n.User, ":") {
 		return bad("Invalid access token", "token has 1 to 4,096 printable characters without spaces")
 	}
 	var scopes string

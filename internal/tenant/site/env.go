@@ -92,10 +92,8 @@ func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch stri
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(v Var) bool {
-		return !slices.Contains(
-			v.Target,
-			target,
-		) || v.Scope() != "" && v.Scope() != scope || v.Branch != "" && !matchBranch(v.Branch, branch)
+		return !slices.Contains(v.Target, target) || v.Scope() != "" && v.Scope() != scope ||
+			v.Branch != "" && !matchBranch(v.Branch, branch)
 	})
 	best := map[string]string{} // pattern by key
 	for _, v := range all {

@@ -136,10 +136,8 @@ func CheckRun(r Run) error {
 		if err := within("healthCheck.timeoutSeconds", h.TimeoutSeconds, 1, 600); err != nil {
 			return err
 		}
-		if h.Path != nil && (!strings.HasPrefix(
-			*h.Path,
-			"/",
-		) || len(*h.Path) > 1024 || path.Clean(*h.Path) == "" || strings.ContainsFunc(*h.Path, func(r rune) bool { return r <= ' ' || r == 0x7f })) {
+		if h.Path != nil && (!strings.HasPrefix(*h.Path, "/") || len(*h.Path) > 1024 || path.Clean(*h.Path) == "" ||
+			strings.ContainsFunc(*h.Path, func(r rune) bool { return r <= ' ' || r == 0x7f })) {
 			return bad("healthCheck.path", "a path that begins with a slash", text.Clip(*h.Path, 200))
 		}
 	}
@@ -156,10 +154,7 @@ const (
 // nothing that only Slipway or Git has.
 func storageFolder(dir string) bool {
 	return dir != "" && len(dir) <= 200 && path.Clean("/"+dir) == "/"+dir && dir[0] != '@' && dir != "." && dir != ".git" &&
-		!strings.HasPrefix(
-			dir,
-			".git/",
-		) &&
+		!strings.HasPrefix(dir, ".git/") &&
 		!strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f || r == '\ufffd' })
 }
 

@@ -263,10 +263,7 @@ func proxyHosts(list []string) ([]string, error) {
 				name = ""
 			}
 		}
-		if len(name) > 253 || !strings.Contains(
-			name,
-			".",
-		) || strings.Trim(
+		if len(name) > 253 || !strings.Contains(name, ".") || strings.Trim(
 			name,
 			"abcdefghijklmnopqrstuvwxyz0123456789.-",
 		) != "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {

@@ -122,10 +122,8 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return s.GetTx(ctx, tx, owner, id)
 	}
 	redeploy := site.NeedsRedeploy || site.LiveDeployment != "" &&
-		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework || slices.Contains(
-			changed,
-			"build",
-		))
+		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework ||
+			slices.Contains(changed, "build"))
 	_, err = tx.Exec(ctx, `
 		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10, tags = $11
 		WHERE id = $1`,

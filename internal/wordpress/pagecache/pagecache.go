@@ -87,10 +87,8 @@ func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
 		len(r.URL.Path) > 1024 {
 		return ""
 	}
-	if strings.HasPrefix(
-		r.URL.Path,
-		"/wp-admin",
-	) || strings.HasPrefix(r.URL.Path, "/wp-login") || strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
+	if strings.HasPrefix(r.URL.Path, "/wp-admin") || strings.HasPrefix(r.URL.Path, "/wp-login") ||
+		strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
 		return ""
 	}
 	if hasSession(r.Header["Cookie"]) {
@@ -192,14 +190,10 @@ func (c *Cache) Filling(deployment id.Deployment, r *http.Request) func() {
 func (c *Cache) Store(owner string, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time) {
 	key := c.keyOf(deployment, r)
 	h := resp.Header
-	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 || !strings.HasPrefix(
-		h.Get("Content-Type"),
-		"text/html",
-	) ||
-		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(
-		h.Get("Vary"),
-		"Accept-Encoding",
-	) || forbids(h.Get("Cache-Control")) {
+	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 ||
+		!strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
+		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") ||
+		forbids(h.Get("Cache-Control")) {
 		return
 	}
 	if n := fieldBytes(h); n > maxFields {

@@ -60,10 +60,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, nil
 	}
-	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" || strings.HasPrefix(
-		t,
-		"multipart/",
-	) {
+	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" ||
+		strings.HasPrefix(t, "multipart/") {
 		return nil, &fault.Error{
 			Kind: fault.Media, Message: "Unsupported content type",
 			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type",
