@@ -66,28 +66,36 @@ slipway_install() {
 	upgrade)
 		sum=$(cut -d ' ' -f 1 "$work/wanted")
 		/usr/local/bin/slipway upgrade --config /etc/slipway/server.toml --sha256 "$sum" "$work/$file"
+		unpack
+		units missing # those of a later version than the one that was installed; yours stay as they are
 		;;
 	archive)
-		tar -xzf "$work/$file" -C "$work" --strip-components=1 --no-same-owner
+		unpack
 		install -D -m 755 "$work/slipway" /usr/local/bin/slipway
 		install -D -m 644 "$work/slipway.1" /usr/local/share/man/man1/slipway.1
 		install -D -m 644 "$work/completions/slipway.bash" /usr/local/share/bash-completion/completions/slipway
 		mkdir -p /etc/slipway
 		[ -e /etc/slipway/server.toml ] || install -m 640 "$work/server.toml" /etc/slipway/server.toml
-		mkdir -p /etc/systemd/system
-		for unit in slipway.service slipway.socket slipway-upgrade.service slipway-auto-upgrade.service slipway-auto-upgrade.timer; do
-			sed 's|/usr/bin/slipway|/usr/local/bin/slipway|g' "$work/$unit" >"/etc/systemd/system/$unit"
-		done
-		if [ -d /run/systemd/system ]; then
-			systemctl daemon-reload
-			systemctl enable slipway-upgrade.service
-		fi
+		units all
+		[ ! -d /run/systemd/system ] || systemctl enable slipway-upgrade.service
 		echo "Slipway is installed, but not started. Next:"
 		echo "  1. install bubblewrap and git, for builds"
 		echo "  2. slipway setup      (asks five questions and writes /etc/slipway/server.toml)"
 		echo "  3. systemctl enable --now slipway.socket slipway.service"
 		;;
 	esac
+}
+
+unpack() { tar -xzf "$work/$file" -C "$work" --strip-components=1 --no-same-owner; }
+
+# units installs the release's units for systemd: all of them, or those that are missing.
+units() {
+	mkdir -p /etc/systemd/system
+	for unit in slipway.service slipway.socket slipway-upgrade.service slipway-auto-upgrade.service slipway-auto-upgrade.timer; do
+		[ "$1" = all ] || [ ! -e "/etc/systemd/system/$unit" ] || continue
+		sed 's|/usr/bin/slipway|/usr/local/bin/slipway|g' "$work/$unit" >"/etc/systemd/system/$unit"
+	done
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload
 }
 
 # get puts a file of the release into the work folder.

@@ -130,8 +130,11 @@ func TestInstaller(t *testing.T) {
 		!strings.Contains(out, "ExecStart=/usr/local/bin/slipway serve") || !strings.Contains(out, "ExecStart=/usr/local/bin/slipway.previous upgrade") {
 		t.Errorf("a release:\n%s", out)
 	}
-	if out := install(dist, "sh /tmp/dist/install.sh && echo mine >/etc/slipway/server.toml && sh /tmp/dist/install.sh && cat /etc/slipway/server.toml"); !strings.Contains(
-		out, "upgrades with upgrade --config /etc/slipway/server.toml --sha256") || !strings.Contains(out, "mine\nstatus 0") {
+	// Units that the version before didn't have come with an upgrade; what was changed stays.
+	again := `sh /tmp/dist/install.sh && cd /etc/systemd/system && rm slipway-auto-upgrade.timer && echo mine | tee /etc/slipway/server.toml >slipway.socket &&
+		sh /tmp/dist/install.sh && grep -c OnCalendar slipway-auto-upgrade.timer && cat /etc/slipway/server.toml slipway.socket`
+	if out := install(dist, again); !strings.Contains(out, "upgrades with upgrade --config /etc/slipway/server.toml --sha256") ||
+		!strings.Contains(out, "\n1\nmine\nmine\nstatus 0\n"+files) {
 		t.Errorf("a second time:\n%s", out)
 	}
 	if out := install(dist, "sh /tmp/dist/install.sh --dry-run"); !strings.Contains(out, archive) || !strings.HasSuffix(out, "status 0\n") {
