@@ -42,7 +42,7 @@ const (
 	life    = time.Hour        // of a key
 	maxAge  = 15 * time.Minute // of an ID token; GitHub's live for five
 	skew    = 5 * time.Minute  // that the issuer's clock may be ahead
-	askTime = 10 * time.Second // for all that the issuer is asked
+	askTime = 10 * time.Second // for all that the issuer is asked, and between attempts to read its document
 	maxKeys = 50               // of a site within an hour
 	maxText = 8 << 10          // bytes of an ID token
 )
@@ -63,8 +63,10 @@ type Config struct {
 type Actions struct {
 	c Config
 
-	mu    sync.Mutex // guards check
-	check *oidc.IDTokenVerifier
+	mu     sync.Mutex // guards the rest
+	check  *oidc.IDTokenVerifier
+	failed error     // why the issuer's document could not be read,
+	again  time.Time // and when it is asked again
 }
 
 // New asks nobody yet.
@@ -158,7 +160,8 @@ func (a *Actions) verify(ctx context.Context, token string) (r run, expires db.T
 	return r, db.At(said.Expiry), nil
 }
 
-// verifier returns what checks tokens, and reads the issuer's document when it is first called.
+// verifier returns what checks tokens, and reads the issuer's document when it is first called. An issuer that doesn't answer
+// is asked once by all who wait, and not again for a while.
 func (a *Actions) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,8 +171,15 @@ func (a *Actions) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if a.c.Out == nil {
 		return nil, errors.New("no way to ask it")
 	}
-	at, err := oidc.NewProvider(oidc.ClientContext(ctx, a.c.Out), a.c.Issuer)
+	if time.Now().Before(a.again) {
+		return nil, a.failed
+	}
+	// Whoever asks does so for all, and may go away.
+	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	defer cancel()
+	at, err := oidc.NewProvider(oidc.ClientContext(ask, a.c.Out), a.c.Issuer)
 	if err != nil {
+		a.failed, a.again = err, time.Now().Add(askTime)
 		return nil, err
 	}
 	a.check = at.Verifier(&oidc.Config{ClientID: a.c.Audience, SupportedSigningAlgs: []string{oidc.RS256}})

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type world struct {
 	site     site.ID
 	issuer   *httptest.Server
 	key      *rsa.PrivateKey
+	down     atomic.Bool  // the issuer fails
+	asked    atomic.Int32 // for its document
 }
 
 func newWorld(t *testing.T) *world {
@@ -93,6 +96,13 @@ func (w *world) allow(to pushes.Workflows) {
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	doc := map[string]any{
 		"issuer": w.issuer.URL, "jwks_uri": w.issuer.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
+	}
+	if r.URL.Path != "/keys" {
+		w.asked.Add(1)
+	}
+	if w.down.Load() {
+		rw.WriteHeader(http.StatusBadGateway)
+		return
 	}
 	if r.URL.Path == "/keys" {
 		doc = map[string]any{"keys": []any{map[string]any{
@@ -296,6 +306,19 @@ func TestRunsEnd(t *testing.T) {
 	w.refused(w.token(nil), "invalid_target")
 	w.issuer.Close()
 	w.refused(w.token(nil), "invalid_target") // its keys are known already
+}
+
+// An issuer that fails is asked once, however many tokens come.
+func TestIssuerIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.down.Store(true)
+	for range 20 {
+		w.refused(w.token(nil), "temporarily_unavailable")
+	}
+	if n := w.asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
 }
 
 func isTarget(err error) bool {
