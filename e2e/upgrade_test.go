@@ -428,7 +428,7 @@ func (m *upgrading) writes(ctx context.Context, t *testing.T, strict bool) *writ
 			case err == nil:
 				w.ids = append(w.ids, made.Data.ID)
 			case strict:
-				t.Errorf("a write: %v", err)
+				t.Errorf("a write, at %s: %v\n%s", time.Now().Format(time.StampMilli), err, m.Log(6000))
 				return
 			}
 		}

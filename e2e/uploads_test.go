@@ -185,7 +185,8 @@ func TestUploadCutAtEveryMiB(t *testing.T) {
 	if n := l.cuts.Load(); n < 290 {
 		t.Errorf("%d connections were cut, want one for each MiB", n)
 	}
-	if n := l.sent.Load(); n > size*11/10 {
+	// A connection has room for 64 KiB more than a MiB, and what is on its way when it is cut is lost.
+	if n := l.sent.Load(); n > size*12/10 {
 		t.Errorf("%d MiB were sent for 300", n>>20)
 	}
 	if got := u.served(t, "/film.bin"); got != want {

@@ -18,6 +18,7 @@ import (
 
 	"slipway/internal/edge/connlimit"
 	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/graceful"
 	"slipway/internal/edge/http3"
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/config"
@@ -235,21 +236,21 @@ func (h *node) table(ctx context.Context) {
 
 // servers returns the HTTP servers, each with limits against slow and endless requests.
 type servers struct {
-	control, http *http.Server
+	control, http *graceful.Server
 	https         *fastpath.Server
 }
 
 func (h *node) servers() servers {
-	out := servers{control: &http.Server{
+	out := servers{control: graceful.New(&http.Server{
 		Handler:           h.control(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         connlimit.Idle,
 		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
-	}}
+	})}
 	if h.edge != nil {
-		out.http = h.edge.Server(h.edge.HTTP())
+		out.http = graceful.New(h.edge.Server(h.edge.HTTP()))
 		out.https = h.edge.Secure()
 	}
 	return out
