@@ -262,6 +262,9 @@ func seedTeam(ctx context.Context, w *world.World, team string) ([]string, error
 			err = tx.QueryRow(ctx, `SELECT id FROM users WHERE email = 'guest@example.test'`).Scan(&self)
 		}
 		guest(self, 0, 10)
+		if !d.Single() { // within a minute PostgreSQL does it by itself
+			run(`ANALYZE`)
+		}
 		return err
 	})
 }

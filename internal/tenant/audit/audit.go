@@ -113,7 +113,8 @@ type Filter struct {
 	Limit  int      // 1 to 200. Optional: 0 means 50.
 }
 
-// where is the filter as SQL: only what is asked for, so that an index can answer.
+// where is the filter as SQL: only what is asked for, so that an index can answer. Those that leave out empty values
+// answer only where the condition does too, for whatever value.
 func (f Filter) where() (string, db.Args) {
 	sql, args := "TRUE", db.Args{}
 	and := func(cond, v string) {
@@ -126,11 +127,11 @@ func (f Filter) where() (string, db.Args) {
 		sql += " AND (l.user_id = " + user + " OR l.about = " + user + " OR l.owner_id = " + owner + ")"
 	} else {
 		and("(l.user_id = $ OR l.about = $)", string(f.User))
-		and("l.owner_id = $", string(f.Owner))
+		and("l.owner_id = $ AND l.owner_id <> ''", string(f.Owner))
 	}
-	and("l.key_id = $", string(f.Key))
+	and("l.key_id = $ AND l.key_id <> ''", string(f.Key))
 	and("l.user_id = $", string(f.By))
-	and("l.app_id = $", f.App)
+	and("l.app_id = $ AND l.app_id <> ''", f.App)
 	if f.Since != 0 {
 		sql += " AND l.at >= " + args.Add(f.Since)
 	}
@@ -151,8 +152,8 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 	where, args := f.where()
 	rows, err := r.Query(ctx, fmt.Sprintf(`
 		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.app_id, l.grant_id, l.via, l.addr, l.action, l.subject, l.detail
-		FROM audit l LEFT JOIN people u ON u.id = l.user_id
-		WHERE %s ORDER BY l.id DESC LIMIT %d`, where, f.Limit), args...)
+		FROM (SELECT l.* FROM audit l WHERE %s ORDER BY l.id DESC LIMIT %d) l LEFT JOIN people u ON u.id = l.user_id
+		ORDER BY l.id DESC`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
 		err = row.Scan(
 			&e.ID,
