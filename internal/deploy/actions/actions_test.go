@@ -300,7 +300,10 @@ func TestRunsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.write(func(tx *db.Tx) error { // as a transfer does
-		_, err := w.git.RotateHookTx(t.Context(), tx, w.ada.Owner, w.site)
+		hook, workflows, err := w.git.RotateHookTx(t.Context(), tx, w.ada.Owner, w.site)
+		if hook || !workflows {
+			t.Errorf("a transfer ends a hook %v, workflows %v", hook, workflows)
+		}
 		return err
 	})
 	w.refused(w.token(nil), "invalid_target")

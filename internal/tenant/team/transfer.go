@@ -36,8 +36,8 @@ type NamedPart struct {
 
 // Hooks are the Git hooks of sites.
 type Hooks interface {
-	// RotateHookTx gives the site's Git hook a new address and secret, where it has one.
-	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (bool, error)
+	// RotateHookTx gives the site's Git hook a new address and secret, and ends what workflows may deploy, where it has such.
+	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error)
 }
 
 // Ties end what else an owner has that names a site, such as keys that are restricted to it.
@@ -198,12 +198,15 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 		if n > 0 {
 			p.Breaks = append(p.Breaks, text.Count(n, "deploy hook")+": new URLs, which everything that calls them needs")
 		}
-		rotated, err := s.git.RotateHookTx(ctx, tx, to, id)
+		rotated, workflows, err := s.git.RotateHookTx(ctx, tx, to, id)
 		if err != nil {
 			return err
 		}
 		if rotated {
 			p.Breaks = append(p.Breaks, "the Git hook gets a new URL and secret: enter them at the Git provider, or pushes don't deploy")
+		}
+		if workflows {
+			p.Breaks = append(p.Breaks, "workflows of GitHub Actions no longer deploy the site: allow their repository again")
 		}
 	}
 	cut, err := s.ties.CutTx(ctx, tx, id, from)

@@ -15,8 +15,8 @@ import (
 // nothing is what else a transfer touches, where there is none of it.
 type nothing struct{}
 
-func (nothing) RotateHookTx(context.Context, *db.Tx, account.OwnerID, site.ID) (bool, error) {
-	return false, nil
+func (nothing) RotateHookTx(context.Context, *db.Tx, account.OwnerID, site.ID) (hook, workflows bool, err error) {
+	return false, false, nil
 }
 
 func (nothing) EndGrantsTx(context.Context, *db.Tx, account.OwnerID, account.UserID) error {
