@@ -38,24 +38,27 @@ func TestDocumentedExamples(t *testing.T) {
 	server := mailtest.New(t, mailtest.Config{})
 	w.Flags = append(w.Flags, "--git-host", "github.com="+w.Git.URL, "--smtp", server.Addr, "--smtp-from", "Slipway <slipway@example.test>", "--base-url", "http://"+w.Listen)
 	var commit string
-	for branch, files := range map[string]map[string]string{
-		"site/main":     {"index.html": "hello", "_redirects": "/old-page /new-page"},
-		"site/redesign": {"index.html": "new"},
-		"app/main": {
+	for _, branch := range []struct {
+		repository, name string // the first of a repository is its default branch
+		files            map[string]string
+	}{
+		{"acme/site", "main", map[string]string{"index.html": "hello", "_redirects": "/old-page /new-page"}},
+		{"acme/site", "redesign", map[string]string{"index.html": "new"}},
+		{"acme/app", "main", map[string]string{
 			"package.json": `{"name": "app", "private": true, "scripts": {"start": "node server.js"}}`,
 			"server.js":    "require('http').createServer((q, r) => r.end('up')).listen(process.env.PORT)",
 			"slipway.toml": "[[cron]]\nname = \"cleanup\"\nschedule = \"0 3 * * *\"\ncommand = \"node --version\"\n",
-		},
+		}},
 	} {
 		dir := filepath.Join(t.TempDir(), "files")
-		if err := world.WriteFiles(dir, files); err != nil {
+		if err := world.WriteFiles(dir, branch.files); err != nil {
 			t.Fatal(err)
 		}
-		hash, err := w.Git.Commit("acme/"+filepath.Dir(branch), filepath.Base(branch), dir, "A commit")
+		hash, err := w.Git.Commit(branch.repository, branch.name, dir, "A commit")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if branch == "site/main" {
+		if branch.repository == "acme/site" && branch.name == "main" {
 			commit = hash
 		}
 	}

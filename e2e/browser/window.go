@@ -237,14 +237,16 @@ func (w *Window) Click(selector string) {
 		X, Y float64
 		Over string // what lies over it
 	}
-	w.Until("no click on "+selector, visible(selector)+`.length > 0`)
-	w.Eval(`(() => {
-		const all = `+visible(selector)+`, e = all[0];
-		if (all.length !== 1) return { n: all.length };
-		e.scrollIntoView({ block: 'center', inline: 'nearest', behavior: 'instant' });
-		const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
-		return { n: 1, x, y, over: e.contains(hit) ? '' : hit ? hit.outerHTML.slice(0, 200) : 'nothing' };
-	})()`, &at)
+	for end := time.Now().Add(patience); at.N == 0 && time.Now().Before(end); { // a page that loads itself anew is empty for a moment
+		w.Until("no click on "+selector, visible(selector)+`.length > 0`)
+		w.Eval(`(() => {
+			const all = `+visible(selector)+`, e = all[0];
+			if (all.length !== 1) return { n: all.length };
+			e.scrollIntoView({ block: 'center', inline: 'nearest', behavior: 'instant' });
+			const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, hit = document.elementFromPoint(x, y);
+			return { n: 1, x, y, over: e.contains(hit) ? '' : hit ? hit.outerHTML.slice(0, 200) : 'nothing' };
+		})()`, &at)
+	}
 	if at.N != 1 {
 		w.fatal("%d elements are %s, want one", at.N, selector)
 	}

@@ -64,6 +64,8 @@ type Self struct {
 	until atomic.Pointer[time.Time] // the end of the lease by this process's own clock; nil: it has none
 	state atomic.Pointer[string]
 
+	lapses atomic.Int64 // leases that had ended when they were renewed
+
 	confirming sync.Mutex // guards asked, answer
 	asked      time.Time
 	answer     error
@@ -162,6 +164,10 @@ func (s *Self) Holds() bool {
 	return end != nil && time.Now().Before(*end)
 }
 
+// Lapses returns how often the lease had ended when it was renewed: others may have taken over in between what this node ran. It
+// grows before Holds reports that the new lease lasts.
+func (s *Self) Lapses() int64 { return s.lapses.Load() }
+
 // Takes reports whether this node may begin to run something.
 func (s *Self) Takes() bool {
 	state := s.state.Load()
@@ -232,7 +238,6 @@ func (s *Self) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held := s.Holds()
 	begun, now := time.Now(), s.c.DB.Now()
 	var state string
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -247,7 +252,8 @@ func (s *Self) renew(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("renew node's lease: %w", err)
 	}
-	if !held {
+	if !s.Holds() { // asked only now: the process may have been held while it wrote
+		s.lapses.Add(1)
 		s.tellLost()
 	}
 	s.holds(begun, state)

@@ -110,8 +110,11 @@ func TestLeaseEnds(t *testing.T) {
 	if s.Holds() || s.Takes() {
 		t.Fatal("it holds a lease that has ended")
 	}
-	if err := s.renew(t.Context()); err != nil || !s.Holds() {
-		t.Fatal(err)
+	if err := s.renew(t.Context()); err != nil || !s.Holds() || s.Lapses() != 1 {
+		t.Fatal(err, s.Lapses())
+	}
+	if err := s.renew(t.Context()); err != nil || s.Lapses() != 1 { // in time
+		t.Fatal(err, s.Lapses())
 	}
 	wait.Until(t, "it hears that its lease had ended", func() bool {
 		select {

@@ -120,6 +120,8 @@ type Apps struct {
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this one, among others that hold workers
 
+	compared atomic.Int64 // the lapses of this node's lease after which its sites were compared
+
 	// instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an
 	// idle one of the owner that runs the most sleeps, else 503
 	up   atomic.Int64

@@ -123,6 +123,7 @@ func (a *Apps) leave(ctx context.Context) error {
 	if a.c.Places == nil {
 		return nil
 	}
+	lapses := a.c.Places.Lapses() // before anything is compared: the next one has its own turn
 	all := a.all()
 	sites := map[string]bool{}
 	for _, p := range all {
@@ -133,6 +134,7 @@ func (a *Apps) leave(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	if len(sites) == 0 {
+		a.compared.Store(lapses)
 		return nil
 	}
 	mine, err := a.c.Places.Mine(ctx, sortedKeys(sites))
@@ -147,13 +149,14 @@ func (a *Apps) leave(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 	}
+	a.compared.Store(lapses)
 	return nil
 }
 
 // sure makes certain that what runs here is still this node's, after a time in which it could not say so. While the database
 // doesn't answer nobody can have taken anything over through it, as far as this node can tell.
 func (a *Apps) sure(ctx context.Context) {
-	if a.c.Places.Sure() {
+	if a.c.Places.Sure(a.compared.Load()) {
 		return
 	}
 	if err := a.c.Places.Confirm(ctx); err != nil {

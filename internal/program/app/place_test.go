@@ -52,7 +52,14 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	e, err = b.Acquire(t.Context(), "one")
 	f.ok(err)
 	e.Release()
-	f.ok(a.leave(t.Context()))
+	a.compared.Store(-1) // it has a new lease, and nobody has compared since
+	if _, ok := a.Awake("one"); ok {
+		t.Error("with its new lease the first node sends requests to what another one has taken")
+	}
+	a.sure(t.Context())
+	if a.compared.Load() != 0 {
+		t.Error("it has not compared")
+	}
 	if _, ok := a.Awake("one"); ok {
 		t.Error("the first node still sends requests to it")
 	}

@@ -169,7 +169,7 @@ func (a *Apps) held(ctx context.Context, deployment id.Deployment) (*program, *i
 // Awake returns the deployment's program for one request if it runs, without waiting for
 // anything.
 func (a *Apps) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
-	if !a.c.Places.Sure() {
+	if !a.c.Places.Sure(a.compared.Load()) {
 		return nil, false
 	}
 	if e, ok := a.awake(deployment); ok {

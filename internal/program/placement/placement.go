@@ -94,8 +94,18 @@ func Counts(ctx context.Context, r db.Reader) (sites, pinned map[string]int, err
 	return sites, pinned, nil
 }
 
-// Sure reports whether what runs here is this node's for certain.
-func (p *Places) Sure() bool { return p == nil || p.self.Holds() }
+// Sure reports whether what runs here is this node's for certain, for whoever has compared its sites since that many lapses.
+func (p *Places) Sure(lapses int64) bool {
+	return p == nil || p.self.Holds() && p.self.Lapses() == lapses
+}
+
+// Lapses returns how often others may have taken sites of this node over, because its lease had ended.
+func (p *Places) Lapses() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.self.Lapses()
+}
 
 // Confirm renews the lease of this node where it has ended, so that its sites can be compared.
 func (p *Places) Confirm(ctx context.Context) error { return p.self.Confirm(ctx) }

@@ -72,7 +72,9 @@ func TestBrowserCloneLeads(t *testing.T) {
 	w := p.world(t)
 	const ada = "ada@example.test"
 	u := w.user(ada, false)
-	at := w.liveWordPress(u, w.as(ada))
+	byHand := w.as(ada)
+	at := w.liveWordPress(u, byHand)
+	byHand.get(at + "/state/follow") // its first visit would load the page anew, once its state is read
 	id := strings.Split(at, "/")[2]
 	clone := w.site(u, "Staging")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
