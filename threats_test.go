@@ -1,6 +1,7 @@
 package slipway
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -87,22 +88,29 @@ var threats = []threat{
 
 // Each threat is held off by tests that exist.
 func TestThreats(t *testing.T) {
+	t.Parallel()
 	if len(threats) != 53 {
 		t.Errorf("%d threats, want 53", len(threats))
 	}
-	known := map[string]map[string]bool{} // file → its tests
 	for i, x := range threats {
-		if x.tests == "" {
-			t.Errorf("threat %d, %s, has no test", i+1, x.attack)
-		}
-		for name := range strings.FieldsSeq(x.tests) {
-			file, test, _ := strings.Cut(name, ":")
-			if known[file] == nil {
-				known[file] = testsIn(t, file)
+		testsExist(t, fmt.Sprintf("threat %d, %s", i+1, x.attack), x.tests)
+	}
+}
+
+// testsExist fails the test where something names no tests, or one that doesn't exist.
+func testsExist(t *testing.T, what, tests string) {
+	t.Helper()
+	if tests == "" {
+		t.Errorf("%s, has no test", what)
+	}
+	for name := range strings.FieldsSeq(tests) {
+		file, test, _ := strings.Cut(name, ":")
+		if strings.HasSuffix(file, ".txtar") {
+			if _, err := os.Stat(path.Clean(file)); err != nil {
+				t.Errorf("%s: %v", what, err)
 			}
-			if !known[file][test] {
-				t.Errorf("threat %d, %s: there is no %s in %s", i+1, x.attack, test, file)
-			}
+		} else if !testsIn(t, file)[test] {
+			t.Errorf("%s: there is no %s in %s", what, test, file)
 		}
 	}
 }

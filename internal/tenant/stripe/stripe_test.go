@@ -25,6 +25,7 @@ import (
 	"slipway/internal/tenant/billing/document"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/stripe/stripetest"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
@@ -345,6 +346,62 @@ func TestSetups(t *testing.T) {
 	}
 	if !fault.Is(err, fault.Limited) {
 		t.Errorf("30 pages in an hour: %v", err)
+	}
+}
+
+// Failure 25: what Stripe is told and what it tells is the same amount, in its units, or can't be charged.
+func TestSmallestUnits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		currency   money.Currency
+		ours       int64
+		theirs     int64
+		exact      bool
+		chargeable bool
+	}{
+		{"EUR", 1900, 1900, true, true},
+		{"EUR", 49, 49, true, false},
+		{"GBP", 30, 30, true, true},
+		{"JPY", 1900, 1900, true, true},
+		{"JPY", 49, 49, true, false},
+		{"ISK", 19, 1900, true, true},
+		{"UGX", 19, 1900, true, true},
+		{"UGX", 1 << 50, 0, false, false},
+		{"KWD", 12340, 12340, true, true},
+		{"KWD", 12345, 0, false, false},
+		{"MGA", 190_000, 1900, true, true},
+		{"MGA", 190_001, 0, false, false},
+	} {
+		n, exact := toStripe(tt.currency, tt.ours)
+		if exact != tt.exact || exact && (n != tt.theirs || fromStripe(tt.currency, n) != tt.ours) {
+			t.Errorf("%s %d: %d, %v", tt.currency, tt.ours, n, exact)
+		}
+		if got := (*Stripe)(nil).Chargeable(tt.currency, tt.ours); got != tt.chargeable {
+			t.Errorf("%s %d: chargeable %v", tt.currency, tt.ours, got)
+		}
+	}
+}
+
+// Failure 30: Stripe can't combine currencies in one customer, so an owner has one for each.
+func TestCurrencies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []money.Currency{"EUR", "USD", "EUR"} {
+		_, err := w.bill.BeginSetup(t.Context(), ada, c, nil, "", "https://app.test/")
+		ok(t, err)
+		w.enter(stripetest.Fine)
+	}
+	customers := map[string]bool{}
+	for _, c := range []money.Currency{"EUR", "USD"} {
+		k, err := w.bill.Card(t.Context(), w.db, ada, c)
+		ok(t, err)
+		if !k.Usable() {
+			t.Errorf("%s: %+v", c, k)
+		}
+		customers[k.Customer] = true
+	}
+	if len(customers) != 2 || len(w.away.All("cus")) != 2 {
+		t.Errorf("%v, %d at Stripe", customers, len(w.away.All("cus")))
 	}
 }
 
