@@ -374,7 +374,10 @@ func (s *Stripe) Abandon(ctx context.Context, o billing.Order) (out billing.Outc
 		}
 		return s.outcome(ctx, sc, pi)
 	}
-	if o.Session == "" { // nobody was given its address
+	if o.Session == "" { // its id was lost with the process that opened the page: nothing can be paid there any more, but perhaps was
+		if out, err = s.Find(ctx, o); err != nil || out.Status == "completed" || out.Status == billing.PaymentProcessing {
+			return out, err
+		}
 		return billing.Outcome{Status: "failed", Code: "expired"}, nil
 	}
 	if out, err = s.ofSession(ctx, sc, o.Session); err != nil || out.Status != billing.PaymentRequiresAction {

@@ -693,6 +693,26 @@ func TestPage(t *testing.T) {
 	w.sound()
 }
 
+// Failure 1: a page whose id was lost with the process that opened it is paid. The payment is found once the page has ended, rather than
+// taken for abandoned and the invoice charged again.
+func TestPageOfKilledProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(func(tx *db.Tx) error {
+		_, _, err := w.bill.DoTx(t.Context(), tx, ada, billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "pro"}}, "")
+		return err
+	})
+	_, err := w.bill.PayNow(t.Context(), ada, w.invoices()[0].ID, "https://app.test/")
+	ok(t, err)
+	ok(t, w.db.Admin(t.Context(), `UPDATE billing_payments SET session = ''`))
+	ok(t, w.away.Enter(w.away.All("cs")[0]["id"].(string), stripetest.Fine))
+	w.pass(40 * time.Minute)
+	if p := w.payments(); len(p) != 1 || p[0].Status != "completed" || w.invoices()[0].Status != billing.Paid {
+		t.Errorf("%+v", p)
+	}
+	w.sound()
+}
+
 // Failures 7 and 8: five events, of which some say the same, in each of their 120 orders, each twice, lead to the same books and tell the same.
 func TestOrders(t *testing.T) {
 	t.Parallel()
