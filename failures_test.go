@@ -55,7 +55,7 @@ var failures = []struct{ what, tests string }{
 		dashboardTests + "plan_page_test.go:TestPlanPages"},
 	{"negative quantities and amounts, huge budgets", billingTests + "billing_test.go:TestRefused " + apiTests + "billing_test.go:TestBillingRefuses"},
 	{"a secret in a log, an error, the database or a backup", stripeTests + "TestTakes e2e/paid_test.go:TestPaidPlan"},
-	{"a cap on several nodes", usageTests + "lend_test.go:TestLend"},
+	{"a cap on several nodes", usageTests + "lend_test.go:TestLend internal/server/usage_test.go:TestCapHoldsOnThreeNodes e2e/nodes/caps_test.go:TestCapOnThreeNodes"},
 	{"billing is off", apiTests + "billing_test.go:TestNoBilling " + dashboardTests + "plan_page_test.go:TestPlanPages e2e/testdata/no-billing.txtar"},
 }
 
