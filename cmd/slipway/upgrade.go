@@ -29,7 +29,7 @@ type upgradeCommand struct {
 	Continue   bool          `env:"-" xor:"what" help:"End an upgrade that was interrupted, as at the next start of the machine."`
 	Package    bool          `env:"-" xor:"what" hidden:"" help:"Watch the program that a package has put in the place of this one. For its scripts."`
 	Auto       string        `name:"auto" env:"-" xor:"what" help:"patch: upgrade to the newest release of the installed minor version, if there is a newer one; slipway-auto-upgrade.timer runs this at night." placeholder:"patch"`
-	Releases   string        `name:"releases" help:"For --auto: folder or https:// address of releases, with a file 'versions' that lists them, a version a line." placeholder:"PLACE"`
+	Releases   string        `name:"releases" help:"For --auto: folder or https:// address of releases, with a signed file 'versions' that lists them, a version a line." placeholder:"PLACE"`
 	Service    string        `name:"service-command" help:"Command that controls the service; ACTION becomes stop, start or restart." default:"systemctl --no-block ACTION slipway.service" placeholder:"COMMAND"`
 	ReadyIn    time.Duration `name:"ready-within" help:"How long the new program may take until it is ready." default:"60s"`
 	Watch      time.Duration `name:"watch" help:"How long the new program is watched afterwards." default:"30s"`

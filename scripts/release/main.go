@@ -31,6 +31,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version; default: the newest of CHANGELOG.md, with the commit unless that is tagged")
 	archs := flag.String("arch", "amd64,arm64", "architectures")
 	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
+	flag.StringVar(&r.releases, "publish", "", "folder of releases, to which this one is added and listed for slipway upgrade --auto; needs -sign")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
@@ -47,6 +48,7 @@ func main() {
 // release is one run.
 type release struct {
 	out, version, program string
+	releases              string // Optional: a folder to publish the release in
 	archs                 []string
 	date                  time.Time // of the commit
 	notes                 string    // what changed, in Markdown
@@ -71,6 +73,11 @@ func (r *release) signWith(file, password string) error {
 func (r *release) run() error {
 	if err := r.identify(); err != nil {
 		return err
+	}
+	if r.releases != "" { // before minutes are spent on it
+		if err := r.mayPublish(); err != nil {
+			return err
+		}
 	}
 	if err := os.RemoveAll(r.out); err != nil {
 		return err
@@ -109,7 +116,10 @@ func (r *release) run() error {
 	if err := write(filepath.Join(r.out, "slipway_"+r.version+"_notes.md"), []byte(r.notes), 0o644); err != nil {
 		return err
 	}
-	return r.sums()
+	if err := r.sums(); err != nil || r.releases == "" {
+		return err
+	}
+	return r.publish(r.releases)
 }
 
 // texts has a program of this machine print its manual page and what shells complete with.

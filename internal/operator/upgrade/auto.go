@@ -25,13 +25,15 @@ const (
 )
 
 // Auto upgrades to the newest release of the installed minor version, if there is a newer one, for timers that run it at night.
-// at is a folder, or an https:// address: the file versions there has a version a line, and a release lies in the folder that
-// is named for its version. One that did not work, or that somebody went back from, is not tried again by itself.
+// at is a folder, or an https:// address: the file versions there, which is signed, has a version a line, and a release lies in
+// the folder that is named for its version. One that did not work, or that somebody went back from, is not tried again by itself.
 func (c Config) Auto(ctx context.Context, at string, trust Source) error {
-	to, err := c.newest(ctx, at)
+	at = strings.TrimSuffix(at, "/") + "/"
+	trust.Keys = trimmed(trust.Keys)
+	to, err := c.newest(ctx, at, trust)
 	if err == nil && to != "" {
 		trust.Version = to
-		trust.Archive = fmt.Sprintf("%s/%s/slipway_%s_linux_%s.tar.gz", strings.TrimSuffix(at, "/"), to, to, runtime.GOARCH)
+		trust.Archive = fmt.Sprintf("%s%s/slipway_%s_linux_%s.tar.gz", at, to, to, runtime.GOARCH)
 		err = c.Run(ctx, trust)
 	}
 	note := NothingNewer
@@ -45,7 +47,7 @@ func (c Config) Auto(ctx context.Context, at string, trust Source) error {
 }
 
 // newest returns the version that Auto goes to, or an empty one.
-func (c Config) newest(ctx context.Context, at string) (newest string, err error) {
+func (c Config) newest(ctx context.Context, at string, trust Source) (newest string, err error) {
 	if err := os.MkdirAll(folder(c.Store), 0o700); err != nil {
 		return "", err
 	}
@@ -59,7 +61,10 @@ func (c Config) newest(ctx context.Context, at string) (newest string, err error
 	if !semver.IsValid("v" + installed.Version) {
 		return "", fmt.Errorf("%s is not a release: upgrade it by hand first", installed.Version)
 	}
-	list, err := small(ctx, strings.TrimSuffix(at, "/")+"/versions", maxSums)
+	if len(trust.Keys) == 0 {
+		return "", errors.New("no key says whose releases to trust: give --release-key")
+	}
+	list, err := trust.signed(ctx, at, "versions")
 	if err != nil {
 		return "", err
 	}

@@ -31,8 +31,10 @@ func TestAuto(t *testing.T) {
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
 	t.Cleanup(server.Close)
 	list := func(versions string) {
-		if err := os.WriteFile(filepath.Join(dir, "versions"), []byte(versions), 0o644); err != nil {
-			t.Fatal(err)
+		for name, text := range map[string][]byte{"versions": []byte(versions), "versions.minisig": minisign.Sign(w.keys, []byte(versions))} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	expect := func(says string, err error, wantErr bool) {
@@ -84,7 +86,11 @@ func TestAuto(t *testing.T) {
 	list("1.0.11\n")
 	expect(NothingNewer, auto(), false)
 
-	// What a server says of a release is not what counts.
+	// What a server says is not what counts.
+	if err := os.WriteFile(filepath.Join(dir, "versions"), []byte("1.0.10\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	expect("versions is not signed", auto(), true)
 	list("1.0.12\n")
 	if err := os.Rename(filepath.Join(dir, "1.0.1"), filepath.Join(dir, "1.0.12")); err != nil {
 		t.Fatal(err)

@@ -109,16 +109,8 @@ func (s Source) digest(ctx context.Context, name string) (string, error) {
 	if len(s.Keys) == 0 {
 		return "", errors.New("no key says whose releases to trust: give --release-key, or the archive's --sha256")
 	}
-	folder := strings.TrimSuffix(s.Archive, name)
-	sums, err := small(ctx, folder+"SHA256SUMS", maxSums)
+	sums, err := s.signed(ctx, strings.TrimSuffix(s.Archive, name), "SHA256SUMS")
 	if err != nil {
-		return "", err
-	}
-	signature, err := small(ctx, folder+"SHA256SUMS.minisig", maxSig)
-	if err != nil {
-		return "", err
-	}
-	if err := signed(s.Keys, sums, signature); err != nil {
 		return "", err
 	}
 	lines := bufio.NewScanner(bytes.NewReader(sums))
@@ -131,18 +123,26 @@ func (s Source) digest(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("SHA256SUMS doesn't list %s", name)
 }
 
-// signed returns an error unless one of the keys has signed the message.
-func signed(keys []string, message, signature []byte) error {
-	for _, k := range keys {
+// signed returns the text of a list that one of the keys has signed. Its signature lies beside it.
+func (s Source) signed(ctx context.Context, folder, name string) ([]byte, error) {
+	list, err := small(ctx, folder+name, maxSums)
+	if err != nil {
+		return nil, err
+	}
+	signature, err := small(ctx, folder+name+".minisig", maxSig)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range s.Keys {
 		var key minisign.PublicKey
 		if err := key.UnmarshalText([]byte(k)); err != nil {
-			return fmt.Errorf("--release-key: %w", err)
+			return nil, fmt.Errorf("--release-key: %w", err)
 		}
-		if minisign.Verify(key, message, signature) {
-			return nil
+		if minisign.Verify(key, list, signature) {
+			return list, nil
 		}
 	}
-	return errors.New("SHA256SUMS is not signed by a key that you trust: nothing was changed")
+	return nil, fmt.Errorf("%s is not signed by a key that you trust: nothing was changed", name)
 }
 
 // open reads a file, or what an https:// address answers.

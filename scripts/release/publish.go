@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"aead.dev/minisign"
+	"golang.org/x/mod/semver"
+)
+
+// publish copies a release into its place in a folder of releases, and lists it there in the file versions: what
+// slipway upgrade --auto reads, from this folder or from a web server that has it. A release that is there already never
+// changes. One that is taken away by hand leaves the list with the next.
+func (r *release) publish(releases string) error {
+	if err := r.mayPublish(); err != nil {
+		return err
+	}
+	place := filepath.Join(releases, r.version)
+	switch _, err := os.Stat(place); {
+	case err == nil:
+		if err := sameFiles(r.out, place); err != nil {
+			return fmt.Errorf("%s was published before, and is another one: %w", r.version, err)
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		// It gets its name when it is whole: whoever reads the list, or guesses, sees all of it.
+		part := filepath.Join(releases, ".publishing-"+r.version)
+		if err := os.RemoveAll(part); err != nil {
+			return err
+		}
+		if err := os.CopyFS(part, os.DirFS(r.out)); err != nil {
+			return err
+		}
+		if err := os.Rename(part, place); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	list, err := published(releases)
+	if err != nil {
+		return err
+	}
+	signature := minisign.SignWithComments(*r.signer, list, "versions of slipway until "+r.version, "signature of versions of Slipway")
+	// The list comes last: until then, nobody looks for the new release.
+	for _, f := range []struct {
+		name string
+		text []byte
+	}{{"versions.minisig", signature}, {"versions", list}} {
+		name := filepath.Join(releases, f.name)
+		if err := write(name+".part", f.text, 0o644); err != nil {
+			return err
+		}
+		if err := os.Rename(name+".part", name); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("published %s in %s\n", r.version, place)
+	return nil
+}
+
+// mayPublish refuses what no installation would take.
+func (r *release) mayPublish() error {
+	if r.signer == nil {
+		return errors.New("-publish needs -sign: installations upgrade by themselves to signed releases alone")
+	}
+	if !isRelease(r.version) {
+		return fmt.Errorf("%s is not a release: tag the commit v and its version, which CHANGELOG.md has", r.version)
+	}
+	return nil
+}
+
+func isRelease(version string) bool {
+	return semver.IsValid("v"+version) && semver.Canonical("v"+version) == "v"+version && semver.Build("v"+version) == ""
+}
+
+// published returns the versions of the signed releases in a folder, one a line, the oldest first.
+func published(releases string) ([]byte, error) {
+	folders, err := os.ReadDir(releases)
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, f := range folders {
+		if _, err := os.Stat(filepath.Join(releases, f.Name(), "SHA256SUMS.minisig")); err == nil && isRelease(f.Name()) {
+			versions = append(versions, f.Name())
+		}
+	}
+	slices.SortFunc(versions, func(a, b string) int { return semver.Compare("v"+a, "v"+b) })
+	return []byte(strings.Join(versions, "\n") + "\n"), nil
+}
+
+// sameFiles returns an error unless two folders have the same files.
+func sameFiles(a, b string) error {
+	one, err := os.ReadDir(a)
+	if err != nil {
+		return err
+	}
+	two, err := os.ReadDir(b)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(one, two, func(x, y fs.DirEntry) bool { return x.Name() == y.Name() }) {
+		return errors.New("it has other files")
+	}
+	for _, f := range one {
+		x, err := os.ReadFile(filepath.Join(a, f.Name()))
+		if err != nil {
+			return err
+		}
+		y, err := os.ReadFile(filepath.Join(b, f.Name()))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(x, y) {
+			return fmt.Errorf("%s differs", f.Name())
+		}
+	}
+	return nil
+}
