@@ -409,7 +409,8 @@ func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) 
 		count(`SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM billing_payments WHERE status = 'completed' AND provider = 'manual'`), away.Captured(); got != want {
 		t.Errorf("the ledger has %d from cards, Stripe %d", got, want)
 	}
-	if n := count(`SELECT count(*) FROM (SELECT invoice_id FROM billing_payments WHERE status = 'completed' GROUP BY invoice_id HAVING count(*) > 1) AS twice`); n > 0 {
+	// A transfer that arrives although the card has paid becomes credit.
+	if n := count(`SELECT count(*) FROM (SELECT invoice_id FROM billing_payments WHERE status = 'completed' AND provider = 'stripe' GROUP BY invoice_id HAVING count(*) > 1) AS twice`); n > 0 {
 		t.Errorf("%d invoices were paid twice", n)
 	}
 	if n := count(`SELECT count(*) FROM (SELECT subscription_id FROM billing_invoices WHERE cause LIKE 'period:%' GROUP BY subscription_id, cause HAVING count(*) > 1) AS twice`); n > 0 {
