@@ -20,12 +20,12 @@ func (p *project) indexFolder() (string, bool) {
 
 // nothing is the error of a folder in which no preset saw anything.
 func (p *project) nothing() error {
-	where := "The repository"
+	where := "" // of a repository, or of what was uploaded
 	if p.root != "" {
-		where = "The root directory " + p.root
+		where = " in the root directory " + p.root
 	}
 	return invalid(
-		where+" contains nothing that Slipway can build or publish",
+		"Slipway found nothing to build or publish"+where,
 		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile",
 		nil,
 	)

@@ -262,7 +262,7 @@ func (g *Pushes) deploy(
 			Pull:    t.Pull,
 			Message: text.Line(c.Message, 500),
 			Author:  text.Line(c.Author, 200),
-			Reason:  "Skipped: " + why,
+			Reason:  deployment.SkippedFor(why),
 		})
 		return skipped(why), err
 	}
@@ -277,9 +277,9 @@ func (g *Pushes) unwanted(ctx context.Context, r db.Reader, set Settings, s site
 	word := skipWord.FindString(c.Message)
 	switch {
 	case !set.AutoDeploy:
-		return "automatic deployments are off", nil
+		return deployment.WhyOff, nil
 	case s.Status == site.Stopped:
-		return "the site is stopped", nil
+		return deployment.WhyStopped, nil
 	case word != "":
 		return "the commit message says " + strings.ToLower(word), nil
 	case !c.All:

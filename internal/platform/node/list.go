@@ -105,5 +105,5 @@ func (n Node) Clock() string {
 	case ahead < 0:
 		return (-ahead).String() + " slow"
 	}
-	return "right"
+	return "in sync"
 }

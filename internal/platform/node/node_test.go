@@ -49,7 +49,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
 		all := list(t, d)
-		if len(all) != 1 || all[0].State != Up || all[0].ID != s.ID() || all[0].Clock() != "right" || !s.Holds() || !s.Takes() {
+		if len(all) != 1 || all[0].State != Up || all[0].ID != s.ID() || all[0].Clock() != "in sync" || !s.Holds() || !s.Takes() {
 			t.Fatalf("got %+v", all)
 		}
 		cancel()

@@ -29,7 +29,7 @@ func TestAppliesEverywhere(t *testing.T) {
 	say("/rules", map[string]string{"protection": "default", "access_log": "default"})
 	say("/git", map[string]string{"previews": "default", "poll_minutes": "default", "watch": "All files default", "auto_deploy": "default"})
 	say("/backups", map[string]string{"every": "default", "at": "default", "monthly": "default"})
-	say("/domains/"+string(dom), map[string]string{"routing": "set here instead of Serves the site default"})
+	say("/domains/"+string(dom), map[string]string{"routing": "set here default: Serves the site"})
 	previews, spa := pushes.All, "on"
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		if _, err := w.dash.Git.UpdateTx(t.Context(), tx, u.Owner, s.ID, pushes.Patch{Previews: &previews}); err != nil {
@@ -40,6 +40,6 @@ func TestAppliesEverywhere(t *testing.T) {
 	}))
 	b.post(at+"/backups/schedule", "every", "weekly", "at", "04:30", "daily", "7", "weekly", "4", "monthly", "3")
 	say("/rules", map[string]string{"single_page": "set here"})
-	say("/git", map[string]string{"previews": "set here instead of Off default"})
-	say("/backups", map[string]string{"every": "set here instead of Never default", "at": "set here instead of 03:00 UTC default", "weekly": "default"})
+	say("/git", map[string]string{"previews": "set here default: Off"})
+	say("/backups", map[string]string{"every": "set here default: Never", "at": "set here default: 03:00 UTC", "weekly": "default"})
 }

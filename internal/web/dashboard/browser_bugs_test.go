@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/backup/backup"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/sites"
+	"slipway/internal/wordpress/wordpress"
 )
 
 // A request with a country is tried on the page of the rules: what it would be answered with, or why that can't be said, stands
@@ -65,7 +68,8 @@ func TestBrowserFailedAndBusy(t *testing.T) {
 	w.end(pending, deployment.Canceled, "")
 }
 
-// What a clone made can be opened from where it was asked for.
+// What a clone made can be opened from where it was asked for, and the backup that it was copied from is not called one before
+// an update.
 func TestBrowserCloneLeads(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -88,4 +92,13 @@ func TestBrowserCloneLeads(t *testing.T) {
 	b.Press("@made-site")
 	b.Until("it doesn't lead to the clone", `location.pathname === '/sites/`+string(clone.ID)+`'`)
 	b.Sees("h1", "Staging")
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Backups.CreateTx(
+			t.Context(), tx, u.Owner, site.ID(id), backup.NewBackup{Type: backup.BeforeUpdate, Note: wordpress.CopyNote},
+		)
+		return err
+	}))
+	b.Go("/sites/" + id + "/backups")
+	b.Sees("@backup", "Automatic: Copied to another site.")
+	b.Until("it is called one before an update", `!document.querySelector('[data-test="backup"]').innerText.includes('Before update')`)
 }

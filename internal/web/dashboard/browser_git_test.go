@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/deploy/deploy"
+	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
@@ -100,4 +101,27 @@ func TestBrowserGit(t *testing.T) {
 	b.Look("pull-request-approve")
 	b.Go(base + "/rules#access")
 	b.Look("rules-access")
+}
+
+// Where a pushed commit waits, an open page offers to deploy that very one, on a phone too; and once it is deployed no more.
+func TestBrowserCommitWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	s := w.site(u, "Harbor")
+	w.ready(s, deploy.Trigger{Commit: commitA})
+	b := w.window("waiting", w.srv.URL)
+	signIn(b, u.Email)
+	b.Go("/sites/" + string(s.ID))
+	b.Misses("@deploy-waiting")
+	w.skipped(s, commitC, "A calmer header", deployment.WhyOff)
+	b.Sees("@deploy-waiting", "Deploy ccccccc")
+	b.Sees("@waiting", "A calmer header")
+	b.Look("commit-waiting")
+	b.Press("@deploy-waiting")
+	b.Sees("@deployment", "ccccccc")
+	b.Misses("@deploy-waiting")
+	b.Go("/sites/" + string(s.ID))
+	b.Sees("@view-progress")
+	b.Misses("@waiting")
 }

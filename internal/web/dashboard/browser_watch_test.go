@@ -136,7 +136,7 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	b.Eval(`void (document.querySelector('[data-notify]').hidden = false)`, nil) // headless Chromium denies them
 	b.Click("@notify")
 	b.Until("the button doesn't say that it notifies", `document.querySelector('[data-notify]').getAttribute('aria-pressed') === 'true'`)
-	visit := `[...document.querySelectorAll('[data-fresh="head"] a')].some((a) => a.innerText === 'Visit')`
+	visit := `[...document.querySelectorAll('.head-actions a')].some((a) => a.innerText === 'Visit')`
 	b.Until("a site that isn't live can be visited", "!"+visit)
 	b.Until("the call to cancel is missing", `document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -149,7 +149,7 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	b.Sees("@live-link")
 	b.Until("the tab doesn't show that it is ready", tab("Ready: ", "ok"))
 	b.Until("nobody was notified", `told.length === 1 && told[0].startsWith('Deployment ready: ')`)
-	b.Until("the header doesn't lead to the site", visit)
+	b.Until("the buttons don't lead to the site", visit)
 	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	b.Look("ended")
 }

@@ -323,3 +323,53 @@ func TestVariablesForBranches(t *testing.T) {
 		t.Errorf("after the pattern changed: %s, %s", a, b)
 	}
 }
+
+// skipped puts a pushed commit on record that was not deployed.
+func (w *world) skipped(s site.Site, commit, message, why string) {
+	w.t.Helper()
+	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Deployments.SkipTx(w.t.Context(), tx, s.Owner, s.ID, deploy.Skipped{
+			Branch: "main", Commit: commit, Message: message, Author: "Ada", Target: deployment.Production,
+			Reason: deployment.SkippedFor(why),
+		})
+		return err
+	}))
+}
+
+// A commit that was pushed and waits is what the main button of its site deploys, and that very one.
+func TestCommitWaits(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	base := "/sites/" + string(s.ID)
+	w.ready(s, deploy.Trigger{Commit: commitA})
+	b.get(base).want(t, 200).lacks(t, `data-test="deploy-waiting"`, `data-test="waiting"`)
+	w.skipped(s, commitB, "Left out [skip ci]", "the commit message says [skip ci]")
+	b.get(base).want(t, 200).lacks(t, `data-test="deploy-waiting"`)
+	w.skipped(s, commitC, "A calmer header\n\nLonger words", deployment.WhyOff)
+	b.get(base+"/domains").want(t, 200, `data-test="deploy-waiting"`, `title="A calmer header"`).lacks(t, `data-test="waiting"`, `data-test="deploy"`)
+	p := b.get(base).want(t, 200, `data-test="waiting"`, "A calmer header", "isn't deployed: automatic deployments are off.", "Push skipped", `data-test="status-skipped"`)
+	b.press(p, "Deploy ccccccc").to(t, base+"/deployments/")
+	list, _, err := w.dash.Deployments.List(t.Context(), s.Owner, s.ID, deployment.Filter{Page: 1, Limit: 1})
+	must(t, err)
+	if x := list[0]; x.CommitHash != commitC || !x.Pinned || x.Branch != "main" || x.Target != deployment.Production {
+		t.Errorf("it asked for %+v", x)
+	}
+	w.live(s, list[0].ID)
+	b.get(base).want(t, 200, `data-test="deploy"`).lacks(t, `data-test="deploy-waiting"`, `data-test="waiting"`)
+}
+
+// A site without a repository is given one where its pushes are set up.
+func TestConnectRepository(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	s := w.site(u, "Plain")
+	must(t, w.db.Admin(t.Context(), "UPDATE sites SET repository = '', branch = '' WHERE id = '"+string(s.ID)+"'"))
+	base := "/sites/" + string(s.ID)
+	b.get(base).want(t, 200, `href="`+base+`/git"`)
+	b.get(base+"/git").want(t, 200, `data-test="connect-repository"`).lacks(t, `data-test="save-git"`, `data-test="create-git-hook"`)
+	b.post(base+"/settings", "part", "source", "then", "git", "repository", "no", "branch", "").want(t, 422, `data-test="wrong-repository"`)
+	b.post(base+"/settings", "part", "source", "then", "git", "repository", "git.test/acme/plain", "branch", "").to(t, base+"/git")
+	b.get(base+"/git").want(t, 200, `data-test="create-git-hook"`, "git.test/acme/plain").lacks(t, `data-test="connect-repository"`)
+}

@@ -128,11 +128,11 @@ func TestWordPressPageWakesNothing(t *testing.T) {
 		}
 	}
 	live := `data-live="` + at + `/state/follow"`
-	b.get(at).want(t, 200, "Reading the current state", live).lacks(t, `data-test="wordpress-login"`)
+	b.get(at).want(t, 200, "Reading the current state", live).lacks(t, `data-test="wordpress-purge"`)
 	woken(0, "the first visit")
 	b.get(at+"/state/follow").want(t, 200, "event: end")
 	woken(1, "behind the first visit")
-	b.get(at).want(t, 200, "Harbor blog", "PHP 8.4.1", "Shop 2.1", "As of", `data-test="wordpress-login"`).lacks(t, live)
+	b.get(at).want(t, 200, "Harbor blog", "PHP 8.4.1", "Shop 2.1", "As of", `data-test="wordpress-purge"`).lacks(t, live)
 	woken(1, "the second visit")
 
 	w.old()

@@ -84,6 +84,9 @@ func (w *WordPress) PushTx(
 	return w.beginTx(ctx, tx, owner, to, Work{What: kindPush, Copy: &Copy{From: id, Files: files, Database: database}})
 }
 
+// CopyNote is the note of the backup that a clone or a push copies from.
+const CopyNote = "Copied to another site"
+
 // copySite is one call of the job of a clone or a push. The source's state is what a backup
 // of it holds, so the copy is of one moment; the target's is in the backup that its restore
 // takes first.
@@ -91,7 +94,7 @@ func (r *run) copySite(ctx context.Context) error {
 	p := r.x.Copy
 	switch r.step.At {
 	case atBackup:
-		ready, err := r.backUp(ctx, p.From, &r.step.Source, "Copied to another site")
+		ready, err := r.backUp(ctx, p.From, &r.step.Source, CopyNote)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@
   if (crumbSite) pages.push(
     { name: 'Webhooks', hint: 'Account', run: () => go(ofTeam('/webhooks')) }, { name: 'Account', hint: '', run: () => go('/account') }, { name: 'API keys', hint: 'Account', run: () => go(ofTeam('/account/keys')) });
   const actions = () => [
-    ...[...document.querySelectorAll('.site-top .head-actions :is(a, button)')].map((b) => ({ name: b.textContent.trim() + ' ' + crumbSite.textContent.trim(), hint: 'This site', run: () => b.click() })),
+    ...[...document.querySelectorAll('.site-top .head-actions :is(a, button), .dep-head .head-actions > a, .dep-head .head-actions > form > button')].map((b) => ({ name: b.textContent.trim() + ' ' + crumbSite.textContent.trim(), hint: 'This site', run: () => b.click() })),
     { name: 'New site', hint: '', run: () => go(ofTeam('/new')) },
     { name: 'Create API key', hint: 'Account', run: () => go(ofTeam('/account/keys/new')) },
     ...(document.getElementById('api') ? [{ name: 'Show API requests of this page', hint: '', run: () => document.getElementById('api').showPopover() }] : []),

@@ -87,7 +87,7 @@ func (d *Pages) pullData(ctx context.Context, q *shell.Request) (pullData, error
 // pullPage shows what there is of one pull request: its commit, its preview and its deployments.
 func (d *Pages) pullPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.pullData(ctx, q)
-	data.Sub = fmt.Sprintf("%s #%d", data.Pull.Title, data.Pull.Number)
+	data.Sub, data.OwnActions = fmt.Sprintf("%s #%d", data.Pull.Title, data.Pull.Number), true
 	return shell.Page("site_pull", fmt.Sprintf("Pull request %d of %s", data.Pull.Number, data.Site.Name), data), err
 }
 

@@ -149,7 +149,11 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		}
 		return audit.Event{Action: "site.updated", Subject: string(s.ID), Detail: part}, err
 	})
-	return shell.GoTo(head.Base()+"/settings", said), atTags(atRun(sites.AtBuild(err)))
+	to := "/settings"
+	if part == "source" && q.Value("then") == "git" {
+		to = "/git" // where the form was
+	}
+	return shell.GoTo(head.Base()+to, said), atTags(atRun(sites.AtBuild(err)))
 }
 
 // nameIsFree refuses a name that another of the owner's sites has.

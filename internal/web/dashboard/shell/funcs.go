@@ -151,6 +151,7 @@ var words = map[string]map[string][2]string{
 	"deployment": {
 		"pending": {"Queued", "wait"}, "building": {"Building", "busy"}, "deploying": {"Deploying", "busy"},
 		"success": {"Ready", "ok"}, "failed": {"Failed", "bad"}, "canceled": {"Canceled", "off"},
+		"skipped": {"Skipped", "off"},
 	},
 	"stage": {
 		"pending": {"Queued", "off"},

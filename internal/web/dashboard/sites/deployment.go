@@ -74,6 +74,14 @@ func (r DeploymentRow) Name() string {
 	return "Deployment " + r.ID.Label()
 }
 
+// State is how the deployment is said to be: its status, or "skipped" where a pushed commit was not to be deployed.
+func (r DeploymentRow) State() string {
+	if r.Skipped() != "" {
+		return "skipped"
+	}
+	return string(r.Status)
+}
+
 // By says what triggered it.
 func (r DeploymentRow) By() string {
 	switch r.Cause {
@@ -146,8 +154,11 @@ func (r DeploymentRow) PreviewHost() string { return strings.TrimPrefix(r.Previe
 // RedeployLabel says which commit building it once more builds.
 func (r DeploymentRow) RedeployLabel() string {
 	verb := "Retry"
-	if r.Status == deployment.Success {
+	switch {
+	case r.Status == deployment.Success:
 		verb = "Redeploy"
+	case r.Skipped() != "":
+		verb = "Deploy"
 	}
 	if r.CommitHash == "" {
 		return verb
@@ -341,7 +352,7 @@ func (x deploymentData) Progress() string {
 
 // Title names the deployment and how it goes: people look at other tabs meanwhile.
 func (x deploymentData) Title() string {
-	return shell.Word("deployment", string(x.Dep.Status)) + ": " + x.Dep.Name()
+	return shell.Word("deployment", x.Dep.State()) + ": " + x.Dep.Name()
 }
 
 // Refreshing reports whether the page changes by itself.
@@ -365,7 +376,7 @@ func (d *Pages) deploymentPage(ctx context.Context, q *shell.Request) (shell.Ans
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	head.Sub = x.Name()
+	head.Sub, head.OwnActions = x.Name(), true
 	log, err := d.logView(ctx, q, x)
 	data := deploymentData{head, x, log}
 	return shell.Page("site_deployment", data.Title(), data), err

@@ -31,10 +31,7 @@ func (h SiteHead) Rail() []shell.NavGroup {
 		observe = append(observe, link("terminal", "Terminal", ""))
 	}
 	configure := []shell.NavLink{link("domains", "Domains", "n"), link("env", "Environment", "e"), link("rules", "Routing", "r")}
-	if h.Deployable() {
-		configure = append(configure, link("git", "Git", ""))
-	}
-	configure = append(configure, link("hooks", "Deploy hooks", ""))
+	configure = append(configure, link("git", "Git", ""), link("hooks", "Deploy hooks", ""))
 	if h.HasProgram() || h.Databases {
 		configure = append(configure, link("databases", "Databases", ""))
 	}
@@ -58,7 +55,8 @@ func (h SiteHead) Here() (here shell.NavLink) {
 func (h SiteHead) Heading() string { return cmp.Or(h.Sub, h.Here().Name) }
 
 // Next returns what the owner most likely does next, which the main button of the site is for: start, view-error,
-// view-progress, redeploy, deploy, admin or visit.
+// view-progress, redeploy, deploy-waiting, deploy, admin or visit. Settings that changed come before a commit that waits:
+// who decides what goes live wants them in what is live.
 func (h SiteHead) Next() string {
 	switch last := h.Latest; {
 	case h.Site.Status == site.Stopped:
@@ -69,6 +67,8 @@ func (h SiteHead) Next() string {
 		return "view-error"
 	case h.Site.NeedsRedeploy && h.CanRedeploy():
 		return "redeploy"
+	case h.Waiting != nil:
+		return "deploy-waiting"
 	case h.Deployable() && (h.Site.NeedsRedeploy || h.Site.LiveDeployment == ""):
 		return "deploy"
 	case h.IsWordPress() && h.Site.Status == site.Active:
@@ -98,7 +98,18 @@ func (h SiteHead) HeadState() string {
 	if h.Site.NeedsRedeploy {
 		state += " redeploy"
 	}
+	if h.Waiting != nil {
+		state += " " + h.Waiting.CommitHash
+	}
 	return state
+}
+
+// Waits returns the commit that waits to be deployed as a row; nil: none does.
+func (h SiteHead) Waits() *DeploymentRow {
+	if h.Waiting == nil {
+		return nil
+	}
+	return Row(h, *h.Waiting)
 }
 
 // LatestPath is the page of the latest deployment.

@@ -58,11 +58,13 @@ type SiteHead struct {
 
 	Latest    *deployment.Deployment // the newest deployment; nil: none yet
 	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
+	Waiting   *deployment.Deployment // stands for the commit that was pushed and waits to be deployed; nil: none does
 	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
 	VisitHost string                 // its host as people read it: with the letters of an IDN
 	Theme     Theme
 
-	Databases bool // whether it has any
+	Databases  bool // whether it has any
+	OwnActions bool // the page has buttons of its own instead of the site's
 
 	Process *Process // of the live deployment's program; nil: the site has none
 }
@@ -144,6 +146,11 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 	}
 	if last, ok := latest[s.ID]; ok {
 		h.Latest = &last
+	}
+	if s.Repository != "" {
+		if h.Waiting, err = d.Deployments.Waiting(ctx, d.DB, s); err != nil {
+			return SiteHead{}, err
+		}
 	}
 	databases, err := d.Databases.List(ctx, d.DB, q.Caller.Owner, s.ID)
 	if err != nil {

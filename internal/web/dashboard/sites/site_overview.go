@@ -95,23 +95,18 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 	return data, nil
 }
 
-// troubles says what needs the owner, the worst first.
+// troubles says what needs the owner, the worst first. What the site's main button leads to has no link beside it.
 func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain) []trouble {
 	var out []trouble
 	switch {
 	case h.Site.Status == site.Failed && h.Site.StatusReason != "":
 		t := trouble{"The site is not live", h.Site.StatusReason, "", ""}
-		if len(list) > 0 {
+		if len(list) > 0 && h.Next() != "view-error" {
 			t.Link, t.Label = DeploymentPath(h.Site.ID, list[0].ID), "View error"
 		}
 		out = append(out, t)
 	case len(list) > 0 && list[0].Status == deployment.Failed && h.Site.Status == site.Active:
-		out = append(out, trouble{
-			"Latest deployment failed. The previous deployment is still live",
-			list[0].Error,
-			DeploymentPath(h.Site.ID, list[0].ID),
-			"View error",
-		})
+		out = append(out, trouble{"Latest deployment failed. The previous deployment is still live", list[0].Error, "", ""})
 	}
 	if h.Health() == "crashed" {
 		out = append(out, trouble{"The application crashed", h.Process.Message, h.Base() + "/logs", "View logs"})

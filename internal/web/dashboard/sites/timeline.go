@@ -49,6 +49,8 @@ func (d *Pages) timeline(ctx context.Context, q *shell.Request, head SiteHead, l
 			}
 		case x.Status == deployment.Failed:
 			h.Title, h.Tone = "Deployment failed", "bad"
+		case x.Skipped() != "":
+			h.Title = "Push skipped"
 		case x.Status.Ended():
 			h.Title = "Deployment canceled"
 		default:
