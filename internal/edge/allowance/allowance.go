@@ -188,6 +188,25 @@ func (l *Lease) take() (n int64) {
 	}
 }
 
+// Take admits a response whose size is known, without waiting, where there is more than enough for it; Settle says that it was counted.
+func (l *Lease) Take(size int64) bool {
+	if now() >= l.until.Load() {
+		return false
+	}
+	for {
+		left := l.left.Load()
+		if left <= size {
+			return false
+		}
+		if l.left.CompareAndSwap(left, left-size) {
+			return true
+		}
+	}
+}
+
+// Settle says that a response that Take admitted is over, after it was counted.
+func (l *Lease) Settle(size int64) { l.settled.Add(size) }
+
 // Sent counts bytes of the body. A response that is longer than what was taken for it takes more, whether there is any
 // or not.
 func (r *Response) Sent(n int64) {

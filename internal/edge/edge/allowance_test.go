@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/id"
 
+	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/limits"
@@ -88,4 +89,11 @@ func TestAllowance(t *testing.T) {
 	}
 	p.set(1 << 30)
 	w.until("it is served again", func() bool { return w.get("https://blog.sites.test/").status == 200 })
+	at := &fastpath.Place{Host: "blog.sites.test"} // and from memory, as that of others
+	if w.ready(at, []byte("/"), 0) == nil || !w.admit(at, each) || w.wayOf(at).taken == nil {
+		t.Error("with a small limit nothing is answered from memory")
+	}
+	if w.admit(at, 1<<40) {
+		t.Error("more is admitted than is left")
+	}
 }

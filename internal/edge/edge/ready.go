@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/id"
 
+	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/visits"
@@ -30,6 +31,8 @@ func (q quick) Takes(host string) bool {
 func (q quick) Find(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
 	return q.e.ready(at, path, accepts)
 }
+
+func (q quick) Admit(at *fastpath.Place, size int) bool { return q.e.admit(at, int64(size)) }
 
 func (q quick) Passes(at *fastpath.Place) bool               { return q.e.passes(at) }
 func (q quick) Pass(r *fastpath.Request) func() (whole bool) { return q.e.pass(r) }
@@ -53,6 +56,9 @@ func (e *Edge) plainHost(host string) bool {
 type way struct {
 	to   *site   // its place in the table; nil: nowhere
 	site id.Site // whose place it must be, for a custom host
+
+	taken *allowance.Lease // that an answer was admitted by which Served is about to be told of
+	size  int64            // of its body
 }
 
 func (e *Edge) leads(host string) way {
@@ -61,7 +67,7 @@ func (e *Edge) leads(host string) way {
 		return way{to: hosts.slot(label)}
 	}
 	if c := hosts.claim(host); c != nil && c.redirectTo == "" {
-		return way{hosts.slotOf(c.site), c.site}
+		return way{to: hosts.slotOf(c.site), site: c.site}
 	}
 	return way{}
 }
@@ -98,7 +104,7 @@ func (w way) plain() *target {
 		return nil
 	}
 	t := w.to.target.Load()
-	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() || t.lease != nil {
+	if t == nil || t.state != stateLive || t.backend != backendFiles || t.release == "" || t.protected() {
 		return nil
 	}
 	if w.site != "" && t.site != w.site {
@@ -127,6 +133,20 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 		e.metrics.cache("answer", true)
 	}
 	return a.Answer
+}
+
+// admit takes an answer's bytes from what is left of its owner's bandwidth, where that is little.
+func (e *Edge) admit(at *fastpath.Place, size int64) bool {
+	to := e.wayOf(at)
+	t := to.plain()
+	if t == nil || t.lease == nil || t.visits == nil {
+		return true
+	}
+	if !t.lease.Take(size) {
+		return false // the request waits for a loan elsewhere
+	}
+	to.taken, to.size = t.lease, size
+	return true
 }
 
 // prepare lets the files backend answer a request that has nothing but the path and the
@@ -191,6 +211,10 @@ func (e *Edge) served(s *fastpath.Sent) {
 	if ok && h.Site != nil {
 		e.visits.Sent(s, &h.Page, h.Log) // before it is counted: collecting begins with what is counted
 		e.visits.Count(h.Site, s.Status, s.Size, h.HTML && !s.Head)
+	}
+	if to, ok := s.Place.Known.(*way); ok && to.taken != nil { // after it was counted
+		to.taken.Settle(to.size)
+		to.taken = nil
 	}
 }
 

@@ -56,6 +56,9 @@ type Hosts interface {
 	// request to HTTP. It must depend on nothing else, and doesn't keep the path. For one place
 	// it is called by one goroutine at a time.
 	Find(at *Place, path []byte, accepts Encodings) *Answer
+	// Admit reports whether an answer that Find has just returned for a place may be sent, with so many bytes of a body; Served follows.
+	// It must not wait: a request that isn't admitted is left to HTTP.
+	Admit(at *Place, size int) bool
 	// Passes reports whether requests for a place are Pass's instead of Find's.
 	Passes(at *Place) bool
 	// Pass returns what answers a request, or nil where it leaves the request to HTTP. It must not

@@ -92,7 +92,7 @@ func (h *h1) run() (read []byte, give bool) {
 			return h.leave()
 		}
 		head, body, ok := r.pick(a)
-		if !ok {
+		if !ok || !h.s.Hosts.Admit(&h.place, len(body)) {
 			return h.leave()
 		}
 		last := r.close || h.drained.Load() || h.s.Draining.Load()
@@ -185,6 +185,8 @@ func (h *h1) leave() ([]byte, bool) {
 func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) bool {
 	date := h.s.now().h1
 	const closing = "Connection: close\r\n"
+	size := len(body)
+	h.served(a, r, head, size) // whatever becomes of the connection: it was admitted
 	need := len(head.h1) + len(date) + len(closing) + len(crlf)
 	if h.out != nil && len(*h.out)+need+min(len(body), 4096) > outSize && !h.flush() {
 		return false
@@ -198,11 +200,9 @@ func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) boo
 		out = append(out, closing...)
 	}
 	out = append(out, crlf...)
-	size := len(body)
 	n := min(size, outSize-len(out))
 	out = append(out, body[:n]...)
 	*h.out = out
-	h.served(a, r, head, size)
 	if n == size {
 		return true
 	}

@@ -110,7 +110,7 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	case end:
 		if r, ok := h.plain(); ok {
 			if a := h.s.Hosts.Find(&h.place, r.path, r.accepts); a != nil {
-				if head, body, ok := r.pick(a); ok {
+				if head, body, ok := r.pick(a); ok && h.s.Hosts.Admit(&h.place, len(body)) {
 					return h.answer(id, a, &r, head, body)
 				}
 			}
@@ -136,6 +136,7 @@ func (h *h2) wasReset(id uint32) bool {
 
 // answer appends a ready answer. h.mu is held.
 func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) error {
+	h.served(a, r, head, len(body)) // whatever becomes of the connection: it was admitted
 	h.buffer()
 	date := h.s.now().h2
 	n := len(head.h2) + len(date)
@@ -158,7 +159,6 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 		h.out = append(h.out, 0x20)
 	}
 	h.out = append(append(h.out, head.h2...), date...)
-	h.served(a, r, head, len(body))
 	if len(body) > 0 {
 		s := stream{id: id, window: h.initial, body: body}
 		if err := h.body(&s); err != nil {

@@ -125,6 +125,7 @@ func (h *hosts) Find(at *Place, path []byte, e Encodings) *Answer {
 }
 func (h *hosts) Passes(*Place) bool          { return h.pass != nil }
 func (h *hosts) Pass(r *Request) func() bool { return h.pass(r) }
+func (h *hosts) Admit(*Place, int) bool      { return true }
 func (h *hosts) Served(s *Sent)              { h.served(s) }
 
 func start(t testing.TB, change ...func(*Config)) *world {
