@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -29,6 +30,16 @@ import (
 
 	"slipway/e2e/world"
 )
+
+// readyWithin is how long the programs of these tests that never are ready are waited for: 5 seconds, or as SLIPWAY_E2E_READY_WITHIN
+// says, for the figures of docs/benchmarks.md.
+var readyWithin = cmp.Or(os.Getenv("SLIPWAY_E2E_READY_WITHIN"), "5s")
+
+// returned logs how long an upgrade that failed took, from the restart with the new program until the old one served again.
+func returned(t *testing.T, what string, said *lines) {
+	t.Helper()
+	t.Logf("%s: the old program is back %.1f s after the restart", what, time.Since(said.at("in the place of")).Seconds())
+}
 
 // An upgrade under load fails no request, and neither does one whose program does not start or hangs in a migration: the old one
 // serves again, with all that was acknowledged meanwhile. One that answers with errors is taken back too.
@@ -60,11 +71,11 @@ func TestUpgradeUnderLoad(t *testing.T) {
 			write = m.writes(ctx, t, false)
 		}
 		// One that answers is ready soon; the others never are.
-		patience := map[bool]string{true: "2m", false: "5s"}[serve == "errors"]
-		out, err := m.upgrade(ctx, archive, sum, "--ready-within", patience).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "serves again") {
-			t.Errorf("a program that %s: %v\n%s", serve, err, out)
+		said, err := speak(m.upgrade(ctx, archive, sum, "--ready-within", map[bool]string{true: "2m", false: readyWithin}[serve == "errors"]))
+		if err == nil || !strings.Contains(said.String(), "serves again") {
+			t.Errorf("a program that %s: %v\n%s", serve, err, said)
 		}
+		returned(t, serve, said)
 		if back, err := os.Stat(m.Binary); err != nil || !os.SameFile(back, now) {
 			t.Errorf("%s: the program of before is not back: %v", serve, err)
 		}
@@ -129,7 +140,7 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 		{"going back", bad, badSum, says("Going back")},
 	} {
 		write := m.writes(ctx, t, false)
-		u = m.upgrade(ctx, c.archive, c.sum, "--ready-within", map[bool]string{true: "5s", false: "2m"}[c.archive == bad])
+		u = m.upgrade(ctx, c.archive, c.sum, "--ready-within", map[bool]string{true: readyWithin, false: "2m"}[c.archive == bad])
 		u.Env = append(os.Environ(), "SSL_CERT_FILE="+roots)
 		u.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		said := &lines{}
@@ -155,18 +166,16 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 		write.end()
 
 		// The machine starts: the service, and slipway-upgrade.service where there is a program from before.
+		booted := time.Now()
 		m.boot(t)
 		out, err := []byte("there is no program from before"), error(nil)
 		if _, missing := os.Stat(m.Binary + ".previous"); missing == nil {
-			patience := "2m"
-			if c.archive == bad {
-				patience = "5s"
-			}
-			c := m.upgrade(ctx, "", "", "--continue", "--ready-within", patience)
+			c := m.upgrade(ctx, "", "", "--continue", "--ready-within", map[bool]string{true: readyWithin, false: "2m"}[c.archive == bad])
 			c.Path = m.Binary + ".previous"
 			out, err = c.CombinedOutput()
 		}
 		m.well(ctx, t)
+		took := time.Since(booted)
 		write.kept(ctx, t)
 		var state struct{ Step, Outcome string }
 		if text, err := os.ReadFile(filepath.Join(m.Data, "upgrade", "state.json")); err == nil {
@@ -174,7 +183,7 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 				t.Errorf("%s: the upgrade is left as %s: %v", c.at, text, err)
 			}
 		}
-		t.Logf("power cut at %q: %s; %v %s", c.at, state.Outcome, err, bytes.TrimSpace(out))
+		t.Logf("power cut at %q: %s, %.1f s after the boot; %v %s", c.at, state.Outcome, took.Seconds(), err, bytes.TrimSpace(out))
 	}
 	// None of it is in the way of the next.
 	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
@@ -194,6 +203,7 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 	m := newMachine(ctx, t, "300m")
 	good, goodSum := release(t, m.program, "\nanother build")
 	write := m.writes(ctx, t, false)
+	v := visit(ctx, t, m.World, m.site)
 
 	// The download: the program's own disk has room for nothing but it.
 	tight := filepath.Join(m.Dir, "tight")
@@ -230,14 +240,18 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The migration.
+	// The migration. Nobody notices, as nobody does in what went before.
+	v.more(ctx, t)
 	archive, sum := release(t, own(t), m.behaves(t, "fills"))
-	if out, err := m.upgrade(ctx, archive, sum, "--ready-within", "5s").CombinedOutput(); err == nil || !strings.Contains(string(out), "serves again") {
-		t.Errorf("a program that fills the disk: %v\n%s", err, out)
+	said, err := speak(m.upgrade(ctx, archive, sum, "--ready-within", readyWithin))
+	if err == nil || !strings.Contains(said.String(), "serves again") {
+		t.Errorf("a program that fills the disk: %v\n%s", err, said)
 	}
+	returned(t, "fills the disk", said)
 	if _, err := os.Stat(filler); err != nil {
 		t.Errorf("the disk was not filled: %v", err)
 	}
+	v.more(ctx, t)
 	m.well(ctx, t)
 	write.end()
 	write.kept(ctx, t)
@@ -247,6 +261,8 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
 		t.Errorf("with room again: %v\n%s", err, out)
 	}
+	v.more(ctx, t)
+	t.Logf("%d requests", v.end())
 }
 
 // upgrading is a machine with an installed program that has a manager of services, and a site.
@@ -459,12 +475,36 @@ func (w *writes) kept(ctx context.Context, t *testing.T) {
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
+	when map[string]time.Time // by what was said at once
 }
 
 func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.when == nil {
+		l.when = map[string]time.Time{}
+	}
+	l.when[string(b)] = time.Now()
 	return l.text.Write(b)
+}
+
+// at returns when something was said, or now.
+func (l *lines) at(what string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for said, at := range l.when {
+		if strings.Contains(said, what) {
+			return at
+		}
+	}
+	return time.Now()
+}
+
+// speak runs a command, and returns what it said.
+func speak(c *exec.Cmd) (*lines, error) {
+	said := &lines{}
+	c.Stdout, c.Stderr = said, said
+	return said, c.Run()
 }
 
 func (l *lines) String() string {

@@ -323,7 +323,7 @@ func (c Config) back(ctx context.Context, x State, why error) error {
 	c.say("%s does not work: %v. Going back to %s.", x.To.Version, why, x.From.Version)
 	err := replace(x.previous(), x.Program, true)
 	action := "restart"
-	if err == nil && !x.Was {
+	if err == nil && (!x.Was || c.silent(ctx)) {
 		c.kill(x)
 	}
 	if err == nil && x.Snapshot != "" && !x.Was && x.To.Oldest > x.From.Schema {
@@ -366,8 +366,19 @@ func (c Config) end(x State, o Outcome, why error) error {
 	return fmt.Errorf("not upgraded: %w", why)
 }
 
-// kill ends a program that never was ready: nobody waits for an answer of it, and one that hangs may not heed a stop, for which
-// the service manager would wait.
+// silent reports whether a program that was ready once answers nothing any more.
+func (c Config) silent(ctx context.Context) bool {
+	if _, serves := c.Store.Serving(); !serves {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // it was waited for longer before
+	defer cancel()
+	_, err := status(ctx, client(local(c.Control)), "http://slipway/readyz")
+	return err != nil
+}
+
+// kill ends a program that never was ready, or hangs: nobody gets an answer of it, and it may not heed a stop, for which the
+// service manager would wait a minute.
 func (c Config) kill(x State) {
 	pid, serves := c.Store.Serving()
 	if !serves || runs(pid, x.Program) == nil {

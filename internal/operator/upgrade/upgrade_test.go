@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -120,12 +121,17 @@ func serve(b behaviour, dir, addr string) error {
 	if err != nil {
 		return err
 	}
+	if b.Serve == "freezes" { // and heeds nobody
+		signal.Ignore(syscall.SIGTERM)
+	}
 	asked := 0
 	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked++; asked > 2 {
 			switch b.Serve {
 			case "turns bad":
 				http.Error(w, "no", http.StatusInternalServerError)
+			case "freezes":
+				<-time.After(24 * time.Hour)
 			case "dies", "migrates and dies":
 				os.Exit(3)
 			}
@@ -188,7 +194,7 @@ func (w *world) act(action string) {
 	defer w.mu.Unlock()
 	w.stopped = action == "stop"
 	if w.running != nil {
-		_ = w.running.Process.Kill()
+		_ = w.running.Process.Signal(syscall.SIGTERM)
 		if !w.stopped {
 			return // it is started again when it has ended
 		}
@@ -353,7 +359,7 @@ func TestUpgradeAndUndo(t *testing.T) {
 // A program that does not work is taken back, however it fails, and the database is as it was left.
 func TestUpgradeReturns(t *testing.T) {
 	t.Parallel()
-	for _, fails := range []string{"panics", "hangs", "turns bad", "dies"} {
+	for _, fails := range []string{"panics", "hangs", "turns bad", "freezes", "dies"} {
 		t.Run(fails, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
