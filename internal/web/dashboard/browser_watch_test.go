@@ -148,7 +148,7 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 	w.live(s, dep)
 	b.Sees("@live-link")
 	b.Until("the tab doesn't show that it is ready", tab("Ready: ", "ok"))
-	b.Until("nobody was notified", `told.length === 1 && told[0].startsWith('Deployment ready: ')`)
+	b.Until("nobody was notified", `told.length === 1 && told[0] === 'Deployment ready: Lay the keel'`)
 	b.Until("the buttons don't lead to the site", visit)
 	b.Until("the API still offers to cancel", `!document.querySelector('[data-fresh="calls"]').textContent.includes('/cancel')`)
 	b.Look("ended")

@@ -231,7 +231,7 @@
   const ended = (e) => {
     source.close();
     if (notifies() && document.hidden) {
-      const name = panel.parentElement.querySelector('.dep-head h2');
+      const name = document.querySelector('h1');
       const told = new Notification(e.data === 'success' ? 'Deployment ready' : 'Deployment ' + e.data, { body: name ? name.textContent : '', tag: location.pathname });
       told.addEventListener('click', () => { window.focus(); told.close(); });
     }
