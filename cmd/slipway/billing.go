@@ -26,7 +26,7 @@ type billingCommand struct {
 	Refund      billingRefund      `cmd:"" help:"Record that a customer's credit was paid out."`
 	Coupon      billingCoupon      `cmd:"" help:"Make a coupon, worth a percentage or an amount of a period's price."`
 	Grant       billingGrant       `cmd:"" help:"Give a customer a limit of their own."`
-	VAT         billingVAT         `cmd:"" name:"vat" help:"Record whether a customer's VAT number is valid."`
+	VAT         billingVAT         `cmd:"" name:"vat" help:"Show what is known of a customer's VAT number, or record whether it is valid."`
 	Recompute   billingRecompute   `cmd:"" help:"Compute invoices again and compare them with what is stored, byte by byte."`
 	Check       billingCheck       `cmd:"" help:"Check the ledger: sums, numbers, payments."`
 	Stripe      billingStripe      `cmd:"" help:"Accept cards through Stripe."`
@@ -179,11 +179,14 @@ func (c billingGrant) Run(ctx context.Context) error {
 type billingVAT struct {
 	common
 	Customer string `arg:"" help:"Email address of a user, or slug of a team."`
-	State    string `arg:"" help:"valid or invalid." enum:"valid,invalid"`
+	State    string `arg:"" optional:"" help:"valid or invalid. Without it, what is known is shown." enum:"valid,invalid," default:""`
 }
 
 // Run keeps the verdict.
 func (c billingVAT) Run(ctx context.Context) error {
+	if c.State == "" {
+		return c.billing().ShowVAT(ctx, c.Customer)
+	}
 	return c.billing().VAT(ctx, c.Customer, c.State == "valid")
 }
 

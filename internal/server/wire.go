@@ -54,6 +54,7 @@ import (
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/vies"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -109,6 +110,7 @@ type node struct {
 	usage       *usage.Usage
 	billing     *billing.Billing // nil: there are no plans
 	stripe      *stripe.Stripe   // nil: there are no plans
+	vies        *vies.Vies
 	oauth       *oauth.Server
 	sso         *sso.SSO
 	answers     *idempotency.Answers
@@ -260,6 +262,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		quotas.Connect(h.billing)
 		h.stripe = stripe.New(stripe.Config{DB: h.db, Seal: h.seal, Billing: h.billing, Out: h.stripeClient(out), API: s.StripeAPI, Log: s.Log})
 		h.billing.Connect(h.stripe)
+		h.vies = vies.New(vies.Config{DB: h.db, Parties: h.billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log})
 	}
 	h.wireForges(out)
 	h.sites = site.New(site.Config{
@@ -393,6 +396,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if h.billing != nil {
 		h.billing.Work(h.jobs)
 		h.stripe.Work(h.jobs)
+		h.vies.Work(h.jobs)
 	}
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
@@ -545,6 +549,9 @@ func (h *node) prepare(ctx context.Context) error {
 			return err
 		}
 		if err := h.stripe.Schedule(ctx); err != nil {
+			return err
+		}
+		if err := h.vies.Schedule(ctx); err != nil {
 			return err
 		}
 	}

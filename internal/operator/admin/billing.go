@@ -297,6 +297,33 @@ func (o Billing) VAT(ctx context.Context, customer string, valid bool) error {
 	})
 }
 
+// ShowVAT prints what is known of a customer's VAT number.
+func (o Billing) ShowVAT(ctx context.Context, customer string) error {
+	return o.with(ctx, func(x books) error {
+		owner, err := x.owner(ctx, x.db, customer)
+		if err != nil {
+			return err
+		}
+		p, err := x.Profile(ctx, x.db, owner)
+		if err != nil {
+			return err
+		}
+		if p.VATID == "" {
+			fmt.Fprintln(o.Out, "No VAT number")
+			return nil
+		}
+		fmt.Fprintf(o.Out, "%s is %s", p.VATID, p.VAT)
+		if p.CheckedAt > 0 {
+			fmt.Fprintf(o.Out, ", checked on %s", p.CheckedAt.Time().UTC().Format(time.DateOnly))
+		}
+		if p.Consultation != "" {
+			fmt.Fprintf(o.Out, ", consultation number %s", p.Consultation)
+		}
+		fmt.Fprintln(o.Out)
+		return nil
+	})
+}
+
 // Recompute computes invoices again and fails where one is not what was stored, to the byte. Without a name: all.
 func (o Billing) Recompute(ctx context.Context, invoice string) error {
 	return o.with(ctx, func(x books) error {

@@ -35,6 +35,7 @@ type Settings struct {
 	GraceDays     int64            // past the due date until sites are paused
 	PausedDays    int64            // until a subscription that stays unpaid ends
 	FinalizeHours int64            // between an invoice's draft and its number
+	VIES          bool             // whether VIES is asked for customers' VAT numbers
 	Cards         string           // whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
 }
 
@@ -77,6 +78,9 @@ func (s Settings) check() error {
 	}
 	if !text.Fits(s.Note, 8, 1000) {
 		return fault.InvalidField("note", "note must have at most 8 lines and 1000 characters", nil)
+	}
+	if s.VIES && !InVIES(s.Seller.VATID) {
+		return fault.InvalidField("vies", "vies needs a VAT number of the EU as the seller's vatId: VIES is told who asks", s.Seller.VATID)
 	}
 	if s.Cards != "" && s.Cards != CardsRequired && s.Cards != CardsOptional {
 		return fault.InvalidField("cards", "cards must be required or optional", s.Cards)
@@ -147,8 +151,9 @@ func ReadSettings(r io.Reader) (Settings, error) {
 		GraceDays     *int64            `json:"graceDays"`
 		PausedDays    *int64            `json:"pausedDays"`
 		FinalizeHours *int64            `json:"finalizeHours"`
+		VIES          *bool             `json:"vies"`
 		Cards         *string           `json:"cards"`
-	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.Cards}
+	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.VIES, &s.Cards}
 	if err := ReadFile(r, &f); err != nil {
 		return s, err
 	}

@@ -10,7 +10,9 @@ func TestTaxes(t *testing.T) {
 	s := Settings{Seller: Party{Country: "DE"}, Taxes: map[string]int64{"DE": 1900, "FR": 2000}}
 	oss := s
 	oss.OSS = true
-	buyer := func(country string, state VATState) Profile { return Profile{Party{Country: country}, state} }
+	buyer := func(country string, state VATState) Profile {
+		return Profile{Party: Party{Country: country}, VAT: state}
+	}
 	for name, tt := range map[string]struct {
 		s      Settings
 		buyer  Profile

@@ -1,0 +1,163 @@
+// Package vies owns the questions to VIES, the European Commission's service that knows whether VAT numbers exist.
+//
+// It asks for the numbers of billing profiles that nobody has checked yet, where the seller's settings want that, a few at a time. An
+// answer that says neither yes nor no, such as that a country's register is away, leaves a number unchecked: it is asked for
+// again, and is never taken for invalid. What the operator has decided about a number is not asked for.
+package vies
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/text"
+	"slipway/internal/tenant/billing/party"
+)
+
+// Config holds what Vies needs.
+type Config struct {
+	DB      *db.DB
+	Parties *party.Parties
+	Out     *http.Client // from egress
+	API     string       // Optional: the Commission's.
+	Log     *slog.Logger // Optional.
+	Clock   db.Clock     // Optional: the machine's.
+}
+
+// Vies is the service. It is safe for concurrent use.
+type Vies struct{ c Config }
+
+// New returns the service. It starts nothing: Work registers its job.
+func New(c Config) *Vies {
+	c.API = cmp.Or(c.API, "https://ec.europa.eu/taxation_customs/vies/rest-api")
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Clock == nil {
+		c.Clock = db.Machine{}
+	}
+	return &Vies{c}
+}
+
+// Check is the job that asks for the numbers that are unchecked. One of it exists.
+type Check struct{}
+
+// Kind names the job.
+func (Check) Kind() string { return "billing.vat" }
+
+const (
+	checkEvery = time.Minute
+	mostAtOnce = 20 // numbers that are asked for in a run
+	askAgain   = 30 * time.Minute
+	mostAnswer = 64 << 10
+)
+
+// Work registers the job.
+func (v *Vies) Work(j *job.Jobs) {
+	job.Handle(j, job.Policy{Timeout: 10 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Check, _ int64) error {
+		if err := v.CheckAll(ctx); err != nil {
+			return err
+		}
+		return job.Later(checkEvery)
+	})
+}
+
+// Schedule makes sure that the job exists.
+func (v *Vies) Schedule(ctx context.Context) error {
+	return v.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := job.Enqueue(ctx, tx, Check{}, job.Options{Unique: "billing.vat"})
+		return err
+	})
+}
+
+// CheckAll asks for the numbers that are unchecked, if the seller wants that.
+func (v *Vies) CheckAll(ctx context.Context) error {
+	settings, err := v.c.Parties.Settings(ctx, v.c.DB, "")
+	if err != nil || !settings.VIES {
+		return err
+	}
+	list, err := v.c.Parties.Unchecked(ctx, v.c.DB, mostAtOnce)
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		var verdict party.Verdict
+		if n.VATID != "" {
+			verdict, err = v.ask(ctx, n.VATID, settings.Seller.VATID)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			v.c.Log.WarnContext(ctx, "VAT number not checked, will be retried", "owner", n.Owner, "err", err)
+			verdict = party.Verdict{}
+		}
+		verdict.Again = v.c.Clock.Now().Add(askAgain)
+		if err := v.c.DB.Write(ctx, func(tx *db.Tx) error { return v.c.Parties.CheckedTx(ctx, tx, n, verdict) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks for one number. An error means that nothing is known of it.
+func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Verdict, err error) {
+	body, err := json.Marshal(map[string]string{
+		"countryCode": number[:2], "vatNumber": number[2:],
+		"requesterMemberStateCode": seller[:2], "requesterNumber": seller[2:], // without them there is no consultation number
+	})
+	if err != nil {
+		return verdict, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, v.c.API+"/check-vat-number", bytes.NewReader(body))
+	if err != nil {
+		return verdict, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := v.c.Out.Do(request)
+	if err != nil {
+		return verdict, err
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	if err != nil {
+		return verdict, err
+	}
+	var answer struct {
+		CountryCode       string
+		VATNumber         string
+		Valid             *bool
+		UserError         string
+		RequestIdentifier string
+		ErrorWrappers     []struct{ Error string }
+	}
+	if err := json.Unmarshal(said, &answer); err != nil {
+		return verdict, fmt.Errorf("VIES answered with status %d and no JSON", response.StatusCode)
+	}
+	wrong := answer.UserError
+	if len(answer.ErrorWrappers) > 0 {
+		wrong = answer.ErrorWrappers[0].Error
+	}
+	switch {
+	case wrong != "" && wrong != "VALID" && wrong != "INVALID": // such as MS_UNAVAILABLE
+		if !text.Fits(wrong, 1, 60) {
+			wrong = "an error"
+		}
+		return verdict, fmt.Errorf("VIES says %s", wrong)
+	case response.StatusCode != http.StatusOK || answer.Valid == nil:
+		return verdict, fmt.Errorf("VIES answered with status %d and no verdict", response.StatusCode)
+	case answer.CountryCode != number[:2] || answer.VATNumber != number[2:]:
+		return verdict, fmt.Errorf("VIES answered for another number")
+	}
+	if text.Fits(answer.RequestIdentifier, 1, 60) {
+		verdict.Consultation = answer.RequestIdentifier
+	}
+	verdict.Known, verdict.Valid = true, *answer.Valid
+	return verdict, nil
+}
