@@ -39,15 +39,26 @@ const waitingWindow = 50
 // deployed; nil where none does. It is told from what pushes left on record: no repository is asked. The caller knows that
 // the site is its user's.
 func (d *Deployments) Waiting(ctx context.Context, r db.Reader, s site.Site) (*Deployment, error) {
+	// Each page of a site asks: what is long of a deployment is read of the one that waits alone.
 	rows, err := r.Query(ctx, `
-		SELECT `+columns+from+`
-		WHERE d.id IN (SELECT id FROM deployments WHERE site_id = $1 ORDER BY id DESC LIMIT $2) AND d.target = 'production'
-		ORDER BY d.id DESC`, s.ID, waitingWindow)
-	list, err := db.Collect(rows, err, d.scan)
+		SELECT id, status, cause, branch, repository, commit_hash, pinned, rollback_of, upload_id, error FROM deployments
+		WHERE id IN (SELECT id FROM deployments WHERE site_id = $1 ORDER BY id DESC LIMIT $2) AND target = 'production'
+		ORDER BY id DESC`, s.ID, waitingWindow)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (x Deployment, err error) {
+		return x, r.Scan(&x.ID, &x.Status, &x.Cause, &x.Branch, &x.Repository, &x.CommitHash, &x.Pinned, &x.ReleaseOf, &x.Upload, &x.Error)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("find the commit that waits: %w", err)
 	}
-	return waiting(list, s), nil
+	head := waiting(list, s)
+	if head == nil {
+		return nil, nil
+	}
+	x, err := d.ByID(ctx, r, head.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &x, nil
 }
 
 // waiting is Waiting of the production deployments, the newest first.

@@ -62,7 +62,7 @@ var (
 	//go:embed docs.js
 	scriptJS string
 
-	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"inline": inline}).Parse(pageHTML))
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"inline": inline, "breakable": breakable}).Parse(pageHTML))
 	homeTemplate = template.Must(template.New("home").Parse(homeHTML))
 )
 

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -101,4 +102,9 @@ var code = lazyregexp.New("`([^`]+)`")
 // inline escapes text and shows `code` as code.
 func inline(s string) template.HTML {
 	return template.HTML(code.ReplaceAllString(template.HTMLEscapeString(s), "<code>$1</code>"))
+}
+
+// breakable escapes a name such as deployment.started or sites:write, which narrow columns break after its first part.
+func breakable(name string) template.HTML {
+	return template.HTML(strings.NewReplacer(".", ".<wbr>", ":", ":<wbr>").Replace(template.HTMLEscapeString(name)))
 }
