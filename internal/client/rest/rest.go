@@ -157,8 +157,13 @@ func (c *Client) Do(ctx context.Context, method, path string, in any) (json.RawM
 
 // Send is Do for a body that is JSON already.
 func (c *Client) Send(ctx context.Context, method, path string, body []byte) (json.RawMessage, error) {
-	key := ""
-	if method == http.MethodPost {
+	return c.SendOnce(ctx, method, path, "", body)
+}
+
+// SendOnce is Send with an Idempotency-Key of the caller's: the server answers the same request from another process as the first
+// one, for a day. Empty: a new one.
+func (c *Client) SendOnce(ctx context.Context, method, path, key string, body []byte) (json.RawMessage, error) {
+	if method == http.MethodPost && key == "" {
 		key = rand.Text()
 	}
 	pause := 250 * time.Millisecond

@@ -36,7 +36,7 @@ var chapterNames = []struct {
 	name   string
 	guides []string
 }{
-	{"Guides", []string{"git", "github-actions", "command-line", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "mcp", "dashboard", "billing"}},
+	{"Guides", []string{"git", "github-actions", "command-line", "moving", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "mcp", "dashboard", "billing"}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }

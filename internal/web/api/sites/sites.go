@@ -173,6 +173,7 @@ type createSiteIn struct {
 		Run        site.Run      `json:"run,omitempty" doc:"Settings of the application, if the site is one."`
 		Tags       []string      `json:"tags,omitempty" doc:"Up to 10 words of up to 40 characters that group sites. They are stored in lower case."`
 		Credential *credential   `json:"credential,omitempty" doc:"For a private repository. Stored encrypted, never returned."`
+		Env        []newVar      `json:"env,omitempty" maxItems:"100" doc:"Variables that its first deployment has, up to 100, as in \"Set variables\". Requires the scope env:write."`
 		WordPress  newWordPress  `json:"wordpress,omitempty" doc:"How WordPress is installed, for sites of type wordpress."`
 		Connection connection.ID `json:"connectionId,omitempty" doc:"A connected account at the repository's Git provider. It reads the repository instead of a credential, and reports deployments."`
 	}
@@ -194,6 +195,11 @@ func (a *API) createSite(
 			Connection: b.Connection,
 			Report:     true,
 		})
+	}
+	if err == nil && len(b.Env) > 0 {
+		if err = c.RequireOn(account.EnvWrite, s.ID); err == nil {
+			_, err = a.Sites.SetEnvTx(ctx, tx, c.Owner, s.ID, contract.Each(b.Env, func(v newVar) site.NewVar { return site.NewVar(v) }))
+		}
 	}
 	if err == nil && s.Type == site.WordPress {
 		var u account.User

@@ -1,0 +1,171 @@
+package imports
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// source asks a platform's API.
+type source struct {
+	p       Platform
+	token   string
+	account string
+	only    []string
+	http    *http.Client
+	header  http.Header // of every request
+	partial []string
+	pause   func(ctx context.Context, d time.Duration) error
+}
+
+// The bounds of a platform's answers.
+const (
+	maxPages   = 200
+	maxAnswer  = 16 << 20 // bytes
+	answerTime = 30 * time.Second
+	maxWait    = time.Minute // for a rate limit
+	tries      = 4
+)
+
+func newSource(p Platform, token, account string) *source {
+	return &source{
+		p: p, token: token, account: account, header: http.Header{},
+		http: &http.Client{
+			Timeout:       answerTime,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
+		},
+		pause: func(ctx context.Context, d time.Duration) error {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(d):
+				return nil
+			}
+		},
+	}
+}
+
+// wants reports whether a site is to be read.
+func (s *source) wants(id, name string) bool {
+	return len(s.only) == 0 || slices.Contains(s.only, id) || slices.Contains(s.only, name)
+}
+
+// refusal is an answer that is no success.
+type refusal struct {
+	status int
+	what   string
+}
+
+func (r *refusal) Error() string { return r.what }
+
+// get reads an answer into out. It waits for a rate limit, up to a minute at a time.
+func (s *source) get(ctx context.Context, path string, query url.Values, out any) (http.Header, error) {
+	address := s.p.Base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	for try := 1; ; try++ {
+		header, wait, err := s.once(ctx, address, out)
+		if err == nil || wait == 0 || try == tries {
+			return header, err
+		}
+		if err := s.pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// once returns for how long to wait where the same request may succeed later.
+func (s *source) once(ctx context.Context, address string, out any) (_ http.Header, wait time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	for name, values := range s.header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	req.Header.Set("User-Agent", "slipway-import")
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json")
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, 0, context.Cause(ctx)
+		}
+		return nil, time.Second, fmt.Errorf("%s can't be reached: %w", s.p.Name, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, time.Second, fmt.Errorf("the answer of %s breaks off: %w", s.p.Name, err)
+	case len(body) > maxAnswer:
+		return nil, 0, fmt.Errorf("an answer of %s is larger than %d MiB", s.p.Name, maxAnswer>>20)
+	case resp.StatusCode == http.StatusTooManyRequests:
+		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if wait = time.Duration(max(n, 1)) * time.Second; wait > maxWait {
+			wait = 0
+		}
+		return nil, wait, &refusal{resp.StatusCode, s.p.Name + " answers that its rate limit is reached: try again later"}
+	case resp.StatusCode >= 500:
+		return nil, time.Second, &refusal{resp.StatusCode, fmt.Sprintf("%s answers %d", s.p.Name, resp.StatusCode)}
+	case resp.StatusCode == http.StatusUnauthorized:
+		return nil, 0, &refusal{resp.StatusCode, s.p.Name + " does not take this token: make one under " + s.p.Help}
+	case resp.StatusCode == http.StatusForbidden:
+		return nil, 0, &refusal{resp.StatusCode, "this token may not read " + pathOf(address) + " at " + s.p.Name}
+	case resp.StatusCode/100 != 2:
+		return nil, 0, &refusal{resp.StatusCode, fmt.Sprintf("%s answers %d to %s", s.p.Name, resp.StatusCode, pathOf(address))}
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return nil, 0, fmt.Errorf("an answer of %s to %s is not what it should be", s.p.Name, pathOf(address))
+	}
+	return resp.Header, 0, nil
+}
+
+func pathOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Path
+}
+
+// part reads something of a site that a plan can do without: what can't be read makes it partial. It reports whether out was read,
+// and returns an error where nothing more can be.
+func (s *source) part(ctx context.Context, x *Site, what, path string, query url.Values, out any) (bool, error) {
+	_, err := s.get(ctx, path, query, out)
+	var no *refusal
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &no) && no.status != http.StatusUnauthorized:
+		s.partial = append(s.partial, fmt.Sprintf("%s of %s: %s", what, x.Proposal.Name, no.what))
+		x.leave("its %s, which could not be read", what)
+		return false, nil
+	}
+	return false, err
+}
+
+// missing says which of several things a platform would have that Slipway lacks.
+func (x *Site) missing(have map[string]bool) {
+	var all []string
+	for name, there := range have {
+		if there {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	if len(all) > 0 {
+		x.leave("%s", strings.Join(all, ", "))
+	}
+}
