@@ -22,7 +22,8 @@ func (d deployCommand) archive(ctx context.Context, e *Env, c *rest.Client, s si
 	}
 	query := url.Values{}
 	for name, v := range map[string]string{
-		"kind": map[bool]string{true: "output"}[d.Prebuilt], "target": map[bool]string{true: "preview"}[d.Preview], "branch": d.Branch, "title": d.Message,
+		"kind": map[bool]string{true: "output"}[d.Prebuilt], "target": map[bool]string{true: "preview"}[d.Preview],
+		"branch": d.Branch, "title": d.Message,
 	} {
 		if v != "" {
 			query.Set(name, v)
@@ -32,8 +33,9 @@ func (d deployCommand) archive(ctx context.Context, e *Env, c *rest.Client, s si
 	p.All = upload.Missing{Files: 1, Bytes: info.Size()}
 	stop := p.show()
 	answer, err := c.Upload(ctx, rest.Body{
-		Method: http.MethodPost, Path: "/sites/" + s.ID + "/deploy/archive?" + query.Encode(), Type: "application/octet-stream", Size: info.Size(),
-		Key: rand.Text(),
+		Method: http.MethodPost, Path: "/sites/" + s.ID + "/deploy/archive?" + query.Encode(), Type: "application/octet-stream",
+		Size: info.Size(),
+		Key:  rand.Text(),
 	}, func() (io.ReadCloser, error) {
 		f, err := os.Open(d.Archive)
 		return p.Count(f, err)

@@ -214,7 +214,8 @@ func (e *Env) siteNames(ctx context.Context) (list []candidate) {
 				known.Sites = append(known.Sites, site{Slug: s.Slug, Name: s.Name})
 			}
 		}
-		if b, err := json.Marshal(known); err == nil && file != "" && os.Getenv("SLIPWAY_TOKEN") == "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		if b, err := json.Marshal(known); err == nil && file != "" && os.Getenv("SLIPWAY_TOKEN") == "" &&
+			os.MkdirAll(filepath.Dir(file), 0o700) == nil {
 			_ = os.WriteFile(file, b, 0o600) // without it the next one asks again
 		}
 	}

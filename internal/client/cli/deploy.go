@@ -61,7 +61,8 @@ func (d deployCommand) Run(ctx context.Context, e *Env) error {
 		return d.upload(ctx, e, c, s)
 	}
 	if d.Dir != "" || d.Archive != "" || d.Prebuilt || d.DryRun || len(d.Include) > 0 {
-		return failure(fmt.Errorf("%s is deployed from its repository, so no folder can be uploaded to it: create a site for this folder with slipway init", printable(s.Name)))
+		return failure(fmt.Errorf("%s is deployed from its repository, so no folder can be uploaded to it: create a site for this "+
+			"folder with slipway init", printable(s.Name)))
 	}
 	in := map[string]any{}
 	for name, v := range map[string]string{"branch": d.Branch, "commit": d.Commit, "title": d.Message} {

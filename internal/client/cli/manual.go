@@ -20,10 +20,12 @@ func (manCommand) Run(e *Env, k *kong.Context) error {
 func manual(w io.Writer, app *kong.Application) error {
 	var b strings.Builder
 	name := strings.ToUpper(app.Name)
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Slipway\" \"User Commands\"\n.SH NAME\n%s \\- %s\n", name, app.Name, roff(strings.TrimSuffix(app.Help, ".")))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Slipway\" \"User Commands\"\n.SH NAME\n%s \\- %s\n", name, app.Name,
+		roff(strings.TrimSuffix(app.Help, ".")))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n.RI [ arguments ]\n.RI [ flags ]\n", app.Name)
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", roff("Each flag is also an environment variable, SLIPWAY_ and its name in capitals, unless it says otherwise, "+
-		"and a key of the file that --config names; in that order."))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n",
+		roff("Each flag is also an environment variable, SLIPWAY_ and its name in capitals, unless it says otherwise, "+
+			"and a key of the file that --config names; in that order."))
 	b.WriteString(".SH FLAGS OF EVERY COMMAND\n")
 	manualFlags(&b, app.Flags)
 	group := ""

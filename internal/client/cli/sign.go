@@ -22,7 +22,8 @@ type loginCommand struct {
 
 // scopes are those that the commands use.
 var scopes = []string{
-	"account:read", "sites:read", "sites:write", "deployments:read", "deployments:write", "domains:read", "domains:write", "env:read", "env:write",
+	"account:read", "sites:read", "sites:write", "deployments:read", "deployments:write", "domains:read", "domains:write",
+	"env:read", "env:write",
 }
 
 // maxKey bounds a key on standard input.

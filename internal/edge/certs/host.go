@@ -34,7 +34,8 @@ type row struct {
 	warned, version     int64
 }
 
-const columns = `host, kind, owner_id, route, state, material, issuer, not_before, not_after, attempts, failures, error, next_at, told_at, warned, version`
+const columns = `host, kind, owner_id, route, state, material, issuer, not_before, not_after, attempts, failures, error,
+	next_at, told_at, warned, version`
 
 func scan(s db.Scanner) (row, error) {
 	var r row
@@ -114,7 +115,8 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 	_, err = tx.Exec(
 		ctx,
 		`
-		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error, next_at, told_at, warned, version, changed_at)
+		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error,
+		next_at, told_at, warned, version, changed_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, owner_id = excluded.owner_id, route = excluded.route, state = excluded.state,
 		  material = excluded.material, issuer = excluded.issuer, not_before = excluded.not_before, not_after = excluded.not_after,
@@ -177,7 +179,8 @@ func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
 		r.material, r.issuer, r.notBefore, r.notAfter = "", "", 0, 0
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0, error = '', next_at = 0,
+		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0,
+		error = '', next_at = 0,
 		  lease_until = 0, told_at = 0, warned = 0, route = 0, attempts = attempts + 1, version = $2, changed_at = $3
 		WHERE host = $1`, host, v, db.Now(), r.material, r.issuer, r.notBefore, r.notAfter)
 	if err != nil {

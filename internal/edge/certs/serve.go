@@ -308,7 +308,8 @@ func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 			return err
 		}
 		n, err := tx.Exec(ctx, `
-			UPDATE certificates SET state = 'pending', material = '', issuer = '', not_before = 0, not_after = 0, next_at = $3, version = $4, changed_at = $3
+			UPDATE certificates SET state = 'pending', material = '', issuer = '', not_before = 0, not_after = 0, next_at = $3,
+			version = $4, changed_at = $3
 			WHERE host = $1 AND material = $2 AND state <> 'gone'`, r.host, r.material, db.Now(), v)
 		if err != nil || n == 0 { // somebody else has repaired it
 			return err

@@ -126,7 +126,8 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		floor = -1
 	}
 	rows, err := e.DB.Query(ctx, `
-		SELECT l.site_id, l.owner_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend, l.runtime, l.node, l.version, COALESCE(s.settings, '')
+		SELECT l.site_id, l.owner_id, l.host_label, COALESCE(l.release, ''), COALESCE(l.deployment_id, ''), l.state, l.backend,
+		l.runtime, l.node, l.version, COALESCE(s.settings, '')
 		FROM live l LEFT JOIN serving s ON s.site_id = l.site_id
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {

@@ -55,7 +55,8 @@ type target struct {
 // same reports whether a row brings nothing new.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.passes = t.visits, t.answers, t.serving, t.earlier, t.programs, t.pages, t.passes
+	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.passes = t.visits, t.answers, t.serving,
+		t.earlier, t.programs, t.pages, t.passes
 	return *t == row
 }
 

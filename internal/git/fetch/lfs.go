@@ -160,7 +160,8 @@ func (t *Tree) pointers(ctx context.Context) ([]pointer, error) {
 
 // large are the types of files that people give to LFS.
 var large = strings.Fields(
-	".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm .webp .woff .woff2 .zip",
+	".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm " +
+		".webp .woff .woff2 .zip",
 )
 
 // stray notes pointers that no attribute file gives to LFS, as after a lost .gitattributes: Git

@@ -416,8 +416,9 @@ func (t *Tree) clone(dir string, run func(command) error) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"HEAD":   "ref: refs/heads/" + branch + "\n",
-		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = https://" + t.repository.String() + ".git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+		"HEAD": "ref: refs/heads/" + branch + "\n",
+		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = https://" +
+			t.repository.String() + ".git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
 	} {
 		if err := os.WriteFile(filepath.Join(git, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("check out: %w", err)

@@ -32,7 +32,8 @@ func Secrets(ctx context.Context, d *db.DB, path string) (*seal.Sealer, error) {
 	}
 	if !s.Has(known) {
 		return nil, fmt.Errorf(
-			"%s is not this installation's key: copy the file from another node or a backup (slipway node accept-key says that it is lost for good)", path)
+			"%s is not this installation's key: copy the file from another node or a backup (slipway node accept-key says that it is "+
+				"lost for good)", path)
 	}
 	if known != s.Newest() { // it has got a newer one, and the old one too
 		_, err = writeKeyID(ctx, d, s.Newest(), true)

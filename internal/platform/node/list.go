@@ -30,7 +30,8 @@ func List(ctx context.Context, d *db.DB) ([]Node, error) {
 		return nil, err
 	}
 	rows, err := d.Query(ctx, `
-		SELECT id, name, address, version, roles, blobs, site_domain, ahead_ms, CASE WHEN lease_until > $1 THEN state ELSE 'down' END AS now, started_at, seen_at
+		SELECT id, name, address, version, roles, blobs, site_domain, ahead_ms, CASE WHEN lease_until > $1 THEN state
+		ELSE 'down' END AS now, started_at, seen_at
 		FROM nodes ORDER BY CASE WHEN lease_until > $1 THEN 0 ELSE 1 END, name, id LIMIT 1000`, d.Now())
 	all, err := db.Collect(rows, err, func(s db.Scanner) (n Node, err error) {
 		var roles string

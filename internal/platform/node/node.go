@@ -193,7 +193,8 @@ func (s *Self) fits(ctx context.Context) error {
 		switch {
 		case n.ID == s.id || n.State == Down:
 		case n.Blobs == "" || s.c.Blobs == "":
-			return fmt.Errorf("--blobs: node %s serves the same database; several nodes need one bucket, or one directory that all of them mount", n.Name)
+			return fmt.Errorf("--blobs: node %s serves the same database; several nodes need one bucket, or one directory that all "+
+				"of them mount", n.Name)
 		case n.Blobs != s.c.Blobs:
 			return fmt.Errorf("--blobs: node %s has its files in %s, this one in %s", n.Name, n.Blobs, s.c.Blobs)
 		case n.SiteDomain != s.c.SiteDomain:
@@ -230,7 +231,8 @@ func (s *Self) Run(ctx context.Context) error {
 }
 
 // errCopied is the error of a node whose row another process has taken.
-var errCopied = errors.New("another process has this node's id: was the data directory copied? Delete node-id in the copy, and start it again")
+var errCopied = errors.New("another process has this node's id: was the data directory copied? Delete node-id in the copy, " +
+	"and start it again")
 
 // renew renews the lease. One that had ended is renewed too: whoever runs something asks then whether it still may.
 func (s *Self) renew(ctx context.Context) error {
@@ -304,7 +306,8 @@ func (s *Self) leave(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, 5*time.Second)
 	defer done()
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE nodes SET state = 'down', lease_until = 0, seen_at = $3 WHERE id = $1 AND run = $2`, s.id, s.run, s.c.DB.Now())
+		_, err := tx.Exec(ctx, `
+			UPDATE nodes SET state = 'down', lease_until = 0, seen_at = $3 WHERE id = $1 AND run = $2`, s.id, s.run, s.c.DB.Now())
 		tx.Notify(Topic)
 		return err
 	})

@@ -114,7 +114,9 @@ func place(name string) string {
 // etc is all that a build sees of users, groups and names. It is copied into the
 // sandbox by descriptor: a mount for each would cost more than all of them together.
 var etc = map[string]string{
-	"passwd":        "root:x:0:0:root:/:/usr/sbin/nologin\nbuild:x:1000:1000:build:/build/.home:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+	"passwd": "root:x:0:0:root:/:/usr/sbin/nologin\n" +
+		"build:x:1000:1000:build:/build/.home:/bin/sh\n" +
+		"nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\nbuild:x:1000:\nnogroup:x:65534:\n",
 	"hosts":         "127.0.0.1 localhost build\n::1 localhost build\n",
 	"resolv.conf":   "nameserver 127.0.0.1\noptions timeout:20 attempts:1\n",

@@ -69,7 +69,8 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 		false,
 		userNamespaces(),
 		"Unprivileged user namespaces are allowed.",
-		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0 where these exist.",
+		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or "+
+			"kernel.apparmor_restrict_unprivileged_userns=0 where these exist.",
 	)
 	add(
 		"seccomp",
@@ -169,7 +170,8 @@ func (b *Bubblewrap) probeCgroup() Report {
 	}
 	g, err := cgroup.New(b.hs, b.parent, "probe-"+newID(), Defaults.group())
 	if err != nil {
-		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, memfd_create is refused, and cpu is not limited at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
+		detail := "No cgroup can be created here, so memory and processes are limited per process and by polling, memfd_create is " +
+			"refused, and cpu is not limited at all: start as root, or delegate a cgroup (systemd Delegate=yes with DelegateSubgroup=)."
 		if !errors.Is(err, cgroup.ErrNone) {
 			detail = "Creating a cgroup fails: " + err.Error() + "."
 		}

@@ -83,11 +83,13 @@ func (a *API) accountRoutes() {
 		Private: true,
 		Limited: true,
 		Summary: "Create an API key",
-		Doc:     "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further scopes, sites or addresses, and no later expiry.",
+		Doc: "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further " +
+			"scopes, sites or addresses, and no later expiry.",
 	}, a.createKey)
 	contract.Change(a.API, "DELETE", contract.Route{
 		Path: "/keys/{id}", ID: "revokeKey", Tag: "Keys", Scope: account.KeysWrite, Summary: "Revoke an API key",
-		Doc: "The key stops working immediately; open streams end within 5 seconds. A key can revoke itself and keys with at most its own permissions; others are not found.",
+		Doc: "The key stops working immediately; open streams end within 5 seconds. A key can revoke itself and keys with at most " +
+			"its own permissions; others are not found.",
 	}, a.revokeKey)
 }
 
@@ -205,7 +207,9 @@ func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name stri
 	return as, nil
 }
 
-func (a *API) revokeKey(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[account.KeyID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) revokeKey(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[account.KeyID],
+) (_ contract.Message, did audit.Event, _ error) {
 	did = audit.Event{Action: "key.revoked", Subject: string(in.ID)}
 	return contract.Message{Message: "Key revoked"}, did, a.Accounts.RevokeKeyTx(ctx, tx, c, in.ID)
 }

@@ -44,9 +44,11 @@ func (a *API) identityRoutes() {
 		}
 	}
 	contract.Get(a.API, r("/identities", "listIdentities", "List linked accounts",
-		"Accounts at sign-in providers that sign in the user, oldest first. Requires a key of the personal account with all scopes.", ""), a.listIdentities)
+		"Accounts at sign-in providers that sign in the user, oldest first. Requires a key of the personal account with all scopes.", ""),
+		a.listIdentities)
 	contract.Get(a.API, r("/providers", "listSignInProviders", "List sign-in providers",
-		"Providers whose accounts the user can link: the installation's, and those of the user's teams. Requires a key of the personal account with all scopes.", ""),
+		"Providers whose accounts the user can link: the installation's, and those of the user's teams. Requires a key of the "+
+			"personal account with all scopes.", ""),
 		a.listSignInProviders)
 	contract.Change(a.API, "DELETE", r("/identities/{identity}", "unlinkIdentity", "Unlink an account",
 		"The account no longer signs in the user, and sessions that it began end. The last way to sign in can't be removed: 409 `last_way_in`. "+
@@ -82,7 +84,8 @@ func (a *API) listIdentities(ctx context.Context, c account.Caller, in *contract
 	list, err := a.SSO.Identities(ctx, c.User)
 	return contract.Part(*in, contract.Each(list, func(i sso.Identity) IdentityBody {
 		b := IdentityBody{
-			ID: i.ID, Issuer: i.Issuer, Email: contract.Some(i.Email), TeamID: contract.Some(teams[i.Owner]), LastUsedAt: contract.When(i.UsedAt), CreatedAt: i.CreatedAt.String(),
+			ID: i.ID, Issuer: i.Issuer, Email: contract.Some(i.Email), TeamID: contract.Some(teams[i.Owner]),
+			LastUsedAt: contract.When(i.UsedAt), CreatedAt: i.CreatedAt.String(),
 		}
 		for _, p := range providers {
 			if p.Issuer == i.Issuer && p.Owner == i.Owner {
@@ -118,7 +121,9 @@ type identityIn struct {
 	Identity sso.IdentityID `path:"identity"`
 }
 
-func (a *API) unlinkIdentity(ctx context.Context, tx *db.Tx, c account.Caller, in *identityIn) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) unlinkIdentity(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *identityIn,
+) (_ contract.Message, did audit.Event, _ error) {
 	did, err := a.SSO.UnlinkTx(ctx, tx, c.User, in.Identity)
 	return contract.Message{Message: "Account unlinked"}, did, err
 }

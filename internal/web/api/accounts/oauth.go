@@ -62,7 +62,10 @@ func (a *API) oauthRoutes() {
 		Summary: "Register an OAuth app",
 		Doc:     "The secret of a confidential app is returned once, in `clientSecret`. Public apps have no secret and use PKCE.",
 	}, a.createApp)
-	contract.Get(a.API, contract.Route{Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite, Summary: "Read an OAuth app"}, a.getApp)
+	contract.Get(a.API, contract.Route{
+		Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite,
+		Summary: "Read an OAuth app",
+	}, a.getApp)
 	contract.Change(a.API, "PATCH", contract.Route{
 		Path: "/oauth/apps/{id}", ID: "updateApp", Tag: tag, Scope: account.AppsWrite, Noun: "app", Summary: "Update an OAuth app",
 	}, a.updateApp)
@@ -127,14 +130,21 @@ func (a *API) updateApp(ctx context.Context, tx *db.Tx, c account.Caller, in *up
 	return showApp(app), audit.Event{Action: "app.updated", Subject: string(in.ID), Detail: app.Name}, err
 }
 
-func (a *API) deleteApp(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID]) (contract.Message, audit.Event, error) {
+func (a *API) deleteApp(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID],
+) (contract.Message, audit.Event, error) {
 	err := a.OAuth.DeleteAppTx(ctx, tx, c.Owner, in.ID)
 	return contract.Message{Message: "App deleted"}, audit.Event{Action: "app.deleted", Subject: string(in.ID)}, err
 }
 
-func (a *API) rotateAppSecret(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID]) (newAppBody, audit.Event, error) {
+func (a *API) rotateAppSecret(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.AppID],
+) (newAppBody, audit.Event, error) {
 	app, secret, err := a.OAuth.RotateSecretTx(ctx, tx, c.Owner, in.ID)
-	return newAppBody{showApp(app), contract.Some(secret)}, audit.Event{Action: "app.secret_rotated", Subject: string(in.ID), Detail: app.Name}, err
+	return newAppBody{showApp(app), contract.Some(secret)}, audit.Event{
+		Action: "app.secret_rotated", Subject: string(in.ID),
+		Detail: app.Name,
+	}, err
 }
 
 func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[GrantBody], error) {
@@ -142,7 +152,9 @@ func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.Par
 	return contract.Part(*in, contract.Each(list, showGrant), err)
 }
 
-func (a *API) revokeGrant(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.GrantID]) (contract.Message, audit.Event, error) {
+func (a *API) revokeGrant(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[oauth.GrantID],
+) (contract.Message, audit.Event, error) {
 	g, err := a.OAuth.RevokeGrantTx(ctx, tx, c, in.ID)
 	return contract.Message{Message: "Access revoked"}, audit.Event{Action: "app.revoked", Subject: string(in.ID), Detail: g.AppName}, err
 }

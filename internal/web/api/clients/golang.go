@@ -122,7 +122,8 @@ func writeGo(b *strings.Builder, o operation, d *document) {
 	}
 	if o.Stream {
 		stream := upper(o.stream())
-		fmt.Fprintf(b, "\n// %s follows what %s returns as server-sent events.\nfunc (c *Client) %s(%s) iter.Seq2[StreamEvent, error] {\n%sreturn c.stream(ctx, %s, %s)\n}\n",
+		fmt.Fprintf(b, "\n// %s follows what %s returns as server-sent events.\nfunc (c *Client) %s(%s) iter.Seq2[StreamEvent, "+
+			"error] {\n%sreturn c.stream(ctx, %s, %s)\n}\n",
 			stream, name, stream, all, setup, path, query)
 	}
 	if iterate, ok := o.iterator(); ok {

@@ -122,7 +122,8 @@ func writeTS(b *strings.Builder, o operation) {
 	if o.Stream {
 		b.WriteString("\n")
 		commentTS(b, "  ", "Follows "+o.ID+" as server-sent events.")
-		fmt.Fprintf(b, "  %s(%s): AsyncGenerator<StreamEvent> {\n    return this.events(%s, %s, options);\n  }\n", o.stream(), all, call[1], query)
+		fmt.Fprintf(b, "  %s(%s): AsyncGenerator<StreamEvent> {\n    return this.events(%s, %s, options);\n  }\n", o.stream(), all,
+			call[1], query)
 	}
 	if name, ok := o.iterator(); ok {
 		b.WriteString("\n")
@@ -204,7 +205,8 @@ func shapeTS(name string) string {
 }
 
 func nameTS(name string) string {
-	if unicode.IsDigit(rune(name[0])) || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	if unicode.IsDigit(rune(name[0])) ||
+		strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		return quoteTS(name)
 	}
 	return name

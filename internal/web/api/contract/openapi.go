@@ -22,8 +22,10 @@ var nouns = []*huma.Tag{
 		Description: "A site is a static site, a Node.js or PHP application built from a Git repository, or a WordPress installation.",
 	},
 	{
-		Name:        "Uploads",
-		Description: "Deploys a folder without Git, to a site whose source is upload. Contents are named by their SHA-256: you send the list of files, then the contents that neither the site's releases have nor you have sent within the last day, then deploy. `slipway deploy` does this for you.",
+		Name: "Uploads",
+		Description: "Deploys a folder without Git, to a site whose source is upload. Contents are named by their SHA-256: you " +
+			"send the list of files, then the contents that neither the site's releases have nor you have sent within the last day, " +
+			"then deploy. `slipway deploy` does this for you.",
 	},
 	{
 		Name:        "Deployments",
@@ -62,10 +64,12 @@ var failures = map[int]struct{ name, when string }{
 	400: {"BadRequest", "Malformed JSON, an invalid field or parameter, or an unknown filter value."},
 	402: {
 		"LimitReached",
-		"A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` shows all limits.",
+		"A limit of the account is reached: `name` is the limit, `limit` its maximum and `current` the current use. `GET /account` " +
+			"shows all limits.",
 	},
 	401: {"Unauthorized", "A missing, malformed, unknown, expired or revoked key."},
-	403: {"Forbidden", "The key doesn't have the required scope, or isn't allowed for this site or from this IP address. `details` names what is missing."},
+	403: {"Forbidden", "The key doesn't have the required scope, or isn't allowed for this site or from this IP address. " +
+		"`details` names what is missing."},
 	404: {"NotFound", "The id doesn't exist or belongs to another account."},
 	409: {"Conflict", "The request isn't possible in the current state, or the `Idempotency-Key` was already used with a different request."},
 	410: {"Gone", "The deploy hook is disabled."},
@@ -120,8 +124,9 @@ func (a *API) finish() {
 	}
 	doc.Components.Parameters = map[string]*huma.Param{"Idempotency-Key": {
 		Name: "Idempotency-Key", In: "header",
-		Description: "1 to 255 printable ASCII characters. Repeating a request with the same key within 24 hours has no further effect and returns the same response.",
-		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)},
+		Description: "1 to 255 printable ASCII characters. Repeating a request with the same key within 24 hours has no further " +
+			"effect and returns the same response.",
+		Schema: &huma.Schema{Type: huma.TypeString, MinLength: ptr(1), MaxLength: ptr(255)},
 	}}
 	doc.Components.Parameters["teamId"] = &huma.Param{
 		Name: "teamId", In: "query",
@@ -272,7 +277,10 @@ func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
 		path = r.Path
 	}
 	item := doc.Paths[path]
-	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "PUT": item.Put, "DELETE": item.Delete}[r.Method]
+	return map[string]*huma.Operation{
+		"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "PUT": item.Put,
+		"DELETE": item.Delete,
+	}[r.Method]
 }
 
 // specRoute registers the document itself.

@@ -86,7 +86,10 @@ func parameters(path string, op map[string]any) {
 
 func pathParameter(path, name string) string {
 	if name != "id" {
-		if text, ok := map[string]string{"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.", "sha256": "The blob's SHA-256, in hexadecimal."}[name]; ok {
+		if text, ok := map[string]string{
+			"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.",
+			"sha256": "The blob's SHA-256, in hexadecimal.",
+		}[name]; ok {
 			return text
 		}
 		return "The " + name + "'s id."

@@ -104,13 +104,15 @@ func (a *API) deploymentRoutes() {
 		"getDeploymentLogs",
 		"Read a deployment's log",
 		"Up to 10,000 lines; pass `next` as `after` for the next ones. "+
-			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, comments as heartbeats, and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes a stream. "+
+			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, comments as heartbeats, "+
+			"and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes a stream. "+
 			"Values of secret variables never appear.",
 		account.DeploymentsRead,
 	))
 	cancel := r(
 		"/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
-		"A queued deployment is canceled immediately, a running one when its processes have ended. Canceling a production deployment requires the scope `deployments:write`.",
+		"A queued deployment is canceled immediately, a running one when its processes have ended. Canceling a production "+
+			"deployment requires the scope `deployments:write`.",
 		account.PreviewsWrite,
 	)
 	contract.Post(a.API, cancel, a.cancelDeployment)
@@ -125,7 +127,8 @@ func (a *API) deploymentRoutes() {
 	)
 	retry := r(
 		"/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
-		"Builds the same commit again, for the same target. If the deployment ended before its commit was known, the latest commit of its branch is built. Redeploying to production requires the scope `deployments:write`.",
+		"Builds the same commit again, for the same target. If the deployment ended before its commit was known, the latest commit "+
+			"of its branch is built. Redeploying to production requires the scope `deployments:write`.",
 		account.PreviewsWrite,
 	)
 	retry.Limited = true
@@ -226,7 +229,9 @@ func (a *API) cancelDeployment(
 	return b, did, a.namePulls(ctx, tx, d.Site, []deploymentBody{b})
 }
 
-func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Triggered, did audit.Event, _ error) {
+func (a *API) retryDeployment(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string],
+) (_ contract.Triggered, did audit.Event, _ error) {
 	x, err := a.deployment(ctx, c, in.ID)
 	if err == nil {
 		err = contract.MayDeploy(c, x)
@@ -239,7 +244,9 @@ func (a *API) retryDeployment(ctx context.Context, tx *db.Tx, c account.Caller, 
 	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
-func (a *API) promoteDeployment(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Triggered, did audit.Event, _ error) {
+func (a *API) promoteDeployment(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string],
+) (_ contract.Triggered, did audit.Event, _ error) {
 	if _, err := a.deployment(ctx, c, in.ID); err != nil {
 		return contract.Triggered{}, did, err
 	}

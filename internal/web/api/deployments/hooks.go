@@ -58,7 +58,8 @@ func (a *API) hookRoutes() {
 	}
 	contract.Get(
 		a.API,
-		r("/sites/{id}/hooks", "listHooks", "List deploy hooks", "With their URLs, which are secrets. Apps list only the hooks that they created.", account.DeploymentsWrite),
+		r("/sites/{id}/hooks", "listHooks", "List deploy hooks",
+			"With their URLs, which are secrets. Apps list only the hooks that they created.", account.DeploymentsWrite),
 		a.listHooks,
 	)
 	create := r(
@@ -87,9 +88,12 @@ func (a *API) hookRoutes() {
 		Summary: "Deploy by hook",
 		Noun:    "deploy hook",
 		Hook:    true,
-		Doc: "Needs no API key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so link previews and crawlers don't. " +
-			"If a hook or push has already queued a deployment of the same branch, the call is merged into it and the response has `deduplicated`; calls with a body are never merged. " +
-			"Calls of Git providers are recognized by their headers: pings and events other than pushes to the hook's branch are answered with `skipped` and the reason. Provider signatures are not checked; use a Git hook for that.",
+		Doc: "Needs no API key: the URL is the credential. The build gets a body of up to 32 KiB as `SLIPWAY_HOOK_BODY` and the " +
+			"title as `SLIPWAY_HOOK_TITLE`. Only POST deploys, so link previews and crawlers don't. " +
+			"If a hook or push has already queued a deployment of the same branch, the call is merged into it and the response has " +
+			"`deduplicated`; calls with a body are never merged. " +
+			"Calls of Git providers are recognized by their headers: pings and events other than pushes to the hook's branch are " +
+			"answered with `skipped` and the reason. Provider signatures are not checked; use a Git hook for that.",
 	}
 	contract.PostHook(a.API, call, reflect.TypeFor[calledHook](), a.answerHook)
 }
@@ -224,7 +228,9 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	return a.showHook(h), did, err
 }
 
-func (a *API) deleteHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteHook(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string],
+) (_ contract.Message, did audit.Event, _ error) {
 	s, err := a.Sites.HookSite(ctx, c.Owner, site.HookID(in.ID))
 	if err == nil {
 		err = c.RequireSite(s)

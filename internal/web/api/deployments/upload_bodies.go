@@ -76,7 +76,9 @@ type blobIn struct {
 	SHA256 string `path:"sha256" doc:"SHA-256 of the content: 64 lower-case hexadecimal digits."`
 }
 
-func receiveRaw[O any](a *API, r contract.Route, id upload.ID, digest string, fn func(ctx context.Context, s sent) (O, error)) func(huma.Context) {
+func receiveRaw[O any](
+	a *API, r contract.Route, id upload.ID, digest string, fn func(ctx context.Context, s sent) (O, error),
+) func(huma.Context) {
 	return func(hctx huma.Context) {
 		req, w := humago.Unwrap(hctx)
 		conn := http.NewResponseController(w)

@@ -34,7 +34,8 @@ func (a *API) partRoutes(r contract.Route) {
 	get.Doc = "How many bytes of a file have been received in parts. HEAD returns the header `Upload-Offset` alone."
 	a.offsetRoute(get)
 	r.ID, r.Summary, r.Method, r.Status = "sendUploadPart", "Send part of a blob", http.MethodPatch, http.StatusOK
-	r.Doc = "Sends a large file in parts that can be resumed. The header `Upload-Offset` says where the part begins; 409 `offset_mismatch` names the right offset. " +
+	r.Doc = "Sends a large file in parts that can be resumed. The header `Upload-Offset` says where the part begins; 409 " +
+		"`offset_mismatch` names the right offset. " +
 		"Every part but the last has 1 to 64 MiB. If the connection breaks, whole MiB that arrived are kept."
 	rawRoute(a, r, "application/octet-stream", func(ctx context.Context, s sent) (partBody, error) {
 		d, err := parseDigest(s.blob)
@@ -58,7 +59,9 @@ func (a *API) partRoutes(r contract.Route) {
 
 func (a *API) offsetRoute(r contract.Route) {
 	r.Method, r.Status = http.MethodGet, http.StatusOK
-	contract.Writes(a.API, r, a.Operation(r, reflect.TypeFor[partBody]()), func(ctx context.Context, r contract.Route, in *blobIn) (func(huma.Context), error) {
+	contract.Writes(a.API, r, a.Operation(r, reflect.TypeFor[partBody]()), func(ctx context.Context, r contract.Route,
+		in *blobIn,
+	) (func(huma.Context), error) {
 		c, err := r.Permit(contract.From(ctx).Caller)
 		if err != nil {
 			return nil, err

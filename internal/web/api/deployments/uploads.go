@@ -50,28 +50,36 @@ func (a *API) uploadRoutes() {
 		return contract.Route{Path: path, ID: id, Tag: "Uploads", Summary: summary, Doc: doc, Scope: account.PreviewsWrite, Noun: "upload"}
 	}
 	create := r("/sites/{id}/uploads", "createUpload", "Open an upload",
-		"Deploys a folder to a site without a repository: open an upload, send the manifest, send the blobs that are missing, deploy. Production requires the scope `deployments:write`, a preview `previews:write`.")
+		"Deploys a folder to a site without a repository: open an upload, send the manifest, send the blobs that are missing, "+
+			"deploy. Production requires the scope `deployments:write`, a preview `previews:write`.")
 	create.Status = 201
 	contract.Post(a.API, create, a.createUpload)
 	contract.Get(a.API, r("/uploads/{id}", "getUpload", "Read an upload", ""), a.getUpload)
 	remove := r("/uploads/{id}", "deleteUpload", "Delete an open upload", "What was sent isn't deployed.")
 	contract.Change(a.API, "DELETE", remove, a.deleteUpload)
 	a.manifestRoute(r("/uploads/{id}/manifest", "putUploadManifest", "Send the list of files",
-		"One line of JSON per file: `{\"path\": \"index.html\", \"sha256\": \"…\", \"size\": 1024}`, with `\"mode\": \"x\"` for an executable file and `\"l\"` for a symbolic link, whose content is its target. "+
-			"`Content-Encoding` may be gzip or zstd. Sending it again replaces it, until the upload is deployed. Counts against the storage limit before any content is sent."))
+		"One line of JSON per file: `{\"path\": \"index.html\", \"sha256\": \"…\", \"size\": 1024}`, with `\"mode\": \"x\"` for "+
+			"an executable file and `\"l\"` for a symbolic link, whose content is its target. "+
+			"`Content-Encoding` may be gzip or zstd. Sending it again replaces it, until the upload is deployed. Counts against the "+
+			"storage limit before any content is sent."))
 	contract.Get(a.API, r("/uploads/{id}/missing", "getUploadMissing", "List missing blobs",
 		"The contents that have to be sent: what neither the site's releases have nor you have uploaded within the last day."), a.listMissing)
 	a.batchRoute(r("/uploads/{id}/blobs", "sendUploadBlobs", "Send blobs",
-		"A batch of contents. For each: its SHA-256 (32 bytes), its length (8 bytes, big-endian), its bytes. What is counted as stored is durable. A blob that doesn't match the manifest is refused; the others are stored."))
-	a.blobRoute(r("/uploads/{id}/blobs/{sha256}", "putUploadBlob", "Send one blob", "The content of one file as the body, for example with `curl -T`."))
+		"A batch of contents. For each: its SHA-256 (32 bytes), its length (8 bytes, big-endian), its bytes. What is counted as "+
+			"stored is durable. A blob that doesn't match the manifest is refused; the others are stored."))
+	a.blobRoute(r("/uploads/{id}/blobs/{sha256}", "putUploadBlob", "Send one blob",
+		"The content of one file as the body, for example with `curl -T`."))
 	a.partRoutes(r("/uploads/{id}/blobs/{sha256}", "", "", ""))
 	deploy := r("/uploads/{id}/deploy", "deployUpload", "Deploy an upload",
-		"Triggers a deployment of a complete upload. Deploying it again answers with the same deployment. 409 `upload_incomplete` while blobs are missing.")
+		"Triggers a deployment of a complete upload. Deploying it again answers with the same deployment. 409 `upload_incomplete` "+
+			"while blobs are missing.")
 	deploy.Limited = true
 	contract.PostPrepared(a.API, deploy, a.completeUpload, a.deployUpload)
 	a.archiveRoute(r("/sites/{id}/deploy/archive", "deployArchive", "Deploy an archive",
-		"Deploys a folder to a site without a repository in one request: `curl --data-binary @site.zip`. The body is a .zip, .tar, .tar.gz or .tar.zst with the limits of an upload. "+
-			"If the archive has one folder at its top, its content is deployed. Version control, `node_modules`, `.env` files and private keys are left out. "+
+		"Deploys a folder to a site without a repository in one request: `curl --data-binary @site.zip`. The body is a .zip, .tar, "+
+			".tar.gz or .tar.zst with the limits of an upload. "+
+			"If the archive has one folder at its top, its content is deployed. Version control, `node_modules`, `.env` files and "+
+			"private keys are left out. "+
 			"Production requires the scope `deployments:write`, a preview `previews:write`."))
 }
 
@@ -132,7 +140,9 @@ func (a *API) getUpload(ctx context.Context, c account.Caller, in *contract.ByID
 	return a.showUpload(u, missing), err
 }
 
-func (a *API) deleteUpload(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[upload.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteUpload(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[upload.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	if _, err := a.upload(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}

@@ -48,7 +48,8 @@ func (a *API) connectionRoutes() {
 		"createConnection",
 		"Connect an account",
 		"With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
-			"The Git provider is asked for the token's account. An existing connection to that account is replaced. Select it for a site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
+			"The Git provider is asked for the token's account. An existing connection to that account is replaced. Select it for a "+
+			"site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
 		account.SitesWrite,
 	)
 	create.Status = http.StatusCreated
@@ -122,7 +123,9 @@ func (a *API) createConnection(
 	return showConnection(made), did, err
 }
 
-func (a *API) deleteConnection(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[connection.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteConnection(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[connection.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	did = audit.Event{Action: "connection.deleted", Subject: string(in.ID)}
 	return contract.Message{Message: "Account disconnected"}, did, a.Connections.DeleteTx(ctx, tx, c.Owner, in.ID)
 }

@@ -78,7 +78,8 @@ func (a *API) gitRoutes() {
 	)
 	create := r(
 		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
-		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. The site's previous hook stops working.",
+		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. The site's previous "+
+			"hook stops working.",
 		account.DeploymentsWrite,
 	)
 	create.Status = http.StatusCreated
@@ -99,7 +100,8 @@ func (a *API) gitRoutes() {
 		Summary: "List pull requests",
 		Noun:    "pull request",
 		Scope:   account.DeploymentsRead,
-		Doc:     "As last reported by the Git provider, open ones first. Those that are `waiting` are from forks and are built once a member approves their commit.",
+		Doc: "As last reported by the Git provider, open ones first. Those that are `waiting` are from forks and are built " +
+			"once a member approves their commit.",
 	}, a.listPulls)
 	contract.Post(a.API, contract.Route{
 		Path:    "/sites/{id}/pulls/{number}/approve",
@@ -109,12 +111,15 @@ func (a *API) gitRoutes() {
 		Noun:    "pull request",
 		Scope:   account.DeploymentsWrite,
 		Limited: true,
-		Doc:     "Builds exactly this commit as a preview, without the site's variables, credential and caches. Each later commit needs another approval.",
+		Doc: "Builds exactly this commit as a preview, without the site's variables, credential and caches. Each later commit " +
+			"needs another approval.",
 	}, a.approvePull)
 	contract.PostHook(a.API, contract.Route{
 		Path: "/hooks/git/{hook}", ID: "callGitHook", Tag: "Git", Summary: "Report a push", Noun: "Git hook", Hook: true,
-		Doc: "Called by GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is at most 1 MiB, and signed with the hook's secret as the provider does. " +
-			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview if the site's settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries are processed once.",
+		Doc: "Called by GitHub, GitLab, Gitea, Forgejo, Bitbucket and Bitbucket Server. The body is at most 1 MiB, and signed with " +
+			"the hook's secret as the provider does. " +
+			"A push to the production branch deploys exactly the pushed commit; a push to another branch deploys a preview if the site's " +
+			"settings allow it. Events that deploy nothing are answered with `skipped` and the reason. Repeated deliveries are processed once.",
 	}, reflect.TypeFor[calledGitHook](), a.callGitHook)
 	contract.PostHook(a.API, contract.Route{
 		Path:    "/hooks/github/{hook}",
@@ -123,7 +128,8 @@ func (a *API) gitRoutes() {
 		Summary: "Report an event of a GitHub App",
 		Noun:    "GitHub App",
 		Hook:    true,
-		Doc:     "Called by GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request has the effect of a call to the Git hook of each site that reads the repository with an account connected through the app.",
+		Doc: "Called by GitHub: the webhook of the operator's GitHub App, signed with its secret. A push or pull request has " +
+			"the effect of a call to the Git hook of each site that reads the repository with an account connected through the app.",
 	}, reflect.TypeFor[calledGitHubApp](), a.answerGitHubApp)
 }
 
@@ -355,7 +361,9 @@ type madeGitHook struct {
 	Secret string `json:"secret" doc:"Secret or token for the Git provider's webhook settings. Returned only once."`
 }
 
-func (a *API) createGitHook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ madeGitHook, did audit.Event, _ error) {
+func (a *API) createGitHook(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
+) (_ madeGitHook, did audit.Event, _ error) {
 	if err := a.Allowed(ctx, tx, c, in.ID); err != nil {
 		return madeGitHook{}, did, err
 	}
@@ -492,7 +500,10 @@ func (a *API) listGitEvents(ctx context.Context, c account.Caller, in *contract.
 	}
 	list, err := a.Git.Events(ctx, a.DB, c.Owner, in.ID)
 	return contract.Part(in.PartIn, contract.Each(list, func(l pushes.Logged) gitEventBody {
-		return gitEventBody{l.ID, l.Provider, l.Name, contract.Some(l.Ref), contract.Some(l.Commit), l.Outcome, contract.Some(string(l.Deployment)), l.At.String()}
+		return gitEventBody{
+			l.ID, l.Provider, l.Name, contract.Some(l.Ref), contract.Some(l.Commit), l.Outcome,
+			contract.Some(string(l.Deployment)), l.At.String(),
+		}
 	}), err)
 }
 

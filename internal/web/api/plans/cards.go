@@ -61,22 +61,26 @@ type stripeIn struct {
 
 // registerCards lists the operations of cards. r and w make routes that read and write.
 func (a *API) registerCards(r, w func(path, id, summary, doc, noun string) contract.Route) {
-	contract.Get(a.API, r("/billing/payment-method", "getPaymentMethod", "Get the payment method", "The card that invoices are charged to. 404 if none is stored.", "card"), a.getCard)
+	contract.Get(a.API, r("/billing/payment-method", "getPaymentMethod", "Get the payment method",
+		"The card that invoices are charged to. 404 if none is stored.", "card"), a.getCard)
 	contract.Ask(a.API, w("/billing/payment-method", "setPaymentMethod", "Add or replace the payment method",
 		"Returns a page of the payment provider on which a card is stored, in place of the one before. Slipway never sees card numbers. "+
 			"With `subscribe` that subscription begins once the card is stored, at the price of the `digest` or not at all.", "card"), a.setCard)
 	contract.Change(a.API, "DELETE", w("/billing/payment-method", "deletePaymentMethod", "Delete the payment method",
 		"Invoices are to be paid in another way from then on.", "card"), a.deleteCard)
 	contract.Ask(a.API, w("/invoices/{id}/pay", "payInvoice", "Pay an invoice by card",
-		"Returns a page on which the invoice is paid, or on which a payment is confirmed that the bank wants confirmed. Asked again, it is the same page while that can be used. "+
+		"Returns a page on which the invoice is paid, or on which a payment is confirmed that the bank wants confirmed. Asked "+
+			"again, it is the same page while that can be used. "+
 			"409 `payment_open` while a payment is under way.", "invoice"), a.payInvoice)
 	if a.Stripe == nil {
 		return
 	}
 	a.AddHook(stripeCalls{a})
 	contract.PostHook(a.API, contract.Route{
-		Path: stripe.HookPath + "{account}", ID: "callStripeHook", Tag: "Billing", Summary: "Report an event of Stripe", Noun: "webhook", Hook: true,
-		Doc: "Called by Stripe. The body is at most 1 MiB and signed with the webhook's secret, at most 300 seconds ago. What the event is about is fetched from Stripe; the event itself is not trusted. Repeated events are processed once.",
+		Path: stripe.HookPath + "{account}", ID: "callStripeHook", Tag: "Billing", Summary: "Report an event of Stripe",
+		Noun: "webhook", Hook: true,
+		Doc: "Called by Stripe. The body is at most 1 MiB and signed with the webhook's secret, at most 300 seconds ago. What the " +
+			"event is about is fetched from Stripe; the event itself is not trusted. Repeated events are processed once.",
 	}, reflect.TypeFor[takenBody](), a.callStripeHook)
 }
 
@@ -119,7 +123,9 @@ func (a *API) setCard(ctx context.Context, c account.Caller, in *setupIn) (PageB
 	return PageBody{url}, err
 }
 
-func (a *API) deleteCard(ctx context.Context, tx *db.Tx, c account.Caller, in *currencyIn) (out contract.Message, did audit.Event, err error) {
+func (a *API) deleteCard(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *currencyIn,
+) (out contract.Message, did audit.Event, err error) {
 	cur, err := a.cardCurrency(ctx, c, in.Currency)
 	if err != nil {
 		return out, did, err

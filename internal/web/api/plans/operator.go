@@ -144,31 +144,55 @@ type refundIn struct {
 // registerOperator lists what those who run the installation do.
 func (a *API) registerOperator() {
 	r := func(path, id, summary, doc, noun string) contract.Route {
-		return contract.Route{Path: "/admin" + path, ID: id, Tag: "Billing", Summary: summary, Doc: "For operators of the installation. " + doc, Noun: noun, Operator: true, Person: true}
+		return contract.Route{
+			Path: "/admin" + path, ID: id, Tag: "Billing", Summary: summary,
+			Doc: "For operators of the installation. " + doc, Noun: noun, Operator: true, Person: true,
+		}
 	}
 	made := func(x contract.Route) contract.Route { x.Status = 201; return x }
-	contract.Get(a.API, r("/owners", "listCustomers", "List customers", "Accounts by name, with their subscriptions.", "customer"), a.listCustomers)
-	contract.Get(a.API, r("/owners/{id}", "getCustomer", "Get a customer", "An account with its subscription and credit.", "customer"), a.getCustomer)
-	contract.Post(a.API, made(r("/owners/{id}/subscription", "createCustomerSubscription", "Subscribe a customer", "The subscription begins without a card, and its invoices can be paid by bank transfer.", "customer")), a.subscribeFor)
-	contract.Change(a.API, "PATCH", r("/owners/{id}/subscription", "updateCustomerSubscription", "Change a customer's plan", "As the customer would.", "customer"), a.changeFor)
-	contract.Change(a.API, "DELETE", r("/owners/{id}/subscription", "cancelCustomerSubscription", "Cancel a customer's subscription", "At the end of the period, or at once.", "customer"), a.cancelFor)
-	contract.Get(a.API, r("/owners/{id}/grants", "listLimitGrants", "List a customer's grants", "Limits of this account, which go ahead of its plan.", "grant"), a.listGrants)
-	contract.Post(a.API, made(r("/owners/{id}/grants", "createLimitGrant", "Grant a limit", "A limit of this account, for some time or for good.", "grant")), a.createGrant)
-	contract.Change(a.API, "DELETE", r("/owners/{id}/grants/{grant}", "deleteLimitGrant", "Delete a grant", "Takes effect at once.", "grant"), a.deleteGrant)
-	contract.Post(a.API, made(r("/owners/{id}/credits", "createCredit", "Give credit", "Credit pays the account's next invoices.", "customer")), a.giveCredit)
-	contract.Get(a.API, r("/invoices", "listReceivables", "List open invoices", "Open invoices of all accounts and drafts that are held, the oldest 100.", "invoice"), a.listReceivables)
-	contract.Post(a.API, r("/invoices/{id}/finalize", "finalizeInvoice", "Finalize a draft", "Gives a draft that is held its number.", "invoice"), a.finalizeInvoice)
-	contract.Post(a.API, r("/invoices/{id}/void", "voidInvoice", "Void an invoice", "Takes all that is left of an invoice back with a credit note. What was paid becomes credit.", "invoice"), a.voidInvoice)
-	contract.Post(a.API, made(r("/invoices/{id}/payments", "recordPayment", "Record a bank transfer", "What exceeds the invoice becomes credit of the account.", "invoice")), a.recordPayment)
-	contract.Post(a.API, made(r("/invoices/{id}/refunds", "refundInvoice", "Refund an invoice", "Takes a part of a paid invoice back with a credit note, and pays it back to the card, or records a bank transfer.", "invoice")), a.refundInvoice)
-	contract.Get(a.API, r("/margins", "listMargins", "List margins", "Price and cost of the plan versions that have subscribers.", "plan"), a.listMargins)
-	contract.Get(a.API, r("/reconcile", "getReconciliation", "Get the reconciliation", "Result of the last comparison of payments with the payment provider.", "comparison"), a.getReconciliation)
+	contract.Get(a.API, r("/owners", "listCustomers", "List customers", "Accounts by name, with their subscriptions.", "customer"),
+		a.listCustomers)
+	contract.Get(a.API, r("/owners/{id}", "getCustomer", "Get a customer", "An account with its subscription and credit.", "customer"),
+		a.getCustomer)
+	contract.Post(a.API, made(r("/owners/{id}/subscription", "createCustomerSubscription", "Subscribe a customer",
+		"The subscription begins without a card, and its invoices can be paid by bank transfer.", "customer")), a.subscribeFor)
+	contract.Change(a.API, "PATCH", r("/owners/{id}/subscription", "updateCustomerSubscription", "Change a customer's plan",
+		"As the customer would.", "customer"), a.changeFor)
+	contract.Change(a.API, "DELETE", r("/owners/{id}/subscription", "cancelCustomerSubscription", "Cancel a customer's subscription",
+		"At the end of the period, or at once.", "customer"), a.cancelFor)
+	contract.Get(a.API, r("/owners/{id}/grants", "listLimitGrants", "List a customer's grants",
+		"Limits of this account, which go ahead of its plan.", "grant"), a.listGrants)
+	contract.Post(a.API, made(r("/owners/{id}/grants", "createLimitGrant", "Grant a limit",
+		"A limit of this account, for some time or for good.", "grant")), a.createGrant)
+	contract.Change(a.API, "DELETE", r("/owners/{id}/grants/{grant}", "deleteLimitGrant", "Delete a grant", "Takes effect at once.",
+		"grant"), a.deleteGrant)
+	contract.Post(a.API, made(r("/owners/{id}/credits", "createCredit", "Give credit", "Credit pays the account's next invoices.",
+		"customer")), a.giveCredit)
+	contract.Get(a.API, r("/invoices", "listReceivables", "List open invoices",
+		"Open invoices of all accounts and drafts that are held, the oldest 100.", "invoice"), a.listReceivables)
+	contract.Post(a.API, r("/invoices/{id}/finalize", "finalizeInvoice", "Finalize a draft", "Gives a draft that is held its number.",
+		"invoice"), a.finalizeInvoice)
+	contract.Post(a.API, r("/invoices/{id}/void", "voidInvoice", "Void an invoice",
+		"Takes all that is left of an invoice back with a credit note. What was paid becomes credit.", "invoice"), a.voidInvoice)
+	contract.Post(a.API, made(r("/invoices/{id}/payments", "recordPayment", "Record a bank transfer",
+		"What exceeds the invoice becomes credit of the account.", "invoice")), a.recordPayment)
+	contract.Post(a.API,
+		made(r("/invoices/{id}/refunds", "refundInvoice", "Refund an invoice",
+			"Takes a part of a paid invoice back with a credit note, and pays it back to the card, or records a bank transfer.", "invoice")),
+		a.refundInvoice)
+	contract.Get(a.API, r("/margins", "listMargins", "List margins", "Price and cost of the plan versions that have subscribers.",
+		"plan"), a.listMargins)
+	contract.Get(a.API, r("/reconcile", "getReconciliation", "Get the reconciliation",
+		"Result of the last comparison of payments with the payment provider.", "comparison"), a.getReconciliation)
 }
 
 func showCustomer(c billing.Customer) CustomerBody {
 	out := CustomerBody{ID: string(c.Owner), Name: c.Name, Credits: []Money{}}
 	if c.Plan != "" {
-		out.Subscription = &customersPlan{c.Plan, string(c.Term), string(c.Status), inMoney(c.Price.Currency, c.Price.Amount), c.PeriodEnd.String()}
+		out.Subscription = &customersPlan{
+			c.Plan, string(c.Term), string(c.Status), inMoney(c.Price.Currency, c.Price.Amount),
+			c.PeriodEnd.String(),
+		}
 	}
 	return out
 }
@@ -193,7 +217,9 @@ func (a *API) getCustomer(ctx context.Context, _ account.Caller, in *CustomerIn)
 	return out, err
 }
 
-func (a *API) subscribeFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *subscribeForIn) (out SubscriptionBody, did audit.Event, err error) {
+func (a *API) subscribeFor(
+	ctx context.Context, tx *db.Tx, _ account.Caller, in *subscribeForIn,
+) (out SubscriptionBody, did audit.Event, err error) {
 	do := in.Body.action(billing.Subscribe)
 	do.Invoiced = true
 	return a.actFor(ctx, tx, in.ID, do, in.Body.Digest, "subscription.created")
@@ -203,7 +229,9 @@ func (a *API) changeFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *su
 	return a.actFor(ctx, tx, in.ID, in.Body.action(billing.Change), in.Body.Digest, "subscription.changed")
 }
 
-func (a *API) actFor(ctx context.Context, tx *db.Tx, customer string, do billing.Action, digest, did string) (out SubscriptionBody, _ audit.Event, err error) {
+func (a *API) actFor(
+	ctx context.Context, tx *db.Tx, customer string, do billing.Action, digest, did string,
+) (out SubscriptionBody, _ audit.Event, err error) {
 	c, err := a.Billing.Customer(ctx, tx, customer)
 	if err != nil {
 		return out, audit.Event{}, err
@@ -216,7 +244,9 @@ func (a *API) actFor(ctx context.Context, tx *db.Tx, customer string, do billing
 	return out, audit.Event{Action: did, Subject: string(out.ID), Detail: c.Name + ": " + out.Plan}, err
 }
 
-func (a *API) cancelFor(ctx context.Context, tx *db.Tx, _ account.Caller, in *cancelForIn) (out SubscriptionBody, did audit.Event, err error) {
+func (a *API) cancelFor(
+	ctx context.Context, tx *db.Tx, _ account.Caller, in *cancelForIn,
+) (out SubscriptionBody, did audit.Event, err error) {
 	if err := contract.OneOf("now", in.Now, "true", "false"); err != nil {
 		return out, did, err
 	}
@@ -255,7 +285,8 @@ func (a *API) createGrant(ctx context.Context, tx *db.Tx, _ account.Caller, in *
 		at, err := time.Parse(time.RFC3339, in.Body.Until)
 		if err != nil {
 			return out, did, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a time such as 2027-01-31T09:00:00Z", Received: in.Body.Until, Code: "invalid_until",
+				Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a time such as 2027-01-31T09:00:00Z",
+				Received: in.Body.Until, Code: "invalid_until",
 			}
 		}
 		g.Until = db.At(at)
@@ -264,12 +295,15 @@ func (a *API) createGrant(ctx context.Context, tx *db.Tx, _ account.Caller, in *
 	return showGrant(g), audit.Event{Action: "billing.granted", Subject: g.ID, Detail: c.Name + ": " + in.Body.Name}, err
 }
 
-func (a *API) deleteGrant(ctx context.Context, tx *db.Tx, _ account.Caller, in *customersGrantIn) (out contract.Message, did audit.Event, err error) {
+func (a *API) deleteGrant(
+	ctx context.Context, tx *db.Tx, _ account.Caller, in *customersGrantIn,
+) (out contract.Message, did audit.Event, err error) {
 	c, err := a.Billing.Customer(ctx, tx, in.ID)
 	if err != nil {
 		return out, did, err
 	}
-	return contract.Message{Message: "Grant deleted"}, audit.Event{Action: "billing.grant_deleted", Subject: in.Grant, Detail: c.Name}, a.Billing.RevokeTx(ctx, tx, c.Owner, in.Grant)
+	return contract.Message{Message: "Grant deleted"}, audit.Event{Action: "billing.grant_deleted", Subject: in.Grant, Detail: c.Name},
+		a.Billing.RevokeTx(ctx, tx, c.Owner, in.Grant)
 }
 
 func (a *API) giveCredit(ctx context.Context, tx *db.Tx, _ account.Caller, in *creditIn) (out Money, did audit.Event, err error) {
@@ -281,7 +315,8 @@ func (a *API) giveCredit(ctx context.Context, tx *db.Tx, _ account.Caller, in *c
 	if err := a.Billing.GiveCreditTx(ctx, tx, c.Owner, m, in.Body.Reason); err != nil {
 		return out, did, err
 	}
-	return inMoney(m.Currency, m.Amount), audit.Event{Action: "billing.credited", Detail: c.Name + ": " + m.Currency.Format(m.Amount) + ", " + in.Body.Reason}, nil
+	return inMoney(m.Currency, m.Amount), audit.Event{Action: "billing.credited", Detail: c.Name + ": " +
+		m.Currency.Format(m.Amount) + ", " + in.Body.Reason}, nil
 }
 
 func (a *API) listReceivables(ctx context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[InvoiceBody], error) {
@@ -289,7 +324,9 @@ func (a *API) listReceivables(ctx context.Context, _ account.Caller, in *contrac
 	return contract.Part(*in, contract.Each(list, showInvoice), err)
 }
 
-func (a *API) finalizeInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in *OperatorsInvoiceIn) (out InvoiceBody, did audit.Event, err error) {
+func (a *API) finalizeInvoice(
+	ctx context.Context, tx *db.Tx, _ account.Caller, in *OperatorsInvoiceIn,
+) (out InvoiceBody, did audit.Event, err error) {
 	if err := a.Billing.FinalizeTx(ctx, tx, in.ID); err != nil {
 		return out, did, err
 	}
@@ -310,14 +347,20 @@ func (a *API) recordPayment(ctx context.Context, tx *db.Tx, _ account.Caller, in
 func (a *API) refundInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in *refundIn) (out RefundBody, did audit.Event, err error) {
 	if in.Body.Reference == "" {
 		x, err := a.Billing.RefundInvoiceTx(ctx, tx, in.ID, in.Body.Amount, in.Body.Reason)
-		return RefundBody{contract.Some(x.ID), inMoney(x.Currency, x.Amount), x.Status}, audit.Event{Action: "payment.refunded", Subject: x.ID, Detail: x.Currency.Format(x.Amount)}, err
+		return RefundBody{contract.Some(x.ID), inMoney(x.Currency, x.Amount), x.Status}, audit.Event{
+			Action:  "payment.refunded",
+			Subject: x.ID, Detail: x.Currency.Format(x.Amount),
+		}, err
 	}
 	i, err := a.Billing.InvoiceOf(ctx, tx, in.ID)
 	if err != nil {
 		return out, did, err
 	}
 	if i.Status != billing.Paid {
-		return out, did, &fault.Error{Kind: fault.Conflict, Message: "The invoice isn't paid", Details: "void it instead", Code: "invoice_not_paid"}
+		return out, did, &fault.Error{
+			Kind: fault.Conflict, Message: "The invoice isn't paid", Details: "void it instead",
+			Code: "invoice_not_paid",
+		}
 	}
 	note, err := a.Billing.CreditNoteTx(ctx, tx, billing.InvoiceID(in.ID), in.Body.Amount, in.Body.Reason)
 	if err != nil {
@@ -325,7 +368,10 @@ func (a *API) refundInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in
 	}
 	m := billing.Balance{Currency: i.Currency, Amount: -note.Total}
 	err = a.Billing.RefundTx(ctx, tx, i.Owner, m, in.Body.Reference)
-	return RefundBody{nil, inMoney(m.Currency, m.Amount), "completed"}, audit.Event{Action: "payment.refunded", Subject: string(i.ID), Detail: m.Currency.Format(m.Amount)}, err
+	return RefundBody{nil, inMoney(m.Currency, m.Amount), "completed"}, audit.Event{
+		Action:  "payment.refunded",
+		Subject: string(i.ID), Detail: m.Currency.Format(m.Amount),
+	}, err
 }
 
 func (a *API) listMargins(ctx context.Context, _ account.Caller, in *contract.PartIn) (out contract.Data[MarginBody], err error) {
@@ -339,7 +385,10 @@ func (a *API) listMargins(ctx context.Context, _ account.Caller, in *contract.Pa
 		if err != nil {
 			return out, err
 		}
-		rows = append(rows, MarginBody{m.Plan, m.Version, string(m.Term), m.Subscriptions, inMoney(m.Currency, m.Price), inMoney(m.Currency, m.Cost), inMoney(m.Currency, total)})
+		rows = append(rows, MarginBody{
+			m.Plan, m.Version, string(m.Term), m.Subscriptions, inMoney(m.Currency, m.Price),
+			inMoney(m.Currency, m.Cost), inMoney(m.Currency, total),
+		})
 	}
 	return contract.Part(*in, rows, nil)
 }

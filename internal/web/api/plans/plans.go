@@ -215,26 +215,38 @@ func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe) {
 		return x
 	}
 	contract.Get(a.API, r("/plans", "listPlans", "List plans", "Plans that can be chosen.", "plan"), a.listPlans)
-	contract.Get(a.API, r("/subscription", "getSubscription", "Get the subscription", "The account's subscription. 404 if there is none.", "subscription"), a.getSubscription)
+	contract.Get(a.API, r("/subscription", "getSubscription", "Get the subscription",
+		"The account's subscription. 404 if there is none.", "subscription"), a.getSubscription)
 	subscribe := w("/subscription", "createSubscription", "Subscribe to a plan",
 		"Begins with a trial if the plan has one and the account never had one, else with the first period and its invoice.", "subscription")
 	subscribe.Status = 201
 	contract.Post(a.API, subscribe, a.createSubscription)
 	contract.Change(a.API, "PATCH", w("/subscription", "updateSubscription", "Change the plan",
-		"An upgrade takes effect at once, with an invoice for the rest of the period. A downgrade, or another currency, takes effect with the next period.", "subscription"),
+		"An upgrade takes effect at once, with an invoice for the rest of the period. A downgrade, or another currency, takes "+
+			"effect with the next period.", "subscription"),
 		a.updateSubscription)
-	contract.Change(a.API, "DELETE", w("/subscription", "cancelSubscription", "Cancel the subscription", "At the end of the period, or at once. Nothing is deleted.", "subscription"),
+	contract.Change(a.API, "DELETE", w("/subscription", "cancelSubscription", "Cancel the subscription",
+		"At the end of the period, or at once. Nothing is deleted.", "subscription"),
 		a.cancelSubscription)
-	contract.Post(a.API, w("/subscription/resume", "resumeSubscription", "Resume the subscription", "Takes a cancellation back before the period ends.", "subscription"), a.resumeSubscription)
-	contract.Ask(a.API, r("/billing/preview", "previewBilling", "Preview an action", "What an action would do and cost. Nothing changes.", "action"), a.previewBilling)
-	contract.Get(a.API, r("/billing/profile", "getBillingProfile", "Get the billing profile", "Recipient of the account's invoices.", "profile"), a.getBillingProfile)
-	contract.Change(a.API, "PUT", w("/billing/profile", "setBillingProfile", "Set the billing profile", "Takes effect for invoices that are issued from now on.", "profile"), a.setBillingProfile)
-	contract.Get(a.API, r("/billing/budget", "getBudget", "Get the budget", "The most that is charged for usage beyond what the plan includes, in a period.", "budget"), a.getBudget)
+	contract.Post(a.API, w("/subscription/resume", "resumeSubscription", "Resume the subscription",
+		"Takes a cancellation back before the period ends.", "subscription"), a.resumeSubscription)
+	contract.Ask(a.API, r("/billing/preview", "previewBilling", "Preview an action",
+		"What an action would do and cost. Nothing changes.", "action"), a.previewBilling)
+	contract.Get(a.API, r("/billing/profile", "getBillingProfile", "Get the billing profile", "Recipient of the account's invoices.",
+		"profile"), a.getBillingProfile)
+	contract.Change(a.API, "PUT", w("/billing/profile", "setBillingProfile", "Set the billing profile",
+		"Takes effect for invoices that are issued from now on.", "profile"), a.setBillingProfile)
+	contract.Get(a.API, r("/billing/budget", "getBudget", "Get the budget",
+		"The most that is charged for usage beyond what the plan includes, in a period.", "budget"), a.getBudget)
 	contract.Change(a.API, "PUT", w("/billing/budget", "setBudget", "Set the budget",
-		"Takes effect at once. What was used under a larger budget in the same period is charged up to that budget. 0 removes the budget.", "budget"), a.setBudget)
-	contract.Get(a.API, r("/invoices", "listInvoices", "List invoices", "Invoices and credit notes, the newest first.", "invoice"), a.listInvoices)
-	contract.GetOrFile(a.API, r("/invoices/{id}", "getInvoice", "Get an invoice", "An invoice with its lines, or as a PDF if the id ends with `.pdf`.", "invoice"), a.getInvoice)
-	contract.Get(a.API, r("/payments", "listPayments", "List payments", "The account's payments, the newest 100 first.", "payment"), a.listPayments)
+		"Takes effect at once. What was used under a larger budget in the same period is charged up to that budget. 0 removes "+
+			"the budget.", "budget"), a.setBudget)
+	contract.Get(a.API, r("/invoices", "listInvoices", "List invoices", "Invoices and credit notes, the newest first.", "invoice"),
+		a.listInvoices)
+	contract.GetOrFile(a.API, r("/invoices/{id}", "getInvoice", "Get an invoice",
+		"An invoice with its lines, or as a PDF if the id ends with `.pdf`.", "invoice"), a.getInvoice)
+	contract.Get(a.API, r("/payments", "listPayments", "List payments", "The account's payments, the newest 100 first.", "payment"),
+		a.listPayments)
 	a.registerCards(r, w)
 	a.registerOperator()
 }
@@ -277,8 +289,9 @@ func (a *API) showSubscription(ctx context.Context, r db.Reader, s billing.Subsc
 	}
 	out := SubscriptionBody{
 		ID: s.ID, Plan: v.Plan, Interval: string(v.Term), Price: inMoney(v.Currency, v.Amount), Status: string(s.Status),
-		CurrentPeriodStart: s.Start.String(), CurrentPeriodEnd: s.End.String(), TrialEnd: contract.When(s.TrialEnd), CancelAt: contract.When(s.CancelAt()),
-		Reason: contract.Some(s.Reason), CreatedAt: s.CreatedAt.String(),
+		CurrentPeriodStart: s.Start.String(), CurrentPeriodEnd: s.End.String(), TrialEnd: contract.When(s.TrialEnd),
+		CancelAt: contract.When(s.CancelAt()),
+		Reason:   contract.Some(s.Reason), CreatedAt: s.CreatedAt.String(),
 	}
 	if s.Next != "" {
 		next, err := a.Billing.Version(ctx, r, s.Next)
@@ -299,7 +312,9 @@ func (a *API) getSubscription(ctx context.Context, c account.Caller, _ *struct{}
 }
 
 // billingAct carries a billing action out.
-func (a *API) billingAct(ctx context.Context, tx *db.Tx, c account.Caller, do billing.Action, digest, did string) (SubscriptionBody, audit.Event, error) {
+func (a *API) billingAct(
+	ctx context.Context, tx *db.Tx, c account.Caller, do billing.Action, digest, did string,
+) (SubscriptionBody, audit.Event, error) {
 	s, q, err := a.Billing.DoTx(ctx, tx, c.Owner, do, digest)
 	if err != nil {
 		return SubscriptionBody{}, audit.Event{}, err
@@ -337,7 +352,9 @@ func (a *API) updateSubscription(ctx context.Context, tx *db.Tx, c account.Calle
 	return a.billingAct(ctx, tx, c, in.Body.action(billing.Change), in.Body.Digest, "subscription.changed")
 }
 
-func (a *API) cancelSubscription(ctx context.Context, tx *db.Tx, c account.Caller, in *cancelIn) (_ SubscriptionBody, did audit.Event, _ error) {
+func (a *API) cancelSubscription(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *cancelIn,
+) (_ SubscriptionBody, did audit.Event, _ error) {
 	if err := contract.OneOf("now", in.Now, "true", "false"); err != nil {
 		return SubscriptionBody{}, did, err
 	}
@@ -365,8 +382,10 @@ func (a *API) previewBilling(ctx context.Context, c account.Caller, in *previewI
 		return out, err
 	}
 	out = PreviewBody{
-		Digest: q.Digest(), EffectiveAt: q.At.String(), Lines: contract.Each(q.Lines, showInvoiceLine), Net: inMoney(q.Currency, q.Net), Tax: inMoney(q.Currency, q.Tax),
-		TaxNote: contract.Some(q.TaxNote), Total: inMoney(q.Currency, q.Total), Credit: inMoney(q.Currency, q.Credit), DueNow: inMoney(q.Currency, q.DueNow),
+		Digest: q.Digest(), EffectiveAt: q.At.String(), Lines: contract.Each(q.Lines, showInvoiceLine), Net: inMoney(q.Currency, q.Net),
+		Tax:     inMoney(q.Currency, q.Tax),
+		TaxNote: contract.Some(q.TaxNote), Total: inMoney(q.Currency, q.Total), Credit: inMoney(q.Currency, q.Credit),
+		DueNow:  inMoney(q.Currency, q.DueNow),
 		Exceeds: contract.Each(q.Exceeds, func(u limits.Use) excess { return excess{string(u.Name), u.Limit, u.Used} }),
 	}
 	if q.NextAt > 0 {
@@ -423,9 +442,11 @@ func (a *API) setBudget(ctx context.Context, tx *db.Tx, c account.Caller, in *bu
 
 func showInvoice(i billing.Invoice) InvoiceBody {
 	b := InvoiceBody{
-		ID: i.ID, Kind: "invoice", Number: contract.Some(i.Number), Status: string(i.Status), Net: inMoney(i.Currency, i.Net), Tax: inMoney(i.Currency, i.Tax),
+		ID: i.ID, Kind: "invoice", Number: contract.Some(i.Number), Status: string(i.Status), Net: inMoney(i.Currency, i.Net),
+		Tax:   inMoney(i.Currency, i.Tax),
 		Total: inMoney(i.Currency, i.Total), Remaining: inMoney(i.Currency, i.Remaining()), SubscriptionID: i.Subscription,
-		Corrects: contract.Some(string(i.Corrects)), IssuedAt: contract.When(i.FinalizedAt), DueAt: contract.When(i.DueAt), CreatedAt: i.CreatedAt.String(),
+		Corrects: contract.Some(string(i.Corrects)), IssuedAt: contract.When(i.FinalizedAt), DueAt: contract.When(i.DueAt),
+		CreatedAt: i.CreatedAt.String(),
 	}
 	if i.Corrects != "" {
 		b.Kind = "credit_note"
@@ -470,6 +491,7 @@ func (a *API) listPayments(ctx context.Context, c account.Caller, in *contract.P
 
 func showPayment(p billing.Payment) PaymentBody {
 	return PaymentBody{
-		p.ID, p.Invoice, inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt, contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
+		p.ID, p.Invoice, inMoney(p.Currency, p.Amount), p.Status, p.Provider, inMoney(p.Currency, p.Refunded), p.Attempt,
+		contract.Some(p.FailureCode), contract.When(p.NextAttemptAt), p.CreatedAt.String(),
 	}
 }

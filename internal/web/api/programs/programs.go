@@ -60,7 +60,8 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesRead,
 		Noun:    "site",
 		Doc: "The latest lines, oldest first; with `after`, the lines after that number. The last 10,000 lines of a site are kept. " +
-			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, and comments as heartbeats. `Last-Event-ID` resumes a stream.",
+			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, and comments as " +
+			"heartbeats. `Last-Event-ID` resumes a stream.",
 	}, reflect.TypeFor[programLogs](), a.siteLogs)
 	contract.Get(a.API, contract.Route{
 		Path:    "/sites/{id}/metrics",
@@ -69,7 +70,8 @@ func (a *API) programRoutes() {
 		Summary: "Read the metrics of a site's program",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "Requests, response times and resource usage of the program. By default a point covers a minute if `since` is up to two hours ago, 15 minutes up to a day, otherwise an hour. At most 31 days. " +
+		Doc: "Requests, response times and resource usage of the program. By default a point covers a minute if `since` is up to " +
+			"two hours ago, 15 minutes up to a day, otherwise an hour. At most 31 days. " +
 			"Static files that are served without the program are not counted. Figures appear within about ten seconds.",
 	}, a.siteMetrics)
 	contract.Get(a.API, contract.Route{
@@ -79,7 +81,8 @@ func (a *API) programRoutes() {
 		Summary: "List background processes",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc:     "Workers and scheduled commands of the live deployment, from slipway.toml or the Procfile. Their output is in the site's log, tagged with `process`.",
+		Doc: "Workers and scheduled commands of the live deployment, from slipway.toml or the Procfile. Their output is in " +
+			"the site's log, tagged with `process`.",
 	}, a.siteProcesses)
 	contract.Get(a.API, contract.Route{
 		Path:    "/sites/{id}/crons",
@@ -88,7 +91,8 @@ func (a *API) programRoutes() {
 		Summary: "List a site's scheduled commands",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc:     "Scheduled commands of the live deployment, from slipway.toml, with the result of the last run. Their output is in the site's log, with the process `cron:` and the name.",
+		Doc: "Scheduled commands of the live deployment, from slipway.toml, with the result of the last run. Their output is " +
+			"in the site's log, with the process `cron:` and the name.",
 	}, a.listCrons)
 	contract.Post(a.API, contract.Route{
 		Path:    "/sites/{id}/crons/{name}/run",
@@ -108,8 +112,10 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesWrite,
 		Noun:    "site",
 		Status:  http.StatusAccepted,
-		Doc: "Starts an operation that runs a command in the files of the live deployment, with the program's sandbox, runtime variables and limits, and without a port. " +
-			"Its output is in the site's log, with the process `command`; the operation's result has the exit code and the last 64 KiB of output. A site runs one command at a time.",
+		Doc: "Starts an operation that runs a command in the files of the live deployment, with the program's sandbox, runtime " +
+			"variables and limits, and without a port. " +
+			"Its output is in the site's log, with the process `command`; the operation's result has the exit code and the last 64 " +
+			"KiB of output. A site runs one command at a time.",
 	}, a.runCommand)
 	contract.Post(a.API, contract.Route{
 		Path:    "/sites/{id}/restart",
@@ -119,12 +125,16 @@ func (a *API) programRoutes() {
 		Scope:   account.SitesWrite,
 		Noun:    "site",
 		Status:  http.StatusAccepted,
-		Doc: "Starts an operation that starts a new instance with the current settings and variables, and switches to it once it is healthy. No request is dropped. " +
-			"If the new instance isn't healthy, the old one keeps running. A sleeping application isn't started; the next request starts it with the current settings.",
+		Doc: "Starts an operation that starts a new instance with the current settings and variables, and switches to it once it " +
+			"is healthy. No request is dropped. " +
+			"If the new instance isn't healthy, the old one keeps running. A sleeping application isn't started; the next request " +
+			"starts it with the current settings.",
 	}, a.restartSite)
 }
 
-func (a *API) restartSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ contract.OperationBody, did audit.Event, _ error) {
+func (a *API) restartSite(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
+) (_ contract.OperationBody, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err != nil {
 		return contract.OperationBody{}, did, err
@@ -321,9 +331,12 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 func showFigures(f figures.Figures) FiguresBody {
 	ms := func(share float64) float64 { return math.Round(float64(f.Latency(share).Microseconds())/100) / 10 }
 	return FiguresBody{
-		Requests:    f.Requests(),
-		Bytes:       f.Bytes,
-		Statuses:    contract.StatusesBody{OK: f.Statuses[0], Redirected: f.Statuses[1], ClientErrors: f.Statuses[2], ServerErrors: f.Statuses[3]},
+		Requests: f.Requests(),
+		Bytes:    f.Bytes,
+		Statuses: contract.StatusesBody{
+			OK: f.Statuses[0], Redirected: f.Statuses[1], ClientErrors: f.Statuses[2],
+			ServerErrors: f.Statuses[3],
+		},
 		Latency:     latencyBody{ms(.5), ms(.9), ms(.95), ms(.99)},
 		MemoryBytes: f.Memory,
 		CPUSeconds:  math.Round(f.CPU.Seconds()*100) / 100,
@@ -389,7 +402,10 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *contract.Part
 		if t.Schedule == "" {
 			continue // a worker
 		}
-		b := cronBody{Name: t.Name, Schedule: t.Schedule, Command: t.Command.String(), NextAt: contract.When(t.Next), LastAt: contract.When(t.Last)}
+		b := cronBody{
+			Name: t.Name, Schedule: t.Schedule, Command: t.Command.String(), NextAt: contract.When(t.Next),
+			LastAt: contract.When(t.Last),
+		}
 		if t.Last > 0 && t.LastExit >= 0 {
 			b.LastExitCode = &t.LastExit
 		}

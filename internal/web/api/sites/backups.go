@@ -69,7 +69,8 @@ func (a *API) backupRoutes() {
 	contract.Get(a.API, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
 	create := r(
 		"/sites/{id}/backups", "createBackup", "Back a site up",
-		"The body is optional. Backs up the site's settings and variables, release, storage and databases at one moment, while the site runs. Once completed, the backup is verified: it is restored to a temporary location, compared and run. See `verifiedAt` and `answer`.",
+		"The body is optional. Backs up the site's settings and variables, release, storage and databases at one moment, while the site "+
+			"runs. Once completed, the backup is verified: it is restored to a temporary location, compared and run. See `verifiedAt` and `answer`.",
 		account.BackupsWrite,
 	)
 	create.Status, create.Limited = 201, true
@@ -95,14 +96,16 @@ func (a *API) backupRoutes() {
 	contract.Post(a.API, verify, a.verifyBackup)
 	restore := r(
 		"/backups/{id}/restore", "restoreBackup", "Restore a backup",
-		"Without a body, everything is restored to the backup's own site. The site's current state is backed up first: restore the operation's `result.backupId` to undo. `newSite` restores to a new site, for example after the site was deleted.",
+		"Without a body, everything is restored to the backup's own site. The site's current state is backed up first: restore "+
+			"the operation's `result.backupId` to undo. `newSite` restores to a new site, for example after the site was deleted.",
 		account.BackupsWrite,
 	)
 	restore.Status, restore.Limited, restore.Role = 202, true, account.RoleManager
 	contract.PostPrepared(a.API, restore, a.planRestore, a.restoreBackup)
 	a.downloadRoute(r(
 		"/backups/{id}/download", "downloadBackup", "Download a backup",
-		"A plain archive: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` and `manifest.json` with the SHA-256 of each file.",
+		"A plain archive: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` "+
+			"and `manifest.json` with the SHA-256 of each file.",
 		account.BackupsRead,
 	))
 }
@@ -183,7 +186,9 @@ func (a *API) createBackup(
 	return showBackup(b), did, err
 }
 
-func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteBackup(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	b, err := a.Backups.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(b.Site)
@@ -195,7 +200,9 @@ func (a *API) deleteBackup(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return contract.Message{Message: "Backup deleted"}, did, a.Backups.DeleteTx(ctx, tx, c.Owner, b.ID)
 }
 
-func (a *API) verifyBackup(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID]) (_ contract.OperationBody, did audit.Event, _ error) {
+func (a *API) verifyBackup(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[backup.ID],
+) (_ contract.OperationBody, did audit.Event, _ error) {
 	b, err := a.Backups.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(b.Site)

@@ -39,8 +39,11 @@ func (a *API) databaseRoutes() {
 		"/sites/{id}/databases",
 		"createDatabase",
 		"Create a database",
-		"Creates a MariaDB database with its own user. It becomes `active` shortly after. Running programs get the variables at their next start, see `POST /sites/{id}/restart`. "+
-			"Builds can't connect to it. The first database's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, `DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of other databases are prefixed with their name. Your own variable of the same name takes precedence.",
+		"Creates a MariaDB database with its own user. It becomes `active` shortly after. Running programs get the variables at "+
+			"their next start, see `POST /sites/{id}/restart`. "+
+			"Builds can't connect to it. The first database's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, "+
+			"`DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of other databases are prefixed with their name. Your own variable "+
+			"of the same name takes precedence.",
 		account.SitesWrite,
 	)
 	create.Status, create.Limited = http.StatusCreated, true
@@ -122,7 +125,9 @@ func (a *API) getDatabase(ctx context.Context, c account.Caller, in *contract.By
 	return showDatabase(x), err
 }
 
-func (a *API) deleteDatabase(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[database.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteDatabase(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[database.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	x, err := a.database(ctx, tx, c, in.ID)
 	if err != nil {
 		return contract.Message{}, did, err

@@ -66,7 +66,8 @@ func (a *API) domainRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Domains", Summary: summary, Doc: doc, Scope: s, Noun: "domain"}
 	}
-	contract.Get(a.API, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead), a.listDomains)
+	contract.Get(a.API, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead),
+		a.listDomains)
 	check := r(
 		"/domains/check", "checkDomain", "Check a domain's availability",
 		"Whether the domain can be registered or transferred, and its price. Responds within a few seconds.",
@@ -74,10 +75,12 @@ func (a *API) domainRoutes() {
 	)
 	check.Noun = ""
 	contract.Ask(a.API, check, a.checkDomain)
-	contract.Get(a.API, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead), a.listSiteDomains)
+	contract.Get(a.API, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead),
+		a.listSiteDomains)
 	create := r(
 		"/sites/{id}/domains", "createDomain", "Add a domain to a site",
-		"The domain isn't served and gets no certificate until one of the records in `verification` proves ownership. `dns` lists the records that send traffic to Slipway. Checks run automatically; `verify` runs one immediately.",
+		"The domain isn't served and gets no certificate until one of the records in `verification` proves ownership. `dns` lists "+
+			"the records that send traffic to Slipway. Checks run automatically; `verify` runs one immediately.",
 		account.DomainsWrite,
 	)
 	create.Status = 201
@@ -99,7 +102,8 @@ func (a *API) domainRoutes() {
 		"DELETE",
 		r(
 			"/domains/{id}", "deleteDomain", "Remove a domain",
-			"The domain is no longer served once the response arrives. For 30 days, another account can verify a previously verified name only with the TXT record.",
+			"The domain is no longer served once the response arrives. For 30 days, another account can verify a previously verified "+
+				"name only with the TXT record.",
 			account.DomainsWrite,
 		),
 		a.deleteDomain,
@@ -204,7 +208,9 @@ func (a *API) updateDomain(
 	return showDomain(d), did, err
 }
 
-func (a *API) deleteDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[domain.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteDomain(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[domain.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	d, err := a.domain(ctx, tx, c, in.ID)
 	if err != nil {
 		return contract.Message{}, did, err
@@ -256,10 +262,13 @@ func showDomain(d domain.Domain) domainBody {
 		Verification: contract.Each(d.Verification, record),
 		DNS:          contract.Each(d.DNS, record),
 		Problems:     contract.Each(d.Problems, func(p domain.Problem) dnsProblem { return dnsProblem(p) }),
-		Certificate:  certificateBody{contract.Some(c.Issuer), contract.When(c.NotBefore), contract.When(c.ExpiresAt), contract.Some(c.LastError), contract.When(c.NextAttemptAt)},
-		CheckedAt:    contract.When(d.CheckedAt),
-		NextCheckAt:  contract.When(d.NextCheckAt),
-		CreatedAt:    d.CreatedAt.String(),
-		UpdatedAt:    d.UpdatedAt.String(),
+		Certificate: certificateBody{
+			contract.Some(c.Issuer), contract.When(c.NotBefore), contract.When(c.ExpiresAt),
+			contract.Some(c.LastError), contract.When(c.NextAttemptAt),
+		},
+		CheckedAt:   contract.When(d.CheckedAt),
+		NextCheckAt: contract.When(d.NextCheckAt),
+		CreatedAt:   d.CreatedAt.String(),
+		UpdatedAt:   d.UpdatedAt.String(),
 	}
 }

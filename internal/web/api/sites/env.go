@@ -92,7 +92,10 @@ type setVars struct {
 
 // Schema is how the reference shows it.
 func (setVars) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{r.Schema(reflect.TypeFor[varBody](), true, ""), r.Schema(reflect.TypeFor[contract.Data[varBody]](), true, "")}}
+	return &huma.Schema{OneOf: []*huma.Schema{
+		r.Schema(reflect.TypeFor[varBody](), true, ""),
+		r.Schema(reflect.TypeFor[contract.Data[varBody]](), true, ""),
+	}}
 }
 
 // MarshalJSON writes either.
@@ -107,10 +110,13 @@ func (a *API) envRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Environment variables", Summary: summary, Doc: doc, Scope: s, Noun: "variable"}
 	}
-	contract.Get(a.API, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.", account.EnvRead), a.listEnv)
+	contract.Get(a.API, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.",
+		account.EnvRead), a.listEnv)
 	set := r(
 		"/sites/{id}/env", "setEnv", "Set variables",
-		"One variable, or an array of up to 1,000. Existing keys are replaced. A key can have one value for both targets or one each for `production` and `preview`, and one more for each branch pattern. Either all are set or none. Values are encrypted at rest and take effect on the next deployment.",
+		"One variable, or an array of up to 1,000. Existing keys are replaced. A key can have one value for both targets or one "+
+			"each for `production` and `preview`, and one more for each branch pattern. Either all are set or none. Values are "+
+			"encrypted at rest and take effect on the next deployment.",
 		account.EnvWrite,
 	)
 	set.Status, set.Loose = 201, true

@@ -86,23 +86,31 @@ func (a *API) siteRoutes() {
 	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
 	create.Status, create.Wide = 201, true
 	create.Limited = true
-	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its first deployment, for `wordpress` the installation. " +
-		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is served is detected from the repository. With `source: upload` a static site has no repository, and stays `pending` until its first upload is deployed."
+	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its " +
+		"first deployment, for `wordpress` the installation. " +
+		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is " +
+		"served is detected from the repository. With `source: upload` a static site has no repository, and stays `pending` until " +
+		"its first upload is deployed."
 	contract.Post(a.API, create, a.createSite)
 
 	contract.Get(a.API, r("/sites/{id}", "getSite", "Read a site", account.SitesRead), a.getSite)
 
 	update := r("/sites/{id}", "updateSite", "Change a site", account.SitesWrite)
-	update.Doc = "Changes the fields that are sent. The address stays the same when the name changes. Build settings take effect with the next deployment."
+	update.Doc = "Changes the fields that are sent. The address stays the same when the name changes. Build settings take " +
+		"effect with the next deployment."
 	contract.Change(a.API, "PATCH", update, a.updateSite)
 
 	remove := r("/sites/{id}", "deleteSite", "Delete a site", account.SitesWrite)
-	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no longer listed or served; files, databases, certificates, variables, backups and logs are removed right after. With `backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
+	remove.Doc = "Permanently deletes the site and everything that belongs to it. When the response arrives, the site is no " +
+		"longer listed or served; files, databases, certificates, variables, backups and logs are removed right after. With " +
+		"`backup=true` a backup is taken first, which stays for 30 days and can be restored to a new site."
 	remove.Role = account.RoleManager
 	contract.Change(a.API, "DELETE", remove, a.deleteSite)
 
 	trigger := r("/sites/{id}/deploy", "deploySite", "Deploy a site", account.PreviewsWrite)
-	trigger.Doc = "Needs no body. A deployment to production takes the scope `deployments:write`, a preview `previews:write`. Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is dropped. A site in status `error` can be deployed again."
+	trigger.Doc = "Needs no body. A deployment to production takes the scope `deployments:write`, a preview `previews:write`. " +
+		"Deployments of one site run one at a time, in the order they were triggered; none that was triggered through the API is " +
+		"dropped. A site in status `error` can be deployed again."
 	trigger.Limited = true
 	contract.Post(a.API, trigger, a.deploySite)
 
@@ -112,7 +120,8 @@ func (a *API) siteRoutes() {
 	contract.Post(a.API, r("/sites/{id}/start", "startSite", "Start a stopped site", account.SitesWrite), a.startSite)
 
 	rollback := r("/sites/{id}/rollback", "rollbackSite", "Roll a site back", account.DeploymentsWrite)
-	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId`, the one that was live before the current one."
+	rollback.Doc = "Makes an earlier deployment live again, at once and without building. Without a `deploymentId`, the one " +
+		"that was live before the current one."
 	contract.Post(a.API, rollback, a.rollbackSite)
 }
 
@@ -378,12 +387,16 @@ func (a *API) deploySite(
 	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }
 
-func (a *API) stopSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ siteBody, did audit.Event, _ error) {
+func (a *API) stopSite(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
+) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StopTx)
 	return out, audit.Event{Action: "site.stopped", Subject: string(in.ID)}, err
 }
 
-func (a *API) startSite(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ siteBody, did audit.Event, _ error) {
+func (a *API) startSite(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
+) (_ siteBody, did audit.Event, _ error) {
 	out, err := a.switchSite(ctx, tx, c, in, a.Sites.StartTx)
 	return out, audit.Event{Action: "site.started", Subject: string(in.ID)}, err
 }
@@ -490,7 +503,10 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 			return domainSummary{d.ID, d.Name, string(d.Status)}
 		})
 		b.Process = programs.ShowProcess(a.Apps, s)
-		b.SSL = siteSSL{string(c.State), contract.Some(c.Reason), contract.Some(c.Issuer), contract.When(c.NotAfter), contract.When(c.NextAttempt)}
+		b.SSL = siteSSL{
+			string(c.State), contract.Some(c.Reason), contract.Some(c.Issuer), contract.When(c.NotAfter),
+			contract.When(c.NextAttempt),
+		}
 		b.Backups = showSchedule(schedules.Of(ids[i]))
 		b.UpdatedAt = s.UpdatedAt.String()
 	}

@@ -41,8 +41,10 @@ func (a *API) transferRoutes() {
 	accept := contract.Route{
 		Path: "/transfers/accept", ID: "acceptTransfer", Tag: "Teams", Scope: account.SitesWrite, Wide: true, Limited: true, Noun: "transfer",
 		Summary: "Accept a transfer",
-		Doc: "The site moves to the account that the key acts for. Domains stay active. Deploy hooks and the Git hook get new URLs, unless `keepHooks` is true. " +
-			"402 names the limits that the receiver would exceed; 409 `site_busy` while the site is being deployed, `transfer_changed` if domains, databases or the name have changed since the offer.",
+		Doc: "The site moves to the account that the key acts for. Domains stay active. Deploy hooks and the Git hook get new " +
+			"URLs, unless `keepHooks` is true. " +
+			"402 names the limits that the receiver would exceed; 409 `site_busy` while the site is being deployed, `transfer_changed` " +
+			"if domains, databases or the name have changed since the offer.",
 	}
 	contract.Post(a.API, accept, a.acceptTransfer)
 	contract.Change(a.API, http.MethodDelete, contract.Route{
@@ -111,7 +113,9 @@ type acceptTransferIn struct {
 	}
 }
 
-func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *acceptTransferIn) (_ siteBody, did audit.Event, _ error) {
+func (a *API) acceptTransfer(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *acceptTransferIn,
+) (_ siteBody, did audit.Event, _ error) {
 	if id := in.Body.TeamID; id != "" && (c.Team == "" || id != c.Team && id != c.Slug) {
 		return siteBody{}, did, contract.ErrMismatch(c, id)
 	}
@@ -133,7 +137,9 @@ func (a *API) acceptTransfer(ctx context.Context, tx *db.Tx, c account.Caller, i
 	return out, audit.Event{Action: "site.received", Subject: string(s.ID), Detail: s.Name}, err
 }
 
-func (a *API) cancelTransfer(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) cancelTransfer(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[site.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	t, err := a.Teams.CancelTransferTx(ctx, tx, c, string(in.ID))
 	return contract.Message{Message: "Transfer canceled"}, audit.Event{Action: "site.transfer_canceled", Subject: string(t.Site)}, err
 }

@@ -57,7 +57,8 @@ func (a *API) auditRoutes() {
 	r := contract.Route{
 		Method: http.MethodGet, Status: http.StatusOK, Path: "/teams/{id}/audit", ID: "getTeamAudit", Tag: "Teams",
 		Summary: "Read a team's audit log", Scope: account.AuditRead, Wide: true, Noun: "audit log",
-		Doc: "Newest first. Entries are kept for 400 days. With `Accept: application/x-ndjson` the response has all matching entries, one JSON object per line.",
+		Doc: "Newest first. Entries are kept for 400 days. With `Accept: application/x-ndjson` the response has all matching " +
+			"entries, one JSON object per line.",
 	}
 	op := a.Operation(r, reflect.TypeFor[auditPage]())
 	op.Responses["200"].Content["application/x-ndjson"] = &huma.MediaType{Schema: &huma.Schema{
@@ -161,7 +162,8 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 
 func showEntry(e audit.Entry) auditBody {
 	return auditBody{
-		e.ID, e.At.String(), e.Action, contract.Some(string(e.User)), contract.Some(e.Email), contract.Some(string(e.About)), contract.Some(string(e.Key)),
+		e.ID, e.At.String(), e.Action, contract.Some(string(e.User)), contract.Some(e.Email), contract.Some(string(e.About)),
+		contract.Some(string(e.Key)),
 		contract.Some(e.App), contract.Some(e.Grant), contract.Some(e.Via),
 		contract.Some(e.Addr), contract.Some(e.Subject), contract.Some(e.Detail),
 	}

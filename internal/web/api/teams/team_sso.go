@@ -41,7 +41,8 @@ func (a *API) teamSSORoutes() {
 	}
 	r := func(path, id, summary, doc string) contract.Route {
 		return contract.Route{
-			Path: "/teams/{id}/sso" + path, ID: id, Tag: "Single sign-on", Summary: summary, Doc: doc, Scope: account.TeamWrite, Noun: "sign-in provider",
+			Path: "/teams/{id}/sso" + path, ID: id, Tag: "Single sign-on", Summary: summary, Doc: doc, Scope: account.TeamWrite,
+			Noun: "sign-in provider",
 			Role: account.RoleOwner, Wide: true,
 		}
 	}
@@ -49,20 +50,26 @@ func (a *API) teamSSORoutes() {
 	list.Role = ""
 	contract.Get(a.API, list, a.listTeamProviders)
 	create := r("", "createTeamProvider", "Add a sign-in provider",
-		"An issuer of OpenID Connect that members sign in with. Register `redirectUri` there, then add the email domains of your team. Requires an owner. A team has at most 3 providers.")
+		"An issuer of OpenID Connect that members sign in with. Register `redirectUri` there, then add the email domains of your "+
+			"team. Requires an owner. A team has at most 3 providers.")
 	create.Status = 201
 	contract.Post(a.API, create, a.createTeamProvider)
-	contract.Change(a.API, "PATCH", r("/{provider}", "updateTeamProvider", "Change a sign-in provider", "The issuer can't be changed: linked accounts belong to it. Requires an owner."),
+	contract.Change(a.API, "PATCH", r("/{provider}", "updateTeamProvider", "Change a sign-in provider",
+		"The issuer can't be changed: linked accounts belong to it. Requires an owner."),
 		a.updateTeamProvider)
 	contract.Change(a.API, "DELETE", r("/{provider}", "deleteTeamProvider", "Delete a sign-in provider",
-		"Its domains are removed, and sessions that began with it end. Linked accounts work again when a provider with the same issuer is added. Requires an owner."), a.deleteTeamProvider)
+		"Its domains are removed, and sessions that began with it end. Linked accounts work again when a provider with the same "+
+			"issuer is added. Requires an owner."), a.deleteTeamProvider)
 	claim := r("/{provider}/domains", "addTeamDomain", "Add an email domain",
-		"The provider speaks for addresses of the domain once the TXT record `record` with the value `value` was found. Domains where anybody can get an address are refused.")
+		"The provider speaks for addresses of the domain once the TXT record `record` with the value `value` was found. Domains "+
+			"where anybody can get an address are refused.")
 	claim.Status, claim.Noun = 201, "email domain"
 	contract.Post(a.API, claim, a.addTeamDomain)
-	check := r("/{provider}/domains/{domain}/verify", "verifyTeamDomain", "Check an email domain now", "Looks up the TXT record. Checks also run automatically.")
+	check := r("/{provider}/domains/{domain}/verify", "verifyTeamDomain", "Check an email domain now",
+		"Looks up the TXT record. Checks also run automatically.")
 	contract.PostPrepared(a.API, check, a.lookAtTeamDomain, a.verifyTeamDomain)
-	contract.Change(a.API, "DELETE", r("/{provider}/domains/{domain}", "deleteTeamDomain", "Remove an email domain", "Members who linked their account can still sign in."), a.deleteTeamDomain)
+	contract.Change(a.API, "DELETE", r("/{provider}/domains/{domain}", "deleteTeamDomain", "Remove an email domain",
+		"Members who linked their account can still sign in."), a.deleteTeamDomain)
 }
 
 func (a *API) listTeamProviders(ctx context.Context, c account.Caller, in *contract.PartOf[string]) (contract.Data[ProviderBody], error) {
@@ -90,7 +97,9 @@ type createTeamProviderIn struct {
 	}
 }
 
-func (a *API) createTeamProvider(ctx context.Context, tx *db.Tx, c account.Caller, in *createTeamProviderIn) (_ ProviderBody, did audit.Event, _ error) {
+func (a *API) createTeamProvider(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *createTeamProviderIn,
+) (_ ProviderBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return ProviderBody{}, did, err
 	}
@@ -126,7 +135,9 @@ type updateTeamProviderIn struct {
 	}
 }
 
-func (a *API) updateTeamProvider(ctx context.Context, tx *db.Tx, c account.Caller, in *updateTeamProviderIn) (_ ProviderBody, did audit.Event, _ error) {
+func (a *API) updateTeamProvider(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *updateTeamProviderIn,
+) (_ ProviderBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return ProviderBody{}, did, err
 	}
@@ -140,7 +151,10 @@ func (a *API) updateTeamProvider(ctx context.Context, tx *db.Tx, c account.Calle
 		map[string]string{"domains": "use POST /teams/:id/sso/:provider/domains", "issuer": "add a provider with the other issuer"}); err != nil {
 		return ProviderBody{}, did, err
 	}
-	change := sso.TeamProviderPatch{Name: b.Name, ClientID: b.ClientID, Secret: (*sso.Secret)(b.ClientSecret), JoinRole: (*account.Role)(b.JoinRole)}
+	change := sso.TeamProviderPatch{
+		Name: b.Name, ClientID: b.ClientID, Secret: (*sso.Secret)(b.ClientSecret),
+		JoinRole: (*account.Role)(b.JoinRole),
+	}
 	if contract.IsNull(ctx, "joinRole") {
 		change.JoinRole = new(account.Role)
 	}
@@ -151,12 +165,17 @@ func (a *API) updateTeamProvider(ctx context.Context, tx *db.Tx, c account.Calle
 	return out, audit.Event{Action: "sso_provider.updated", Subject: string(p.ID), Detail: p.Name}, err
 }
 
-func (a *API) deleteTeamProvider(ctx context.Context, tx *db.Tx, c account.Caller, in *ProviderIn) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteTeamProvider(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *ProviderIn,
+) (_ contract.Message, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
 	p, _, err := a.SSO.DeleteForTx(ctx, tx, c.Owner, in.Provider)
-	return contract.Message{Message: "Provider deleted"}, audit.Event{Action: "sso_provider.removed", Subject: string(p.ID), Detail: p.Issuer}, err
+	return contract.Message{Message: "Provider deleted"}, audit.Event{
+		Action: "sso_provider.removed", Subject: string(p.ID),
+		Detail: p.Issuer,
+	}, err
 }
 
 type addTeamDomainIn struct {
@@ -199,12 +218,16 @@ func (a *API) lookAtTeamDomain(ctx context.Context, c account.Caller, in *TeamDo
 	return lookedAt{d.ID, found, err}, nil
 }
 
-func (a *API) verifyTeamDomain(ctx context.Context, tx *db.Tx, _ account.Caller, _ *TeamDomainIn, l lookedAt) (_ SSODomain, did audit.Event, _ error) {
+func (a *API) verifyTeamDomain(
+	ctx context.Context, tx *db.Tx, _ account.Caller, _ *TeamDomainIn, l lookedAt,
+) (_ SSODomain, did audit.Event, _ error) {
 	d, err := a.SSO.VerifyTx(ctx, tx, l.id, l.found, l.err)
 	return showSSODomain(d), audit.Event{Action: "sso_domain.checked", Subject: string(d.ID), Detail: d.Name}, err
 }
 
-func (a *API) deleteTeamDomain(ctx context.Context, tx *db.Tx, c account.Caller, in *TeamDomainIn) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteTeamDomain(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *TeamDomainIn,
+) (_ contract.Message, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}

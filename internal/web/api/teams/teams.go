@@ -62,44 +62,56 @@ func (a *API) teamRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Teams", Summary: summary, Doc: doc, Scope: s, Noun: "team", Wide: true}
 	}
-	list := r("/teams", "listTeams", "List teams", "The teams that the user belongs to. A key of a team lists that team alone.", account.AccountRead)
+	list := r("/teams", "listTeams", "List teams", "The teams that the user belongs to. A key of a team lists that team alone.",
+		account.AccountRead)
 	list.Wide = false
 	contract.Get(a.API, list, a.listTeams)
 	person := func(r contract.Route) contract.Route { r.Scope, r.Person = account.All, true; return r }
 	create := person(r("/teams", "createTeam", "Create a team",
-		"The user becomes its owner. Requires a key of the personal account with all scopes. To create a key that acts for the team, use `POST /keys` with `teamId`.", ""))
+		"The user becomes its owner. Requires a key of the personal account with all scopes. To create a key that acts for the "+
+			"team, use `POST /keys` with `teamId`.", ""))
 	create.Status, create.Limited = 201, true
 	contract.Post(a.API, create, a.createTeam)
-	contract.Get(a.API, r("/teams/{id}", "getTeam", "Read a team", "By its id or slug. A key acts for one owner, so this takes a key of the team.", account.TeamRead), a.getTeam)
-	contract.Change(a.API, "PATCH", r("/teams/{id}", "updateTeam", "Change a team", "Only owners can change `requireTwoFactor` and `requireSso`. Requiring single sign-on takes an owner who signed in with the team's provider within the last 15 minutes.", account.TeamWrite), a.updateTeam)
+	contract.Get(a.API, r("/teams/{id}", "getTeam", "Read a team",
+		"By its id or slug. A key acts for one owner, so this takes a key of the team.", account.TeamRead), a.getTeam)
+	contract.Change(a.API, "PATCH", r("/teams/{id}", "updateTeam", "Change a team", "Only owners can change `requireTwoFactor` "+
+		"and `requireSso`. Requiring single sign-on takes an owner who signed in with the team's provider within the last 15 minutes.",
+		account.TeamWrite), a.updateTeam)
 	remove := r("/teams/{id}", "deleteTeam", "Delete a team",
-		"`confirm` is the team's slug. A team that has sites is a 409 `team_has_sites`, unless `sites=delete`: then it answers 202 with an operation that deletes them first. The slug stays reserved for 90 days.",
+		"`confirm` is the team's slug. A team that has sites is a 409 `team_has_sites`, unless `sites=delete`: then it answers "+
+			"202 with an operation that deletes them first. The slug stays reserved for 90 days.",
 		account.TeamWrite)
 	remove.Role = account.RoleOwner
 	contract.Change(a.API, "DELETE", remove, a.deleteTeam)
 
-	contract.Get(a.API, r("/teams/{id}/members", "listMembers", "List members", "Guests included, those who joined first at the top.", account.TeamRead), a.listMembers)
+	contract.Get(a.API, r("/teams/{id}/members", "listMembers", "List members", "Guests included, those who joined first at the top.",
+		account.TeamRead), a.listMembers)
 	contract.Change(a.API, "PATCH", r("/teams/{id}/members/{userId}", "updateMember", "Change a member's role",
-		"Members can't assign, change or remove a role above their own; only owners manage owners and billing members. The last owner can't be removed: 409 `last_owner`.",
+		"Members can't assign, change or remove a role above their own; only owners manage owners and billing members. The last "+
+			"owner can't be removed: 409 `last_owner`.",
 		account.TeamWrite), a.updateMember)
 	emergency := r("/teams/{id}/members/{userId}/emergency", "setEmergencyOwner", "Change an emergency owner",
-		"An emergency owner can sign in without the team's provider, for example when it is down. Requires an owner with two-factor authentication; a team has at most 2. Each use is logged and mailed to the owners.",
+		"An emergency owner can sign in without the team's provider, for example when it is down. Requires an owner with two-factor "+
+			"authentication; a team has at most 2. Each use is logged and mailed to the owners.",
 		account.TeamWrite)
 	emergency.Role = account.RoleOwner
 	contract.Change(a.API, "PUT", emergency, a.setEmergencyOwner)
 	contract.Change(a.API, "DELETE", r("/teams/{id}/members/{userId}", "removeMember", "Remove a member",
-		"Their keys for the team stop working immediately; open streams end within 5 seconds. Service keys that they created are kept and listed in `serviceKeys`: rotate them.",
+		"Their keys for the team stop working immediately; open streams end within 5 seconds. Service keys that they created are "+
+			"kept and listed in `serviceKeys`: rotate them.",
 		account.TeamWrite), a.removeMember)
 	leave := person(r("/teams/{id}/leave", "leaveTeam", "Leave a team", "It takes a key of the personal account with all scopes.", ""))
 	contract.Post(a.API, leave, a.leaveTeam)
 
-	contract.Get(a.API, r("/teams/{id}/invitations", "listInvitations", "List invitations", "Those that can still be accepted, newest first.", account.TeamWrite), a.listInvitations)
+	contract.Get(a.API, r("/teams/{id}/invitations", "listInvitations", "List invitations",
+		"Those that can still be accepted, newest first.", account.TeamWrite), a.listInvitations)
 	invite := r("/teams/{id}/invitations", "createInvitation", "Invite a member",
 		"Sends an email to the address, and replaces an earlier invitation for it. The response doesn't reveal whether a user has this address. "+
 			"An invitation is valid for 7 days, for that address only.", account.TeamWrite)
 	invite.Status, invite.Limited, invite.Private, invite.Noun = 201, true, true, "invitation"
 	contract.Post(a.API, invite, a.createInvitation)
-	contract.Change(a.API, "DELETE", r("/teams/{id}/invitations/{invitation}", "revokeInvitation", "Revoke an invitation", "", account.TeamWrite), a.revokeInvitation)
+	contract.Change(a.API, "DELETE", r("/teams/{id}/invitations/{invitation}", "revokeInvitation", "Revoke an invitation", "",
+		account.TeamWrite), a.revokeInvitation)
 	resend := r("/teams/{id}/invitations/{invitation}/resend", "resendInvitation", "Send an invitation again",
 		"With a new link, valid for another 7 days. The previous link stops working.", account.TeamWrite)
 	resend.Private = true
@@ -114,8 +126,10 @@ func (a *API) teamRoutes() {
 		r.Wide = false
 		return r
 	}
-	contract.Get(a.API, on("/sites/{id}/members", "listSiteMembers", "List a site's members", "Members of the team with a role on this site.", account.TeamRead), a.listSiteMembers)
-	put := on("/sites/{id}/members/{userId}", "setSiteMember", "Set a member's role on a site", "For members and guests of the team; invite others first.", account.TeamWrite)
+	contract.Get(a.API, on("/sites/{id}/members", "listSiteMembers", "List a site's members",
+		"Members of the team with a role on this site.", account.TeamRead), a.listSiteMembers)
+	put := on("/sites/{id}/members/{userId}", "setSiteMember", "Set a member's role on a site",
+		"For members and guests of the team; invite others first.", account.TeamWrite)
 	contract.Change(a.API, "PUT", put, a.setSiteMember)
 	contract.Change(a.API, "DELETE", on("/sites/{id}/members/{userId}", "removeSiteMember", "Remove a member's role on a site",
 		"A guest without a role on another site leaves the team.", account.TeamWrite), a.removeSiteMember)
@@ -202,7 +216,10 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	})
 	did = audit.Event{Action: "team.updated", Subject: string(t.ID), Detail: t.Name}
 	if b.RequireTwoFactor != nil {
-		did.Detail += map[bool]string{true: ": two-factor authentication required", false: ": two-factor authentication not required"}[*b.RequireTwoFactor]
+		did.Detail += map[bool]string{
+			true:  ": two-factor authentication required",
+			false: ": two-factor authentication not required",
+		}[*b.RequireTwoFactor]
 	}
 	if b.RequireSSO != nil {
 		did.Detail += map[bool]string{true: ": single sign-on required", false: ": single sign-on not required"}[*b.RequireSSO]
@@ -304,13 +321,18 @@ type setEmergencyOwnerIn struct {
 	}
 }
 
-func (a *API) setEmergencyOwner(ctx context.Context, tx *db.Tx, c account.Caller, in *setEmergencyOwnerIn) (_ memberBody, did audit.Event, _ error) {
+func (a *API) setEmergencyOwner(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *setEmergencyOwnerIn,
+) (_ memberBody, did audit.Event, _ error) {
 	if err := a.own(ctx, c, string(in.ID)); err != nil {
 		return memberBody{}, did, err
 	}
 	user := in.User
 	m, err := a.Teams.SetEmergencyTx(ctx, tx, c, user, in.Body.Enabled)
-	did = audit.Event{Action: "member.emergency", Subject: string(in.User), About: user, Detail: map[bool]string{true: "emergency owner", false: "no emergency owner"}[in.Body.Enabled]}
+	did = audit.Event{
+		Action: "member.emergency", Subject: string(in.User), About: user,
+		Detail: map[bool]string{true: "emergency owner", false: "no emergency owner"}[in.Body.Enabled],
+	}
 	return showMember(m), did, err
 }
 
@@ -345,7 +367,9 @@ func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	return removedMember{"Member removed", append([]string{}, services...)}, did, err
 }
 
-func (a *API) leaveTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) leaveTeam(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[string],
+) (_ contract.Message, did audit.Event, _ error) {
 	t, err := a.Teams.Find(ctx, tx, c.User, in.ID)
 	if err == nil {
 		err = a.LogIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.left", Subject: string(c.User)})
@@ -402,12 +426,17 @@ type InvitationIn struct {
 	Invitation string `path:"invitation"`
 }
 
-func (a *API) revokeInvitation(ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) revokeInvitation(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *InvitationIn,
+) (_ contract.Message, did audit.Event, _ error) {
 	if err := a.own(ctx, c, in.ID); err != nil {
 		return contract.Message{}, did, err
 	}
 	i, err := a.Teams.RevokeInvitationTx(ctx, tx, c, in.Invitation)
-	return contract.Message{Message: "Invitation revoked"}, audit.Event{Action: "invitation.revoked", Subject: in.Invitation, Detail: i.Email}, err
+	return contract.Message{Message: "Invitation revoked"}, audit.Event{
+		Action: "invitation.revoked", Subject: in.Invitation,
+		Detail: i.Email,
+	}, err
 }
 
 func (a *API) resendInvitation(
@@ -443,7 +472,8 @@ func (a *API) acceptInvitation(
 	if err != nil {
 		return acceptedBody{}, did, err
 	}
-	err = a.LogIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.added", Subject: string(m.User), Detail: "as " + cmp.Or(string(m.Role), "guest")})
+	err = a.LogIn(ctx, tx, c, t.Owner, audit.Event{Action: "member.added", Subject: string(m.User), Detail: "as " +
+		cmp.Or(string(m.Role), "guest")})
 	return acceptedBody{showTeam(t), showMember(m)}, audit.Logged, err
 }
 
@@ -455,7 +485,9 @@ func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *contrac
 }
 
 // members answers members of the caller's team: all of them, unless a page is asked for.
-func (a *API) members(ctx context.Context, c account.Caller, in contract.PartIn, f team.MemberFilter) (out contract.Data[memberBody], err error) {
+func (a *API) members(
+	ctx context.Context, c account.Caller, in contract.PartIn, f team.MemberFilter,
+) (out contract.Data[memberBody], err error) {
 	var p contract.Paging
 	if in != (contract.PartIn{}) {
 		if p, err = contract.PageIn(in).Parse(); err != nil {
@@ -479,7 +511,9 @@ type setSiteMemberIn struct {
 	}
 }
 
-func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn) (_ memberBody, did audit.Event, _ error) {
+func (a *API) setSiteMember(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *setSiteMemberIn,
+) (_ memberBody, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -500,7 +534,9 @@ func (a *API) setSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in
 	return showMember(m), did, err
 }
 
-func (a *API) removeSiteMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) removeSiteMember(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn,
+) (_ contract.Message, did audit.Event, _ error) {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = c.RequireSite(in.ID)
@@ -540,7 +576,8 @@ func showTeam(t team.Team) teamBody {
 
 func showMember(m team.Member) memberBody {
 	return memberBody{
-		UserID: m.User, Email: m.Email, Role: contract.Some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor, SSO: m.SSO, Emergency: m.Emergency,
+		UserID: m.User, Email: m.Email, Role: contract.Some(string(m.Role)), Sites: showSiteRoles(m.Sites), TwoFactor: m.TwoFactor,
+		SSO: m.SSO, Emergency: m.Emergency,
 		JoinedAt: m.JoinedAt.String(),
 	}
 }

@@ -61,7 +61,8 @@ func (a *API) trafficRoutes() {
 		Summary: "Read a site's top pages, 404s, referrers and countries",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "Counted per day (UTC) and kept for 31 days; since is rounded down to the start of its day. At most 200 names of each kind are counted separately per day; the rest is in others. " +
+		Doc: "Counted per day (UTC) and kept for 31 days; since is rounded down to the start of its day. At most 200 names of each " +
+			"kind are counted separately per day; the rest is in others. " +
 			"Nothing is counted if the site's accessLog is off. Countries require a GeoIP database configured by the operator.",
 	}, a.siteTop)
 	a.accessLogRoute(contract.Route{
@@ -73,8 +74,10 @@ func (a *API) trafficRoutes() {
 		Summary: "Download a site's access log",
 		Scope:   account.SitesRead,
 		Noun:    "site",
-		Doc: "One JSON object per request and line, oldest first, without query strings and with the visitor's network instead of the address. Kept for the last seven days or four compressed megabytes, whichever is less; " +
-			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says how many more there were.",
+		Doc: "One JSON object per request and line, oldest first, without query strings and with the visitor's network instead of " +
+			"the address. Kept for the last seven days or four compressed megabytes, whichever is less; " +
+			"new requests appear within ten seconds or so. At most 300 requests in ten seconds are listed; a line with omitted says " +
+			"how many more there were.",
 	})
 }
 
@@ -148,8 +151,9 @@ func (a *API) accessLogRoute(r contract.Route) {
 	op := a.Operation(r, reflect.TypeFor[string]())
 	op.Responses["200"].Content["application/jsonl"] = &huma.MediaType{
 		Schema: &huma.Schema{
-			Type:        huma.TypeString,
-			Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and country where they are known.",
+			Type: huma.TypeString,
+			Description: "Lines of JSON: time, method, host, path, protocol, status, bytes, and referrer, userAgent, network and " +
+				"country where they are known.",
 		},
 	}
 	delete(op.Responses["200"].Content, "application/json")
@@ -258,5 +262,8 @@ func (a *API) siteTraffic(ctx context.Context, c account.Caller, in *siteTraffic
 }
 
 func showCounts(c traffic.Counts) CountsBody {
-	return CountsBody{c.Requests(), c.Pages, c.Bytes, contract.StatusesBody{OK: c.OK, Redirected: c.Redirected, ClientErrors: c.ClientErrors, ServerErrors: c.ServerErrors}}
+	return CountsBody{c.Requests(), c.Pages, c.Bytes, contract.StatusesBody{
+		OK: c.OK, Redirected: c.Redirected,
+		ClientErrors: c.ClientErrors, ServerErrors: c.ServerErrors,
+	}}
 }

@@ -87,7 +87,8 @@ func (a *API) usageRoutes() {
 		Summary: "Read usage",
 		Scope:   account.AccountRead,
 		Noun:    "site",
-		Doc: "What the account used, by the hour or day (UTC): bandwidth, requests, build time, stored files, backups, and memory and CPU time of applications. " +
+		Doc: "What the account used, by the hour or day (UTC): bandwidth, requests, build time, stored files, backups, and memory " +
+			"and CPU time of applications. " +
 			"Recent usage appears within about ten seconds, storage once an hour. " +
 			"Hours go back 100 days (35 for one site) and days 400 days; one request covers at most 31 days by the hour. " +
 			"Limits of the month are in `GET /account`. A key that is restricted to some sites has to name one.",

@@ -48,7 +48,9 @@ func (a *API) deliveryRoutes() {
 			"/webhooks/{id}/deliveries",
 			"listDeliveries",
 			"List a webhook's deliveries",
-			"Newest first, with all attempts. Deliveries are kept for 30 days, at most the latest 100,000 of an account, divided equally among its webhooks. Filter with `state`, `event` and `since`. Failed deliveries include those skipped while the webhook was disabled. "+
+			"Newest first, with all attempts. Deliveries are kept for 30 days, at most the latest 100,000 of an account, divided equally "+
+				"among its webhooks. Filter with `state`, `event` and `since`. Failed deliveries include those skipped while the webhook "+
+				"was disabled. "+
 				"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.",
 			account.WebhooksRead,
 		),

@@ -56,7 +56,8 @@ func (a *API) listenerRoutes() {
 		"/webhook-listeners",
 		"createListener",
 		"Listen for events without a URL",
-		"For local development: signed deliveries wait until they are fetched. A listener ends 5 minutes after the last fetch; a user can have 5. Used by `slipway webhooks listen`.",
+		"For local development: signed deliveries wait until they are fetched. A listener ends 5 minutes after the last fetch; a "+
+			"user can have 5. Used by `slipway webhooks listen`.",
 	)
 	create.Status = 201
 	contract.Post(a.API, create, a.createListener)
@@ -64,7 +65,8 @@ func (a *API) listenerRoutes() {
 		"/webhook-listeners/{id}/deliveries",
 		"fetchDeliveries",
 		"Fetch deliveries of a listener",
-		"With `Accept: text/event-stream` they are streamed. Deliveries are kept for an hour: a repeated request with the same `after` returns them again.",
+		"With `Accept: text/event-stream` they are streamed. Deliveries are kept for an hour: a repeated request with the same "+
+			"`after` returns them again.",
 	)
 	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
 	contract.StreamRoute(a.API, fetch, reflect.TypeFor[offersBody](), a.fetchDeliveries)
@@ -99,7 +101,9 @@ func (a *API) createListener(
 	}, did, err
 }
 
-func (a *API) deleteListener(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteListener(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	did = audit.Event{Action: "webhook.listener_stopped", Subject: string(in.ID)}
 	return contract.Message{Message: "Listener stopped"}, did, a.Webhooks.StopListeningTx(ctx, tx, c.Owner, in.ID)
 }

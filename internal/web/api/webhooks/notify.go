@@ -56,7 +56,8 @@ func (a *API) notifyRoutes() {
 	)
 	create := r(
 		"/notifications", "createChannel", "Create a notification channel",
-		"For Slack (and compatible services), Discord and Microsoft Teams: the URL of an incoming webhook. For email: the account's address, or another one that its owner confirms with a link within 7 days.",
+		"For Slack (and compatible services), Discord and Microsoft Teams: the URL of an incoming webhook. For email: the account's "+
+			"address, or another one that its owner confirms with a link within 7 days.",
 		account.WebhooksWrite,
 	)
 	create.Status = http.StatusCreated
@@ -238,7 +239,9 @@ func (a *API) updateChannel(
 	return showChannel(made), did, err
 }
 
-func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteChannel(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	did = audit.Event{Action: "notification_channel.deleted", Subject: string(in.ID)}
 	err := a.Notify.DeleteTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
@@ -247,13 +250,17 @@ func (a *API) deleteChannel(ctx context.Context, tx *db.Tx, c account.Caller, in
 	return contract.Message{Message: "Notification channel deleted"}, did, err
 }
 
-func (a *API) testChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) testChannel(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	made, err := a.Notify.TestTx(ctx, tx, c.Owner, in.ID)
 	did = audit.Event{Action: "notification_channel.tested", Subject: string(in.ID), Detail: made.Name}
 	return contract.Message{Message: "Test notification queued"}, did, err
 }
 
-func (a *API) askChannel(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) askChannel(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[notify.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	made, err := a.Notify.AskAgainTx(ctx, tx, c.Owner, in.ID, c.Email)
 	did = audit.Event{Action: "notification_channel.asked", Subject: string(in.ID), Detail: made.Name}
 	return contract.Message{Message: "Confirmation email queued"}, did, err

@@ -50,10 +50,12 @@ func (a *API) webhookRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "webhook", Wide: true}
 	}
-	contract.Get(a.API, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead), a.listWebhooks)
+	contract.Get(a.API, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead),
+		a.listWebhooks)
 	create := r(
 		"/webhooks", "createWebhook", "Create a webhook",
-		"The URL must use HTTPS. Events may use either set of names. Deliveries are signed with the secret; if you don't set one, it is generated and shown in the dashboard. It is never returned.",
+		"The URL must use HTTPS. Events may use either set of names. Deliveries are signed with the secret; if you don't set one, "+
+			"it is generated and shown in the dashboard. It is never returned.",
 		account.WebhooksWrite,
 	)
 	create.Status = 201
@@ -74,7 +76,8 @@ func (a *API) webhookRoutes() {
 		"PATCH",
 		r(
 			"/webhooks/{id}", "updateWebhook", "Change a webhook",
-			"Disabling it (`active: false`) skips its queued deliveries; enabling it resets its failures. Read-only fields are rejected unless they equal the current value.",
+			"Disabling it (`active: false`) skips its queued deliveries; enabling it resets its failures. Read-only fields are "+
+				"rejected unless they equal the current value.",
 			account.WebhooksWrite,
 		),
 		a.updateWebhook,
@@ -99,7 +102,8 @@ func (a *API) webhookRoutes() {
 			"/webhooks/{id}/rotate-secret",
 			"rotateWebhookSecret",
 			"Rotate a webhook's secret",
-			"Until the overlap ends, `X-Service-Signature` uses the old secret, `X-Service-Signature-Next` the new one, and `webhook-signature` has both signatures. "+
+			"Until the overlap ends, `X-Service-Signature` uses the old secret, `X-Service-Signature-Next` the new one, and "+
+				"`webhook-signature` has both signatures. "+
 				"An overlap of 0 replaces the secret immediately; use it if the secret has leaked. A generated secret is shown only in the dashboard.",
 			account.WebhooksWrite,
 		),
@@ -200,7 +204,9 @@ func (a *API) updateWebhook(
 	return showWebhook(w), did, err
 }
 
-func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ contract.Message, did audit.Event, _ error) {
+func (a *API) deleteWebhook(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID],
+) (_ contract.Message, did audit.Event, _ error) {
 	w, err := a.Webhooks.DeleteTx(ctx, tx, c.Owner, in.ID)
 	if err == nil {
 		err = a.OAuth.Changes(ctx, tx, c, oauth.Webhook, string(in.ID))
@@ -209,7 +215,9 @@ func (a *API) deleteWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in
 	return contract.Message{Message: "Webhook deleted"}, did, err
 }
 
-func (a *API) pingWebhook(ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID]) (_ pinged, did audit.Event, _ error) {
+func (a *API) pingWebhook(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *contract.ByID[webhook.ID],
+) (_ pinged, did audit.Event, _ error) {
 	id, err := a.Webhooks.PingTx(ctx, tx, c.Owner, in.ID)
 	did = audit.Event{Action: "webhook.pinged", Subject: string(in.ID)}
 	return pinged{"Test event queued", id}, did, err

@@ -64,7 +64,10 @@ type extensionBody struct {
 
 func (a *API) wordpressRoutes() {
 	r := func(method, path, id, summary, doc string, s account.Scope) contract.Route {
-		return contract.Route{Method: method, Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: s, Noun: "WordPress settings"}
+		return contract.Route{
+			Method: method, Path: path, ID: id, Tag: "WordPress", Summary: summary, Doc: doc, Scope: s,
+			Noun: "WordPress settings",
+		}
 	}
 	read := r(
 		"", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress",
@@ -77,7 +80,8 @@ func (a *API) wordpressRoutes() {
 		http.MethodPatch,
 		r(
 			"", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings",
-			"Takes effect within seconds. Running PHP is replaced without dropping requests, and the page cache is purged. In maintenance mode, visitors who aren't logged in get a page with status 503.",
+			"Takes effect within seconds. Running PHP is replaced without dropping requests, and the page cache is purged. In "+
+				"maintenance mode, visitors who aren't logged in get a page with status 503.",
 			account.SitesWrite,
 		),
 		a.updateWordPress,
@@ -119,7 +123,8 @@ func (a *API) wordpressRoutes() {
 	contract.PostPrepared(a.API, login, a.prepareLogin, a.loginWordPress)
 	purge := r(
 		"", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",
-		"Purges all pages and the object cache, or only the given paths. Purged pages are rendered again at the next visit. The operation in the response has already succeeded.",
+		"Purges all pages and the object cache, or only the given paths. Purged pages are rendered again at the next visit. The "+
+			"operation in the response has already succeeded.",
 		account.SitesWrite,
 	)
 	purge.Status = http.StatusAccepted
@@ -281,7 +286,10 @@ func (a *API) updateWordPress(
 	if !changed {
 		return contract.Message{Message: "WordPress settings are unchanged"}, audit.Unchanged, err
 	}
-	return contract.Message{Message: "WordPress settings changed"}, audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: "wordpress"}, err
+	return contract.Message{Message: "WordPress settings changed"}, audit.Event{
+		Action: "site.updated", Subject: string(in.ID),
+		Detail: "wordpress",
+	}, err
 }
 
 type loginBody struct {

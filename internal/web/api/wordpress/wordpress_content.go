@@ -101,7 +101,8 @@ type compareIn struct {
 func (a *API) wordpressComparison() {
 	contract.Get(a.API, contract.Route{
 		Path: "/sites/{id}/push/compare", ID: "comparePush", Tag: "WordPress", Summary: "Compare two WordPress sites before a push",
-		Doc:   "What the target has that is newer than the last copy between the two sites, and what else differs. Queried from both, which are started if they sleep.",
+		Doc: "What the target has that is newer than the last copy between the two sites, and what else differs. Queried from " +
+			"both, which are started if they sleep.",
 		Scope: account.SitesRead, Noun: "WordPress settings", Asks: true,
 	}, a.comparePush)
 }

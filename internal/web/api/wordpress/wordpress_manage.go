@@ -22,14 +22,19 @@ func (a *API) wordpressManagement() {
 			Scope: account.SitesWrite, Noun: "WordPress", Status: http.StatusAccepted,
 		}
 	}
-	const both = " Where one of them isn't installed or can't be changed, the operation fails and says why. `result.changed` has the slugs that were changed."
+	const both = " Where one of them isn't installed or can't be changed, the operation fails and says why. `result.changed` " +
+		"has the slugs that were changed."
 	contract.Post(a.API, r(
 		"plugins", "manageWordPressPlugins", "Manage WordPress plugins",
-		"Activates, deactivates or deletes plugins, or turns their automatic updates on or off. After an activation a set of pages is compared with their responses before; if one fails or a fatal error is logged, the plugins are deactivated again. The site is backed up before a deletion, and active plugins aren't deleted."+both,
+		"Activates, deactivates or deletes plugins, or turns their automatic updates on or off. After an activation a set of pages "+
+			"is compared with their responses before; if one fails or a fatal error is logged, the plugins are deactivated again. "+
+			"The site is backed up before a deletion, and active plugins aren't deleted."+both,
 	), a.managePlugins)
 	contract.Post(a.API, r(
 		"themes", "manageWordPressThemes", "Manage WordPress themes",
-		"Activates a theme, deletes themes, or turns their automatic updates on or off. After an activation a set of pages is compared with their responses before; if one fails or a fatal error is logged, the previous theme is activated again. The site is backed up before a deletion, and the active theme and its parent aren't deleted."+both,
+		"Activates a theme, deletes themes, or turns their automatic updates on or off. After an activation a set of pages is "+
+			"compared with their responses before; if one fails or a fatal error is logged, the previous theme is activated again. "+
+			"The site is backed up before a deletion, and the active theme and its parent aren't deleted."+both,
 	), a.manageThemes)
 	users := func(path, id, summary, doc string) contract.Route {
 		x := r(path, id, summary, doc)
@@ -46,7 +51,8 @@ func (a *API) wordpressManagement() {
 	), a.updateWordPressUser)
 	contract.Post(a.API, users(
 		"users/{user}/reset-password", "resetWordPressPassword", "Send a WordPress password reset",
-		"Emails the user a link to set a new password. The current password stays valid until then. Takes an admin of the team, or a manager of the site.",
+		"Emails the user a link to set a new password. The current password stays valid until then. Takes an admin of the team, "+
+			"or a manager of the site.",
 	), a.resetWordPressPassword)
 }
 
@@ -66,15 +72,21 @@ type manageThemesIn struct {
 	}
 }
 
-func (a *API) managePlugins(ctx context.Context, tx *db.Tx, c account.Caller, in *managePluginsIn) (contract.OperationBody, audit.Event, error) {
+func (a *API) managePlugins(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *managePluginsIn,
+) (contract.OperationBody, audit.Event, error) {
 	return a.manage(ctx, tx, c, in.ID, wordpress.Manage{Kind: wordpress.Plugin, Action: in.Body.Action, Slugs: in.Body.Plugins})
 }
 
-func (a *API) manageThemes(ctx context.Context, tx *db.Tx, c account.Caller, in *manageThemesIn) (contract.OperationBody, audit.Event, error) {
+func (a *API) manageThemes(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *manageThemesIn,
+) (contract.OperationBody, audit.Event, error) {
 	return a.manage(ctx, tx, c, in.ID, wordpress.Manage{Kind: wordpress.Theme, Action: in.Body.Action, Slugs: in.Body.Themes})
 }
 
-func (a *API) manage(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, m wordpress.Manage) (contract.OperationBody, audit.Event, error) {
+func (a *API) manage(
+	ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, m wordpress.Manage,
+) (contract.OperationBody, audit.Event, error) {
 	if err := a.Allowed(ctx, tx, c, id); err != nil {
 		return contract.OperationBody{}, audit.Event{}, err
 	}
@@ -133,10 +145,15 @@ func (a *API) updateWordPressUser(
 	if err != nil {
 		return contract.OperationBody{}, audit.Event{}, err
 	}
-	return a.changeWordPressUser(ctx, tx, c, in.ID, wordpress.UserChange{Action: wordpress.ChangeRole, ID: userNumber(in.User), Role: in.Body.Role})
+	return a.changeWordPressUser(ctx, tx, c, in.ID, wordpress.UserChange{
+		Action: wordpress.ChangeRole, ID: userNumber(in.User),
+		Role: in.Body.Role,
+	})
 }
 
-func (a *API) resetWordPressPassword(ctx context.Context, tx *db.Tx, c account.Caller, in *wordpressUserIn) (contract.OperationBody, audit.Event, error) {
+func (a *API) resetWordPressPassword(
+	ctx context.Context, tx *db.Tx, c account.Caller, in *wordpressUserIn,
+) (contract.OperationBody, audit.Event, error) {
 	return a.changeWordPressUser(ctx, tx, c, in.ID, wordpress.UserChange{Action: wordpress.ResetPassword, ID: userNumber(in.User)})
 }
 
