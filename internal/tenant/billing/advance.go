@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -99,8 +100,39 @@ func (b *Billing) Schedule(ctx context.Context) error {
 // atOnce bounds what is looked for at a time.
 const atOnce = 200
 
-// Tick does what is due: periods that end, invoices that are to be drafted or final, and those that are overdue. Each is one
-// transaction under its owner's lock. What fails is logged and tried again with the next Tick; it doesn't keep others waiting.
+// together bounds the steps of one transaction, which holds up others for so long.
+const together = 10
+
+// due is a subscription or an invoice of which something is due.
+type due struct {
+	id    string
+	owner id.Owner
+}
+
+// stepsTx does what is due of several owners, in one transaction under the locks of all. They are taken first, and in order: two nodes
+// that do this don't wait for each other.
+func (b *Billing) stepsTx(ctx context.Context, tx *db.Tx, list []due, do func(ctx context.Context, tx *db.Tx, due string) error) error {
+	owners := make([]id.Owner, 0, len(list))
+	for _, d := range list {
+		owners = append(owners, d.owner)
+	}
+	slices.Sort(owners)
+	for _, o := range slices.Compact(owners) {
+		if err := party.LockTx(ctx, tx, o); err != nil {
+			return err
+		}
+	}
+	for _, d := range list {
+		if err := do(ctx, tx, d.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tick does what is due: periods that end, invoices that are to be drafted or final, and those that are overdue. Some are one transaction
+// under their owners' locks; where one of them fails, each is its own. What fails then is logged and tried again with the next Tick; it
+// doesn't keep others waiting.
 func (b *Billing) Tick(ctx context.Context) error {
 	for _, kind := range []struct {
 		name, query string
@@ -111,34 +143,31 @@ func (b *Billing) Tick(ctx context.Context) error {
 		// An invoice that became overdue may be the reason to pause its subscription.
 		{"subscription", `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.advanceTx},
 	} {
-		type due struct {
-			id    string
-			owner id.Owner
-		}
 		for last := ""; ; {
 			rows, err := b.c.DB.Query(ctx, kind.query, b.now(), last, atOnce)
 			list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.id, &d.owner) })
 			if err != nil {
 				return fmt.Errorf("find %ss that are due: %w", kind.name, err)
 			}
-			for _, d := range list {
-				err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
-					if err := party.LockTx(ctx, tx, d.owner); err != nil {
-						return err
+			for some := range slices.Chunk(list, together) {
+				err := b.c.DB.Write(ctx, func(tx *db.Tx) error { return b.stepsTx(ctx, tx, some, kind.do) })
+				if err == nil {
+					continue
+				}
+				for _, d := range some {
+					err := b.c.DB.Write(ctx, func(tx *db.Tx) error { return b.stepsTx(ctx, tx, []due{d}, kind.do) })
+					if err != nil && ctx.Err() == nil {
+						b.c.Log.ErrorContext(ctx, "billing step failed, will be retried", kind.name, d.id, "owner", d.owner, "err", err)
 					}
-					return kind.do(ctx, tx, d.id)
-				})
+				}
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				if err != nil {
-					b.c.Log.ErrorContext(ctx, "billing step failed, will be retried", kind.name, d.id, "owner", d.owner, "err", err)
-				}
-				last = d.id
 			}
 			if len(list) < atOnce {
 				break
 			}
+			last = list[len(list)-1].id
 		}
 	}
 	return nil

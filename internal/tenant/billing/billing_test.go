@@ -482,6 +482,38 @@ func TestMoney(t *testing.T) {
 	w.sound()
 }
 
+// A step that fails doesn't keep those waiting that are due at the same time, and is taken once it can be.
+func TestOneFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.plan("pro", 1000)
+	for _, o := range []id.Owner{ada, eve, "own_zoe"} {
+		w.subscribe(o, "pro")
+		w.payAll(o)
+	}
+	version := w.sub(eve).Version
+	set := func(v plan.VersionID) {
+		ok(t, w.db.Admin(t.Context(), fmt.Sprintf(`UPDATE billing_subscriptions SET version_id = '%s' WHERE owner_id = '%s'`, v, eve)))
+	}
+	set("plv_none")
+	end := w.sub(ada).End
+	w.pass(end.Sub(w.clock), 40*day)
+	for _, o := range []id.Owner{ada, "own_zoe"} {
+		if s := w.sub(o); s.Start != end || len(w.invoices(o)) != 2 {
+			t.Errorf("%s is kept waiting: %+v", o, s)
+		}
+	}
+	if s := w.sub(eve); s.Start == end {
+		t.Errorf("%+v", s)
+	}
+	set(version)
+	w.pass(hour, hour)
+	if s := w.sub(eve); s.Start != end || len(w.invoices(eve)) != 2 {
+		t.Errorf("%+v", s)
+	}
+	w.sound()
+}
+
 // Failures 3, 6, 15: whoever does the same at the same time, it happens once.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
