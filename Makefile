@@ -31,9 +31,9 @@ image: bin/slipway ## the container image of this commit, in dist
 	go run ./scripts/image -program bin/slipway -version $(VERSION) -arch $(shell go env GOARCH) -out dist/slipway_$(VERSION)_$(shell go env GOARCH).oci.tar
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
-test-packages: ## the Debian package on a clean system, the image in Podman, Prometheus; takes some minutes, and root
+test-packages: ## the Debian package on a clean system, the image in Podman, Prometheus; takes half an hour, and root
 	@go run ./scripts/need mmdebstrap podman lintian minisign prometheus
-	go test -tags packages -count=1 -timeout 30m -run '^(TestDebian|TestImage|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+	go test -tags packages -count=1 -timeout 60m -run '^(TestDebian|TestForeign|TestImage|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

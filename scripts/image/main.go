@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func main() {
 	var i image
 	flag.StringVar(&i.program, "program", "", "the program, of the same architecture")
 	flag.StringVar(&i.out, "out", "", "the archive to write")
-	flag.StringVar(&i.arch, "arch", "amd64", "architecture; another one than this machine's needs qemu-user-static")
+	flag.StringVar(&i.arch, "arch", "amd64", "architecture, amd64 or arm64; nothing of another one than this machine's is run")
 	flag.StringVar(&i.version, "version", "", "version for the label")
 	flag.StringVar(&i.base, "base", "", "first layer made earlier with -keep, instead of a new one")
 	flag.StringVar(&i.keep, "keep", "", "keep the first layer in this file")
@@ -75,7 +76,11 @@ func (i *image) run(date int64) error {
 		if i.keep != "" {
 			base = i.keep
 		}
-		if err := i.debian(base); err != nil {
+		make := i.debian
+		if i.arch != runtime.GOARCH {
+			make = func(to string) error { return i.foreign(to, work) }
+		}
+		if err := make(base); err != nil {
 			return err
 		}
 	}
@@ -126,6 +131,11 @@ func (i *image) debian(to string) error {
 		args = append(args, "--customize-hook="+h)
 	}
 	args = append(args, "bookworm", to)
+	return i.mmdebstrap(args...)
+}
+
+// mmdebstrap runs it with the image's date.
+func (i *image) mmdebstrap(args ...string) error {
 	c := exec.Command("mmdebstrap", args...)
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(i.date.Unix(), 10))
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr

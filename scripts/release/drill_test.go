@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,7 @@ func TestMachines(t *testing.T) {
 	}
 	t.Run("Drill", m.drill)
 	t.Run("Upgrade", func(t *testing.T) { m.upgrade(t, r) })
+	t.Run("Auto", func(t *testing.T) { m.auto(t, r) })
 }
 
 // The drill of docs/runbook.md, word for word: an installation on one clean Debian is lost, and comes back on another from its
@@ -157,8 +159,9 @@ func (m machines) upgrade(t *testing.T, r release) {
 		t.Fatal(err)
 	}
 	for version, program := range map[string]string{"1.1.0": r.program, "1.2.0": broken} {
-		next := release{out: filepath.Join(m.dir, version), version: version, archs: r.archs, program: program}
-		if err := next.run(); err != nil {
+		next := release{out: filepath.Join(m.dir, version), version: version, program: r.program}
+		work := t.TempDir()
+		if err := errors.Join(next.identify(), os.Mkdir(next.out, 0o755), next.texts(work), next.deb(runtime.GOARCH, program, work)); err != nil {
 			t.Fatal(err)
 		}
 		name := "slipway_" + version + "_" + runtime.GOARCH + ".deb"
@@ -195,5 +198,40 @@ slipway doctor | grep 'taken back'
 dpkg -i /mnt/1.1.0.deb
 running
 dpkg --status slipway | grep 'ok installed'
+`))
+}
+
+// What was installed from the archive, where there is no dpkg, goes by itself to a patch release that was published afterwards, and
+// stays there. What was added to the list without the key is not even looked at.
+func (m machines) auto(t *testing.T, r release) {
+	next := release{out: filepath.Join(m.dir, "patch"), version: "1.0.1", archs: r.archs, signer: r.signer, trusts: r.trusts}
+	next.releases = filepath.Join(m.kept, "releases")
+	if err := os.Mkdir(next.releases, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(m.run(t, "auto", `
+export PATH=/usr/local/bin:$PATH
+mv /usr/bin/dpkg /usr/bin/dpkg.hidden
+sh install.sh
+mv /usr/bin/dpkg.hidden /usr/bin/dpkg
+export SLIPWAY_CONFIG=/etc/slipway/server.toml
+`+systemd+`
+setsid slipway serve >/var/log/slipway.log 2>&1 </dev/null &
+echo $! >/run/slipway.pid
+`+ready+`
+echo 'releases = "/mnt/releases"' >>/etc/slipway/server.toml
+slipway upgrade --auto patch --watch 1s
+slipway version | grep '1\.0\.1'
+[ /proc/$(cat /run/slipway.pid)/exe -ef /usr/local/bin/slipway ]
+slipway doctor | grep 'ok *upgrade  *to 1\.0\.1'
+slipway upgrade --auto patch | grep newest
+echo 1.0.2 >>/mnt/releases/versions
+if slipway upgrade --auto patch; then exit 1; fi
+slipway doctor | grep 'not signed'
+slipway upgrade --undo --watch 1s
+slipway version | grep '1\.0\.0'
 `))
 }

@@ -143,7 +143,12 @@ func lock(s installation.Store) (release func(), err error) {
 		}
 		return nil, err
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		// A child that was forked just now, for something else, has the file open until it runs its program: closing it alone
+		// would leave it locked that long.
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		f.Close()
+	}, nil
 }
 
 // replace gives to's name to a copy of from, or to from itself where it may go: at each moment one whole program has that name.

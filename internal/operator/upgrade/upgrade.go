@@ -264,6 +264,9 @@ func (c Config) change(ctx context.Context, x State) error {
 	ctx = context.WithoutCancel(ctx)
 	x.Step = Prepared
 	err := c.reserve()
+	if err == nil { // first of all: it ends what a power cut interrupts
+		err = replace(x.Program, x.previous(), true)
+	}
 	if err == nil {
 		err = x.save(c.Store)
 	}
@@ -274,10 +277,6 @@ func (c Config) change(ctx context.Context, x State) error {
 		return err
 	}
 	c.say("%s is verified.", x.To.Version)
-	if err := replace(x.Program, x.previous(), true); err != nil {
-		_ = os.Remove(x.staged())
-		return c.end(x, Abandoned, err)
-	}
 	if err := replace(x.staged(), x.Program, false); err != nil {
 		_ = os.Remove(x.staged())
 		return c.end(x, Abandoned, err)

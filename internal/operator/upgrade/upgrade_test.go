@@ -515,6 +515,9 @@ func TestUpgradeIsContinued(t *testing.T) {
 			if x, err := Last(w.Store); err != nil || x.Step != c.at {
 				t.Fatalf("it was cut at %s, %v; want %s", x.Step, err, c.at)
 			}
+			if !same(w.Program, w.Program+".previous") && c.at == Prepared {
+				t.Error("no program is there that ends it after the next start")
+			}
 			if err := w.Run(t.Context(), from); err == nil || !strings.Contains(err.Error(), "--continue") {
 				t.Errorf("another upgrade: %v", err)
 			}

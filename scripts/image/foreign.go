@@ -1,0 +1,179 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// triplets are Debian's names of architectures in paths.
+var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
+
+// database writes what dpkg knows of packages that were unpacked without it, for those who look which are in the image.
+const database = `set -eu
+db="$1/var/lib/dpkg"
+mkdir -p "$db/info"
+echo 1 >"$db/info/format"
+: >"$db/status"
+for deb in "$1"/var/cache/apt/archives/*.deb; do
+	name=$(dpkg-deb --field "$deb" Package)
+	[ "$(dpkg-deb --field "$deb" Multi-Arch)" != same ] || name=$name:$(dpkg-deb --field "$deb" Architecture)
+	dpkg-deb --control "$deb" "$db/part"
+	rm "$db/part/control"
+	for file in "$db"/part/*; do [ ! -e "$file" ] || mv "$file" "$db/info/$name.${file##*/}"; done
+	rmdir "$db/part"
+	dpkg-deb --fsys-tarfile "$deb" | tar --list | sed 's|^\.||; s|/$||; s|^$|/.|' >"$db/info/$name.list"
+	{ dpkg-deb --field "$deb" | sed '1a Status: install ok installed'; echo; } >>"$db/status"
+done`
+
+// foreign writes the first layer for another architecture than this machine's, of whose programs none can run here. What
+// packages' scripts do (users, links, lists of certificates, owners and modes of files) is the same for all: it is taken from
+// a layer of this machine's, and put around the files that the other architecture's packages have.
+func (i *image) foreign(to, work string) error {
+	if err := i.fits(); err != nil {
+		return err
+	}
+	own := *i
+	own.arch = runtime.GOARCH
+	configured, unpacked := filepath.Join(work, "configured.tar"), filepath.Join(work, "unpacked.tar")
+	if err := own.debian(configured); err != nil {
+		return err
+	}
+	// What the smallest variant has besides the packages that are asked for.
+	smallest := "--include=?or(?essential,?priority(required))"
+	if err := i.mmdebstrap("--variant=extract", "--mode=auto", "--skip=check/qemu", "--architectures="+i.arch, smallest,
+		"--include=apt,"+strings.Join(packages, ","), "--extract-hook="+database, "bookworm", unpacked); err != nil {
+		return err
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	return errors.Join(merge(w, configured, unpacked, triplets[own.arch], triplets[i.arch]), w.Flush(), f.Close())
+}
+
+// machines are the architectures as programs name them.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// fits returns an error unless the program is of the image's architecture.
+func (i *image) fits() error {
+	f, err := elf.Open(i.program)
+	if err != nil {
+		return fmt.Errorf("%s: %w", i.program, err)
+	}
+	defer f.Close()
+	if want := machines[i.arch]; f.Machine != want {
+		return fmt.Errorf("%s is for %s, not for %s", i.program, f.Machine, want)
+	}
+	return nil
+}
+
+// merge writes the files of the tar unpacked as scripts configured others in the tar configured, of the architectures to and
+// from, and what those made besides.
+func merge(out io.Writer, configured, unpacked, from, to string) error {
+	made := map[string]*tar.Header{} // of what is in configured
+	programs := map[string]bool{}    // those of configured that are of its architecture
+	if err := entries(configured, func(name string, h *tar.Header, r *tar.Reader) error {
+		start := make([]byte, 4)
+		n, _ := io.ReadFull(r, start)
+		made[name], programs[name] = h, bytes.Equal(start[:n], []byte("\x7fELF")) || h.Typeflag == tar.TypeLink && programs[clean(h.Linkname)]
+		return nil
+	}); err != nil {
+		return err
+	}
+	w := tar.NewWriter(out)
+	there := map[string]bool{}
+	if err := entries(unpacked, func(name string, h *tar.Header, r *tar.Reader) error {
+		if there[name] || leftOut(name) {
+			return nil // folders are there in bin and in usr/bin
+		}
+		if m := made[name]; m != nil {
+			if strings.HasPrefix(name, "etc/") || !programs[name] && (m.Typeflag != h.Typeflag || h.Typeflag == tar.TypeSymlink) {
+				return nil // as it was configured
+			}
+			h.Mode, h.Uid, h.Gid, h.Uname, h.Gname, h.PAXRecords, h.Format = m.Mode, m.Uid, m.Gid, m.Uname, m.Gname, m.PAXRecords, m.Format
+		}
+		there[name] = true
+		return add(w, name, h, r)
+	}); err != nil {
+		return err
+	}
+	if err := entries(configured, func(name string, h *tar.Header, r *tar.Reader) error {
+		h.Linkname = strings.ReplaceAll(h.Linkname, from, to)
+		if there[name] || programs[name] || strings.Contains(name, from) || name == "etc/ld.so.cache" || strings.HasPrefix(name, "usr/lib64/") ||
+			strings.HasPrefix(name, "var/lib/dpkg/info/") || name == "var/lib/dpkg/status" {
+			return nil
+		}
+		return add(w, name, h, r)
+	}); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// leftOut is what no container reads, or what differs from one run to the next.
+func leftOut(name string) bool {
+	for _, folder := range []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "var/log/", "var/cache/", "var/lib/apt/lists/"} {
+		if strings.HasPrefix(name, folder) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"etc/hostname", "etc/machine-id", "etc/resolv.conf", "etc/apt/apt.conf.d/99mmdebstrap"}, name) // of this machine
+}
+
+// clean is the name of a file in a tar as a merged /usr has it.
+func clean(name string) string {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	switch top, _, below := strings.Cut(name, "/"); {
+	case below && (top == "bin" || top == "sbin" || top == "lib" || top == "lib64"):
+		return "usr/" + name
+	}
+	return name
+}
+
+// entries calls f for each file of a tar.
+func entries(file string, f func(name string, h *tar.Header, r *tar.Reader) error) error {
+	from, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	for r := tar.NewReader(bufio.NewReaderSize(from, 1<<20)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(clean(h.Name), h, r)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+}
+
+func add(w *tar.Writer, name string, h *tar.Header, r *tar.Reader) error {
+	h.Name = "./" + name
+	if h.Typeflag == tar.TypeDir && name != "" {
+		h.Name += "/"
+	}
+	if h.Typeflag == tar.TypeLink {
+		h.Linkname = "./" + clean(h.Linkname)
+	}
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := io.Copy(w, r)
+	return err
+}
