@@ -120,6 +120,8 @@ func (d *DB) openSQLite(path string, readers int, volatile bool) error {
 	// share: total the readers' connections; owner any part, for reads that are all bounded; edge waits, as long as the request
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
+	// Each holds the schema and pages of its own, near 1 MB: those that a burst has opened go when it is over.
+	d.read.SetConnMaxIdleTime(10 * time.Second)
 	d.single = true
 	d.slots = newSlots(1, 1)
 	return nil

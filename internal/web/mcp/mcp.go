@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +61,16 @@ type Server struct {
 	calls  *fair.Pool
 	origin string // of our own pages
 	sdk    http.Handler
-	tools  []*tool
+
+	once  sync.Once
+	tools []*tool // from once on; all reads them
+}
+
+// all returns the tools. They are made for the first agent that calls: what checks their arguments is 1.5 MB, which an
+// installation without agents never needs.
+func (s *Server) all() []*tool {
+	s.once.Do(func() { s.tools = allTools() })
+	return s.tools
 }
 
 // New starts nothing.
@@ -75,7 +85,6 @@ func New(c Config) *Server {
 		c: c,
 		// share: total 32 requests of agents answered at once; owner 4; edge 429 with Retry-After
 		calls: fair.New(fair.Config{Places: allCalls, Owner: ownerCall}),
-		tools: allTools(),
 	}
 	if u, err := url.Parse(c.BaseURL); err == nil {
 		s.origin = u.Scheme + "://" + u.Host

@@ -19,7 +19,7 @@ const instructions = "Tools read and change the sites of a Slipway account. " +
 
 // tool returns the one of this name, nil where there is none.
 func (s *Server) tool(name string) *tool {
-	for _, t := range s.tools {
+	for _, t := range s.all() {
 		if t.name == name {
 			return t
 		}
@@ -50,7 +50,7 @@ func (s *Server) server(c *call) *sdk.Server {
 		},
 		PageSize: 100,
 	})
-	for _, t := range s.tools {
+	for _, t := range s.all() {
 		if !t.openTo(c.caller, c.narrowing) {
 			continue
 		}
