@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // sources calls f with every Go file of the product: no tests, nothing that is generated.
@@ -59,6 +61,78 @@ func TestPackageLengths(t *testing.T) {
 		}
 	}
 }
+
+// widest is how many characters a line may have, a tab as one.
+const widest = 140
+
+// wider are the packages, with those below them, that still have longer lines: this list only gets shorter.
+var wider = []string{
+	"internal/backup/", "internal/deploy/deploy/", "internal/operator/", "internal/program/database/",
+	"internal/tenant/billing/", "internal/tenant/sso/", "internal/tenant/stripe/", "internal/tenant/webhook/",
+	"internal/web/dashboard/", "internal/wordpress/wordpress/",
+}
+
+// A line is read without scrolling. What can't be broken may be longer: a field's tag, a directive, what is
+// between backquotes and no SQL (pages, scripts, patterns).
+func TestLinesAreShort(t *testing.T) {
+	t.Parallel()
+	sql := regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|WHERE)\b`)
+	stillWide := map[string]bool{}
+	sources(t, func(p string, text []byte) {
+		if !slices.ContainsFunc(strings.Split(string(text), "\n"), long) {
+			return
+		}
+		at := slices.IndexFunc(wider, func(w string) bool { return strings.HasPrefix(p, w) })
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, p, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mayBe := map[int]bool{}
+		whole := func(n ast.Node) {
+			for line := set.Position(n.Pos()).Line; line <= set.Position(n.End()).Line; line++ {
+				mayBe[line] = true
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.Field:
+				if x.Tag != nil {
+					whole(x.Tag)
+				}
+			case *ast.BasicLit:
+				if strings.HasPrefix(x.Value, "`") && !sql.MatchString(x.Value) {
+					whole(x)
+				}
+			}
+			return true
+		})
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				if strings.HasPrefix(c.Text, "//go:") || strings.HasPrefix(strings.TrimPrefix(c.Text, "// "), "share:") {
+					whole(c)
+				}
+			}
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			switch {
+			case !long(line) || mayBe[i+1]:
+			case at >= 0:
+				stillWide[wider[at]] = true
+			default:
+				t.Errorf("%s:%d has %d characters, at most %d", p, i+1, utf8.RuneCountInString(line), widest)
+			}
+		}
+	})
+	for _, w := range wider {
+		if !stillWide[w] {
+			t.Errorf("%s has no longer lines: take it off the list of wider packages", w)
+		}
+	}
+}
+
+// long says whether a line has more characters than one may have.
+func long(line string) bool { return utf8.RuneCountInString(line) > widest }
 
 // rawIDs is how many parameters of functions and methods hold an id as text. It only goes down.
 const rawIDs = 36

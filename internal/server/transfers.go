@@ -37,7 +37,8 @@ func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 		return nil, err
 	}
 	if use.Connection != "" {
-		cut = append(cut, "the connected Git account stays with the sender: connect one, or add a credential, to deploy from a private repository")
+		cut = append(cut, "the connected Git account stays with the sender: connect one, or add a credential, to deploy from a "+
+			"private repository")
 	}
 	keys, err := t.h.accounts.ForgetSiteTx(ctx, tx, from, id)
 	if err != nil {

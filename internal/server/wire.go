@@ -364,7 +364,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.engine.Connect(ways)
 	}
 	h.sso = sso.New(sso.Config{
-		DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.teams, Records: h.domains, Log: s.Log,
+		DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.teams,
+		Records: h.domains, Log: s.Log,
 	})
 	h.oauth = oauth.New(oauth.Config{
 		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
@@ -536,7 +537,10 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.adopt(ctx); err != nil {
 		return err
 	}
-	for _, schedule := range []func(context.Context) error{h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule, h.usage.Schedule, h.backups.Schedule, h.gc.Schedule} {
+	for _, schedule := range []func(context.Context) error{
+		h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule,
+		h.usage.Schedule, h.backups.Schedule, h.gc.Schedule,
+	} {
 		if err := schedule(ctx); err != nil {
 			return err
 		}

@@ -66,7 +66,8 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 
 // bashism matches what bash understands and a plain sh does not.
 var bashism = lazyregexp.New(
-	`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`,
+	`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|` +
+		`\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`,
 )
 
 // shell returns the shell for a text: bash for what only it understands, where the host
@@ -84,7 +85,8 @@ func hasBash() bool {
 }
 
 var called = lazyregexp.New(
-	`(?:^|[;&|(]\s*|\b(?:exec|time|env|npx|cross-env|dotenv|--)\s+(?:\w+=\S*\s+)*)(yarn|pnpm|bun|npm)(?:\s|$)|(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`,
+	`(?:^|[;&|(]\s*|\b(?:exec|time|env|npx|cross-env|dotenv|--)\s+(?:\w+=\S*\s+)*)(yarn|pnpm|bun|npm)(?:\s|$)|` +
+		`(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`,
 )
 
 // managers names the package managers that texts call.

@@ -47,7 +47,8 @@ func (l *Log) Cause(f Failure) string {
 		return s
 	}
 	if f.Unset != "" && slices.ContainsFunc(lines, denied().MatchString) {
-		return "The registry refused access, and its settings use the environment variable " + f.Unset + ", which is not set: add it to the site, for the build"
+		return "The registry refused access, and its settings use the environment variable " + f.Unset +
+			", which is not set: add it to the site, for the build"
 	}
 	for _, c := range causes {
 		for _, line := range lines {
@@ -67,7 +68,8 @@ var denied = lazy(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|40
 
 // absent is how shells say that a script can't be run.
 var absent = lazy(
-	`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`,
+	`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|` +
+		`bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`,
 )
 
 // windows finds a script that a shell says is not there, although it is: the carriage
@@ -123,7 +125,8 @@ func limit(s string) string {
 func missing(f Failure) string {
 	s := "Output folder " + f.Missing + " is missing"
 	if f.Link != "" {
-		return "Output folder " + f.Missing + " is a link to " + f.Link + ", and links are not followed there: set the output folder to where the files are, or let the build write them there"
+		return "Output folder " + f.Missing + " is a link to " + f.Link +
+			", and links are not followed there: set the output folder to where the files are, or let the build write them there"
 	}
 	if len(f.Found) == 0 {
 		return s + "; the build wrote no folder that looks like an output folder: set it in the build settings"

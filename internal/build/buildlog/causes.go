@@ -49,8 +49,11 @@ var causes = []cause{
 		"npx would have to download ${1}: add it to devDependencies, or call npx with --yes",
 	),
 	when(
-		`EOFError: EOF when reading a line|ExitPromptError|User force closed the prompt|[Pp]rompt couldn't be rendered|stdin is not a (tty|TTY)|the input device is not a TTY|Raw mode is not supported|ERR_USE_AFTER_CLOSE.*readline|Detected unsettled top-level await`,
-		"The build is waiting for input, and builds are non-interactive: pass the answer as an option, such as --yes, or as an environment variable",
+		`EOFError: EOF when reading a line|ExitPromptError|User force closed the prompt|[Pp]rompt couldn't be rendered|`+
+			`stdin is not a (tty|TTY)|the input device is not a TTY|Raw mode is not supported|ERR_USE_AFTER_CLOSE.*readline|`+
+			`Detected unsettled top-level await`,
+		"The build is waiting for input, and builds are non-interactive: pass the answer as an option, such as --yes, or as an "+
+			"environment variable",
 	),
 
 	// Lock files.
@@ -135,7 +138,8 @@ var causes = []cause{
 	when(`Failed to replace env in config: \$\{(\w+)\}|Environment variable not found \((\w+)\)`,
 		"The registry's settings use the environment variable ${1}${2}, which is not set: add it to the site, for the build"),
 	when(
-		`npm (?:error|ERR!) code E50[0-9]|ERR_PNPM_FETCH_50[0-9]|npm (?:error|ERR!) (?:5\d\d|code ERR_SOCKET_TIMEOUT)|Request failed "50\d |registry.*\b50[234]\b (?:Bad Gateway|Service Unavailable|Gateway)`,
+		`npm (?:error|ERR!) code E50[0-9]|ERR_PNPM_FETCH_50[0-9]|npm (?:error|ERR!) (?:5\d\d|code ERR_SOCKET_TIMEOUT)|`+
+			`Request failed "50\d |registry.*\b50[234]\b (?:Bad Gateway|Service Unavailable|Gateway)`,
 		"The package registry can't be reached or answers with errors: check its address in .npmrc, or redeploy later",
 	),
 
@@ -155,7 +159,9 @@ var causes = []cause{
 	when(`npm (error|ERR!) code ERESOLVE|npm (error|ERR!) ERESOLVE|ERR_PNPM_PEER_DEP_ISSUES`,
 		"Dependency versions conflict: align them, or add legacy-peer-deps=true to .npmrc"),
 	when(
-		`npm (?:error|ERR!) 404 .*'(@?[^\s'@]+)(?:@[^\s']*)?'.*(?:is not in|could not be found)|ERR_PNPM_FETCH_404.*GET \S+/(@?[^\s/:]+): Not Found|error.*"?https?://\S+/(@?[^\s/":]+)"?: Not found|Package "(@?[^\s"@]+)\S*" not found`,
+		`npm (?:error|ERR!) 404 .*'(@?[^\s'@]+)(?:@[^\s']*)?'.*(?:is not in|could not be found)|`+
+			`ERR_PNPM_FETCH_404.*GET \S+/(@?[^\s/:]+): Not Found|error.*"?https?://\S+/(@?[^\s/":]+)"?: Not found|`+
+			`Package "(@?[^\s"@]+)\S*" not found`,
 		"Package ${1}${2}${3}${4} is not in the registry: check its name, and for a private package set a token",
 	),
 	when(
@@ -177,16 +183,19 @@ var causes = []cause{
 	when(`ERR_OSSL_EVP_UNSUPPORTED|digital envelope routines::unsupported`,
 		"The bundler is too old for this version of Node.js: update it, choose Node.js 16, or set NODE_OPTIONS=--openssl-legacy-provider"),
 	when(
-		`requires Node\.?js? v?[\d.>=^ ]+|You are using Node\.js [\d.]+.*(required|requires)|Node\.js version .* (is|are) (required|not supported)|The Angular CLI requires a minimum Node`,
+		`requires Node\.?js? v?[\d.>=^ ]+|You are using Node\.js [\d.]+.*(required|requires)|`+
+			`Node\.js version .* (is|are) (required|not supported)|The Angular CLI requires a minimum Node`,
 		"A build tool does not support this version of Node.js: set another one in .nvmrc or engines",
 	),
 	when(
 		`prebuild-install warn install getaddrinfo (?:ENOTFOUND|EAI_AGAIN) (\S+)`,
-		"The compiled file of a dependency could not be downloaded: ${1} does not exist, is not public, or can't be looked up right now. Compiling it instead failed too",
+		"The compiled file of a dependency could not be downloaded: ${1} does not exist, is not public, or can't be looked up "+
+			"right now. Compiling it instead failed too",
 	),
 	when(
 		`gyp ERR! stack is related to network connectivity`,
-		"A dependency is compiled during installation, and the headers of Node.js that this needs could not be downloaded from nodejs.org: use a version that comes compiled",
+		"A dependency is compiled during installation, and the headers of Node.js that this needs could not be downloaded from "+
+			"nodejs.org: use a version that comes compiled",
 	),
 	when(
 		`gyp ERR! find Python|Could not find any Python installation`,
@@ -197,8 +206,10 @@ var causes = []cause{
 		"A dependency with native code could not be compiled: use a version with prebuilt binaries for this version of Node.js",
 	),
 	when(
-		`Exec format error|ERR_DLOPEN_FAILED|Cannot find module @rollup/rollup-linux|Cannot find native binding|for the .linux. platform|installed esbuild for another platform`,
-		"A dependency's program for this platform is missing: delete node_modules and the lock file, install again, and commit the lock file but not node_modules",
+		`Exec format error|ERR_DLOPEN_FAILED|Cannot find module @rollup/rollup-linux|Cannot find native binding|`+
+			`for the .linux. platform|installed esbuild for another platform`,
+		"A dependency's program for this platform is missing: delete node_modules and the lock file, install again, and commit "+
+			"the lock file but not node_modules",
 	),
 
 	// Network.
@@ -217,13 +228,15 @@ var causes = []cause{
 	failing(`(CONNECT|[Tt]unneling socket|[Pp]roxy).*\b(403|502)\b|CONNECT tunnel failed|blocked host`,
 		"A host could not be reached: builds reach public hosts over HTTP and HTTPS only"),
 	when(
-		`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)|npm (?:error|ERR!) An unknown git error occurred`,
+		`Repository not found|could not read Username for '(https://[^']+)'|Permission denied \(publickey\)|`+
+			`npm (?:error|ERR!) An unknown git error occurred`,
 		"A dependency comes from a Git repository that can't be read: make it public, or use a package from a registry",
 	),
 
 	// Commands.
 	when(
-		`[Mm]issing script:? "?([\w:.-]+)"?|ERR_PNPM_NO_SCRIPT +Missing script: (\S+)|Command "([\w:.-]+)" not found\.?$|Script not found "([\w:.-]+)"|Couldn't find a script named "([\w:.-]+)"`,
+		`[Mm]issing script:? "?([\w:.-]+)"?|ERR_PNPM_NO_SCRIPT +Missing script: (\S+)|Command "([\w:.-]+)" not found\.?$|`+
+			`Script not found "([\w:.-]+)"|Couldn't find a script named "([\w:.-]+)"`,
 		`package.json has no script "${1}${2}${3}${4}${5}": add it, or set another build command`,
 	),
 	when(
@@ -231,19 +244,24 @@ var causes = []cause{
 		"hugo is not on this host: add the npm package hugo-extended to devDependencies, which brings it, or ask the operator to install it",
 	),
 	when(
-		`^/usr/bin/env: .(\S+?)(?:\\r|\r).: No such file|\$'[^']*\\r': command not found|Illegal option -\s*$|set: -\s*: invalid option|^: (?:not found|No such file or directory|command not found)|\^M: bad interpreter`,
+		`^/usr/bin/env: .(\S+?)(?:\\r|\r).: No such file|\$'[^']*\\r': command not found|Illegal option -\s*$|`+
+			`set: -\s*: invalid option|^: (?:not found|No such file or directory|command not found)|\^M: bad interpreter`,
 		"A script has Windows line endings (CRLF): save it with LF, and add \"*.sh text eol=lf\" to .gitattributes",
 	),
 	when(
-		`(?:sh|bash): (?:line )?(?:\d+: )?(\[\[|source|shopt|declare|pushd|mapfile|typeset|function): (?:command )?not found|sh: .*(?:Bad substitution|Syntax error: "\("|Syntax error: redirection unexpected|Illegal option -o pipefail)`,
+		`(?:sh|bash): (?:line )?(?:\d+: )?(\[\[|source|shopt|declare|pushd|mapfile|typeset|function): (?:command )?not found|`+
+			`sh: .*(?:Bad substitution|Syntax error: "\("|Syntax error: redirection unexpected|Illegal option -o pipefail)`,
 		"A script uses bash syntax but was run by sh: start it with #!/bin/bash, or call it with bash",
 	),
 	when(
-		`^(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): command not found$|(?:sh|bash): (?:line )?(?:\d+: )?(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): (?:command )?not found`,
+		`^(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|mkdocs|sphinx-build|go|cargo|composer|php|java|deno|`+
+			`bun): command not found$|(?:sh|bash): (?:line )?(?:\d+: )?(zola|mdbook|jekyll|bundle|ruby|gem|python3?|pip3?|uv|poetry|`+
+			`mkdocs|sphinx-build|go|cargo|composer|php|java|deno|bun): (?:command )?not found`,
 		"${1}${2} is not on this host: ask the operator to install it, or add a package that provides it to the project",
 	),
 	when(
-		`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): (?:command )?not found|'(\S+)' is not recognized as an internal|spawn (\S+) ENOENT|exec: "([^"]+)": executable file not found|^([^\s:]+): command not found$`,
+		`(?:sh|bash): (?:line )?(?:\d+: )?(\S+): (?:command )?not found|'(\S+)' is not recognized as an internal|spawn (\S+) ENOENT|`+
+			`exec: "([^"]+)": executable file not found|^([^\s:]+): command not found$`,
 		"Command ${1}${2}${3}${4}${5} was not found: add the package that has it to dependencies, and install it before the build",
 	),
 	when(
@@ -267,8 +285,11 @@ var causes = []cause{
 		"Import ${1} can't be resolved: add the package to dependencies, or check the path; it is case-sensitive here",
 	),
 	failing(
-		`^\[vite[\w:-]*\] Failed to resolve (\S+) from |Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
-		"Module ${1}${2}${3}${4}${5}${6}${7}${8}${9} can't be found: add the package to dependencies, or check the path; it is case-sensitive here",
+		`^\[vite[\w:-]*\] Failed to resolve (\S+) from |Rollup failed to resolve import "([^"]+)"|Could not resolve "([^"]+)"|`+
+			`Could not resolve '([^']+)'|Can't resolve '([^']+)'|Cannot find (?:module|package) '([^']+)'|Cannot find module "([^"]+)"|`+
+			`Cannot resolve module '([^']+)'|Could not resolve entry module "([^"]+)"`,
+		"Module ${1}${2}${3}${4}${5}${6}${7}${8}${9} can't be found: add the package to dependencies, or check the path; it is "+
+			"case-sensitive here",
 	),
 	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
 	when(
@@ -286,11 +307,13 @@ var causes = []cause{
 
 	// Crashes of the tools themselves.
 	when(
-		`(\w+) panicked\. This is a bug in|FATAL: An unexpected (Turbopack) error|(Turbopack) Error: .*panic|thread '[^']*'(?: \(\d+\))? panicked at (\S+)`,
+		`(\w+) panicked\. This is a bug in|FATAL: An unexpected (Turbopack) error|(Turbopack) Error: .*panic|`+
+			`thread '[^']*'(?: \(\d+\))? panicked at (\S+)`,
 		"A tool of the build crashed (${1}${2}${3}${4}): that is a fault of the tool. Update it, or go back to the version that worked",
 	),
 	when(
-		`^(?:panic: |fatal error: )(.{1,120})|^# Fatal error in (\S+)|^(Segmentation fault|Bus error)\b|unexpected internal (error|exception).*[Pp]lease (?:report|open)`,
+		`^(?:panic: |fatal error: )(.{1,120})|^# Fatal error in (\S+)|^(Segmentation fault|Bus error)\b|`+
+			`unexpected internal (error|exception).*[Pp]lease (?:report|open)`,
 		"A tool of the build crashed (${1}${2}${3}${4}): that is a fault of the tool. Update it, or go back to the version that worked",
 	),
 
@@ -316,7 +339,8 @@ var causes = []cause{
 	when(`(?:ERROR|Error|error)\b.*(?:ESLint|eslint)|✖ \d+ problems? \([1-9]\d* errors?`, "The linter found errors"),
 	when(`^\S*(?:SyntaxError|IndentationError): (.{1,200})`, "Syntax error: ${1}"),
 	when(
-		`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w+)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|[Mm]issing (?:required )?env(?:ironment)? var(?:iable)?s?:? ["'\x60]?(\w+)`,
+		`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w+)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|`+
+			`[Mm]issing (?:required )?env(?:ironment)? var(?:iable)?s?:? ["'\x60]?(\w+)`,
 		"Environment variable ${1}${2} is not set: add it to the site, for the build",
 	),
 	when(

@@ -31,7 +31,8 @@ type block struct {
 
 // noise matches what package managers print after a script has failed by itself.
 var noise = lazy(`^[\s\x{2009}]*(` +
-	`(npm (error|ERR!)( (code (ELIFECYCLE|\d+)\b|errno|path|workspace|location|command|Lifecycle script|A complete log|in workspace|Exit status|Failed at the|This is probably not|Make sure|Tell the author|If you do|\s).*| *)$)` +
+	`(npm (error|ERR!)( (code (ELIFECYCLE|\d+)\b|errno|path|workspace|location|command|Lifecycle script|A complete log|` +
+	`in workspace|Exit status|Failed at the|This is probably not|Make sure|Tell the author|If you do|\s).*| *)$)` +
 	`|\[?ELIFECYCLE|ERR_PNPM_RECURSIVE_RUN_FIRST_FAIL` + // pnpm puts thin spaces around its codes
 	`|error Command failed with exit code|info Visit |Exit code: |Command: ` + // yarn
 	`|error: script "[^"]*" exited with code` + // bun

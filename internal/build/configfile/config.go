@@ -235,7 +235,9 @@ func yamlValue(s string) string {
 
 // JSPath is jsString for a folder, which is often spelled path.resolve(__dirname, "dist").
 func JSPath(src, key string) string {
-	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` + "`]([^\"'`$\n]{1,200})[\"'`]" + `\s*\)`).
+	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key +
+		`["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` +
+		"`]([^\"'`$\n]{1,200})[\"'`]" + `\s*\)`).
 		FindStringSubmatch(src)
 	if m != nil {
 		return m[1]

@@ -64,7 +64,8 @@ func hashed(p *project, d *draft) {
 	case len(d.Hashed) > 0 && d.Hashed[0] == HashedFolder{"assets", "base64"}:
 		if namesFiles.MatchString(vite) && !strings.Contains(vite, "[hash") {
 			d.Hashed = nil // the digest was left out
-		} else if dir, ok := worktree.CleanDir(configfile.JSString(vite, "assetsDir")); ok && dir != "" && configfile.JSString(vite, "assetsDir") != "" {
+		} else if dir, ok := worktree.CleanDir(configfile.JSString(vite, "assetsDir")); ok && dir != "" &&
+			configfile.JSString(vite, "assetsDir") != "" {
 			d.Hashed = []HashedFolder{{dir, "base64"}}
 		} else if namesFiles.MatchString(vite) {
 			d.Hashed = []HashedFolder{{"", "base64"}, {"", "hex"}} // with a digest, in folders of its own

@@ -125,7 +125,8 @@ func (p *project) otherHosts(d *draft) {
 // What a .htaccess of a PHP project asks for beside its front controller.
 var (
 	apacheCloses = lazyregexp.New(
-		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
+		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|` +
+			`^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
 	)
 	apacheSets = lazyregexp.New(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
 )

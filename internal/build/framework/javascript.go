@@ -132,7 +132,8 @@ func metaFrameworks() []preset {
 				case "auto", "":
 					d.env("GCP_BUILDPACKS", "slipway") // how adapter-auto is told to take adapter-node
 					d.warn(
-						"adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node to pin this choice",
+						"adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node " +
+							"to pin this choice",
 					)
 				default:
 					d.warn(

@@ -26,7 +26,8 @@ func (p *project) nothing() error {
 	}
 	return invalid(
 		"Slipway found nothing to build or publish"+where,
-		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile",
+		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build "+
+			"command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile",
 		nil,
 	)
 }

@@ -106,7 +106,8 @@ func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) er
 	for _, name := range worktree.SortedKeys(list) {
 		command := strings.TrimSpace(list[name])
 		switch {
-		case source != bySlipway && (!processName.MatchString(name) || command == "" || !commandText(command) || name != "web" && len(c.processes) == maxProcesses):
+		case source != bySlipway && (!processName.MatchString(name) || command == "" || !commandText(command) || name != "web" &&
+			len(c.processes) == maxProcesses):
 			t.Warn(fmt.Sprintf("Procfile: process %.40q is ignored", name))
 			continue
 		case name == "web" && commandText(command):
@@ -223,7 +224,8 @@ func (p *project) warnOfWeb(d *draft) {
 		d.warn("Procfile: the process web is not started, because the site is published as files")
 	case d.Start.Command.String() != command && !runsScript.MatchString(command) && strings.TrimSpace(p.pkg.ScriptBody("start")) != web.text:
 		d.warn(
-			"Procfile: the process web is not started, because " + d.Name + " is started in its own way; to start it, set command under [run] in slipway.toml",
+			"Procfile: the process web is not started, because " + d.Name +
+				" is started in its own way; to start it, set command under [run] in slipway.toml",
 		)
 	}
 }

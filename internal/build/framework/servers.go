@@ -17,16 +17,20 @@ var plainNode = lazyregexp.New(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w.
 
 // serverStart is a start script that runs a program of the project's own.
 var serverStart = lazyregexp.New(
-	`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
+	`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|` +
+		`fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
 		`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`,
 )
 
 // noServer is a start script that runs tools of development or a server of files, or leaves
 // the choice to a tool that runs the scripts of others.
 var noServer = lazyregexp.New(
-	`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
-		`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
-		`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
+	`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|` +
+		`webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
+		`react-scripts|react-app-rewired|craco|ng|ember|vue-cli-service|gatsby|eleventy|hexo|docusaurus|vitepress|vuepress|` +
+		`storybook|start-storybook|styleguidist|expo|react-native|electron|electron-forge|tauri|` +
+		`cd|make|npm|yarn|pnpm|turbo|lerna|nx|rush|moon|wireit|concurrently|npm-run-all|run-s|run-p|wsrun|tsc|sass|postcss|` +
+		`tailwindcss|jekyll|hugo|docker|docker-compose|python3?|php|open|echo|exit|test|jest|vitest)(?:\s|$)|` +
 		`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`,
 )
 

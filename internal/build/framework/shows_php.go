@@ -8,7 +8,8 @@ import (
 
 // source matches names that hold code or what is nobody's business: they are never shown.
 var phpSource = lazyregexp.New(
-	`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`,
+	`(?i)(\.(php[0-9]?|phtml|phps|pht|phar|inc|twig|blade|bak|old|orig|save|swp|swo|sql|sqlite|sqlite3|db|log|sh|ya?ml|toml|` +
+		`ini|dist|neon|lock)(\.[a-z0-9]{1,8})?|~)$`,
 )
 
 // phpPrivate are names at the top of a document root that belong to the project.

@@ -163,14 +163,17 @@ func (i importCommand) apply(ctx context.Context, e *Env, c *rest.Client, plan i
 		e.table([]string{"there", "here", "url"}, rows)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s of %d not imported whole: run the same command again once the cause is mended", count(failed, "site"), len(plan.Sites))
+		return fmt.Errorf("%s of %d not imported whole: run the same command again once the cause is mended", count(failed, "site"),
+			len(plan.Sites))
 	}
 	e.say("Done. The deployments are on their way: slipway deployments list -s SITE. See slipway domains list -s SITE for DNS records.")
 	return nil
 }
 
 // one makes a site, or adds what an earlier import did not.
-func (i importCommand) one(ctx context.Context, e *Env, c *rest.Client, x *imports.Site, done *imports.Record, hosts map[string]string) (s site, err error) {
+func (i importCommand) one(
+	ctx context.Context, e *Env, c *rest.Client, x *imports.Site, done *imports.Record, hosts map[string]string,
+) (s site, err error) {
 	if x.Done != "" {
 		err = c.Get(ctx, "/sites/"+url.PathEscape(x.Done), &s)
 		var no *rest.Error

@@ -51,7 +51,8 @@ func cloudflare(ctx context.Context, s *source) (out []*Site, err error) {
 					Pages int `json:"total_pages"`
 				} `json:"result_info"`
 			}
-			if _, err := s.get(ctx, "/accounts/"+url.PathEscape(account)+"/pages/projects", url.Values{"page": {strconv.Itoa(page)}}, &list); err != nil {
+			if _, err := s.get(ctx, "/accounts/"+url.PathEscape(account)+"/pages/projects", url.Values{"page": {strconv.Itoa(page)}},
+				&list); err != nil {
 				return nil, err
 			}
 			pages = list.Info.Pages
@@ -117,8 +118,9 @@ func (c cloudflareProject) site() *Site {
 			}
 		}
 		for name, words := range map[string]string{
-			"kv_namespaces": "KV namespaces", "d1_databases": "D1 databases", "r2_buckets": "R2 buckets", "durable_object_namespaces": "Durable Objects",
-			"queue_producers": "queues", "services": "service bindings", "ai_bindings": "AI bindings",
+			"kv_namespaces": "KV namespaces", "d1_databases": "D1 databases", "r2_buckets": "R2 buckets",
+			"durable_object_namespaces": "Durable Objects",
+			"queue_producers":           "queues", "services": "service bindings", "ai_bindings": "AI bindings",
 		} {
 			var some map[string]json.RawMessage
 			if json.Unmarshal(config[name], &some) == nil && len(some) > 0 {

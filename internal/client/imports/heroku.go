@@ -112,7 +112,8 @@ func herokuOne(ctx context.Context, s *source, a herokuApp) (*Site, error) {
 	}
 	var other []string
 	for _, b := range packs {
-		if name := b.Pack.Name; !slices.ContainsFunc([]string{"nodejs", "php", "static"}, func(known string) bool { return strings.Contains(name, known) }) {
+		if name := b.Pack.Name; !slices.ContainsFunc([]string{"nodejs", "php", "static"},
+			func(known string) bool { return strings.Contains(name, known) }) {
 			other = append(other, name)
 		}
 	}

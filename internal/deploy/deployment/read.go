@@ -30,7 +30,8 @@ func New(c Config) *Deployments { return &Deployments{c} }
 const columns = Own + `, COALESCE(f.provider, ''), s.subdomain, s.live_deployment = d.id, s.name`
 
 // Own are a deployment's own columns.
-const Own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork, d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
+const Own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork,
+	d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
 	d.hops, d.hook_body, d.source, d.upload_id`
 

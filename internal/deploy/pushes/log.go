@@ -32,7 +32,8 @@ func (g *Pushes) Events(ctx context.Context, r db.Reader, owner account.OwnerID,
 		return nil, err
 	}
 	rows, err := r.Query(ctx, `
-		SELECT id, provider, name, ref, commit_hash, outcome, deployment_id, at FROM git_events WHERE site_id = $1 ORDER BY id DESC LIMIT $2`, id, keepEvents)
+		SELECT id, provider, name, ref, commit_hash, outcome, deployment_id, at FROM git_events WHERE site_id = $1
+		ORDER BY id DESC LIMIT $2`, id, keepEvents)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (l Logged, err error) {
 		return l, r.Scan(&l.ID, &l.Provider, &l.Name, &l.Ref, &l.Commit, &l.Outcome, &l.Deployment, &l.At)
 	})
@@ -62,7 +63,8 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Out
 		deployment = out.Deployments[0].ID
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		db.NewID("gev"), id, e.via, text.Line(
 			e.Name,
 			100,

@@ -236,7 +236,8 @@ func (g *Pushes) notePullTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.
 	_, err := tx.Exec(ctx, `
 		INSERT INTO git_pulls (site_id, number, title, branch, source, author, commit_hash, open, fork, approved, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10)
-		ON CONFLICT (site_id, number) DO UPDATE SET title = excluded.title, branch = excluded.branch, source = excluded.source, author = excluded.author,
+		ON CONFLICT (site_id, number) DO UPDATE SET title = excluded.title, branch = excluded.branch, source = excluded.source,
+		author = excluded.author,
 			commit_hash = CASE WHEN excluded.commit_hash = '' THEN git_pulls.commit_hash ELSE excluded.commit_hash END,
 			open = excluded.open, fork = excluded.fork, updated_at = excluded.updated_at`,
 		id, p.Number, text.Line(p.Title, 200), p.Branch, from, text.Line(p.Author, 100), text.Line(p.Commit, 64), p.Open, p.Fork, db.Now())

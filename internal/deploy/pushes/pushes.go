@@ -156,7 +156,8 @@ func New(c Config) *Pushes {
 	return &Pushes{c}
 }
 
-const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event, g.last_event_at,
+const columns = `g.site_id, s.owner_id, g.hook_sealed, g.secret, g.auto_deploy, g.previews, g.watch, g.provider, g.last_event,
+	g.last_event_at,
 	g.preview_days, g.tags, g.deleted_branches, g.forks, g.poll_minutes, g.polled_at, g.poll_error, g.preview_database,
 	g.actions_repository, g.actions_repository_id, g.actions_branch, g.actions_environment, g.actions_by`
 
@@ -343,13 +344,16 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return s, err
 	}
 	if s.PollMinutes != before { // what is there when it begins is not new
-		if _, err := tx.Exec(ctx, `UPDATE git_settings SET poll_refs = CASE WHEN poll_minutes = 0 THEN '' ELSE poll_refs END, poll_at = $2, poll_error = '' WHERE site_id = $1`, id, db.Now()); err != nil {
+		if _, err := tx.Exec(ctx, `
+			UPDATE git_settings SET poll_refs = CASE WHEN poll_minutes = 0 THEN '' ELSE poll_refs END, poll_at = $2, poll_error = ''
+			WHERE site_id = $1`, id, db.Now()); err != nil {
 			return s, fmt.Errorf("begin to poll: %w", err)
 		}
 		s.PollError = ""
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4, preview_days = $5, tags = $6, deleted_branches = $7, forks = $8, poll_minutes = $9, preview_database = $10 WHERE site_id = $1`,
+		UPDATE git_settings SET auto_deploy = $2, previews = $3, watch = $4, preview_days = $5, tags = $6, deleted_branches = $7,
+		forks = $8, poll_minutes = $9, preview_database = $10 WHERE site_id = $1`,
 		id, s.AutoDeploy, s.Previews, string(watch), s.PreviewDays, s.Tags, s.DeletedBranches, s.Forks, s.PollMinutes, s.PreviewDatabase)
 	if err != nil {
 		return s, fmt.Errorf("update git settings: %w", err)
@@ -368,7 +372,8 @@ func (g *Pushes) NewHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	hook, secret = HookID("ghk_"+db.Random(32)), forge.SecretPrefix+base64.StdEncoding.EncodeToString(key)
 	_, err = tx.Exec(
 		ctx,
-		`UPDATE git_settings SET hook_digest = $2, hook_sealed = $3, secret = $4, provider = '', last_event = '', last_event_at = 0 WHERE site_id = $1`,
+		`UPDATE git_settings SET hook_digest = $2, hook_sealed = $3, secret = $4, provider = '', last_event = '', last_event_at = 0
+			WHERE site_id = $1`,
 		id,
 		hook.Digest(),
 		g.c.Seal.Seal([]byte(hook), purpose(id, "hook")),

@@ -21,7 +21,8 @@ func (g *Pushes) RotateHookTx(ctx context.Context, tx *db.Tx, owner account.Owne
 		return false, false, err
 	}
 	var has bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM git_settings WHERE site_id = $1 AND hook_digest <> '')`, id).Scan(&has); err != nil {
+	if err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM git_settings WHERE site_id = $1 AND hook_digest <> '')`, id).Scan(&has); err != nil {
 		return false, false, fmt.Errorf("find git hook of site: %w", err)
 	}
 	if !has {

@@ -38,7 +38,8 @@ func (g *Pushes) AllowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 
 // PinTx notes the id of the repository whose workflow came first: a repository that gets the name later is another one.
 func (g *Pushes) PinTx(ctx context.Context, tx *db.Tx, id site.ID, repository string) error {
-	_, err := tx.Exec(ctx, `UPDATE git_settings SET actions_repository_id = $2 WHERE site_id = $1 AND actions_repository_id = ''`, id, repository)
+	_, err := tx.Exec(ctx, `
+		UPDATE git_settings SET actions_repository_id = $2 WHERE site_id = $1 AND actions_repository_id = ''`, id, repository)
 	if err != nil {
 		return fmt.Errorf("note repository of workflows: %w", err)
 	}

@@ -90,7 +90,8 @@ func (r *Rules) Try(ctx context.Context, owner account.OwnerID, id site.ID, t Tr
 		return Answer{}, err
 	}
 	a := tree.Served(settings.SinglePage, settings.TrailingSlash).Resolve(q)
-	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary, out.ByCountry = a.Status, a.Rule, a.Location, a.Headers, a.Set, a.Unset, a.Vary, a.ByCountry
+	out.Status, out.Rule, out.Location, out.HeaderRules, out.Set, out.Unset, out.Vary, out.ByCountry = a.Status, a.Rule,
+		a.Location, a.Headers, a.Set, a.Unset, a.Vary, a.ByCountry
 	switch a.Kind {
 	case release.Found:
 		out.Action, out.File = "file", a.File.Path

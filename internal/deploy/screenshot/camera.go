@@ -41,7 +41,10 @@ const (
 )
 
 // browsers are what can take pictures, the first one that is installed is used: those without a window need a fraction of the time.
-var browsers = []string{"chromium-headless-shell", "/usr/lib/chromium/chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome"}
+var browsers = []string{
+	"chromium-headless-shell", "/usr/lib/chromium/chromium-headless-shell", "chrome-headless-shell",
+	"chromium", "chromium-browser", "google-chrome-stable", "google-chrome",
+}
 
 // NoBrowser is the setting without screenshots.
 const NoBrowser = "none"
@@ -138,7 +141,8 @@ func (c *Camera) shown(ctx context.Context, page string, hosts []string) (string
 		return answer, answer.Body.Close()
 	}
 	answer, err := ask(http.MethodHead) // which isn't counted as a page view
-	if err == nil && (answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented || answer.StatusCode == http.StatusNotFound) {
+	if err == nil && (answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented ||
+		answer.StatusCode == http.StatusNotFound) {
 		answer, err = ask(http.MethodGet) // programs that know no HEAD
 	}
 	if err != nil {
@@ -200,7 +204,8 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 		Argv: []string{
 			c.Browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync",
 			"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--no-first-run", "--mute-audio",
-			"--no-pings", "--disable-breakpad", "--disable-crash-reporter", "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
+			"--no-pings", "--disable-breakpad", "--disable-crash-reporter",
+			"--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 			"--user-data-dir=" + path.Join(sandbox.Root, "profile"), "--disk-cache-size=1",
 			fmt.Sprintf("--proxy-server=http://127.0.0.1:%d", proxyPort), "--proxy-bypass-list=<-loopback>",
 			"--ignore-certificate-errors", // the proxy leads to this machine's edge alone, whoever signed its certificate

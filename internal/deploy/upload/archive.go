@@ -168,7 +168,8 @@ func damaged() error {
 
 func (a *archived) tooLarge() error {
 	return &fault.Error{
-		Kind: fault.TooLarge, Message: "The files are too large in total", Details: "the limit is " + text.Size(a.most.Bytes), Code: "upload_bytes",
+		Kind: fault.TooLarge, Message: "The files are too large in total", Details: "the limit is " + text.Size(a.most.Bytes),
+		Code: "upload_bytes",
 	}
 }
 

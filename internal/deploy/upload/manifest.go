@@ -144,7 +144,8 @@ func parseLine(line []byte, kind Kind) (e entry, err error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil || dec.More() {
-		return e, invalid("invalid_manifest", "it is not a file's JSON object", `a line is {"path": "…", "sha256": "…", "size": 0} with mode "x" or "l" where it is one`)
+		return e, invalid("invalid_manifest", "it is not a file's JSON object",
+			`a line is {"path": "…", "sha256": "…", "size": 0} with mode "x" or "l" where it is one`)
 	}
 	if err := allowPath(in.Path); err != nil {
 		return e, err
@@ -206,7 +207,8 @@ func allowPath(path string) error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.Invalid, Message: "A file's path can't be uploaded", Code: "invalid_path", Received: show(path), Details: show(path) + ": " + why,
+		Kind: fault.Invalid, Message: "A file's path can't be uploaded", Code: "invalid_path", Received: show(path),
+		Details: show(path) + ": " + why,
 	}
 }
 

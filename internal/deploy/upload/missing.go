@@ -36,8 +36,9 @@ const record = len(blob.Digest{}) + 8
 // maxStored bounds what is read back of a manifest or a list.
 const maxStored = maxManifest + 200_000*128
 
-// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent. It is an error in the words of the client
-// where they can't be, and a Payment fault where the owner may not store so much more.
+// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent. It
+// is an error in the words of the client where they can't be, and a Payment fault where the owner may not store so much
+// more.
 func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, []Content, error) {
 	x, err := u.Get(ctx, owner, id)
 	if err == nil {
@@ -231,8 +232,9 @@ func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]i
 		return nil, nil, nil
 	case pendingList:
 		return nil, nil, &fault.Error{
-			Kind: fault.Conflict, Message: "The manifest is being read", Details: "wait for the response of the request that sends it, or send it again",
-			Code: "manifest_required",
+			Kind: fault.Conflict, Message: "The manifest is being read",
+			Details: "wait for the response of the request that sends it, or send it again",
+			Code:    "manifest_required",
 		}
 	}
 	b, err := u.read(ctx, x.needed)

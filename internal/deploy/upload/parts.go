@@ -116,7 +116,8 @@ func (u *Uploads) wanted(ctx context.Context, x Upload, d blob.Digest) (whole bo
 	size, ok := need[d]
 	if !ok {
 		return false, p, &fault.Error{
-			Kind: fault.NotFound, Message: "The upload doesn't need this blob", Code: NotExpected, Details: "it is not one of the upload's missing files",
+			Kind: fault.NotFound, Message: "The upload doesn't need this blob", Code: NotExpected,
+			Details: "it is not one of the upload's missing files",
 		}
 	}
 	whole = true
@@ -180,7 +181,9 @@ func end(list []part) int64 {
 // ReceivePart stores a part of a file that begins at an offset, which is where the part before has ended: else it is a Conflict fault
 // that says where that is. What is in the answer's Offset is durable. Of a connection that breaks off, whole MiB are kept. With its
 // last part, the file is put together and compared with its digest.
-func (u *Uploads) ReceivePart(ctx context.Context, owner account.OwnerID, id ID, d blob.Digest, at int64, r io.Reader) (p Progress, err error) {
+func (u *Uploads) ReceivePart(
+	ctx context.Context, owner account.OwnerID, id ID, d blob.Digest, at int64, r io.Reader,
+) (p Progress, err error) {
 	x, err := u.Get(ctx, owner, id)
 	if err == nil {
 		err = u.mustBeOpen(x)

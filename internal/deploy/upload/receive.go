@@ -233,7 +233,8 @@ func acknowledgeTx(ctx context.Context, tx *db.Tx, id ID, list []Content, more i
 		db.NewID("upb"), id, base64.StdEncoding.EncodeToString(pack(list))); err != nil {
 		return fmt.Errorf("note received files: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `UPDATE uploads SET touched_at = $2, needed_bytes = needed_bytes + $3 WHERE id = $1`, id, db.Now(), more); err != nil {
+	if _, err := tx.Exec(ctx, `
+		UPDATE uploads SET touched_at = $2, needed_bytes = needed_bytes + $3 WHERE id = $1`, id, db.Now(), more); err != nil {
 		return fmt.Errorf("note received files: %w", err)
 	}
 	return nil

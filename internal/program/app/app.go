@@ -224,7 +224,9 @@ func (a *Apps) Logs(ctx context.Context, site id.Site, f applog.Filter) ([]applo
 }
 
 // Metrics returns a site's figures, as package figures reads them. The caller knows that the site is its own.
-func (a *Apps) Metrics(ctx context.Context, site id.Site, since, until db.Time, step time.Duration) ([]figures.Point, figures.Figures, time.Duration, error) {
+func (a *Apps) Metrics(
+	ctx context.Context, site id.Site, since, until db.Time, step time.Duration,
+) ([]figures.Point, figures.Figures, time.Duration, error) {
 	return a.figures.Read(ctx, site, since, until, step)
 }
 

@@ -22,7 +22,9 @@ import (
 
 // RestartTx opens the operation that restarts a site's program without a dropped request.
 // The caller knows that the site is the owner's.
-func (a *Apps) RestartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, deployment id.Deployment) (operation.Operation, error) {
+func (a *Apps) RestartTx(
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, deployment id.Deployment,
+) (operation.Operation, error) {
 	op, err := a.c.Operations.OpenTx(ctx, tx, owner, operation.NewOperation{
 		Kind:   "site.restart",
 		Site:   site,

@@ -129,7 +129,8 @@ func (a *Apps) read(ctx context.Context, sites []id.Site) (map[id.Site]row, erro
 		var args db.Args
 		rows, err := a.c.DB.Query(
 			ctx,
-			`SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+db.AddList(
+			`SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id
+				WHERE l.site_id IN (`+db.AddList(
 				&args,
 				part,
 			)+`)`,

@@ -259,7 +259,8 @@ func (l *Logs) write(ctx context.Context, part []entry) error {
 			}
 			if _, err := tx.Exec(ctx, `
 				DELETE FROM app_logs WHERE site_id = $1 AND n <= (
-					SELECT MAX(n) FROM (SELECT n, SUM(length(message)) OVER (ORDER BY n DESC) AS upto FROM app_logs WHERE site_id = $1) AS x WHERE upto > $2)`, site, keptText); err != nil {
+					SELECT MAX(n) FROM (SELECT n, SUM(length(message)) OVER (ORDER BY n DESC) AS upto FROM app_logs WHERE site_id = $1) AS x
+					WHERE upto > $2)`, site, keptText); err != nil {
 				return err
 			}
 		}
@@ -316,7 +317,8 @@ func (l *Logs) Read(ctx context.Context, site id.Site, f Filter) ([]Line, error)
 	rows, err := l.db.Query(ctx, `
 		SELECT n, at, level, stream, process, deployment_id, message FROM (
 			SELECT * FROM app_logs
-			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\') AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND (CAST($9 AS BIGINT) = 0 OR n < $9)
+			WHERE site_id = $1 AND n > $2 AND at >= $3 AND ($4 = '' OR stream = $4) AND ($5 = '' OR lower(message) LIKE lower($5) ESCAPE '\')
+			AND ($6 = '' OR deployment_id = $6) AND ($7 = '' OR process = $7) AND ($8 = '' OR level = $8) AND (CAST($9 AS BIGINT) = 0 OR n < $9)
 			ORDER BY n `+order+` LIMIT $10) AS lines
 		ORDER BY n`, site, f.After, f.Since, f.Stream, pattern(f.Search), f.Deployment, f.Process, f.Level, f.Before, f.Limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x Line, err error) {

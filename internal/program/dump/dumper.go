@@ -59,7 +59,8 @@ func Sums(ctx context.Context, from *sql.DB, schema string) ([]Sum, error) {
 }
 
 // Session is what a connection must have said before a dump is loaded; a dump begins with it.
-const Session = "SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\nSET foreign_key_checks = 0;\nSET unique_checks = 0;\n/*M!100201 SET check_constraint_checks = 0 */;\n"
+const Session = "SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\nSET foreign_key_checks " +
+	"= 0;\nSET unique_checks = 0;\n/*M!100201 SET check_constraint_checks = 0 */;\n"
 
 func (o *dumper) print(parts ...string) {
 	if o.w == nil {
@@ -223,7 +224,8 @@ func (o *dumper) table(ctx context.Context, c *sql.Conn, table string) error {
 		o.print("\nDROP TABLE IF EXISTS ", name(table), ";\n", create[0], ";\n")
 	}
 	rows, err := c.QueryContext(ctx, `SELECT data_type, column_name FROM information_schema.columns
-		WHERE table_schema = ? AND table_name = ? AND is_generated <> 'ALWAYS' AND extra NOT LIKE '%GENERATED%' ORDER BY ordinal_position`, o.schema, table)
+		WHERE table_schema = ? AND table_name = ? AND is_generated <> 'ALWAYS' AND extra NOT LIKE '%GENERATED%'
+		ORDER BY ordinal_position`, o.schema, table)
 	columns, err := db.Collect(rows, err, func(s db.Scanner) (x object, err error) { return x, s.Scan(&x.kind, &x.name) })
 	if err != nil {
 		return err
@@ -439,7 +441,8 @@ func (o *dumper) programs(ctx context.Context, c *sql.Conn, views []string) erro
 	triggers, err := objects(
 		ctx,
 		c,
-		`SELECT event_object_table, trigger_name FROM information_schema.triggers WHERE trigger_schema = ? ORDER BY event_object_table, action_timing, event_manipulation, action_order`,
+		`SELECT event_object_table, trigger_name FROM information_schema.triggers WHERE trigger_schema = ?
+			ORDER BY event_object_table, action_timing, event_manipulation, action_order`,
 		o.schema,
 	)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 
 var (
 	notOurs = lazyregexp.New(
-		`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`,
+		`(?is)^(/\*!\d* *)?(USE\s|CREATE\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|DROP\s+(/\*!?\d*[^*]*\*/\s*)*DATABASE|ALTER\s+DATABASE|` +
+			`LOCK\s+TABLES|UNLOCK\s+TABLES|FLUSH\s|SET\s+(@@)?GLOBAL|SET\s+@@SESSION\.SQL_LOG_BIN|CHANGE\s+MASTER)`,
 	)
 	anyDefiner = lazyregexp.New(
 		"(?i)DEFINER\\s*=\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_]+)\\s*@\\s*(`[^`]*`|'[^']*'|\"[^\"]*\"|[A-Za-z0-9_.%-]+)",

@@ -160,7 +160,10 @@ func (s *Site) body(r *http.Request) (body io.Reader, length int64, done func(),
 	case err != nil: // half a body
 		return nil, 0, nil, err
 	}
-	spooled, ok := spools.Try(fair.Who{Owner: string(s.Owner), Site: string(s.Name), Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], ""))})
+	spooled, ok := spools.Try(fair.Who{
+		Owner: string(s.Owner), Site: string(s.Name),
+		Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], "")),
+	})
 	if !ok {
 		return nil, 0, nil, &refusal{http.StatusServiceUnavailable, "Too many uploads without a Content-Length are under way"}
 	}

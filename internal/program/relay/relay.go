@@ -181,8 +181,9 @@ type Server struct {
 	once   sync.Once
 	ending chan struct{} // closed when no connection is accepted any more
 
-	mu   sync.Mutex        // guards open
-	open map[net.Conn]bool // share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
+	mu sync.Mutex // guards open
+	// share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
+	open map[net.Conn]bool
 }
 
 // ends returns the channel that tells of the end.
@@ -314,7 +315,10 @@ func (s *Server) serve(ctx context.Context, raw net.Conn) {
 		f := fault.As(err)
 		if f == nil {
 			s.Log.ErrorContext(ctx, "program not reached for another node", "deployment", a.Deployment, "err", err)
-			f = &fault.Error{Kind: fault.Unavailable, Message: "The program could not be started", Code: "internal_error", RetryAfter: 5 * time.Second}
+			f = &fault.Error{
+				Kind: fault.Unavailable, Message: "The program could not be started", Code: "internal_error",
+				RetryAfter: 5 * time.Second,
+			}
 		}
 		out = answered{Fault: &refused{f.Kind, f.Message, f.Details, f.Code, f.RetryAfter}}
 	}

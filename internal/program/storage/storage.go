@@ -232,7 +232,8 @@ func (m *Meter) Use(ctx context.Context, site id.Site) (u Use, err error) {
 // Of returns what the sites of an owner store.
 func (m *Meter) Of(ctx context.Context, r db.Reader, owner account.OwnerID) (n int64, err error) {
 	return n, r.QueryRow(ctx, `
-		SELECT COALESCE(CAST(SUM(s.bytes) AS BIGINT), 0) FROM app_storage s JOIN open_sites o ON o.id = s.site_id WHERE o.owner_id = $1`, owner).Scan(&n)
+		SELECT COALESCE(CAST(SUM(s.bytes) AS BIGINT), 0) FROM app_storage s JOIN open_sites o ON o.id = s.site_id
+		WHERE o.owner_id = $1`, owner).Scan(&n)
 }
 
 // left returns how many bytes an owner may store yet; below zero they store too much.

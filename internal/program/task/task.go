@@ -89,7 +89,8 @@ func (s *Tasks) Declare(ctx context.Context, of func(context.Context, id.Deploym
 	}
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT l.site_id, l.deployment_id FROM live l LEFT JOIN app_declared d ON d.site_id = l.site_id
-		WHERE l.state = 'live' AND (l.backend = 'program' OR d.site_id IS NOT NULL) AND COALESCE(d.deployment_id, '') <> l.deployment_id LIMIT 200`)
+		WHERE l.state = 'live' AND (l.backend = 'program' OR d.site_id IS NOT NULL) AND COALESCE(d.deployment_id, '') <> l.deployment_id
+		LIMIT 200`)
 	list, err := db.Collect(rows, err, func(x db.Scanner) (r row, err error) { return r, x.Scan(&r.site, &r.deployment) })
 	if err != nil {
 		return fmt.Errorf("find new deployments: %w", err)
@@ -132,7 +133,8 @@ func (s *Tasks) declare(ctx context.Context, site id.Site, deployment id.Deploym
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO app_tasks (site_id, kind, name, deployment_id, owner_id, schedule, command, next_at, node, lease_until)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', 0)
-				ON CONFLICT (site_id, kind, name) DO UPDATE SET deployment_id = excluded.deployment_id, command = excluded.command, schedule = excluded.schedule,
+				ON CONFLICT (site_id, kind, name) DO UPDATE SET deployment_id = excluded.deployment_id, command = excluded.command,
+				schedule = excluded.schedule,
 					next_at = CASE WHEN app_tasks.schedule = excluded.schedule AND app_tasks.next_at > 0 THEN app_tasks.next_at ELSE excluded.next_at END`,
 				site, t.Kind, t.Name, deployment, owner, t.Schedule, string(command), next); err != nil {
 				return err
@@ -264,7 +266,8 @@ func (s *Tasks) Hold(ctx context.Context, t Declared) (bool, error) {
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `
 			UPDATE app_tasks SET node = $3, lease_until = $4
-			WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND (node = $3 OR lease_until < $5 OR EXISTS (SELECT 1 FROM live_nodes n WHERE n.id = app_tasks.node AND n.lease_until < $5))`,
+			WHERE site_id = $1 AND kind = 'worker' AND name = $2 AND (node = $3 OR lease_until < $5 OR EXISTS (SELECT 1 FROM live_nodes n
+			WHERE n.id = app_tasks.node AND n.lease_until < $5))`,
 			t.Site, t.Name, s.c.Node, now.Add(lease), now)
 		held = n == 1
 		return err
@@ -299,7 +302,8 @@ func (s *Tasks) Ran(ctx context.Context, site id.Site, name string, at db.Time, 
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
 			ctx,
-			`UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END WHERE site_id = $1 AND kind = 'cron' AND name = $2`,
+			`UPDATE app_tasks SET last_exit = $3, last_at = CASE WHEN CAST($4 AS BIGINT) > 0 THEN CAST($4 AS BIGINT) ELSE last_at END
+				WHERE site_id = $1 AND kind = 'cron' AND name = $2`,
 			site, name, exit, at,
 		)
 		return err

@@ -57,7 +57,8 @@ const keyColumns = `id, name, hint, scopes, sites, nets, expires_at, created_at,
 
 func scanKey(row db.Scanner) (k Key, err error) {
 	var scopes, sites, nets string
-	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr, &k.Service, &k.By, &k.ByEmail)
+	err = row.Scan(&k.ID, &k.Name, &k.Hint, &scopes, &sites, &nets, &k.Expires, &k.CreatedAt, &k.UsedAt, &k.UsedAddr, &k.Service,
+		&k.By, &k.ByEmail)
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.Missing("key")
 	}
@@ -151,7 +152,8 @@ func (n *NewKey) check() error {
 		if rest, ok := strings.CutPrefix(
 			s,
 			"site_",
-		); !ok || rest == "" || len(s) > 64 || strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
+		); !ok || rest == "" || len(s) > 64 ||
+			strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
 			return &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid site in the key's sites",
 				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites",
@@ -341,7 +343,8 @@ func holds(ctx context.Context, r db.Reader, by audit.Actor) error {
 	if by.Key != "" {
 		var ok bool
 		err := r.QueryRow(ctx, `
-			SELECT (u.suspended_at = 0 OR k.kind = 'service') AND (k.expires_at = 0 OR k.expires_at > $2), k.owner_id = u.owner_id, k.kind = 'service'
+			SELECT (u.suspended_at = 0 OR k.kind = 'service') AND (k.expires_at = 0 OR k.expires_at > $2), k.owner_id = u.owner_id,
+			k.kind = 'service'
 			FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.id = $1`, by.Key, db.Now()).Scan(&ok, &personal, &service)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !ok {
 			return errKey

@@ -80,19 +80,22 @@ func (a *Accounts) MailAddressTx(ctx context.Context, tx *db.Tx, owner OwnerID, 
 		return nil
 	}
 	sum, now := digest(email), db.Now()
-	if _, err := tx.Exec(ctx, `DELETE FROM address_mails WHERE at < $1 AND (owner_id = $2 OR digest = $3)`, now.Add(-24*time.Hour), owner, sum); err != nil {
+	if _, err := tx.Exec(ctx, `
+		DELETE FROM address_mails WHERE at < $1 AND (owner_id = $2 OR digest = $3)`, now.Add(-24*time.Hour), owner, sum); err != nil {
 		return fmt.Errorf("forget mails: %w", err)
 	}
 	var byOwner, toAddress int
 	err := tx.QueryRow(ctx, `SELECT
-		(SELECT count(*) FROM address_mails WHERE owner_id = $1), (SELECT count(*) FROM address_mails WHERE digest = $2)`, owner, sum).Scan(&byOwner, &toAddress)
+		(SELECT count(*) FROM address_mails WHERE owner_id = $1), (SELECT count(*) FROM address_mails WHERE digest = $2)`, owner,
+		sum).Scan(&byOwner, &toAddress)
 	if err != nil {
 		return fmt.Errorf("count mails: %w", err)
 	}
 	if byOwner >= maxMailsByOwner || toAddress >= maxMailsToAddress {
 		return &fault.Error{
 			Kind: fault.Limited, Message: "Too many emails", RetryAfter: time.Hour, Code: "too_many_emails",
-			Details: fmt.Sprintf("an account can send %d invitations and transfers in 24 hours, %d of them to one address", maxMailsByOwner, maxMailsToAddress),
+			Details: fmt.Sprintf("an account can send %d invitations and transfers in 24 hours, %d of them to one address",
+				maxMailsByOwner, maxMailsToAddress),
 		}
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO address_mails (owner_id, digest, at) VALUES ($1, $2, $3)`, owner, sum, now); err != nil {

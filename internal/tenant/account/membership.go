@@ -97,7 +97,8 @@ func (m Membership) Member() bool { return m.Role != "" || len(m.Sites) > 0 }
 func MembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (m Membership, err error) {
 	var sites string
 	var suspended db.Time
-	err = r.QueryRow(ctx, `SELECT team_id, slug, role, sites, blocked, suspended_at, sso_required, sso_linked, break_glass FROM memberships WHERE user_id = $1 AND owner_id = $2`,
+	err = r.QueryRow(ctx, `SELECT team_id, slug, role, sites, blocked, suspended_at, sso_required, sso_linked, break_glass
+		FROM memberships WHERE user_id = $1 AND owner_id = $2`,
 		user, owner).Scan(&m.Team, &m.Slug, &m.Role, &sites, &m.Blocked, &suspended, &m.requireSSO, &m.Linked, &m.BreakGlass)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Membership{}, nil

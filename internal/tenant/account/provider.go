@@ -34,7 +34,8 @@ func (a *Accounts) EndProviderTx(ctx context.Context, tx *db.Tx, provider string
 		return 0, fmt.Errorf("end sessions of provider: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
-		DELETE FROM session_providers WHERE provider_id = $1 AND ($2 = '' OR session_id IN (SELECT id FROM sessions WHERE user_id = $2))`, provider, user)
+		DELETE FROM session_providers WHERE provider_id = $1 AND ($2 = '' OR session_id IN (SELECT id FROM sessions
+		WHERE user_id = $2))`, provider, user)
 	if err != nil {
 		return 0, fmt.Errorf("end sign-ins with provider: %w", err)
 	}

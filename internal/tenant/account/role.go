@@ -66,7 +66,8 @@ func removeUser(ctx context.Context, tx *db.Tx, u User) error {
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE api_keys SET user_id = (
-			SELECT m.user_id FROM memberships m WHERE m.owner_id = api_keys.owner_id AND m.role = 'owner' AND m.user_id <> $1 ORDER BY m.joined_at LIMIT 1)
+			SELECT m.user_id FROM memberships m WHERE m.owner_id = api_keys.owner_id AND m.role = 'owner' AND m.user_id <> $1
+			ORDER BY m.joined_at LIMIT 1)
 		WHERE user_id = $1 AND kind = 'service'`, u.ID); err != nil {
 		return fmt.Errorf("keep service keys: %w", err)
 	}

@@ -69,7 +69,8 @@ type Device struct {
 
 var errSession = &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
 
-const sessionColumns = `s.id, s.user_id, s.method, s.provider_id, s.pending, s.agent, s.addr, s.created_at, s.proven_at, s.seen_at, s.expires_at`
+const sessionColumns = `s.id, s.user_id, s.method, s.provider_id, s.pending, s.agent, s.addr, s.created_at, s.proven_at,
+	s.seen_at, s.expires_at`
 
 func sessionFields(s *Session) []any {
 	return []any{&s.ID, &s.User, &s.Method, &s.Provider, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt}

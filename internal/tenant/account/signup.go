@@ -34,7 +34,10 @@ func (SignUpAsked) Kind() string { return "account.sign_up" }
 // no user. Who has an account is told so by mail, and nobody else learns it. Throttling by address and network is the caller's.
 func (a *Accounts) AskSignUp(ctx context.Context, email string, d Device) error {
 	if !a.Mails() {
-		return &fault.Error{Kind: fault.Conflict, Message: "Email is not configured on this installation", Details: "ask the operator for an account", Code: "mail_off"}
+		return &fault.Error{
+			Kind: fault.Conflict, Message: "Email is not configured on this installation",
+			Details: "ask the operator for an account", Code: "mail_off",
+		}
 	}
 	email, err := CleanEmail(email)
 	if err != nil {
@@ -51,7 +54,8 @@ func (a *Accounts) AskSignUp(ctx context.Context, email string, d Device) error 
 		}
 		if n >= mostSignUps {
 			return &fault.Error{
-				Kind: fault.Limited, Message: "Too many people are signing up", Details: "try again in an hour", Code: "too_many_sign_ups", RetryAfter: time.Hour,
+				Kind: fault.Limited, Message: "Too many people are signing up", Details: "try again in an hour", Code: "too_many_sign_ups",
+				RetryAfter: time.Hour,
 			}
 		}
 		s := SignUpAsked{db.NewID("sgn"), d.Addr.String()}
@@ -81,7 +85,8 @@ func (a *Accounts) signUp(ctx context.Context, asked SignUpAsked, _ int64) error
 	return a.db.Write(ctx, func(tx *db.Tx) error {
 		until := db.Now().Add(SignUpLife)
 		if u.ID != "" {
-			return a.writeTo(ctx, tx, u, "You already have an account", fmt.Sprintf(`Someone asked to create an account for %s at %s, but there is one already.
+			return a.writeTo(ctx, tx, u, "You already have an account",
+				fmt.Sprintf(`Someone asked to create an account for %s at %s, but there is one already.
 
 Sign in, or choose a new password if you forgot yours:
 
@@ -147,7 +152,8 @@ func (a *Accounts) SignUp(ctx context.Context, link, password string, d Device) 
 		if err != nil {
 			return err
 		}
-		if err := a.AuditTx(ctx, tx, audit.Actor{User: u.ID, Owner: u.Owner, Addr: d.Addr}, audit.Event{Action: "account.signed_up", Subject: string(u.ID)}); err != nil {
+		if err := a.AuditTx(ctx, tx, audit.Actor{User: u.ID, Owner: u.Owner, Addr: d.Addr},
+			audit.Event{Action: "account.signed_up", Subject: string(u.ID)}); err != nil {
 			return err
 		}
 		s, token, err = a.beginTx(ctx, tx, u.ID, begun{method: BySetup}, d)

@@ -51,7 +51,8 @@ func (m Membership) admitted(ctx context.Context, r db.Reader, owner OwnerID, se
 // provider: once for each session.
 func (a *Accounts) noteBreakGlass(ctx context.Context, u User, owner OwnerID, s Session) error {
 	var noted bool
-	err := a.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM break_glass_uses WHERE session_id = $1 AND owner_id = $2)`, s.ID, owner).Scan(&noted)
+	err := a.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM break_glass_uses WHERE session_id = $1 AND owner_id = $2)`, s.ID, owner).Scan(&noted)
 	if err != nil {
 		return fmt.Errorf("find break-glass use: %w", err)
 	}
@@ -82,7 +83,8 @@ func (a *Accounts) noteBreakGlass(ctx context.Context, u User, owner OwnerID, s 
 // SignedInWithTx notes that the holder of a session has signed in with a provider.
 func (a *Accounts) SignedInWithTx(ctx context.Context, tx *db.Tx, session SessionID, provider string) error {
 	_, err := tx.Exec(ctx, `
-		INSERT INTO session_providers (session_id, provider_id) SELECT id, $2 FROM sessions WHERE id = $1 ON CONFLICT DO NOTHING`, session, provider)
+		INSERT INTO session_providers (session_id, provider_id) SELECT id, $2 FROM sessions WHERE id = $1
+		ON CONFLICT DO NOTHING`, session, provider)
 	if err != nil {
 		return fmt.Errorf("note provider of session: %w", err)
 	}

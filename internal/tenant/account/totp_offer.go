@@ -78,7 +78,8 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 			return fmt.Errorf("offer two-factor secret: %w", err)
 		}
 		_, err = tx.Exec(ctx, `
-			DELETE FROM totp_offers WHERE hash IN (SELECT hash FROM totp_offers WHERE session_id = $1 ORDER BY created_at DESC, hash LIMIT 100 OFFSET $2)`,
+			DELETE FROM totp_offers WHERE hash IN (SELECT hash FROM totp_offers WHERE session_id = $1
+			ORDER BY created_at DESC, hash LIMIT 100 OFFSET $2)`,
 			s.ID, maxOffers)
 		return err
 	})

@@ -93,7 +93,8 @@ func WriteLateTx(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor
 	_, err := tx.Exec(ctx, `
 		INSERT INTO audit (id, at, user_id, owner_id, about, key_id, session_id, via, addr, action, subject, detail, grant_id, app_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-		id, at, by.User, by.Owner, d.About, by.Key, by.Session, text.Cut(by.Via, 200), addr, d.Action, d.Subject, text.Cut(d.Detail, 200), by.Grant, by.App)
+		id, at, by.User, by.Owner, d.About, by.Key, by.Session, text.Cut(by.Via, 200), addr, d.Action, d.Subject,
+		text.Cut(d.Detail, 200), by.Grant, by.App)
 	if err != nil {
 		return fmt.Errorf("write audit log: %w", err)
 	}
@@ -151,7 +152,8 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 	}
 	where, args := f.where()
 	rows, err := r.Query(ctx, fmt.Sprintf(`
-		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.app_id, l.grant_id, l.via, l.addr, l.action, l.subject, l.detail
+		SELECT l.id, l.at, l.user_id, COALESCE(u.email, ''), l.owner_id, l.about, l.key_id, l.session_id, l.app_id, l.grant_id,
+		l.via, l.addr, l.action, l.subject, l.detail
 		FROM (SELECT l.* FROM audit l WHERE %s ORDER BY l.id DESC LIMIT %d) l LEFT JOIN people u ON u.id = l.user_id
 		ORDER BY l.id DESC`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {

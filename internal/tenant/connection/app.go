@@ -65,7 +65,8 @@ func (appSecret) String() string { return "[redacted]" }
 // GoString keeps the secrets out of %#v.
 func (appSecret) GoString() string { return "[redacted]" }
 
-const appColumns = `a.id, a.provider, a.host, a.name, a.client_id, a.slug, a.hook_digest, a.secrets, a.created_at, (SELECT count(*) FROM connections c WHERE c.app_id = a.id)`
+const appColumns = `a.id, a.provider, a.host, a.name, a.client_id, a.slug, a.hook_digest, a.secrets, a.created_at, (SELECT count(*)
+	FROM connections c WHERE c.app_id = a.id)`
 
 func scanApp(r db.Scanner) (a App, err error) {
 	err = r.Scan(&a.ID, &a.Provider, &a.Host, &a.Name, &a.ClientID, &a.Slug, &a.hookDigest, &a.box, &a.CreatedAt, &a.Connections)
@@ -154,7 +155,8 @@ func (s *Connections) insertAppTx(ctx context.Context, tx *db.Tx, a App, k appSe
 	}
 	a.ID = db.ID[AppID]("gap")
 	n, err := tx.Exec(ctx, `
-		INSERT INTO git_apps (id, provider, host, name, client_id, slug, hook_digest, secrets, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
+		INSERT INTO git_apps (id, provider, host, name, client_id, slug, hook_digest, secrets, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
 		a.ID, a.Provider, a.Host, a.Name, a.ClientID, a.Slug, a.hookDigest, s.c.Seal.Seal(text, appPurpose(a.ID)), db.Now())
 	if err != nil {
 		return App{}, fmt.Errorf("store Git app: %w", err)

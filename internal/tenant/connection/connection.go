@@ -222,7 +222,8 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 		if c.Provider == k.n.Provider && c.Host == k.n.Host && strings.EqualFold(c.Login, k.login) {
 			_, err := tx.Exec(
 				ctx,
-				`UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0, ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
+				`UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0,
+					ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
 				c.ID,
 				s.c.Seal.Seal(text, purpose(c.ID)),
 				now,
@@ -251,7 +252,8 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	}
 	id := db.ID[ID]("git")
 	_, err = tx.Exec(ctx, `
-		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id, expires_at, refreshed_at, scopes)
+		INSERT INTO connections (id, owner_id, provider, host, login, token, error, error_at, created_at, updated_at, app_id,
+		expires_at, refreshed_at, scopes)
 		VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, $7, $8, $9, $7, $10)`,
 		id, owner, k.n.Provider, k.n.Host, k.login, s.c.Seal.Seal(text, purpose(id)), now, k.app, k.expires, k.scopes)
 	if err != nil {

@@ -218,7 +218,8 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 // UsesApp reports whether a site uses a connection that was made with an app.
 func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site id.Site, id AppID) (bool, error) {
 	var n int
-	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).
+	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id
+		WHERE u.site_id = $1 AND c.app_id = $2 AND NOT c.ended`, site, id).
 		Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("find app of a site: %w", err)

@@ -89,7 +89,9 @@ func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session id.Session
 }
 
 // signInTx remembers a sign-in that is under way.
-func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session id.Session, app AppID, host string) (state, verifier string, err error) {
+func (s *Connections) signInTx(
+	ctx context.Context, tx *db.Tx, session id.Session, app AppID, host string,
+) (state, verifier string, err error) {
 	state, verifier = oauth2.GenerateVerifier(), oauth2.GenerateVerifier()
 	now := db.Now()
 	if _, err := tx.Exec(ctx, `DELETE FROM git_sign_ins WHERE expires_at <= $1`, now); err != nil {
@@ -97,7 +99,8 @@ func (s *Connections) signInTx(ctx context.Context, tx *db.Tx, session id.Sessio
 	}
 	_, err = tx.Exec(
 		ctx,
-		`DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1 ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`,
+		`DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1
+			ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`,
 		session,
 		maxSignIns-1,
 	)

@@ -152,7 +152,8 @@ func (s *Connections) Run(ctx context.Context) error {
 	for {
 		rows, err := s.c.DB.Query(
 			ctx,
-			`SELECT `+columns+` FROM connections c WHERE c.expires_at > 0 AND NOT c.ended AND c.refreshed_at <= $1 ORDER BY c.refreshed_at LIMIT 1000`,
+			`SELECT `+columns+` FROM connections c WHERE c.expires_at > 0 AND NOT c.ended AND c.refreshed_at <= $1
+				ORDER BY c.refreshed_at LIMIT 1000`,
 			db.Now().Add(-refreshAfter),
 		)
 		list, err := db.Collect(rows, err, scan)

@@ -237,7 +237,8 @@ func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, ch
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO forge_reports (deployment_id, site_id, state, record, check_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id, updated_at = excluded.updated_at`, f.Deployment, f.Site, state, text.Line(
+			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id,
+			updated_at = excluded.updated_at`, f.Deployment, f.Site, state, text.Line(
 			record,
 			100,
 		), text.Line(check, 100), db.Now())
@@ -246,7 +247,8 @@ func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, ch
 		}
 		_, err = tx.Exec(ctx, `
 			DELETE FROM forge_reports WHERE site_id = $1 AND deployment_id < (
-				SELECT MIN(deployment_id) FROM (SELECT deployment_id FROM forge_reports WHERE site_id = $1 ORDER BY deployment_id DESC LIMIT $2) AS kept)`, f.Site, keepReports)
+				SELECT MIN(deployment_id) FROM (SELECT deployment_id FROM forge_reports WHERE site_id = $1
+				ORDER BY deployment_id DESC LIMIT $2) AS kept)`, f.Site, keepReports)
 		return err
 	})
 }
@@ -270,7 +272,8 @@ func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
 			ctx,
-			`INSERT INTO forge_comments (site_id, pull, comment_id) VALUES ($1, $2, $3) ON CONFLICT (site_id, pull) DO UPDATE SET comment_id = excluded.comment_id`,
+			`INSERT INTO forge_comments (site_id, pull, comment_id) VALUES ($1, $2, $3) ON CONFLICT (site_id, pull) DO UPDATE
+				SET comment_id = excluded.comment_id`,
 			f.Site,
 			f.Pull,
 			text.Line(

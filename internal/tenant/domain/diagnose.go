@@ -176,7 +176,8 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		j.problem("wrong_target", alias.Reason)
 	case len(s.addrs) == 0 && s.hidden != "":
 		alias.Reason = fmt.Sprintf(
-			"%s has no address: the wildcard %s doesn't apply to it because a record exists below it, such as the verification TXT record. Make %s a CNAME of %s",
+			"%s has no address: the wildcard %s doesn't apply to it because a record exists below it, such as the verification TXT "+
+				"record. Make %s a CNAME of %s",
 			c.name, s.hidden, c.name, c.target,
 		)
 		j.problem("hidden_wildcard", alias.Reason)
@@ -193,7 +194,8 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
 		j.problem(
 			"cdn",
-			alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)",
+			alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode "+
+				"Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)",
 		)
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid

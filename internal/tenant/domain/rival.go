@@ -80,7 +80,8 @@ func (d *Domains) displace(ctx context.Context, tx *db.Tx, holder ID, dom Domain
 	old.Primary, old.UpdatedAt, old.pendingAt = false, db.Now(), db.Now()
 	if _, err := tx.Exec(ctx, `
 		UPDATE domains SET status = $2, reason = $3, proven_at = 0, proof = '', astray_at = 0, next_check_at = 0, checks = checks + 1,
-		  is_primary = FALSE, ssl_status = 'pending', pending_at = $4, updated_at = $4 WHERE id = $1`, old.ID, old.Status, old.Reason, old.UpdatedAt); err != nil {
+		  is_primary = FALSE, ssl_status = 'pending', pending_at = $4, updated_at = $4
+		WHERE id = $1`, old.ID, old.Status, old.Reason, old.UpdatedAt); err != nil {
 		return false, fmt.Errorf("displace %s: %w", old.ID, err)
 	}
 	if err := remember(ctx, tx, old, true); err != nil {

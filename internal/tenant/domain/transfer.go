@@ -29,7 +29,8 @@ func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 			return 0, fmt.Errorf("remove claim of %s: %w", dom.Name, err)
 		}
 		if _, err := tx.Exec(ctx, `
-			UPDATE domains SET owner_id = $2, proof_token = CASE WHEN proof_token = '' AND proven_at <> 0 THEN $3 ELSE proof_token END, checks = checks + 1, updated_at = $4
+			UPDATE domains SET owner_id = $2, proof_token = CASE WHEN proof_token = '' AND proven_at <> 0 THEN $3
+			ELSE proof_token END, checks = checks + 1, updated_at = $4
 			WHERE id = $1`, dom.ID, to, token, db.Now()); err != nil {
 			return 0, fmt.Errorf("move domain %s: %w", dom.Name, err)
 		}

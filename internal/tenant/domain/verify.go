@@ -73,7 +73,8 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 // again when the lease ends: a check only ever looks, and its result is fenced.
 func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 	now := db.Now()
-	const waiting = "SELECT id FROM domains WHERE next_check_at <> 0 AND next_check_at <= $1 AND lease_until <= $1 ORDER BY next_check_at LIMIT 1"
+	const waiting = "SELECT id FROM domains WHERE next_check_at <> 0 AND next_check_at <= $1 AND lease_until <= $1 ORDER BY " +
+		"next_check_at LIMIT 1"
 	var id ID
 	err := d.c.DB.QueryRow(ctx, waiting, now).Scan(&id) // reading first spares an idle node the writer
 	if errors.Is(err, sql.ErrNoRows) {

@@ -222,7 +222,10 @@ func (m *Members) Answer(ctx context.Context, who account.User, in account.Sessi
 	if err != nil {
 		return "", err
 	}
-	grant := m.seal(grantPurpose, sealedAnswer{Site: s.ID, Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner, User: string(who.ID)}, grantTime)
+	grant := m.seal(grantPurpose, sealedAnswer{
+		Site: s.ID, Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner,
+		User: string(who.ID),
+	}, grantTime)
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
 }
 

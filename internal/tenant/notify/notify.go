@@ -387,7 +387,8 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	}
 	_, err = tx.Exec(
 		ctx,
-		`UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8, confirmed_at = $9 WHERE id = $1`,
+		`UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8,
+			confirmed_at = $9 WHERE id = $1`,
 		id,
 		c.Name,
 		strings.Join(c.Events, " "),
@@ -476,7 +477,8 @@ func checkURL(s string) error {
 	switch {
 	case s == "":
 		return invalid("The URL is missing", "it is the address of the incoming webhook that the service gave you")
-	case err != nil || len(s) > 2048 || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case err != nil || len(s) > 2048 || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" ||
+		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return invalid("Invalid URL", "url begins with https://, names a host, and has at most 2,048 characters")
 	}
 	return nil

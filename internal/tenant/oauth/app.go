@@ -233,7 +233,8 @@ func (n *NewApp) check() error {
 		return err
 	}
 	if n.Website != "" {
-		if u, err := url.Parse(n.Website); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || len(n.Website) > maxRedirectLen {
+		if u, err := url.Parse(n.Website); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+			len(n.Website) > maxRedirectLen {
 			return &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid website",
 				Details: "website is an https URL", Received: n.Website, Code: "invalid_website",

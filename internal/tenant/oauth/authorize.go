@@ -288,7 +288,8 @@ func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r 
 	}
 	code := account.NewSecret(codePrefix)
 	_, err = tx.Exec(ctx, `
-		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, used_at, grant_id, audience)
+		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at,
+		expires_at, used_at, grant_id, audience)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '', $11)`,
 		digest(code), r.App.ID, by.User, by.Owner, c.Scopes.String(), strings.Join(c.Sites, " "), r.Redirect, r.challenge, c.Expires,
 		db.Now().Add(codeLife), r.audience)

@@ -54,7 +54,8 @@ func (s *Server) BeginDevice(ctx context.Context, a App, scope, addr string) (d 
 		}
 		d.Code = newUserCode() // 20^8 of them: two alike among those that wait are an error of the unique index, once in a million years
 		_, err := tx.Exec(ctx, `
-			INSERT INTO oauth_devices (hash, user_code, app_id, scopes, addr, created_at, expires_at, wait, polled_at, status, user_id, owner_id, granted, sites, grant_expires_at)
+			INSERT INTO oauth_devices (hash, user_code, app_id, scopes, addr, created_at, expires_at, wait, polled_at, status, user_id,
+			owner_id, granted, sites, grant_expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 'pending', '', '', '', '', 0)`,
 			digest(secret), d.Code, a.ID, scopes.String(), addr, now, d.Until, deviceWait.Milliseconds())
 		return err

@@ -37,12 +37,14 @@ type Grant struct {
 	Made      int    // webhooks, deploy hooks and channels that the app created with it
 }
 
-const grantColumns = `g.id, g.app_id, a.name, a.website, g.user_id, g.owner_id, g.scopes, g.sites, g.expires_at, g.created_at, g.used_at, g.used_addr,
+const grantColumns = `g.id, g.app_id, a.name, a.website, g.user_id, g.owner_id, g.scopes, g.sites, g.expires_at, g.created_at,
+	g.used_at, g.used_addr,
 	COALESCE((SELECT u.email FROM people u WHERE u.id = g.user_id), ''), (SELECT count(*) FROM oauth_made m WHERE m.grant_id = g.id)`
 
 func scanGrant(row db.Scanner) (g Grant, err error) {
 	var scopes, sites string
-	err = row.Scan(&g.ID, &g.App, &g.AppName, &g.Website, &g.User, &g.Owner, &scopes, &sites, &g.Expires, &g.CreatedAt, &g.UsedAt, &g.UsedAddr, &g.By, &g.Made)
+	err = row.Scan(&g.ID, &g.App, &g.AppName, &g.Website, &g.User, &g.Owner, &scopes, &sites, &g.Expires, &g.CreatedAt,
+		&g.UsedAt, &g.UsedAddr, &g.By, &g.Made)
 	if errors.Is(err, sql.ErrNoRows) {
 		return g, fault.Missing("grant")
 	}

@@ -61,7 +61,8 @@ func (s *Server) MadeTx(ctx context.Context, tx *db.Tx, by account.Caller, kind 
 // errNotMade is for apps that would change what somebody else created: the change would outlive their access.
 var errNotMade = &fault.Error{
 	Kind: fault.Forbidden, Message: "This app didn't create it",
-	Details: "apps can change and delete only the webhooks, deploy hooks and notification channels that they created", Code: "not_created_by_app",
+	Details: "apps can change and delete only the webhooks, deploy hooks and notification channels that they created",
+	Code:    "not_created_by_app",
 }
 
 // Changes is nil where the caller may change or delete a thing of this kind. An app may where it created it, with any of its

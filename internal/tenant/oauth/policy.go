@@ -106,7 +106,8 @@ func oneApproval(n int64, err error) error {
 // Approvals lists the apps of a team that are approved or asked for, requests first.
 func (s *Server) Approvals(ctx context.Context, owner account.OwnerID) ([]Approval, error) {
 	rows, err := s.c.DB.Query(ctx, `
-		SELECT a.id, a.name, a.website, COALESCE((SELECT u.email FROM people u WHERE u.id = p.requested_by), ''), p.approved_by <> '', p.created_at
+		SELECT a.id, a.name, a.website, COALESCE((SELECT u.email FROM people u WHERE u.id = p.requested_by), ''), p.approved_by <> '',
+		p.created_at
 		FROM oauth_approvals p JOIN oauth_apps a ON a.id = p.app_id
 		WHERE p.owner_id = $1 ORDER BY 5, lower(a.name), a.id`, owner)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (a Approval, err error) {

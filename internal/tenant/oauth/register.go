@@ -52,7 +52,8 @@ func (s *Server) Register(ctx context.Context, n NewApp, network string) (a App,
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var all, its int
-		err := tx.QueryRow(ctx, `SELECT count(*), COALESCE(SUM(CASE WHEN registered_from = $1 THEN 1 ELSE 0 END), 0) FROM oauth_apps WHERE `+unusedApp,
+		err := tx.QueryRow(ctx, `SELECT count(*), COALESCE(SUM(CASE WHEN registered_from = $1 THEN 1 ELSE 0 END), 0) FROM oauth_apps
+			WHERE `+unusedApp,
 			network).Scan(&all, &its)
 		if err != nil {
 			return err

@@ -56,7 +56,8 @@ func (s *Server) beginTx(
 		return "", Tokens{}, fmt.Errorf("begin grant: %w", err)
 	}
 	err = s.endGrantsTx(ctx, tx, fmt.Sprintf(`id IN (
-		SELECT id FROM oauth_grants WHERE user_id = $1 AND app_id = $2 ORDER BY used_at DESC, id DESC LIMIT 1000 OFFSET %d)`, maxGrants), user, app)
+		SELECT id FROM oauth_grants WHERE user_id = $1 AND app_id = $2 ORDER BY used_at DESC, id DESC LIMIT 1000 OFFSET %d)`, maxGrants),
+		user, app)
 	if err != nil {
 		return "", Tokens{}, err
 	}
@@ -113,7 +114,8 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 			RETURNING app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, audience`,
 			digest(code), db.Now()).Scan(&app, &user, &owner, &scopes, &sites, &uri, &challenge, &c.Expires, &expires, &audience)
 		if errors.Is(err, sql.ErrNoRows) {
-			return s.endReusedTx(ctx, tx, `id = (SELECT grant_id FROM oauth_codes WHERE hash = $1 AND grant_id <> '')`, digest(code), "authorization code")
+			return s.endReusedTx(ctx, tx, `id = (SELECT grant_id FROM oauth_codes WHERE hash = $1 AND grant_id <> '')`, digest(code),
+				"authorization code")
 		}
 		if err != nil {
 			return err

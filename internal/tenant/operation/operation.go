@@ -200,7 +200,8 @@ func (o *Operations) EndTx(ctx context.Context, tx *db.Tx, id ID, message, failu
 		text = string(b)
 	}
 	_, err := tx.Exec(ctx, `
-		UPDATE operations SET status = $2, progress = CASE WHEN $2 = 'success' THEN 1000 ELSE progress END, message = $3, error = $4, result = $5, completed_at = $6
+		UPDATE operations SET status = $2, progress = CASE WHEN $2 = 'success' THEN 1000 ELSE progress END, message = $3,
+		error = $4, result = $5, completed_at = $6
 		WHERE id = $1 AND completed_at = 0`, id, status, message, failure, text, db.Now())
 	if err != nil {
 		return fmt.Errorf("end operation: %w", err)
@@ -281,7 +282,8 @@ func (o *Operations) purge(ctx context.Context) error {
 	for more := true; more; {
 		err := o.c.DB.Write(ctx, func(tx *db.Tx) error {
 			n, err := tx.Exec(ctx, `
-				DELETE FROM operations WHERE id IN (SELECT id FROM operations WHERE completed_at > 0 AND completed_at < $1 ORDER BY completed_at LIMIT $2)`,
+				DELETE FROM operations WHERE id IN (SELECT id FROM operations WHERE completed_at > 0 AND completed_at < $1
+				ORDER BY completed_at LIMIT $2)`,
 				db.Now().Add(-o.c.Keep), batch)
 			more = n == batch
 			return err

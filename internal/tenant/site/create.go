@@ -209,7 +209,8 @@ func check(n NewSite) (Site, error) {
 	case site.Type == Static:
 		return Site{}, &fault.Error{
 			Kind: fault.Invalid, Message: "A static site needs a repository",
-			Details: "repository is the location of a Git repository in host/owner/repo form; or set source to upload, and deploy a folder", Code: "repository_required",
+			Details: "repository is the location of a Git repository in host/owner/repo form; or set source to upload, and deploy a folder",
+			Code:    "repository_required",
 		}
 	}
 	if n.Branch != "" {

@@ -321,7 +321,8 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO env (id, site_id, key, value, secret, target, scope, created_at, updated_at) VALUES `+strings.Join(w.parts, ", ")+`
-			ON CONFLICT (site_id, key, scope) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target, updated_at = excluded.updated_at`,
+			ON CONFLICT (site_id, key, scope) DO UPDATE SET value = excluded.value, secret = excluded.secret, target = excluded.target,
+			updated_at = excluded.updated_at`,
 			w.args...)
 		if err != nil {
 			return nil, fmt.Errorf("set env: %w", err)

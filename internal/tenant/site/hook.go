@@ -66,7 +66,8 @@ type NewHook struct {
 	Rules      HookRules // Optional.
 }
 
-const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at, per_minute, per_day, active, triggered_at, triggered, last_deployment, created_at`
+const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at,
+	per_minute, per_day, active, triggered_at, triggered, last_deployment, created_at`
 
 func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	var h Hook
@@ -167,7 +168,8 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		CreatedAt:  db.Now(),
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret, addresses, expires_at, per_minute, per_day,
+		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret,
+		addresses, expires_at, per_minute, per_day,
 			active, triggered_at, triggered, last_deployment, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, TRUE, 0, 0, '', $15)`,
 		h.ID.digest(), s.sealHook(
@@ -271,7 +273,8 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Hook{}, err
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7, title = $8, clear_cache = $9, secret = $10, addresses = $11,
+		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7, title = $8,
+		clear_cache = $9, secret = $10, addresses = $11,
 			expires_at = $12, per_minute = $13, per_day = $14 WHERE digest = $1`,
 		id.digest(), h.ID.digest(), s.sealHook(
 			h.ID,

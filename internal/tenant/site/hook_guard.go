@@ -132,7 +132,8 @@ func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
 	var minuteCalls, dayCalls int
 	err := tx.QueryRow(ctx, `
 		UPDATE deploy_hooks SET
-			minute_calls = CASE WHEN minute_at > $2 THEN minute_calls + 1 ELSE 1 END, minute_at = CASE WHEN minute_at > $2 THEN minute_at ELSE $3 END,
+			minute_calls = CASE WHEN minute_at > $2 THEN minute_calls + 1 ELSE 1 END, minute_at = CASE WHEN minute_at > $2 THEN minute_at
+			ELSE $3 END,
 			day_calls = CASE WHEN day_at = $4 THEN day_calls + 1 ELSE 1 END, day_at = $4
 		WHERE digest = $1 RETURNING minute_at, minute_calls, day_at, day_calls`,
 		h.ID.digest(), now.Add(-time.Minute), now, day).Scan(&minuteAt, &minuteCalls, &dayAt, &dayCalls)

@@ -115,7 +115,9 @@ func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) err
 // ActivateTx makes a deployment's release the one that is served, and returns the site as
 // it was. It returns nil, and changes nothing, when a newer deployment is live already or
 // the site is gone: ids of deployments sort by time.
-func (s *Sites) ActivateTx(ctx context.Context, tx *db.Tx, id ID, deployment id.Deployment, release id.Release, runtime string) (*Site, error) {
+func (s *Sites) ActivateTx(
+	ctx context.Context, tx *db.Tx, id ID, deployment id.Deployment, release id.Release, runtime string,
+) (*Site, error) {
 	site, err := s.LockByIDTx(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil

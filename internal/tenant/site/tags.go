@@ -56,7 +56,8 @@ func cleanTags(tags []string) ([]string, error) {
 func cleanTag(t string) (string, bool) {
 	ok := utf8.ValidString(t)
 	for _, r := range t {
-		if unicode.IsControl(r) && r != '\t' || r == ',' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029 {
+		if unicode.IsControl(r) && r != '\t' || r == ',' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+			r == 0x2028 || r == 0x2029 {
 			ok = false
 		}
 	}

@@ -125,9 +125,11 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		(site.Repository != before.Repository || site.Branch != before.Branch || site.Framework != before.Framework ||
 			slices.Contains(changed, "build"))
 	_, err = tx.Exec(ctx, `
-		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8, search = $9, run = $10, tags = $11
+		UPDATE sites SET name = $2, repository = $3, branch = $4, framework = $5, build = $6, needs_redeploy = $7, updated_at = $8,
+		search = $9, run = $10, tags = $11
 		WHERE id = $1`,
-		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(), string(run), joinTags(site.Tags))
+		id, site.Name, site.Repository, site.Branch, site.Framework, string(build), redeploy, db.Now(), site.searchable(),
+		string(run), joinTags(site.Tags))
 	if err != nil {
 		return Site{}, fmt.Errorf("update site: %w", err)
 	}

@@ -25,7 +25,9 @@ func (Delete) Kind() string { return "team.delete" }
 
 // DeleteTx deletes a team that has no sites at once. One that has is a Conflict fault, or with sites an operation that
 // deletes them first. confirm is the team's slug, typed by a person.
-func (s *Teams) DeleteTx(ctx context.Context, tx *db.Tx, by account.Caller, confirm string, sites bool) (Team, *operation.Operation, error) {
+func (s *Teams) DeleteTx(
+	ctx context.Context, tx *db.Tx, by account.Caller, confirm string, sites bool,
+) (Team, *operation.Operation, error) {
 	if by.Role != account.RoleOwner {
 		return Team{}, nil, &fault.Error{
 			Kind: fault.Forbidden, Message: "Only owners can delete a team", Details: "ask an owner of the team", Code: "role_required",

@@ -194,7 +194,8 @@ func (s *Teams) invitation(ctx context.Context, r db.Reader, by account.Caller, 
 
 // Invitations returns a team's open invitations, the newest first.
 func (s *Teams) Invitations(ctx context.Context, owner account.OwnerID) ([]Invitation, error) {
-	rows, err := s.c.DB.Query(ctx, `SELECT `+invitationColumns+` WHERE i.owner_id = $1 AND i.expires_at > $2 ORDER BY i.created_at DESC, i.id DESC`,
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT `+invitationColumns+` WHERE i.owner_id = $1 AND i.expires_at > $2 ORDER BY i.created_at DESC, i.id DESC`,
 		owner, db.Now())
 	return db.Collect(rows, err, scanInvitation)
 }

@@ -29,7 +29,8 @@ type Member struct {
 	JoinedAt  db.Time
 }
 
-const memberColumns = `m.user_id, p.email, m.role, m.sites, p.two_factor, m.sso_linked, m.break_glass, m.joined_at FROM memberships m JOIN people p ON p.id = m.user_id`
+const memberColumns = `m.user_id, p.email, m.role, m.sites, p.two_factor, m.sso_linked, m.break_glass, m.joined_at
+	FROM memberships m JOIN people p ON p.id = m.user_id`
 
 func scanMember(row db.Scanner) (m Member, err error) {
 	var sites string
@@ -57,7 +58,8 @@ func (s *Teams) Members(ctx context.Context, owner account.OwnerID, f MemberFilt
 	var args db.Args
 	of := ` FROM teams t JOIN team_members m ON m.owner_id = t.owner_id`
 	if f.Search != "" {
-		of += ` JOIN people p ON p.id = m.user_id AND p.email LIKE ` + args.Add("%"+literal.Replace(strings.ToLower(f.Search))+"%") + ` ESCAPE '\'`
+		of += ` JOIN people p ON p.id = m.user_id AND p.email LIKE ` + args.Add("%"+literal.Replace(strings.ToLower(f.Search))+"%") +
+			` ESCAPE '\'`
 	}
 	of += ` WHERE t.owner_id = ` + args.Add(owner) + ` AND t.deleted_at = 0`
 	if f.Site != "" {
@@ -135,7 +137,8 @@ func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user
 		}
 	}
 	if _, err := tx.Exec(ctx, `
-		UPDATE team_members SET role = $3, break_glass = break_glass AND $3 = 'owner' WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, role); err != nil {
+		UPDATE team_members SET role = $3, break_glass = break_glass AND $3 = 'owner'
+		WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, role); err != nil {
 		return m, fmt.Errorf("change role: %w", err)
 	}
 	had := m.Role
@@ -246,7 +249,8 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 		_, err := s.removeTx(ctx, tx, by.Owner, by.Team, m, by.User)
 		return m, err
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
+	if _, err := tx.Exec(ctx, `
+		DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
 		return m, fmt.Errorf("remove site role: %w", err)
 	}
 	delete(m.Sites, string(site))

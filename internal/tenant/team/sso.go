@@ -27,7 +27,8 @@ func (s *Teams) mayRequireSSO(ctx context.Context, tx *db.Tx, by account.Caller)
 	if !proven {
 		return &fault.Error{
 			Kind: fault.Conflict, Message: "You haven't signed in with the team's provider",
-			Details: "add a sign-in provider, sign in with it, and require single sign-on within 15 minutes: that shows that it works", Code: "sso_not_proven",
+			Details: "add a sign-in provider, sign in with it, and require single sign-on within 15 minutes: that shows that it works",
+			Code:    "sso_not_proven",
 		}
 	}
 	return nil
@@ -63,7 +64,8 @@ func (s *Teams) SetEmergencyTx(ctx context.Context, tx *db.Tx, by account.Caller
 			Details: fmt.Sprintf("a team has at most %d: remove one first", maxEmergency), Code: "too_many_emergency_owners",
 		}
 	}
-	if _, err := tx.Exec(ctx, `UPDATE team_members SET break_glass = $3 WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, on); err != nil {
+	if _, err := tx.Exec(ctx, `
+		UPDATE team_members SET break_glass = $3 WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, on); err != nil {
 		return m, fmt.Errorf("change emergency owner: %w", err)
 	}
 	m.Emergency = on

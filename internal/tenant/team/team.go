@@ -253,7 +253,8 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 	if p.Apps != nil {
 		if !slices.Contains([]string{"all", "approved", "none"}, *p.Apps) {
 			return t, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid app policy", Received: *p.Apps, Details: "apps must be all, approved or none", Code: "invalid_apps",
+				Kind: fault.Invalid, Message: "Invalid app policy", Received: *p.Apps, Details: "apps must be all, approved or none",
+				Code: "invalid_apps",
 			}
 		}
 		t.Apps = *p.Apps

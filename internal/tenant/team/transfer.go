@@ -290,7 +290,9 @@ func (s *Teams) Preview(ctx context.Context, id site.ID, from, to account.OwnerI
 
 // OfferTx makes a transfer that waits for the receiver, and returns the code that accepts it, which is not stored. One that
 // waited before is replaced.
-func (s *Teams) OfferTx(ctx context.Context, tx *db.Tx, by account.Caller, p Plan, to account.OwnerID, email string) (Transfer, string, error) {
+func (s *Teams) OfferTx(
+	ctx context.Context, tx *db.Tx, by account.Caller, p Plan, to account.OwnerID, email string,
+) (Transfer, string, error) {
 	t := Transfer{
 		ID: db.NewID("trf"), Site: p.Site.ID, From: by.Owner, To: to, Email: email, By: by.User, ExpiresAt: db.Now().Add(transferLife),
 	}
@@ -310,7 +312,8 @@ func (s *Teams) OfferTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pla
 	if email == "" {
 		return t, code, nil
 	}
-	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by.Owner, email, "Transfer of the site "+p.Site.Name, fmt.Sprintf(`%s wants to transfer the site %s to you.
+	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by.Owner, email, "Transfer of the site "+p.Site.Name,
+		fmt.Sprintf(`%s wants to transfer the site %s to you.
 
 Open {page} within 24 hours, choose the account that receives the site, and enter this code:
 
@@ -321,11 +324,13 @@ If you didn't expect this, ignore this email.
 }
 
 var errTransfer = &fault.Error{
-	Kind: fault.NotFound, Message: "Transfer not found", Details: "it was accepted, canceled or replaced, or has expired", Code: "transfer_not_found",
+	Kind: fault.NotFound, Message: "Transfer not found", Details: "it was accepted, canceled or replaced, or has expired",
+	Code: "transfer_not_found",
 }
 
 func (s *Teams) transfer(ctx context.Context, r db.Reader, where string, args ...any) (t Transfer, err error) {
-	err = r.QueryRow(ctx, `SELECT id, site_id, from_owner, to_owner, to_email, offered, created_by, expires_at FROM site_transfers WHERE `+where, args...).
+	err = r.QueryRow(ctx, `SELECT id, site_id, from_owner, to_owner, to_email, offered, created_by, expires_at FROM site_transfers
+		WHERE `+where, args...).
 		Scan(&t.ID, &t.Site, &t.From, &t.To, &t.Email, &t.offered, &t.By, &t.ExpiresAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, errTransfer

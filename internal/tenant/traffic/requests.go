@@ -56,7 +56,9 @@ const chunksSearched = 400
 
 // Requests returns requests in the access log of the owner's site, the oldest first, and how far the log was read. For anybody else's
 // site there are none. It looks at a bounded part of the log, from its newest end.
-func (t *Traffic) Requests(ctx context.Context, owner account.OwnerID, site id.Site, f RequestFilter) (found []Line, place Place, err error) {
+func (t *Traffic) Requests(
+	ctx context.Context, owner account.OwnerID, site id.Site, f RequestFilter,
+) (found []Line, place Place, err error) {
 	place = f.After
 	type chunk struct {
 		Place

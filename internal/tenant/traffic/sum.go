@@ -107,7 +107,8 @@ func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 }
 
 // sums are the columns of Counts added up. PostgreSQL's sum of a BIGINT is another type.
-const sums = `CAST(SUM(ok) AS BIGINT) AS ok, CAST(SUM(redirected) AS BIGINT) AS redirected, CAST(SUM(client_errors) AS BIGINT) AS client_errors,
+const sums = `CAST(SUM(ok) AS BIGINT) AS ok, CAST(SUM(redirected) AS BIGINT) AS redirected,
+	CAST(SUM(client_errors) AS BIGINT) AS client_errors,
 	CAST(SUM(server_errors) AS BIGINT) AS server_errors, CAST(SUM(pages) AS BIGINT) AS pages, CAST(SUM(bytes) AS BIGINT) AS bytes`
 
 // forget deletes what is older than a moment, one stretch at a time: so much of it was

@@ -91,7 +91,8 @@ func New(c Config) *Docs {
 	d := &Docs{Config: c, guides: readGuides(c.Billing)}
 	css := styleCSS
 	if c.FontURL != "" {
-		css = `@font-face{font-family:"Inter Slipway";src:url("` + c.FontURL + `") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + css
+		css = `@font-face{font-family:"Inter Slipway";src:url("` + c.FontURL +
+			`") format("woff2");font-weight:100 900;font-display:swap}` + "\n" + css
 	}
 	d.style, d.script = newFile("docs.css", "text/css; charset=utf-8", css), newFile("docs.js", "text/javascript; charset=utf-8", scriptJS)
 	for _, t := range c.OpenAPI.Tags {

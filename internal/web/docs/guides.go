@@ -36,7 +36,10 @@ var chapterNames = []struct {
 	name   string
 	guides []string
 }{
-	{"Guides", []string{"git", "github-actions", "command-line", "moving", "builds", "slipway-toml", "applications", "php", "wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "mcp", "dashboard", "billing"}},
+	{"Guides", []string{
+		"git", "github-actions", "command-line", "moving", "builds", "slipway-toml", "applications", "php",
+		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "mcp", "dashboard", "billing",
+	}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }
@@ -117,7 +120,8 @@ func renderGuide(name string, source []byte) *guide {
 		tables++ // regions need names of their own
 		return fmt.Sprintf(`<div class="scroll" tabindex="0" role="region" aria-label="Table %d">%s`, tables, start)
 	})
-	g.HTML = template.HTML(permalinks.ReplaceAllString(html, `<$1 id="$2">$3<a class="anchor" href="#$2" aria-label="Link to this section">#</a></$1>`))
+	g.HTML = template.HTML(permalinks.ReplaceAllString(html,
+		`<$1 id="$2">$3<a class="anchor" href="#$2" aria-label="Link to this section">#</a></$1>`))
 	return g
 }
 

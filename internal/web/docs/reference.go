@@ -92,7 +92,10 @@ func (d *Docs) describe(o Operation) described {
 
 func operationOf(doc *huma.OpenAPI, o Operation) *huma.Operation {
 	item := doc.Paths[o.Path]
-	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[o.Method]
+	return map[string]*huma.Operation{
+		"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch,
+		"DELETE": item.Delete,
+	}[o.Method]
 }
 
 var placeholders = lazyregexp.New(`\{[a-zA-Z0-9]+\}`)

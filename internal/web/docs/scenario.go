@@ -77,7 +77,8 @@ func newCall(o Operation, s Step, base string) call {
 		path += "?" + s.Query
 	}
 	c := call{
-		method: o.Method, url: base + path, headers: s.Headers, body: strings.TrimSpace(s.Body), upload: s.Upload, output: s.Output, json: s.Body != "",
+		method: o.Method, url: base + path, headers: s.Headers, body: strings.TrimSpace(s.Body), upload: s.Upload, output: s.Output,
+		json: s.Body != "",
 	}
 	if !o.Hook && !o.Open {
 		c.key = cmp.Or(s.Key, "SLIPWAY_KEY")

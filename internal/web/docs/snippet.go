@@ -70,7 +70,8 @@ func curl(c call) string {
 	case c.upload != "":
 		lines = append(lines, `-H "Content-Type: `+c.contentType()+`"`, "--data-binary @"+c.upload)
 	case c.json:
-		body := expand(c.body, func(v string) string { return `'"$` + v + `"'` }, func(s string) string { return strings.ReplaceAll(s, "'", `'\''`) })
+		body := expand(c.body, func(v string) string { return `'"$` + v + `"'` },
+			func(s string) string { return strings.ReplaceAll(s, "'", `'\''`) })
 		lines = append(lines, "--json '"+body+"'")
 	}
 	if c.output != "" {
@@ -177,7 +178,8 @@ func goSource(c call) string {
 	b.WriteString("\tanswer, err := io.ReadAll(resp.Body)\n\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n")
 	b.WriteString("\tif resp.StatusCode >= 300 {\n\t\tlog.Fatalf(\"%s: %s\", resp.Status, answer)\n\t}\n")
 	if c.output != "" {
-		fmt.Fprintf(&b, "\tif err := os.WriteFile(%q, answer, 0o600); err != nil {\n\t\tlog.Fatal(err)\n\t}\n\tfmt.Println(len(answer), \"bytes\")\n", c.output)
+		fmt.Fprintf(&b, "\tif err := os.WriteFile(%q, answer, 0o600); err != nil {\n\t\tlog.Fatal(err)\n\t}\n\tfmt.Println(len(answer), "+
+			"\"bytes\")\n", c.output)
 	} else {
 		b.WriteString("\tfmt.Println(string(answer))\n")
 	}
@@ -193,7 +195,8 @@ func goSource(c call) string {
 func php(c call) string {
 	env := func(v string) string { return "' . getenv('" + v + "') . '" }
 	text := func(s string) string {
-		return strings.TrimSuffix(strings.TrimPrefix("'"+expand(s, env, func(s string) string { return strings.ReplaceAll(s, "'", `\'`) })+"'", "'' . "), " . ''")
+		return strings.TrimSuffix(strings.TrimPrefix("'"+expand(s, env,
+			func(s string) string { return strings.ReplaceAll(s, "'", `\'`) })+"'", "'' . "), " . ''")
 	}
 	var headers []string
 	if c.key != "" {
@@ -222,7 +225,8 @@ func php(c call) string {
 	case c.json:
 		b.WriteString("    CURLOPT_POSTFIELDS => " + text(c.body) + ",\n")
 	}
-	b.WriteString("    CURLOPT_RETURNTRANSFER => true,\n]);\n$answer = curl_exec($curl);\nif (curl_getinfo($curl, CURLINFO_RESPONSE_CODE) >= 300) {\n    exit((string) $answer);\n}\n")
+	b.WriteString("    CURLOPT_RETURNTRANSFER => true,\n]);\n$answer = curl_exec($curl);\nif (curl_getinfo($curl, " +
+		"CURLINFO_RESPONSE_CODE) >= 300) {\n    exit((string) $answer);\n}\n")
 	if c.output != "" {
 		fmt.Fprintf(&b, "file_put_contents('%s', $answer);", c.output)
 	} else {

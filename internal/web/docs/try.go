@@ -12,7 +12,8 @@ type try struct {
 
 // takesBack matches the names of operations that delete, overwrite, end or hand over something. Whatever is missing here would be
 // sent without typing, so it is wider than it would need to be.
-var takesBack = lazyregexp.New(`^(delete|remove|revoke|leave|stop|restart|restore|rollback|promote|push|replace|searchReplace|import|update|manage|transfer|accept|rotate|reset|cancel|purge|set|run|redeliver)`)
+var takesBack = lazyregexp.New(`^(delete|remove|revoke|leave|stop|restart|restore|rollback|promote|push|replace|searchReplace|` +
+	`import|update|manage|transfer|accept|rotate|reset|cancel|purge|set|run|redeliver)`)
 
 // Try returns the form of an operation, or nil where requests can't be tried: calls of hooks, which have no key, and uploads of files.
 func (o described) Try() *try {

@@ -84,7 +84,8 @@ func New(c Config) *Endpoints {
 // Serves reports whether a path is one of the endpoints.
 func Serves(path string) bool {
 	switch path {
-	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", resourceMetadata + "/mcp", "/oauth/token", "/oauth/device", "/oauth/revoke", "/oauth/introspect", "/oauth/register":
+	case serverMetadata, resourceMetadata, resourceMetadata + "/api/v1", resourceMetadata + "/mcp", "/oauth/token",
+		"/oauth/device", "/oauth/revoke", "/oauth/introspect", "/oauth/register":
 		return true
 	}
 	return false

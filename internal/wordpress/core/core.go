@@ -113,7 +113,8 @@ func (s *Cores) Current(ctx context.Context, say func(format string, args ...any
 	if source == "" {
 		// What was fetched last is current for a day.
 		var c Core
-		err := s.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id LIKE 'current/%' AND id LIKE $1 AND created_at > $2 ORDER BY created_at DESC LIMIT 1`,
+		err := s.c.DB.QueryRow(ctx, `SELECT version, bundle FROM wordpress_cores WHERE id LIKE 'current/%' AND id LIKE $1
+			AND created_at > $2 ORDER BY created_at DESC LIMIT 1`,
 			"%/"+oursDigest(), db.Now()-24*60*60*1000).
 			Scan(&c.Version, &c.Bundle)
 		if err == nil {
@@ -127,7 +128,8 @@ func (s *Cores) Current(ctx context.Context, say func(format string, args ...any
 			return Core{}, &fault.Error{
 				Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
 				Details: fmt.Sprintf(
-					"wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a copy with --wordpress-source",
+					"wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a "+
+						"copy with --wordpress-source",
 					err,
 				),
 			}
@@ -442,7 +444,8 @@ func (s *Cores) stored(
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `
 			INSERT INTO wordpress_cores (id, version, bundle, created_at) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (id) DO UPDATE SET version = excluded.version, bundle = excluded.bundle, created_at = excluded.created_at`, id, c.Version, c.Bundle, db.Now())
+			ON CONFLICT (id) DO UPDATE SET version = excluded.version, bundle = excluded.bundle, created_at = excluded.created_at`,
+			id, c.Version, c.Bundle, db.Now())
 		return err
 	})
 	if err != nil {

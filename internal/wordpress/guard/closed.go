@@ -35,7 +35,8 @@ var (
 		"/wp-sitemap-users",
 	}
 	closedNames = lazyregexp.New(
-		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`,
+		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|` +
+			`(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`,
 	)
 )
 

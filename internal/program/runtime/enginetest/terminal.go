@@ -81,7 +81,8 @@ func terminal(w *world) {
 
 func interrupts(w *world) {
 	s := w.spec("interrupts")
-	s.Argv, s.Shell = nil, `trap 'echo interrupted' INT; node -e "setInterval(() => {}, 1000); console.log('begun')"; trap 'exit 7' HUP; echo next; while :; do sleep .1; done`
+	s.Argv, s.Shell = nil,
+		`trap 'echo interrupted' INT; node -e "setInterval(() => {}, 1000); console.log('begun')"; trap 'exit 7' HUP; echo next; while :; do sleep .1; done`
 	screen, typed := w.terminalOf(&s, nil)
 	p := w.start(s)
 	w.shows(screen, "begun")
