@@ -105,7 +105,12 @@ func TestInstaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("go", "run", "./scripts/release", "-sign", key, "-program", program, "-version", "1.2.3", "-arch", runtime.GOARCH, "-out", dist)
+	// It trusts two keys, as before a change of them.
+	next, _, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("go", "run", "./scripts/release", "-sign", key, "-trust", next.String(), "-program", program, "-version", "1.2.3", "-arch", runtime.GOARCH, "-out", dist)
 	c.Dir = ".."
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -129,6 +134,11 @@ func TestInstaller(t *testing.T) {
 	if out := install(dist, "sh /tmp/dist/install.sh && grep -h ExecStart= /etc/systemd/system/*.service"); !strings.Contains(out, "status 0\n"+files) ||
 		!strings.Contains(out, "ExecStart=/usr/local/bin/slipway serve") || !strings.Contains(out, "ExecStart=/usr/local/bin/slipway.previous upgrade") {
 		t.Errorf("a release:\n%s", out)
+	}
+	// Any of its keys may have signed.
+	other := `sed "s|keys='\(.*\) \(.*\)'|keys='\2 \1'|" /tmp/dist/install.sh >/tmp/install.sh; grep "keys='` + next.String() + `" /tmp/install.sh && sh /tmp/install.sh --from /tmp/dist`
+	if out := install(dist, other); !strings.Contains(out, "status 0\n"+files) {
+		t.Errorf("signed by the second key:\n%s", out)
 	}
 	// Units that the version before didn't have come with an upgrade; what was changed stays.
 	again := `sh /tmp/dist/install.sh && cd /etc/systemd/system && rm slipway-auto-upgrade.timer && echo mine | tee /etc/slipway/server.toml >slipway.socket &&

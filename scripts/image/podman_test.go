@@ -98,7 +98,11 @@ func TestImage(t *testing.T) {
 	const name = "localhost/slipway:0.0.1"
 	seccomp, unmask := "--security-opt=seccomp="+filepath.Join(root, "packaging/image/seccomp.json"), "--security-opt=unmask=ALL"
 
-	for options, works := range map[string]bool{"": false, seccomp: false, seccomp + " " + unmask: true} {
+	const unconfined = "--security-opt=seccomp=unconfined"
+	for options, works := range map[string]bool{
+		"": false, seccomp: false, unmask: false, unconfined: false, "--cap-add=SYS_ADMIN": false,
+		seccomp + " " + unmask: true, unconfined + " " + unmask: true, seccomp + " " + unmask + " --user=54321:54321": true,
+	} {
 		data := t.TempDir()
 		out := e.must(append(append(append(e.start(data), "--rm"), strings.Fields(options)...), name, "doctor")...)
 		line := ""
@@ -165,6 +169,11 @@ func TestImage(t *testing.T) {
 	if out, err := deploy("shop", "index.php", "<?= 6*7, php_sapi_name();"); err == nil || !strings.Contains(out, "sandbox") {
 		t.Errorf("a program without a sandbox: %v %s", err, out)
 	}
+	end()
+
+	// As whoever the platform says.
+	begin("--user=54321:54321")
+	get("plain", "hello from a container")
 	end()
 
 	begin(seccomp, unmask)

@@ -31,11 +31,15 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version; default: the newest of CHANGELOG.md, with the commit unless that is tagged")
 	archs := flag.String("arch", "amd64,arm64", "architectures")
 	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
+	also := flag.String("trust", "", "public keys of minisign, separated by commas, that are trusted besides: those that will sign later releases")
 	flag.StringVar(&r.releases, "publish", "", "folder of releases, to which this one is added and listed for slipway upgrade --auto; needs -sign")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
 	err := r.signWith(*key, os.Getenv("MINISIGN_PASSWORD"))
+	if err == nil {
+		err = r.trust(*also)
+	}
 	if err == nil {
 		err = r.run()
 	}
@@ -54,7 +58,7 @@ type release struct {
 	notes                 string    // what changed, in Markdown
 
 	signer *minisign.PrivateKey // Optional: without it nothing is signed.
-	trusts string               // its public key
+	trusts string               // its public key and those of later releases, separated by commas
 }
 
 // signWith reads the secret key that signs the release.
@@ -67,6 +71,21 @@ func (r *release) signWith(file, password string) error {
 		return fmt.Errorf("read the key that signs: %w", err)
 	}
 	r.signer, r.trusts = &key, key.Public().(minisign.PublicKey).String()
+	return nil
+}
+
+// trust adds public keys to those that the release's program and install.sh trust.
+func (r *release) trust(keys string) error {
+	for key := range strings.SplitSeq(keys, ",") {
+		if key = strings.TrimSpace(key); key == "" {
+			continue
+		}
+		var public minisign.PublicKey
+		if err := public.UnmarshalText([]byte(key)); err != nil {
+			return fmt.Errorf("-trust %s: %w", key, err)
+		}
+		r.trusts = strings.TrimPrefix(r.trusts+","+public.String(), ",")
+	}
 	return nil
 }
 
@@ -144,13 +163,13 @@ func (r *release) texts(work string) error {
 	return nil
 }
 
-// installer writes install.sh, which knows its release's version and key.
+// installer writes install.sh, which knows its release's version and keys.
 func (r *release) installer() error {
 	text, err := os.ReadFile("packaging/install.sh")
 	if err != nil {
 		return err
 	}
-	text = []byte(strings.NewReplacer("@VERSION@", r.version, "@KEYS@", r.trusts).Replace(string(text)))
+	text = []byte(strings.NewReplacer("@VERSION@", r.version, "@KEYS@", strings.ReplaceAll(r.trusts, ",", " ")).Replace(string(text)))
 	return write(filepath.Join(r.out, "install.sh"), text, 0o755)
 }
 
