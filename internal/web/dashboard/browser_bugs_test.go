@@ -102,3 +102,31 @@ func TestBrowserCloneLeads(t *testing.T) {
 	b.Sees("@backup", "Automatic: Copied to another site.")
 	b.Until("it is called one before an update", `!document.querySelector('[data-test="backup"]').innerText.includes('Before update')`)
 }
+
+// Deleting a site with a backup leads to the deleted sites, not to a page that still offers to deploy it; once the backup is taken, the
+// page shows by itself that the site can be brought back.
+func TestBrowserDeletedWithBackup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const ada = "ada@example.test"
+	s := w.site(w.user(ada, false), "Shop")
+	w.activate(s)
+	b := w.window("deleted", w.srv.URL)
+	signIn(b, ada)
+	b.Go("/sites/" + string(s.ID) + "/settings")
+	b.Click("@open-delete-site")
+	b.Type("#delete-site-confirm", "Shop")
+	b.Click("@tick-backup")
+	b.Press("@do-delete-site")
+	b.Until("it doesn't lead to the deleted sites", `location.pathname === '/deleted'`)
+	b.Sees("@flash", "Backing up Shop, then deleting it")
+	b.Sees("@pending-deletion", "Shop")
+	b.Misses("@deploy")
+	must(t, w.db.Admin(t.Context(), `UPDATE sites SET deleted_at = 1 WHERE id = '`+string(s.ID)+`'`))
+	must(t, w.db.Admin(t.Context(), `UPDATE backups SET status = 'completed', completed_at = 1 WHERE site_id = '`+string(s.ID)+`'`))
+	b.Sees("@deleted-site", "Shop") // the page loads itself anew
+	b.Misses("@pending-deletion")
+	b.Click("@open-restore-*")
+	b.Sees("@what-happens", "Creates a site with the settings")
+	b.Look("restore")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
@@ -16,6 +17,7 @@ import (
 func (d *Pages) deletedRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/deleted", shell.User, d.deletedPage).Takes(account.BackupsRead).Wide(),
+		shell.Get("/deleted/follow", shell.User, d.deletedLive).Takes(account.BackupsRead).Wide(),
 		shell.Get("/deleted/download", shell.User, d.downloadDeleted).Takes(account.BackupsRead).Wide(),
 		shell.Post("/deleted/restore", shell.User, d.restoreDeleted, d.deletedPage).Takes(account.BackupsWrite).Least(account.RoleManager).Wide(),
 		shell.Post("/deleted/forget", shell.User, d.forgetDeleted, d.deletedPage).Takes(account.BackupsWrite).Wide(),
@@ -35,9 +37,26 @@ const pendingShown = 20
 
 // deletedPage lists the deleted sites that can be brought back.
 func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	data, err := d.deletedData(ctx, q)
+	return shell.Page("deleted", "Deleted sites", data), err
+}
+
+// deletedLive sends the list again whenever it changes, until no deletion is under way.
+func (d *Pages) deletedLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return shell.LivePart(2*time.Second, func(ctx context.Context) ([]byte, bool, error) {
+		data, err := d.deletedData(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		html, err := d.Part(ctx, q, "deleted", "deleted", data)
+		return html, len(data.Pending) == 0, err
+	}), nil
+}
+
+func (d *Pages) deletedData(ctx context.Context, q *shell.Request) (deletedData, error) {
 	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
 	if err != nil {
-		return shell.Answer{}, err
+		return deletedData{}, err
 	}
 	data := deletedData{List: list}
 	latest, _, err := d.Backups.List(ctx, q.Caller.Owner, backup.Filter{Type: backup.BeforeDelete, Page: 1, Limit: pendingShown})
@@ -46,7 +65,7 @@ func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer
 			data.Pending = append(data.Pending, b)
 		}
 	}
-	return shell.Page("deleted", "Deleted sites", data), err
+	return data, err
 }
 
 // deletedBackup returns the backup of a deleted site that the form or the link names.
