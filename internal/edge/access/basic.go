@@ -30,7 +30,7 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 			response.Fail(w, r, http.StatusUnauthorized)
 			return false
 		}
-		g.right.add(string(a.Site), key)
+		g.right.add(a.Site, key)
 	}
 	r.Header.Del("Authorization")
 	return true
@@ -62,7 +62,7 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site id.Site, users
 type rightOnes struct {
 	mu sync.Mutex // guards of
 	// share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
-	of map[string]map[[sha256.Size]byte]bool // by site
+	of map[id.Site]map[[sha256.Size]byte]bool // by site
 }
 
 const (
@@ -73,14 +73,14 @@ const (
 func (o *rightOnes) has(site id.Site, key [sha256.Size]byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of[string(site)][key]
+	return o.of[site][key]
 }
 
-func (o *rightOnes) add(site string, key [sha256.Size]byte) {
+func (o *rightOnes) add(site id.Site, key [sha256.Size]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.of == nil {
-		o.of = map[string]map[[sha256.Size]byte]bool{}
+		o.of = map[id.Site]map[[sha256.Size]byte]bool{}
 	}
 	if len(o.of) >= mostSites && o.of[site] == nil {
 		for other := range o.of { // any one: it is only checked again

@@ -25,7 +25,7 @@ type Members interface {
 	// Pass returns the value of a cookie of a user that is good for a site's host until then, and
 	// Passes reports whether a value is one now, of a user who is a member now.
 	Pass(user string, site id.Site, host string, until time.Time) string
-	Passes(ctx context.Context, value, site, host string) bool
+	Passes(ctx context.Context, value string, site id.Site, host string) bool
 }
 
 // Question holds what a visitor of a protected address asks the control plane.
@@ -56,7 +56,7 @@ func (g *Guard) member(r *http.Request, a Address) bool {
 		return false
 	}
 	c, err := r.Cookie(memberCookie)
-	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, string(a.Site), a.Host)
+	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, a.Site, a.Host)
 }
 
 // askMember sends a visitor to the control plane, or takes the grant that they come back

@@ -42,10 +42,10 @@ func (standInMembers) Pass(_ string, site id.Site, host string, _ time.Time) str
 	return url.QueryEscape(string(text))
 }
 
-func (standInMembers) Passes(_ context.Context, value, site, host string) bool {
+func (standInMembers) Passes(_ context.Context, value string, site id.Site, host string) bool {
 	text, _ := url.QueryUnescape(value)
 	var c sealedCookie
-	return json.Unmarshal([]byte(text), &c) == nil && c == sealedCookie{id.Site(site), host}
+	return json.Unmarshal([]byte(text), &c) == nil && c == sealedCookie{site, host}
 }
 
 type sealedCookie struct {

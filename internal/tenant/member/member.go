@@ -136,12 +136,12 @@ func (m *Members) Pass(user string, site site.ID, host string, until time.Time) 
 }
 
 // Passes reports whether a value is one that is good now, and its holder still a member of the site.
-func (m *Members) Passes(ctx context.Context, value, at, host string) bool {
+func (m *Members) Passes(ctx context.Context, value string, at site.ID, host string) bool {
 	a, ok := m.open(cookiePurpose, value)
-	if !ok || a.Site != site.ID(at) || a.Host != host {
+	if !ok || a.Site != at || a.Host != host {
 		return false
 	}
-	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), site.ID(at)})
+	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), at})
 }
 
 // still reports whether a visitor is a member now or was a moment ago. Sites are served without the database, so while it

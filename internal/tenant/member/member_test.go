@@ -68,7 +68,7 @@ func TestMembersOfASite(t *testing.T) {
 		t.Errorf("somebody else: %v", err)
 	}
 	pass := m.Pass(q.User, q.Site, "pr-1--shop.sites.test", until)
-	if !m.Passes(t.Context(), pass, string(q.Site), "pr-1--shop.sites.test") {
+	if !m.Passes(t.Context(), pass, q.Site, "pr-1--shop.sites.test") {
 		t.Error("the cookie lets nobody in")
 	}
 	for name, of := range map[string][3]string{
@@ -85,7 +85,7 @@ func TestMembersOfASite(t *testing.T) {
 			"pr-1--shop.sites.test",
 		},
 	} {
-		if m.Passes(t.Context(), of[0], of[1], of[2]) {
+		if m.Passes(t.Context(), of[0], site.ID(of[1]), of[2]) {
 			t.Errorf("%s lets in", name)
 		}
 	}
@@ -179,7 +179,7 @@ func TestMembersOfATeam(t *testing.T) {
 		}
 	}
 	pass := m.Pass(string(viewer.ID), s.ID, "shop.sites.test", time.Now().Add(time.Minute))
-	passes := func() bool { return m.Passes(t.Context(), pass, string(s.ID), "shop.sites.test") }
+	passes := func() bool { return m.Passes(t.Context(), pass, s.ID, "shop.sites.test") }
 	later := func() { // what was found is too old
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -192,10 +192,10 @@ func TestMembersOfATeam(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if later(); !m.Passes(gone, pass, string(s.ID), "shop.sites.test") {
+	if later(); !m.Passes(gone, pass, s.ID, "shop.sites.test") {
 		t.Error("while the database can't be asked, a member's cookie lets nobody in")
 	}
-	if earlier := m.Pass("", s.ID, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, string(s.ID), "shop.sites.test") {
+	if earlier := m.Pass("", s.ID, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, s.ID, "shop.sites.test") {
 		t.Error("the cookie of an earlier version lets nobody in")
 	}
 	exec(`DELETE FROM team_members WHERE user_id = $1`, viewer.ID)

@@ -172,10 +172,10 @@ func (v view) FirstSteps() string {
 	return v.example("createSite") + "\n\n" + v.example("getDeploymentLogs")
 }
 
-func (v view) example(operation string) string {
+func (v view) example(name string) string {
 	for _, g := range v.groups {
 		for _, o := range g.Operations {
-			if o.ID == operation {
+			if o.ID == name {
 				return o.Example(v.Language)
 			}
 		}

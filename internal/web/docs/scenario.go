@@ -89,11 +89,11 @@ func newCall(o Operation, s Step, base string) call {
 // Scenarios returns all of them.
 func Scenarios() []Scenario { return scenarios }
 
-// Example returns the first step that calls an operation.
-func Example(operation string) (Step, bool) {
+// Example returns the first step that calls the operation of this name.
+func Example(name string) (Step, bool) {
 	for _, s := range scenarios {
 		for _, step := range s.Steps {
-			if step.Operation == operation {
+			if step.Operation == name {
 				return step, true
 			}
 		}
