@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,9 @@ func TestOpenAPI(t *testing.T) {
 		if asks := strings.Contains(mustJSON(t, op["security"]), `"oauth2":["`+string(r.Scope)+`"]`); r.Scope != "" &&
 			asks == slices.Contains(oauth.NotGrantable, r.Scope) {
 			t.Errorf("%s %s: its scope of OAuth is wrong", r.Method, path)
+		}
+		if odd := regexp.MustCompile(`The 's id|The [A-Za-z]*Id's id|The number's id`).FindString(mustJSON(t, op["parameters"])); odd != "" {
+			t.Errorf("%s %s describes a parameter as %q", r.Method, path, odd)
 		}
 		if r.Method == "POST" && !strings.Contains(mustJSON(t, op["parameters"]), "Idempotency-Key") {
 			t.Errorf("%s %s does not describe Idempotency-Key", r.Method, path)

@@ -84,27 +84,30 @@ func parameters(path string, op map[string]any) {
 	}
 }
 
+// pathParameter describes a parameter of a path.
 func pathParameter(path, name string) string {
-	if name != "id" {
-		if text, ok := map[string]string{
-			"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.",
-			"sha256": "The blob's SHA-256, in hexadecimal.",
-		}[name]; ok {
-			return text
+	if name == "id" {
+		path = strings.TrimPrefix(path, "/api/v1/")
+		noun, rest, _ := strings.Cut(path, "/")
+		switch noun {
+		case "hooks":
+			return "The deploy hook's id."
+		case "notifications":
+			return "The notification channel's id."
+		case "webhook-listeners":
+			return "The webhook listener's id."
+		case "git", "oauth":
+			noun, _, _ = strings.Cut(rest, "/") // an account, an app or a grant
 		}
-		return "The " + name + "'s id."
+		return "The " + strings.TrimSuffix(noun, "s") + "'s id."
 	}
-	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
-	what := map[string]string{
-		"sites":       "site",
-		"deployments": "deployment",
-		"domains":     "domain",
-		"hooks":       "deploy hook",
-		"webhooks":    "webhook",
-		"keys":        "key",
-		"operations":  "operation",
-	}[noun]
-	return "The " + what + "'s id."
+	if text, ok := map[string]string{
+		"key": "The variable's name.", "hook": "The deploy hook's id, which is a secret.",
+		"sha256": "The blob's SHA-256, in hexadecimal.", "number": "The pull request's number.", "userId": "The member's user id.",
+	}[name]; ok {
+		return text
+	}
+	return "The " + name + "'s id."
 }
 
 // nameEvents lists the names of events wherever one is meant. A delivery may also be of

@@ -203,7 +203,7 @@ type updateChannelIn struct {
 	Body struct {
 		Name    *string  `json:"name,omitempty"`
 		Target  *string  `json:"target,omitempty" doc:"Another URL. For email: another address, which must be confirmed again, or empty for the account's."`
-		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"Ids of Ids of 1 to 100 sites. Null: all sites."`
+		SiteIDs []string `json:"siteIds,omitempty" nullable:"true" doc:"Ids of 1 to 100 sites. Null: all sites."`
 		Events  []string `json:"events,omitempty" enum:"deployment.failed,deployment.recovered,domain.failed,certificate.failed,application.crashed,application.out_of_memory,cron.failed,backup.failed,usage.threshold"`
 		Active  *bool    `json:"active,omitempty"`
 	}
