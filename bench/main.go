@@ -53,7 +53,7 @@ func main() {
 	only := flag.String(
 		"only",
 		"",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, teams, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
 	)
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
@@ -116,6 +116,8 @@ func (b *bench) run(only, write string) (err error) {
 		{"live", "Webhooks", b.webhookLive},
 		{"read", "Reading", b.read},
 		{"teams", "Teams and apps", b.teams},
+		{"billing", "Usage and billing", b.billing},
+		{"capped", "Usage and billing", b.capped},
 		{"fair", "Fairness", b.fair},
 		{"tenants", "Fairness", b.tenants},
 		{"memory", "Memory and start", b.memory},

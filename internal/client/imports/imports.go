@@ -114,7 +114,10 @@ const (
 // Read asks a platform for its sites. Only those whose name or id is in only are read whole; none: all. A team's or account's id
 // narrows it where the platform has these.
 func Read(ctx context.Context, p Platform, token, account string, only []string) (Plan, error) {
-	s := newSource(p, token, account)
+	s, err := newSource(p, token, account)
+	if err != nil {
+		return Plan{}, err
+	}
 	s.only = only
 	sites, err := p.read(ctx, s)
 	if err != nil {

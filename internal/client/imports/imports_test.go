@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // platform plays a platform: testdata/NAME.txtar holds its answers by path and query, in the shapes of its published schema.
@@ -165,11 +165,14 @@ func TestHostilePlatform(t *testing.T) {
 				_, _ = io.WriteString(w, `{"a": 1}`)
 			}))
 			t.Cleanup(srv.Close)
-			s := newSource(Platform{Name: "The platform", Base: srv.URL}, "x", "")
+			s, err := newSource(Platform{Name: "The platform", Base: srv.URL}, "x", "")
+			if err != nil {
+				t.Fatal(err)
+			}
 			var waits []time.Duration
 			s.pause = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
 			var out struct{ A int }
-			_, err := s.get(t.Context(), "/a", nil, &out)
+			_, err = s.get(t.Context(), "/a", nil, &out)
 			if c.want == "" && (err != nil || out.A != 1) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %+v, %v", out, err)
 			}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway/internal/client/rest"
 )
 
 // source asks a platform's API.
@@ -35,13 +37,13 @@ const (
 	tries      = 4
 )
 
-func newSource(p Platform, token, account string) *source {
+func newSource(p Platform, token, account string) (*source, error) {
+	client, err := rest.HTTP("") // it follows no redirect: the token goes nowhere else
+	if err != nil {
+		return nil, err
+	}
 	return &source{
-		p: p, token: token, account: account, header: http.Header{},
-		http: &http.Client{
-			Timeout:       answerTime,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
-		},
+		p: p, token: token, account: account, header: http.Header{}, http: client,
 		pause: func(ctx context.Context, d time.Duration) error {
 			select {
 			case <-ctx.Done():
@@ -50,7 +52,7 @@ func newSource(p Platform, token, account string) *source {
 				return nil
 			}
 		},
-	}
+	}, nil
 }
 
 // wants reports whether a site is to be read.
@@ -85,7 +87,9 @@ func (s *source) get(ctx context.Context, path string, query url.Values, out any
 
 // once returns for how long to wait where the same request may succeed later.
 func (s *source) once(ctx context.Context, address string, out any) (_ http.Header, wait time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	bounded, done := context.WithTimeout(ctx, answerTime)
+	defer done()
+	req, err := http.NewRequestWithContext(bounded, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, 0, err
 	}
