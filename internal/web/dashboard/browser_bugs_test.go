@@ -3,6 +3,8 @@
 package dashboard
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,4 +131,48 @@ func TestBrowserDeletedWithBackup(t *testing.T) {
 	b.Click("@open-restore-*")
 	b.Sees("@what-happens", "Creates a site with the settings")
 	b.Look("restore")
+}
+
+// Search and replace, and the restore of a backup over a live site, do nothing until its name was typed, and say what was expected.
+func TestBrowserOverwrites(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	const ada = "ada@example.test"
+	u := w.user(ada, false)
+	byHand := w.as(ada)
+	at := w.liveWordPress(u, byHand)
+	byHand.get(at + "/state/follow") // else its first visit loads the page anew
+	base := strings.TrimSuffix(at, "/wordpress")
+	id := strings.Split(at, "/")[2]
+	byHand.post(base+"/backups", "note", "before the party").want(t, 303)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE backups SET status = 'completed', completed_at = $2 WHERE site_id = $1`, id, db.Now())
+		return err
+	}))
+	before := w.operations(u, id)
+	b := w.window("overwrites", w.srv.URL)
+	signIn(b, ada)
+
+	b.Go(at)
+	b.Type("#f-from", "Harbor")
+	b.Type("#f-to", "Port")
+	b.Expect(http.StatusUnprocessableEntity)
+	b.Press("@wordpress-replace")
+	b.Sees("@problem", "Nothing was replaced", "type Press to confirm")
+	b.Type("#f-replace-confirm", "press")
+	b.Expect(http.StatusUnprocessableEntity)
+	b.Press("@wordpress-replace")
+	b.Sees("@problem", "Nothing was replaced", "type Press to confirm")
+
+	b.Go(base + "/backups")
+	b.Click(`[data-test^="open-restore-"]`)
+	b.Sees("@what-happens")
+	b.Look("restore dialog")
+	b.Expect(http.StatusUnprocessableEntity)
+	b.Press(`[data-test^="do-restore-"]`)
+	b.Sees("@problem", "Nothing was restored")
+	if after := w.operations(u, id); !slices.Equal(before, after) {
+		t.Errorf("without the name it began %q, before %q", after, before)
+	}
 }
