@@ -57,12 +57,16 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 		return failure(err)
 	}
 	done := imports.OpenRecord(e.Store.Path(), c.Server(), p.ID)
-	for _, x := range plan.Sites {
-		for _, name := range []string{x.ID, x.Proposal.Name} {
-			if r := i.Repository[name]; r != "" {
-				x.SetRepository(r)
-			}
+	for name, r := range i.Repository {
+		n := slices.IndexFunc(plan.Sites, func(x *imports.Site) bool { return x.ID == name || x.Proposal.Name == name })
+		if n < 0 {
+			return fmt.Errorf("--repository: there is no site %s to import", name)
 		}
+		if err := plan.Sites[n].SetRepository(r); err != nil {
+			return fmt.Errorf("--repository: %w", err)
+		}
+	}
+	for _, x := range plan.Sites {
 		if x.Done, err = done.Site(x.ID); err != nil {
 			return err
 		}
@@ -201,8 +205,17 @@ func (i importCommand) one(
 	return s, addDomains(ctx, e, c, s, x.Domains)
 }
 
-// firstVars is how many variables a site is created with; the others follow.
+// firstVars is how many variables a site is created with at most; the others follow.
 const firstVars = 100
+
+// first is how many of the variables a site is created with: all values of a key, or none.
+func first(vars []imports.Var) int {
+	n := min(len(vars), firstVars)
+	for n < len(vars) && n > 0 && vars[n-1].Key == vars[n].Key {
+		n--
+	}
+	return n
+}
 
 func create(ctx context.Context, c *rest.Client, x *imports.Site, hosts map[string]string) (s site, err error) {
 	type proposal imports.Proposal
@@ -212,7 +225,7 @@ func create(ctx context.Context, c *rest.Client, x *imports.Site, hosts map[stri
 	}{proposal: proposal(x.Proposal)}
 	host, _, _ := strings.Cut(x.Proposal.Repository, "/")
 	in.Connection = hosts[host]
-	in.Env = in.Env[:min(len(in.Env), firstVars)]
+	in.Env = in.Env[:first(in.Env)]
 	body, err := json.Marshal(in)
 	if err != nil {
 		return s, err

@@ -133,6 +133,9 @@ func Read(ctx context.Context, p Platform, token, account string, only []string)
 		x.clean()
 		plan.Sites = append(plan.Sites, x)
 	}
+	if len(plan.Sites) >= maxSites {
+		plan.Partial = append(plan.Partial, fmt.Sprintf("more than %d sites: name those that are left", maxSites))
+	}
 	for _, name := range only {
 		if !slices.ContainsFunc(plan.Sites, func(x *Site) bool { return x.ID == name || x.Proposal.Name == name }) {
 			return Plan{}, fmt.Errorf("%s has no site %s that this token can read", p.Name, name)
@@ -144,11 +147,20 @@ func Read(ctx context.Context, p Platform, token, account string, only []string)
 
 const noRepository = "its repository, which the platform does not tell: name it with --repository, or deploy a folder with slipway deploy"
 
-// SetRepository names the repository of a site, where the platform does not.
-func (x *Site) SetRepository(address string) {
-	x.Proposal.Repository, x.Proposal.Source = repository(address), ""
+// SetRepository names the repository of a site whose platform does not. It is an error where the platform does, or where the
+// address is none.
+func (x *Site) SetRepository(address string) error {
+	if x.Proposal.Repository != "" {
+		return fmt.Errorf("the repository of %s is %s", x.Proposal.Name, x.Proposal.Repository)
+	}
+	r := repository(address)
+	if r == "" {
+		return fmt.Errorf("%q is no repository such as github.com/acme/site", address)
+	}
+	x.Proposal.Repository, x.Proposal.Source = r, ""
 	x.Left = slices.DeleteFunc(x.Left, func(line string) bool { return line == noRepository })
 	x.carry("repository %s", x.Proposal.Repository)
+	return nil
 }
 
 func (x *Site) carry(format string, args ...any) {
@@ -189,6 +201,7 @@ func (x *Site) clean() {
 		kept = append(kept, v)
 	}
 	p.Env = merged(kept)
+	slices.SortStableFunc(p.Env, func(a, b Var) int { return strings.Compare(a.Key, b.Key) }) // the values of a key stand together
 	if n := len(names(p.Env)); n > 0 {
 		x.carry("%s: %s", plural(n, "variable"), listed(names(p.Env)))
 	}

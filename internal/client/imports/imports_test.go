@@ -201,16 +201,30 @@ func TestVariables(t *testing.T) {
 	}}}
 	x.clean()
 	got, _ := json.Marshal(x.Proposal.Env)
-	const want = `[{"key":"A","value":"1"},` +
+	const want = `[{"key":"A","value":"1"},{"key":"API_KEY","value":"x","secret":true},` +
 		`{"key":"B","value":"1","target":["build","runtime","production"]},{"key":"B","value":"2","target":["build","runtime","preview"]},` +
 		`{"key":"B","value":"3","branch":"next"},` +
-		`{"key":"C","value":"1","target":["build","runtime","production"]},{"key":"C","value":"2","target":["build","runtime","preview"]},` +
-		`{"key":"API_KEY","value":"x","secret":true}]`
+		`{"key":"C","value":"1","target":["build","runtime","production"]},{"key":"C","value":"2","target":["build","runtime","preview"]}]`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if len(x.Left) != 1 || !strings.HasSuffix(x.Left[0], ": a-b, SLIPWAY_URL, LONG, NUL") {
 		t.Errorf("left behind: %q", x.Left)
+	}
+}
+
+// A repository is named where the platform does not, and only then.
+func TestSetRepository(t *testing.T) {
+	x := &Site{ID: "one"}
+	x.clean()
+	if err := x.SetRepository("acme"); err == nil || x.Proposal.Source != "upload" {
+		t.Errorf("what is no repository: %v, %+v", err, x.Proposal)
+	}
+	if err := x.SetRepository("https://github.com/acme/one"); err != nil || x.Proposal.Repository != "github.com/acme/one" || x.Proposal.Source != "" || len(x.Left) != 0 {
+		t.Errorf("got %v, %+v, %q", err, x.Proposal, x.Left)
+	}
+	if err := x.SetRepository("https://github.com/acme/two"); err == nil {
+		t.Error("a repository that is known was changed")
 	}
 }
 
