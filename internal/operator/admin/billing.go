@@ -75,9 +75,13 @@ func (o Billing) change(ctx context.Context, fn func(x books, tx *db.Tx) (owner 
 
 // owner finds a user by email address, or a team by its slug.
 func (x books) owner(ctx context.Context, r db.Reader, name string) (o id.Owner, err error) {
-	err = r.QueryRow(ctx, `SELECT owner_id FROM owner_standing WHERE name = $1 OR id = $1 OR owner_id = $1`, strings.ToLower(strings.TrimSpace(name))).Scan(&o)
+	err = r.QueryRow(ctx, `SELECT owner_id FROM owner_standing WHERE name = $1 OR id = $1 OR owner_id = $1`,
+		strings.ToLower(strings.TrimSpace(name))).Scan(&o)
 	if errors.Is(err, sql.ErrNoRows) {
-		return o, &fault.Error{Kind: fault.NotFound, Message: "No such customer", Details: "name a user's email address or a team's slug", Received: name}
+		return o, &fault.Error{
+			Kind: fault.NotFound, Message: "No such customer", Details: "name a user's email address or a team's slug",
+			Received: name,
+		}
 	}
 	return o, err
 }
@@ -90,7 +94,8 @@ func (o Billing) Publish(ctx context.Context, file io.Reader) error {
 	}
 	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
 		v, err := x.PublishTx(ctx, tx, "", t)
-		return "", audit.Event{}, fmt.Sprintf("Version %d of the plan %s: %s by the %s", v.Number, v.Plan, v.Currency.Format(v.Amount), v.Term), err
+		return "", audit.Event{}, fmt.Sprintf("Version %d of the plan %s: %s by the %s", v.Number, v.Plan, v.Currency.Format(v.Amount),
+			v.Term), err
 	})
 }
 
@@ -103,7 +108,8 @@ func (o Billing) Plans(ctx context.Context) error {
 		}
 		return o.table("PLAN\tVERSION\tPRICE\tINTERVAL\tTRIAL DAYS\tPUBLIC\tCREATED", func(w io.Writer) {
 			for _, v := range all {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%t\t%s\n", v.Plan, v.Number, v.Currency.Format(v.Amount), v.Term, v.TrialDays, v.Public, date(v.CreatedAt))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%d\t%t\t%s\n", v.Plan, v.Number, v.Currency.Format(v.Amount), v.Term, v.TrialDays, v.Public,
+					date(v.CreatedAt))
 			}
 		})
 	})
@@ -135,7 +141,8 @@ func (o Billing) Receivables(ctx context.Context) error {
 				} else if due = date(i.DueAt); i.Overdue(db.Now()) {
 					status = "overdue"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.ID, i.Number, status, i.Currency.Format(i.Total), i.Currency.Format(i.Remaining()), due, i.Owner)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.ID, i.Number, status, i.Currency.Format(i.Total), i.Currency.Format(i.Remaining()),
+					due, i.Owner)
 			}
 		})
 	})

@@ -37,7 +37,8 @@ func ListNodes(ctx context.Context, s installation.Store, out io.Writer) error {
 		if address == "" {
 			address = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", n.ID, n.Name, n.State, strings.Join(n.Roles, ","), n.Version, address, n.Clock(), sites[n.ID], pinned[n.ID], n.SeenAt)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", n.ID, n.Name, n.State, strings.Join(n.Roles, ","), n.Version, address,
+			n.Clock(), sites[n.ID], pinned[n.ID], n.SeenAt)
 	}
 	return w.Flush()
 }
@@ -68,8 +69,8 @@ func DrainNode(ctx context.Context, s installation.Store, name string, resume bo
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Node %s is draining: other nodes take over its programs. %d sites have files or databases there and stay; slipway node list shows how many are left\n",
-		n.Name, pinned[n.ID])
+	fmt.Fprintf(out, "Node %s is draining: other nodes take over its programs. %d sites have files or databases there and stay; "+
+		"slipway node list shows how many are left\n", n.Name, pinned[n.ID])
 	return nil
 }
 
@@ -87,6 +88,7 @@ func AcceptKey(ctx context.Context, s installation.Store, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Key %s is this installation's key. What another key encrypted can't be read: set variables, tokens and secrets again\n", id)
+	fmt.Fprintf(out, "Key %s is this installation's key. What another key encrypted can't be read: set variables, tokens and secrets again\n",
+		id)
 	return nil
 }

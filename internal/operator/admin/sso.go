@@ -102,7 +102,8 @@ func RemoveSSO(ctx context.Context, s installation.Store, way SSOWay, id sso.Pro
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "Provider %s removed, %d sessions ended. Linked accounts work again when a provider with the same issuer is added\n", id, ended)
+		fmt.Fprintf(out, "Provider %s removed, %d sessions ended. Linked accounts work again when a provider with the same issuer is added\n", id,
+			ended)
 		return nil
 	})
 }

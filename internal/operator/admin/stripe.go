@@ -32,8 +32,9 @@ func (o Billing) StripeConnect(ctx context.Context, file io.Reader) error {
 		if a.Live {
 			mode = "live mode"
 		}
-		said := fmt.Sprintf("Cards are accepted from now on (%s).\nCreate a webhook at Stripe for the events payment_intent.*, checkout.session.*, charge.* and refund.* "+
-			"that calls %s%s at the address of the API, and pass its signing secret to slipway billing stripe secret.", mode, stripe.HookPath, a.ID)
+		said := fmt.Sprintf("Cards are accepted from now on (%s).\nCreate a webhook at Stripe for the events payment_intent.*, "+
+			"checkout.session.*, charge.* and refund.* that calls %s%s at the address of the API, and pass its signing secret "+
+			"to slipway billing stripe secret.", mode, stripe.HookPath, a.ID)
 		return "", audit.Event{}, said, err
 	})
 }

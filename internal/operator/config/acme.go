@@ -110,8 +110,9 @@ func (s *Settings) checkZone() error {
 
 // NoWildcard is the warning of an installation that orders from an ACME authority and
 // answers no challenges in the DNS.
-const NoWildcard = "--acme-ca without --acme-dns: the addresses of single deployments and previews get no certificate, because none but a trusted one is served; " +
-	"every site's own address needs one of its own, and authorities issue about 50 new ones a week in a domain. Set --acme-dns and --acme-dns-zone for a wildcard"
+const NoWildcard = "--acme-ca without --acme-dns: the addresses of single deployments and previews get no certificate, " +
+	"because none but a trusted one is served; every site's own address needs one of its own, and authorities issue about 50 new ones " +
+	"a week in a domain. Set --acme-dns and --acme-dns-zone for a wildcard"
 
 // Local reports whether names below a site domain lead to this very machine for everybody.
 func Local(domain string) bool {

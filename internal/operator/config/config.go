@@ -190,13 +190,14 @@ func (c Config) Check() (Settings, error) {
 		}
 		if !c.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
 			return s, fmt.Errorf(
-				"the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use another --site-domain, or pass --shared-domain",
-				host,
+				"the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use "+
+					"another --site-domain, or pass --shared-domain", host,
 				s.SiteDomain,
 			)
 		}
 	}
-	if u, err := url.Parse(c.StripeAPI); err != nil || c.StripeAPI != "" && (u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "") {
+	if u, err := url.Parse(c.StripeAPI); err != nil ||
+		c.StripeAPI != "" && (u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "") {
 		return s, fmt.Errorf("--stripe-api: %q is not http://HOST:PORT or https://HOST:PORT", c.StripeAPI)
 	}
 	for _, m := range c.GitHosts {

@@ -64,9 +64,15 @@ func (s *Setup) questions(a *Answers) []question {
 	return []question{
 		{"site-domain", "--site-domain", "Domain of sites: each gets a name below it", "sites.example.net", &a.SiteDomain, false, isDomain},
 		{"base-url", "--base-url", "Address of the dashboard, on another domain", "https://slipway.example.com", &a.BaseURL, false, isAddress},
-		{"acme-email", "--email", "Your email address: you sign in with it, and the certificate authority writes to it", "you@example.com", &a.Email, false, isEmail},
+		{
+			"acme-email", "--email", "Your email address: you sign in with it, and the certificate authority writes to it", "you@example.com",
+			&a.Email, false, isEmail,
+		},
 		{"smtp", "--smtp", "Mail server for invitations and notices; empty: no mail", "mail.example.com:587", &a.SMTP, true, isHostPort},
-		{"backup-to", "--backup-to", "Where backups go beside this machine; empty: nowhere", "s3://bucket?endpoint=https://host", &a.BackupTo, true, isPlace},
+		{
+			"backup-to", "--backup-to", "Where backups go beside this machine; empty: nowhere", "s3://bucket?endpoint=https://host", &a.BackupTo,
+			true, isPlace,
+		},
 	}
 }
 
@@ -296,7 +302,8 @@ func save(file, text string) error {
 
 func isDomain(s string) error {
 	u, err := url.Parse("https://" + s + "/")
-	if err != nil || s == "" || u.Hostname() != s || u.Port() != "" || net.ParseIP(s) != nil || strings.HasPrefix(s, ".") || strings.ToLower(s) != s {
+	if err != nil || s == "" || u.Hostname() != s || u.Port() != "" || net.ParseIP(s) != nil || strings.HasPrefix(s, ".") ||
+		strings.ToLower(s) != s {
 		return fmt.Errorf("%q is not a domain name", s)
 	}
 	return nil

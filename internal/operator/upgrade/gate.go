@@ -82,7 +82,8 @@ func (c Config) canaries(ctx context.Context) (list []Canary) {
 		return nil
 	}
 	defer d.Close()
-	rows, err := d.Query(ctx, `SELECT host_label FROM live WHERE state = 'live' AND backend = 'files' ORDER BY version DESC LIMIT $1`, maxCanaries)
+	rows, err := d.Query(ctx, `SELECT host_label FROM live WHERE state = 'live' AND backend = 'files' ORDER BY version DESC LIMIT $1`,
+		maxCanaries)
 	labels, err := db.Collect(rows, err, func(s db.Scanner) (label string, err error) { return label, s.Scan(&label) })
 	if err != nil {
 		return nil

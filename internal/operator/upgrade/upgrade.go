@@ -243,7 +243,8 @@ func (c Config) prepare(ctx context.Context, from Source, undo bool) (x State, e
 // mayReplace refuses where a package manager or a container image keeps the program.
 func (c Config) mayReplace(ctx context.Context) error {
 	if _, err := os.Stat(c.Image); err == nil {
-		return errors.New("slipway runs from a container image: stop the container and start one of the image slipway:VERSION with the same volume")
+		return errors.New("slipway runs from a container image: stop the container and start one of the image slipway:VERSION with the same " +
+			"volume")
 	}
 	if dpkg, err := exec.LookPath("dpkg-query"); err == nil {
 		if exec.CommandContext(ctx, dpkg, "--search", c.Program).Run() == nil {

@@ -134,14 +134,18 @@ func (b *Billing) stepsTx(ctx context.Context, tx *db.Tx, list []due, do func(ct
 // under their owners' locks; where one of them fails, each is its own. What fails then is logged and tried again with the next Tick; it
 // doesn't keep others waiting.
 func (b *Billing) Tick(ctx context.Context) error {
+	const (
+		subscriptions = `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`
+		invoices      = `SELECT id, owner_id FROM billing_invoices WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`
+	)
 	for _, kind := range []struct {
 		name, query string
 		do          func(ctx context.Context, tx *db.Tx, due string) error
 	}{
-		{"subscription", `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.advanceTx},
-		{"invoice", `SELECT id, owner_id FROM billing_invoices WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.proceedTx},
+		{"subscription", subscriptions, b.advanceTx},
+		{"invoice", invoices, b.proceedTx},
 		// An invoice that became overdue may be the reason to pause its subscription.
-		{"subscription", `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`, b.advanceTx},
+		{"subscription", subscriptions, b.advanceTx},
 	} {
 		for last := ""; ; {
 			rows, err := b.c.DB.Query(ctx, kind.query, b.now(), last, atOnce)
@@ -259,7 +263,8 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan
 
 // unpaidTx keeps that an invoice of the subscription is overdue.
 func (b *Billing) unpaidTx(ctx context.Context, tx *db.Tx, owner id.Owner, subscription SubscriptionID, since db.Time) error {
-	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1 AND owner_id = $2`, subscription, owner))
+	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1 AND owner_id = $2`,
+		subscription, owner))
 	if err != nil {
 		return fmt.Errorf("read subscription: %w", err)
 	}
@@ -284,7 +289,8 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 	}
 	var due db.Time
 	if err := tx.QueryRow(ctx, `
-		SELECT COALESCE(MIN(due_at), 0) FROM billing_invoices WHERE subscription_id = $1 AND status = 'open' AND due_at <= $2`, subscription, b.now()).Scan(&due); err != nil {
+		SELECT COALESCE(MIN(due_at), 0) FROM billing_invoices
+		WHERE subscription_id = $1 AND status = 'open' AND due_at <= $2`, subscription, b.now()).Scan(&due); err != nil {
 		return fmt.Errorf("look for overdue invoices: %w", err)
 	}
 	was := s.Status

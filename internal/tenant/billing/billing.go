@@ -95,7 +95,8 @@ func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Mi
 
 // onceTx reports whether an occurrence is new, and keeps it. Two transactions never both get true.
 func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (bool, error) {
-	n, err := tx.Exec(ctx, `INSERT INTO billing_events (occurrence, at) VALUES ($1, $2) ON CONFLICT (occurrence) DO NOTHING`, occurrence, b.now())
+	n, err := tx.Exec(ctx, `INSERT INTO billing_events (occurrence, at) VALUES ($1, $2) ON CONFLICT (occurrence) DO NOTHING`, occurrence,
+		b.now())
 	if err != nil {
 		return false, fmt.Errorf("write occurrence: %w", err)
 	}

@@ -15,7 +15,8 @@ import (
 
 // Budget returns how much an owner may use beyond what is included, in a period. Without one that is nothing.
 func (b *Billing) Budget(ctx context.Context, r db.Reader, owner id.Owner) (m Balance, err error) {
-	err = r.QueryRow(ctx, `SELECT currency, amount FROM billing_budgets WHERE owner_id = $1 ORDER BY from_at DESC, id DESC LIMIT 1`, owner).Scan(&m.Currency, &m.Amount)
+	err = r.QueryRow(ctx, `SELECT currency, amount FROM billing_budgets WHERE owner_id = $1 ORDER BY from_at DESC, id DESC LIMIT 1`, owner).
+		Scan(&m.Currency, &m.Amount)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return m, fmt.Errorf("read budget: %w", err)
 	}
@@ -43,8 +44,11 @@ func (b *Billing) SetBudgetTx(ctx context.Context, tx *db.Tx, owner id.Owner, m 
 
 // budgetWithin returns the largest budget in a currency that was in force at any moment of a period: what was used under it is
 // charged although it was lowered later.
-func (b *Billing) budgetWithin(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, from, to db.Time) (most int64, err error) {
-	rows, err := r.Query(ctx, `SELECT currency, amount, from_at FROM billing_budgets WHERE owner_id = $1 AND from_at < $2 ORDER BY from_at, id`, owner, to)
+func (b *Billing) budgetWithin(
+	ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, from, to db.Time,
+) (most int64, err error) {
+	rows, err := r.Query(ctx,
+		`SELECT currency, amount, from_at FROM billing_budgets WHERE owner_id = $1 AND from_at < $2 ORDER BY from_at, id`, owner, to)
 	type row struct {
 		Balance
 		from db.Time

@@ -20,7 +20,8 @@ import (
 // Card returns the card that an owner's invoices in a currency are paid with; its Method is empty where none is stored.
 func (b *Billing) Card(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency) (k Card, err error) {
 	err = r.QueryRow(ctx, `
-		SELECT customer, method, brand, last4, exp_month, exp_year, declined, updated_at FROM billing_cards WHERE owner_id = $1 AND currency = $2`,
+		SELECT customer, method, brand, last4, exp_month, exp_year, declined, updated_at FROM billing_cards
+		WHERE owner_id = $1 AND currency = $2`,
 		owner, c).Scan(&k.Customer, &k.Method, &k.Brand, &k.Last4, &k.ExpMonth, &k.ExpYear, &k.Declined, &k.since)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return k, fmt.Errorf("read card: %w", err)
@@ -81,7 +82,9 @@ const mostSetups = 20
 
 // BeginSetup returns the page on which the owner stores a card for a currency. With an action, that subscription begins once
 // the card is stored, at the price of the digest or not at all. back is the URL that the owner comes back to, to which ?setup=ID is added.
-func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Currency, a *Action, digest, back string) (url string, err error) {
+func (b *Billing) BeginSetup(
+	ctx context.Context, owner id.Owner, c money.Currency, a *Action, digest, back string,
+) (url string, err error) {
 	if on, err := b.Cards(ctx, b.c.DB); err != nil {
 		return "", err
 	} else if !on {
@@ -115,7 +118,8 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 			s.Currency = q.Currency
 		}
 		var n int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM billing_setups WHERE owner_id = $1 AND created_at > $2`, owner, b.now().Add(-hour)).Scan(&n); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM billing_setups WHERE owner_id = $1 AND created_at > $2`, owner, b.now().Add(-hour)).
+			Scan(&n); err != nil {
 			return fmt.Errorf("count visits: %w", err)
 		}
 		if n >= mostSetups {
@@ -137,7 +141,8 @@ func (b *Billing) BeginSetup(ctx context.Context, owner id.Owner, c money.Curren
 	if k.Customer, err = b.customer(ctx, owner, s.Currency, k, p.Party); err != nil {
 		return "", err
 	}
-	session, url, err := b.provider.Setup(ctx, SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: back + "?setup=" + s.ID, CreatedAt: s.created})
+	session, url, err := b.provider.Setup(ctx,
+		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: back + "?setup=" + s.ID, CreatedAt: s.created})
 	if err != nil {
 		return "", b.away(ctx, "begin to store a card", err)
 	}
@@ -163,7 +168,8 @@ func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a 
 }
 
 var (
-	errNeedsCard    = fault.Conflicting("payment_method_required", "A card is required", "add one with the plan to subscribe to; the subscription begins once it is stored")
+	errNeedsCard = fault.Conflicting("payment_method_required", "A card is required",
+		"add one with the plan to subscribe to; the subscription begins once it is stored")
 	errNoCards      = fault.Conflicting("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
 	errPriceChanged = fault.Conflicting("price_changed", "The price has changed since the preview", "preview the action again")
 )
@@ -291,7 +297,8 @@ func (b *Billing) storeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c 
 	if err := b.writeCardTx(ctx, tx, owner, c, k); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET next_at = $3 WHERE owner_id = $1 AND currency = $2 AND status = 'open'`, owner, c, b.now()); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET next_at = $3 WHERE owner_id = $1 AND currency = $2 AND status = 'open'`, owner, c,
+		b.now()); err != nil {
 		return fmt.Errorf("retry open invoices: %w", err)
 	}
 	return nil
@@ -327,7 +334,8 @@ func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (prob
 
 // trialCardTx lets a card begin one trial: the owner of a card that began another's has none left.
 func (b *Billing) trialCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, k Card) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_trial_cards (fingerprint, owner_id, at) VALUES ($1, $2, $3) ON CONFLICT (fingerprint) DO NOTHING`,
+	if _, err := tx.Exec(ctx,
+		`INSERT INTO billing_trial_cards (fingerprint, owner_id, at) VALUES ($1, $2, $3) ON CONFLICT (fingerprint) DO NOTHING`,
 		k.Fingerprint, owner, b.now()); err != nil {
 		return fmt.Errorf("write card of trial: %w", err)
 	}

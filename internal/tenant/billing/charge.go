@@ -82,7 +82,9 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 
 // charged reports whether an amount that an owner owes is charged to their card, or is too little for that and carried over to
 // the next invoice.
-func (b *Billing) charged(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, amount int64) (charged, carried bool, err error) {
+func (b *Billing) charged(
+	ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, amount int64,
+) (charged, carried bool, err error) {
 	on, err := b.Cards(ctx, r)
 	if err != nil || !on || amount == 0 {
 		return false, false, err
@@ -123,7 +125,8 @@ func (b *Billing) attempts(ctx context.Context, r db.Reader, inv InvoiceID) (ope
 	var n int
 	if err = r.QueryRow(ctx, `
 		SELECT COALESCE(SUM(CASE WHEN status IN ('pending', 'processing', 'requires_action', 'unknown') THEN 1 ELSE 0 END), 0),
-			COALESCE(MAX(CASE WHEN method <> '' THEN created_at ELSE 0 END), 0) FROM billing_payments WHERE invoice_id = $1`, inv).Scan(&n, &last); err != nil {
+			COALESCE(MAX(CASE WHEN method <> '' THEN created_at ELSE 0 END), 0) FROM billing_payments WHERE invoice_id = $1`, inv).
+		Scan(&n, &last); err != nil {
 		return false, 0, fmt.Errorf("count payments: %w", err)
 	}
 	return n > 0, last, nil
@@ -345,7 +348,8 @@ func (b *Billing) failedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment,
 	if p.NextAttemptAt > 0 {
 		text += fmt.Sprintf(" Your card is charged again on %s.", p.NextAttemptAt.Time().UTC().Format(time.DateOnly))
 	}
-	return b.tellTx(ctx, tx, p.Owner, "Payment failed: invoice "+i.Number, text+" To pay now or change the card, open the invoice.", "/account/invoices/"+string(i.ID))
+	return b.tellTx(ctx, tx, p.Owner, "Payment failed: invoice "+i.Number, text+" To pay now or change the card, open the invoice.",
+		"/account/invoices/"+string(i.ID))
 }
 
 // Declined says in words why a payment failed.
@@ -401,7 +405,8 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 		return "", fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 	}
 	if !b.provider.Chargeable(i.Currency, i.Remaining()) {
-		return "", fault.Conflicting("amount_not_chargeable", "The amount can't be paid by card", "it is below what the payment provider accepts; pay it by bank transfer")
+		return "", fault.Conflicting("amount_not_chargeable", "The amount can't be paid by card",
+			"it is below what the payment provider accepts; pay it by bank transfer")
 	}
 	k, err := b.Card(ctx, b.c.DB, owner, i.Currency)
 	if err != nil {
@@ -479,7 +484,8 @@ func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay Payment
 // Underway returns the payments that have not ended, the oldest first.
 func (b *Billing) Underway(ctx context.Context, r db.Reader, most int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
-		SELECT `+paymentColumns+` FROM billing_payments WHERE status IN ('pending', 'processing', 'requires_action', 'unknown') ORDER BY id LIMIT $1`, most)
+		SELECT `+paymentColumns+` FROM billing_payments WHERE status IN ('pending', 'processing', 'requires_action', 'unknown')
+		ORDER BY id LIMIT $1`, most)
 	list, err := db.Collect(rows, err, scanPayment)
 	if err != nil {
 		return nil, fmt.Errorf("list payments under way: %w", err)

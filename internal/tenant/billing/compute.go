@@ -149,7 +149,9 @@ func (b *Billing) compute(ctx context.Context, r db.Reader, owner id.Owner, x ba
 }
 
 // usageLines charges what was used beyond what is included, up to the budget.
-func (b *Billing) usageLines(ctx context.Context, r db.Reader, owner id.Owner, u usageSpan, v plan.Version) (lines []document.Line, err error) {
+func (b *Billing) usageLines(
+	ctx context.Context, r db.Reader, owner id.Owner, u usageSpan, v plan.Version,
+) (lines []document.Line, err error) {
 	used, err := b.c.Usage.Between(ctx, r, owner, u.From, u.To)
 	if err != nil {
 		return nil, err

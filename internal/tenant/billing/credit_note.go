@@ -43,10 +43,12 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		return i, err
 	}
 	if i.Status != Open && i.Status != Paid || i.Corrects != "" {
-		return i, fault.Conflicting("invoice_not_open", "The invoice can't be corrected", "its status is "+string(i.Status)+"; credit notes are for open and paid invoices")
+		return i, fault.Conflicting("invoice_not_open", "The invoice can't be corrected",
+			"its status is "+string(i.Status)+"; credit notes are for open and paid invoices")
 	}
 	var done, doneNet int64
-	if err := tx.QueryRow(ctx, `SELECT CAST(-COALESCE(SUM(total), 0) AS BIGINT), CAST(-COALESCE(SUM(net), 0) AS BIGINT) FROM billing_invoices WHERE corrects = $1`,
+	if err := tx.QueryRow(ctx,
+		`SELECT CAST(-COALESCE(SUM(total), 0) AS BIGINT), CAST(-COALESCE(SUM(net), 0) AS BIGINT) FROM billing_invoices WHERE corrects = $1`,
 		i.ID).Scan(&done, &doneNet); err != nil {
 		return i, fmt.Errorf("read credit notes: %w", err)
 	}
@@ -55,7 +57,8 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		amount = left
 	}
 	if amount <= 0 || amount > left {
-		return i, fault.Conflicting("credit_exceeds_invoice", "The credit note exceeds the invoice", fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
+		return i, fault.Conflicting("credit_exceeds_invoice", "The credit note exceeds the invoice",
+			fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
 	}
 	x := &correction{Invoice: i.ID, Number: i.Number, Currency: i.Currency, Reason: reason}
 	t := party.TaxOf(i.basis.Frozen.Seller, i.basis.Frozen.Buyer)
@@ -88,10 +91,11 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		return note, err
 	}
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis,
-			document, digest, held, step, next_at, created_at, finalized_at, due_at)
+		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid,
+			credited, basis, document, digest, held, step, next_at, created_at, finalized_at, due_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, 0, 0, 0, $9, '', '', FALSE, 0, 0, $10, 0, 0)`,
-		note.ID, note.seller, note.Owner, note.Subscription, note.cause, note.Corrects, note.Status, note.Currency, string(text), now); err != nil {
+		note.ID, note.seller, note.Owner, note.Subscription, note.cause, note.Corrects, note.Status, note.Currency, string(text),
+		now); err != nil {
 		return note, fmt.Errorf("write credit note: %w", err)
 	}
 	if err := b.issueTx(ctx, tx, note, c, 0); err != nil {

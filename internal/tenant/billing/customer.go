@@ -27,8 +27,8 @@ type Customer struct {
 }
 
 const customerQuery = `
-	SELECT o.owner_id, o.name, COALESCE(p.name, ''), COALESCE(p.title, ''), COALESCE(s.status, ''), COALESCE(v.term, ''), COALESCE(v.currency, ''),
-		COALESCE(v.amount, 0), COALESCE(s.period_end, 0)
+	SELECT o.owner_id, o.name, COALESCE(p.name, ''), COALESCE(p.title, ''), COALESCE(s.status, ''), COALESCE(v.term, ''),
+		COALESCE(v.currency, ''), COALESCE(v.amount, 0), COALESCE(s.period_end, 0)
 	FROM owner_standing o LEFT JOIN billing_subscriptions s ON s.owner_id = o.owner_id AND s.status <> 'expired'
 	LEFT JOIN billing_versions v ON v.id = s.version_id LEFT JOIN billing_plans p ON p.id = v.plan_id `
 
@@ -49,7 +49,8 @@ func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after stri
 
 // Customer returns the owner with an id, an email address or a team's slug, or a NotFound fault.
 func (b *Billing) Customer(ctx context.Context, r db.Reader, name string) (Customer, error) {
-	c, err := scanCustomer(r.QueryRow(ctx, customerQuery+`WHERE o.owner_id = $1 OR o.id = $1 OR o.name = $2`, name, strings.ToLower(strings.TrimSpace(name))))
+	c, err := scanCustomer(r.QueryRow(ctx, customerQuery+`WHERE o.owner_id = $1 OR o.id = $1 OR o.name = $2`, name,
+		strings.ToLower(strings.TrimSpace(name))))
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("customer")
 	}

@@ -17,7 +17,8 @@ func (b *Billing) settleDeleted(ctx context.Context) error {
 		SELECT p.owner_id FROM billing_profiles p
 		WHERE NOT EXISTS (SELECT 1 FROM owner_standing o WHERE o.owner_id = p.owner_id)
 		AND (p.profile <> '{}' OR EXISTS (SELECT 1 FROM billing_subscriptions s WHERE s.owner_id = p.owner_id AND s.status <> 'expired')
-			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id) OR EXISTS (SELECT 1 FROM billing_cards c WHERE c.owner_id = p.owner_id))
+			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id)
+			OR EXISTS (SELECT 1 FROM billing_cards c WHERE c.owner_id = p.owner_id))
 		AND NOT EXISTS (SELECT 1 FROM billing_invoices i WHERE i.owner_id = p.owner_id AND i.status = 'draft')
 		ORDER BY p.owner_id LIMIT $1`, atOnce)
 	gone, err := db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })

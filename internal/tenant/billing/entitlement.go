@@ -33,7 +33,9 @@ func (b *Billing) PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, na
 }
 
 // Upgrade returns an owner's plan, and the cheapest that is offered with more than n of a limit.
-func (b *Billing) Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name limits.Name, n int64) (current, upgrade string, err error) {
+func (b *Billing) Upgrade(
+	ctx context.Context, r db.Reader, owner id.Owner, name limits.Name, n int64,
+) (current, upgrade string, err error) {
 	var has plan.Version
 	s, err := b.Subscription(ctx, r, owner)
 	if err == nil {
@@ -48,7 +50,8 @@ func (b *Billing) Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name
 	var best plan.Version
 	for _, v := range offers {
 		most, limited := v.Limits[name]
-		if limited && most <= n || v.Plan == has.Plan || has.Currency != "" && v.Currency != has.Currency || has.Term != "" && v.Term != has.Term {
+		if limited && most <= n || v.Plan == has.Plan || has.Currency != "" && v.Currency != has.Currency ||
+			has.Term != "" && v.Term != has.Term {
 			continue
 		}
 		if best.Plan == "" || v.Amount < best.Amount {

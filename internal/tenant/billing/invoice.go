@@ -88,8 +88,8 @@ const invoiceColumns = `id, seller_id, owner_id, subscription_id, cause, correct
 
 func scanInvoice(r db.Scanner) (i Invoice, err error) {
 	var text string
-	if err := r.Scan(&i.ID, &i.seller, &i.Owner, &i.Subscription, &i.cause, &i.Corrects, &i.Status, &i.Number, &i.Currency, &i.Net, &i.Tax, &i.Total, &i.Paid,
-		&i.Credited, &text, &i.document, &i.digest, &i.Held, &i.step, &i.CreatedAt, &i.FinalizedAt, &i.DueAt); err != nil {
+	if err := r.Scan(&i.ID, &i.seller, &i.Owner, &i.Subscription, &i.cause, &i.Corrects, &i.Status, &i.Number, &i.Currency, &i.Net, &i.Tax,
+		&i.Total, &i.Paid, &i.Credited, &text, &i.document, &i.digest, &i.Held, &i.step, &i.CreatedAt, &i.FinalizedAt, &i.DueAt); err != nil {
 		return i, err
 	}
 	return i, json.Unmarshal([]byte(text), &i.basis)
@@ -132,7 +132,8 @@ func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, bef
 // Receivables returns the invoices that are open or held, of everybody, the oldest first.
 func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `
-		SELECT `+invoiceColumns+` FROM billing_invoices WHERE status = 'open' OR status = 'draft' AND held ORDER BY created_at, id LIMIT $1`, most)
+		SELECT `+invoiceColumns+` FROM billing_invoices WHERE status = 'open' OR status = 'draft' AND held
+		ORDER BY created_at, id LIMIT $1`, most)
 	list, err := db.Collect(rows, err, scanInvoice)
 	if err != nil {
 		return nil, fmt.Errorf("list receivables: %w", err)
@@ -160,7 +161,9 @@ func (b *Billing) invoiceNowTx(ctx context.Context, tx *db.Tx, s Subscription, c
 	return b.finalizeTx(ctx, tx, inv)
 }
 
-func (b *Billing) insertTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, next db.Time, held bool) (inv InvoiceID, err error) {
+func (b *Billing) insertTx(
+	ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, next db.Time, held bool,
+) (inv InvoiceID, err error) {
 	text, err := json.Marshal(x)
 	if err != nil {
 		return "", err
@@ -171,8 +174,8 @@ func (b *Billing) insertTx(ctx context.Context, tx *db.Tx, s Subscription, cause
 	}
 	inv = db.ID[InvoiceID]("inv")
 	_, err = tx.Exec(ctx, `
-		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis,
-			document, digest, held, step, next_at, created_at, finalized_at, due_at)
+		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid,
+			credited, basis, document, digest, held, step, next_at, created_at, finalized_at, due_at)
 		VALUES ($1, '', $2, $3, $4, '', 'draft', '', $5, 0, 0, 0, 0, 0, $6, '', '', $7, 0, $8, $9, 0, 0)
 		ON CONFLICT (subscription_id, cause) DO NOTHING`,
 		inv, s.Owner, s.ID, cause, v.Currency, string(text), held, next, b.now())
@@ -271,8 +274,8 @@ func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	if i.Held {
 		next = 0
 	}
-	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET net = $2, tax = $3, total = $4, basis = $5, digest = 'draft', next_at = $6 WHERE id = $1 AND status = 'draft'`,
-		i.ID, c.Net, c.Due, c.Total, string(text), next); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET net = $2, tax = $3, total = $4, basis = $5, digest = 'draft', next_at = $6
+		WHERE id = $1 AND status = 'draft'`, i.ID, c.Net, c.Due, c.Total, string(text), next); err != nil {
 		return fmt.Errorf("write draft of %s: %w", i.ID, err)
 	}
 	return nil
@@ -354,7 +357,8 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 		return err
 	}
 	i.basis.Frozen = f
-	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit+f.Carried, f.FinalizedAt, f.DueAt
+	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit+f.Carried, f.FinalizedAt,
+		f.DueAt
 	next := i.DueAt
 	if i.Status = Open; i.Paid == i.Total {
 		i.Status, next = Paid, 0
@@ -386,7 +390,8 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	}
 	text := fmt.Sprintf("Invoice %s over %s is ready.", i.Number, i.Currency.Format(i.Total))
 	if carried {
-		text += fmt.Sprintf("\n\n%s are too little to be charged to your card. They are added to your next invoice.", i.Currency.Format(f.Carried))
+		text += fmt.Sprintf("\n\n%s are too little to be charged to your card. They are added to your next invoice.",
+			i.Currency.Format(f.Carried))
 	}
 	if left := i.Remaining(); left > 0 && charged {
 		text += fmt.Sprintf("\n\n%s are charged to your card.", i.Currency.Format(left))
@@ -394,7 +399,8 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 			return err
 		}
 	} else if left > 0 {
-		text += fmt.Sprintf("\n\nPlease pay %s by %s with the reference %s.", i.Currency.Format(left), i.DueAt.Time().UTC().Format(time.DateOnly), i.Number)
+		text += fmt.Sprintf("\n\nPlease pay %s by %s with the reference %s.", i.Currency.Format(left), i.DueAt.Time().UTC().Format(time.DateOnly),
+			i.Number)
 		if f.Seller.Payment != "" {
 			text += "\n\n" + f.Seller.Payment
 		}
@@ -406,8 +412,10 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 func (i Invoice) write(c computed) ([]byte, error) {
 	f := i.basis.Frozen
 	d := document.Document{
-		Layout: document.Layout, ID: string(i.ID), Kind: "invoice", Number: f.Number, IssuedAt: f.FinalizedAt.String(), Seller: f.Seller.Seller, Buyer: f.Buyer.Party,
-		Currency: i.Currency, Lines: c.Lines, Net: c.Net, TaxRate: document.Tax{Country: c.Tax.Country, BasisPoints: c.Tax.BasisPoints, Amount: c.Due, Note: c.Tax.Note}, Total: c.Total,
+		Layout: document.Layout, ID: string(i.ID), Kind: "invoice", Number: f.Number, IssuedAt: f.FinalizedAt.String(), Seller: f.Seller.Seller,
+		Buyer:    f.Buyer.Party,
+		Currency: i.Currency, Lines: c.Lines, Net: c.Net,
+		TaxRate: document.Tax{Country: c.Tax.Country, BasisPoints: c.Tax.BasisPoints, Amount: c.Due, Note: c.Tax.Note}, Total: c.Total,
 		Credit: f.Credit, Carried: f.Carried, Due: c.Total - f.Credit - f.Carried, Payment: f.Seller.Payment, Note: f.Seller.Note,
 	}
 	if x := i.basis.Credit; x != nil {
@@ -445,7 +453,8 @@ func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed,
 		return err
 	}
 	n, err := tx.Exec(ctx, `
-		UPDATE billing_invoices SET status = $2, number = $3, net = $4, tax = $5, total = $6, paid = $7, basis = $8, document = $9, digest = $10, held = FALSE,
+		UPDATE billing_invoices
+			SET status = $2, number = $3, net = $4, tax = $5, total = $6, paid = $7, basis = $8, document = $9, digest = $10, held = FALSE,
 			step = 0, next_at = $11, finalized_at = $12, due_at = $13
 		WHERE id = $1 AND number = ''`,
 		i.ID, i.Status, i.Number, i.Net, i.Tax, i.Total, i.Paid, string(text), string(says), digestOf(says), next, i.FinalizedAt, i.DueAt)

@@ -50,8 +50,8 @@ func (b *Billing) postTx(ctx context.Context, tx *db.Tx, e entry) error {
 			continue
 		}
 		if _, err := tx.Exec(ctx, `
-			INSERT INTO billing_ledger (txn_key, account, owner_id, currency, amount, invoice_id, reference, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			e.key, a, e.owner, e.currency, e.amounts[a], e.invoice, e.reference, now); err != nil {
+			INSERT INTO billing_ledger (txn_key, account, owner_id, currency, amount, invoice_id, reference, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, e.key, a, e.owner, e.currency, e.amounts[a], e.invoice, e.reference, now); err != nil {
 			return fmt.Errorf("post %s: %w", e.key, err)
 		}
 	}

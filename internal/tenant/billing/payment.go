@@ -54,15 +54,15 @@ const paymentColumns = `id, owner_id, invoice_id, subscription_id, provider, att
 	next_attempt_at, created_at, refunded, customer, method, session, sent_at`
 
 func scanPayment(r db.Scanner) (p Payment, err error) {
-	return p, r.Scan(&p.ID, &p.Owner, &p.Invoice, &p.Subscription, &p.Provider, &p.Attempt, &p.Amount, &p.Currency, &p.Status, &p.FailureCode, &p.Reference,
-		&p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt, &p.Refunded, &p.customer, &p.method, &p.session, &p.sent)
+	return p, r.Scan(&p.ID, &p.Owner, &p.Invoice, &p.Subscription, &p.Provider, &p.Attempt, &p.Amount, &p.Currency, &p.Status, &p.FailureCode,
+		&p.Reference, &p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt, &p.Refunded, &p.customer, &p.method, &p.session, &p.sent)
 }
 
 // Payments returns an owner's payments, the newest first. invoice may be empty: of all invoices.
 func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, invoice InvoiceID, most int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
-		SELECT `+paymentColumns+` FROM billing_payments WHERE owner_id = $1 AND ($2 = '' OR invoice_id = $2) ORDER BY created_at DESC, id DESC LIMIT $3`,
-		owner, string(invoice), most)
+		SELECT `+paymentColumns+` FROM billing_payments WHERE owner_id = $1 AND ($2 = '' OR invoice_id = $2)
+		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(invoice), most)
 	list, err := db.Collect(rows, err, scanPayment)
 	if err != nil {
 		return nil, fmt.Errorf("list payments: %w", err)
@@ -89,7 +89,8 @@ func checkReference(s string) error {
 // RecordTx keeps that money arrived for an invoice. What exceeds it becomes the owner's credit; what is missing remains to be paid.
 func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Received) (Payment, error) {
 	if m.Amount <= 0 || m.Amount > money.Most {
-		return Payment{}, fault.InvalidField("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(money.Most)), m.Amount)
+		return Payment{}, fault.InvalidField("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(money.Most)),
+			m.Amount)
 	}
 	if err := checkReference(m.Reference); err != nil {
 		return Payment{}, err
@@ -102,7 +103,8 @@ func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Rec
 		return Payment{}, err
 	}
 	if i.Status != Open && i.Status != Paid {
-		return Payment{}, fault.Conflicting("invoice_not_open", "The invoice can't be paid", "its status is "+string(i.Status)+"; payments are for open invoices")
+		return Payment{}, fault.Conflicting("invoice_not_open", "The invoice can't be paid",
+			"its status is "+string(i.Status)+"; payments are for open invoices")
 	}
 	if m.At == 0 {
 		m.At = b.now()
@@ -141,11 +143,13 @@ func (b *Billing) reduceTx(ctx context.Context, tx *db.Tx, i Invoice, paid, cred
 func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment) (Payment, error) {
 	p.ID, p.Owner, p.Invoice, p.Subscription = db.ID[PaymentID]("pay"), i.Owner, i.ID, i.Subscription
 	p.Currency, p.CreatedAt = i.Currency, b.now()
-	if err := tx.QueryRow(ctx, `SELECT COALESCE(MAX(attempt), 0) + 1 FROM billing_payments WHERE invoice_id = $1`, i.ID).Scan(&p.Attempt); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT COALESCE(MAX(attempt), 0) + 1 FROM billing_payments WHERE invoice_id = $1`, i.ID).
+		Scan(&p.Attempt); err != nil {
 		return p, fmt.Errorf("count attempts: %w", err)
 	}
 	n, err := tx.Exec(ctx, `
-		INSERT INTO billing_payments (`+paymentColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+		INSERT INTO billing_payments (`+paymentColumns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (provider, reference) WHERE reference <> '' DO NOTHING`,
 		p.ID, p.Owner, p.Invoice, p.Subscription, p.Provider, p.Attempt, p.Amount, p.Currency, p.Status, p.FailureCode, p.Reference, p.ReceivedAt,
 		p.NextAttemptAt, p.CreatedAt, p.Refunded, p.customer, p.method, p.session, p.sent)
@@ -162,7 +166,8 @@ func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment
 func (p Payment) event(i Invoice) event.Payment {
 	return event.Payment{
 		ID: string(p.ID), Amount: p.Amount, Currency: string(p.Currency), Status: p.Status, Invoice: string(i.ID), InvoiceNumber: i.Number,
-		Subscription: string(p.Subscription), Provider: p.Provider, Attempt: p.Attempt, FailureCode: p.FailureCode, NextAttemptAt: p.NextAttemptAt,
+		Subscription: string(p.Subscription), Provider: p.Provider, Attempt: p.Attempt, FailureCode: p.FailureCode,
+		NextAttemptAt: p.NextAttemptAt,
 	}
 }
 
@@ -191,7 +196,8 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bo
 		if charged {
 			return nil
 		}
-		p, err := b.attemptTx(ctx, tx, i, Payment{Provider: Manual, Amount: i.Remaining(), Status: paymentFailed, FailureCode: NotReceived, NextAttemptAt: next})
+		p, err := b.attemptTx(ctx, tx, i,
+			Payment{Provider: Manual, Amount: i.Remaining(), Status: paymentFailed, FailureCode: NotReceived, NextAttemptAt: next})
 		if err != nil {
 			return err
 		}
@@ -220,7 +226,8 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bo
 			continue // the last step says it
 		}
 		if err := b.tellTx(ctx, tx, i.Owner, "Reminder: invoice "+i.Number+" is overdue",
-			fmt.Sprintf("%s of invoice %s were due on %s and have not arrived. Sites are paused on %s if the invoice is still open; nothing is deleted.",
+			fmt.Sprintf("%s of invoice %s were due on %s and have not arrived. Sites are paused on %s if the invoice is still open; nothing is "+
+				"deleted.",
 				i.Currency.Format(i.Remaining()), i.Number, i.DueAt.Time().UTC().Format(time.DateOnly), grace.Time().UTC().Format(time.DateOnly)),
 			"/account/invoices/"+string(i.ID)); err != nil {
 			return err

@@ -143,7 +143,8 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 		return x, err
 	}
 	var open int
-	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_invoices WHERE owner_id = $1 AND status = 'open' AND due_at <= $2`, owner, b.now()).Scan(&open); err != nil {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_invoices WHERE owner_id = $1 AND status = 'open' AND due_at <= $2`, owner,
+		b.now()).Scan(&open); err != nil {
 		return x, fmt.Errorf("look for overdue invoices: %w", err)
 	}
 	if open > 0 {
@@ -186,7 +187,8 @@ func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v pl
 func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now db.Time) (x basis, err error) {
 	s := p.sub
 	if s.Status == Canceled || s.Status == Paused {
-		return x, fault.Conflicting("subscription_"+string(s.Status), "The subscription is "+string(s.Status), "resume it, or pay what is open, before the plan is changed")
+		return x, fault.Conflicting("subscription_"+string(s.Status), "The subscription is "+string(s.Status),
+			"resume it, or pay what is open, before the plan is changed")
 	}
 	if p.new, err = b.Offer(ctx, r, p.Action.Choice, p.old.Currency); err != nil {
 		return x, err

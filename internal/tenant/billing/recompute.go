@@ -45,8 +45,12 @@ func (b *Billing) Problems(ctx context.Context) (found []string, err error) {
 			{"transactions that don't sum up to 0", `SELECT txn_key FROM billing_ledger GROUP BY txn_key, currency HAVING SUM(amount) <> 0`},
 			{"series of numbers with gaps", `
 				SELECT n.series || n.year FROM billing_numbers n
-				WHERE n.last <> (SELECT count(*) FROM billing_invoices i WHERE i.seller_id = n.seller_id AND i.number LIKE n.series || n.year || '-%')`},
-			{"invoices whose sums are wrong", `SELECT id FROM billing_invoices WHERE number <> '' AND (net + tax <> total OR paid + credited > total AND corrects = '')`},
+				WHERE n.last <> (SELECT count(*) FROM billing_invoices i
+				WHERE i.seller_id = n.seller_id AND i.number LIKE n.series || n.year || '-%')`},
+			{
+				"invoices whose sums are wrong",
+				`SELECT id FROM billing_invoices WHERE number <> '' AND (net + tax <> total OR paid + credited > total AND corrects = '')`,
+			},
 			{"invoices that are paid more or less than they say", `
 				SELECT i.id FROM billing_invoices i WHERE i.number <> '' AND i.corrects = ''
 				AND i.total - i.paid - i.credited - CASE WHEN i.status = 'uncollectible' THEN i.total - i.paid - i.credited ELSE 0 END

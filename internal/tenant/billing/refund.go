@@ -36,7 +36,8 @@ func scanRefund(r db.Scanner) (x Refund, err error) {
 }
 
 func (b *Billing) refund(ctx context.Context, r db.Reader, name string) (Refund, error) {
-	x, err := scanRefund(r.QueryRow(ctx, `SELECT `+refundColumns+` FROM billing_refunds WHERE id = $1 OR reference = $1 AND reference <> ''`, name))
+	x, err := scanRefund(r.QueryRow(ctx, `SELECT `+refundColumns+` FROM billing_refunds WHERE id = $1 OR reference = $1 AND reference <> ''`,
+		name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return x, fault.Missing("refund")
 	}
@@ -90,14 +91,18 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 		if _, err := b.CreditNoteTx(ctx, tx, InvoiceID(string(i.ID)), amount, reason); err != nil {
 			return Refund{}, err
 		}
-		x := Refund{ID: db.NewID("rfd"), Payment: p.ID, Owner: p.Owner, Amount: amount, Currency: p.Currency, Status: "pending", Reason: reason, CreatedAt: b.now()}
+		x := Refund{
+			ID: db.NewID("rfd"), Payment: p.ID, Owner: p.Owner, Amount: amount, Currency: p.Currency, Status: "pending", Reason: reason,
+			CreatedAt: b.now(),
+		}
 		if err := b.reserveTx(ctx, tx, x, p); err != nil {
 			return x, err
 		}
 		_, err = job.Enqueue(ctx, tx, PayBack{x.ID}, job.Options{Unique: "billing.refund/" + x.ID, Share: string(x.Owner)})
 		return x, err
 	}
-	return Refund{}, fault.Conflicting("no_card_payment", "No payment by card is left to refund", "record a refund by bank transfer with its reference instead")
+	return Refund{}, fault.Conflicting("no_card_payment", "No payment by card is left to refund",
+		"record a refund by bank transfer with its reference instead")
 }
 
 // reserveTx keeps a refund that is on its way: the credit that it takes can't pay anything else.
@@ -180,7 +185,8 @@ func (b *Billing) madeElsewhereTx(ctx context.Context, tx *db.Tx, p Payment, o R
 }
 
 func (b *Billing) settleRefundTx(ctx context.Context, tx *db.Tx, x Refund, p Payment, o RefundOutcome) error {
-	if _, err := tx.Exec(ctx, `UPDATE billing_refunds SET status = $2, reference = $3 WHERE id = $1`, x.ID, o.Status, o.Reference); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE billing_refunds SET status = $2, reference = $3 WHERE id = $1`, x.ID, o.Status,
+		o.Reference); err != nil {
 		return fmt.Errorf("write refund %s: %w", x.ID, err)
 	}
 	if x.Status == o.Status {
@@ -280,8 +286,8 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 	if d.Amount <= 0 || d.Amount > p.Amount || d.Currency != p.Currency {
 		return fmt.Errorf("dispute %s of %s exceeds the payment %s", d.Reference, d.Currency.Format(d.Amount), p.ID)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_disputes (reference, payment_id, owner_id, amount, currency, status, created_at) VALUES ($1, $2, $3, $4, $5, 'open', $6)`,
-		d.Reference, p.ID, p.Owner, d.Amount, d.Currency, b.now()); err != nil {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_disputes (reference, payment_id, owner_id, amount, currency, status, created_at)
+		VALUES ($1, $2, $3, $4, $5, 'open', $6)`, d.Reference, p.ID, p.Owner, d.Amount, d.Currency, b.now()); err != nil {
 		return fmt.Errorf("write dispute: %w", err)
 	}
 	back := min(d.Amount, i.Paid) // the rest was the owner's credit
@@ -300,7 +306,8 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 			return err
 		}
 		due := b.now().Add(time.Duration(settings.DueDays) * day)
-		if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET paid = paid - $2, status = 'open', step = 0, due_at = $3, next_at = $3 WHERE id = $1`, i.ID, back, due); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE billing_invoices SET paid = paid - $2, status = 'open', step = 0, due_at = $3, next_at = $3
+			WHERE id = $1`, i.ID, back, due); err != nil {
 			return fmt.Errorf("write invoice %s: %w", i.ID, err)
 		}
 	}

@@ -70,13 +70,14 @@ const subscriptionColumns = `id, owner_id, version_id, next_version, status, anc
 	unpaid_since, changes, created_at, ended_at`
 
 func scanSubscription(r db.Scanner) (s Subscription, err error) {
-	return s, r.Scan(&s.ID, &s.Owner, &s.Version, &s.Next, &s.Status, &s.anchor, &s.period, &s.Start, &s.End, &s.TrialEnd, &s.cancels, &s.Reason,
-		&s.UnpaidSince, &s.changes, &s.CreatedAt, &s.EndedAt)
+	return s, r.Scan(&s.ID, &s.Owner, &s.Version, &s.Next, &s.Status, &s.anchor, &s.period, &s.Start, &s.End, &s.TrialEnd, &s.cancels,
+		&s.Reason, &s.UnpaidSince, &s.changes, &s.CreatedAt, &s.EndedAt)
 }
 
 // Subscription returns an owner's open subscription, or a NotFound fault.
 func (b *Billing) Subscription(ctx context.Context, r db.Reader, owner id.Owner) (Subscription, error) {
-	s, err := scanSubscription(r.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE owner_id = $1 AND status <> 'expired'`, owner))
+	s, err := scanSubscription(r.QueryRow(ctx,
+		`SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE owner_id = $1 AND status <> 'expired'`, owner))
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, fault.Missing("subscription")
 	}
@@ -94,10 +95,12 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 	}
 	_, next := s.next(settings)
 	n, err := tx.Exec(ctx, `
-		UPDATE billing_subscriptions SET version_id = $2, next_version = $3, status = $4, anchor = $5, period = $6, period_start = $7, period_end = $8,
+		UPDATE billing_subscriptions
+			SET version_id = $2, next_version = $3, status = $4, anchor = $5, period = $6, period_start = $7, period_end = $8,
 			trial_end = $9, cancels = $10, reason = $11, unpaid_since = $12, changes = $13, ended_at = $14, next_at = $15
 		WHERE id = $1`,
-		s.ID, s.Version, s.Next, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.cancels, s.Reason, s.UnpaidSince, s.changes, s.EndedAt, next)
+		s.ID, s.Version, s.Next, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.cancels, s.Reason, s.UnpaidSince, s.changes,
+		s.EndedAt, next)
 	if err == nil && n != 1 {
 		err = sql.ErrNoRows
 	}
@@ -137,8 +140,8 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 		}
 	}
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end, cancels,
-			reason, unpaid_since, changes, next_at, created_at, ended_at)
+		INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end,
+			cancels, reason, unpaid_since, changes, next_at, created_at, ended_at)
 		VALUES ($1, $2, $3, '', $4, $5, $6, $7, $8, $9, 0, '', 0, 0, 0, $10, 0)`,
 		s.ID, owner, s.Version, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.CreatedAt); err != nil {
 		return s, fmt.Errorf("write subscription: %w", err)
@@ -236,7 +239,8 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v pla
 // resumeTx takes a cancellation back.
 func (b *Billing) resumeTx(ctx context.Context, tx *db.Tx, s Subscription) (Subscription, error) {
 	if s.Status != Canceled {
-		return s, fault.Conflicting("subscription_not_canceled", "The subscription is not canceled", "only a canceled subscription can be resumed before it ends")
+		return s, fault.Conflicting("subscription_not_canceled", "The subscription is not canceled",
+			"only a canceled subscription can be resumed before it ends")
 	}
 	switch s.Reason = ""; {
 	case s.trial():

@@ -71,7 +71,8 @@ func PDF(document []byte) ([]byte, error) {
 	rule()
 	row("", "Net", d.Currency.Format(d.Net))
 	if d.TaxRate.BasisPoints > 0 {
-		row("", fmt.Sprintf("Tax %s %d.%02d %%", d.TaxRate.Country, d.TaxRate.BasisPoints/100, d.TaxRate.BasisPoints%100), d.Currency.Format(d.TaxRate.Amount))
+		row("", fmt.Sprintf("Tax %s %d.%02d %%", d.TaxRate.Country, d.TaxRate.BasisPoints/100, d.TaxRate.BasisPoints%100),
+			d.Currency.Format(d.TaxRate.Amount))
 	}
 	row("B", "Total", d.Currency.Format(d.Total))
 	if d.Credit > 0 {

@@ -123,8 +123,8 @@ func InVIES(number string) bool { return len(number) > 2 && vatForms[number[:2]]
 // Unchecked returns VAT numbers that VIES is to be asked for now. Those of another country than the profile's are left to the operator.
 func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Number, error) {
 	rows, err := r.Query(ctx, `
-		SELECT owner_id, profile FROM billing_profiles WHERE vat_state = 'unchecked' AND vat_next_at <= $1 ORDER BY vat_next_at, owner_id LIMIT $2`,
-		ps.clock.Now(), most)
+		SELECT owner_id, profile FROM billing_profiles WHERE vat_state = 'unchecked' AND vat_next_at <= $1
+		ORDER BY vat_next_at, owner_id LIMIT $2`, ps.clock.Now(), most)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (n Number, err error) {
 		var text string
 		var p Party

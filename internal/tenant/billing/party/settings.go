@@ -36,7 +36,8 @@ type Settings struct {
 	PausedDays    int64            // until a subscription that stays unpaid ends
 	FinalizeHours int64            // between an invoice's draft and its number
 	VIES          bool             // whether VIES is asked for customers' VAT numbers
-	Cards         string           // whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
+	// whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
+	Cards string
 }
 
 // Whether a subscription takes a card.
@@ -112,7 +113,8 @@ func (ps *Parties) SaveSettingsTx(ctx context.Context, tx *db.Tx, seller string,
 	}
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO billing_settings (seller_id, settings, updated_at) VALUES ($1, $2, $3)
-		ON CONFLICT (seller_id) DO UPDATE SET settings = excluded.settings, updated_at = excluded.updated_at`, seller, string(text), ps.clock.Now()); err != nil {
+		ON CONFLICT (seller_id) DO UPDATE
+		SET settings = excluded.settings, updated_at = excluded.updated_at`, seller, string(text), ps.clock.Now()); err != nil {
 		return fmt.Errorf("write billing settings: %w", err)
 	}
 	return nil

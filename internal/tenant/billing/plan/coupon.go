@@ -63,7 +63,8 @@ func (p *Plans) CouponTx(ctx context.Context, tx *db.Tx, c Coupon) error {
 	return nil
 }
 
-var errCoupon = fault.InvalidField("coupon", "the coupon doesn't exist, has expired, is used up, was redeemed before, or is for another currency", nil)
+var errCoupon = fault.InvalidField("coupon",
+	"the coupon doesn't exist, has expired, is used up, was redeemed before, or is for another currency", nil)
 
 // Redeemable returns a coupon that an owner may redeem for a version.
 func (p *Plans) Redeemable(ctx context.Context, r db.Reader, owner id.Owner, code string, v Version) (c Coupon, err error) {
@@ -111,14 +112,16 @@ func (p *Plans) TakeTx(ctx context.Context, tx *db.Tx, subscription string, c mo
 	var d Discount
 	err := tx.QueryRow(ctx, `
 		SELECT c.code, c.points, c.amount FROM billing_redemptions x JOIN billing_coupons c ON c.code = x.code
-		WHERE x.subscription_id = $1 AND x.periods_left > 0 AND (c.amount = 0 OR c.currency = $2)`, subscription, c).Scan(&d.Code, &d.Points, &d.Amount)
+		WHERE x.subscription_id = $1 AND x.periods_left > 0 AND (c.amount = 0 OR c.currency = $2)`, subscription, c).
+		Scan(&d.Code, &d.Points, &d.Amount)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read coupon: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `UPDATE billing_redemptions SET periods_left = periods_left - 1 WHERE subscription_id = $1 AND code = $2`, subscription, d.Code); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE billing_redemptions SET periods_left = periods_left - 1 WHERE subscription_id = $1 AND code = $2`,
+		subscription, d.Code); err != nil {
 		return nil, fmt.Errorf("use coupon: %w", err)
 	}
 	return &d, nil

@@ -43,7 +43,8 @@ func ReadTerms(r io.Reader) (Terms, error) {
 		return Terms{}, err
 	}
 	t := Terms{
-		Plan: f.Plan, Title: f.Title, Currency: f.Currency, Term: f.Interval, Amount: f.Amount, TrialDays: f.TrialDays, Public: f.Public, Cost: f.Cost,
+		Plan: f.Plan, Title: f.Title, Currency: f.Currency, Term: f.Interval, Amount: f.Amount, TrialDays: f.TrialDays, Public: f.Public,
+		Cost:   f.Cost,
 		Limits: f.Limits, Rates: map[usage.Meter]money.Rate{},
 	}
 	if f.Features != nil {
@@ -80,7 +81,8 @@ func (t Terms) Features() (list []string) {
 func (t *Terms) only(named []string) error {
 	for _, name := range named {
 		if features[name] == nil {
-			return fault.InvalidField("features", fmt.Sprintf("%q is not a feature; there are custom_domains, previews, team and wordpress", name), name)
+			return fault.InvalidField("features", fmt.Sprintf("%q is not a feature; there are custom_domains, previews, team and wordpress", name),
+				name)
 		}
 	}
 	for name, zero := range features {

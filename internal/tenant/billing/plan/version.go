@@ -135,7 +135,8 @@ func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms
 		return v, fmt.Errorf("write plan version: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Limits)) {
-		if _, err := tx.Exec(ctx, `INSERT INTO billing_entitlements (version_id, name, value) VALUES ($1, $2, $3)`, v.ID, name, t.Limits[name]); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_entitlements (version_id, name, value) VALUES ($1, $2, $3)`, v.ID, name,
+			t.Limits[name]); err != nil {
 			return v, fmt.Errorf("write limit of plan: %w", err)
 		}
 	}
@@ -149,7 +150,8 @@ func (p *Plans) versions(ctx context.Context, r db.Reader, where string, args ..
 	rows, err := r.Query(ctx, `SELECT `+versionColumns+` FROM billing_versions v JOIN billing_plans p ON p.id = v.plan_id WHERE `+where+` ORDER BY p.name, v.number`, args...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (v Version, err error) {
 		var rates string
-		if err := s.Scan(&v.ID, &v.Number, &v.Plan, &v.Title, &v.Currency, &v.Term, &v.Amount, &v.TrialDays, &v.Public, &v.Cost, &rates, &v.CreatedAt); err != nil {
+		if err := s.Scan(&v.ID, &v.Number, &v.Plan, &v.Title, &v.Currency, &v.Term, &v.Amount, &v.TrialDays, &v.Public, &v.Cost, &rates,
+			&v.CreatedAt); err != nil {
 			return v, err
 		}
 		v.Limits = map[limits.Name]int64{}
