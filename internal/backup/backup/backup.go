@@ -277,7 +277,8 @@ const maxDeleted = 100
 func (s *Backups) Deleted(ctx context.Context, owner account.OwnerID) ([]Backup, error) {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT `+columns+` FROM backups
-		WHERE owner_id = $1 AND type = 'before_delete' AND status = 'completed' AND NOT EXISTS (SELECT 1 FROM open_sites WHERE open_sites.id = backups.site_id)
+		WHERE owner_id = $1 AND type = 'before_delete' AND status = 'completed'
+		AND NOT EXISTS (SELECT 1 FROM open_sites WHERE open_sites.id = backups.site_id)
 		ORDER BY id DESC LIMIT $2`, owner, maxDeleted)
 	return db.Collect(rows, err, scan)
 }
@@ -364,7 +365,8 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		b.ExpiresAt = b.CreatedAt.Add(keepAutomatic)
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
+		INSERT INTO backups (id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest,
+		checksum, base, then_delete, verified_at, error, created_at, completed_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, '', '', '', $9, 0, '', $10, 0, $11)`,
 		b.ID, b.Owner, b.Site, b.SiteName, b.Type, b.Status, strings.Join(includes, ","), b.Note, thenDelete, b.CreatedAt, b.ExpiresAt)
 	if err != nil {

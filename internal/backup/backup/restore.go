@@ -168,8 +168,8 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 				return Plan{}, &fault.Error{
 					Kind:    fault.Conflict,
 					Message: "This backup can't be restored to a new site",
-					Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage folders",
-					Code:    "storage_missing",
+					Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage " +
+						"folders", Code: "storage_missing",
 				}
 			}
 		}

@@ -191,8 +191,10 @@ func (s *Backups) ScheduleTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		next = db.At(v.next(id, time.Now()))
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, since, warned) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, FALSE)
-		ON CONFLICT (site_id) DO UPDATE SET every = excluded.every, at = excluded.at, daily = excluded.daily, weekly = excluded.weekly, monthly = excluded.monthly, next_at = excluded.next_at, warned = FALSE,
+		INSERT INTO backup_schedules (site_id, owner_id, every, at, daily, weekly, monthly, next_at, since, warned)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, FALSE)
+		ON CONFLICT (site_id) DO UPDATE SET every = excluded.every, at = excluded.at, daily = excluded.daily, weekly = excluded.weekly,
+			monthly = excluded.monthly, next_at = excluded.next_at, warned = FALSE,
 			since = CASE WHEN backup_schedules.every = excluded.every THEN backup_schedules.since ELSE excluded.since END`,
 		id, owner, v.Every, v.At, v.Keep.Daily, v.Keep.Weekly, v.Keep.Monthly, next, db.Now())
 	if err != nil {
@@ -386,7 +388,8 @@ func (s Schedule) kept(list []Backup, now time.Time) map[ID]bool {
 // warn tells owners, once, whose site has a schedule and no backup that was verified of late.
 func (s *Backups) warn(ctx context.Context, now time.Time) error {
 	rows, err := s.c.DB.Query(ctx, `
-		SELECT p.site_id, p.owner_id, p.every, COALESCE((SELECT MAX(b.verified_at) FROM backups b WHERE b.site_id = p.site_id AND b.status = 'completed'), 0),
+		SELECT p.site_id, p.owner_id, p.every,
+			COALESCE((SELECT MAX(b.verified_at) FROM backups b WHERE b.site_id = p.site_id AND b.status = 'completed'), 0),
 			CASE WHEN p.since > 0 THEN p.since ELSE COALESCE((SELECT MIN(b.created_at) FROM backups b WHERE b.site_id = p.site_id), 0) END
 		FROM backup_schedules p WHERE p.every <> 'off' AND NOT p.warned`)
 	type late struct {

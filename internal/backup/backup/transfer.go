@@ -13,7 +13,8 @@ import (
 // MoveSiteTx gives a site's backups and their schedule to another owner.
 func (s *Backups) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	var running int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM backups WHERE site_id = $1 AND status IN ('pending', 'running')`, id).Scan(&running); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM backups WHERE site_id = $1 AND status IN ('pending', 'running')`, id).
+		Scan(&running); err != nil {
 		return 0, fmt.Errorf("count backups of site: %w", err)
 	}
 	if running > 0 {

@@ -140,8 +140,8 @@ func (c *Contents) File(path string) (File, bool) {
 	return c.Files[i], true
 }
 
-// Load reads a manifest; what it says beside its contents is decoded into head, where that isn't nil. Only this installation writes them, and the repository proves it;
-// what it says is checked as far as a mistake would read beyond something.
+// Load reads a manifest; what it says beside its contents is decoded into head, where that isn't nil. Only this installation
+// writes them, and the repository proves it; what it says is checked as far as a mistake would read beyond something.
 func (r *Repository) Load(ctx context.Context, name string, head any) (*Contents, error) {
 	plain, err := r.Get(ctx, name)
 	if err != nil {

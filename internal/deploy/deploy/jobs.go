@@ -145,7 +145,8 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 				SELECT id FROM (
 					SELECT d.id AS id, row_number() OVER (PARTITION BY d.site_id, d.target ORDER BY d.id DESC) AS place
 					FROM deployments d JOIN open_sites s ON s.id = d.site_id
-					WHERE d.release <> '' AND d.id <> s.live_deployment AND NOT EXISTS (SELECT 1 FROM shown_previews p WHERE p.site_id = d.site_id AND p.deployment_id = d.id)) AS kept
+					WHERE d.release <> '' AND d.id <> s.live_deployment
+					AND NOT EXISTS (SELECT 1 FROM shown_previews p WHERE p.site_id = d.site_id AND p.deployment_id = d.id)) AS kept
 				WHERE place > $1)`, d.c.Keep)
 		if err != nil {
 			return fmt.Errorf("release old releases: %w", err)

@@ -13,7 +13,8 @@ import (
 // MoveSiteTx gives a site's deployments to another owner. While one of them waits or runs it is a Conflict fault.
 func (d *Deployments) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	var open int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status IN ('pending', 'building', 'deploying')`, id).Scan(&open); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status IN ('pending', 'building', 'deploying')`, id).
+		Scan(&open); err != nil {
 		return 0, fmt.Errorf("count open deployments of site: %w", err)
 	}
 	if open > 0 {

@@ -184,20 +184,15 @@ func (d *Deployments) write(ctx context.Context, tx *db.Tx, x deployment.Deploym
 		source = string(text)
 	}
 	_, err := tx.Exec(
-		ctx,
-		`
-		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
-			framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at, target, pinned, preview_label, hops, hook_body, bundle,
-			pull_request, fork, repository, source, upload_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`,
-		x.ID,
-		x.Site,
-		x.Owner,
-		x.ID.Label(),
-		x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Framework,
-		string(x.Plan),
-		x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt, x.CompletedAt, x.Target, x.Pinned, previewLabel,
-		x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository, source, x.Upload,
+		ctx, `
+		INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message,
+			commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at,
+			completed_at, target, pinned, preview_label, hops, hook_body, bundle, pull_request, fork, repository, source, upload_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, '', '[]', 0, '', $18, $19,
+			$20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`,
+		x.ID, x.Site, x.Owner, x.ID.Label(), x.Status, x.Cause, x.Branch, x.Title, x.ClearCache, x.CommitHash, x.CommitMessage,
+		x.CommitAuthor, x.Framework, string(x.Plan), x.Release, x.Runtime, x.ReleaseOf, x.CreatedAt, x.StartedAt,
+		x.CompletedAt, x.Target, x.Pinned, previewLabel, x.Hops, x.HookBody, x.Bundle, x.Pull, x.Fork, x.Repository, source, x.Upload,
 	)
 	if err != nil {
 		return fmt.Errorf("insert deployment: %w", err)

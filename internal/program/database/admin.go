@@ -100,8 +100,9 @@ var schemaForm = lazyregexp.New(`^s[a-z2-7]{26}$`)
 // rights lists what a site may do in its own database; without writing it may read and make
 // room.
 const (
-	allRights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE TEMPORARY TABLES, LOCK TABLES, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, TRIGGER, DELETE HISTORY"
-	noWrites  = "INSERT, UPDATE, CREATE, INDEX, ALTER, CREATE TEMPORARY TABLES, CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE, TRIGGER"
+	allRights = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE TEMPORARY TABLES, LOCK TABLES, CREATE " +
+		"VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, TRIGGER, DELETE HISTORY"
+	noWrites = "INSERT, UPDATE, CREATE, INDEX, ALTER, CREATE TEMPORARY TABLES, CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE, TRIGGER"
 )
 
 // make makes the database and its user, or gives the user this password.
@@ -246,7 +247,8 @@ func (a *admin) sizes(ctx context.Context) (map[string]int64, error) {
 	rows, err := a.sql.QueryContext(
 		ctx,
 		`SELECT table_schema, CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables
-		WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') GROUP BY table_schema`,
+		WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
+		GROUP BY table_schema`,
 	)
 	if err != nil {
 		return nil, err
@@ -268,7 +270,8 @@ func (a *admin) sizes(ctx context.Context) (map[string]int64, error) {
 // leave files as large as they were.
 func (a *admin) shrink(ctx context.Context, schema string) error {
 	rows, err := a.sql.QueryContext(ctx, `SELECT table_name FROM information_schema.tables
-		WHERE table_schema = ? AND table_type = 'BASE TABLE' AND data_free > 8388608 AND data_free * 4 > data_length + index_length LIMIT 20`, schema)
+		WHERE table_schema = ? AND table_type = 'BASE TABLE' AND data_free > 8388608 AND data_free * 4 > data_length + index_length
+		LIMIT 20`, schema)
 	if err != nil {
 		return err
 	}

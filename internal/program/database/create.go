@@ -110,7 +110,8 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	x.Schema = "s" + strings.TrimPrefix(string(x.ID), "db_")
 	x.sealed = d.c.Seal.Seal([]byte(newPassword()), purpose(x.ID))
 	_, err = tx.Exec(ctx, `
-		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
+		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full,
+		created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, '', 0, FALSE, $10)`,
 		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, x.sealed, x.Status, x.CreatedAt)
 	if err != nil {
@@ -206,7 +207,8 @@ func (d *Databases) Sites(ctx context.Context) ([]string, error) {
 	if d.c.External != "" || d.servers.base == "" {
 		return nil, nil
 	}
-	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT site_id FROM databases WHERE server = $1 OR server LIKE $2`, d.servers.base, d.servers.base+"/%")
+	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT site_id FROM databases WHERE server = $1 OR server LIKE $2`, d.servers.base,
+		d.servers.base+"/%")
 	list, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return nil, fmt.Errorf("list sites with databases: %w", err)

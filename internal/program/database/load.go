@@ -100,8 +100,8 @@ type LoadOptions struct {
 func noteTx(ctx context.Context, tx *db.Tx, schema, server string, until db.Time) error {
 	_, err := tx.Exec(
 		ctx,
-		`INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE SET until = excluded.until`,
-		schema, server, until,
+		`INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, $3) ON CONFLICT (schema_name) DO UPDATE
+		SET until = excluded.until`, schema, server, until,
 	)
 	return err
 }
@@ -386,7 +386,8 @@ func (s *Scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 		server:    s.server.name,
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at)
+		INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full,
+		created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', 0, FALSE, $11)`,
 		x.ID, id, owner, x.Engine, x.Name, x.place, x.Schema, d.c.Seal.Seal(
 			[]byte(s.password),

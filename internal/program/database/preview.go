@@ -151,7 +151,8 @@ func (d *Databases) makePreviewTx(ctx context.Context, tx *db.Tx, id site.ID, pr
 		x := db.ID[ID]("db")
 		schema := "s" + strings.TrimPrefix(string(x), "db_")
 		_, err := tx.Exec(ctx, `
-			INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full, created_at, preview)
+			INSERT INTO databases (id, site_id, owner_id, engine, name, place, schema_name, password, server, status, reason, size_bytes, is_full,
+			created_at, preview)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, '', 0, FALSE, $10, $11)`,
 			x, id, s.Owner, MariaDB, from.Name, from.place, schema, d.c.Seal.Seal(
 				[]byte(newPassword()),

@@ -69,7 +69,8 @@ func (s *SSO) discover(ctx context.Context, p Provider) (*issuer, error) {
 func unreachable(p Provider) error {
 	return &fault.Error{
 		Kind: fault.Unavailable, Message: p.Name + " is not available", RetryAfter: failureLife,
-		Details: "sign in another way, or try again in a moment; the operator's log and `slipway sso test` say what is wrong", Code: "provider_unavailable",
+		Details: "sign in another way, or try again in a moment; the operator's log and `slipway sso test` say what is wrong",
+		Code:    "provider_unavailable",
 	}
 }
 

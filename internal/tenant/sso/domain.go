@@ -115,7 +115,8 @@ func domainOf(email string) string {
 const domainColumns = `id, owner_id, provider_id, name, token, created_at, verified_at, missing_since, checked_at, next_check, problem`
 
 func scanDomain(r db.Scanner) (d Domain, err error) {
-	err = r.Scan(&d.ID, &d.Owner, &d.Provider, &d.Name, &d.Token, &d.CreatedAt, &d.VerifiedAt, &d.Missing, &d.CheckedAt, &d.NextCheck, &d.Problem)
+	err = r.Scan(&d.ID, &d.Owner, &d.Provider, &d.Name, &d.Token, &d.CreatedAt, &d.VerifiedAt, &d.Missing, &d.CheckedAt, &d.NextCheck,
+		&d.Problem)
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, fault.Missing("domain")
 	}
@@ -244,7 +245,8 @@ func (s *SSO) speaksFor(ctx context.Context, r db.Reader, p Provider, email stri
 	if p.Owner == "" {
 		return name != "" && (slices.Contains(p.Domains, name) || slices.Contains(p.Domains, "*")), nil
 	}
-	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM sso_domains WHERE name = $1 AND provider_id = $2 AND verified_at > 0 AND missing_since = 0)`,
+	err = r.QueryRow(ctx,
+		`SELECT EXISTS (SELECT 1 FROM sso_domains WHERE name = $1 AND provider_id = $2 AND verified_at > 0 AND missing_since = 0)`,
 		name, p.ID).Scan(&yes)
 	if err != nil {
 		return false, fmt.Errorf("find domain of address: %w", err)

@@ -89,7 +89,8 @@ func (s *SSO) rememberTx(ctx context.Context, tx *db.Tx, p Provider, from Start,
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO sso_sign_ins (digest, browser, provider_id, secrets, session_id, next, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		digest(state), browser, p.ID, s.c.Seal.Seal(box, "sso sign-in/"+digest(state)), from.Session, text.Cut(from.Next, 2000), now.Add(SignInTime))
+		digest(state), browser, p.ID, s.c.Seal.Seal(box, "sso sign-in/"+digest(state)), from.Session, text.Cut(from.Next, 2000),
+		now.Add(SignInTime))
 	if err != nil {
 		return fmt.Errorf("begin sign-in: %w", err)
 	}

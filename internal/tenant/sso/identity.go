@@ -37,7 +37,8 @@ func (s *SSO) Identities(ctx context.Context, user account.UserID) ([]Identity, 
 }
 
 func identities(ctx context.Context, r db.Reader, user account.UserID) ([]Identity, error) {
-	rows, err := r.Query(ctx, `SELECT id, owner_id, issuer, email, created_at, used_at FROM sso_identities WHERE user_id = $1 ORDER BY created_at, id`, user)
+	rows, err := r.Query(ctx,
+		`SELECT id, owner_id, issuer, email, created_at, used_at FROM sso_identities WHERE user_id = $1 ORDER BY created_at, id`, user)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (i Identity, err error) {
 		return i, r.Scan(&i.ID, &i.Owner, &i.Issuer, &i.Email, &i.CreatedAt, &i.UsedAt)
 	})
@@ -266,8 +267,8 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	}
 	var others bool
 	err = tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id WHERE i.user_id = $1 AND i.id <> $2)`,
-		user, gone.ID).Scan(&others)
+		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id
+		WHERE i.user_id = $1 AND i.id <> $2)`, user, gone.ID).Scan(&others)
 	if err != nil {
 		return fmt.Errorf("find other ways in: %w", err)
 	}
@@ -298,7 +299,8 @@ func isMissing(err error) bool { return fault.Is(err, fault.NotFound) }
 
 // CountUsers returns how many users are linked to a provider's issuer.
 func (s *SSO) CountUsers(ctx context.Context, p Provider) (n int, err error) {
-	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1 AND owner_id = $2`, p.Issuer, p.Owner).Scan(&n)
+	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1 AND owner_id = $2`, p.Issuer, p.Owner).
+		Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count linked users: %w", err)
 	}

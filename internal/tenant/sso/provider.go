@@ -165,7 +165,8 @@ func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provide
 		return p, 0, err
 	}
 	for _, q := range []string{
-		`DELETE FROM sso_sign_ins WHERE provider_id = $1`, `DELETE FROM sso_domains WHERE provider_id = $1`, `DELETE FROM sso_providers WHERE id = $1`,
+		`DELETE FROM sso_sign_ins WHERE provider_id = $1`, `DELETE FROM sso_domains WHERE provider_id = $1`,
+		`DELETE FROM sso_providers WHERE id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, q, id); err != nil {
 			return p, 0, fmt.Errorf("remove sign-in provider: %w", err)
@@ -248,7 +249,8 @@ func (n NewProvider) issuer() (string, error) {
 		return "", invalid("Invalid issuer", "Google's issuer is "+issuers[Google], "invalid_issuer")
 	}
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(issuer) > 500 || !secure(u, u) {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(issuer) > 500 ||
+		!secure(u, u) {
 		return "", invalid("Invalid issuer", "an issuer is an https address without a query, such as https://login.example.com", "invalid_issuer")
 	}
 	return issuer, nil

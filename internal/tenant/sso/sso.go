@@ -4,8 +4,9 @@
 // An identity is an issuer and that issuer's id of a person, never an email address: addresses change hands. An identity
 // signs in the user that it was linked to, which takes a session of that user. Where a provider vouches for the addresses
 // of a domain, its first sign-in makes an account, and opens one that nobody has signed in to yet; it never opens another
-// one. The operator says for which domains a provider does; a team proves its own by a TXT record. Issuers are reached through the way out that the operator controls, with bounds on
-// size and time; what they answer is believed after its signature, issuer, audience, nonce and age are checked.
+// one. The operator says for which domains a provider does; a team proves its own by a TXT record. Issuers are reached
+// through the way out that the operator controls, with bounds on size and time; what they answer is believed after its
+// signature, issuer, audience, nonce and age are checked.
 package sso
 
 import (

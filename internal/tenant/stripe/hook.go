@@ -65,11 +65,15 @@ func (s *Stripe) Take(ctx context.Context, account, signature string, body []byt
 		return errSignature
 	}
 	var e eventHead
-	if json.Unmarshal(body, &e) != nil || !eventID.MatchString(e.ID) || !eventType.MatchString(e.Type) || !objectID.MatchString(e.Data.Object.ID) {
+	if json.Unmarshal(body, &e) != nil || !eventID.MatchString(e.ID) || !eventType.MatchString(e.Type) ||
+		!objectID.MatchString(e.Data.Object.ID) {
 		return &fault.Error{Kind: fault.Invalid, Message: "Invalid event", Details: "the body isn't an event of Stripe", Code: "invalid_event"}
 	}
 	if e.Livemode == nil || *e.Livemode != a.Live || e.Account != "" {
-		return &fault.Error{Kind: fault.Invalid, Message: "The event is from another account", Details: "test and live events don't mix", Code: "foreign_event"}
+		return &fault.Error{
+			Kind: fault.Invalid, Message: "The event is from another account", Details: "test and live events don't mix",
+			Code: "foreign_event",
+		}
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
 }
@@ -120,7 +124,8 @@ func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	if !about(e.Type) {
 		done = s.now()
 	}
-	n, err := tx.Exec(ctx, `INSERT INTO stripe_events (id, type, object, received_at, done_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING`,
+	n, err := tx.Exec(ctx,
+		`INSERT INTO stripe_events (id, type, object, received_at, done_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING`,
 		e.ID, e.Type, e.Data.Object.ID, s.now(), done)
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
@@ -148,7 +153,8 @@ func about(kind string) bool {
 func (s *Stripe) Fetch(ctx context.Context, event string) error {
 	var kind, object string
 	var done db.Time
-	if err := s.c.DB.QueryRow(ctx, `SELECT type, object, done_at FROM stripe_events WHERE id = $1`, event).Scan(&kind, &object, &done); err != nil {
+	if err := s.c.DB.QueryRow(ctx, `SELECT type, object, done_at FROM stripe_events WHERE id = $1`, event).
+		Scan(&kind, &object, &done); err != nil {
 		return fmt.Errorf("read event: %w", err)
 	}
 	if done > 0 {

@@ -35,7 +35,8 @@ var hundredths = []money.Currency{"ISK", "UGX"}
 
 // least are the least amounts that Stripe charges, in Stripe's units, where it isn't 50.
 var least = map[money.Currency]int64{
-	"GBP": 30, "CZK": 1500, "DKK": 250, "HUF": 17500, "MXN": 1000, "MYR": 200, "NOK": 300, "PLN": 200, "RON": 200, "SEK": 300, "THB": 1000, "HKD": 400, "AED": 200,
+	"GBP": 30, "CZK": 1500, "DKK": 250, "HUF": 17500, "MXN": 1000, "MYR": 200, "NOK": 300, "PLN": 200, "RON": 200, "SEK": 300, "THB": 1000,
+	"HKD": 400, "AED": 200,
 	"KWD": 500, "BHD": 500, "JOD": 500, "OMR": 500, "TND": 500,
 }
 
@@ -103,7 +104,8 @@ func (s *Stripe) Setup(ctx context.Context, o billing.SetupOrder) (session, url 
 		return "", "", err
 	}
 	got, err := sc.V1CheckoutSessions.Create(ctx, &api.CheckoutSessionCreateParams{
-		Params: api.Params{IdempotencyKey: api.String(o.ID)}, Mode: api.String("setup"), Customer: api.String(o.Customer), Currency: theirs(o.Currency),
+		Params: api.Params{IdempotencyKey: api.String(o.ID)}, Mode: api.String("setup"), Customer: api.String(o.Customer),
+		Currency:           theirs(o.Currency),
 		PaymentMethodTypes: []*string{api.String("card")}, SuccessURL: api.String(o.Back), CancelURL: api.String(o.Back),
 		ExpiresAt: api.Int64(expiry(o.CreatedAt)), Metadata: map[string]string{"setup": o.ID},
 		SetupIntentData: &api.CheckoutSessionCreateSetupIntentDataParams{Metadata: map[string]string{"setup": o.ID}},
@@ -125,7 +127,8 @@ func (s *Stripe) Stored(ctx context.Context, session string) (out billing.Stored
 	if err != nil {
 		return out, err
 	}
-	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session, &api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("setup_intent.payment_method")}})
+	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session,
+		&api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("setup_intent.payment_method")}})
 	if err != nil {
 		return out, said(err)
 	}
@@ -187,7 +190,8 @@ func (s *Stripe) Charge(ctx context.Context, o billing.Order) (billing.Outcome, 
 // hard are the reasons after which the same card must not be tried again: card schemes fine who does.
 var hard = []string{
 	"lost_card", "stolen_card", "pickup_card", "restricted_card", "fraudulent", "merchant_blacklist", "invalid_account", "card_not_supported",
-	"currency_not_supported", "expired_card", "incorrect_number", "invalid_number", "revocation_of_all_authorizations", "revocation_of_authorization",
+	"currency_not_supported", "expired_card", "incorrect_number", "invalid_number", "revocation_of_all_authorizations",
+	"revocation_of_authorization",
 	"stop_payment_order", "security_violation", "transaction_not_allowed", "resource_missing", "payment_method_unactivated",
 }
 
@@ -284,7 +288,8 @@ func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (sessio
 }
 
 var errPageOver = &fault.Error{
-	Kind: fault.Conflict, Message: "The payment page has ended", Details: "reload the page to see what came of the payment, then try again", Code: "payment_open",
+	Kind: fault.Conflict, Message: "The payment page has ended", Details: "reload the page to see what came of the payment, then try again",
+	Code: "payment_open",
 }
 
 // confirm returns where the owner confirms a payment at their bank.
@@ -294,7 +299,8 @@ func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, b
 		return "", said(err)
 	}
 	if pi.Status == api.PaymentIntentStatusRequiresPaymentMethod || pi.Status == api.PaymentIntentStatusRequiresConfirmation {
-		pi, err = sc.V1PaymentIntents.Confirm(ctx, o.Reference, &api.PaymentIntentConfirmParams{PaymentMethod: api.String(o.Method), ReturnURL: api.String(back)})
+		pi, err = sc.V1PaymentIntents.Confirm(ctx, o.Reference,
+			&api.PaymentIntentConfirmParams{PaymentMethod: api.String(o.Method), ReturnURL: api.String(back)})
 		if err != nil {
 			return "", said(err)
 		}
@@ -327,7 +333,8 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 	from := o.SentAt.Add(-time.Hour).Time().Unix()
 	n := 0
 	for pi, err := range sc.V1PaymentIntents.List(ctx, &api.PaymentIntentListParams{
-		ListParams: api.ListParams{Limit: api.Int64(100)}, Customer: api.String(o.Customer), CreatedRange: &api.RangeQueryParams{GreaterThanOrEqual: from},
+		ListParams: api.ListParams{Limit: api.Int64(100)}, Customer: api.String(o.Customer),
+		CreatedRange: &api.RangeQueryParams{GreaterThanOrEqual: from},
 	}).All(ctx) {
 		if err != nil {
 			return out, said(err)
@@ -344,12 +351,14 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 
 // ofSession returns what became of a payment on a page.
 func (s *Stripe) ofSession(ctx context.Context, sc *api.Client, session string) (out billing.Outcome, err error) {
-	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session, &api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("payment_intent")}})
+	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session,
+		&api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("payment_intent")}})
 	if err != nil {
 		return out, said(err)
 	}
 	out = billing.Outcome{Payment: billing.PaymentID(got.Metadata["payment"]), Status: billing.PaymentRequiresAction}
-	if pi := got.PaymentIntent; pi != nil && pi.Status != "" && (got.Status == api.CheckoutSessionStatusComplete || pi.Status == api.PaymentIntentStatusSucceeded) {
+	if pi := got.PaymentIntent; pi != nil && pi.Status != "" &&
+		(got.Status == api.CheckoutSessionStatusComplete || pi.Status == api.PaymentIntentStatusSucceeded) {
 		if pi.Metadata["payment"] == "" {
 			pi.Metadata = got.Metadata
 		}
@@ -395,7 +404,8 @@ func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing
 	if err != nil {
 		return out, err
 	}
-	for r, err := range sc.V1Refunds.List(ctx, &api.RefundListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, PaymentIntent: api.String(o.Reference)}).All(ctx) {
+	for r, err := range sc.V1Refunds.List(ctx,
+		&api.RefundListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, PaymentIntent: api.String(o.Reference)}).All(ctx) {
 		if err != nil {
 			return out, said(err)
 		}
@@ -420,7 +430,10 @@ func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing
 
 func refundOutcome(r *api.Refund, payment string) billing.RefundOutcome {
 	c := ours(r.Currency)
-	out := billing.RefundOutcome{ID: r.Metadata["refund"], Reference: r.ID, Payment: payment, Status: "pending", Amount: fromStripe(c, r.Amount), Currency: c}
+	out := billing.RefundOutcome{
+		ID: r.Metadata["refund"], Reference: r.ID, Payment: payment, Status: "pending",
+		Amount: fromStripe(c, r.Amount), Currency: c,
+	}
 	if out.Payment == "" && r.PaymentIntent != nil {
 		out.Payment = r.PaymentIntent.ID
 	}

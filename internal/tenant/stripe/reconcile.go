@@ -55,8 +55,8 @@ func (s *Stripe) Schedule(ctx context.Context) error {
 	})
 }
 
-// Reconcile lists the events since the last time and keeps those that never arrived. Once a day it compares the payments, refunds and disputes
-// of five weeks with the ledger.
+// Reconcile lists the events since the last time and keeps those that never arrived. Once a day it compares the payments, refunds
+// and disputes of five weeks with the ledger.
 func (s *Stripe) Reconcile(ctx context.Context) error {
 	a, err := s.Account(ctx, s.c.DB)
 	if fault.Is(err, fault.NotFound) {
@@ -133,7 +133,10 @@ const mostReplay = 30 * 24 * time.Hour
 // ReplayTx lets the next reconciliation list the events of so long again.
 func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (from db.Time, err error) {
 	if since <= 0 || since > mostReplay {
-		return 0, &fault.Error{Kind: fault.Invalid, Message: "Invalid duration", Details: "Stripe lists the events of the last 30 days", Code: "invalid_since"}
+		return 0, &fault.Error{
+			Kind: fault.Invalid, Message: "Invalid duration", Details: "Stripe lists the events of the last 30 days",
+			Code: "invalid_since",
+		}
 	}
 	a, err := s.Account(ctx, tx)
 	if err != nil {
@@ -157,7 +160,8 @@ func (s *Stripe) compare(ctx context.Context, a Account) error {
 		}
 	}
 	captured := map[string]int64{}
-	for pi, err := range sc.V1PaymentIntents.List(ctx, &api.PaymentIntentListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
+	for pi, err := range sc.V1PaymentIntents.List(ctx,
+		&api.PaymentIntentListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
 		if err != nil {
 			return said(err)
 		}
@@ -178,7 +182,8 @@ func (s *Stripe) compare(ctx context.Context, a Account) error {
 	if err := s.refundsOf(ctx, sc, &api.RefundListParams{CreatedRange: made}); err != nil {
 		return said(err)
 	}
-	for d, err := range sc.V1Disputes.List(ctx, &api.DisputeListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
+	for d, err := range sc.V1Disputes.List(ctx,
+		&api.DisputeListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
 		if err != nil {
 			return said(err)
 		}

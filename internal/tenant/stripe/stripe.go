@@ -158,9 +158,11 @@ var errKey = &fault.Error{
 // SecretTx takes the signing secret of the account's webhook. The one before is valid until the next one.
 func (s *Stripe) SecretTx(ctx context.Context, tx *db.Tx, secret string) (Account, error) {
 	secret = strings.TrimSpace(secret)
-	if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || len(secret) > 300 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || len(secret) > 300 ||
+		strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Account{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid signing secret", Code: "invalid_secret", Details: "the signing secret of a webhook of Stripe begins with whsec_",
+			Kind: fault.Invalid, Message: "Invalid signing secret", Code: "invalid_secret",
+			Details: "the signing secret of a webhook of Stripe begins with whsec_",
 		}
 	}
 	a, err := s.Account(ctx, tx)
@@ -184,10 +186,12 @@ func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 		return err
 	} else if len(open) > 0 {
 		return &fault.Error{
-			Kind: fault.Conflict, Message: "A payment is under way", Code: "payment_open", Details: "wait for its outcome, then disconnect the account",
+			Kind: fault.Conflict, Message: "A payment is under way", Code: "payment_open",
+			Details: "wait for its outcome, then disconnect the account",
 		}
 	}
-	if _, err := tx.Exec(ctx, `UPDATE stripe_accounts SET ended_at = $2, api_key = '', secret = '', old_secret = '' WHERE id = $1`, a.ID, s.now()); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE stripe_accounts SET ended_at = $2, api_key = '', secret = '', old_secret = '' WHERE id = $1`, a.ID,
+		s.now()); err != nil {
 		return fmt.Errorf("write Stripe account: %w", err)
 	}
 	return nil
@@ -210,7 +214,10 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-var errOff = &fault.Error{Kind: fault.Conflict, Message: "Cards aren't accepted here", Details: "no account at Stripe is connected", Code: "no_cards"}
+var errOff = &fault.Error{
+	Kind: fault.Conflict, Message: "Cards aren't accepted here", Details: "no account at Stripe is connected",
+	Code: "no_cards",
+}
 
 // client returns the calls to the account in use.
 func (s *Stripe) client(ctx context.Context) (*api.Client, error) {
@@ -229,7 +236,8 @@ func (s *Stripe) clientOf(a Account) *api.Client {
 	out.Transport = bounded{out.Transport}
 	off := int64(0)
 	backend := api.GetBackendWithConfig(api.APIBackend, &api.BackendConfig{
-		HTTPClient: &out, URL: api.String(s.c.API), MaxNetworkRetries: &off, LeveledLogger: &api.LeveledLogger{Level: api.LevelNull}, EnableTelemetry: api.Bool(false),
+		HTTPClient: &out, URL: api.String(s.c.API), MaxNetworkRetries: &off, LeveledLogger: &api.LeveledLogger{Level: api.LevelNull},
+		EnableTelemetry: api.Bool(false),
 	})
 	return api.NewClient(a.key, api.WithBackends(&api.Backends{API: backend, Connect: backend, Uploads: backend, MeterEvents: backend}))
 }

@@ -22,7 +22,8 @@ type settled struct {
 }
 
 var settleText = chunk.Text(func(n int) string {
-	return `UPDATE webhook_deliveries SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
+	return `UPDATE webhook_deliveries
+		SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
 		FROM (VALUES ` + chunk.Values(
 		n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT",
 	) + `) AS v
@@ -78,7 +79,8 @@ func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[deli
 
 var hourText = chunk.Text(func(n int) string {
 	return `INSERT INTO webhook_hours (hook_id, hour, succeeded, failed) VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "BIGINT", "BIGINT") + `
-		ON CONFLICT (hook_id, hour) DO UPDATE SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`
+		ON CONFLICT (hook_id, hour) DO UPDATE
+		SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`
 })
 
 // writeHours adds to the attempts of each endpoint in this hour.

@@ -130,10 +130,10 @@ type endpoint struct {
 
 // waiting are the first deliveries of an endpoint, each as its fields separated by spaces: all
 // that are looked for come in one row.
-var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' ' || q.created_at, ';')
-	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id LIMIT ` + strconv.Itoa(
-	maxInFlight+1,
-) + `) AS q)`
+var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' '
+		|| q.created_at, ';')
+	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id
+	LIMIT ` + strconv.Itoa(maxInFlight+1) + `) AS q)`
 
 // selectEndpoints begins a statement that finds endpoints that may be sent to; $1 is now.
 var selectEndpoints = `

@@ -154,7 +154,8 @@ func addDeliveries(ctx context.Context, tx *db.Tx, event string, hooks []ID, sta
 			rows[i] = `(` + args.Add(db.NewID("dlv")) + `, $1, ` + args.Add(hook) + `, $2, 0, 0, $3, 0, $3, $4, '')`
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at,
+			redelivery_of)
 			VALUES `+strings.Join(rows, ", "), args...)
 		return err
 	})

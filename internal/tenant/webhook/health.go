@@ -69,7 +69,8 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 					succeeded_at = CASE WHEN $2 THEN $4 ELSE succeeded_at END,
 					warned_at = CASE WHEN $2 THEN 0 ELSE warned_at END,
 					floor_at = CASE
-						WHEN CAST($7 AS BIGINT) > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT) >= CAST($8 AS BIGINT) AND CAST($9 AS BIGINT) > CAST($5 AS BIGINT) THEN CAST($9 AS BIGINT)
+						WHEN CAST($7 AS BIGINT) > 0 AND CASE WHEN $6 THEN 0 ELSE timeouts END + CAST($7 AS BIGINT) >= CAST($8 AS BIGINT)
+						AND CAST($9 AS BIGINT) > CAST($5 AS BIGINT) THEN CAST($9 AS BIGINT)
 						WHEN $3 = 0 AND $2 AND timeouts >= CAST($8 AS BIGINT) THEN CAST($4 AS BIGINT)
 						WHEN floor_at < CAST($5 AS BIGINT) THEN CAST($5 AS BIGINT) ELSE floor_at END
 				WHERE id = $1`, id, h.ok, h.failures, now, h.cool, h.answered, h.timeouts, breakerAfter, now.Add(probeEvery)); err != nil {

@@ -97,7 +97,8 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	l := Listener{ID: db.ID[ID]("hook"), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at, expires_at)
+		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at,
+		updated_at, expires_at)
 		VALUES ($1, $2, '', '', '', $3, $4, $5, FALSE, TRUE, '', $6, $7, $7, $8)`,
 		l.ID, owner, strings.Join(
 			events,

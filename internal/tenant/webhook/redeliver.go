@@ -31,7 +31,8 @@ type Filter struct {
 // states lists what is stored for each state that can be asked for, as a condition that an
 // index serves: of many deliveries the few that are pending are found at once.
 var states = map[string]string{
-	"pending":   `d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' UNION ALL SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'leased')`,
+	"pending": `d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' 
+		UNION ALL SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'leased')`,
 	"succeeded": `d.state = 'succeeded'`,
 	"failed":    `d.state IN ('failed', 'skipped')`,
 }
@@ -86,13 +87,9 @@ func (f Filter) chosen(hook ID) (string, db.Args, error) {
 	if len(f.Events) == 0 {
 		return `SELECT d.id AS found FROM webhook_deliveries d WHERE ` + where, args, err
 	}
-	return `SELECT newest.id AS found FROM (SELECT d.id, d.event_id FROM webhook_deliveries d WHERE ` + where + ` ORDER BY d.id DESC LIMIT ` + strconv.Itoa(
-		searched,
-	) + `) AS newest
-		JOIN webhook_events e ON e.id = newest.event_id WHERE e.name IN (` + db.AddList(
-		&args,
-		f.Events,
-	) + `)`, args, err
+	return `SELECT newest.id AS found FROM (SELECT d.id, d.event_id FROM webhook_deliveries d WHERE ` + where + `
+		ORDER BY d.id DESC LIMIT ` + strconv.Itoa(searched) + `) AS newest
+		JOIN webhook_events e ON e.id = newest.event_id WHERE e.name IN (` + db.AddList(&args, f.Events) + `)`, args, err
 }
 
 func text30(s string) string { return strings.ToValidUTF8(s[:min(len(s), 30)], "\uFFFD") }
@@ -143,7 +140,8 @@ func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery
 	for _, r := range list {
 		id := db.ID[delivery.ID]("dlv")
 		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at, redelivery_of)
+			INSERT INTO webhook_deliveries (id, event_id, hook_id, state, claims, failures, next_at, lease_until, created_at, finished_at,
+			redelivery_of)
 			VALUES ($1, $2, $3, 'pending', 0, 0, $4, 0, $4, 0, $5)`, id, r.event, hook, now, r.id)
 		if err != nil {
 			return nil, fmt.Errorf("queue redelivery: %w", err)
@@ -324,7 +322,8 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 	}
 	args = append(args, at.After, batch)
 	rows, err := tx.Query(ctx, `
-		SELECT d.id, d.event_id, e.name, EXISTS (SELECT 1 FROM webhook_deliveries o WHERE o.event_id = d.event_id AND o.hook_id = d.hook_id AND o.id > d.id
+		SELECT d.id, d.event_id, e.name,
+		EXISTS (SELECT 1 FROM webhook_deliveries o WHERE o.event_id = d.event_id AND o.hook_id = d.hook_id AND o.id > d.id
 			AND o.state IN ('pending', 'leased', 'succeeded'))
 		FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
 		WHERE `+where+` AND d.id > $`+strconv.Itoa(len(args)-1)+` ORDER BY d.id LIMIT $`+strconv.Itoa(len(args)), args...)

@@ -27,9 +27,8 @@ const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id
 // underWay counts the requests that an endpoint has in flight, no further than it may have.
 // In order, so that PostgreSQL walks the index and clears away the leases that ended; to
 // a bitmap of it every lease since the last vacuum would count.
-var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased' ORDER BY d.lease_until LIMIT ` + strconv.Itoa(
-	maxInFlight,
-) + `) AS l)`
+var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased'
+	ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
 
 // retimeAll is retime for many endpoints. One whose turn has come keeps its place in the
 // line, and a row that stays as it is is not written.
@@ -38,12 +37,11 @@ func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 		args := db.Args{db.Now()}
 		_, err := tx.Exec(ctx, `
 			UPDATE webhooks SET turn_at = v.turn
-			FROM (SELECT hook, CASE WHEN busy OR due IS NULL THEN `+neverTurn+` WHEN due > $1 OR floor_at > $1 THEN CASE WHEN due > floor_at THEN due ELSE floor_at END
+			FROM (SELECT hook, CASE WHEN busy OR due IS NULL THEN `+neverTurn+`
+					WHEN due > $1 OR floor_at > $1 THEN CASE WHEN due > floor_at THEN due ELSE floor_at END
 					WHEN turn_at <= $1 THEN turn_at ELSE CAST($1 AS BIGINT) END AS turn
-				FROM (SELECT id AS hook, turn_at, floor_at, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks WHERE id IN (`+db.AddList(
-			&args,
-			part,
-		)+`)) AS u) AS v
+				FROM (SELECT id AS hook, turn_at, floor_at, `+underWay+` >= `+window+` AS busy, `+firstDue+` AS due FROM webhooks
+					WHERE id IN (`+db.AddList(&args, part)+`)) AS u) AS v
 			WHERE webhooks.id = v.hook AND webhooks.turn_at <> v.turn`, args...)
 		return err
 	})

@@ -189,7 +189,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		UpdatedAt: now,
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at, updated_at)
+		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at,
+		updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, TRUE, '', $10, $11, $11)`,
 		hook.ID, owner, url, delivery.URLKey(url), delivery.HostOf(url), strings.Join(events, " "), strings.Join(sites, " "),
 		w.c.Seal.Seal([]byte(secret), sealPurpose+string(hook.ID)), hook.Generated, never, now)
@@ -517,7 +518,8 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 // remove deletes webhooks: their secrets go at once, the rest by and by.
-const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '', url_key = '' WHERE owner_id = $1 AND deleted_at = 0`
+const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '', url_key = ''
+	WHERE owner_id = $1 AND deleted_at = 0`
 
 // Delete removes a webhook. What is queued for it is not sent; its log goes with it.
 func (w *Webhooks) Delete(ctx context.Context, owner account.OwnerID, id ID) error {

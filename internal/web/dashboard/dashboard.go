@@ -152,7 +152,8 @@ func New(c Config) *Dashboard {
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
 	d.routes = slices.Concat(
-		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(), together.Routes(), plans.New(d.shell, c.Billing).Routes(),
+		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(),
+		together.Routes(), plans.New(d.shell, c.Billing).Routes(),
 	)
 	d.shell.Route(d.routes...)
 	return d

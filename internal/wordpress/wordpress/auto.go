@@ -29,7 +29,8 @@ func (w *WordPress) updates(ctx context.Context) {
 	}
 	rows, err := w.c.DB.Query(ctx, `
 		SELECT w.site_id, w.owner_id FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
-		WHERE (w.auto_update <> 'off' OR w.auto_extensions > 0) AND w.installed <> '' AND w.next_update <= $1 AND s.status = 'active' ORDER BY w.next_update LIMIT 5`, db.Now())
+		WHERE (w.auto_update <> 'off' OR w.auto_extensions > 0) AND w.installed <> '' AND w.next_update <= $1 AND s.status = 'active'
+		ORDER BY w.next_update LIMIT 5`, db.Now())
 	list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.site, &d.owner) })
 	if err != nil {
 		if ctx.Err() == nil {

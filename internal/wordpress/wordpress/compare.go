@@ -108,7 +108,10 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 				s.State, err = w.state(ctx, owner, x, f)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = &fault.Error{Kind: fault.Unavailable, Message: "WordPress does not respond", Details: "it took over 25 seconds", Code: "wordpress_failed"}
+				err = &fault.Error{
+					Kind: fault.Unavailable, Message: "WordPress does not respond", Details: "it took over 25 seconds",
+					Code: "wordpress_failed",
+				}
 			}
 			s.Err = err
 		})
@@ -153,6 +156,7 @@ func (w *WordPress) sameSince(ctx context.Context, a, b site.ID) (at db.Time, er
 // setSyncedTx notes that the database of a site is now that of another one of the time at, where one is the clone of the
 // other.
 func (w *WordPress) setSyncedTx(ctx context.Context, tx *db.Tx, a, b site.ID, at db.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET synced_at = $3 WHERE site_id = $1 AND origin = $2 OR site_id = $2 AND origin = $1`, a, b, at)
+	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET synced_at = $3 WHERE site_id = $1 AND origin = $2 OR site_id = $2 AND origin = $1`, a,
+		b, at)
 	return err
 }

@@ -68,11 +68,10 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 	}
 	if err == nil && of.Settings {
 		_, err = tx.Exec(ctx, `
-			UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8, memory_mib = $9, upload_mib = $10, execution_seconds = $11, auto_update = $12, object_cache = $13
-			WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload, e.Execution, cmp.Or(
-			e.AutoUpdate,
-			AutoOff,
-		), e.ObjectCache)
+			UPDATE wordpress_sites SET title = $2, admin_email = $3, admin_user = $4, locale = $5, xmlrpc = $6, debug = $7, maintenance = $8,
+			memory_mib = $9, upload_mib = $10, execution_seconds = $11, auto_update = $12, object_cache = $13
+			WHERE site_id = $1`, s.ID, e.Title, e.AdminEmail, e.AdminUser, e.Locale, e.XMLRPC, e.Debug, e.Maintenance, e.Memory, e.Upload,
+			e.Execution, cmp.Or(e.AutoUpdate, AutoOff), e.ObjectCache)
 	}
 	if err == nil && of.Databases { // the tables are those of the export, whoever's settings there are
 		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"))

@@ -20,8 +20,8 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 	var sealed string
 	err = g.w.c.DB.QueryRow(
 		ctx,
-		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id WHERE d.id = $1`,
-		deployment,
+		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id
+		WHERE d.id = $1`, deployment,
 	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)

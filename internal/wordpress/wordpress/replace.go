@@ -100,7 +100,8 @@ func (r *run) replace(ctx context.Context) error {
 		return err
 	}
 	out := r.result()
-	out["dryRun"], out["rows"], out["replacements"], out["tables"], out["skippedTables"] = p.Dry, found.Rows, found.Replacements, found.Tables, found.Skipped
+	out["dryRun"], out["rows"], out["replacements"], out["tables"], out["skippedTables"] = p.Dry, found.Rows, found.Replacements, found.Tables,
+		found.Skipped
 	if p.Dry {
 		return r.end(ctx, fmt.Sprintf("%d replacements in %d rows would be made", found.Replacements, found.Rows), "", out)
 	}

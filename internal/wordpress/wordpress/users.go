@@ -52,7 +52,9 @@ var roleForm = lazyregexp.New(`^[A-Za-z0-9_-]{1,60}$`)
 const maxUserID = 1 << 53
 
 // ChangeUserTx begins to change a user of the owner's WordPress, or to create one.
-func (w *WordPress) ChangeUserTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, u UserChange) (operation.Operation, error) {
+func (w *WordPress) ChangeUserTx(
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, u UserChange,
+) (operation.Operation, error) {
 	invalid := func(what, details, received string) (operation.Operation, error) {
 		return operation.Operation{}, &fault.Error{
 			Kind: fault.Invalid, Message: "Invalid " + what, Details: details, Received: text.Clip(received, 100), Code: "invalid_wordpress_user",

@@ -53,8 +53,9 @@ type Config struct {
 	Seal      *seal.Sealer
 	Out       *http.Client // fetches the core
 
-	Dir    string // ours: where a core is put together
-	Source string // of the core, see core.CheckSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+	Dir string // ours: where a core is put together
+	// of the core, see core.CheckSource. Optional: empty means the current release, or Debian's package where it can't be fetched.
+	Source string
 
 	Operations  *operation.Operations
 	Backups     *backup.Backups
@@ -243,7 +244,8 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 		}
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug,
+		maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
 		s.ID, s.Owner, w.c.Seal.Seal(
 			[]byte(db.Random(40)),
@@ -357,7 +359,8 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	}
 	_, err = tx.Exec(
 		ctx,
-		`UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7, auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
+		`UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7,
+		auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
 		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision,
 	)
 	if err != nil {

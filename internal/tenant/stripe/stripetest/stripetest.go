@@ -233,7 +233,8 @@ func (s *Server) serve(r *http.Request, body []byte) (int, []byte, Fault) {
 	}
 	if k, ok := s.keys[key]; ok && key != "" && s.now().Sub(k.at) < 24*time.Hour {
 		if k.params != r.URL.Path+"?"+form.Encode() {
-			return refuse(400, object{"type": "idempotency_error", "message": "Keys for idempotent requests can only be used with the same parameters"})
+			return refuse(400,
+				object{"type": "idempotency_error", "message": "Keys for idempotent requests can only be used with the same parameters"})
 		}
 		return k.status, k.body, f
 	}
@@ -292,7 +293,8 @@ func (s *Server) call(method string, path []string, form url.Values) (int, objec
 	case method == "GET":
 		return 200, s.list(kind, form)
 	case act == "POST customers" && id == "":
-		return 200, s.add("cus", object{"object": "customer", "metadata": metadata(form, "metadata"), "name": form.Get("name"), "email": form.Get("email")})
+		return 200, s.add("cus",
+			object{"object": "customer", "metadata": metadata(form, "metadata"), "name": form.Get("name"), "email": form.Get("email")})
 	case act == "DELETE customers":
 		delete(s.objects, id)
 		return 200, object{"id": id, "object": "customer", "deleted": true}
@@ -330,7 +332,8 @@ func (s *Server) call(method string, path []string, form url.Values) (int, objec
 }
 
 var prefixes = map[string]string{
-	"payment_intents": "pi", "refunds": "re", "disputes": "du", "events": "evt", "customers": "cus", "checkout/sessions": "cs", "payment_methods": "pm",
+	"payment_intents": "pi", "refunds": "re", "disputes": "du", "events": "evt", "customers": "cus", "checkout/sessions": "cs",
+	"payment_methods": "pm",
 }
 
 func (s *Server) list(kind string, form url.Values) object {
@@ -389,7 +392,8 @@ func (s *Server) session(form url.Values) (int, object) {
 		return bad("expires_at must be between 30 minutes and 24 hours from creation")
 	}
 	o := object{
-		"object": "checkout.session", "mode": form.Get("mode"), "customer": form.Get("customer"), "metadata": metadata(form, "metadata"), "status": "open",
+		"object": "checkout.session", "mode": form.Get("mode"), "customer": form.Get("customer"),
+		"metadata": metadata(form, "metadata"), "status": "open",
 		"expires_at": at, "success_url": form.Get("success_url"), "currency": form.Get("currency"), "payment_intent": nil, "setup_intent": nil,
 	}
 	if form.Get("mode") == "payment" {
@@ -431,14 +435,16 @@ func (s *Server) enter(session, number string) error {
 	}
 	m := s.card(str(o, "customer"), number)
 	if o["mode"] == "setup" {
-		si := s.add("seti", object{"object": "setup_intent", "status": "succeeded", "payment_method": m["id"], "customer": o["customer"], "metadata": o["metadata"]})
+		si := s.add("seti",
+			object{"object": "setup_intent", "status": "succeeded", "payment_method": m["id"], "customer": o["customer"], "metadata": o["metadata"]})
 		o["setup_intent"] = si["id"]
 		s.emit("setup_intent.succeeded", si)
 	} else {
 		pi := s.add("pi", object{
-			"object": "payment_intent", "amount": o["amount_total"], "amount_received": o["amount_total"], "currency": o["currency"], "customer": o["customer"],
-			"payment_method": m["id"], "status": "succeeded", "metadata": o["intent_metadata"], "setup_future_usage": "off_session", "last_payment_error": nil,
-			"next_action": nil,
+			"object": "payment_intent", "amount": o["amount_total"], "amount_received": o["amount_total"], "currency": o["currency"],
+			"customer":       o["customer"],
+			"payment_method": m["id"], "status": "succeeded", "metadata": o["intent_metadata"], "setup_future_usage": "off_session",
+			"last_payment_error": nil, "next_action": nil,
 		})
 		s.charge(pi)
 		o["payment_intent"] = pi["id"]
@@ -466,8 +472,8 @@ func (s *Server) intent(form url.Values) (int, object) {
 	}
 	pi := s.add("pi", object{
 		"object": "payment_intent", "amount": n, "amount_received": int64(0), "currency": form.Get("currency"), "customer": form.Get("customer"),
-		"payment_method": m["id"], "metadata": metadata(form, "metadata"), "setup_future_usage": nil, "last_payment_error": nil, "next_action": nil,
-		"status": "requires_payment_method",
+		"payment_method": m["id"], "metadata": metadata(form, "metadata"), "setup_future_usage": nil, "last_payment_error": nil,
+		"next_action": nil, "status": "requires_payment_method",
 	})
 	s.emit("payment_intent.created", pi)
 	fail := func(code, decline string) (int, object) {
@@ -522,7 +528,10 @@ func (s *Server) Confirm(intent string, confirmed bool) (back string, err error)
 		return back, nil
 	}
 	pi["status"], pi["next_action"] = "requires_payment_method", nil
-	pi["last_payment_error"] = object{"type": "invalid_request_error", "code": "payment_intent_authentication_failure", "message": "not confirmed"}
+	pi["last_payment_error"] = object{
+		"type": "invalid_request_error", "code": "payment_intent_authentication_failure",
+		"message": "not confirmed",
+	}
 	s.emit("payment_intent.payment_failed", pi)
 	return back, nil
 }
@@ -564,7 +573,8 @@ func (s *Server) Dispute(intent string) string {
 	defer s.mu.Unlock()
 	pi := s.objects[intent]
 	o := s.add("du", object{
-		"object": "dispute", "amount": pi["amount"], "currency": pi["currency"], "payment_intent": intent, "charge": pi["latest_charge"], "status": "needs_response",
+		"object": "dispute", "amount": pi["amount"], "currency": pi["currency"], "payment_intent": intent, "charge": pi["latest_charge"],
+		"status": "needs_response",
 		"reason": "fraudulent", "metadata": object{},
 	})
 	s.emit("charge.dispute.created", o)

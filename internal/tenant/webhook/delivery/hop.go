@@ -33,9 +33,8 @@ func CheckHop(v string) (int, error) {
 		return 0, &fault.Error{
 			Kind:    fault.Conflict,
 			Message: "Webhooks and deploy hooks call each other in a loop",
-			Details: "this call was caused by a webhook that a deploy hook caused, " + strconv.Itoa(
-				maxHops,
-			) + " times over: point the webhook elsewhere",
+			Details: "this call was caused by a webhook that a deploy hook caused, " + strconv.Itoa(maxHops) +
+				" times over: point the webhook elsewhere",
 			Code: "webhook_loop",
 		}
 	}

@@ -61,7 +61,8 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	cert := Certificate{Domain: "www.example.com", Issuer: "Let's Encrypt", NotBefore: at, ExpiresAt: at + 90*86_400_000}
 	sub := func(status, reason string) Subscription {
 		s := Subscription{
-			ID: "sub_abcdefghijklmnopqrstuvwxyz", Plan: "pro", Status: status, CurrentPeriodStart: at, CurrentPeriodEnd: at + 31*86_400_000, Reason: reason,
+			ID: "sub_abcdefghijklmnopqrstuvwxyz", Plan: "pro", Status: status, CurrentPeriodStart: at,
+			CurrentPeriodEnd: at + 31*86_400_000, Reason: reason,
 		}
 		if reason != "" {
 			s.CancelAt = s.CurrentPeriodEnd
@@ -126,7 +127,10 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{MemberRemoved(mem("developer")), "A member left the team or was removed from it."},
 		{MemberRoleChanged(mem("admin")), "The role of a member in the team or on a site changed."},
 		{AppAuthorized(gra), "An app was authorized. The account that it acts for and the account that registered the app get the event."},
-		{AppRevoked(gra), "The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event."},
+		{
+			AppRevoked(gra),
+			"The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event.",
+		},
 		{
 			UsageThreshold(Usage{"bandwidth.bytes", "2026-11", 75, 75_000_000_000, 100_000_000_000}),
 			"50, 75, 90 or 100 percent of a month's limit are used: one event for each. At 100 percent sites are paused, or builds refused.",

@@ -13,9 +13,9 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// accountRoutes is every route of signing in, and of what a user has for themselves.
+// Routes is every route of signing in, and of what a user has for themselves.
 func (d *Pages) Routes() []shell.Route {
-	return slices.Concat(d.signRoutes(), d.signUpRoutes(), d.ssoRoutes(), d.invitationRoutes(), d.connectionRoutes(), d.notifyRoutes(), d.webhookRoutes(), []shell.Route{
+	own := []shell.Route{
 		shell.Get("/account", shell.User, d.profilePage),
 		shell.Get("/account/security", shell.User, d.securityPage),
 		shell.Post("/account/password", shell.User, d.changePassword, d.securityPage),
@@ -55,7 +55,9 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/teams/{team}/audit/download", shell.User, d.teamAuditDownload).Takes(account.AuditRead).Wide(),
 		shell.Get("/operator/audit", shell.Operator, d.allAuditPage),
 		shell.Get("/operator/audit/download", shell.Operator, d.allAuditDownload),
-	})
+	}
+	return slices.Concat(d.signRoutes(), d.signUpRoutes(), d.ssoRoutes(), d.invitationRoutes(), d.connectionRoutes(),
+		d.notifyRoutes(), d.webhookRoutes(), own)
 }
 
 func (d *Pages) profilePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {

@@ -178,7 +178,8 @@ func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if q.Value("reach") != "some" {
 		n.Sites = nil
 	} else if len(n.Sites) == 0 {
-		return shell.Answer{}, shell.At("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
+		return shell.Answer{}, shell.At("sites",
+			&fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
 	}
 	for _, id := range n.Sites {
 		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {

@@ -96,7 +96,10 @@ var auditLabels = map[string]string{
 }
 
 // nouns are those that people have another word for.
-var nouns = map[string]string{"env": "variable", "hook": "deploy hook", "git_hook": "Git hook", "git_app": "Git app", "connection": "Git account"}
+var nouns = map[string]string{
+	"env": "variable", "hook": "deploy hook", "git_hook": "Git hook", "git_app": "Git app",
+	"connection": "Git account",
+}
 
 // AuditLabel is an action in words; one that has none is shown as it stands.
 func AuditLabel(action string) string {

@@ -29,7 +29,8 @@ type permission struct {
 func permissions(by account.Caller, asked account.Scopes) (out []permission) {
 	for _, s := range asked {
 		_, err := by.For(s, "")
-		out = append(out, permission{s, s.Description(), slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s), err != nil})
+		out = append(out,
+			permission{s, s.Description(), slices.Contains(oauth.Dangerous, s) || slices.Contains(oauth.NotGrantable, s), err != nil})
 	}
 	return out
 }
@@ -219,7 +220,8 @@ func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answ
 // requestApproval asks the team's admins for an app that its policy keeps out.
 func (d *Pages) requestApproval(ctx context.Context, q *shell.Request, app oauth.App) (shell.Answer, error) {
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		return audit.Event{Action: "app.requested", Subject: string(app.ID), Detail: app.Name}, d.OAuth.RequestApprovalTx(ctx, tx, q.Caller, app.ID)
+		return audit.Event{Action: "app.requested", Subject: string(app.ID), Detail: app.Name},
+			d.OAuth.RequestApprovalTx(ctx, tx, q.Caller, app.ID)
 	})
 	return shell.GoTo("/account/apps", "Approval requested. An admin of the team decides about "+app.Name), err
 }
@@ -258,7 +260,8 @@ func (d *Pages) enterDevice(ctx context.Context, q *shell.Request) (shell.Answer
 		return shell.Answer{}, fault.Missing("page")
 	}
 	for _, n := range requestinfo.Networks(q.Addr) {
-		if err := d.Throttle(ctx, shell.Guesses{Key: "device-net:" + n, Limit: 5 * perDeviceGuess}, shell.Guesses{Key: "device-user:" + string(q.User.ID), Limit: perDeviceGuess}); err != nil {
+		if err := d.Throttle(ctx, shell.Guesses{Key: "device-net:" + n, Limit: 5 * perDeviceGuess},
+			shell.Guesses{Key: "device-user:" + string(q.User.ID), Limit: perDeviceGuess}); err != nil {
 			return shell.Answer{}, err
 		}
 	}

@@ -29,7 +29,8 @@ func (d *Pages) webhookRoutes() []shell.Route {
 		shell.Post("/webhooks/{webhook}/secret", shell.User, d.revealSecret, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
 		shell.Post("/webhooks/{webhook}/rotate", shell.User, d.rotateSecret, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
 		shell.Post("/webhooks/{webhook}/redeliver", shell.User, d.redeliverAll, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
-		shell.Post("/webhooks/{webhook}/deliveries/{delivery}/redeliver", shell.User, d.redeliver, d.deliveryPage).Takes(account.WebhooksWrite).Wide(),
+		shell.Post("/webhooks/{webhook}/deliveries/{delivery}/redeliver", shell.User, d.redeliver, d.deliveryPage).
+			Takes(account.WebhooksWrite).Wide(),
 		shell.Post("/webhooks/{webhook}/ping", shell.User, d.pingWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
 		shell.Post("/webhooks/{webhook}/switch", shell.User, d.switchWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),
 		shell.Post("/webhooks/{webhook}/delete", shell.User, d.deleteWebhook, d.webhookPage).Takes(account.WebhooksWrite).Wide(),

@@ -27,7 +27,8 @@ func (d *Pages) backupRoutes() []shell.Route {
 		shell.Get("/sites/{id}/backups/download", shell.User, d.downloadBackup).Takes(account.BackupsRead),
 		shell.Post("/sites/{id}/backups", shell.User, d.createBackup, d.backupsPage).Takes(account.BackupsWrite),
 		shell.Post("/sites/{id}/backups/schedule", shell.User, d.scheduleBackups, d.backupsPage).Takes(account.BackupsWrite),
-		shell.Post("/sites/{id}/backups/restore", shell.User, d.restoreBackup, d.backupsPage).Takes(account.BackupsWrite).Least(account.RoleManager),
+		shell.Post("/sites/{id}/backups/restore", shell.User, d.restoreBackup, d.backupsPage).
+			Takes(account.BackupsWrite).Least(account.RoleManager),
 		shell.Post("/sites/{id}/backups/verify", shell.User, d.verifyBackup, d.backupsPage).Takes(account.BackupsWrite),
 		shell.Post("/sites/{id}/backups/delete", shell.User, d.deleteBackup, d.backupsPage).Takes(account.BackupsWrite),
 	}

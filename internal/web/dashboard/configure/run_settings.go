@@ -158,7 +158,8 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 			cpus = &n
 		}
 		edit = func(r *site.Run) {
-			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids, r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = command, release, sleep, memory, pids, drain, cpus, request, response
+			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids = command, release, sleep, memory, pids
+			r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = drain, cpus, request, response
 			if r.HealthCheck = nil; path != nil || timeout != nil {
 				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
 			}

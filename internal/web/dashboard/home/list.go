@@ -187,7 +187,8 @@ func (d *Pages) homeData(ctx context.Context, q *shell.Request) (homeData, error
 		return data, err
 	}
 	data.Total = total
-	data.Pages = shell.Turn(f.Page, total, CardsPerPage, func(p int) string { return homeFilter{f.Status, f.Text, f.Tag, f.Sort, f.View, p}.link("/") })
+	data.Pages = shell.Turn(f.Page, total, CardsPerPage,
+		func(p int) string { return homeFilter{f.Status, f.Text, f.Tag, f.Sort, f.View, p}.link("/") })
 	ids, names := make([]site.ID, len(list)), make([]site.ID, len(list))
 	for i, s := range list {
 		ids[i], names[i] = s.ID, s.ID

@@ -82,7 +82,8 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 		return shell.Answer{}, err
 	}
 	for _, v := range offers {
-		data.Offers = append(data.Offers, offer{Plan: v.Plan, Title: v.Title, Interval: string(v.Term), Currency: string(v.Currency), Price: price(v.Currency, v.Amount, v.Term)})
+		data.Offers = append(data.Offers,
+			offer{Plan: v.Plan, Title: v.Title, Interval: string(v.Term), Currency: string(v.Currency), Price: price(v.Currency, v.Amount, v.Term)})
 	}
 	credits, err := d.billing.Credits(ctx, d.DB, c.Owner)
 	if err != nil {
@@ -114,7 +115,9 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 }
 
 // actFor changes something of a customer's and writes it into the audit log.
-func (d *Pages) actFor(ctx context.Context, q *shell.Request, said string, fn func(tx *db.Tx, c billing.Customer) (audit.Event, error)) (shell.Answer, error) {
+func (d *Pages) actFor(
+	ctx context.Context, q *shell.Request, said string, fn func(tx *db.Tx, c billing.Customer) (audit.Event, error),
+) (shell.Answer, error) {
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		c, err := d.customer(ctx, tx, q)
 		if err != nil {
@@ -165,7 +168,8 @@ func (d *Pages) grant(ctx context.Context, q *shell.Request) (shell.Answer, erro
 	return d.actFor(ctx, q, "Limit granted", func(tx *db.Tx, c billing.Customer) (audit.Event, error) {
 		n, err := strconv.ParseInt(q.Value("value"), 10, 64)
 		if err != nil {
-			return audit.Event{}, shell.At("value", &fault.Error{Kind: fault.Invalid, Message: "Invalid value", Details: "value must be a whole number"})
+			return audit.Event{}, shell.At("value",
+				&fault.Error{Kind: fault.Invalid, Message: "Invalid value", Details: "value must be a whole number"})
 		}
 		g, err := d.billing.GrantTx(ctx, tx, c.Owner, plan.Grant{Name: limits.Name(q.Value("name")), Value: n, Reason: q.Value("why")})
 		return audit.Event{Action: "billing.granted", Subject: g.ID, Detail: c.Name + ": " + string(g.Name) + " " + q.Value("value")}, err
@@ -193,8 +197,8 @@ func (d *Pages) marginsPage(ctx context.Context, _ *shell.Request) (shell.Answer
 			return shell.Answer{}, err
 		}
 		rows = append(rows, marginRow{
-			m.Title, strconv.FormatInt(m.Version, 10), strconv.FormatInt(m.Subscriptions, 10), price(m.Currency, m.Price, m.Term), m.Currency.Format(m.Cost),
-			m.Currency.Format(total),
+			m.Title, strconv.FormatInt(m.Version, 10), strconv.FormatInt(m.Subscriptions, 10), price(m.Currency, m.Price, m.Term),
+			m.Currency.Format(m.Cost), m.Currency.Format(total),
 		})
 	}
 	return shell.Page("operator_margins", "Margins", struct{ Plans []marginRow }{rows}), nil

@@ -274,7 +274,8 @@ func (d *Pages) current(ctx context.Context, s billing.Subscription) (*current, 
 	case billing.PastDue:
 		c.Status, c.Tone, c.Words = "Past due", "bad", "An invoice is overdue. Pay it, or your sites will be paused."
 	case billing.Paused:
-		c.Status, c.Tone, c.Words = "Paused", "bad", "An invoice is unpaid, so your sites are paused. They are back as soon as it is paid. Nothing was deleted."
+		c.Status, c.Tone, c.Words = "Paused", "bad",
+			"An invoice is unpaid, so your sites are paused. They are back as soon as it is paid. Nothing was deleted."
 	case billing.Canceled:
 		c.Status, c.Tone, c.Words = "Canceled", "", "Ends on "+date(s.End)+"."
 	}
@@ -376,7 +377,8 @@ func (d *Pages) saveBudget(ctx context.Context, q *shell.Request) (shell.Answer,
 		m.Amount = n
 	}
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		return audit.Event{Action: "billing.budget_changed", Detail: m.Currency.Format(m.Amount)}, d.billing.SetBudgetTx(ctx, tx, q.Caller.Owner, m)
+		return audit.Event{Action: "billing.budget_changed", Detail: m.Currency.Format(m.Amount)},
+			d.billing.SetBudgetTx(ctx, tx, q.Caller.Owner, m)
 	})
 	return shell.GoTo("/account/plan", "Budget saved"), err
 }

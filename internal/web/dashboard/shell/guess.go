@@ -81,7 +81,8 @@ func (d *Shell) ThrottlePassword(ctx context.Context, q *Request, email string) 
 	networks := requestinfo.Networks(q.Addr)
 	var counts []Guesses
 	for _, n := range networks {
-		counts = append(counts, Guesses{Key: "login-net:" + n, Limit: PerNetwork}, Guesses{Key: "login-here:" + n + "/" + email, Limit: PerAccountHere})
+		counts = append(counts, Guesses{Key: "login-net:" + n, Limit: PerNetwork},
+			Guesses{Key: "login-here:" + n + "/" + email, Limit: PerAccountHere})
 	}
 	known, err := d.Accounts.SignedInFrom(ctx, email, func(a netip.Addr) bool { return requestinfo.Network(a) == networks[0] })
 	if err != nil {

@@ -85,7 +85,10 @@ func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, li
 	}}
 	failed := of(func(c traffic.Counts) int64 { return c.ServerErrors })
 	errors := figures{
-		gauge:  gauge{ID: "errors", Title: "Errors (5xx)", Value: shell.Thousands(total.ServerErrors), Note: "No failed requests", Bad: total.ServerErrors > 0},
+		gauge: gauge{
+			ID: "errors", Title: "Errors (5xx)", Value: shell.Thousands(total.ServerErrors), Note: "No failed requests",
+			Bad: total.ServerErrors > 0,
+		},
 		values: failed,
 		words:  func(i int) string { return shell.Pluralize(failed[i], "error") },
 	}
@@ -101,7 +104,10 @@ func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, li
 	} else {
 		sent := of(func(c traffic.Counts) int64 { return c.Bytes })
 		all = append(all, figures{
-			gauge:  gauge{ID: "sent", Title: "Data sent", Value: shell.BytesWord(total.Bytes), Note: "Peak " + shell.BytesWord(largest(sent)) + " in 15 minutes"},
+			gauge: gauge{
+				ID: "sent", Title: "Data sent", Value: shell.BytesWord(total.Bytes),
+				Note: "Peak " + shell.BytesWord(largest(sent)) + " in 15 minutes",
+			},
 			values: sent,
 			words:  func(i int) string { return shell.BytesWord(sent[i]) },
 		})

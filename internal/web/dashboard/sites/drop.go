@@ -49,7 +49,10 @@ func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Re
 	if err != nil {
 		drop()
 		if f := fault.As(err); f != nil && f.Kind == fault.Media {
-			err = &fault.Error{Kind: fault.Invalid, Message: "The file is not an archive", Details: "choose a .zip, .tar, .tar.gz or .tar.zst", Code: f.Code}
+			err = &fault.Error{
+				Kind: fault.Invalid, Message: "The file is not an archive", Details: "choose a .zip, .tar, .tar.gz or .tar.zst",
+				Code: f.Code,
+			}
 		}
 		return nil, nil, err
 	}

@@ -64,7 +64,8 @@ func (l programLog) Narrowed() bool { return l.Search+l.Stream+l.Level+l.Only+l.
 
 // link returns the address of a page of the same choices, with one parameter more.
 func (l programLog) link(path, name, value string) string {
-	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, "requests", l.Requests, name, value)
+	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, "requests",
+		l.Requests, name, value)
 }
 
 // filter returns what the choices narrow a log to.

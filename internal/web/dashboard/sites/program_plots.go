@@ -39,7 +39,9 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 	if requests+memory+wakes+restarts+cpu == 0 {
 		return nil, nil
 	}
-	draw := func(p shell.Plot, unit func(int64) string, round func(int64) int64, values func(ProgramFigures) []int64, says func(ProgramFigures) string) shell.Plot {
+	draw := func(p shell.Plot, unit func(int64) string, round func(int64) int64, values func(ProgramFigures) []int64,
+		says func(ProgramFigures) string,
+	) shell.Plot {
 		var bars []shell.Bar
 		var most int64
 		for _, f := range list {
@@ -70,7 +72,12 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 				shell.Pluralize(wakes, "wake"),
 				shell.Pluralize(restarts, "restart"),
 			),
-			Series: []shell.PlotSeries{{Name: "2xx", Class: "s-ok"}, {Name: "3xx", Class: "s-moved"}, {Name: "4xx", Class: "s-client"}, {Name: "5xx", Class: "s-server"}},
+			Series: []shell.PlotSeries{
+				{Name: "2xx", Class: "s-ok"},
+				{Name: "3xx", Class: "s-moved"},
+				{Name: "4xx", Class: "s-client"},
+				{Name: "5xx", Class: "s-server"},
+			},
 		}, shell.Rough, shell.RoundTop,
 			func(f ProgramFigures) []int64 { return f.Statuses[:] },
 			func(f ProgramFigures) string {

@@ -29,7 +29,9 @@ func (l programLog) requestFilter() traffic.RequestFilter {
 }
 
 // besideOutput puts requests of the same time between the lines of output, where they are wanted, and completes the log.
-func (d *Pages) besideOutput(ctx context.Context, q *shell.Request, head SiteHead, l programLog, output []logEntry, from, to db.Time) (programLog, error) {
+func (d *Pages) besideOutput(
+	ctx context.Context, q *shell.Request, head SiteHead, l programLog, output []logEntry, from, to db.Time,
+) (programLog, error) {
 	if l.Requests != "" {
 		f := l.requestFilter()
 		f.From, f.To = from, to

@@ -62,7 +62,9 @@ type topList struct {
 }
 
 // topLists reads what came most often in a stretch of time.
-func (d *Pages) topLists(ctx context.Context, q *shell.Request, head SiteHead, on shell.Stretch) (lists []topList, since db.Time, err error) {
+func (d *Pages) topLists(
+	ctx context.Context, q *shell.Request, head SiteHead, on shell.Stretch,
+) (lists []topList, since db.Time, err error) {
 	back := min(time.Duration(on.Step)*time.Duration(on.N-1), 30*24*time.Hour)
 	since = db.Now().Add(-back)
 	since -= since % db.Time((24 * time.Hour).Milliseconds())

@@ -36,7 +36,9 @@ type happening struct {
 }
 
 // timeline gathers what happened to a site from what is stored anyway, the newest first.
-func (d *Pages) timeline(ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment, domains []domain.Domain) ([]happening, error) {
+func (d *Pages) timeline(
+	ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment, domains []domain.Domain,
+) ([]happening, error) {
 	var out []happening
 	for _, x := range list {
 		row := DeploymentRow{Deployment: x, head: head}

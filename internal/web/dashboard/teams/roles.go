@@ -30,9 +30,15 @@ func RoleName(r account.Role) string {
 // The roles with what they may do, as docs/teams.md has it.
 var (
 	teamRoles = []choice{
-		{Role: account.RoleOwner, Name: "Owner", Words: "Everything, including deleting the team, its owners, and requiring two-factor authentication."},
+		{
+			Role: account.RoleOwner, Name: "Owner",
+			Words: "Everything, including deleting the team, its owners, and requiring two-factor authentication.",
+		},
 		{Role: account.RoleAdmin, Name: "Admin", Words: "Manages members, apps, service keys and all sites. Can delete and transfer sites."},
-		{Role: account.RoleDeveloper, Name: "Developer", Words: "Creates and changes sites, deploys to production, and reads environment variables."},
+		{
+			Role: account.RoleDeveloper, Name: "Developer",
+			Words: "Creates and changes sites, deploys to production, and reads environment variables.",
+		},
 		{Role: account.RoleContributor, Name: "Contributor", Words: "Deploys previews. Can't read environment variables or change settings."},
 		{Role: account.RoleViewer, Name: "Viewer", Words: "Sees sites, deployments and domains. Can't change anything."},
 		{Role: account.RoleBilling, Name: "Billing", Words: "Sees plans and invoices, but no sites."},

@@ -85,7 +85,9 @@ func orMissing(err error) error {
 }
 
 // changeSSO runs a change of the team's sign-in and goes back to its page.
-func (d *Pages) changeSSO(ctx context.Context, q *shell.Request, says string, fn func(tx *db.Tx) (audit.Event, error)) (shell.Answer, error) {
+func (d *Pages) changeSSO(
+	ctx context.Context, q *shell.Request, says string, fn func(tx *db.Tx) (audit.Event, error),
+) (shell.Answer, error) {
 	if d.SSO == nil {
 		return shell.Answer{}, fault.Missing("page")
 	}
@@ -99,8 +101,9 @@ func (d *Pages) changeSSO(ctx context.Context, q *shell.Request, says string, fn
 func (d *Pages) addProvider(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.changeSSO(ctx, q, "Provider added. Register its redirect URI at the provider", func(tx *db.Tx) (audit.Event, error) {
 		p, err := d.SSO.CreateForTx(ctx, tx, q.Caller.Owner, sso.NewTeamProvider{
-			Kind: sso.Kind(q.Value("kind")), Name: q.Value("name"), Issuer: q.Value("issuer"), Tenant: q.Value("tenant"), ClientID: q.Value("client"),
-			Secret: sso.Secret(q.Value("secret")), JoinRole: account.Role(q.Value("join")),
+			Kind: sso.Kind(q.Value("kind")), Name: q.Value("name"), Issuer: q.Value("issuer"), Tenant: q.Value("tenant"),
+			ClientID: q.Value("client"),
+			Secret:   sso.Secret(q.Value("secret")), JoinRole: account.Role(q.Value("join")),
 		})
 		return audit.Event{Action: "sso_provider.added", Subject: string(p.ID), Detail: p.Issuer}, err
 	})

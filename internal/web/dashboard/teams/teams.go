@@ -86,7 +86,9 @@ func (d *Pages) headOf(ctx context.Context, q *shell.Request) (head, error) {
 
 // actOn is ActOn for what is done to a member. What people do to their own membership is written down before: afterwards
 // they may not any more.
-func (d *Pages) actOn(ctx context.Context, q *shell.Request, user account.UserID, e audit.Event, fn func(tx *db.Tx) (team.Member, error)) error {
+func (d *Pages) actOn(
+	ctx context.Context, q *shell.Request, user account.UserID, e audit.Event, fn func(tx *db.Tx) (team.Member, error),
+) error {
 	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		e := e
 		e.Subject, e.About = string(user), user
@@ -125,5 +127,6 @@ func (d *Pages) create(ctx context.Context, q *shell.Request) (shell.Answer, err
 
 // atTeam says at which field of a team's form an error belongs.
 func atTeam(err error) error {
-	return shell.AtCode(err, map[string]string{"invalid_slug": "slug", "slug_taken": "slug", "invalid_confirm": "confirm", "missing_role": "sites"})
+	return shell.AtCode(err,
+		map[string]string{"invalid_slug": "slug", "slug_taken": "slug", "invalid_confirm": "confirm", "missing_role": "sites"})
 }

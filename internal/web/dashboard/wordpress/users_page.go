@@ -19,7 +19,8 @@ import (
 
 func (d *Pages) wordpressUserRoutes() []shell.Route {
 	change := func(path string, do func(context.Context, *shell.Request) (shell.Answer, error)) shell.Route {
-		return shell.Post("/sites/{id}/wordpress/users"+path, shell.User, do, d.wordpressUsers).Takes(account.SitesWrite).Least(account.RoleManager)
+		return shell.Post("/sites/{id}/wordpress/users"+path, shell.User, do, d.wordpressUsers).
+			Takes(account.SitesWrite).Least(account.RoleManager)
 	}
 	return []shell.Route{
 		shell.Get("/sites/{id}/wordpress/users", shell.User, d.wordpressUsers).Takes(account.SitesRead),
@@ -118,7 +119,8 @@ func (d *Pages) changeWordPressUser(ctx context.Context, q *shell.Request) (shel
 
 func (d *Pages) createWordPressUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.actOnUser(ctx, q, wordpress.UserChange{
-		Action: wordpress.CreateUser, Login: strings.TrimSpace(q.Value("login")), Email: strings.TrimSpace(q.Value("email")), Role: q.Value("role"),
+		Action: wordpress.CreateUser, Login: strings.TrimSpace(q.Value("login")), Email: strings.TrimSpace(q.Value("email")),
+		Role: q.Value("role"),
 	}, "Creating the user")
 }
 

@@ -36,7 +36,8 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/sites/{id}/wordpress/push", shell.User, d.pushWordPress, d.pushPage).Takes(account.SitesWrite),
 		shell.Post("/sites/{id}/wordpress/replace", shell.User, d.replaceWordPress, d.wordpressPage).Takes(account.SitesWrite),
 		shell.Post("/sites/{id}/wordpress/import", shell.User, d.importWordPress, d.wordpressPage).Takes(account.SitesWrite),
-		shell.Post("/sites/{id}/wordpress/upload", shell.User, d.uploadArchive, d.wordpressPage).Takes(account.SitesWrite).Receives(d.receiveArchive),
+		shell.Post("/sites/{id}/wordpress/upload", shell.User, d.uploadArchive, d.wordpressPage).
+			Takes(account.SitesWrite).Receives(d.receiveArchive),
 	})
 }
 
@@ -146,7 +147,10 @@ func pictures(id site.ID, found []screenshot.Found, from, to db.Time) (out []wor
 	for _, kind := range []screenshot.Kind{screenshot.Before, screenshot.After} {
 		for _, f := range found {
 			if f.Kind == kind && f.MadeAt >= from && f.MadeAt <= to {
-				out = append(out, workPicture{map[screenshot.Kind]string{screenshot.Before: "Before", screenshot.After: "After"}[kind], sites.ScreenshotPath(id, f), f.MadeAt})
+				out = append(out, workPicture{
+					map[screenshot.Kind]string{screenshot.Before: "Before", screenshot.After: "After"}[kind],
+					sites.ScreenshotPath(id, f), f.MadeAt,
+				})
 			}
 		}
 	}
