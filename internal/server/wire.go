@@ -55,6 +55,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/vies"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -446,7 +447,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			IconURL:        h.pages.IconURL(),
 		})
 		h.agents = mcp.New(mcp.Config{
-			API: h.api, Limiter: h.limiter, BaseURL: s.BaseURL, Version: s.Version, Ready: &h.serving, Log: s.Log,
+			API: h.api, Limiter: h.limiter, Confirm: confirmation.New(h.db), BaseURL: s.BaseURL, Version: s.Version, Ready: &h.serving, Log: s.Log,
+			TrustedProxies: s.Proxies,
 		})
 		h.tokens = weboauth.New(weboauth.Config{
 			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,

@@ -41,6 +41,7 @@ import (
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/member"
@@ -145,7 +146,7 @@ func New(c Config) *Dashboard {
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
 		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, Usage: c.Usage, OAuth: c.OAuth, SSO: c.SSO,
-		SignUp: c.SignUp, Plans: c.Billing != nil,
+		SignUp: c.SignUp, Plans: c.Billing != nil, Confirmations: confirmation.New(c.DB),
 	})
 	run := operator.New(d.shell, operator.Config{
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,

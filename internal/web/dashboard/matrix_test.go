@@ -10,6 +10,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
@@ -83,31 +84,34 @@ func (w *world) things() things {
 		invitation, _, err = w.dash.Teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: "grace@example.test", Role: account.RoleViewer})
 		return err
 	}))
+	call, err := confirmation.New(w.db).Take(ctx, agentOf(ada), confirmation.Call{Tool: "delete_site", Title: "Delete a site"})
+	must(w.t, err)
 	return things{
-		"{team}":       crew.Slug,
-		"{invitation}": invitation.ID,
-		"{number}":     "7",
-		"{connection}": string(con.ID),
-		"{channel}":    string(ch.ID),
-		"{picture}":    w.withThumbnail(s) + ".png",
-		"{delivery}":   string(delivery),
-		"{deployment}": string(dep),
-		"{domain}":     string(dom),
-		"{webhook}":    string(hook),
-		"{var}":        "GREETING",
-		"{id}":         string(s.ID),
-		"{site}":       string(s.ID),
-		"{key}":        string(k.ID),
-		"{session}":    string(list[len(list)-1].ID),
-		"{user}":       string(ada.ID),
-		"{passkey}":    "psk_none",
-		"{app}":        "gap_none",
-		"{client}":     string(client.ID),
-		"{grant}":      "grt_none",
-		"{provider}":   "none",
-		"{identity}":   "idn_none",
-		"{token}":      "no-such-link",
-		"{name}":       w.dash.shell.Assets.Names["app.css"],
+		"{confirmation}": string(call.ID),
+		"{team}":         crew.Slug,
+		"{invitation}":   invitation.ID,
+		"{number}":       "7",
+		"{connection}":   string(con.ID),
+		"{channel}":      string(ch.ID),
+		"{picture}":      w.withThumbnail(s) + ".png",
+		"{delivery}":     string(delivery),
+		"{deployment}":   string(dep),
+		"{domain}":       string(dom),
+		"{webhook}":      string(hook),
+		"{var}":          "GREETING",
+		"{id}":           string(s.ID),
+		"{site}":         string(s.ID),
+		"{key}":          string(k.ID),
+		"{session}":      string(list[len(list)-1].ID),
+		"{user}":         string(ada.ID),
+		"{passkey}":      "psk_none",
+		"{app}":          "gap_none",
+		"{client}":       string(client.ID),
+		"{grant}":        "grt_none",
+		"{provider}":     "none",
+		"{identity}":     "idn_none",
+		"{token}":        "no-such-link",
+		"{name}":         w.dash.shell.Assets.Names["app.css"],
 	}
 }
 
@@ -133,7 +137,7 @@ func TestMatrix(t *testing.T) {
 	owned := func(path string) bool {
 		for _, p := range []string{
 			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
-			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}", "{team}", "{identity}", "{provider}",
+			"{delivery}", "{connection}", "{channel}", "{client}", "{grant}", "{team}", "{confirmation}", "{identity}", "{provider}",
 		} {
 			if strings.Contains(path, p) {
 				return true

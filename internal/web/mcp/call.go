@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/web/api"
 )
 
@@ -20,6 +22,10 @@ type call struct {
 	origin    *http.Request // as the client sent it
 	caller    account.Caller
 	narrowing account.Narrowing
+
+	confirmations *confirmation.Confirmations
+	base          string     // URL of the dashboard
+	addr          netip.Addr // of the client
 }
 
 // maxAnswer is the most that the API may answer to a tool: a page of a log has 10,000 lines.
@@ -31,6 +37,7 @@ type apiError struct {
 	Message string `json:"error"`
 	Details string `json:"details"`
 	Code    string `json:"code"`
+	Confirm string `json:"-"` // URL of the page on which a person confirms the call. Optional.
 }
 
 func (e *apiError) Error() string { return e.Message }

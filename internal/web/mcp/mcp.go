@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 
 	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/web/api"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
@@ -49,10 +51,14 @@ const (
 type Config struct {
 	API     *api.API
 	Limiter *ratelimit.Limiter
+	Confirm *confirmation.Confirmations // of calls that can't be undone
 	BaseURL string
 	Version string
-	Ready   *atomic.Bool // false while starting or draining. Optional: always true.
-	Log     *slog.Logger // Optional.
+
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
+
+	Ready *atomic.Bool // false while starting or draining. Optional: always true.
+	Log   *slog.Logger // Optional.
 }
 
 // Server is the MCP server. It is safe for concurrent use.
@@ -176,7 +182,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "scope_required", "The credential doesn't allow this tool", "the scope "+string(t.scope)+" is required")
 		return
 	}
-	server := s.server(&call{api: s.c.API.Handler(), origin: r, caller: caller, narrowing: n})
+	server := s.server(&call{
+		api: s.c.API.Handler(), origin: r, caller: caller, narrowing: n, confirmations: s.c.Confirm, base: s.c.BaseURL,
+		addr: requestinfo.Addr(r, s.c.TrustedProxies),
+	})
 	s.sdk.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverKey{}, server)))
 }
 

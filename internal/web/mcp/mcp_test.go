@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"slipway/internal/tenant/confirmation"
 )
 
 // Tools' names, descriptions, schemas and hints are constants: a client's user allowed those. Whoever changes one changes
@@ -25,7 +28,7 @@ func TestToolsStay(t *testing.T) {
 			t.Errorf("%s has the hints %+v with the scope %s", one.name, a, one.scope)
 		}
 	}
-	const want = "6b929131524a72f9"
+	const want = "e1fbf5a836c916b9"
 	if got := hex.EncodeToString(sum.Sum(nil))[:16]; got != want {
 		t.Errorf("the digest of the tools is %s, want %s", got, want)
 	}
@@ -60,6 +63,21 @@ func TestMark(t *testing.T) {
 		if got, err := encode(mark(in)); err != nil || string(got) != tt.want {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, tt.want)
 		}
+	}
+}
+
+// A person reads the whole of what they confirm, with what can't be seen, and text of others without it.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	command := "true" + strings.Repeat(" ", 3000) + "; rm -r storage\u202e"
+	got := describe(
+		map[string]any{"name": "Har\u202ebor", "id": "site_1"}, nil, map[string]any{"command": command, "site": "site_1"},
+	)
+	want := []confirmation.Line{
+		{Label: "Name", Value: "Harbor"}, {Label: "Argument command", Value: strconv.Quote(command)}, {Label: "Argument site", Value: "site_1"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("described as %q", got)
 	}
 }
 

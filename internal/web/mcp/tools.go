@@ -42,6 +42,7 @@ var (
 	site       = id("site", "Site id, site_…")
 	deployment = id("deployment", "Deployment id, dep_…")
 	domain     = id("domain", "Domain id, dom_…")
+	backup     = id("backup", "Backup id, bkp_…")
 	cursor     = param{name: "cursor", about: "nextCursor of the previous result.", pattern: `^[0-9]{1,9}(\.[0-9]{1,3})?$`}
 	since      = param{name: "since", about: "A time (RFC 3339) or an age such as 90m, 24h or 7d.", max: 40}
 	once       = param{
@@ -55,8 +56,8 @@ func id(name, about string) param {
 }
 
 // allTools lists the tools. Their descriptions are constants, whose digest a test knows: clients ask their user again
-// when one changes. Not among them is what shows secrets, makes credentials, or can't be undone: for that there must be
-// a person who confirms.
+// when one changes. Not among them is what shows secrets or makes credentials. What can't be undone needs a person who
+// confirms each call.
 func allTools() []*tool {
 	return []*tool{
 		entry(
@@ -177,6 +178,35 @@ func allTools() []*tool {
 			"create_backup", account.BackupsWrite, adding, "Create a backup",
 			"Backs a site up.", request("POST", "/sites/{site}/backups"), site, once,
 			param{name: "note", about: "Note shown with the backup.", max: 500},
+		),
+		confirmed(
+			"delete_site", account.SitesWrite, "Delete a site", "Deletes a site with its deployments, domains, databases and files.",
+			"/sites/{site}", request("DELETE", "/sites/{site}"), site,
+			param{name: "backup", about: "Back up the site first, and keep the backup for 30 days.", values: "true false", required: true},
+		),
+		confirmed(
+			"remove_domain", account.DomainsWrite, "Remove a domain", "Removes a domain from its site, at once.",
+			"/domains/{domain}", request("DELETE", "/domains/{domain}"), domain,
+		),
+		confirmed(
+			"unset_env", account.EnvWrite, "Delete an environment variable", "Deletes a variable of a site for every target.",
+			"/sites/{site}", request("DELETE", "/sites/{site}/env/{key}"), site,
+			param{name: "key", about: "Letters, digits and underscores.", pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, required: true},
+		),
+		confirmed(
+			"restore_backup", account.BackupsWrite, "Restore a backup",
+			"Replaces the site's files, database and settings by those of a backup. The current state is backed up first.",
+			"/backups/{backup}", request("POST", "/backups/{backup}/restore"), backup,
+		),
+		confirmed(
+			"delete_backup", account.BackupsWrite, "Delete a backup", "Deletes a backup.",
+			"/backups/{backup}", request("DELETE", "/backups/{backup}"), backup,
+		),
+		confirmed(
+			"run_command", account.SitesWrite, "Run a command",
+			"Runs a command once in the files of the site's live deployment, with its variables. Its output is in the application's log.",
+			"/sites/{site}", request("POST", "/sites/{site}/commands"), site,
+			param{name: "command", about: "Run without a shell unless it needs one.", max: 4096, required: true},
 		),
 	}
 }

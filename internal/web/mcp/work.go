@@ -47,7 +47,7 @@ func request(method, path string) work {
 		var query url.Values
 		var body any
 		switch {
-		case method == http.MethodGet:
+		case method == http.MethodGet || method == http.MethodDelete:
 			query = asQuery(rest)
 		case len(rest) > 0:
 			body = rest

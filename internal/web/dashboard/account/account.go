@@ -34,6 +34,8 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/oauth/authorize", shell.User, d.decideConsent, d.consentPage).Takes(account.SitesRead),
 		shell.Get("/device", shell.User, d.devicePage).Takes(account.SitesRead),
 		shell.Post("/device", shell.User, d.enterDevice, d.devicePage).Takes(account.SitesRead),
+		shell.Get("/confirmations/{confirmation}", shell.User, d.confirmationPage).Takes(account.SitesRead),
+		shell.Post("/confirmations/{confirmation}", shell.User, d.confirmCall, d.confirmationPage).Takes(account.SitesRead),
 		shell.Get("/account/apps", shell.User, d.grantsPage).Takes(account.AccountRead).Wide(),
 		shell.Post("/account/apps/{grant}/revoke", shell.User, d.revokeGrant, d.grantsPage).Takes(account.AccountRead).Wide(),
 		shell.Post("/account/apps/decide", shell.User, d.decideApp, d.grantsPage).Takes(account.AppsWrite).Wide(),

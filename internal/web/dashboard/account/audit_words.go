@@ -62,6 +62,8 @@ var auditLabels = map[string]string{
 	"webhook.listener_stopped":    "Webhook listener stopped",
 	"key.created":                 "API key created",
 	"key.revoked":                 "API key revoked",
+	"agent_call.approved":         "Agent's call approved",
+	"agent_call.declined":         "Agent's call declined",
 	"app.created":                 "App registered",
 	"app.updated":                 "App changed",
 	"app.disabled":                "App disabled",

@@ -5,6 +5,7 @@ package account
 
 import (
 	"slipway/internal/deploy/deploy"
+	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/member"
@@ -33,6 +34,8 @@ type Config struct {
 	Members     *member.Members // Optional: without it nobody goes on to a protected address.
 	SignUp      bool            // whether people may create accounts
 	Plans       bool            // whether they choose a plan next
+
+	Confirmations *confirmation.Confirmations // of agents' calls
 }
 
 // Pages serves the pages of a user.

@@ -1,0 +1,52 @@
+package account
+
+import (
+	"context"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/confirmation"
+	"slipway/internal/web/dashboard/shell"
+)
+
+func (d *Pages) confirmation(ctx context.Context, q *shell.Request) (confirmation.Confirmation, error) {
+	return d.Confirmations.Find(ctx, q.User.ID, shell.PathID[confirmation.ID](q, "confirmation"))
+}
+
+// confirmationPage shows a call of an agent to the person who confirms it, or what they decided.
+func (d *Pages) confirmationPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	c, err := d.confirmation(ctx, q)
+	return shell.Page("confirmation", "Confirm a call", c), err
+}
+
+// confirmCall keeps what the person decided. Approval wants their password where they signed in a while ago, since an
+// agent may be able to use their browser.
+func (d *Pages) confirmCall(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	c, err := d.confirmation(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	decision := confirmation.Declined
+	if q.Value("decision") == "approve" {
+		decision = confirmation.Approved
+		if err := d.Prove(ctx, q); err != nil {
+			return shell.Answer{}, err
+		}
+	}
+	err = d.DB.Write(ctx, func(tx *db.Tx) error {
+		// Somebody who has left the team decides about nothing of it.
+		by, err := d.Accounts.CallerFor(ctx, tx, q.User, c.Owner)
+		if err != nil {
+			return err
+		}
+		if err := d.Confirmations.DecideTx(ctx, tx, q.User.ID, c.ID, decision); err != nil {
+			return err
+		}
+		actor := by.Actor(q.Addr)
+		actor.Session = q.Session.ID
+		return d.Accounts.AuditTx(ctx, tx, actor, audit.Event{
+			Action: "agent_call." + string(decision), Subject: string(c.ID), Detail: c.Title + ", " + c.Via,
+		})
+	})
+	return shell.GoTo("/confirmations/"+string(c.ID), ""), err
+}
