@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test test-packages quick bench release image pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-packages test-terraform quick bench release image pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ image: bin/slipway ## the container image of this commit, in dist
 test-packages: ## the Debian package on a clean system, the image in Podman, Prometheus; takes half an hour, and root
 	@go run ./scripts/need mmdebstrap podman lintian minisign prometheus
 	go test -tags packages -count=1 -timeout 60m -run '^(TestDebian|TestForeign|TestImage|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+
+test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where one is there
+	go -C terraform mod tidy -diff
+	go -C terraform vet ./...
+	go -C terraform test -count=1 -timeout 30m ./...
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

@@ -38,7 +38,8 @@ var chapterNames = []struct {
 }{
 	{"Guides", []string{
 		"git", "github-actions", "command-line", "moving", "builds", "slipway-toml", "applications", "php",
-		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "mcp", "dashboard", "billing",
+		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "terraform", "mcp", "dashboard",
+		"billing",
 	}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
