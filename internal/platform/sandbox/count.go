@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -116,24 +117,27 @@ func openDir(at int, name string) *os.File {
 }
 
 // unlinked adds up the files on work's file system that have no name any more but are
-// still open in one of the processes: the way to fill a disk that no tree shows.
-func unlinked(pids []int, work string) (sum int64) {
+// still open in one of the processes, which are uid's: the way to fill a disk that no tree shows.
+func unlinked(pids []int, work string, uid int) (sum int64) {
 	var home unix.Stat_t
 	if unix.Stat(work, &home) != nil {
 		return 0
 	}
 	seen := map[inode]bool{}
-	for _, pid := range pids {
+	look := func(pid int) error {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		d, err := os.Open(dir)
 		if err != nil {
-			continue
+			return err
 		}
-		names, _ := d.Readdirnames(-1)
+		names, err := d.Readdirnames(-1)
 		_ = d.Close()
 		for _, n := range names {
 			var st unix.Stat_t
-			if unix.Stat(dir+"/"+n, &st) != nil || st.Dev != home.Dev || st.Nlink != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			if err = unix.Stat(dir+"/"+n, &st); errors.Is(err, unix.EACCES) {
+				return err
+			}
+			if err != nil || st.Dev != home.Dev || st.Nlink != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				continue
 			}
 			if i := (inode{uint64(st.Dev), st.Ino}); !seen[i] {
@@ -141,8 +145,53 @@ func unlinked(pids []int, work string) (sum int64) {
 				sum += st.Blocks * 512
 			}
 		}
+		return err
+	}
+	var closed []int
+	for _, pid := range pids {
+		if errors.Is(look(pid), unix.EACCES) {
+			closed = append(closed, pid)
+		}
+	}
+	if len(closed) > 0 {
+		as(uid, func() {
+			for _, pid := range closed {
+				_ = look(pid)
+			}
+		})
 	}
 	return sum
+}
+
+// as calls f on a thread that is uid's and has its capabilities still. What is behind a process's descriptors is for
+// who may trace everybody (CAP_SYS_PTRACE, which our unit takes from us), and for the owner of its user namespace: that
+// is root where we made the namespace (see throughStage), else uid.
+func as(uid int, f func()) {
+	if unix.Geteuid() != 0 || uid <= 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked where the way back fails: the thread ends then
+		set := func(call, id uintptr) bool {
+			_, _, errno := unix.RawSyscall(call, ^uintptr(0), id, ^uintptr(0)) // one thread's: package syscall sets those of all
+			return errno == 0
+		}
+		if set(unix.SYS_SETRESGID, uintptr(uid)) && set(unix.SYS_SETRESUID, uintptr(uid)) {
+			head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+			var caps [2]unix.CapUserData
+			if unix.Capget(&head, &caps[0]) == nil { // they are permitted still, and have no effect without this
+				caps[0].Effective, caps[1].Effective = caps[0].Permitted, caps[1].Permitted
+				_ = unix.Capset(&head, &caps[0])
+			}
+			f()
+		}
+		if set(unix.SYS_SETRESUID, 0) && set(unix.SYS_SETRESGID, 0) {
+			runtime.UnlockOSThread()
+		}
+	}()
+	<-done
 }
 
 // Size returns the part of a disk that a tree takes which its owner may be changing: its bytes

@@ -26,11 +26,12 @@ import (
 // the first to die when the host runs out of memory, and, when we are root, runs under a
 // uid of its own that reaches none of our directories but those it is shown.
 //
-// What is not to be had is left out: cgroups and uids without root, the ptrace stop in
-// which the limits are set where ptrace is forbidden (they follow a moment later then).
+// prlimit(1) sets the limits, which belongs to util-linux and is on every Debian: it becomes the
+// helper. Elsewhere they are set from outside while the helper is stopped by ptrace(2), which
+// our unit forbids. What is not to be had is left out: cgroups and uids without root.
 type Helpers struct {
 	engine
-	prlimit string     // the program that sets limits where the kernel doesn't let us; "" where it does
+	prlimit string     // the program that sets limits and becomes the helper; "" where it is missing
 	mu      sync.Mutex // guards used
 	// share: total 500 uids of helpers; owner as many as its fetches and exports, which are pools; edge the helper is not started
 	used map[int]bool
@@ -63,11 +64,8 @@ func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, er
 	}
 	cgroup.RemoveEmpty(e.hs, e.parent)
 	h := &Helpers{engine: e, used: map[int]bool{}}
-	if !mayLimitOthers() {
-		// Without it they keep our uid: the limits are worth more.
-		h.prlimit, _ = exec.LookPath("prlimit")
-		h.same = h.prlimit == ""
-	}
+	h.prlimit, _ = exec.LookPath("prlimit")
+	h.same = h.prlimit == "" && !mayLimitOthers() // they keep our uid then: the limits are worth more
 	return h, nil
 }
 
@@ -138,13 +136,13 @@ func (x *Helper) Show(source string) string {
 
 // Start starts cmd within the limits: it has run nothing when they are set.
 func (x *Helper) Start(cmd *exec.Cmd) error {
-	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, Ptrace: true}
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, Ptrace: x.h.prlimit == ""}
 	if x.uid != 0 {
 		attr.Credential = &syscall.Credential{Uid: uint32(x.uid), Gid: uint32(x.uid), Groups: []uint32{}}
 	}
 	cmd.SysProcAttr = attr
 	limits := x.rlimits()
-	if x.uid != 0 && x.h.prlimit != "" {
+	if x.h.prlimit != "" {
 		argv := []string{"prlimit"}
 		for _, l := range limits {
 			argv = append(argv, fmt.Sprintf("--%s=%d", l.name, l.Max))
@@ -166,8 +164,8 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 				return
 			}
 		}
-		stuck = v.Around(t.homes, func() { err = cmd.Start() })
-		if err != nil {
+		stuck = v.Around(t.homes, func() { err = fork(cmd, v) })
+		if err != nil || !attr.Ptrace {
 			return
 		}
 		pid := cmd.Process.Pid
@@ -229,7 +227,7 @@ func (x *Helper) rlimits() []namedLimit {
 	return limits
 }
 
-// confine sets the limits of a process that has not run yet.
+// confine puts a process that has not run yet, or is not the helper yet, where it belongs.
 func (x *Helper) confine(pid int, limits []namedLimit) error {
 	if x.group != nil && !x.group.Holds(pid) {
 		if err := x.group.Attach(pid); err != nil {

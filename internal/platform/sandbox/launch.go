@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -86,6 +87,10 @@ func ownMounts() error {
 	if err := unix.Mount("tmpfs", stagePoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=1m"); err != nil {
 		return fmt.Errorf("mount the stage: %w", err)
 	}
+	// A service manager may have covered parts of /proc (ProtectKernelTunables= of systemd). A user
+	// namespace can't take the covers off, so the kernel would refuse sandboxes a /proc of their
+	// own: those that are started here begin with one that is bare. Where that is forbidden, Canary says so.
+	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	return nil
 }
 
@@ -163,7 +168,7 @@ func (l *launch) start(g *cgroup.Group) (err error) {
 				return
 			}
 		}
-		stuck = v.Around(t.homes, func() { err = l.fork(v) })
+		stuck = v.Around(t.homes, func() { err = fork(l.cmd, v) })
 	})
 	if stuck != nil {
 		if e := t.rescue(); e != nil {
@@ -177,18 +182,18 @@ func (l *launch) start(g *cgroup.Group) (err error) {
 	return nil
 }
 
-// fork starts the child, born in the version 2 leaf where clone3 is to be had.
-func (l *launch) fork(v *cgroup.Visit) error {
+// fork starts cmd, born in the version 2 leaf where clone3 is to be had.
+func fork(cmd *exec.Cmd, v *cgroup.Visit) error {
 	if v.Unified >= 0 {
-		into, attr := *l.cmd, *l.cmd.SysProcAttr
+		into, attr := *cmd, *cmd.SysProcAttr
 		attr.UseCgroupFD, attr.CgroupFD = true, v.Unified
 		into.SysProcAttr = &attr
 		if err := into.Start(); err == nil {
-			*l.cmd = into
+			*cmd = into
 			return nil
 		}
 	}
-	return l.cmd.Start()
+	return cmd.Start()
 }
 
 func (l *launch) mount() error {
@@ -216,11 +221,7 @@ func mountOne(b staged) error {
 			fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals),
 		)
 	}
-	// check resolved the links; one that appears after that is an attack.
-	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := openNoLinks(b.source)
 	if err != nil {
 		return err
 	}
@@ -238,6 +239,38 @@ func mountOne(b staged) error {
 		return err
 	}
 	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), b.at, "", unix.MS_BIND, "")
+}
+
+// openNoLinks opens an absolute path none of whose parts may be a link: Command.check resolved
+// those that there were, and one that appears after that is an attack. Part by part, and not by openat2(2) with
+// RESOLVE_NO_SYMLINKS: systemd's RestrictSUIDSGID= takes that call away, because it can't see its flags.
+func openNoLinks(path string) (fd int, err error) {
+	const flags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if fd, err = unix.Open("/", flags|unix.O_DIRECTORY, 0); err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		next := -1
+		if part != "" {
+			next, err = unix.Openat(fd, part, flags, 0)
+			_ = unix.Close(fd)
+			fd = next
+		}
+		if err == nil { // O_PATH opens a link itself
+			err = unix.Fstat(fd, &st)
+		}
+		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			err = unix.ELOOP
+		}
+		if err != nil {
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+			return -1, err
+		}
+	}
+	return fd, nil
 }
 
 // unstage takes the binds away again; children that are dead need them no more.

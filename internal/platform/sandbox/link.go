@@ -17,6 +17,7 @@ type Link struct {
 	*network.Link
 	usage func() Usage // what the sandbox uses; nil where nobody counts
 	procs func() []int // what runs in it
+	uid   int          // whose it is
 }
 
 // Usage returns what the sandbox uses now; zero once it has ended, and where there is no
@@ -34,7 +35,7 @@ func (l *Link) Unlinked(dir string) int64 {
 	if l.Ended() != nil || l.procs == nil {
 		return 0
 	}
-	return unlinked(l.procs(), dir)
+	return unlinked(l.procs(), dir, l.uid)
 }
 
 // handoverOf returns what the shim of a command hands out.

@@ -218,7 +218,7 @@ func (r *run) release(ctx context.Context) error {
 		return fmt.Errorf("pass arguments: %w", err)
 	}
 	if r.link != nil {
-		r.link.procs = r.procs
+		r.link.procs, r.link.uid = r.procs, r.c.UID
 		if r.group != nil {
 			r.link.usage = r.usage
 		}

@@ -188,7 +188,7 @@ func (w *watch) disk() {
 			sum.bytes += max(0, t.bytes-base[i].bytes)
 		}
 		if vanished || now.bytes < reserve {
-			sum.bytes += unlinked(w.r.procs(), w.r.c.Work)
+			sum.bytes += unlinked(w.r.procs(), w.r.c.Work, w.r.c.UID)
 		}
 		last, took = time.Now(), time.Since(begin)
 		w.mu.Lock()

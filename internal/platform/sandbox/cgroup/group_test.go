@@ -35,3 +35,17 @@ func TestShareOfAll(t *testing.T) {
 		t.Errorf("all sandboxes weigh %d, less than one thread", shareOfAll())
 	}
 }
+
+// Our unit mounts what the service may change over itself, writable: that is not a second tree.
+func TestHierarchiesAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	hs := hierarchies(`342 338 0:32 / /sys/fs/cgroup/memory ro,nosuid,relatime shared:90 - cgroup cgroup rw,memory
+349 338 0:38 / /sys/fs/cgroup/unified ro,nosuid,nodev,noexec,relatime shared:99 - cgroup2 cgroup2 rw
+379 342 0:32 /slipway /sys/fs/cgroup/memory/slipway rw,nosuid,relatime shared:91 - cgroup cgroup rw,memory
+381 349 0:38 /slipway /sys/fs/cgroup/unified/slipway rw,nosuid,nodev,noexec,relatime shared:100 - cgroup2 cgroup2 rw
+`)
+	if len(hs) != 2 || hs[0].Point != "/sys/fs/cgroup/memory" || !hs[0].Controllers["memory"] ||
+		hs[1].Point != "/sys/fs/cgroup/unified" || !hs[1].V2 {
+		t.Errorf("%+v", hs)
+	}
+}

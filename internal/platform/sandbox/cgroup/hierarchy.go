@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,11 @@ func Hierarchies() ([]Hierarchy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup mounts: %w", err)
 	}
-	var hs []Hierarchy
-	for line := range strings.Lines(string(text)) {
+	return hierarchies(string(text)), nil
+}
+
+func hierarchies(mountinfo string) (hs []Hierarchy) {
+	for line := range strings.Lines(mountinfo) {
 		left, right, ok := strings.Cut(strings.TrimSpace(line), " - ")
 		l, r := strings.Fields(left), strings.Fields(right)
 		if !ok || len(l) < 5 || len(r) < 3 {
@@ -46,9 +50,12 @@ func Hierarchies() ([]Hierarchy, error) {
 		default:
 			continue
 		}
-		hs = append(hs, h)
+		// A part that is mounted again where it lies, as our unit does with what we may change, is no tree of its own.
+		if !slices.ContainsFunc(hs, func(above Hierarchy) bool { return strings.HasPrefix(h.Point, above.Point+"/") }) {
+			hs = append(hs, h)
+		}
 	}
-	return hs, nil
+	return hs
 }
 
 // unescape undoes mountinfo's octal escapes (proc_pid_mountinfo(5)).
