@@ -28,7 +28,7 @@ type Commands struct {
 	Logout      logoutCommand      `cmd:"" group:"Your sites" help:"Sign out and revoke this machine's access."`
 	Whoami      whoamiCommand      `cmd:"" group:"Your sites" help:"Show who is signed in."`
 	Init        initCommand        `cmd:"" group:"Your sites" help:"Create a site from this folder and link it."`
-	Import      importCommand      `cmd:"" group:"Your sites" help:"Import sites from Netlify, Vercel, Render, Heroku or Cloudflare Pages."`
+	Import      importCommand      `cmd:"" group:"Your sites" help:"Import sites from Netlify, Vercel, Render, Heroku or Cloudflare Pages, or the archive of a WordPress."`
 	Link        linkCommand        `cmd:"" group:"Your sites" help:"Link this folder to a site."`
 	Unlink      unlinkCommand      `cmd:"" group:"Your sites" help:"Remove the link of this folder."`
 	Deploy      deployCommand      `cmd:"" group:"Your sites" help:"Deploy this folder, or a branch or commit of the site's repository, and print its URL."`
@@ -51,8 +51,9 @@ type Commands struct {
 	Complete    completeCommand    `cmd:"" hidden:"" name:"__complete" help:"List what may come next, for shells."`
 }
 
-// Exit statuses beside 1, which is any other failure, and 2, wrong usage.
+// Exit statuses beside 1, which is any other failure. The parser ends with 2 too.
 const (
+	exitUsage       = 2 // flags that don't go together, where the parser can't see it
 	exitDeployment  = 3 // a deployment failed or was canceled
 	exitAnswer      = 4 // an answer is needed and nobody can be asked
 	exitSignedOut   = 5 // not signed in, or not allowed

@@ -14,6 +14,7 @@ type domainsCommand struct {
 	List   listDomains  `cmd:"" help:"List the site's domains."`
 	Add    addDomain    `cmd:"" help:"Add a domain, and print the DNS records that it needs."`
 	Verify verifyDomain `cmd:"" help:"Check a domain's DNS records now."`
+	Plan   planDomain   `cmd:"" help:"Show how a domain moves here without a gap: what to solve, which records to change, and which pages differ."`
 	Remove removeDomain `cmd:"" help:"Remove a domain."`
 }
 

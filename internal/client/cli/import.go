@@ -21,8 +21,10 @@ import (
 
 type importCommand struct {
 	target
-	From       string            `arg:"" env:"-" enum:"netlify,vercel,render,heroku,cloudflare" help:"Where your sites are: netlify, vercel, render, heroku or cloudflare."`
-	Only       []string          `arg:"" optional:"" env:"-" help:"Names or ids of sites there. Default: all." name:"site"`
+	From       string            `arg:"" env:"-" enum:"netlify,vercel,render,heroku,cloudflare,wordpress" help:"Where your sites are: netlify, vercel, render, heroku or cloudflare; or wordpress for the archive of a WordPress."`
+	Only       []string          `arg:"" optional:"" env:"-" help:"Names or ids of sites there, default: all. With wordpress: the archive's file, or the files of an UpdraftPlus backup." name:"what"`
+	Site       string            `env:"-" help:"With wordpress: the site whose content is replaced, by its slug or id." short:"s" placeholder:"SITE"`
+	Path       string            `env:"-" help:"With wordpress: folder of one WordPress in a cPanel backup, such as public_html/blog." placeholder:"FOLDER"`
 	Account    string            `env:"-" help:"Only of this team, owner or account there, by its id." placeholder:"ID"`
 	Plan       bool              `env:"-" help:"Show what would be imported, and change nothing."`
 	Yes        bool              `env:"-" help:"Import without asking."`
@@ -33,6 +35,12 @@ type importCommand struct {
 
 // Run shows what the sites of another platform become, and makes them.
 func (i importCommand) Run(ctx context.Context, e *Env) error {
+	if i.From == "wordpress" {
+		return i.wordpress(ctx, e)
+	}
+	if i.Site != "" || i.Path != "" {
+		return &Failure{exitUsage, errors.New("--site and --path are for slipway import wordpress")}
+	}
 	all := imports.Platforms()
 	p := all[slices.IndexFunc(all, func(p imports.Platform) bool { return p.ID == i.From })]
 	if i.API != "" {

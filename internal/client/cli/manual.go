@@ -47,7 +47,7 @@ func manual(w io.Writer, app *kong.Application) error {
 	}{
 		{0, "It worked."},
 		{1, "It did not."},
-		{2, "The command line is wrong."},
+		{exitUsage, "The command line is wrong."},
 		{exitDeployment, "A deployment failed or was canceled."},
 		{exitAnswer, "An answer is needed and nobody can be asked; the message names the flag."},
 		{exitSignedOut, "Not signed in, or not allowed."},

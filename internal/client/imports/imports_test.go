@@ -244,27 +244,3 @@ func TestRepository(t *testing.T) {
 		}
 	}
 }
-
-// What was imported is known to the next run, for that installation and platform alone.
-func TestRecord(t *testing.T) {
-	accounts := filepath.Join(t.TempDir(), "slipway", "auth.json")
-	r := OpenRecord(accounts, "https://a.example", "netlify")
-	if got, err := r.Site("one"); err != nil || got != "" {
-		t.Fatal(got, err)
-	}
-	if err := r.Note("one", "site_1"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := OpenRecord(accounts, "https://a.example", "netlify").Site("one"); err != nil || got != "site_1" {
-		t.Error(got, err)
-	}
-	if got, err := OpenRecord(accounts, "https://b.example", "netlify").Site("one"); err != nil || got != "" {
-		t.Error(got, err)
-	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(accounts), "imports.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Site("one"); err == nil {
-		t.Error("a broken record is taken for an empty one")
-	}
-}

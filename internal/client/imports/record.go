@@ -1,6 +1,8 @@
 package imports
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,59 +12,77 @@ import (
 )
 
 // Record is which of a platform's sites were imported to an installation, as which: a second run goes on where the first one ended.
-type Record struct{ path, prefix string }
+// Each site has a file of its own, so that imports at the same time don't lose one another's.
+type Record struct{ dir, old, prefix string }
+
+// entry is the content of a file.
+type entry struct {
+	From string `json:"from"` // the installation, the platform and the site's id there
+	As   string `json:"as"`   // the site here
+}
 
 // OpenRecord returns the record beside the file in which accounts are kept. It reads nothing yet.
 func OpenRecord(accounts, server, platform string) *Record {
-	return &Record{filepath.Join(filepath.Dir(accounts), "imports.json"), server + " " + platform + " "}
+	dir := filepath.Dir(accounts)
+	return &Record{filepath.Join(dir, "imports"), filepath.Join(dir, "imports.json"), server + " " + platform + " "}
 }
 
-func (r *Record) read() (map[string]string, error) {
-	text, err := os.ReadFile(r.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]string{}, nil
-	}
-	out := map[string]string{}
-	if err == nil {
-		err = json.Unmarshal(text, &out)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read what was imported before: %s: %w", r.path, err)
-	}
-	return out, nil
+func (r *Record) path(id string) string {
+	sum := sha256.Sum256([]byte(r.prefix + id))
+	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
 // Site returns what a site was imported as; empty: not yet.
 func (r *Record) Site(id string) (string, error) {
-	all, err := r.read()
-	return all[r.prefix+id], err
+	var e entry
+	err := readJSON(r.path(id), &e)
+	if err == nil && e.From == r.prefix+id {
+		return e.As, nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // earlier versions kept all in one file
+		all := map[string]string{}
+		if err = readJSON(r.old, &all); err == nil || errors.Is(err, fs.ErrNotExist) {
+			return all[r.prefix+id], nil
+		}
+	}
+	return "", fmt.Errorf("read what was imported before: %w", err)
+}
+
+func readJSON(path string, out any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return err
 }
 
 // Note keeps what a site was imported as. It is on disk when it returns.
 func (r *Record) Note(id, as string) error {
-	all, err := r.read()
-	if err != nil {
-		return err
-	}
-	all[r.prefix+id] = as
-	text, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
-		return fmt.Errorf("note what was imported: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(r.path), ".imports-*")
-	if err != nil {
-		return fmt.Errorf("note what was imported: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), r.path)
-	}
-	if err != nil {
+	if err := r.note(id, as); err != nil {
 		return fmt.Errorf("note what was imported: %w", err)
 	}
 	return nil
+}
+
+func (r *Record) note(id, as string) error {
+	text, err := json.Marshal(entry{r.prefix + id, as})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(r.dir, ".entry-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), r.path(id))
 }

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"slipway/internal/client/rest"
+	"slipway/internal/client/upload"
+	"slipway/internal/client/wparchive"
+)
+
+// wordpress imports the archive of another WordPress into a site: what the archive holds is shown first.
+func (i importCommand) wordpress(ctx context.Context, e *Env) error {
+	switch {
+	case len(i.Only) == 0:
+		return &Failure{exitUsage, errors.New("which archive? Give its file: slipway import wordpress FILE --site SITE")}
+	case i.Account != "" || len(i.Repository) > 0 || i.API != "" || !i.Domains:
+		return &Failure{exitUsage, errors.New("--account, --repository and --no-domains are for the sites of other platforms")}
+	case i.Site == "" && !i.Plan: // not the linked one: everything in it is replaced
+		return needed("into which site? Give --site; everything in it is replaced")
+	}
+	for _, name := range i.Only {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return failure(fmt.Errorf("%s is not a file", printable(name)))
+		}
+	}
+	e.say("Reading %s …", printable(i.Only[0]))
+	a, err := wparchive.Open(i.Only, i.Path)
+	if err != nil {
+		return err
+	}
+	// What is of no known kind may be what the server reads itself: it decides.
+	plan := wparchive.Plan{Kind: "Archive with wp-content and a .sql file, as the server checks"}
+	if a == nil && i.Path != "" {
+		return &Failure{exitUsage, errors.New("--path is for backups of cPanel, which this is not")}
+	}
+	if a != nil {
+		if plan, err = a.Plan(ctx); err != nil {
+			return err
+		}
+	}
+	if i.Plan {
+		if i.JSON {
+			b, err := json.Marshal(plan)
+			if err != nil {
+				return err
+			}
+			return e.json(b)
+		}
+		showArchive(e.Out, plan)
+		return nil
+	}
+	c, err := i.client(e)
+	if err != nil {
+		return failure(err)
+	}
+	s, err := siteNamed(ctx, c, i.Site)
+	if err != nil {
+		return failure(err)
+	}
+	showArchive(e.Err, plan)
+	if !i.Yes {
+		if !e.Ask {
+			return needed("nothing was imported: give --yes to replace everything in %s, or --plan to look only", printable(s.Slug))
+		}
+		fmt.Fprintf(e.Err, "Everything in %s at %s is replaced; a backup is made first. Type %s to continue: ",
+			printable(s.Name), c.Server(), printable(s.Slug))
+		line, _ := bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n')
+		if strings.TrimSpace(line) != s.Slug {
+			return needed("nothing was imported")
+		}
+	}
+	name := i.Only[0]
+	if a != nil {
+		f, err := os.CreateTemp("", "slipway-import-*.tar.gz")
+		if err != nil {
+			return err
+		}
+		name = f.Name()
+		defer os.Remove(name)
+		e.say("Converting it …")
+		_, err = a.Convert(ctx, f)
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return failure(err)
+		}
+	}
+	answer, err := e.sendArchive(ctx, c, s, name)
+	if err != nil {
+		return failure(err)
+	}
+	e.say("Importing …")
+	return i.ended(ctx, e, c, answer, "Imported to "+printable(s.Name)+": "+printable(s.URL))
+}
+
+func showArchive(to io.Writer, p wparchive.Plan) {
+	from := ""
+	if p.Home != "" {
+		from = " of " + printable(p.Home)
+	}
+	fmt.Fprintf(to, "%s%s\n", p.Kind, from)
+	if p.Files > 0 {
+		fmt.Fprintf(to, "  + %s of wp-content, %s\n", count(p.Files, "file"), size(p.Bytes))
+		fmt.Fprintf(to, "  + database, %s, tables %s*\n", size(p.SQL), printable(p.Prefix))
+		fmt.Fprintln(to, "  + URLs are rewritten to the site's; its users are those of the archive")
+	}
+	for _, line := range p.Left {
+		fmt.Fprintf(to, "  - not carried: %s\n", printable(line))
+	}
+}
+
+// sendArchive uploads an archive and returns the operation that imports it.
+func (e *Env) sendArchive(ctx context.Context, c *rest.Client, s site, name string) (json.RawMessage, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &progress{e: e}
+	p.All = upload.Missing{Files: 1, Bytes: info.Size()}
+	stop := p.show()
+	defer stop()
+	return c.Upload(ctx, rest.Body{
+		Method: http.MethodPost, Path: "/sites/" + s.ID + "/wordpress/import", Type: "application/octet-stream", Size: info.Size(),
+		Key: rand.Text(),
+	}, func() (io.ReadCloser, error) {
+		f, err := os.Open(name)
+		return p.Count(f, err)
+	})
+}

@@ -1,0 +1,104 @@
+package cutover
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Domain is what the API says of a domain that is about to come.
+type Domain struct {
+	Name, Status, SSLStatus string
+	Verification, DNS       []struct {
+		Type, Name, Value, Status string
+		Current                   []string
+	}
+	Problems []struct{ Code, Message string }
+}
+
+// expected are the problems of every domain whose visitors still go elsewhere.
+var expected = map[string]bool{"wrong_target": true, "no_answer": true}
+
+// Stops lists what has to be solved before visitors are sent here.
+func (d Domain) Stops() (out []string) {
+	proved := len(d.Verification) == 0
+	for _, r := range d.Verification {
+		proved = proved || r.Status == "valid"
+	}
+	if !proved {
+		r := d.Verification[0]
+		out = append(out, fmt.Sprintf("ownership isn't verified: add the %s record %s with the value %s; it changes nothing for visitors",
+			r.Type, r.Name, r.Value))
+	}
+	for _, p := range d.Problems {
+		if !expected[p.Code] {
+			out = append(out, p.Message)
+		}
+	}
+	return out
+}
+
+// Site is where the domain goes.
+type Site struct{ Name, Slug, URL string }
+
+// Print writes the plan for a person. printable makes others' text harmless.
+func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string) string) {
+	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	line("%s to %s (%s)", printable(d.Name), printable(s.Name), printable(s.URL))
+	for _, stop := range d.Stops() {
+		line("  stop: %s", printable(stop))
+	}
+	switch {
+	case d.Status == "active":
+		line("  the domain is active here already; certificate: %s", d.SSLStatus)
+	case d.SSLStatus == "active":
+		line("  the certificate is there")
+	default:
+		line("  the certificate is issued once the records point here")
+	}
+	switch {
+	case c.Unreachable:
+		line("  pages: not compared, the old site doesn't answer")
+	case c.Pages > 0:
+		from := "no sitemap, the first page alone"
+		if c.Sitemap {
+			from = "of the sitemap"
+		}
+		if c.More {
+			from = "the first of the sitemap"
+		}
+		line("  pages: %d compared (%s), %d different", c.Pages, from, len(c.Different))
+		for _, x := range c.Different {
+			line("    %s: old %s; new %s", printable(x.Path), answered(x.Old, printable), answered(x.New, printable))
+		}
+	}
+	if d.Status == "active" {
+		return
+	}
+	line("records to change:")
+	for _, r := range d.DNS {
+		line("  %s %s: %s, now %s", r.Type, printable(r.Name), printable(r.Value), now(r.Current, printable))
+	}
+	line("1. Lower the TTL of these records to 300 seconds, and wait as long as the old TTL was.")
+	line("2. Change the records. Leave MX and TXT records as they are.")
+	line("3. Follow it: slipway domains plan %s -s %s --watch 30m", d.Name, s.Slug)
+	line("4. Keep the old site for 48 hours. To go back, set the records to what they are now.")
+}
+
+// answered is a page in words.
+func answered(p Page, printable func(string) string) string {
+	switch {
+	case p.Status == 0:
+		return "no answer"
+	case p.To != "":
+		return fmt.Sprintf("%d to %s", p.Status, printable(p.To))
+	}
+	return fmt.Sprintf("%d \"%s\"", p.Status, printable(p.Title))
+}
+
+func now(current []string, printable func(string) string) string {
+	if len(current) == 0 {
+		return "none"
+	}
+	return printable(strings.Join(current, ", "))
+}
