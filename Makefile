@@ -31,9 +31,9 @@ image: bin/slipway ## the container image of this commit, in dist
 	go run ./scripts/image -program bin/slipway -version $(VERSION) -arch $(shell go env GOARCH) -out dist/slipway_$(VERSION)_$(shell go env GOARCH).oci.tar
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
-test-packages: ## the Debian package on a clean system, the image in Podman, Prometheus; takes half an hour, and root
+test-packages: ## the Debian package and its unit on clean systems, upgrades from the last release, the image in Podman, Prometheus; takes an hour, and root
 	@go run ./scripts/need mmdebstrap podman lintian minisign prometheus
-	go test -tags packages -count=1 -timeout 60m -run '^(TestDebian|TestForeign|TestImage|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+	go test -tags packages -count=1 -timeout 120m -run '^(TestDebian|TestForeign|TestImage|TestLastRelease|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
 
 test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where one is there
 	go -C terraform mod tidy -diff

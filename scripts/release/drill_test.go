@@ -70,14 +70,16 @@ func TestMachines(t *testing.T) {
 	if err := os.Mkdir(m.kept, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	packages := "--include=adduser,bubblewrap,ca-certificates,curl,git,minisign"
+	packages := "--include=adduser,bubblewrap,ca-certificates,curl,dbus,git,iproute2,minisign,procps,systemd-sysv"
 	if made := os.Getenv("SLIPWAY_CLEAN_DEBIAN"); made != "" { // by the command below, for those who run this often
 		m.clean = made
 	} else if out, err := exec.Command("mmdebstrap", "--variant=minbase", packages, "bookworm", m.clean).CombinedOutput(); err != nil {
 		t.Fatalf("mmdebstrap (go run ./scripts/need mmdebstrap): %v\n%s", err, out)
 	}
+	m.packages(t, r)
 	t.Run("Drill", m.drill)
-	t.Run("Upgrade", func(t *testing.T) { m.upgrade(t, r) })
+	t.Run("Unit", m.unit)
+	t.Run("Upgrade", m.upgrade)
 	t.Run("Auto", func(t *testing.T) { m.auto(t, r) })
 }
 
@@ -146,9 +148,9 @@ SH
 chmod +x /usr/bin/systemctl /usr/bin/systemd-run
 `
 
-// dpkg upgrades what runs: a package that works stays, and can be undone; with one that doesn't, the program before serves again
-// and dpkg says so.
-func (m machines) upgrade(t *testing.T, r release) {
+// packages keeps two newer packages: 1.1.0 works, and the program of 1.2.0 ends at every start.
+func (m machines) packages(t *testing.T, r release) {
+	t.Helper()
 	about, err := exec.Command(r.program, "version", "--json").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +175,11 @@ func (m machines) upgrade(t *testing.T, r release) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// dpkg upgrades what runs: a package that works stays, and can be undone; with one that doesn't, the program before serves again
+// and dpkg says so.
+func (m machines) upgrade(t *testing.T) {
 	t.Log(m.run(t, "upgraded", `
 sh install.sh
 export SLIPWAY_CONFIG=/etc/slipway/server.toml

@@ -33,6 +33,8 @@ func main() {
 	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
 	also := flag.String("trust", "", "public keys of minisign, separated by commas, that are trusted besides: those that will sign later releases")
 	flag.StringVar(&r.releases, "publish", "", "folder of releases, to which this one is added and listed for slipway upgrade --auto; needs -sign")
+	flag.BoolVar(&r.images, "images", false, "also make the container image of each architecture")
+	flag.StringVar(&r.base, "image-base", "", "first layer of the images, made earlier with -keep of scripts/image; ARCH becomes the architecture")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
@@ -54,6 +56,8 @@ type release struct {
 	out, version, program string
 	releases              string // Optional: a folder to publish the release in
 	archs                 []string
+	images                bool      // whether there are container images, too
+	base                  string    // Optional: their first layer
 	date                  time.Time // of the commit
 	notes                 string    // what changed, in Markdown
 
@@ -121,6 +125,9 @@ func (r *release) run() error {
 			return err
 		}
 		if err := r.deb(arch, program, work); err != nil {
+			return err
+		}
+		if err := r.image(arch, program); err != nil {
 			return err
 		}
 		if arch == r.archs[0] {
@@ -221,6 +228,28 @@ func (r *release) build(arch, work string) (string, error) {
 	err := command(env, "go", "build", "-trimpath", "-buildvcs=true", "-tags", "slipway_init",
 		"-ldflags", "-s -w -X main.version="+r.version+" -X main.releaseKeys="+r.trusts, "-o", program, "./cmd/slipway")
 	return program, err
+}
+
+// image makes the container image for arch, where images are wanted, and the profile that it is started with.
+func (r *release) image(arch, program string) error {
+	if !r.images {
+		return nil
+	}
+	profile, err := os.ReadFile("packaging/image/seccomp.json")
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(r.out, "slipway-seccomp.json"), profile, 0o644); err != nil {
+		return err
+	}
+	args := []string{
+		"run", "./scripts/image", "-program", program, "-version", r.version, "-arch", arch,
+		"-out", filepath.Join(r.out, "slipway_"+r.version+"_"+arch+".oci.tar"),
+	}
+	if r.base != "" {
+		args = append(args, "-base", strings.ReplaceAll(r.base, "ARCH", arch))
+	}
+	return command([]string{"CGO_ENABLED=0"}, "go", args...)
 }
 
 // sums writes SHA256SUMS over all files, in the form that sha256sum -c reads.

@@ -47,10 +47,15 @@ func TestRelease(t *testing.T) {
 	if err := os.WriteFile(secret, locked, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	base := filepath.Join(t.TempDir(), "base-amd64.tar")
+	if out, err := exec.Command("tar", "-cf", base, "-C", t.TempDir(), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	make := func(umask int) string {
 		before := syscall.Umask(umask)
 		defer syscall.Umask(before)
 		r := release{out: filepath.Join(t.TempDir(), "dist"), version: "1.2.3", program: program, archs: []string{"amd64"}}
+		r.images, r.base = true, strings.ReplaceAll(base, "amd64", "ARCH")
 		if err := r.signWith(secret, "a password"); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +69,10 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"install.sh", "slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz", "slipway_1.2.3_notes.md"}
+	names := []string{
+		"install.sh", "slipway_1.2.3.cdx.json", "slipway_1.2.3_amd64.deb", "slipway_1.2.3_linux_amd64.tar.gz", "slipway_1.2.3_notes.md",
+		"slipway_1.2.3_amd64.oci.tar", "slipway-seccomp.json",
+	}
 	if n := strings.Count(string(sums), "\n"); n != len(names) {
 		t.Errorf("%d checksums, want %d:\n%s", n, len(names), sums)
 	}

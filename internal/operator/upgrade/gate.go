@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -97,11 +99,15 @@ func (c Config) canaries(ctx context.Context) (list []Canary) {
 	return list
 }
 
-// ready waits until the program at path serves and says that it is ready.
-func (c Config) ready(ctx context.Context, path string, patience time.Duration) error {
+// crashes is how often a new program may end before it is ready: what never will be needn't be waited for.
+const crashes = 3
+
+// ready waits until the program at path serves and says that it is ready, or has ended too often; 0 is never too often.
+func (c Config) ready(ctx context.Context, path string, patience time.Duration, ends int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	why := errors.New("it does not run")
+	least, looked := -1, time.Time{}
 	for {
 		pid, serves := c.Store.Serving()
 		if serves {
@@ -111,12 +117,39 @@ func (c Config) ready(ctx context.Context, path string, patience time.Duration) 
 				return nil
 			}
 		}
+		if ends > 0 && time.Since(looked) > time.Second {
+			n, counted := c.restarts(ctx)
+			if looked = time.Now(); counted && (least < 0 || n < least) { // it begins anew with the restart that we asked for
+				least = n
+			}
+			if counted && n-least >= ends {
+				return fmt.Errorf("it ended by itself %d times before it was ready: %w", n-least, why)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("it was not ready within %s: %w", patience, why)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// restarts is how often systemd has started the program again; nobody else is known to count.
+func (c Config) restarts(ctx context.Context) (n int, counted bool) {
+	if words := strings.Fields(c.Service); len(words) == 0 || filepath.Base(words[0]) != "systemctl" {
+		return 0, false
+	}
+	out, err := c.control(ctx, "show")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(out)) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "NRestarts="); ok {
+			n, err = strconv.Atoi(count)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }
 
 // runs returns an error unless the process runs the program that has the path now.

@@ -294,7 +294,7 @@ func (c Config) change(ctx context.Context, x State) error {
 func (c Config) watch(ctx context.Context, x State) error {
 	err := c.service(ctx, "restart")
 	if err == nil {
-		err = c.ready(ctx, x.Program, c.Start)
+		err = c.ready(ctx, x.Program, c.Start, crashes)
 	}
 	if err == nil && !x.Was {
 		x.Was = true
@@ -334,7 +334,7 @@ func (c Config) back(ctx context.Context, x State, why error) error {
 		err = c.service(ctx, action)
 	}
 	if err == nil {
-		err = c.ready(ctx, x.Program, cmp.Or(c.Return, 3*time.Minute))
+		err = c.ready(ctx, x.Program, cmp.Or(c.Return, 3*time.Minute), 0)
 	}
 	if err != nil {
 		return c.end(x, Stuck, fmt.Errorf("%w; and %s does not start either: %w", why, x.From.Version, err))
@@ -417,18 +417,23 @@ func (c Config) release() { _ = os.Remove(c.reserveFile()) }
 
 // service has the service manager do something.
 func (c Config) service(ctx context.Context, action string) error {
+	_, err := c.control(ctx, action)
+	return err
+}
+
+func (c Config) control(ctx context.Context, action string) (out []byte, err error) {
 	words := strings.Fields(strings.ReplaceAll(c.Service, "ACTION", action))
 	if len(words) == 0 {
-		return errors.New("no command controls the service")
+		return nil, errors.New("no command controls the service")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %.300s", strings.Join(words, " "), err, out)
+	if out, err = cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %.300s", strings.Join(words, " "), err, out)
 	}
-	return nil
+	return out, nil
 }
 
 // snapshot copies the database, where it lies here, if there is room for it.

@@ -150,6 +150,9 @@ type world struct {
 	stopped bool
 	running *exec.Cmd
 	lives   sync.WaitGroup
+
+	manager  string
+	restarts int // counted as systemd does
 }
 
 func newWorld(t *testing.T) *world {
@@ -172,13 +175,22 @@ func newWorld(t *testing.T) *world {
 		Store: installation.Store{DataDir: t.TempDir()}, Program: filepath.Join(t.TempDir(), "slipway"),
 		Control: l.Addr().String(), Start: 2 * time.Minute, Watch: time.Second, Out: t.Output(),
 	}
-	manager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { w.act(r.URL.Path[1:]) }))
+	manager := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/show" {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			fmt.Fprintf(rw, "Type=notify\nNRestarts=%d\n", w.restarts)
+			return
+		}
+		w.act(r.URL.Path[1:])
+	}))
 	t.Cleanup(manager.Close)
+	w.manager = manager.URL
 	w.Service = "curl --fail --silent --show-error " + manager.URL + "/ACTION"
 	w.program(w.Program, behaviour{About: about("1.0.0")})
 	w.act("start")
 	t.Cleanup(func() { w.act("stop"); w.lives.Wait() })
-	if err := w.ready(t.Context(), w.Program, w.Start); err != nil {
+	if err := w.ready(t.Context(), w.Program, w.Start, 0); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -225,6 +237,7 @@ func (w *world) start() {
 		defer w.mu.Unlock()
 		w.running = nil
 		if !w.stopped {
+			w.restarts++
 			w.start()
 		}
 	})
@@ -294,7 +307,7 @@ func (w *world) release(version string, b behaviour) Source {
 // serves checks which version the service is, that it is well, and that nothing was left lying.
 func (w *world) serves(version string) {
 	w.t.Helper()
-	if err := w.ready(w.t.Context(), w.Program, w.Start); err != nil {
+	if err := w.ready(w.t.Context(), w.Program, w.Start, 0); err != nil {
 		w.t.Errorf("the service: %v", err)
 	}
 	if b, _ := behaves(w.Program); b.Version != version {
@@ -314,6 +327,25 @@ func (w *world) ended(want Outcome) State {
 		w.t.Errorf("the upgrade ended as %s (%s) at %s, %v; want %s", x.Outcome, x.Why, x.Step, err, want)
 	}
 	return x
+}
+
+// What ends again and again before it is ready is not waited for, where systemd tells how often that was.
+func TestUpgradeGoesBackWhereTheProgramEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	control := filepath.Join(t.TempDir(), "systemctl")
+	if err := os.WriteFile(control, []byte("#!/bin/sh\nexec curl --fail --silent --show-error "+w.manager+"/$2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.Service = control + " --no-block ACTION slipway.service"
+	w.Start = time.Hour
+	if err := w.Run(t.Context(), w.release("1.1.0", behaviour{About: about(""), Serve: "panics"})); err == nil {
+		t.Error("a program that panics was taken")
+	}
+	if x := w.ended(Returned); !strings.Contains(x.Why, "it ended by itself") {
+		t.Errorf("it was taken back because %s", x.Why)
+	}
+	w.serves("1.0.0")
 }
 
 // A program that works takes the old one's place, and can be taken back for a week.

@@ -1,0 +1,48 @@
+//go:build packages
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slipway/scripts/internal/changelog"
+)
+
+// The last release, built from the commit that made it, is upgraded to this one under load: by its own command, with the power cut in
+// every step, with releases that don't work, and back again on the newer schema.
+func TestLastRelease(t *testing.T) {
+	t.Chdir("../..")
+	version, _, err := changelog.Newest(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits, err := git("log", "--reverse", "--format=%H", "-S## "+version+" ", "--", "CHANGELOG.md")
+	commit, _, _ := strings.Cut(commits, "\n")
+	if err != nil || commit == "" {
+		t.Fatalf("the commit of %s is not found: %v", version, err)
+	}
+	dir := t.TempDir()
+	source, before := filepath.Join(dir, "source"), filepath.Join(dir, "slipway")
+	if err := os.Mkdir(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range []string{
+		"git archive " + commit + " | tar -x -C " + source,
+		"cd " + source + "\ngo generate ./internal/platform/sandbox\n" +
+			"go build -trimpath -buildvcs=false -tags slipway_init -ldflags '-X main.version=" + version + "' -o " + before + " ./cmd/slipway",
+		"export SLIPWAY_E2E_BEFORE=" + before + "\n" +
+			"go test -count=1 -timeout 20m -run '^TestUpgrade(UnderLoad|SurvivesPowerCuts|OnAFullDisk|Undone)$' -v ./e2e",
+	} {
+		c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		t.Logf("%s", out)
+	}
+}
