@@ -10,10 +10,12 @@ import (
 )
 
 type nodeCommand struct {
-	List      nodeList      `cmd:"" help:"List the nodes of this installation with state, roles, version and clock."`
-	Drain     nodeDrain     `cmd:"" help:"Have other nodes take over the programs of a node, before it is stopped for long. Sites with files or databases there stay."`
-	Resume    nodeResume    `cmd:"" help:"Let a draining node take programs again. A restart does the same."`
-	AcceptKey nodeAcceptKey `cmd:"" name:"accept-key" help:"Make the secrets.key of the data directory the installation's key, if the old one is lost for good."`
+	List          nodeList          `cmd:"" help:"List the nodes of this installation with state, roles, version and clock."`
+	Drain         nodeDrain         `cmd:"" help:"Have other nodes take over the programs of a node, before it is stopped for long. Sites with files or databases there stay."`
+	Resume        nodeResume        `cmd:"" help:"Let a draining node take programs again. A restart does the same."`
+	Forget        nodeForget        `cmd:"" help:"Take a node that will never return off the list, and free its sites."`
+	AcceptStorage nodeAcceptStorage `cmd:"" name:"accept-storage" help:"Make a directory the installation's storage of sites, whatever it was before. Nothing is moved."`
+	AcceptKey     nodeAcceptKey     `cmd:"" name:"accept-key" help:"Make the secrets.key of the data directory the installation's key, if the old one is lost for good."`
 }
 
 type nodeList struct{ common }
@@ -39,6 +41,27 @@ type nodeResume struct {
 // Run ends the draining.
 func (n nodeResume) Run(ctx context.Context) error {
 	return admin.DrainNode(ctx, n.store(), n.Node, true, os.Stdout)
+}
+
+type nodeAcceptStorage struct {
+	common
+	Storage string `help:"Directory that every node mounts. Without it each node has storage of its own again." placeholder:"DIR"`
+}
+
+// Run accepts the directory; the nodes are restarted after it.
+func (n nodeAcceptStorage) Run(ctx context.Context) error {
+	return admin.AcceptStorage(ctx, n.store(), n.Storage, os.Stdout)
+}
+
+type nodeForget struct {
+	common
+	Node string `arg:"" help:"Id or name of the node."`
+	Yes  bool   `help:"Also if sites have files or databases on it alone, which are lost then."`
+}
+
+// Run forgets the node.
+func (n nodeForget) Run(ctx context.Context) error {
+	return admin.ForgetNode(ctx, n.store(), n.Node, n.Yes, os.Stdout)
 }
 
 type nodeAcceptKey struct{ common }

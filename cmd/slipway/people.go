@@ -125,6 +125,7 @@ type doctorCommand struct {
 	common
 	mailFlags
 	OutboundCAFile string `name:"outbound-ca-file" help:"Additional root certificates to trust for email." type:"path" placeholder:"FILE"`
+	Storage        string `help:"Directory of sites' storage that every node mounts, as for slipway serve." placeholder:"DIR"`
 
 	SiteDomain string   `name:"site-domain" help:"Sites live at <subdomain>.<site domain>." default:"localhost" placeholder:"DOMAIN"`
 	ACMECA     []string `name:"acme-ca" help:"ACME directory URL to issue certificates from. Repeatable." placeholder:"URL"`
@@ -135,7 +136,9 @@ type doctorCommand struct {
 func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
-	return doctor.Print(ctx, c.store(), m, doctor.Certificates{
+	store := c.store()
+	store.Storage = c.Storage
+	return doctor.Print(ctx, store, m, doctor.Certificates{
 		SiteDomain: c.SiteDomain,
 		Public:     len(c.ACMECA) > 0,
 		DNS:        c.ACMEDNS != "",

@@ -80,6 +80,7 @@ type serveCommand struct {
 	BuildMemory       int           `help:"Memory limit of one build in MiB." default:"2048"`
 	BuildDisk         int           `help:"Disk limit of one build in MiB." default:"4096"`
 	BuildTime         time.Duration `help:"Timeout of one build stage." default:"15m"`
+	Storage           string        `help:"Directory of sites' storage folders that every node mounts. Default: each node has its own in the data directory." placeholder:"DIR"`
 	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
 	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
@@ -112,6 +113,7 @@ func (s serveCommand) settings() config.Config {
 		return *p
 	}
 	store := s.store()
+	store.Storage = s.Storage
 	store.BlobCache = s.BlobCache
 	return config.Config{
 		Store:                    store,

@@ -52,6 +52,7 @@ import (
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/volume"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/vies"
@@ -90,6 +91,8 @@ type node struct {
 	self    *fleet.Self
 	places  *placement.Places // nil with SQLite: there is no other node
 	relay   *relay.Server     // nil: other nodes don't reach this one
+	volume  *volume.Volume    // of sites' storage
+	mark    string            // of a volume that all nodes mount; empty: it is this node's own
 	metrics *prometheus.Registry
 
 	accounts    *account.Accounts
@@ -173,8 +176,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if !s.Role("worker") { // it has nothing to be reached for
 		address = ""
 	}
+	if err := h.openVolume(ctx); err != nil {
+		return nil, err
+	}
 	h.self, err = fleet.New(fleet.Config{
-		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain, Log: s.Log,
+		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
+		Storage: h.mark, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -215,7 +222,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	h.places = placement.New(h.db, h.self)
+	h.places = placement.New(h.db, h.self, h.mark != "")
 	apps := app.Config{
 		DB: h.db, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
 	}
@@ -581,7 +588,7 @@ func (h *node) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.engine != nil {
+	if h.engine != nil && h.mark == "" {
 		stored, err := h.engine.StorageSites()
 		if err != nil {
 			return err
@@ -629,7 +636,8 @@ func (h *node) services() []service {
 
 // workers run on nodes with that role.
 func (h *node) workers() []service {
-	return []service{
+	list := []service{
+		{"storage", h.volume.Run},
 		{"jobs", h.jobs.Run},
 		{"programs", h.apps.Run},
 		{"databases", h.databases.Run},
@@ -642,6 +650,10 @@ func (h *node) workers() []service {
 		{"sign-in domains", h.sso.Run},
 		{"upgrades", (&upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}).Run},
 	}
+	if h.engine != nil {
+		list = append(list, service{"fence", h.engine.Fence})
+	}
+	return list
 }
 
 // openRelay makes what reaches other nodes, and what they reach; nil where there can be none.

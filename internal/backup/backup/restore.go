@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/text"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
 	"slipway/internal/tenant/site"
@@ -606,7 +607,7 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, 
 				Code:     "storage_missing",
 			}
 		}
-		if err := s.c.Places.Take(ctx, string(r.Site), true); err != nil {
+		if err := s.c.Places.Take(ctx, string(r.Site), placement.Files); err != nil {
 			return nil, s.c.Places.Follow(err)
 		}
 		dir, err := s.c.Storage.MakeStorage(ctx, r.Site, name)

@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"slipway/internal/operator/doctor"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/storage"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 )
 
 // ListNodes prints the processes that serve an installation.
@@ -91,4 +96,90 @@ func AcceptKey(ctx context.Context, s installation.Store, out io.Writer) error {
 	fmt.Fprintf(out, "Key %s is this installation's key. What another key encrypted can't be read: set variables, tokens and secrets again\n",
 		id)
 	return nil
+}
+
+// AcceptStorage makes a directory the storage of sites that all nodes mount; an empty one says that each node has its own.
+func AcceptStorage(ctx context.Context, s installation.Store, dir string, out io.Writer) error {
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	list, err := doctor.NodesOf(ctx, s, d)
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		if n.State != node.Down {
+			return fmt.Errorf("node %s runs: stop all nodes first", n.Name)
+		}
+	}
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	if err := node.AcceptStorage(ctx, d, dir); err != nil {
+		return err
+	}
+	if dir == "" {
+		fmt.Fprintln(out, "Each node has storage of its own again. Move what sites have stored to the data directory of their node "+
+			"before it starts")
+		return nil
+	}
+	fmt.Fprintf(out, "%s is the storage of all sites: start every node with --storage and this directory, wherever it is mounted there\n", dir)
+	return nil
+}
+
+// ForgetNode takes a node that will never return off the list and frees its sites. What they have there alone is lost, which
+// has to be confirmed.
+func ForgetNode(ctx context.Context, s installation.Store, name string, confirmed bool, out io.Writer) error {
+	return withAccounts(ctx, s, func(d *db.DB, accounts *account.Accounts) error {
+		n, err := node.Find(ctx, d, name)
+		if err != nil {
+			return err
+		}
+		if n.State != node.Down {
+			return fmt.Errorf("node %s runs: stop it first", n.Name)
+		}
+		if d.Single() {
+			return errors.New("with SQLite there is one node, which can't be forgotten")
+		}
+		_, pinned, err := placement.Counts(ctx, d)
+		if err != nil {
+			return err
+		}
+		lost := pinned[n.ID]
+		if lost > 0 && !confirmed {
+			return fmt.Errorf("%d sites have files or databases on node %s alone, which are lost with it: start it again, also from its data "+
+				"directory on another machine, or forget it with --yes and restore these sites from their backups", lost, n.Name)
+		}
+		var freed int64
+		err = d.Write(ctx, func(tx *db.Tx) error {
+			if err := node.ForgetTx(ctx, tx, n.ID); err != nil {
+				return err
+			}
+			var there []id.Site
+			if freed, there, err = placement.ForgetNodeTx(ctx, tx, n.ID); err != nil {
+				return err
+			}
+			for _, site := range there {
+				if err := storage.LostTx(ctx, tx, site); err != nil {
+					return err
+				}
+			}
+			return accounts.AuditTx(ctx, tx, audit.Actor{Via: "the command line"}, audit.Event{
+				Action: "node.forgotten", Subject: n.ID, Detail: fmt.Sprintf("%s, with files or databases of %d sites", n.Name, lost),
+			})
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Node %s is forgotten; %d sites can run on other nodes", n.Name, freed)
+		if lost > 0 {
+			fmt.Fprintf(out, ", %d of them without the files and databases that were there: restore them from backups", lost)
+		}
+		fmt.Fprintln(out)
+		return nil
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -156,6 +157,9 @@ func (c Config) Check() (Settings, error) {
 		}
 	}
 	if err := s.checkNode(); err != nil {
+		return s, err
+	}
+	if err := s.checkStorage(); err != nil {
 		return s, err
 	}
 	if c.EdgeHTTPS != "" {
@@ -346,6 +350,37 @@ func (s *Settings) checkNode() error {
 	host, _, _ := net.SplitHostPort(s.NodeListen)
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		return errors.New("--node-address: say at which address other nodes reach --node-listen")
+	}
+	return nil
+}
+
+// checkStorage sees that a directory for the storage of sites can be one that other nodes mount.
+func (s *Settings) checkStorage() error {
+	switch {
+	case s.Storage == "":
+		return nil
+	case !filepath.IsAbs(s.Storage):
+		return errors.New("--storage: give the absolute path of the directory")
+	case s.Inside(s.Storage):
+		return errors.New("--storage: the directory must not be in the data directory, which is this node's own")
+	}
+	s.Storage = filepath.Clean(s.Storage)
+	return nil
+}
+
+// StorageMoved refuses a shared directory while the data directory has storage of sites, which nothing would use.
+func (s Settings) StorageMoved() error {
+	if s.Storage == "" {
+		return nil
+	}
+	old := s.Path("storage")
+	entries, err := os.ReadDir(old)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--storage: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("--storage: %s still has the storage of sites (%d folders): move what is in it to %s first, with its owners and "+
+			"permissions", old, len(entries), s.Storage)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
+	"slipway/internal/program/volume"
 )
 
 // Check is one line of what doctor finds.
@@ -78,6 +79,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		dataDir(s),
 		ownDatabase(ctx, s),
 		files(ctx, s),
+		storage(ctx, s),
 		jobs(ctx, s),
 		nodes(ctx, s),
 		gitTool(ctx),
@@ -215,6 +217,34 @@ func files(ctx context.Context, s installation.Store) Check {
 	}
 	where, _ := blob.ParseS3(s.Blobs, os.Getenv)
 	c.OK, c.Text = true, where.String()+" answers"
+	return c
+}
+
+// storage reports whether the storage of sites is the one that the installation has, where all nodes mount it.
+func storage(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "storage of sites"}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
+	mark, err := node.SharedMark(ctx, d)
+	switch {
+	case err != nil:
+		c.Text = err.Error()
+	case mark == "" && s.Storage == "":
+		c.OK, c.Text = true, "in the data directory of each node"
+	case mark == "":
+		c.OK, c.Text = true, s.Storage+" becomes the storage of all nodes when slipway serve starts with --storage"
+	case s.Storage == "":
+		c.Text = "all nodes mount it: name the directory with --storage to have it checked"
+	default:
+		c.Text = volume.New(volume.Config{Dir: s.Storage, Mark: mark}).Within(ctx, 5*time.Second)
+		if c.OK = c.Text == ""; c.OK {
+			c.Text = s.Storage + " is mounted and answers"
+		}
+	}
 	return c
 }
 

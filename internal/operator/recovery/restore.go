@@ -17,10 +17,12 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/gc"
+	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/text"
 	"slipway/internal/program/database"
+	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/site"
 )
@@ -165,6 +167,10 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, m
 		return err
 	}
 	defer d.Close()
+	// The sites' storage comes into the data directory, and the nodes that had their programs are others.
+	if err := errors.Join(node.AcceptStorage(ctx, d, ""), placement.Clear(ctx, d)); err != nil {
+		return err
+	}
 	step("Restoring files of releases")
 	store, err := s.OpenBlobs(gc.NewRecord(d), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -18,6 +18,7 @@ type Node struct {
 	Roles      []string
 	Blobs      string
 	SiteDomain string
+	Storage    string        // the mark of the storage that all nodes mount; empty: in its data directory
 	Ahead      time.Duration // how far its clock is ahead of the database's
 	State      string
 	StartedAt  db.Time
@@ -31,12 +32,13 @@ func List(ctx context.Context, d *db.DB) ([]Node, error) {
 	}
 	rows, err := d.Query(ctx, `
 		SELECT id, name, address, version, roles, blobs, site_domain, ahead_ms, CASE WHEN lease_until > $1 THEN state
-		ELSE 'down' END AS now, started_at, seen_at
+		ELSE 'down' END AS now, started_at, seen_at, storage
 		FROM nodes ORDER BY CASE WHEN lease_until > $1 THEN 0 ELSE 1 END, name, id LIMIT 1000`, d.Now())
 	all, err := db.Collect(rows, err, func(s db.Scanner) (n Node, err error) {
 		var roles string
 		var ahead int64
-		err = s.Scan(&n.ID, &n.Name, &n.Address, &n.Version, &roles, &n.Blobs, &n.SiteDomain, &ahead, &n.State, &n.StartedAt, &n.SeenAt)
+		err = s.Scan(&n.ID, &n.Name, &n.Address, &n.Version, &roles, &n.Blobs, &n.SiteDomain, &ahead, &n.State, &n.StartedAt, &n.SeenAt,
+			&n.Storage)
 		n.Roles, n.Ahead = strings.Split(roles, ","), time.Duration(ahead)*time.Millisecond
 		return n, err
 	})
@@ -46,27 +48,54 @@ func List(ctx context.Context, d *db.DB) ([]Node, error) {
 	return all, nil
 }
 
-// Set makes a node that runs, named by its id or a name that no other has, drain or take programs again. It knows within seconds.
-func Set(ctx context.Context, d *db.DB, name, state string) (Node, error) {
+// Find returns a node by its id, or by a name that no other one has. Of several with a name the one that runs is meant.
+func Find(ctx context.Context, d *db.DB, name string) (Node, error) {
 	list, err := List(ctx, d)
 	if err != nil {
 		return Node{}, err
 	}
-	var found []Node
+	var up, down []Node
 	for _, n := range list {
-		if n.ID == name || n.Name == name && n.State != Down {
-			found = append(found, n)
+		switch {
+		case n.ID == name:
+			return n, nil
+		case n.Name != name:
+		case n.State == Down:
+			down = append(down, n)
+		default:
+			up = append(up, n)
 		}
 	}
-	switch {
-	case len(found) == 0:
-		return Node{}, fmt.Errorf("no node %q runs: slipway node list shows them", name)
-	case len(found) > 1:
-		return Node{}, fmt.Errorf("%d nodes have the name %s: give the id that slipway node list shows", len(found), name)
-	case found[0].State == Down:
-		return Node{}, fmt.Errorf("the node %s is down", found[0].Name)
+	if len(up) == 0 {
+		up = down
 	}
-	n := found[0]
+	switch len(up) {
+	case 0:
+		return Node{}, fmt.Errorf("there is no node %q: slipway node list shows them", name)
+	case 1:
+		return up[0], nil
+	}
+	return Node{}, fmt.Errorf("%d nodes have the name %s: give the id that slipway node list shows", len(up), name)
+}
+
+// ForgetTx takes a node off the list.
+func ForgetTx(ctx context.Context, tx *db.Tx, id string) error {
+	tx.Notify(Topic)
+	if _, err := tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("forget node: %w", err)
+	}
+	return nil
+}
+
+// Set makes a node that runs, named by its id or a name that no other has, drain or take programs again. It knows within seconds.
+func Set(ctx context.Context, d *db.DB, name, state string) (Node, error) {
+	n, err := Find(ctx, d, name)
+	if err != nil {
+		return Node{}, err
+	}
+	if n.State == Down {
+		return Node{}, fmt.Errorf("the node %s is down", n.Name)
+	}
 	err = d.Write(ctx, func(tx *db.Tx) error {
 		tx.Notify(Topic)
 		_, err := tx.Exec(ctx, `UPDATE nodes SET state = $2 WHERE id = $1 AND state <> 'down'`, n.ID, state)

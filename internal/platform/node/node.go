@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,7 @@ type Config struct {
 	Address    string // host:port at which other nodes reach it. Optional: empty means that they don't.
 	Blobs      string // where its files are, without credentials; empty: in its data directory
 	SiteDomain string
+	Storage    string // the mark of the storage that all nodes mount, as SharedStorage has it; empty: in its data directory
 	Log        *slog.Logger
 }
 
@@ -127,13 +129,15 @@ func (s *Self) Join(ctx context.Context) error {
 			}
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'up', $10, $10, $11)
+			INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until,
+				storage)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'up', $10, $10, $11, $12)
 			ON CONFLICT (id) DO UPDATE SET run = excluded.run, name = excluded.name, address = excluded.address, version = excluded.version,
 				roles = excluded.roles, blobs = excluded.blobs, site_domain = excluded.site_domain, ahead_ms = excluded.ahead_ms,
-				state = excluded.state, started_at = excluded.started_at, seen_at = excluded.seen_at, lease_until = excluded.lease_until`,
+				state = excluded.state, started_at = excluded.started_at, seen_at = excluded.seen_at, lease_until = excluded.lease_until,
+				storage = excluded.storage`,
 			s.id, s.run, cmp.Or(name, "?"), s.c.Address, s.c.Version, strings.Join(s.c.Roles, ","), s.c.Blobs, s.c.SiteDomain,
-			ahead.Milliseconds(), now, until)
+			ahead.Milliseconds(), now, until, s.c.Storage)
 		tx.Notify(Topic)
 		return err
 	})
@@ -199,6 +203,11 @@ func (s *Self) fits(ctx context.Context) error {
 			return fmt.Errorf("--blobs: node %s has its files in %s, this one in %s", n.Name, n.Blobs, s.c.Blobs)
 		case n.SiteDomain != s.c.SiteDomain:
 			return fmt.Errorf("--site-domain: node %s has %s, this one %s", n.Name, n.SiteDomain, s.c.SiteDomain)
+		case n.Storage == s.c.Storage, !slices.Contains(n.Roles, "worker"), !slices.Contains(s.c.Roles, "worker"):
+		case n.Storage == "":
+			return fmt.Errorf("--storage: node %s runs without it; stop that one first, and start all of them with it", n.Name)
+		default:
+			return fmt.Errorf("--storage: node %s has another directory; all nodes need the same one", n.Name)
 		}
 	}
 	return nil

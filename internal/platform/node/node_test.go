@@ -183,3 +183,59 @@ func TestKeyIsTheInstallations(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A directory is marked once for an installation. One that is not mounted, another installation's, or none at all is refused from
+// then on, until an operator says otherwise; a crash between the two writes is made up for.
+func TestSharedStorageIsKnown(t *testing.T) {
+	t.Parallel()
+	d, dir := dbtest.New(t), t.TempDir()
+	refused := func(dir, want string) {
+		t.Helper()
+		if _, err := SharedStorage(t.Context(), d, dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if mark, err := SharedStorage(t.Context(), d, ""); err != nil || mark != "" {
+		t.Fatal(mark, err)
+	}
+	refused(filepath.Join(dir, "missing"), "is not a directory")
+	mark, err := SharedStorage(t.Context(), d, dir)
+	if err != nil || mark == "" {
+		t.Fatal(err)
+	}
+	if again, err := SharedStorage(t.Context(), d, dir); err != nil || again != mark {
+		t.Errorf("got %q, %v", again, err)
+	}
+	refused(t.TempDir(), "is it mounted")
+	refused("", "--storage is missing")
+	if err := os.WriteFile(filepath.Join(dir, MarkFile), []byte("another\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "belongs to another installation")
+	if err := AcceptStorage(t.Context(), d, dir); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := SharedStorage(t.Context(), d, dir); err != nil || again == mark || again == "another" {
+		t.Errorf("after it was accepted: %q, %v", again, err)
+	}
+	err = d.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE storage_marks SET placed = FALSE`)
+		return err
+	})
+	if err == nil {
+		err = os.Remove(filepath.Join(dir, MarkFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SharedStorage(t.Context(), d, dir); err != nil {
+		t.Errorf("a crash before the directory was marked: %v", err)
+	}
+	if err := AcceptStorage(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	if mark, err := SharedStorage(t.Context(), d, ""); err != nil || mark != "" {
+		t.Errorf("each node has its own again: %q, %v", mark, err)
+	}
+	refused(dir, "belongs to another installation")
+}

@@ -120,6 +120,10 @@ type Apps struct {
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this one, among others that hold workers
 
+	// giving says since when sites are being given away; keepHandingOver's alone.
+	// share: total the sites of this node; owner its sites; edge emptied when the node no longer drains
+	giving map[id.Site]time.Time
+
 	compared atomic.Int64 // the lapses of this node's lease after which its sites were compared
 
 	// instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an

@@ -267,3 +267,7 @@ func (f stored) StorageSize(_ context.Context, site id.Site) (int64, error) {
 }
 
 func (f stored) StorageDir(site id.Site) (string, bool) { return "", f(string(site)) > 0 }
+
+func (stored) StorageShared() bool { return false }
+
+func (stored) StorageFault() error { return nil }

@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/volume"
 )
 
 // site returns whose a deployment is; empty: it is gone, which others say.
@@ -61,16 +62,41 @@ func (a *Apps) claim(ctx context.Context, want Wanted) error {
 	if want.Missing != nil {
 		return want.Missing
 	}
+	if err := a.missesStorage(want.Spec); err != nil {
+		return err
+	}
 	if a.c.Places == nil {
 		return nil
 	}
-	stores := keeps(want.Spec)
-	if stores && a.c.Storage != nil {
+	if a.c.Storage != nil && keeps(want.Spec) {
 		if err := a.knowsStorage(ctx, want.Site); err != nil {
 			return err
 		}
 	}
-	return a.c.Places.Take(ctx, string(want.Site), stores || want.Pinned)
+	switch {
+	case want.Pinned:
+		return a.c.Places.Take(ctx, string(want.Site), placement.Here)
+	case !a.stores(want.Spec):
+		return a.c.Places.Take(ctx, string(want.Site), placement.Nothing)
+	}
+	return a.c.Places.Take(ctx, string(want.Site), placement.Files)
+}
+
+// stores reports whether what a program writes outlives it on storage that has one writer: its node's, or that of all nodes, where
+// sessions of PHP are too.
+func (a *Apps) stores(s runtime.Spec) bool {
+	return keeps(s) || !s.Isolated && s.PHP != nil && a.shared()
+}
+
+// shared reports whether all nodes have the storage of sites.
+func (a *Apps) shared() bool { return a.c.Storage != nil && a.c.Storage.StorageShared() }
+
+// missesStorage returns why a program can't run at the moment: what it stores doesn't answer.
+func (a *Apps) missesStorage(s runtime.Spec) error {
+	if !a.shared() || !a.stores(s) {
+		return nil
+	}
+	return a.c.Storage.StorageFault()
 }
 
 // keeps reports whether what a program writes stays on the node.
@@ -97,7 +123,7 @@ func (a *Apps) knowsStorage(ctx context.Context, site id.Site) error {
 		return err
 	}
 	u, err := a.StorageUse(ctx, site)
-	if err != nil || u.Bytes == 0 {
+	if err != nil || u.Bytes == 0 || a.shared() { // there the mark says that it is the right one
 		return err
 	}
 	return &fault.Error{
@@ -111,10 +137,11 @@ var errElsewhere = &fault.Error{
 	Kind: fault.Unavailable, Message: "The site runs on another node now", Code: placement.OnAnotherNode, RetryAfter: time.Second,
 }
 
-// isElsewhere reports whether an error says that a site can't run on this node now.
+// isElsewhere reports whether an error says that a site can't run on this node now, for no fault of its own.
 func isElsewhere(err error) bool {
 	f := fault.As(err)
-	return f != nil && (f.Code == placement.OnAnotherNode || f.Code == placement.NodeDown || f.Code == placement.NodeDraining)
+	return f != nil &&
+		(f.Code == placement.OnAnotherNode || f.Code == placement.NodeDown || f.Code == placement.NodeDraining || f.Code == volume.Unavailable)
 }
 
 // leave ends what runs here of sites that another node has taken: while this one drained, or did not renew its lease. What
@@ -146,6 +173,9 @@ func (a *Apps) leave(ctx context.Context) error {
 		away := p.now != nil && p.want.Site != "" && !mine[string(p.want.Site)]
 		if away != p.away {
 			p.away, p.drain = away, time.Now().Add(p.want.Drain)
+			if a.shared() && a.stores(p.want.Spec) { // the other node writes to it now
+				p.drain = time.Now().Add(-time.Second)
+			}
 		}
 		p.mu.Unlock()
 	}

@@ -28,7 +28,7 @@ func twoNodes(t *testing.T, change ...func(*Config)) (f *fleet, selves []*node.S
 			t.Fatal(err)
 		}
 		selves = append(selves, self)
-		f.add(append(change, func(c *Config) { c.Places, c.Node = placement.New(f.db, self), self.ID() })...)
+		f.add(append(change, func(c *Config) { c.Places, c.Node = placement.New(f.db, self, false), self.ID() })...)
 	}
 	return f, selves
 }

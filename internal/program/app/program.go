@@ -193,7 +193,7 @@ func (a *Apps) awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	}
 	p.mu.Lock()
 	in := p.now
-	if in == nil || p.gone || p.away {
+	if in == nil || p.gone || p.away || a.missesStorage(p.want.Spec) != nil {
 		p.mu.Unlock()
 		return nil, false
 	}
@@ -276,6 +276,9 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 		return nil, nil, errElsewhere
 	}
 	if p.now != nil {
+		if err := p.apps.missesStorage(p.want.Spec); err != nil {
+			return nil, nil, err
+		}
 		p.now.hold()
 		return p.now, nil, nil
 	}

@@ -256,6 +256,9 @@ func (a *Apps) acquireAnywhere(ctx context.Context, deployment id.Deployment) (*
 		if err == nil {
 			return x.endpoint(), nil
 		}
+		if f := fault.As(err); f != nil && f.Code == placement.OnAnotherNode { // this node is about to give it away
+			err = relay.ErrUnreached
+		}
 		last = err
 	}
 	return nil, last

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
@@ -196,7 +197,7 @@ func (d *Databases) pin(ctx context.Context, x Database) error {
 	if d.c.External != "" {
 		return nil
 	}
-	return d.c.Places.Take(ctx, string(x.Site), true)
+	return d.c.Places.Take(ctx, string(x.Site), placement.Here)
 }
 
 // Private reports whether databases are on servers of this node, which no other one reaches.

@@ -2,7 +2,9 @@
 //
 // All of a site's programs, workers and commands run on one node: the one that first started one of them. It keeps the site
 // while its lease lasts (package node); after that, or while it drains, another node may take what has no files or databases of
-// its own. A site that has them is pinned: it waits for its node. On SQLite there is one node, and nothing is
+// its own. A site that has them is pinned: it waits for its node. Where all nodes mount one storage, files pin nothing, but the
+// site has one node that writes to it: another one takes it only some time after the lease, in which the first one
+// has ended what it ran, and a node that drains gives it away itself. On SQLite there is one node, and nothing is
 // asked or written.
 //
 // The package starts and stops nothing.
@@ -17,6 +19,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/node"
 )
@@ -33,17 +36,34 @@ const (
 
 // Places says where sites run. Nil is an installation of one node. It is safe for concurrent use.
 type Places struct {
-	db   *db.DB
-	self *node.Self
+	db     *db.DB
+	self   *node.Self
+	shared bool // all nodes mount the storage of sites
 }
 
-// New returns Places for a node; nil where there can be no other.
-func New(d *db.DB, self *node.Self) *Places {
+// New returns Places for a node; nil where there can be no other. shared says that all nodes mount one storage of sites.
+func New(d *db.DB, self *node.Self, shared bool) *Places {
 	if d.Single() {
 		return nil
 	}
-	return &Places{d, self}
+	return &Places{d, self, shared}
 }
+
+// Keeps says what a site has that outlives its programs.
+type Keeps int
+
+// What a site keeps, and where.
+const (
+	Nothing Keeps = iota
+	Files         // in its storage
+	Here          // on this node alone, such as a private database
+)
+
+// pins reports whether a site that keeps it can't leave its node.
+func (p *Places) pins(k Keeps) bool { return k == Here || k == Files && !p.shared }
+
+// stores reports whether a site that keeps it writes to what all nodes mount.
+func (p *Places) stores(k Keeps) bool { return k == Files && p.shared }
 
 // Self names this node; empty: there is no other.
 func (p *Places) Self() string {
@@ -125,8 +145,14 @@ type Place struct {
 	Address string // at which other nodes reach it; empty: they don't
 	State   string // node.Up, node.Draining or node.Down
 	Pinned  bool
+	Stores  bool    // it writes to the storage that all nodes mount
 	Ended   db.Time // when its lease did, where it is down
+
+	fenced bool // its node has ended what it ran by now
 }
+
+// fence is how long after the end of a node's lease what it ran may still write: it has to notice, and to end it.
+const fence = 2 * time.Second
 
 // Of returns the node of a site; found is false where it has none.
 func (p *Places) Of(ctx context.Context, site string) (at Place, found bool, err error) {
@@ -134,16 +160,17 @@ func (p *Places) Of(ctx context.Context, site string) (at Place, found bool, err
 		return at, false, nil
 	}
 	err = p.db.QueryRow(ctx, `
-		SELECT p.node, p.pinned, COALESCE(n.name, p.node), COALESCE(n.address, ''),
+		SELECT p.node, p.pinned, p.stores, COALESCE(n.name, p.node), COALESCE(n.address, ''),
 			CASE WHEN n.lease_until > $2 THEN n.state ELSE 'down' END, COALESCE(n.ended, 0)
 		FROM placements p LEFT JOIN live_nodes n ON n.id = p.node WHERE p.site_id = $1`, site, p.db.Now()).
-		Scan(&at.Node, &at.Pinned, &at.Name, &at.Address, &at.State, &at.Ended)
+		Scan(&at.Node, &at.Pinned, &at.Stores, &at.Name, &at.Address, &at.State, &at.Ended)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, false, nil
 	}
 	if err != nil {
 		return at, false, fmt.Errorf("find node of site: %w", err)
 	}
+	at.fenced = at.State == node.Down && p.db.Now().Sub(at.Ended) > fence
 	return at, true, nil
 }
 
@@ -156,6 +183,12 @@ func (a *Away) Error() string { return a.fault().Error() }
 func (a *Away) Unwrap() error { return a.fault() }
 
 func (a *Away) fault() *fault.Error {
+	if a.State == node.Down && !a.Pinned { // it stores: another node takes it in a moment
+		return &fault.Error{
+			Kind: fault.Unavailable, Code: NodeDraining, RetryAfter: time.Second,
+			Message: "The site's node " + a.Name + " went down; another one takes over in a moment",
+		}
+	}
 	if a.State == node.Down {
 		return &fault.Error{
 			Kind: fault.Unavailable, Code: NodeDown, RetryAfter: 30 * time.Second,
@@ -172,7 +205,7 @@ func (a *Away) fault() *fault.Error {
 func (p *Places) mine(at Place) bool { return at.Node == p.self.ID() }
 
 // free reports whether another node may take the site.
-func (a Place) free() bool { return !a.Pinned && a.State != node.Up }
+func (a Place) free() bool { return !a.Pinned && a.State != node.Up && (!a.Stores || a.fenced) }
 
 // Look returns nil where a site's programs run here, or on no node that would have to be asked, and else an Away. It
 // changes nothing.
@@ -184,9 +217,8 @@ func (p *Places) Look(ctx context.Context, site string) error {
 	return &Away{at}
 }
 
-// Take makes this node the site's, where no other one is, and returns an Away where one is. What a site has on this node
-// pins it.
-func (p *Places) Take(ctx context.Context, site string, pinned bool) error {
+// Take makes this node the site's, where no other one is, and returns an Away where one is. What a site keeps may pin it.
+func (p *Places) Take(ctx context.Context, site string, keeps Keeps) error {
 	if p == nil {
 		return nil
 	}
@@ -194,12 +226,15 @@ func (p *Places) Take(ctx context.Context, site string, pinned bool) error {
 	if err != nil {
 		return err
 	}
+	pinned, stores := p.pins(keeps), p.stores(keeps)
+	mine := found && p.mine(at)
+	stays := mine && p.self.Holds() && !(p.Draining() && (at.Stores || stores) && !at.Pinned)
 	switch {
-	case found && p.mine(at) && (at.Pinned || !pinned) && p.self.Holds():
+	case stays && (at.Pinned || !pinned) && (at.Stores || !stores):
 		return nil
-	case found && !p.mine(at) && !at.free():
+	case found && !mine && !at.free():
 		return &Away{at}
-	case !p.self.Takes() && !(found && p.mine(at) && p.self.Holds()):
+	case !stays && !p.self.Takes():
 		return &fault.Error{
 			Kind: fault.Unavailable, Message: "This node takes no new programs at the moment", Code: NodeDraining, RetryAfter: 5 * time.Second,
 		}
@@ -208,11 +243,13 @@ func (p *Places) Take(ctx context.Context, site string, pinned bool) error {
 	err = p.db.Write(ctx, func(tx *db.Tx) (err error) {
 		now := p.db.Now()
 		n, err = tx.Exec(ctx, `
-			INSERT INTO placements (site_id, node, pinned, since) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (site_id) DO UPDATE SET node = excluded.node, pinned = placements.pinned OR excluded.pinned, since = excluded.since
+			INSERT INTO placements (site_id, node, pinned, stores, since) VALUES ($1, $2, $3, $5, $4)
+			ON CONFLICT (site_id) DO UPDATE SET node = excluded.node, pinned = placements.pinned OR excluded.pinned,
+				stores = placements.stores OR excluded.stores, since = excluded.since
 			WHERE placements.node = excluded.node OR NOT placements.pinned AND NOT EXISTS (
-				SELECT 1 FROM live_nodes n WHERE n.id = placements.node AND n.lease_until > $4 AND n.state = 'up')`,
-			site, p.self.ID(), pinned, now)
+				SELECT 1 FROM live_nodes n WHERE n.id = placements.node
+				AND (n.lease_until > $4 AND (n.state = 'up' OR placements.stores) OR placements.stores AND n.ended + $6 >= $4))`,
+			site, p.self.ID(), pinned, now, stores, fence.Milliseconds())
 		tx.Notify(Topic)
 		return err
 	})
@@ -229,6 +266,30 @@ func (p *Places) Take(ctx context.Context, site string, pinned bool) error {
 	return nil
 }
 
+// Giving returns the sites of this node that it has to give away while it drains, because no other one may take them: they write to
+// the storage that all nodes mount.
+func (p *Places) Giving(ctx context.Context) ([]id.Site, error) {
+	rows, err := p.db.Query(ctx, `SELECT site_id FROM placements WHERE node = $1 AND stores AND NOT pinned`, p.self.ID())
+	list, err := db.Collect(rows, err, func(s db.Scanner) (site id.Site, err error) { return site, s.Scan(&site) })
+	if err != nil {
+		return nil, fmt.Errorf("find sites to give away: %w", err)
+	}
+	return list, nil
+}
+
+// Give lets another node take a site of which nothing runs here any more.
+func (p *Places) Give(ctx context.Context, site id.Site) error {
+	err := p.db.Write(ctx, func(tx *db.Tx) error {
+		tx.Notify(Topic)
+		_, err := tx.Exec(ctx, `DELETE FROM placements WHERE site_id = $1 AND node = $2 AND stores AND NOT pinned`, site, p.self.ID())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("give site away: %w", err)
+	}
+	return nil
+}
+
 // patience is how long a job waits for a node that is down: it may just be restarting.
 const patience = time.Minute
 
@@ -241,11 +302,17 @@ func (p *Places) Here(ctx context.Context, site string) error {
 		}
 	}
 	err := p.Look(ctx, site)
-	var away *Away
-	if !errors.As(err, &away) {
-		return err
+	if p != nil && p.shared && err == nil { // whoever reads or writes what it stores is alone with it
+		err = p.Take(ctx, site, Nothing)
 	}
-	return p.follow(away)
+	var away *Away
+	if errors.As(err, &away) {
+		return p.follow(away)
+	}
+	if f := fault.As(err); f != nil && f.Code == NodeDraining {
+		return job.NotYet(time.Second)
+	}
+	return err
 }
 
 // Follow turns the Away in an error's chain into what the handler of a job returns, as Here does. Other errors stay.
@@ -261,7 +328,7 @@ func (p *Places) follow(away *Away) error {
 	switch {
 	case away.State != node.Down:
 		return job.On(away.Node)
-	case p.db.Now().Sub(away.Ended) < patience:
+	case p.db.Now().Sub(away.Ended) < patience, !away.Pinned:
 		return job.NotYet(2 * time.Second)
 	}
 	return away.fault()
@@ -272,6 +339,11 @@ func (p *Places) follow(away *Away) error {
 func (p *Places) Adopt(ctx context.Context, sites []string) (others []string, err error) {
 	if p == nil {
 		return nil, nil
+	}
+	if p.shared {
+		if err := p.unpin(ctx, sites); err != nil {
+			return nil, err
+		}
 	}
 	for _, site := range sites {
 		var at string
@@ -289,6 +361,24 @@ func (p *Places) Adopt(ctx context.Context, sites []string) (others []string, er
 		}
 	}
 	return others, nil
+}
+
+// unpin frees the sites of this node whose files were on it until it got a storage that all nodes mount, but for those that are
+// named.
+func (p *Places) unpin(ctx context.Context, but []string) error {
+	args := db.Args{p.self.ID()}
+	where := ""
+	if len(but) > 0 {
+		where = ` AND site_id NOT IN (` + db.AddList(&args, but) + `)`
+	}
+	err := p.db.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE placements SET pinned = FALSE, stores = TRUE WHERE node = $1 AND pinned`+where, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("free sites of this node: %w", err)
+	}
+	return nil
 }
 
 // Mine returns which of the sites run here.
@@ -311,6 +401,33 @@ func (p *Places) Mine(ctx context.Context, sites []string) (map[string]bool, err
 		out[s] = true
 	}
 	return out, nil
+}
+
+// Clear says that no site has a node, as in an installation that has just been restored.
+func Clear(ctx context.Context, d *db.DB) error {
+	err := d.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM placements`)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("clear nodes of sites: %w", err)
+	}
+	return nil
+}
+
+// ForgetNodeTx frees the sites of a node that will never return, and returns how many they are, and which of them had something there
+// alone.
+func ForgetNodeTx(ctx context.Context, tx *db.Tx, node string) (freed int64, pinned []id.Site, err error) {
+	tx.Notify(Topic)
+	rows, err := tx.Query(ctx, `SELECT site_id FROM placements WHERE node = $1 AND pinned`, node)
+	pinned, err = db.Collect(rows, err, func(s db.Scanner) (site id.Site, err error) { return site, s.Scan(&site) })
+	if err == nil {
+		freed, err = tx.Exec(ctx, `DELETE FROM placements WHERE node = $1`, node)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("free sites of node: %w", err)
+	}
+	return freed, pinned, nil
 }
 
 // ForgetTx drops a deleted site.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -15,6 +16,12 @@ import (
 
 // joined is a node that is in the list, and its places.
 func joined(t *testing.T, url string) (*Places, *node.Self) {
+	t.Helper()
+	return joinedWith(t, url, false)
+}
+
+// joinedWith is joined for nodes that may share their storage.
+func joinedWith(t *testing.T, url string, shared bool) (*Places, *node.Self) {
 	t.Helper()
 	d := dbtest.Open(t, url)
 	if d.Single() {
@@ -27,7 +34,7 @@ func joined(t *testing.T, url string) (*Places, *node.Self) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(d, self), self
+	return New(d, self, shared), self
 }
 
 func exec(t *testing.T, p *Places, q string, args ...any) {
@@ -50,7 +57,7 @@ func TestOneNodeTakesASite(t *testing.T) {
 	for i := range 40 {
 		p := []*Places{a, b}[i%2]
 		work.Go(func() {
-			err := p.Take(context.Background(), "site", false)
+			err := p.Take(context.Background(), "site", Nothing)
 			var away *Away
 			mu.Lock()
 			defer mu.Unlock()
@@ -80,17 +87,17 @@ func TestSitesMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(a.Take(t.Context(), "free", false))
-	must(a.Take(t.Context(), "stored", true))
-	if err := b.Take(t.Context(), "free", false); !strings.Contains(err.Error(), "runs on the node") {
+	must(a.Take(t.Context(), "free", Nothing))
+	must(a.Take(t.Context(), "stored", Here))
+	if err := b.Take(t.Context(), "free", Nothing); !strings.Contains(err.Error(), "runs on the node") {
 		t.Errorf("while its node lives: %v", err)
 	}
 	if err := b.Here(t.Context(), "free"); fault.As(err) != nil || err == nil || !strings.Contains(err.Error(), self.ID()) {
 		t.Errorf("a job is not sent to its node: %v", err)
 	}
 	exec(t, a, `UPDATE nodes SET state = 'draining' WHERE id = $1`, self.ID())
-	must(b.Take(t.Context(), "free", false))
-	if err := b.Take(t.Context(), "stored", false); err == nil {
+	must(b.Take(t.Context(), "free", Nothing))
+	if err := b.Take(t.Context(), "stored", Nothing); err == nil {
 		t.Error("a node took what is stored on another one")
 	}
 	mine, err := a.Mine(t.Context(), []string{"free", "stored"})
@@ -132,5 +139,61 @@ func TestAdopt(t *testing.T) {
 		if mine, err := p.Mine(t.Context(), []string{site}); err != nil || !mine[site] {
 			t.Errorf("%s: %v, %v", site, mine, err)
 		}
+	}
+}
+
+// Where all nodes mount the storage, files don't pin a site; but another node takes it only when what ran on its node has been
+// ended for certain: some time after the lease, or given away by a node that drains.
+func TestSharedStorageHasOneWriter(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	a, self := joinedWith(t, url, true)
+	b, _ := joinedWith(t, url, true)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := func(when string, err error) {
+		t.Helper()
+		if f := fault.As(err); f == nil || f.Code != NodeDraining && f.Code != OnAnotherNode {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	must(a.Take(t.Context(), "shop", Files))
+	must(a.Take(t.Context(), "private", Here))
+	waits("its node runs", b.Take(t.Context(), "shop", Files))
+	exec(t, a, `UPDATE nodes SET state = 'draining' WHERE id = $1`, self.ID())
+	must(self.Confirm(t.Context()))
+	waits("its node drains", b.Take(t.Context(), "shop", Files))
+	sites, err := a.Giving(t.Context())
+	if err != nil || len(sites) != 1 || sites[0] != "shop" {
+		t.Errorf("it gives away %v, %v", sites, err)
+	}
+	must(a.Give(t.Context(), "shop"))
+	must(b.Take(t.Context(), "shop", Files))
+	must(b.Give(t.Context(), "shop"))
+
+	exec(t, a, `UPDATE nodes SET state = 'up' WHERE id = $1`, self.ID())
+	must(a.Take(t.Context(), "shop", Files))
+	exec(t, a, `UPDATE nodes SET lease_until = $2 WHERE id = $1`, self.ID(), a.db.Now()-1)
+	waits("its node's lease has just ended", b.Take(t.Context(), "shop", Files))
+	if err := b.Here(t.Context(), "shop"); err == nil || fault.As(err) != nil {
+		t.Errorf("a job does not wait: %v", err)
+	}
+	exec(t, a, `UPDATE nodes SET lease_until = $2 WHERE id = $1`, self.ID(), a.db.Now().Add(-fence-time.Second))
+	must(b.Here(t.Context(), "shop"))
+	must(b.Take(t.Context(), "shop", Files))
+	if err := b.Take(t.Context(), "private", Nothing); !strings.Contains(err.Error(), "which is down") {
+		t.Errorf("what is on the node alone: %v", err)
+	}
+
+	// Files that pinned a site pin it no longer once its node has the directory that all mount.
+	if _, err := a.Adopt(t.Context(), []string{"private"}); err != nil || !a.Pinned(t.Context(), "private") {
+		t.Error(err)
+	}
+	if _, err := a.Adopt(t.Context(), nil); err != nil || a.Pinned(t.Context(), "private") {
+		t.Error(err)
 	}
 }

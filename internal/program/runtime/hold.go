@@ -59,6 +59,9 @@ func (p *Processes) note(x *process, site id.Site) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running[x] = site
+	if p.outlived(x) {
+		x.kill()
+	}
 	if wait := p.held[site]; wait != nil {
 		resume := x.link.Pause()
 		go func() { <-wait; resume() }()

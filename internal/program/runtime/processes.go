@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/php"
+	"slipway/internal/program/volume"
 )
 
 // Config holds what Processes needs.
@@ -33,8 +34,10 @@ type Config struct {
 	Bundles   *bundle.Bundles
 	Toolchain *toolchain.Toolchain
 	Egress    *egress.Egress
-	Dir       string // absolute, ours: scratch space of what runs
-	Storage   string // absolute, ours: what sites write and keep. Optional: empty refuses storage.
+	Dir       string         // absolute, ours: scratch space of what runs
+	Storage   string         // absolute, ours: what sites write and keep. Optional: empty refuses storage.
+	Volume    *volume.Volume // of Storage. Optional: nil is a directory of this node's own.
+	Lease     Lease          // under which programs write to a Volume that other nodes mount. Optional: nil never ends.
 	Users     Users
 	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
 	// no program reaches its own site.
@@ -108,6 +111,8 @@ type process struct {
 	files  files
 	socket *socket // nil where it listens on its port
 	tty    *tty    // nil where it has no terminal
+	kept   bool    // it writes to storage that outlives it
+	lapses int64   // of the lease when it was started
 	epoch  string  // the file that names its Redis's epoch; empty where it has none
 
 	noDatabase func() // called at its end: it needs the server of its databases no longer
@@ -136,6 +141,9 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}
 	dir := filepath.Join(p.c.Dir, s.ID)
 	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
+	if p.c.Lease != nil {
+		x.lapses = p.c.Lease.Lapses()
+	}
 	clean := func() {
 		x.files.close()
 		x.socket.close()
@@ -189,6 +197,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		cmd.Terminal = x.tty.inside
 	}
 	p.bound(&s, &cmd)
+	x.kept = slices.ContainsFunc(cmd.Binds, func(b sandbox.Bind) bool { return b.Stored })
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	if s.PHP != nil && s.Output != nil {

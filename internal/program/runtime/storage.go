@@ -45,6 +45,9 @@ func (p *Processes) StorageDir(site id.Site) (dir string, ok bool) {
 // StorageFolders lists the folders of a site's storage by their paths in the project, each
 // with the directory of this host that holds it; "@sessions" has PHP's sessions.
 func (p *Processes) StorageFolders(site id.Site) (map[string]string, error) {
+	if err := p.c.Volume.Verify(); err != nil { // what is not mounted seems to be empty
+		return nil, err
+	}
 	dir, ok := p.StorageDir(site)
 	if !ok {
 		return nil, nil
@@ -66,6 +69,9 @@ func (p *Processes) StorageFolders(site id.Site) (map[string]string, error) {
 func (p *Processes) StorageSites() (sites []string, err error) {
 	if p.c.Storage == "" {
 		return nil, nil
+	}
+	if err := p.c.Volume.Verify(); err != nil {
+		return nil, err
 	}
 	entries, err := os.ReadDir(p.c.Storage)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,6 +116,9 @@ func (p *Processes) PreviewStores() (map[id.Site][]string, error) {
 	if p.c.Storage == "" {
 		return nil, nil
 	}
+	if err := p.c.Volume.Verify(); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(p.c.Storage)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list storage: %w", err)
@@ -139,6 +148,9 @@ const maxMeasured = 1 << 50
 // ForgetStorage deletes a site's storage, that of its previews included.
 func (p *Processes) ForgetStorage(site id.Site) error {
 	stores, err := p.stores(site)
+	if err != nil {
+		return err
+	}
 	for _, store := range stores {
 		if dir, ok := p.StorageDir(store); ok {
 			err = errors.Join(err, os.RemoveAll(dir))
@@ -166,6 +178,12 @@ func (p *Processes) MakeStorage(ctx context.Context, site id.Site, name string) 
 	return p.storage(site, name, nil, name, uid)
 }
 
+// StorageShared reports whether other nodes have the storage of sites too.
+func (p *Processes) StorageShared() bool { return p.c.Volume.Shared() }
+
+// StorageFault returns a fault while the storage of sites can't be used, as far as is known. It waits for nothing.
+func (p *Processes) StorageFault() error { return p.c.Volume.Check() }
+
 // siteName reports whether a site's id may name a directory.
 func siteName(site id.Site) bool {
 	return site != "" && len(site) < 100 && !strings.ContainsAny(string(site), "/.\x00")
@@ -188,6 +206,9 @@ func StorageName(name string) string {
 func (p *Processes) storage(site id.Site, own string, tree *os.Root, name string, uid int) (string, error) {
 	if p.c.Storage == "" || !siteName(site) {
 		return "", &fault.Error{Kind: fault.Unavailable, Message: "This server has no storage for applications", Code: "no_storage"}
+	}
+	if err := p.c.Volume.Verify(); err != nil {
+		return "", err
 	}
 	parent := filepath.Join(p.c.Storage, string(site))
 	if err := os.MkdirAll(parent, 0o711); err != nil {

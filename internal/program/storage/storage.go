@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Disk is the way to what sites' programs store on this machine.
+// Disk is the way to what sites' programs store.
 type Disk interface {
 	// StorageSites lists the sites that have any.
 	StorageSites() ([]string, error)
@@ -29,6 +29,10 @@ type Disk interface {
 	StorageSize(ctx context.Context, site id.Site) (int64, error)
 	// StorageDir returns the directory of a site, and whether there is one.
 	StorageDir(site id.Site) (dir string, ok bool)
+	// StorageShared reports whether other nodes have it too.
+	StorageShared() bool
+	// StorageFault returns a fault while it can't be used. It waits for nothing.
+	StorageFault() error
 }
 
 // Limits say what an owner may store. *account.Limits does.
@@ -90,6 +94,13 @@ func (m *Meter) Begin(site string) (ended func()) {
 		}
 		m.touched[site] = true
 	})
+}
+
+// Busy reports whether a program or command of a site runs here.
+func (m *Meter) Busy(site id.Site) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running[string(site)] > 0
 }
 
 // Due returns the sites whose storage may have changed since the last call.
@@ -267,6 +278,14 @@ func (m *Meter) Bound(ctx context.Context, owner account.OwnerID, site id.Site, 
 		return 0, err
 	}
 	return u.limit(own, left), nil
+}
+
+// LostTx notes that what a site stored is lost.
+func LostTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+	if _, err := tx.Exec(ctx, `UPDATE app_storage SET bytes = 0, capped_bytes = 0 WHERE site_id = $1`, site); err != nil {
+		return fmt.Errorf("note lost storage: %w", err)
+	}
+	return nil
 }
 
 // PurgeTx forgets what is known of a deleted site's storage.

@@ -60,6 +60,7 @@ var auditLabels = map[string]string{
 	"webhook.secret_shown":        "Webhook secret revealed",
 	"webhook.listener_started":    "Webhook listener started",
 	"webhook.listener_stopped":    "Webhook listener stopped",
+	"node.forgotten":              "Node forgotten",
 	"key.created":                 "API key created",
 	"key.revoked":                 "API key revoked",
 	"agent_call.approved":         "Agent's call approved",

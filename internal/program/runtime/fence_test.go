@@ -1,0 +1,74 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"slipway/internal/platform/node"
+	"slipway/internal/platform/wait"
+	"slipway/internal/program/volume"
+)
+
+// lease is one that ends, or had ended, when a test says so.
+type lease struct {
+	ended  atomic.Bool
+	lapses atomic.Int64
+}
+
+func (l *lease) Holds() bool   { return !l.ended.Load() }
+func (l *lease) Lapses() int64 { return l.lapses.Load() }
+
+// What writes to storage that other nodes mount ends with the lease, also where there is a new one by the time that it is looked; what
+// stores nothing goes on, and what is started under the new lease too. A directory that isn't mounted is not replaced by an empty one.
+func TestStoredEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := &lease{}
+	w.c.Storage, w.c.Lease = w.c.Dir+"-storage", l
+	mark := filepath.Join(w.c.Storage, node.MarkFile)
+	ok(t, os.Mkdir(w.c.Storage, 0o711))
+	ok(t, os.WriteFile(mark, []byte("one\n"), 0o600))
+	w.c.Volume = volume.New(volume.Config{Dir: w.c.Storage, Mark: "one"})
+	go func() { _ = w.Fence(t.Context()) }()
+
+	plain := w.start(w.spec("plain", map[string]string{"server.js": server}))
+	stores := w.spec("stores", map[string]string{"server.js": server})
+	stores.Storage = []Storage{{Path: "data"}}
+	for _, end := range []func(){func() { l.ended.Store(true) }, func() { l.lapses.Add(1) }} {
+		p := w.start(stores)
+		end()
+		wait.Until(t, "what stores has ended", func() bool {
+			select {
+			case <-p.Done():
+				return true
+			default:
+				return false
+			}
+		})
+		l.lapses.Add(1)
+		l.ended.Store(false)
+	}
+	select {
+	case <-plain.Done():
+		t.Error("what stores nothing has ended")
+	default:
+	}
+	p := w.start(stores)
+	if got := w.get(p, "/x"); got != "hello /x" {
+		t.Errorf("under the new lease: %q", got)
+	}
+	p.Stop(0)
+	ok(t, os.RemoveAll(w.c.Storage))
+	ok(t, os.Mkdir(w.c.Storage, 0o711))
+	if _, err := w.Start(t.Context(), stores); err == nil {
+		t.Error("it starts with an empty directory")
+	}
+	if _, err := w.StorageFolders(stores.Site); err == nil {
+		t.Error("what is not mounted seems to be empty")
+	}
+	if left, err := os.ReadDir(w.c.Storage); err != nil || len(left) > 0 {
+		t.Errorf("the directory that isn't mounted has %v, %v", left, err)
+	}
+}
