@@ -138,12 +138,24 @@ func TestGuide(t *testing.T) {
 			const canary = "hunter2-canary"
 			f.env = append(f.env, "TF_VAR_payment_key="+canary, "TF_LOG=TRACE", "TF_LOG_PATH="+filepath.Join(f.dir, "trace.log"))
 			f.write("main.tf", guide(t))
+			if err := os.Mkdir(filepath.Join(f.dir, "dist"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f.write("dist/index.html", "ahoy")
 			f.does("fmt", "-check", "-diff")
 			f.does("plan", "-no-color", "-input=false", "-out=planned")
-			f.does("apply", "-no-color", "-input=false", "planned")
+			out := f.does("apply", "-no-color", "-input=false", "planned")
+			for _, want := range []string{`"owner" = "ada@example.test"`, "\"slugs\" = tolist([\n    \"shop\",\n  ])"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("the outputs are without %s: %s", want, out)
+				}
+			}
 			f.plansNothing("after it was applied")
-			var sites struct {
+			var sites, keys struct {
 				Data []struct{ ID, Name string }
+			}
+			if err := w.Call(t.Context(), key, "GET", "/keys", nil, &keys); err != nil || len(keys.Data) != 1 {
+				t.Errorf("after the run there are the keys %+v: %v", keys.Data, err)
 			}
 			get := func() {
 				t.Helper()
@@ -161,7 +173,7 @@ func TestGuide(t *testing.T) {
 			if get(); len(sites.Data) != 1 {
 				t.Fatal("the protected site is gone")
 			}
-			f.write("main.tf", strings.ReplaceAll(guide(t), "  name = \"Shop\"\n", "  name = \"Shop\"\n  deletion_protection = false\n"))
+			f.write("main.tf", regexp.MustCompile(`resource "slipway_(site|database)" .*`).ReplaceAllString(guide(t), "$0\n  deletion_protection = false\n"))
 			f.does("apply", "-no-color", "-input=false", "-auto-approve")
 			f.does("destroy", "-no-color", "-auto-approve")
 			if get(); len(sites.Data) != 0 {

@@ -203,10 +203,8 @@ func (o *object) ImportState(ctx context.Context, req resource.ImportStateReques
 		return
 	}
 	state := values{}
-	for name := range o.attributes {
-		if strings.HasSuffix(name, versionOf) && (got["secret"] != false || name != "value"+versionOf) {
-			state[name] = zero // the first version of a configuration that is 0 sends nothing
-		}
+	if got["secret"] == true { // a configuration with the version 0 sends nothing
+		state["value"+versionOf] = zero
 	}
 	if _, has := o.attributes[protection]; has {
 		state[protection] = true

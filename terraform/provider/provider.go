@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -93,6 +94,11 @@ func (p *slipway) Resources(context.Context) (made []func() resource.Resource) {
 		made = append(made, func() resource.Resource { return &object{kind: k} })
 	}
 	return made
+}
+
+// EphemeralResources lists what exists while Terraform runs.
+func (p *slipway) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
+	return []func() ephemeral.EphemeralResource{func() ephemeral.EphemeralResource { return &apiKey{} }}
 }
 
 // DataSources lists what can be read.

@@ -13,7 +13,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-func kinds() []kind { return []kind{site(), env()} }
+func kinds() []kind {
+	return []kind{site(), env(), domain(), webhook(), deployHook(), database(), deployment()}
+}
 
 func bySite(of string) func(values) string {
 	return func(v values) string { return "/sites/" + escape(text(v["site_id"])) + of }

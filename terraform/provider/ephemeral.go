@@ -1,0 +1,82 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral"
+	"github.com/hashicorp/terraform-plugin-framework/ephemeral/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+// keyTime is for how long a key works where its run is cut off: a run that ends revokes it.
+const keyTime = time.Hour
+
+// apiKey is a key that is made for a run and revoked at its end.
+type apiKey struct{ c *client }
+
+// Metadata names it.
+func (k *apiKey) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_api_key"
+}
+
+// Schema describes its attributes.
+func (k *apiKey) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		Description: "An API key that exists while Terraform runs, and an hour at most. It is in no state and in no plan.",
+		Attributes: map[string]schema.Attribute{
+			"name":   schema.StringAttribute{Required: true, Description: "1 to 100 characters."},
+			"scopes": schema.SetAttribute{Required: true, ElementType: types.StringType, Description: "Scopes of the key, of those that the provider's own has."},
+			"sites":  schema.SetAttribute{Optional: true, ElementType: types.StringType, Description: "Ids of the sites it is restricted to. Default: all."},
+			"key":    schema.StringAttribute{Computed: true, Sensitive: true, Description: "The key."},
+		},
+	}
+}
+
+// Configure gets what the provider made.
+func (k *apiKey) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
+	k.c, _ = req.ProviderData.(*client)
+}
+
+// Open makes the key.
+func (k *apiKey) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
+	config, ok := readInto(&resp.Diagnostics, req.Config.Raw)
+	if !ok {
+		return
+	}
+	body := values{"expiresAt": time.Now().Add(keyTime).UTC().Format(time.RFC3339)}
+	for _, name := range []string{"name", "scopes", "sites"} {
+		if config[name] != nil {
+			body[name] = config[name]
+		}
+	}
+	got, err := k.c.change(ctx, http.MethodPost, "/keys", body)
+	if err != nil {
+		resp.Diagnostics.AddError("Create API key", err.Error())
+		return
+	}
+	id, err := json.Marshal(text(got["id"]))
+	if err != nil {
+		resp.Diagnostics.AddError("Create API key", err.Error())
+		return
+	}
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, "id", id)...)
+	config["key"] = got["key"]
+	resp.Result.Raw = write(config, req.Config.Schema.Type().TerraformType(ctx))
+}
+
+// Close revokes it.
+func (k *apiKey) Close(ctx context.Context, req ephemeral.CloseRequest, resp *ephemeral.CloseResponse) {
+	var id string
+	kept, said := req.Private.GetKey(ctx, "id")
+	resp.Diagnostics.Append(said...)
+	if err := json.Unmarshal(kept, &id); err != nil {
+		resp.Diagnostics.AddError("Revoke API key", err.Error())
+		return
+	}
+	if _, err := k.c.change(ctx, http.MethodDelete, "/keys/"+escape(id), nil); err != nil && !missing(err) {
+		resp.Diagnostics.AddError("Revoke API key", err.Error())
+	}
+}

@@ -1,0 +1,276 @@
+package provider_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+)
+
+// Each resource is made, its plan is then empty, it is changed in place, imported, and deleted.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	server := "http://" + w.Listen
+	c := open(t, server, key)
+	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
+	for name, tt := range map[string]struct {
+		made, changed attrs
+		id            string // by which it is imported. Empty: its own.
+		taken         attrs  // what an import sets beside
+	}{
+		"domain": {
+			made:    attrs{"site_id": site, "name": "shop.example.com"},
+			changed: attrs{"site_id": site, "name": "shop.example.com", "redirect_to": "www.example.com"},
+			id:      "shop.example.com",
+		},
+		"webhook": {
+			made: attrs{"url": "https://example.com/a", "events": []string{"deployment.completed"}, "active": false, "secret_wo": "canary-one", "secret_wo_version": 1},
+			changed: attrs{
+				"url": "https://example.com/b", "events": []string{"deployment.completed", "deployment.failed"}, "site_ids": []string{site},
+				"secret_wo": "canary-two", "secret_wo_version": 2,
+			},
+		},
+		"deploy_hook": {
+			made: attrs{"site_id": site, "name": "CI", "title": "From CI", "secret_wo": "canary-one", "secret_wo_version": 1, "active": false},
+			changed: attrs{
+				"site_id": site, "name": "Nightly", "addresses": []string{"203.0.113.0/24"}, "per_day": 5, "active": true,
+				"secret_wo": "canary-two", "secret_wo_version": 2,
+			},
+			id: "harbor/Nightly",
+		},
+		"database": {
+			made:    attrs{"site_id": site, "name": "orders"},
+			changed: attrs{"site_id": site, "name": "orders", "deletion_protection": false},
+			id:      "harbor/orders",
+			taken:   attrs{"deletion_protection": true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, server, key)
+			nothing := func(when string, state *tfprotov6.DynamicValue, config attrs) {
+				t.Helper()
+				c = open(t, server, key)
+				if state = c.refresh(name, state); state == nil {
+					t.Fatalf("%s, it is not there", when)
+				}
+				if changes := c.changes(name, state, config); changes != nil {
+					t.Errorf("%s, a plan changes %v", when, changes)
+				}
+			}
+			state := c.apply(name, nil, tt.made)
+			nothing("made", state, tt.made)
+			state = c.apply(name, state, tt.changed)
+			nothing("changed", state, tt.changed)
+			if bytes.Contains(state.MsgPack, []byte("canary-")) {
+				t.Error("a secret is in the state")
+			}
+			id := tt.id
+			if id == "" {
+				id = c.text(name, state, "id")
+			}
+			config := maps.Clone(tt.changed)
+			delete(config, "secret_wo") // an import can't know of it
+			delete(config, "secret_wo_version")
+			maps.Copy(config, tt.taken)
+			nothing("imported", c.take(name, id), config)
+			if said := c.destroy(name, state); said != "" {
+				t.Error(said)
+			}
+			if c = open(t, server, key); c.refresh(name, state) != nil {
+				t.Error("it is still there")
+			}
+			if len(c.said) > 0 {
+				t.Errorf("warns %v", c.said)
+			}
+		})
+	}
+}
+
+// The dns and verification of a domain are what the server says.
+func TestDomainRecords(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	c := open(t, "http://"+w.Listen, key)
+	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
+	state := c.apply("domain", nil, attrs{"site_id": site, "name": "shop.example.com"})
+	var now struct{ DNS, Verification []map[string]any }
+	if err := w.Call(t.Context(), key, "GET", "/domains/"+c.text("domain", state, "id"), nil, &now); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]map[string]any{"dns": now.DNS, "verification": now.Verification} {
+		if len(want) == 0 {
+			t.Fatalf("the server names no %s", name)
+		}
+		if got := c.values("domain", state)[name].String(); !strings.Contains(got, want[0]["value"].(string)) {
+			t.Errorf("%s: got %s, want %v", name, got, want)
+		}
+	}
+}
+
+// A folder is uploaded and live when the resource is made; another content makes another deployment; deleting the resource
+// changes nothing. A deployment that fails says why.
+func TestDeployment(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	c := open(t, "http://"+w.Listen, key)
+	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("index.html", "ahoy")
+	config := attrs{"site_id": site, "directory": dir, "content_hash": "1", "prebuilt": true, "title": "First"}
+	state := c.apply("deployment", nil, config)
+	live := func() string {
+		t.Helper()
+		var s struct{ DeploymentID string }
+		if err := w.Call(t.Context(), key, "GET", "/sites/"+site, nil, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.DeploymentID
+	}
+	id := c.text("deployment", state, "id")
+	if got := live(); got != id || c.text("deployment", state, "status") != "success" {
+		t.Errorf("live is %s, made was %s", got, id)
+	}
+	c = open(t, "http://"+w.Listen, key)
+	state = c.refresh("deployment", state)
+	if changes := c.changes("deployment", state, config); changes != nil {
+		t.Errorf("a plan changes %v", changes)
+	}
+	config["content_hash"] = "2"
+	if planned, _ := c.plan("deployment", state, config); len(planned.RequiresReplace) != 1 {
+		t.Errorf("another content replaces it for %v", planned.RequiresReplace)
+	}
+	if said := c.destroy("deployment", state); said != "" || live() != id {
+		t.Errorf("deleted: %s", said)
+	}
+	dir = t.TempDir()
+	write("package.json", `{"scripts": {"build": "exit 3"}}`)
+	broken := attrs{"site_id": site, "directory": dir, "content_hash": "1"}
+	planned, encoded := c.plan("deployment", nil, broken)
+	if said := c.create("deployment", planned, encoded); !strings.Contains(said, " failed: ") {
+		t.Errorf("a build that fails: %s", said)
+	}
+}
+
+// between is a proxy in front of an installation that changes what it answers.
+func between(t *testing.T, to string, meddle func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := httputil.NewSingleHostReverseProxy(u)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { meddle(w, r, next) }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A rate limit and a restart of the server are waited for; nothing is made twice.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	var asked atomic.Int64
+	server := between(t, "http://"+w.Listen, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		switch n := asked.Add(1); {
+		case n <= 2 || n == 5:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"error": "Too many requests", "code": "rate_limited"}`)
+		case n == 3:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+	c := open(t, server, key)
+	c.apply("site", nil, attrs{"name": "Harbor"})
+	var sites struct{ Data []any }
+	if err := w.Call(t.Context(), key, "GET", "/sites", nil, &sites); err != nil || len(sites.Data) != 1 {
+		t.Errorf("there are %d sites: %v", len(sites.Data), err)
+	}
+}
+
+// What a newer server answers is kept: fields that the provider doesn't know do no harm and stay, and a value that it doesn't
+// know is in the state, with a warning.
+func TestNewerServer(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	server := between(t, "http://"+w.Listen, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		r.Header.Del("Accept-Encoding")
+		next.ServeHTTP(rec, r)
+		text := strings.NewReplacer(`"status":"pending"`, `"status":"hibernating","mood":{"calm":true}`).Replace(rec.Body.String())
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(rec.Code)
+		_, _ = io.WriteString(w, text)
+	})
+	c := open(t, server, key)
+	config := attrs{"name": "Harbor"}
+	state := c.apply("site", nil, config)
+	c = open(t, server, key)
+	state = c.refresh("site", state)
+	if got := c.text("site", state, "status"); got != "hibernating" {
+		t.Errorf("the status is %q", got)
+	}
+	if !slices.ContainsFunc(c.said, func(s string) bool { return strings.Contains(s, `"hibernating"`) }) {
+		t.Errorf("the warnings are %q", c.said)
+	}
+	if changes := c.changes("site", state, config); changes != nil {
+		t.Errorf("a plan changes %v", changes)
+	}
+}
+
+// A plan of a hundred variables asks for the list once, and of many sites reads the list.
+func TestListsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	c := open(t, "http://"+w.Listen, key)
+	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
+	var states []*tfprotov6.DynamicValue
+	for _, name := range []string{"A", "B", "C", "D", "E"} {
+		states = append(states, c.apply("env", nil, attrs{"site_id": site, "key": name, "value": name}))
+	}
+	var asked atomic.Int64
+	server := between(t, "http://"+w.Listen, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		asked.Add(1)
+		next.ServeHTTP(w, r)
+	})
+	c = open(t, server, key)
+	for _, s := range states {
+		c.refresh("env", s)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d requests for five variables", n)
+	}
+	asked.Store(0)
+	sites := c.take("site", site)
+	for range 40 {
+		c.refresh("site", sites)
+	}
+	if n := asked.Load(); n > 10 {
+		t.Errorf("%d requests for 41 sites", n)
+	}
+	text, err := json.Marshal(states)
+	if err != nil || bytes.Contains(text, []byte(key)) {
+		t.Errorf("the token is in a state: %v", err)
+	}
+}
