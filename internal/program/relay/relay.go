@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -181,9 +182,39 @@ type Server struct {
 	once   sync.Once
 	ending chan struct{} // closed when no connection is accepted any more
 
-	mu sync.Mutex // guards open
+	mu sync.Mutex // guards open, strange
 	// share: total 8192 connections of other nodes; owner what its sites' visitors have at their nodes; edge the other node finds nobody, and its visitors 503
 	open map[net.Conn]bool
+	// share: total as many as open; owner 256 of one address; edge a stranger's next connection is closed
+	strange map[netip.Addr]int // connections that have not shown yet that a node is at their other end
+}
+
+// maxStrange is how many connections of one address may be shown at once to be a node's: more than a node begins in a moment.
+const maxStrange = 256
+
+// meet counts a connection of an address in until known is called; ok is false where there are too many already.
+func (s *Server) meet(c net.Conn) (known func(), ok bool) {
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return nil, false
+	}
+	from := at.Addr().Unmap()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.strange[from] >= maxStrange {
+		return nil, false
+	}
+	if s.strange == nil {
+		s.strange = map[netip.Addr]int{}
+	}
+	s.strange[from]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.strange[from]--; s.strange[from] == 0 {
+			delete(s.strange, from)
+		}
+	}), true
 }
 
 // ends returns the channel that tells of the end.
@@ -216,9 +247,15 @@ func (s *Server) Serve() error {
 			c.Close()
 			continue
 		}
+		known, ok := s.meet(c)
+		if !ok {
+			s.remove(c)
+			continue
+		}
 		go func() {
 			defer s.remove(c)
-			s.serve(life, c)
+			defer known()
+			s.serve(life, c, known)
 		}()
 	}
 }
@@ -291,8 +328,8 @@ func (s *Server) stop() {
 	s.Listener.Close()
 }
 
-// serve answers one connection.
-func (s *Server) serve(ctx context.Context, raw net.Conn) {
+// serve answers one connection, and calls known once it is a node's.
+func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 	_ = raw.SetDeadline(time.Now().Add(greetTime))
 	c := tls.Server(raw, s.TLS)
 	defer c.Close()
@@ -300,6 +337,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn) {
 		s.Log.DebugContext(ctx, "who connected is no node of this installation", "from", raw.RemoteAddr(), "err", err)
 		return
 	}
+	known()
 	var a asked
 	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States {
 		return

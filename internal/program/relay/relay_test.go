@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,4 +153,56 @@ func TestStrangers(t *testing.T) {
 	if e.carried.Load() != 0 {
 		t.Error("a stranger is carried")
 	}
+}
+
+// One address can't take all connections without showing that it is a node; what is carried already goes on, and nodes are let in
+// again once it has given up.
+func TestOneAddressTakesNotAll(t *testing.T) {
+	t.Parallel()
+	_, address, d := listening(t)
+	c, _, err := d.Dial(t.Context(), address, "dep_echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var idle []net.Conn
+	leave := func() {
+		for _, s := range idle {
+			s.Close()
+		}
+		idle = nil
+	}
+	defer leave()
+	wait.Until(t, "one more is refused", func() bool {
+		leave() // those of the last try may have been given up by now
+		for range maxStrange {
+			s, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, s)
+		}
+		s, err := net.Dial("tcp", address)
+		if err != nil {
+			return true
+		}
+		defer s.Close()
+		_ = s.SetReadDeadline(time.Now().Add(time.Second)) // one that is let in hears nothing
+		_, err = s.Read(make([]byte, 1))
+		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	})
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("what was carried before: %q, %v", line, err)
+	}
+	leave()
+	wait.Until(t, "a node is let in again", func() bool {
+		again, _, err := d.Dial(t.Context(), address, "dep_echo")
+		if err == nil {
+			again.Close()
+		}
+		return err == nil
+	})
 }
