@@ -24,7 +24,9 @@ func tools(t *testing.T) (found []string) {
 		if err != nil {
 			continue
 		}
-		out, err := exec.CommandContext(t.Context(), path, "version", "-json").Output()
+		cmd := exec.CommandContext(t.Context(), path, "version", "-json")
+		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull) // one that is named and missing is warned of in the output
+		out, err := cmd.Output()
 		var said struct {
 			Version string `json:"terraform_version"`
 		}
