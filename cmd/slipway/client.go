@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -31,6 +32,9 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.BindToProvider(cli.System),
 	)
 }
+
+// lasting returns nil: no command runs for long here.
+func (c *commands) lasting(string) func(context.Context) error { return nil }
 
 type versionCommand struct {
 	JSON bool `name:"json" env:"-" help:"Print the version as JSON."`

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -48,6 +49,15 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindToProvider(cli.System),
 	)
+}
+
+// lasting returns how to run the command of this name without kong, or nil where it ends soon: kong's own way keeps the model of
+// all commands until then.
+func (c *commands) lasting(command string) func(context.Context) error {
+	if command == "serve" {
+		return c.Serve.Run
+	}
+	return nil
 }
 
 type versionCommand struct {

@@ -46,7 +46,12 @@ func run(args []string) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	cmd.BindTo(ctx, (*context.Context)(nil))
-	if err := cmd.Run(); err != nil {
+	if run := c.lasting(cmd.Command()); run != nil {
+		err = run(ctx) // from here on nothing refers to the parser, which takes a megabyte
+	} else {
+		err = cmd.Run()
+	}
+	if err != nil {
 		return complain(err)
 	}
 	return 0
