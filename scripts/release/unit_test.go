@@ -140,6 +140,9 @@ git init -qb main
 git add .
 git -c user.name=a -c user.email=a@example.com commit -qm one
 git clone -q --bare . /srv/git/acme/app.git
+mkdir -p /srv/backups /etc/systemd/system/slipway.service.d
+printf '[Service]\nReadWritePaths=/srv/backups\n' >/etc/systemd/system/slipway.service.d/backups.conf
+systemctl daemon-reload
 systemctl enable --now slipway.socket slipway.service
 echo 'correct horse battery staple 9' | slipway user create --email ada@example.com
 export SLIPWAY_SERVER=http://127.0.0.1:8080 SLIPWAY_TOKEN=$(slipway key create --user ada@example.com --name unit)
@@ -160,8 +163,8 @@ live
 ps -eo uid,args | grep '^ *2000[0-9][0-9] perl serve.pl'
 grep -h /slipway/ /proc/$(pgrep -f 'serve.pl' | tail -1)/cgroup
 [ "$(slipway exec --site $slug -- id -un)" = build ]
-slipway backup create --to /root/backups
-slipway backup verify --from /root/backups --key /var/lib/slipway/secrets.key
+slipway backup create --to /srv/backups
+slipway backup verify --from /srv/backups --key /var/lib/slipway/secrets.key
 # Connections wait while the service restarts: none is refused.
 (while [ ! -e /root/enough ]; do visit >>/root/answers 2>>/root/refused || true; done) &
 systemctl restart slipway.service
