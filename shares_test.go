@@ -282,13 +282,16 @@ func sharesPage(found []shared) string {
 Every pool, semaphore, queue, cache and long-lived map of the program: how much there is of it, how much of it one owner can take, and what happens to
 requests beyond that. ` + "`TestShares`" + ` makes this page from the ` + "`//share:`" + ` comments in the code, and fails where one is missing.
 `)
-	last := ""
+	last, mark := "", ""
 	for _, s := range found {
 		if dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(s.file)), "internal/"); dir != last {
-			last = dir
-			fmt.Fprintf(&b, "\n## %s\n\n| where | kind | in all | of one owner | at the limit |\n| --- | --- | --- | --- | --- |\n", dir)
+			last, mark = dir, ""
+			if dir == "tenant/billing" || dir == "tenant/stripe" { // the page is shown without them where there is no billing
+				mark = " <!-- billing -->"
+			}
+			fmt.Fprintf(&b, "\n## %s%[2]s\n%[2]s\n| where | kind | in all | of one owner | at the limit |%[2]s\n| --- | --- | --- | --- | --- |%[2]s\n", dir, mark)
 		}
-		fmt.Fprintf(&b, "| %s `%s` | %s | %s | %s | %s |\n", filepath.Base(s.file), s.name, s.kind, s.total, s.owner, s.edge)
+		fmt.Fprintf(&b, "| %s `%s` | %s | %s | %s | %s |%s\n", filepath.Base(s.file), s.name, s.kind, s.total, s.owner, s.edge, mark)
 	}
 	return b.String()
 }

@@ -228,13 +228,23 @@ func (b *bench) capped(w *world.World) error {
 		return err
 	}
 	defer browser.CloseIdleConnections()
+	d, err := open(b.ctx, w)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	// The site is live, and the edge takes loans for it.
 	if err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
 		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: "https://" + capped + "/4k.bin"})
-		return err == nil && a.Status == http.StatusOK, err
+		if err != nil || a.Status != http.StatusOK {
+			return false, errors.Join(err, fmt.Errorf("%s answers %d", capped, a.Status))
+		}
+		var loans int
+		err = d.QueryRow(b.ctx, `SELECT count(*) FROM usage_loans WHERE outstanding > 0`).Scan(&loans)
+		return err == nil && loans > 0, errors.Join(err, errors.New("no loan was taken"))
 	}); err != nil {
 		return err
 	}
-	time.Sleep(15 * time.Second) // until the small limit is known to the edge
 	peers := []*peer{{"with a small limit", w.HTTPS, w.PID()}, {"without", w.HTTPS, w.PID()}}
 	what := "TLS + HTTP/2, 4 KiB, of an owner who has little bandwidth left"
 	return b.compareBy(what, peers, []string{"≥ 0.98×"}, func(p *peer) (loaded, error) {

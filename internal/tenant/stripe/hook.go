@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/platform/job"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/billing"
 )
@@ -51,8 +49,8 @@ var (
 	objectID  = lazyregexp.New(`^[A-Za-z0-9_]{0,255}$`)
 )
 
-// Take keeps an event that Stripe sent to an account's webhook, and its job. Sent again, it changes nothing. What is not from this account
-// at Stripe is a fault, and nothing is kept.
+// Take keeps an event that Stripe sent to an account's webhook, and returns once it is on disk. Events that come at the same moment are
+// one transaction. Sent again, an event changes nothing. What is not from this account at Stripe is a fault, and nothing is kept.
 func (s *Stripe) Take(ctx context.Context, account, signature string, body []byte) error {
 	a, err := s.Account(ctx, s.c.DB)
 	if err == nil && a.ID != account {
@@ -75,7 +73,7 @@ func (s *Stripe) Take(ctx context.Context, account, signature string, body []byt
 			Code: "foreign_event",
 		}
 	}
-	return s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
+	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
 }
 
 // signed reports whether a signature is of the body, by one of the account's secrets, and of now.
@@ -112,13 +110,7 @@ func (s *Stripe) signed(a Account, header string, body []byte) bool {
 	return ok
 }
 
-// Fetch is the job of one event.
-type Fetch struct{ Event string }
-
-// Kind names the job.
-func (Fetch) Kind() string { return "stripe.fetch" }
-
-// keepTx keeps an event that is not known yet.
+// keepTx keeps an event that is not known yet, and sees to it that it is fetched.
 func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	done := db.Time(0)
 	if !about(e.Type) {
@@ -133,8 +125,7 @@ func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	if n == 0 || done > 0 {
 		return nil
 	}
-	_, err = job.Enqueue(ctx, tx, Fetch{e.ID}, job.Options{Unique: "stripe.fetch/" + e.ID})
-	return err
+	return s.wantTx(ctx, tx)
 }
 
 // kinds are the beginnings of the types of events that are about something of ours.
@@ -147,31 +138,6 @@ func about(kind string) bool {
 		}
 	}
 	return false
-}
-
-// Fetch fetches what an event is about, and lets Billing keep what that says. Done again, it changes nothing.
-func (s *Stripe) Fetch(ctx context.Context, event string) error {
-	var kind, object string
-	var done db.Time
-	if err := s.c.DB.QueryRow(ctx, `SELECT type, object, done_at FROM stripe_events WHERE id = $1`, event).
-		Scan(&kind, &object, &done); err != nil {
-		return fmt.Errorf("read event: %w", err)
-	}
-	if done > 0 {
-		return nil
-	}
-	err := s.follow(ctx, object)
-	var e *api.Error
-	if errors.As(err, &e) && e.HTTPStatusCode == 404 {
-		err = nil // it is not of this account
-	}
-	if err != nil {
-		return said(err)
-	}
-	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE stripe_events SET done_at = $2 WHERE id = $1`, event, s.now())
-		return err
-	})
 }
 
 // follow fetches an object by its id, which says what it is.

@@ -32,13 +32,8 @@ const (
 
 // Work registers the jobs.
 func (s *Stripe) Work(j *job.Jobs) {
-	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 40}, func(ctx context.Context, a Fetch, _ int64) error {
-		err := s.Fetch(ctx, a.Event)
-		if fault.Is(err, fault.Conflict) { // the account was disconnected
-			return nil
-		}
-		return err
-	})
+	fetches := job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30, Formerly: "stripe.fetch"}
+	job.Handle(j, fetches, func(ctx context.Context, _ Fetch, _ int64) error { return s.FetchAll(ctx) })
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Reconcile, _ int64) error {
 		if err := s.Reconcile(ctx); err != nil {
 			s.c.Log.ErrorContext(ctx, "reconciliation with Stripe failed, will be retried", "err", err)
@@ -63,6 +58,9 @@ func (s *Stripe) Reconcile(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.wantTx(ctx, tx) }); err != nil {
 		return err
 	}
 	if err := s.Replay(ctx, a.ReadUntil.Add(-overlap)); err != nil {

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	api "github.com/stripe/stripe-go/v85"
 
@@ -41,13 +42,16 @@ type Config struct {
 type Stripe struct {
 	c   Config
 	now func() db.Time
+
+	events   *db.Batch  // that are kept or done
+	fetching sync.Mutex // held while this process fetches
 }
 
 // New returns the service. It starts nothing: Work registers its jobs.
 func New(c Config) *Stripe {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.API = cmp.Or(c.API, "https://api.stripe.com")
-	s := &Stripe{c: c, now: db.Now}
+	s := &Stripe{c: c, now: db.Now, events: c.DB.NewBatch()}
 	if c.Clock != nil {
 		s.now = c.Clock.Now
 	}

@@ -20,6 +20,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/document"
@@ -854,7 +855,7 @@ func TestTakes(t *testing.T) {
 	}
 	wg.Wait()
 	ok(t, errors.Join(errs...))
-	if e, j := count(`SELECT count(*) FROM stripe_events`), count(`SELECT count(*) FROM jobs WHERE kind = 'stripe.fetch'`); e != 1 || j != 1 {
+	if e, j := count(`SELECT count(*) FROM stripe_events`), count(`SELECT count(*) FROM jobs WHERE kind = 'stripe.events'`); e != 1 || j != 1 {
 		t.Errorf("%d events, %d jobs", e, j)
 	}
 	ok(t, w.Fetch(ctx, "evt_1")) // Stripe doesn't know it
@@ -866,6 +867,60 @@ func TestTakes(t *testing.T) {
 	if strings.Contains(text, "rk_test") || strings.Contains(text, "whsec") {
 		t.Error(text)
 	}
+}
+
+// One job fetches what all waiting events are about. An event that can't be fetched holds up no other and is tried again; one that comes
+// after the job began has a job of its own, so that none is forgotten.
+func TestFetchAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	a, err := w.Account(ctx, w.db)
+	ok(t, err)
+	take := func(from, until int) {
+		var wg sync.WaitGroup
+		errs := make([]error, until)
+		for n := from; n < until; n++ {
+			body := fmt.Appendf(nil, `{"id":"evt_%d","type":"payment_intent.succeeded","livemode":false,"data":{"object":{"id":"pi_%d"}}}`, n, n)
+			wg.Go(func() { errs[n] = w.Take(ctx, a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body) })
+		}
+		wg.Wait()
+		ok(t, errors.Join(errs...))
+	}
+	want := func(when string, waiting, jobs int) {
+		t.Helper()
+		var events, queued int
+		ok(t, w.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM stripe_events WHERE done_at = 0), (SELECT count(*) FROM jobs WHERE kind = 'stripe.events')`).
+			Scan(&events, &queued))
+		if events != waiting || queued != jobs {
+			t.Errorf("%s: %d events wait and there are %d jobs, want %d and %d", when, events, queued, waiting, jobs)
+		}
+	}
+	take(0, 30)
+	want("taken", 30, 1)
+	w.fetching.Lock()
+	if err := w.FetchAll(ctx); err == nil || err.Error() != job.Later(fetchPause).Error() {
+		t.Errorf("while another fetches: %v", err)
+	}
+	w.fetching.Unlock()
+	ok(t, w.FetchAll(ctx))
+	want("fetched", 0, 1)
+	take(30, 31)
+	want("another came", 1, 2)
+	key := w.away.Key
+	w.away.Key = "rk_test_another"
+	ok(t, w.FetchAll(ctx))
+	want("Stripe refused", 1, 3)
+	w.away.Key = key
+	take(31, 32)
+	want("a third came", 2, 4)
+	ok(t, w.FetchAll(ctx))
+	want("before its time", 1, 4)
+	w.clock.ahead.Add(int64(time.Minute))
+	ok(t, w.FetchAll(ctx))
+	want("tried again", 0, 4)
+	w.write(func(tx *db.Tx) error { return w.DisconnectTx(ctx, tx) })
+	ok(t, w.FetchAll(ctx))
 }
 
 func signed(w *world, account, body, code string) struct {

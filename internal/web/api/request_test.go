@@ -517,14 +517,15 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	without := map[string]bool{"callGitHubApp": true, "approvePull": true} // Git providers call them, or something that they sent comes first
+	// Git providers call them, or something that they sent comes first; a draft is held after an outage of three days.
+	without := map[string]bool{"callGitHubApp": true, "approvePull": true, "finalizeInvoice": true}
 	shown := map[string]bool{}
 	for _, s := range docs.Scenarios() {
 		for _, step := range s.Steps {
 			shown[step.Operation] = true
 		}
 	}
-	for _, r := range api.New(w.c).Routes() {
+	for _, r := range api.New(newBillingWorld(t).c).Routes() {
 		if shown[r.ID] == without[r.ID] {
 			t.Errorf("%s: has a scenario: %v", r.ID, shown[r.ID])
 		}

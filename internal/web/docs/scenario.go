@@ -2,6 +2,7 @@ package docs
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -41,8 +42,8 @@ func variable(path, name string) string {
 			"sites": "SITE_ID", "deployments": "DEPLOYMENT_ID", "domains": "DOMAIN_ID", "hooks": "HOOK_ID", "webhooks": "WEBHOOK_ID",
 			"webhook-listeners": "LISTENER_ID", "keys": "KEY_ID", "backups": "BACKUP_ID", "databases": "DATABASE_ID",
 			"operations": "OPERATION_ID", "notifications": "CHANNEL_ID", "git": "CONNECTION_ID", "teams": "TEAM_ID", "transfers": "TRANSFER_ID",
-			"uploads": "UPLOAD_ID",
-			"oauth":   map[bool]string{true: "GRANT_ID", false: "APP_ID"}[strings.Contains(path, "/grants/")],
+			"uploads": "UPLOAD_ID", "invoices": "INVOICE_ID",
+			"oauth": map[bool]string{true: "GRANT_ID", false: "APP_ID"}[strings.Contains(path, "/grants/")],
 		}[noun]
 	case "hook", "delivery", "invitation", "provider", "domain", "identity":
 		return strings.ToUpper(name) + "_ID"
@@ -87,11 +88,11 @@ func newCall(o Operation, s Step, base string) call {
 }
 
 // Scenarios returns all of them.
-func Scenarios() []Scenario { return scenarios }
+func Scenarios() []Scenario { return append(slices.Clone(scenarios), billingScenario) }
 
 // Example returns the first step that calls the operation of this name.
 func Example(name string) (Step, bool) {
-	for _, s := range scenarios {
+	for _, s := range Scenarios() {
 		for _, step := range s.Steps {
 			if step.Operation == name {
 				return step, true

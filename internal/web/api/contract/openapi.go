@@ -369,6 +369,9 @@ func (a *API) scopes() [][2]string {
 func (a *API) oauthScheme() *huma.SecurityScheme {
 	scopes := map[string]string{}
 	for _, s := range account.AllScopes {
+		if !a.Billing && (s == account.BillingRead || s == account.BillingWrite) {
+			continue // they open nothing
+		}
 		if !slices.Contains(oauth.NotGrantable, s) {
 			scopes[string(s)] = s.Description()
 		}

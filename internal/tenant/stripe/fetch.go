@@ -1,0 +1,158 @@
+package stripe
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	api "github.com/stripe/stripe-go/v85"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+)
+
+// Fetch is the job that fetches what the waiting events are about.
+type Fetch struct{}
+
+// Kind names the job.
+func (Fetch) Kind() string { return "stripe.events" }
+
+const (
+	fetchAtOnce  = 8   // calls to Stripe, which allows 100 a second
+	fetchList    = 200 // events that are looked for at a time
+	fetchPause   = 500 * time.Millisecond
+	fetchRetries = 40 // of one event, over three hours
+)
+
+// wantTx enqueues the job that fetches, unless one is waiting. A job that has begun may have looked already: it has raised the round, so
+// that it isn't taken for one that is waiting. The row's lock makes it wait for events that aren't committed yet.
+func (s *Stripe) wantTx(ctx context.Context, tx *db.Tx) error {
+	var account string
+	var round int64
+	err := tx.QueryRow(ctx, `UPDATE stripe_accounts SET round = round WHERE ended_at = 0 RETURNING id, round`).Scan(&account, &round)
+	if errors.Is(err, sql.ErrNoRows) { // disconnected meanwhile
+		return fault.Missing("webhook")
+	}
+	if err != nil {
+		return fmt.Errorf("read round: %w", err)
+	}
+	_, err = job.Enqueue(ctx, tx, Fetch{}, job.Options{Unique: fmt.Sprintf("stripe.events/%s/%d", account, round)})
+	return err
+}
+
+// FetchAll fetches what all waiting events are about, some at a time, until none is due. Where this process does so already it returns
+// job.Later. An event that can't be fetched waits for its next try and holds up no other.
+func (s *Stripe) FetchAll(ctx context.Context) error {
+	if !s.fetching.TryLock() {
+		return job.Later(fetchPause)
+	}
+	defer s.fetching.Unlock()
+	if err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE stripe_accounts SET round = round + 1 WHERE ended_at = 0`)
+		return err
+	}); err != nil {
+		return fmt.Errorf("begin round: %w", err)
+	}
+	for {
+		rows, err := s.c.DB.Query(ctx, `
+			SELECT id FROM stripe_events WHERE done_at = 0 AND retry_at <= $1 ORDER BY received_at, id LIMIT $2`, s.now(), fetchList)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
+		if err != nil {
+			return fmt.Errorf("find events: %w", err)
+		}
+		if len(list) == 0 {
+			return s.fetchAgain(ctx)
+		}
+		if err := s.fetchSome(ctx, list); err != nil {
+			return err
+		}
+	}
+}
+
+// fetchSome fetches what events are about. It returns an error where the outcome of one couldn't be written.
+func (s *Stripe) fetchSome(ctx context.Context, events []string) error {
+	errs := make([]error, len(events))
+	var group sync.WaitGroup
+	// share: total 8 calls to Stripe at once, of which all owners' events make use; owner no bound, what Stripe sends comes in its order; edge the others wait
+	places := make(chan struct{}, fetchAtOnce)
+	for i, e := range events {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			err := s.Fetch(ctx, e)
+			if err == nil || ctx.Err() != nil {
+				errs[i] = ctx.Err()
+				return
+			}
+			errs[i] = s.postpone(ctx, e, err)
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// postpone lets an event that couldn't be fetched wait: a second, doubling up to five minutes. One that fails again and again is left
+// to the daily comparison with the ledger.
+func (s *Stripe) postpone(ctx context.Context, event string, why error) error {
+	err := s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error {
+		var failures int
+		row := tx.QueryRow(ctx, `UPDATE stripe_events SET failures = failures + 1 WHERE id = $1 RETURNING failures`, event)
+		if err := row.Scan(&failures); err != nil {
+			return err
+		}
+		now, done := s.now(), db.Time(0)
+		if failures >= fetchRetries {
+			done = now
+		}
+		_, err := tx.Exec(ctx, `UPDATE stripe_events SET retry_at = $2, done_at = $3 WHERE id = $1`,
+			event, now.Add(min(time.Second<<min(failures-1, 20), 5*time.Minute)), done)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("postpone event: %w", err)
+	}
+	s.c.Log.WarnContext(ctx, "event of Stripe not fetched", "event", event, "err", why)
+	return nil
+}
+
+// fetchAgain enqueues a job for the event that is to be tried again next.
+func (s *Stripe) fetchAgain(ctx context.Context) error {
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		var next db.Time
+		row := tx.QueryRow(ctx, `SELECT COALESCE(MIN(retry_at), 0) FROM stripe_events WHERE done_at = 0 AND retry_at > 0`)
+		if err := row.Scan(&next); err != nil || next == 0 {
+			return err
+		}
+		_, err := job.Enqueue(ctx, tx, Fetch{}, job.Options{Unique: fmt.Sprintf("stripe.events/at/%d", next), At: next})
+		return err
+	})
+}
+
+// Fetch fetches what an event is about, and lets Billing keep what that says. Done again, it changes nothing.
+func (s *Stripe) Fetch(ctx context.Context, event string) error {
+	var object string
+	var done db.Time
+	if err := s.c.DB.QueryRow(ctx, `SELECT object, done_at FROM stripe_events WHERE id = $1`, event).Scan(&object, &done); err != nil {
+		return fmt.Errorf("read event: %w", err)
+	}
+	if done > 0 {
+		return nil
+	}
+	err := s.follow(ctx, object)
+	var e *api.Error
+	if errors.As(err, &e) && e.HTTPStatusCode == http.StatusNotFound || errors.Is(err, errOff) {
+		err = nil // it is not of this account, or the account was disconnected
+	}
+	if err != nil {
+		return said(err)
+	}
+	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE stripe_events SET done_at = $2 WHERE id = $1`, event, s.now())
+		return err
+	})
+}
