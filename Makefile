@@ -3,7 +3,7 @@
 export CGO_ENABLED = 0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test test-packages test-terraform quick bench release image pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-packages test-cluster test-terraform quick bench release image pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where 
 	go -C terraform mod tidy -diff
 	go -C terraform vet ./...
 	go -C terraform test -count=1 -timeout 30m ./...
+
+test-cluster: ## the engine on Kubernetes, on a real cluster of one node; builds Kubernetes the first time, and needs root
+	go run ./scripts/cluster
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

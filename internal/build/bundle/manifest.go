@@ -52,7 +52,7 @@ func (m manifest) encode() ([]byte, error) {
 }
 
 // load reads a manifest and checks it as if a stranger had written it: what it says is
-// made on our disk.
+// made on a disk.
 func (b *Bundles) load(ctx context.Context, id ID) (m manifest, err error) {
 	d, err := blob.ParseDigest(string(id))
 	if err != nil {
@@ -62,6 +62,11 @@ func (b *Bundles) load(ctx context.Context, id ID) (m manifest, err error) {
 	if err != nil {
 		return m, err
 	}
+	return decode(packed)
+}
+
+// decode reads a manifest's text and checks it.
+func decode(packed []byte) (m manifest, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)

@@ -34,6 +34,8 @@ var inward = map[string]string{
 	"internal/platform/systemd":  "the unix socket of the systemd that started it",
 	"internal/program/relay":     "the installation's other nodes, at the addresses that the operator gave them, by certificates of its own",
 
+	"cluster": "the cluster's API server, the pods of own programs, and from these the control plane and the program itself",
+
 	"internal/tenant/stripe/stripetest": "tests alone: what checks the stand-in's requests, on this machine",
 }
 

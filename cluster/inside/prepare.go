@@ -1,0 +1,250 @@
+// Package inside owns what runs in a program's pod: the step that lays its files and proves that its
+// network is closed, and the entry point that starts the program, passes connections on to it, and tells
+// how it ended. It trusts the description that it is given, and neither the network nor the program.
+package inside
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"slipway/cluster/pod"
+	"slipway/internal/build/bundle"
+	"slipway/internal/program/runtime"
+)
+
+// How long the files of a program may take, and how long what the cluster sets up for a new pod's network
+// may: rules of network policies are seconds late with some network plug-ins.
+const (
+	fetchPatience   = 5 * time.Minute
+	networkPatience = 30 * time.Second
+)
+
+// answerPatience is how long an address that listens may take to answer: long enough for a packet that
+// was lost to be sent once more.
+const answerPatience = 1200 * time.Millisecond
+
+func readDescription() (d pod.Description, err error) {
+	text, err := os.ReadFile(pod.SpecFile)
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(text, &d)
+}
+
+// Prepare lays the files of a program, and returns only if no address is reached that must not be.
+func Prepare(ctx context.Context) error {
+	d, err := readDescription()
+	if err != nil {
+		return fmt.Errorf("read the program's description: %w", err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- proveClosed(ctx, d.Canary, networkPatience) }()
+	if err := lay(ctx, d); err != nil {
+		return err
+	}
+	return <-closed
+}
+
+// errOpen is the end of a program whose pod reaches what it must not.
+var errOpen = errors.New("the cluster does not enforce its network policies: " +
+	"the pod reaches an address that is closed to it, so the program was not started")
+
+// proveClosed waits until an address that listens is no longer reached.
+func proveClosed(ctx context.Context, canary string, patience time.Duration) error {
+	if canary == "" {
+		return nil
+	}
+	dialer := net.Dialer{Timeout: answerPatience}
+	for late := time.Now().Add(patience); ; {
+		c, err := dialer.DialContext(ctx, "tcp", canary)
+		if err != nil {
+			return context.Cause(ctx) // nil: refused or not answered, as it must be
+		}
+		c.Close()
+		if time.Now().After(late) {
+			return errOpen
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// lay lays trees, places for files of the Secret, and temporary folders below the bundle.
+func lay(ctx context.Context, d pod.Description) error {
+	client, err := clientOf(d.CA)
+	if err != nil {
+		return err
+	}
+	app, err := os.OpenRoot(runtime.AppDir)
+	if err != nil {
+		return err
+	}
+	defer app.Close()
+	for i, t := range d.Trees {
+		if t.Path == "" {
+			if err := fetch(ctx, client, d, t, app); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := cover(ctx, client, d, t, app, ".slipway-"+strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.Files { // the Secret's is mounted over it
+		if err := place(app, name); err != nil {
+			return err
+		}
+		if err := app.WriteFile(name, nil, 0o444); err != nil {
+			return err
+		}
+	}
+	for i, name := range d.Temporary { // the folder is mounted over it
+		if err := app.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+		if err := copyTree(app, name, path.Join(pod.StageDir, strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place makes room for something at a path: nothing is there, and the folder above is.
+func place(app *os.Root, name string) error {
+	if err := app.RemoveAll(name); err != nil {
+		return err
+	}
+	if dir := path.Dir(name); dir != "." {
+		return app.MkdirAll(dir, 0o755)
+	}
+	return nil
+}
+
+// cover lays a tree, or a folder of it, over what is at its path.
+func cover(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree, app *os.Root, beside string) error {
+	if err := app.Mkdir(beside, 0o755); err != nil {
+		return err
+	}
+	tree, err := app.OpenRoot(beside)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := fetch(ctx, client, d, t, tree); err != nil {
+		return err
+	}
+	if err := place(app, t.Path); err != nil {
+		return err
+	}
+	if err := app.Rename(path.Join(beside, t.From), t.Path); err != nil {
+		return err
+	}
+	return app.RemoveAll(beside)
+}
+
+// clientOf returns a client that trusts one certificate alone.
+func clientOf(ca string) (*http.Client, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(ca)) {
+		return nil, errors.New("the program's description has no certificate")
+	}
+	return &http.Client{
+		Timeout:       fetchPatience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "slipway", MinVersion: tls.VersionTLS13}},
+	}, nil
+}
+
+// fetch unpacks a bundle that the control plane sends. Until it is reached, which a new pod's network may
+// need a while for, it is asked again.
+func fetch(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree, into *os.Root) error {
+	address := "https://" + d.Address + "/" + t.Bundle + "?" + t.Query
+	late := time.Now().Add(networkPatience)
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				why, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
+				return fmt.Errorf("fetch the program's files: %s: %s", resp.Status, why)
+			}
+			if err := bundle.Unpack(resp.Body, bundle.ID(t.Bundle), into, d.MaxBytes); err != nil {
+				return fmt.Errorf("fetch the program's files: %w", err)
+			}
+			return nil
+		}
+		var unreached *net.OpError
+		if !errors.As(err, &unreached) || time.Now().After(late) {
+			return fmt.Errorf("fetch the program's files: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// copyTree copies the files and links of a folder to another, for its owner to write.
+func copyTree(app *os.Root, name, to string) error {
+	from, err := app.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	out, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	return fs.WalkDir(from.FS(), ".", func(p string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil || p == ".":
+			return err
+		case e.IsDir():
+			return out.Mkdir(p, 0o755)
+		case e.Type()&fs.ModeSymlink != 0:
+			target, err := from.Readlink(p)
+			if err != nil {
+				return err
+			}
+			return out.Symlink(target, p)
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		src, err := from.Open(p)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		dst, err := out.OpenFile(filepath.FromSlash(p), os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()|0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(dst, src)
+		return errors.Join(err, dst.Close())
+	})
+}

@@ -1,0 +1,216 @@
+package inside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/cluster/pod"
+)
+
+// endMessage is where the cluster reads how a container ended.
+const endMessage = "/dev/termination-log"
+
+// Tell writes how the container ended where the cluster reads it.
+func Tell(e pod.End) {
+	if text, err := json.Marshal(e); err == nil {
+		_ = os.WriteFile(endMessage, text, 0o644)
+	}
+}
+
+// entry is the entry point of a pod, whose first process it is.
+type entry struct {
+	d       pod.Description
+	out     output
+	started chan struct{}
+	pid     int // of the program; set before started is closed
+	killed  atomic.Bool
+	screen  *screen // nil where the program has no terminal
+}
+
+// Run starts the program and returns how it ended, when nothing of it is left.
+func Run() (pod.End, error) {
+	d, err := readDescription()
+	if err != nil {
+		return pod.End{}, fmt.Errorf("read the program's description: %w", err)
+	}
+	e := &entry{d: d, started: make(chan struct{})}
+	if d.Terminal != nil {
+		if e.screen, err = newScreen(*d.Terminal); err != nil {
+			return pod.End{}, fmt.Errorf("open a terminal: %w", err)
+		}
+	}
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(pod.Port))
+	if err != nil {
+		return pod.End{}, err
+	}
+	go e.serve(l)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	if e.screen != nil {
+		select {
+		case <-e.screen.taken:
+		case <-asked:
+			return pod.End{Code: 143, Reason: "stopped"}, nil
+		case <-time.After(terminalPatience):
+			return pod.End{Code: 125, Reason: "nobody took the terminal"}, nil
+		}
+	}
+	before := oomKills()
+	done, err := e.start()
+	if err != nil {
+		return pod.End{}, err
+	}
+	close(e.started)
+	go func() {
+		for range asked { // by the cluster, which ends the pod when its own grace is over
+			e.stop(-1)
+		}
+	}()
+	status := e.reap()
+	_ = unix.Kill(-1, unix.SIGKILL) // what it left behind
+	done()
+	return e.endOf(status, oomKills() > before), nil
+}
+
+// start starts the program by Exec, which narrows what it may do first. done waits for the rest of
+// what it prints.
+func (e *entry) start() (done func(), err error) {
+	argv := append([]string{pod.EntryFile, "exec", strconv.FormatInt(e.d.Pids, 10)}, e.d.Argv...)
+	attr := &syscall.ProcAttr{Dir: e.d.Dir, Env: e.d.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if e.screen != nil {
+		fd := e.screen.inside.Fd()
+		attr.Files = []uintptr{fd, fd, fd}
+		attr.Sys.Setctty = true
+		if e.pid, err = syscall.ForkExec(pod.EntryFile, argv, attr); err != nil {
+			return nil, err
+		}
+		e.screen.begin()
+		return e.screen.finish, nil
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	var readers, writers [2]*os.File
+	for i := range readers {
+		if readers[i], writers[i], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+		defer writers[i].Close()
+	}
+	attr.Files = []uintptr{null.Fd(), writers[0].Fd(), writers[1].Fd()}
+	if e.pid, err = syscall.ForkExec(pod.EntryFile, argv, attr); err != nil {
+		return nil, err
+	}
+	var all sync.WaitGroup
+	for i, stream := range []string{"stdout", "stderr"} {
+		all.Go(func() { e.out.carry(stream, readers[i]) })
+	}
+	return all.Wait, nil
+}
+
+// Exec becomes a program, with at most so many processes of its user: those of the entry point, and those
+// of another pod of the same site on this node, count.
+func Exec(pids string, argv []string) (code int, err error) {
+	if n, err := strconv.ParseUint(pids, 10, 32); err == nil && n > 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return 125, err
+		}
+	}
+	name, err := exec.LookPath(argv[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return 127, fmt.Errorf("%s: not found", argv[0])
+	}
+	return 126, fmt.Errorf("%s: %w", argv[0], syscall.Exec(name, argv, os.Environ()))
+}
+
+// reap waits for the program, and for what is left to the first process of a pod meanwhile.
+func (e *entry) reap() unix.WaitStatus {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 125 << 8 // it is gone, and said nothing
+		case pid == e.pid:
+			return status
+		}
+	}
+}
+
+// stop asks the program to end, and ends it after the grace; below 0 is never.
+func (e *entry) stop(grace time.Duration) {
+	<-e.started
+	if e.screen != nil {
+		e.screen.hangUp() // a shell that somebody types into ignores SIGTERM
+	}
+	_ = unix.Kill(e.pid, unix.SIGTERM)
+	if grace < 0 {
+		return
+	}
+	time.AfterFunc(grace, func() {
+		e.killed.Store(true)
+		_ = unix.Kill(-1, unix.SIGKILL)
+	})
+}
+
+func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
+	if !status.Signaled() {
+		return pod.End{Code: status.ExitStatus(), Reason: fmt.Sprintf("exit code %d", status.ExitStatus())}
+	}
+	end := pod.End{Code: 128 + int(status.Signal()), Reason: "ended by signal " + unix.SignalName(status.Signal())}
+	switch {
+	case status.Signal() != unix.SIGKILL:
+	case e.killed.Load():
+		end.Reason = "stopped"
+	case oom:
+		end.Reason, end.OutOfMemory = "out of memory", true
+	}
+	return end
+}
+
+// Main runs one of the entry point's parts: prepare, run or exec. It returns the status to end with.
+func Main(args []string) int {
+	failed := func(err error) int {
+		fmt.Println(pod.Mark("stderr", "slipway: "+err.Error()))
+		Tell(pod.End{Code: 125, Reason: err.Error()})
+		return 125
+	}
+	switch {
+	case len(args) == 1 && args[0] == "prepare":
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := Prepare(ctx); err != nil {
+			return failed(err)
+		}
+		return 0
+	case len(args) == 1 && args[0] == "run":
+		end, err := Run()
+		if err != nil {
+			return failed(err)
+		}
+		Tell(end)
+		return end.Code
+	case len(args) > 2 && args[0] == "exec":
+		code, err := Exec(args[1], args[2:])
+		fmt.Fprintln(os.Stderr, err)
+		return code
+	}
+	fmt.Fprintln(os.Stderr, "slipway-program is started by Slipway in the pods of programs")
+	return 2
+}

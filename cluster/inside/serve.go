@@ -1,0 +1,115 @@
+package inside
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"slipway/cluster/pod"
+	"slipway/internal/program/runtime"
+)
+
+const (
+	maxConns         = 4096             // more wait to be accepted
+	questionPatience = 10 * time.Second // until a question is asked
+	terminalPatience = time.Minute      // until the user's terminal is there
+)
+
+// serve answers the engine's questions.
+func (e *entry) serve(l net.Listener) {
+	slots := make(chan struct{}, maxConns)
+	for {
+		slots <- struct{}{}
+		c, err := l.Accept()
+		if err != nil {
+			<-slots
+			time.Sleep(10 * time.Millisecond) // too many open files, until some are closed
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			defer c.Close()
+			e.answer(c.(*net.TCPConn))
+		}()
+	}
+}
+
+func (e *entry) answer(c *net.TCPConn) {
+	_ = c.SetDeadline(time.Now().Add(questionPatience))
+	token, verb, number, err := pod.Listen(c)
+	if err != nil || subtle.ConstantTimeCompare([]byte(token), []byte(e.d.Token)) != 1 {
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	reply := func(b byte) bool { _, err := c.Write([]byte{b}); return err == nil }
+	switch verb {
+	case pod.Ping:
+		select {
+		case <-e.started:
+			reply(pod.Yes)
+		default:
+			reply(pod.No)
+		}
+	case pod.Dial:
+		to, err := dialProgram()
+		if err != nil {
+			reply(pod.No)
+			return
+		}
+		defer to.Close()
+		if reply(pod.Yes) {
+			join(c, to)
+		}
+	case pod.Stop:
+		e.stop(time.Duration(number) * time.Millisecond)
+		if reply(pod.Yes) {
+			_, _ = io.Copy(io.Discard, c) // until either end goes
+		}
+	case pod.Report:
+		if text, err := json.Marshal(usage()); err == nil && reply(pod.Yes) {
+			_, _ = c.Write(text)
+		}
+	case pod.Terminal:
+		if e.screen != nil && e.screen.take() && reply(pod.Yes) {
+			e.screen.carry(c)
+		} else {
+			reply(pod.No)
+		}
+	}
+}
+
+// dialProgram connects to the program, which listens on the loopback: of either kind, since "localhost"
+// is both.
+func dialProgram() (*net.TCPConn, error) {
+	port := strconv.Itoa(runtime.Port)
+	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), questionPatience)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		c, err = net.DialTimeout("tcp", net.JoinHostPort("::1", port), questionPatience)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}
+
+// join passes bytes on between two connections until both sides have ended.
+func join(a, b *net.TCPConn) {
+	var both sync.WaitGroup
+	one := func(from, to *net.TCPConn) {
+		if _, err := io.Copy(to, from); err != nil { // one side is gone: the other learns it
+			from.Close()
+			to.Close()
+			return
+		}
+		_ = to.CloseWrite()
+	}
+	both.Go(func() { one(a, b) })
+	both.Go(func() { one(b, a) })
+	both.Wait()
+}

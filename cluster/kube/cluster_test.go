@@ -1,0 +1,435 @@
+//go:build cluster
+
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway/cluster/pod"
+	"slipway/internal/build/bundle"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+	"slipway/internal/program/runtime/enginetest"
+)
+
+const patience = 2 * time.Minute
+
+// client returns a client of the cluster that scripts/cluster started, once its node is ready.
+func client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 200, 400
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the node is ready", func() bool {
+		n, err := c.CoreV1().Nodes().Get(t.Context(), "n1", meta.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for _, x := range n.Status.Conditions {
+			if x.Type == core.NodeReady && x.Status == core.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}
+
+func until(t *testing.T, what string, true func() bool) {
+	t.Helper()
+	for late := time.Now().Add(patience); !true(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
+}
+
+// users gives each site a uid of its own.
+type users struct{}
+
+func (users) UID(_ context.Context, site id.Site) (int, error) {
+	h := fnv.New32a()
+	io.WriteString(h, string(site))
+	return 300_000 + int(h.Sum32()%1_000_000), nil
+}
+
+// cluster is an engine in a namespace of its own.
+type cluster struct {
+	*Engine
+	client  kubernetes.Interface
+	bundles *bundle.Bundles
+	root    string
+	t       *testing.T
+}
+
+func newCluster(t *testing.T, c kubernetes.Interface, namespace string, enforced bool) *cluster {
+	t.Helper()
+	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", address+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	dir := t.TempDir()
+	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundles, err := bundle.New(bundle.Config{Blobs: blobs, Dir: filepath.Join(dir, "bundles")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CoreV1().Namespaces().Create(t.Context(), Namespace(namespace), meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	packs := listen()
+	for _, p := range Policies([]string{address + "/32", "10.244.0.1/32"}, packs.Addr().(*net.TCPAddr).Port, nil) {
+		if _, err := c.NetworkingV1().NetworkPolicies(namespace).Create(t.Context(), p, meta.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the namespace has its service account", func() bool {
+		_, err := c.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", meta.GetOptions{})
+		return err == nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	if enforced {
+		go enforce(ctx, c, namespace)
+	}
+	e, err := New(ctx, Config{
+		Client: c, Namespace: namespace, Name: "one", Bundles: bundles, Users: users{}, Packs: packs, Canary: listen(), Address: address,
+		Images: []Image{{Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{Engine: e, client: c, bundles: bundles, root: dir, t: t}
+}
+
+func (c *cluster) bundle(files map[string]string) bundle.ID {
+	c.t.Helper()
+	dir, err := os.MkdirTemp(c.root, "files-")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for name, text := range files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer root.Close()
+	s, err := c.bundles.Store(c.t.Context(), root, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s.ID
+}
+
+// enforce does what a network plug-in does that enforces network policies: it turns those of a namespace into
+// rules of the node, again and again. It knows what Policies makes and nothing else.
+func enforce(ctx context.Context, c kubernetes.Interface, namespace string) {
+	table := "slipway_" + strings.ReplaceAll(namespace, "-", "_")
+	var last string
+	for ctx.Err() == nil {
+		pods, err := c.CoreV1().Pods(namespace).List(ctx, meta.ListOptions{})
+		policies, err2 := c.NetworkingV1().NetworkPolicies(namespace).List(ctx, meta.ListOptions{})
+		if err == nil && err2 == nil {
+			if rules := rulesOf(table, pods.Items, policies.Items); rules != last {
+				nft := exec.Command("nft", "-f", "-")
+				nft.Stdin = strings.NewReader(rules)
+				if out, err := nft.CombinedOutput(); err != nil {
+					fmt.Printf("nft: %v: %s\n%s\n", err, out, rules)
+				} else {
+					last = rules
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func rulesOf(table string, pods []core.Pod, policies []networking.NetworkPolicy) string {
+	var out, in strings.Builder
+	for _, p := range pods {
+		ip := p.Status.PodIP
+		if ip == "" || p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+			continue
+		}
+		for _, policy := range policies {
+			if !selects(policy.Spec.PodSelector.MatchLabels, p.Labels) {
+				continue
+			}
+			for _, r := range policy.Spec.Egress {
+				for _, to := range r.To {
+					for _, port := range r.Ports {
+						if to.IPBlock == nil {
+							continue // the cluster has no DNS server
+						}
+						except := ""
+						if len(to.IPBlock.Except) > 0 {
+							except = " ip daddr != { " + strings.Join(to.IPBlock.Except, ", ") + " }"
+						}
+						fmt.Fprintf(&out, "    ip saddr %s ip daddr %s%s %s dport %s accept\n",
+							ip, to.IPBlock.CIDR, except, strings.ToLower(string(*port.Protocol)), port.Port.String())
+					}
+				}
+			}
+			for _, r := range policy.Spec.Ingress {
+				for _, from := range r.From {
+					for _, port := range r.Ports {
+						fmt.Fprintf(&in, "    ip saddr %s ip daddr %s tcp dport %s accept\n", from.IPBlock.CIDR, ip, port.Port.String())
+					}
+				}
+			}
+		}
+		fmt.Fprintf(&out, "    ip saddr %s reject\n", ip)
+		fmt.Fprintf(&in, "    ip daddr %s reject\n", ip)
+	}
+	// What pods send to the node itself is input, to each other forward, what the node sends them output.
+	return fmt.Sprintf(`table ip %[1]s
+delete table ip %[1]s
+table ip %[1]s {
+  chain egress {
+%[2]s  }
+  chain ingress {
+%[3]s  }
+  chain input { type filter hook input priority 0; ct state established,related accept; jump egress; }
+  chain forward { type filter hook forward priority 0; ct state established,related accept; jump egress; jump ingress; }
+  chain output { type filter hook output priority 0; ct state established,related accept; jump ingress; }
+}
+`, table, out.String(), in.String())
+}
+
+func selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks are the cases of enginetest that what is not there yet leaves out.
+func lacks() map[string]string {
+	cases := map[string]string{}
+	for _, l := range NotYet {
+		if l.Case != "" {
+			cases[l.Case] = l.Why
+		}
+	}
+	return cases
+}
+
+// Pods are an Engine, as sandboxes on one machine are.
+func TestConformance(t *testing.T) {
+	c := newCluster(t, client(t), "conformance", true)
+	var mu sync.Mutex // guards the bundles of cases that run side by side
+	enginetest.Run(t, func(t *testing.T) enginetest.Setup {
+		return enginetest.Setup{Engine: c, Remote: true, Lacks: lacks(), Bundle: func(files map[string]string) bundle.ID {
+			mu.Lock()
+			defer mu.Unlock()
+			return c.bundle(files)
+		}}
+	})
+}
+
+func (c *cluster) spec(name, script string) (runtime.Spec, func() string) {
+	var mu sync.Mutex // guards out
+	var out []string
+	s := runtime.Spec{
+		ID: "run_" + name, Site: id.Site("site_" + name), Owner: "usr_engine", Bundle: c.bundle(map[string]string{"server.js": script}),
+		Argv: []string{"node", "server.js"}, Limits: runtime.Limits{Memory: 128 << 20, Pids: 64, Disk: 64 << 20},
+		Output: func(stream, line string) { mu.Lock(); defer mu.Unlock(); out = append(out, stream+" "+line) },
+	}
+	return s, func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(out, "\n") }
+}
+
+// dials tries addresses in its first moment, and says what it reached.
+const dials = `
+const net = require('net')
+Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
+  const at = t.lastIndexOf(':'), c = net.connect({ host: t.slice(0, at), port: t.slice(at + 1), timeout: 3000 }, () => { c.destroy(); done('REACHED ' + t) })
+  c.on('error', e => done('closed ' + t))
+  c.on('timeout', () => { c.destroy(); done('closed ' + t) })
+}))).then(all => { all.forEach(a => console.log(a)); console.log('tried'); process.exit(0) })
+`
+
+// A program reaches neither the API server, kubelet, another pod nor the control plane in its first moment, with
+// egress or without. Where nothing enforces the policies, the very same program is not started, and says why.
+func TestClosedNetwork(t *testing.T) {
+	cl := client(t)
+	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
+	victim := func(c *cluster) string {
+		s, _ := c.spec("victim", "setInterval(() => {}, 1000)")
+		p, err := c.Start(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Stop(0) })
+		return p.(*program).pod().Status.PodIP
+	}
+	closed := newCluster(t, cl, "enforced", true)
+	targets := []string{address + ":6443", address + ":10250", fmt.Sprintf("%s:%d", victim(closed), pod.Port), closed.c.Canary.Addr().String()}
+	for _, egress := range []bool{false, true} {
+		s, said := closed.spec(fmt.Sprintf("dials%v", egress), dials)
+		s.Egress, s.Env = egress, []string{"TARGETS=" + strings.Join(targets, " ")}
+		e, err := runtime.Run(t.Context(), closed, s)
+		if err != nil || e.Code != 0 || !strings.Contains(said(), "tried") || strings.Contains(said(), "REACHED") {
+			t.Errorf("egress %v: ended as %+v, %v, and said\n%s", egress, e, err, said())
+		}
+	}
+	open := newCluster(t, cl, "unenforced", false)
+	s, said := open.spec("never", "console.log('it runs')")
+	e, err := runtime.Run(t.Context(), open, s)
+	if err != nil || e.Code != 125 || !strings.Contains(e.Reason, "does not enforce its network policies") {
+		t.Errorf("where nothing is enforced it ended as %+v, %v", e, err)
+	}
+	if strings.Contains(said(), "it runs") {
+		t.Error("it ran all the same")
+	}
+	// The proof is worth something: without it, the program reaches them.
+	open.c.Canary = nil
+	s, said = open.spec("brave", dials)
+	s.Env = []string{"TARGETS=" + address + ":6443"}
+	if e, err := runtime.Run(t.Context(), open, s); err != nil || e.Code != 0 || !strings.Contains(said(), "REACHED "+address+":6443") {
+		t.Errorf("unproven it ended as %+v, %v, and said\n%s", e, err, said())
+	}
+}
+
+// Nothing of what a program is given is in its pod's description, nothing is left of it when it has ended, and an
+// engine of the same name removes what an earlier one left.
+func TestObjects(t *testing.T) {
+	c := newCluster(t, client(t), "objects", true)
+	s, said := c.spec("one", "console.log('up ' + process.env.PASSWORD); setInterval(() => {}, 1000)")
+	s.Env = []string{"PASSWORD=hunter2"}
+	p, err := c.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it says that it is up", func() bool { return strings.Contains(said(), "stdout up hunter2") })
+	name := p.(*program).name
+	there, err := c.client.CoreV1().Pods("objects").Get(t.Context(), name, meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := there.String(); strings.Contains(text, "hunter2") || there.Labels[labelSite] != "site_one" {
+		t.Errorf("the pod is described as\n%s", text)
+	}
+	p.Stop(patience)
+	if e := p.Exit(); e.Reason != "ended by signal SIGTERM" {
+		t.Errorf("it ended as %+v", e)
+	}
+	empty := func() bool {
+		pods, err := c.client.CoreV1().Pods("objects").List(t.Context(), meta.ListOptions{})
+		secrets, err2 := c.client.CoreV1().Secrets("objects").List(t.Context(), meta.ListOptions{})
+		return err == nil && err2 == nil && len(pods.Items) == 0 && len(secrets.Items) == 0
+	}
+	until(t, "nothing is left", empty)
+	if p, err = c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	again := c.c
+	if again.Packs, err = net.Listen("tcp", again.Address+":0"); err != nil {
+		t.Fatal(err)
+	}
+	again.Canary = nil
+	if _, err := New(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what an earlier process left is removed", empty)
+	if e := p.Exit(); e.Code == 0 {
+		t.Errorf("it ended as %+v", e)
+	}
+}
+
+// A pod that somebody deletes, one whose image is not there, and one for which there is no room are told in words.
+func TestFailures(t *testing.T) {
+	c := newCluster(t, client(t), "failures", true)
+	s, _ := c.spec("deleted", "setInterval(() => {}, 1000)")
+	p, err := c.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := int64(1)
+	err = c.client.CoreV1().Pods("failures").Delete(t.Context(), p.(*program).name, meta.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := p.Exit(); e.Code == 0 {
+		t.Errorf("a deleted pod ended as %+v", e)
+	}
+	s, _ = c.spec("large", "1")
+	s.Limits.Memory = 1 << 50
+	if _, err := c.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no room on the cluster") {
+		t.Errorf("too large for the cluster: %v", err)
+	}
+	c.c.Images = []Image{{Name: "localhost/nowhere:1", Node: os.Getenv("SLIPWAY_CLUSTER_NODE")}}
+	s, _ = c.spec("unknown", "1")
+	if _, err := c.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the image localhost/nowhere:1 can't be had") {
+		t.Errorf("an image that is not there: %v", err)
+	}
+}
+
+// Packs are sent for addresses that this process signed, until they expire.
+func TestPacksAreSigned(t *testing.T) {
+	c := newCluster(t, client(t), "packs", false)
+	one := c.bundle(map[string]string{"a": "1"})
+	get := func(query string) int {
+		h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		resp, err := h.Get("https://" + c.c.Packs.Addr().String() + "/" + string(one) + "?" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := get(c.packs.sign(one, time.Now().Add(time.Minute))); got != http.StatusOK {
+		t.Errorf("a signed address: %d", got)
+	}
+	if got := get(c.packs.sign(one, time.Now().Add(-time.Minute))); got != http.StatusForbidden {
+		t.Errorf("an expired one: %d", got)
+	}
+	if got := get(c.packs.sign(c.bundle(map[string]string{"b": "2"}), time.Now().Add(time.Minute))); got != http.StatusForbidden {
+		t.Errorf("one of another bundle: %d", got)
+	}
+}

@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"slipway/cluster/pod"
+	"slipway/internal/build/bundle"
+	"slipway/internal/program/runtime"
+)
+
+const (
+	keySpec    = "spec.json"
+	volumeApp  = "app"
+	volumeTmp  = "tmp"
+	volumeSpec = "spec"
+	container  = "program"
+	preparing  = "prepare"
+
+	// entryMemory is what the entry point needs beside the program.
+	entryMemory = 24 << 20
+	// maxTree is how many bytes a bundle may have, as it may when it is stored.
+	maxTree = 4 << 30
+	// maxSecret is a little less than what a Secret may have, 1 MiB.
+	maxSecret = 1<<20 - 16<<10
+	// drainGrace is how long the cluster waits for a program that it ends by itself, as for a node that is drained.
+	drainGrace = 60
+)
+
+func (e *Engine) labels(s runtime.Spec) map[string]string {
+	network := networkClosed
+	if s.Egress {
+		network = networkPublic
+	}
+	return map[string]string{
+		labelManaged: managedBy, labelPart: component, labelEngine: e.c.Name, labelNetwork: network,
+		labelSite: label(string(s.Site)), labelOwner: label(string(s.Owner)), labelProgram: label(s.ID),
+	}
+}
+
+func fileKey(i int) string { return "file-" + strconv.Itoa(i) }
+
+// temporary returns the paths of a program's temporary folders.
+func temporary(s runtime.Spec) (paths []string) {
+	for _, f := range s.Storage {
+		if f.Temporary {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+// secret returns the Secret that holds what a pod runs: never the pod's own description, which more may read.
+func (e *Engine) secret(s runtime.Spec, name, token string) (*core.Secret, error) {
+	d := pod.Description{
+		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s),
+		Temporary: temporary(s), Token: token, Pids: s.Limits.Pids, MaxBytes: maxTree,
+		Address: address(e.c.Address, e.c.Packs), CA: e.packs.ca,
+	}
+	if e.c.Canary != nil {
+		d.Canary = address(e.c.Address, e.c.Canary)
+	}
+	if s.Shell != "" {
+		d.Argv = []string{"/bin/sh", "-c", s.Shell}
+	}
+	if t := s.Terminal; t != nil {
+		d.Terminal = &pod.Size{Columns: 80, Rows: 24}
+		if t.Size != (runtime.Size{}) {
+			d.Terminal = &pod.Size{Columns: t.Size.Columns, Rows: t.Size.Rows}
+		}
+	}
+	until := time.Now().Add(packLife)
+	add := func(at string, id bundle.ID, from string) {
+		d.Trees = append(d.Trees, pod.Tree{Path: at, Bundle: string(id), From: from, Query: e.packs.sign(id, until)})
+	}
+	add("", s.Bundle, "")
+	for _, t := range s.Trees {
+		add(t.Path, t.Bundle, t.From)
+	}
+	data := map[string][]byte{}
+	size := 0
+	for i, f := range s.Files {
+		d.Files = append(d.Files, f.Path)
+		data[fileKey(i)] = f.Text
+		size += len(f.Text)
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	if size += len(text); size > maxSecret {
+		return nil, fmt.Errorf("the environment variables and files of a program have %d KiB, at most %d KiB on Kubernetes", size>>10, maxSecret>>10)
+	}
+	data[keySpec] = text
+	immutable := true
+	return &core.Secret{
+		ObjectMeta: meta.ObjectMeta{Name: name, Labels: e.labels(s)}, Immutable: &immutable, Data: data,
+	}, nil
+}
+
+// environment is what a program sees of its environment, as on one machine.
+func environment(s runtime.Spec) []string {
+	bins := []string{path.Join(runtime.AppDir, s.Dir, "node_modules/.bin")}
+	if s.Dir != "" {
+		bins = append(bins, path.Join(runtime.AppDir, "node_modules/.bin"))
+	}
+	env := []string{"NODE_ENV=production", "HOME=/tmp"}
+	if s.Terminal != nil {
+		env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor")
+	}
+	env = append(env, s.Env...)
+	return append(env, fmt.Sprintf("PORT=%d", runtime.Port), "HOST=127.0.0.1", "HOSTNAME=127.0.0.1",
+		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
+}
+
+// pod returns the pod of a program, which passes the Pod Security Standard "restricted".
+func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int64) *core.Pod {
+	yes, no, grace := true, false, int64(drainGrace)
+	onlyOwner, everyRun := int32(0o440), core.PullIfNotPresent
+	memory := s.Limits.Memory + entryMemory
+	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+	limits := core.ResourceList{core.ResourceMemory: bytes(memory)}
+	if s.Limits.CPUs > 0 {
+		limits[core.ResourceCPU] = *resource.NewMilliQuantity(int64(s.Limits.CPUs*1000), resource.DecimalSI)
+	}
+	requests := core.ResourceList{core.ResourceMemory: bytes(memory / 4), core.ResourceCPU: resource.MustParse("10m")}
+	scratch := func(name string, most int64) core.Volume {
+		v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
+		if most > 0 {
+			size := bytes(most)
+			v.EmptyDir.SizeLimit = &size
+		}
+		return v
+	}
+	volumes := []core.Volume{
+		scratch(volumeApp, maxTree+maxTree/4), scratch(volumeTmp, s.Limits.Disk),
+		{Name: volumeSpec, VolumeSource: core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: secret.Name, DefaultMode: &onlyOwner}}},
+	}
+	described := core.VolumeMount{Name: volumeSpec, MountPath: pod.SpecFile, SubPath: keySpec, ReadOnly: true}
+	tmp := core.VolumeMount{Name: volumeTmp, MountPath: "/tmp"}
+	before := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir}}
+	mounts := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir, ReadOnly: true}}
+	for i, f := range s.Files {
+		mounts = append(mounts, core.VolumeMount{Name: volumeSpec, MountPath: path.Join(runtime.AppDir, f.Path), SubPath: fileKey(i), ReadOnly: true})
+	}
+	for i, name := range temporary(s) {
+		folder := "temporary-" + strconv.Itoa(i)
+		volumes = append(volumes, scratch(folder, s.Limits.Disk))
+		before = append(before, core.VolumeMount{Name: folder, MountPath: path.Join(pod.StageDir, strconv.Itoa(i))})
+		mounts = append(mounts, core.VolumeMount{Name: folder, MountPath: path.Join(runtime.AppDir, name)})
+	}
+	confined := &core.SecurityContext{
+		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+	}
+	part := func(name string, mounts []core.VolumeMount, args ...string) core.Container {
+		return core.Container{
+			Name: name, Image: image, ImagePullPolicy: everyRun, Command: append([]string{pod.EntryFile}, args...),
+			VolumeMounts: mounts, SecurityContext: confined,
+			Resources:              core.ResourceRequirements{Limits: limits, Requests: requests},
+			TerminationMessagePath: "/dev/termination-log",
+		}
+	}
+	program := part(container, mounts, "run")
+	program.Ports = []core.ContainerPort{{Name: "slipway", ContainerPort: pod.Port}}
+	return &core.Pod{
+		ObjectMeta: meta.ObjectMeta{
+			Name: secret.Name, Labels: e.labels(s),
+			// Where this process dies before it removes the pod, it goes with its Secret.
+			OwnerReferences: []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID}},
+		},
+		Spec: core.PodSpec{
+			RestartPolicy:                 core.RestartPolicyNever, // when a program starts again is decided where its crashes are counted
+			AutomountServiceAccountToken:  &no,
+			EnableServiceLinks:            &no,
+			TerminationGracePeriodSeconds: &grace,
+			SecurityContext: &core.PodSecurityContext{
+				RunAsUser: &uid, RunAsGroup: &uid, FSGroup: &uid, RunAsNonRoot: &yes,
+				SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+			},
+			InitContainers: []core.Container{part(preparing, before, "prepare")},
+			Containers:     []core.Container{program},
+			Volumes:        volumes,
+		},
+	}
+}
+
+// Namespace returns the namespace of programs, which admits nothing but restricted pods.
+func Namespace(name string) *core.Namespace {
+	return &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{
+		labelManaged:                                 managedBy,
+		"pod-security.kubernetes.io/enforce":         "restricted",
+		"pod-security.kubernetes.io/enforce-version": "latest",
+	}}}
+}
+
+// notPublic are the addresses that no program connects to: those of private networks, of the cluster and its
+// machines, and of clouds' metadata.
+var notPublic = []string{
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+	"192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+}
+
+// Policies returns the network policies of the namespace. control are the addresses of the control plane, as pods see
+// them; packs is the port at which it sends files. own are public ranges that are the cluster's own all the same.
+func Policies(control []string, packs int, own []string) []*networking.NetworkPolicy {
+	tcp, udp := core.ProtocolTCP, core.ProtocolUDP
+	port := func(protocol *core.Protocol, n int) networking.NetworkPolicyPort {
+		at := intstr.FromInt(n)
+		return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
+	}
+	var peers []networking.NetworkPolicyPeer
+	for _, c := range control {
+		peers = append(peers, networking.NetworkPolicyPeer{IPBlock: &networking.IPBlock{CIDR: c}})
+	}
+	except := append(append([]string{}, notPublic...), own...)
+	programs := map[string]string{labelManaged: managedBy, labelPart: component}
+	public := map[string]string{labelManaged: managedBy, labelPart: component, labelNetwork: networkPublic}
+	return []*networking.NetworkPolicy{
+		{
+			ObjectMeta: meta.ObjectMeta{Name: "slipway-closed", Labels: map[string]string{labelManaged: managedBy}},
+			Spec: networking.NetworkPolicySpec{
+				PodSelector: meta.LabelSelector{MatchLabels: programs},
+				PolicyTypes: []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress},
+				Ingress:     []networking.NetworkPolicyIngressRule{{From: peers, Ports: []networking.NetworkPolicyPort{port(&tcp, pod.Port)}}},
+				Egress:      []networking.NetworkPolicyEgressRule{{To: peers, Ports: []networking.NetworkPolicyPort{port(&tcp, packs)}}},
+			},
+		},
+		{
+			ObjectMeta: meta.ObjectMeta{Name: "slipway-public", Labels: map[string]string{labelManaged: managedBy}},
+			Spec: networking.NetworkPolicySpec{
+				PodSelector: meta.LabelSelector{MatchLabels: public},
+				PolicyTypes: []networking.PolicyType{networking.PolicyTypeEgress},
+				Egress: []networking.NetworkPolicyEgressRule{
+					{
+						To:    []networking.NetworkPolicyPeer{{IPBlock: &networking.IPBlock{CIDR: "0.0.0.0/0", Except: except}}},
+						Ports: []networking.NetworkPolicyPort{port(&tcp, 80), port(&tcp, 443)},
+					},
+					{
+						To: []networking.NetworkPolicyPeer{{
+							NamespaceSelector: &meta.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "kube-system"}},
+							PodSelector:       &meta.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-dns"}},
+						}},
+						Ports: []networking.NetworkPolicyPort{port(&udp, 53), port(&tcp, 53)},
+					},
+				},
+			},
+		},
+	}
+}

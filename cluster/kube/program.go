@@ -1,0 +1,427 @@
+package kube
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway/cluster/pod"
+	"slipway/internal/program/runtime"
+)
+
+const (
+	// dialPatience is how long the entry point of a pod may take to answer a question.
+	dialPatience = 10 * time.Second
+	// stopPatience is how long the end of a program may take that was killed, until it is taken for lost with its node.
+	stopPatience = 30 * time.Second
+	// roomPatience is how long a pod waits for room on the cluster.
+	roomPatience = 10 * time.Second
+	// retry is how long what failed waits.
+	retry = 20 * time.Millisecond
+)
+
+// program is one that the engine has started.
+type program struct {
+	e        *Engine
+	name     string // of its pod
+	token    string
+	output   func(stream, line string)
+	terminal *runtime.Terminal
+
+	seen  chan struct{} // holds one while something has changed that begin has not looked at
+	ended chan struct{} // closed when the pod has ended
+	gone  chan struct{} // closed when all that it printed has been told, too
+
+	mu      sync.Mutex // guards what follows
+	last    *core.Pod
+	exit    runtime.Exit
+	isEnded bool
+	logs    sync.WaitGroup
+}
+
+// lost is the end of a program of which the cluster doesn't say how it ended.
+func lost(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why} }
+
+// see takes a new state of the pod.
+func (x *program) see(p *core.Pod, deleted bool) {
+	x.mu.Lock()
+	x.last = p
+	x.mu.Unlock()
+	if exit, over := exitOf(p); over {
+		x.end(exit)
+	} else if deleted {
+		x.end(lost("the pod was deleted"))
+	}
+	select {
+	case x.seen <- struct{}{}:
+	default:
+	}
+}
+
+func (x *program) pod() *core.Pod {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.last
+}
+
+// exitOf says how the program of a pod ended, if it has.
+func exitOf(p *core.Pod) (exit runtime.Exit, over bool) {
+	if p.Status.Phase != core.PodFailed && p.Status.Phase != core.PodSucceeded {
+		return exit, false
+	}
+	// A pod that its node ended tells that in its own reason; its containers only that they were killed.
+	switch {
+	case p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "exceeds"):
+		return runtime.Exit{Code: 137, Reason: "disk limit"}, true
+	case p.Status.Reason != "":
+		return runtime.Exit{Code: 137, Reason: strings.TrimSpace(p.Status.Reason + ": " + p.Status.Message)}, true
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if t := c.State.Terminated; c.Name == container && t != nil {
+			return endOf(t), true
+		}
+	}
+	for _, c := range p.Status.InitContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return endOf(t), true
+		}
+	}
+	return lost("the cluster does not say how it ended"), true
+}
+
+// endOf reads how a container ended: as the entry point tells, unless it was ended itself.
+func endOf(t *core.ContainerStateTerminated) runtime.Exit {
+	if t.Reason == "OOMKilled" {
+		return runtime.Exit{Code: 137, Reason: "out of memory", OutOfMemory: true}
+	}
+	if t.Reason == "StartError" || t.Reason == "ContainerCannotRun" {
+		return runtime.Exit{Code: int(t.ExitCode), Reason: "the container can't be started: " + t.Message}
+	}
+	var e pod.End
+	if json.Unmarshal([]byte(t.Message), &e) == nil && e.Code == int(t.ExitCode) && e.Reason != "" {
+		return runtime.Exit{Code: e.Code, Reason: e.Reason, OutOfMemory: e.OutOfMemory}
+	}
+	return runtime.Exit{Code: int(t.ExitCode), Reason: fmt.Sprintf("exit code %d", t.ExitCode)}
+}
+
+// end notes how the program ended. Done follows when all that it printed has been told.
+func (x *program) end(exit runtime.Exit) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.isEnded {
+		return
+	}
+	x.isEnded, x.exit = true, exit
+	close(x.ended)
+	go func() {
+		x.logs.Wait()
+		x.e.remove(x.name, 0)
+		x.e.forget(x.name)
+		close(x.gone)
+	}()
+}
+
+// begin waits until the program runs, or has ended.
+func (x *program) begin(ctx context.Context) error {
+	if x.terminal != nil {
+		x.logs.Go(x.carryTerminal)
+	}
+	following := false
+	tick := time.NewTicker(retry)
+	defer tick.Stop()
+	for {
+		if p := x.pod(); p != nil {
+			if why := stuck(p); why != "" {
+				return errors.New(why)
+			}
+			if p.Status.PodIP != "" && x.terminal == nil && !following {
+				following = true
+				x.logs.Go(x.follow)
+			}
+			if p.Status.PodIP != "" {
+				if c, reply, err := x.ask(ctx, pod.Ping, 0); err == nil {
+					c.Close()
+					if reply == pod.Yes {
+						return nil
+					}
+				}
+			}
+		}
+		select {
+		case <-x.ended:
+			<-x.gone
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-x.seen:
+		case <-tick.C:
+		}
+	}
+}
+
+// stuck says why a pod will not run, where it won't without somebody's help.
+func stuck(p *core.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse && c.Reason == core.PodReasonUnschedulable &&
+			time.Since(c.LastTransitionTime.Time) > roomPatience {
+			return "no room on the cluster: " + c.Message
+		}
+	}
+	for _, c := range append(append([]core.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {
+		w := c.State.Waiting
+		if w == nil {
+			continue
+		}
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+			return "the image " + c.Image + " can't be had: " + w.Message
+		case "CreateContainerError", "CreateContainerConfigError", "RunContainerError":
+			return "the container can't be made: " + w.Message
+		}
+	}
+	return ""
+}
+
+// ask connects to the entry point and asks it something.
+func (x *program) ask(ctx context.Context, verb string, number int64) (*net.TCPConn, byte, error) {
+	p := x.pod()
+	if p == nil || p.Status.PodIP == "" {
+		return nil, 0, runtime.ErrNotListening
+	}
+	dialer := net.Dialer{Timeout: dialPatience}
+	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(p.Status.PodIP, strconv.Itoa(pod.Port)))
+	if err != nil {
+		return nil, 0, err
+	}
+	tcp := c.(*net.TCPConn)
+	_ = tcp.SetDeadline(time.Now().Add(dialPatience))
+	reply, err := pod.Ask(tcp, x.token, verb, number)
+	if err != nil {
+		tcp.Close()
+		return nil, 0, err
+	}
+	_ = tcp.SetDeadline(time.Time{})
+	return tcp, reply, nil
+}
+
+// Dial connects to the program's port, through the entry point of its pod.
+func (x *program) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-x.ended:
+		return nil, errors.New("the program has ended")
+	default:
+	}
+	c, reply, err := x.ask(ctx, pod.Dial, 0)
+	if err != nil {
+		return nil, err
+	}
+	if reply != pod.Yes {
+		c.Close()
+		return nil, runtime.ErrNotListening
+	}
+	return c, nil
+}
+
+// Open is not offered: no network carries an open file, and programs that answer by themselves need none.
+func (x *program) Open(string) (*os.File, bool, error) {
+	return nil, false, errors.New("files of a program on Kubernetes are not opened from outside")
+}
+
+// Stop asks the entry point to end the program, so that how it ended and its last words are kept; where
+// that isn't reached, the cluster ends the pod.
+func (x *program) Stop(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
+	defer cancel()
+	if c, _, err := x.ask(ctx, pod.Stop, grace.Milliseconds()); err == nil {
+		defer c.Close()
+		if x.within(grace + stopPatience) {
+			return
+		}
+	}
+	if x.within(0) {
+		return
+	}
+	x.e.remove(x.name, int64((grace+time.Second-1)/time.Second))
+	if x.within(grace + stopPatience) {
+		return
+	}
+	x.e.remove(x.name, 0) // its node doesn't answer
+	x.end(lost("its node does not answer"))
+	<-x.gone
+}
+
+// within reports whether the program has gone, or goes within a time.
+func (x *program) within(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-x.gone:
+		return true
+	case <-timer.C:
+		select {
+		case <-x.gone:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+func (x *program) Done() <-chan struct{} { return x.gone }
+
+func (x *program) Exit() runtime.Exit {
+	<-x.gone
+	return x.exit
+}
+
+// Usage asks the entry point.
+func (x *program) Usage() runtime.Usage {
+	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
+	defer cancel()
+	c, reply, err := x.ask(ctx, pod.Report, 0)
+	if err != nil {
+		return runtime.Usage{}
+	}
+	defer c.Close()
+	var u pod.Usage
+	_ = c.SetDeadline(time.Now().Add(dialPatience))
+	if reply != pod.Yes || json.NewDecoder(io.LimitReader(c, 1<<10)).Decode(&u) != nil {
+		return runtime.Usage{}
+	}
+	return runtime.Usage{Memory: u.Memory, CPU: time.Duration(u.CPU)}
+}
+
+// follow tells what the program prints, by the pod's log, until its end.
+func (x *program) follow() {
+	var after time.Time // of the last line that was told
+	for {
+		over := false
+		select {
+		case <-x.ended:
+			over = true // what is there now is all
+		default:
+		}
+		err := x.read(&after)
+		if over && (err == nil || x.deleted()) {
+			return
+		}
+		if over {
+			x.e.c.Log.Warn("the last lines of a program are not known", "program", x.name, "err", err)
+			return
+		}
+		select {
+		case <-x.ended:
+		case <-time.After(10 * retry):
+		}
+	}
+}
+
+func (x *program) deleted() bool {
+	p := x.pod()
+	return p == nil || p.DeletionTimestamp != nil
+}
+
+// maxLogLine bounds a line of the pod's log: those that the entry point writes are shorter, with their time.
+const maxLogLine = 80 << 10
+
+// read reads the pod's log from where it was left, and to its end where the program has ended.
+func (x *program) read(after *time.Time) error {
+	o := &core.PodLogOptions{Container: container, Follow: true, Timestamps: true}
+	if !after.IsZero() {
+		since := meta.NewTime(*after) // whole seconds: what has been told is left out below
+		o.SinceTime = &since
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := x.e.c.Client.CoreV1().Pods(x.e.c.Namespace).GetLogs(x.name, o).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, maxLogLine)
+	for lines.Scan() {
+		stamp, text, _ := bytes.Cut(lines.Bytes(), []byte(" "))
+		at, err := time.Parse(time.RFC3339Nano, string(stamp))
+		if err != nil || !at.After(*after) {
+			continue
+		}
+		*after = at
+		if x.output != nil {
+			x.output(pod.Unmark(string(text)))
+		}
+	}
+	return lines.Err()
+}
+
+// carryTerminal carries what is typed and what is written until the program's end.
+func (x *program) carryTerminal() {
+	var c *net.TCPConn
+	for c == nil {
+		conn, reply, err := x.ask(context.Background(), pod.Terminal, 0)
+		switch {
+		case err == nil && reply == pod.Yes:
+			c = conn
+			continue
+		case err == nil:
+			conn.Close()
+		}
+		select {
+		case <-x.ended:
+			return
+		case <-time.After(retry):
+		}
+	}
+	defer c.Close()
+	t := x.terminal
+	var writing sync.Mutex // held while a frame is written
+	go func() {
+		buffer := make([]byte, 4<<10)
+		for {
+			n, err := t.Input.Read(buffer)
+			if n > 0 {
+				writing.Lock()
+				failed := pod.WriteTyped(c, buffer[:n])
+				writing.Unlock()
+				if failed != nil {
+					return
+				}
+			}
+			if err != nil {
+				_ = c.CloseWrite() // whoever typed is gone
+				return
+			}
+		}
+	}()
+	if t.Sizes != nil {
+		go func() {
+			for {
+				select {
+				case s, ok := <-t.Sizes:
+					if !ok {
+						return
+					}
+					writing.Lock()
+					_ = pod.WriteSize(c, pod.Size{Columns: s.Columns, Rows: s.Rows})
+					writing.Unlock()
+				case <-x.ended:
+					return
+				}
+			}
+		}()
+	}
+	_, _ = io.Copy(t.Output, struct{ io.Reader }{c})
+}

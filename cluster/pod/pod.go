@@ -1,0 +1,202 @@
+// Package pod owns what the engine and the entry point inside a program's pod say to each other: the
+// description of the program, which a Secret carries, the questions on the pod's port, and how the end is
+// told.
+package pod
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Port is the pod's port: the entry point listens there for the engine, and passes on to the program,
+// which listens on the loopback as on one machine.
+const Port = 8080
+
+// Where things are in a pod.
+const (
+	SpecFile  = "/slipway/spec/spec.json" // the description
+	FilesDir  = "/slipway/files"          // the key of each file of Description.Files, for prepare
+	StageDir  = "/slipway/temporary"      // where prepare sees temporary folders, by number
+	EntryFile = "/slipway/program"        // the entry point, in the image
+)
+
+// Description says what a pod runs. It is secret: environments hold passwords.
+type Description struct {
+	Argv []string `json:"argv"`
+	Dir  string   `json:"dir"` // absolute, in the pod
+	Env  []string `json:"env"` // KEY=value, all of it
+
+	Trees     []Tree   `json:"trees"`     // the first one is the bundle itself
+	Files     []string `json:"files"`     // paths below the bundle at which a file of the Secret appears
+	Temporary []string `json:"temporary"` // paths below the bundle that are writable folders of this pod's
+
+	Address string `json:"address"` // host:port of the packs, over TLS
+	CA      string `json:"ca"`      // the certificate that it has, PEM
+	// Canary is an address that listens and that no pod may reach: reaching it says that the network is
+	// open. Empty: nothing is proven.
+	Canary string `json:"canary"`
+
+	Token    string `json:"token"` // whoever asks on Port knows it
+	Pids     int64  `json:"pids"`
+	MaxBytes int64  `json:"maxBytes"` // of each tree
+	Terminal *Size  `json:"terminal,omitempty"`
+}
+
+// Size is a terminal's.
+type Size struct {
+	Columns int `json:"columns"`
+	Rows    int `json:"rows"`
+}
+
+// Tree is a bundle that is laid into the pod's files.
+type Tree struct {
+	Path   string `json:"path"` // below the bundle; "" is the bundle itself
+	Bundle string `json:"bundle"`
+	From   string `json:"from"` // the folder of it that is laid there; "" is all of it
+	Query  string `json:"query"`
+}
+
+// End says how a program ended. It is the container's termination message, too.
+type End struct {
+	Code        int    `json:"code"`
+	Reason      string `json:"reason"`
+	OutOfMemory bool   `json:"outOfMemory,omitempty"`
+}
+
+// Usage is what a pod uses.
+type Usage struct {
+	Memory int64 `json:"memory"` // bytes
+	CPU    int64 `json:"cpu"`    // nanoseconds
+}
+
+// Verbs are what the engine asks on Port, one for each connection: a line of the token, the verb and
+// perhaps a number.
+const (
+	Ping     = "ping"     // Yes once the program has been started
+	Dial     = "dial"     // Yes, then the connection is the program's; or No: it doesn't listen
+	Stop     = "stop"     // with milliseconds: SIGTERM now, SIGKILL then; the connection ends with the pod
+	Report   = "usage"    // Yes, then a Usage as JSON
+	Terminal = "terminal" // Yes, then what is typed as frames one way, what is written the other way
+)
+
+// Replies to a verb.
+const (
+	Yes byte = '+'
+	No  byte = '-'
+)
+
+// maxLine is how long the line of a question may be.
+const maxLine = 256
+
+// Ask writes a question and reads its reply.
+func Ask(c io.ReadWriter, token, verb string, number int64) (reply byte, err error) {
+	if _, err := fmt.Fprintf(c, "%s %s %d\n", token, verb, number); err != nil {
+		return 0, err
+	}
+	var b [1]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return 0, err
+	}
+	return b[0], nil
+}
+
+// Listen reads a question. What follows it is read from c.
+func Listen(c io.Reader) (token, verb string, number int64, err error) {
+	line := make([]byte, 0, maxLine)
+	var b [1]byte // one at a time: what follows the line belongs to the program
+	for {
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			return "", "", 0, err
+		}
+		if b[0] == '\n' {
+			break
+		}
+		if line = append(line, b[0]); len(line) == maxLine {
+			return "", "", 0, errors.New("the question is too long")
+		}
+	}
+	if _, err := fmt.Sscanf(string(line), "%s %s %d", &token, &verb, &number); err != nil {
+		return "", "", 0, err
+	}
+	return token, verb, number, nil
+}
+
+// Frames of a terminal: a byte says what it is, two how long it is.
+const (
+	frameTyped byte = 't'
+	frameSize  byte = 's'
+	maxFrame        = 1 << 15
+)
+
+// WriteTyped writes what was typed.
+func WriteTyped(w io.Writer, p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), maxFrame)
+		if err := writeFrame(w, frameTyped, p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// WriteSize writes a new size.
+func WriteSize(w io.Writer, s Size) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return writeFrame(w, frameSize, text)
+}
+
+func writeFrame(w io.Writer, kind byte, p []byte) error {
+	_, err := w.Write(append([]byte{kind, byte(len(p) >> 8), byte(len(p))}, p...))
+	return err
+}
+
+// ReadFrame reads a frame: what was typed, or a size.
+func ReadFrame(r *bufio.Reader) (typed []byte, size *Size, err error) {
+	var head [3]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, nil, err
+	}
+	text := make([]byte, int(head[1])<<8|int(head[2]))
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, nil, err
+	}
+	if head[0] == frameTyped {
+		return text, nil, nil
+	}
+	size = &Size{}
+	return nil, size, json.Unmarshal(text, size)
+}
+
+// A pod's log has one stream for what programs write to two. A line of standard error begins with
+// "stderr: "; one of standard output that begins as if it were marked is marked itself.
+const (
+	markErr = "stderr: "
+	markOut = "stdout: "
+)
+
+// Mark returns a line as the pod's log has it.
+func Mark(stream, line string) string {
+	switch {
+	case stream == "stderr":
+		return markErr + line
+	case strings.HasPrefix(line, markErr), strings.HasPrefix(line, markOut):
+		return markOut + line
+	}
+	return line
+}
+
+// Unmark returns the stream and the line of a line of the pod's log.
+func Unmark(line string) (stream, text string) {
+	if text, ok := strings.CutPrefix(line, markErr); ok {
+		return "stderr", text
+	}
+	return "stdout", strings.TrimPrefix(line, markOut)
+}

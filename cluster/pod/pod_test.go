@@ -1,0 +1,74 @@
+package pod
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+)
+
+// A marked line is read as the stream and the text that it was written as.
+func FuzzMark(f *testing.F) {
+	f.Add(true, "hello")
+	f.Add(false, "stderr: not really")
+	f.Add(false, "stdout: stdout: twice")
+	f.Fuzz(func(t *testing.T, errs bool, line string) {
+		stream := "stdout"
+		if errs {
+			stream = "stderr"
+		}
+		if s, l := Unmark(Mark(stream, line)); s != stream || l != line {
+			t.Errorf("%s %q is read as %s %q", stream, line, s, l)
+		}
+	})
+}
+
+// A question is read as it was asked, what follows it is left to others, and one without an end is refused.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	var there bytes.Buffer
+	link := struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader("-"), &there}
+	if reply, err := Ask(link, "secret", Stop, 1500); err != nil || reply != No {
+		t.Fatalf("%q, %v", reply, err)
+	}
+	there.WriteString("GET / HTTP/1.1")
+	token, verb, number, err := Listen(&there)
+	if err != nil || token != "secret" || verb != Stop || number != 1500 || there.String() != "GET / HTTP/1.1" {
+		t.Errorf("heard %q %q %d, %v and left %q", token, verb, number, err, there.String())
+	}
+	if _, _, _, err := Listen(strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
+		t.Error("a question without an end is heard")
+	}
+}
+
+// What is typed and sizes come as they were sent, however long.
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	var wire bytes.Buffer
+	long := strings.Repeat("ls -la\r", 20_000)
+	if err := WriteTyped(&wire, []byte(long)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteSize(&wire, Size{Columns: 80, Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	var typed []byte
+	r := bufio.NewReader(&wire)
+	for {
+		more, size, err := ReadFrame(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size != nil {
+			if *size != (Size{80, 24}) || string(typed) != long {
+				t.Errorf("%d bytes typed, size %v", len(typed), *size)
+			}
+			return
+		}
+		typed = append(typed, more...)
+	}
+}

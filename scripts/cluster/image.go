@@ -1,0 +1,126 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// runtimeImage is the image of the tests' programs: Node.js of this machine, a shell, and the entry point.
+const runtimeImage = "localhost/slipway-runtime:test"
+
+// nodeVersion is that of the machine's Node.js.
+func nodeVersion() string {
+	out, _ := exec.Command("node", "--version").Output()
+	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
+}
+
+func images(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": self}, "/pause"); err != nil {
+		return err
+	}
+	files := map[string]string{"slipway/program": filepath.Join(dir, "slipway-program")}
+	for _, program := range []string{"node", "sh", "sleep", "cat"} {
+		at, err := exec.LookPath(program)
+		if err != nil {
+			return err
+		}
+		files["usr/bin/"+program] = at
+		libraries, err := exec.Command("ldd", at).Output()
+		if err != nil {
+			return err
+		}
+		for _, m := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(libraries), -1) {
+			files[strings.TrimPrefix(m[1], "/")] = m[1]
+		}
+	}
+	files["bin/sh"] = files["usr/bin/sh"]
+	return image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program")
+}
+
+// image writes an image of one layer, from files by where they are in it.
+func image(out, name string, files map[string]string, entry string) error {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
+		return err
+	}
+	put := func(w *tar.Writer, name string, text []byte) error {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
+			return err
+		}
+		_, err := w.Write(text)
+		return err
+	}
+	for at, from := range files {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = put(w, at, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	all := tar.NewWriter(f)
+	blob := func(kind string, text []byte) (map[string]any, error) {
+		sum := sha256.Sum256(text)
+		digest := hex.EncodeToString(sum[:])
+		return map[string]any{"mediaType": kind, "digest": "sha256:" + digest, "size": len(text)}, put(all, "blobs/sha256/"+digest, text)
+	}
+	write := func(kind string, value any) (map[string]any, error) {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		return blob(kind, text)
+	}
+	const oci = "application/vnd.oci.image."
+	data, err := blob(oci+"layer.v1.tar", layer.Bytes())
+	if err != nil {
+		return err
+	}
+	config, err := write(oci+"config.v1+json", map[string]any{
+		"architecture": "amd64", "os": "linux", "config": map[string]any{"Entrypoint": []string{entry}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{data["digest"]}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := write(oci+"manifest.v1+json", map[string]any{
+		"schemaVersion": 2, "mediaType": oci + "manifest.v1+json", "config": config, "layers": []any{data},
+	})
+	if err != nil {
+		return err
+	}
+	manifest["annotations"] = map[string]string{"io.containerd.image.name": name}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}})
+	if err != nil {
+		return err
+	}
+	if err := put(all, "index.json", index); err != nil {
+		return err
+	}
+	if err := put(all, "oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
+		return err
+	}
+	return all.Close()
+}

@@ -1,0 +1,238 @@
+// Command cluster runs the tests of the engine on Kubernetes on a real cluster of one node, which it
+// builds, starts and removes. It needs Debian, root and cgroups of version 1, and installs nothing of the
+// cluster on the machine: all of it is in namespaces of its own, and what was built in the user's cache.
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway/scripts/internal/machine"
+)
+
+// version is that of Kubernetes, as its module has it.
+const version = "v1.36.3"
+
+// controllers are those of cgroups that containers need.
+var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"}
+
+func main() {
+	switch {
+	case filepath.Base(os.Args[0]) == "pause": // in the image of that name
+		for {
+			_ = syscall.Pause()
+		}
+	case len(os.Args) > 2 && os.Args[1] == inside:
+		os.Exit(node(os.Args[2], os.Args[3:]))
+	}
+	only := flag.String("run", ".", "tests to run, as go test takes it")
+	flag.Parse()
+	code, err := run(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run builds what is missing and runs the tests in a new cluster.
+func run(only string) (code int, err error) {
+	if os.Getuid() != 0 {
+		return 1, errors.New("root is needed: a node mounts file systems and makes cgroups")
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
+		return 1, errors.New("cgroups of version 1 are needed: this script has been tried with nothing else")
+	}
+	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs"); err != nil {
+		return 1, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return 1, err
+	}
+	kept := filepath.Join(cache, "slipway-cluster", version)
+	if err := buildKubernetes(kept); err != nil {
+		return 1, fmt.Errorf("build Kubernetes: %w", err)
+	}
+	if err := fetchContainerd(kept); err != nil {
+		return 1, fmt.Errorf("fetch containerd: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "slipway-cluster-") // short: sockets are in it
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	for _, argv := range [][]string{
+		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-program"), "./cmd/slipway-program"},
+		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
+	} {
+		if err := step(argv, "CGO_ENABLED=0"); err != nil {
+			return 1, err
+		}
+	}
+	if err := images(dir); err != nil {
+		return 1, fmt.Errorf("make images: %w", err)
+	}
+	group := "slipway-cluster-" + strings.ToLower(rand.Text()[:8])
+	leave, err := enterGroups(group)
+	defer leave()
+	if err != nil {
+		return 1, fmt.Errorf("make cgroups: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 1, err
+	}
+	c := exec.Command(self, inside, dir, kept, only)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWCGROUP |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig: syscall.SIGKILL,
+	}
+	runtime.LockOSThread() // which Pdeathsig is about
+	err = c.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return max(ended.ExitCode(), 1), nil
+	}
+	return 0, err
+}
+
+// step runs a command and shows it.
+func step(argv []string, env ...string) error {
+	fmt.Println("▸", strings.Join(argv, " "))
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env = append(os.Environ(), env...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	return c.Run()
+}
+
+// components are the names by which the one program is called.
+var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
+
+// buildKubernetes builds Kubernetes from its modules, once: 10 minutes on two cores.
+func buildKubernetes(kept string) error {
+	bin := filepath.Join(kept, "bin")
+	all := filepath.Join(bin, "kubernetes")
+	if _, err := os.Stat(all); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	const v = "k8s.io/component-base/version"
+	flags := "-s -w -X " + v + ".gitVersion=" + version + " -X " + v + ".gitMajor=1 -X " + v + ".gitMinor=36"
+	argv := []string{"go", "-C", "scripts/cluster/kubernetes", "build", "-trimpath", "-ldflags", flags, "-o", all + ".new", "."}
+	if err := step(argv, "CGO_ENABLED=0", "GOFLAGS=", "GOGC=400", "GOMEMLIMIT=3GiB"); err != nil {
+		return err
+	}
+	for _, name := range components {
+		if err := os.Symlink("kubernetes", filepath.Join(bin, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return os.Rename(all+".new", all)
+}
+
+// fetchContainerd unpacks containerd and runc of Debian, without installing them: they would start.
+func fetchContainerd(kept string) error {
+	final := filepath.Join(kept, "deb")
+	if _, err := os.Stat(final); err == nil {
+		return nil
+	}
+	tmp, err := os.MkdirTemp(kept, "deb-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	get := exec.Command("apt-get", "download", "-q", "containerd", "runc")
+	get.Dir, get.Stderr = tmp, os.Stderr
+	if err := get.Run(); err != nil {
+		return err
+	}
+	packages, _ := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	for _, p := range packages {
+		if err := step([]string{"dpkg-deb", "-x", p, filepath.Join(tmp, "all")}); err != nil {
+			return err
+		}
+	}
+	return os.Rename(filepath.Join(tmp, "all"), final)
+}
+
+// enterGroups makes a cgroup of each controller and enters it. leave removes them again.
+func enterGroups(group string) (leave func(), err error) {
+	const all = "/sys/fs/cgroup/"
+	leave = func() {
+		for _, c := range controllers {
+			_ = os.WriteFile(all+c+"/cgroup.procs", []byte("0"), 0o644)
+			for range 100 { // what was ended is still going
+				removeGroup(filepath.Join(all, c, group))
+				if _, err := os.Stat(filepath.Join(all, c, group)); err != nil {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+	for _, c := range controllers {
+		dir := filepath.Join(all, c, group)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return leave, err
+		}
+		if c == "cpuset" { // empty at first, and no process may enter
+			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+				text, err := os.ReadFile(all + "cpuset/" + name)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
+				}
+				if err != nil {
+					return leave, err
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.clone_children"), []byte("1"), 0o644); err != nil {
+				return leave, err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0o644); err != nil {
+			return leave, err
+		}
+	}
+	return leave, nil
+}
+
+// removeGroup removes a cgroup and those below it, which have no processes any more.
+func removeGroup(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeGroup(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = syscall.Rmdir(dir)
+}
+
+// tail shows the end of a log.
+func tail(name string) {
+	f, err := os.Open(name)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Seek(-3000, io.SeekEnd)
+	text, _ := io.ReadAll(f)
+	fmt.Printf("--- %s\n%s\n", filepath.Base(name), text)
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside is the argument of the process that is the first one of the cluster's namespaces.
+const inside = "inside"
+
+// address is the node's, in a network of its own that leads nowhere.
+const address = "10.99.0.2"
+
+// node starts a cluster in the namespaces that it is the first process of, and runs the tests in it. All
+// that it starts ends with it.
+func node(dir string, args []string) int {
+	kept, only := args[0], args[1]
+	n := &starting{dir: dir, kept: kept, log: filepath.Join(dir, "log")}
+	if err := n.start(); err != nil {
+		fmt.Println("cluster:", err)
+		n.tell()
+		return 1
+	}
+	// Pods write to it; the tests of a machine with little memory would find it there.
+	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=20m")
+	c.Env = append(os.Environ(),
+		"KUBECONFIG="+filepath.Join(dir, "admin.kubeconfig"),
+		"SLIPWAY_CLUSTER_ADDRESS="+address,
+		"SLIPWAY_CLUSTER_IMAGE="+runtimeImage,
+		"SLIPWAY_CLUSTER_NODE="+nodeVersion(),
+	)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		fmt.Println("cluster:", err)
+		n.tell()
+		return 1
+	}
+	return 0
+}
+
+// starting is a cluster that is being started.
+type starting struct{ dir, kept, log string }
+
+func (n *starting) tell() {
+	for _, name := range append([]string{"containerd"}, components...) {
+		tail(filepath.Join(n.log, name+".log"))
+	}
+}
+
+func (n *starting) start() error {
+	if err := n.mounts(); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	if err := n.network(); err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	if err := n.settings(); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return n.daemons()
+}
+
+// mounts gives the node a /sys and cgroups of its own, and files in the place of settings of the kernel
+// that kubelet insists on: those are the machine's.
+func (n *starting) mounts() error {
+	type mount struct{ source, target, kind, data string }
+	all := []mount{{"sysfs", "/sys", "sysfs", ""}, {"tmpfs", "/sys/fs/cgroup", "tmpfs", ""}}
+	for _, c := range controllers {
+		data := c
+		if c == "systemd" {
+			data = "none,name=systemd"
+		}
+		all = append(all, mount{"cgroup", "/sys/fs/cgroup/" + c, "cgroup", data})
+	}
+	all = append(all, mount{"tmpfs", "/var/log", "tmpfs", ""}, mount{"tmpfs", "/run", "tmpfs", ""}, mount{"proc", "/proc", "proc", ""})
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, m := range all {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.source, m.target, m.kind, 0, m.data); err != nil {
+			return fmt.Errorf("%s: %w", m.target, err)
+		}
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil { // kubelet's volumes are seen by containers
+		return err
+	}
+	for name, value := range map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	} {
+		file := filepath.Join(n.dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return errors.Join(os.MkdirAll("/run/lock", 0o755), os.MkdirAll(n.log, 0o755), unix.Sethostname([]byte("n1")))
+}
+
+func (n *starting) network() error {
+	for _, line := range []string{
+		"link set lo up", "link add eth0 type veth peer name eth0p", "link set eth0p up",
+		"addr add " + address + "/24 dev eth0", "link set eth0 up", "route add default via 10.99.0.1 dev eth0",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %s", line, out)
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
+}
+
+// settings writes what the daemons read.
+func (n *starting) settings() error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	secret := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	admin, kubelet := rand.Text(), rand.Text()
+	config := func(token string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
+"clusters":[{"name":"c","cluster":{"server":"https://%s:6443","insecure-skip-tls-verify":true}}],
+"users":[{"name":"u","user":{"token":"%s"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`, address, token)
+	}
+	files := map[string]string{
+		"sa.key":             string(secret),
+		"tokens.csv":         admin + ",admin,admin,system:masters\n" + kubelet + ",system:node:n1,n1,system:nodes\n",
+		"admin.kubeconfig":   config(admin),
+		"kubelet.kubeconfig": config(kubelet),
+		// One link for each pod, not a bridge: what pods send each other passes the node's rules, too.
+		"cni/10-ptp.conflist": `{"cniVersion":"0.4.0","name":"k8s","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
+"dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
+		"containerd.toml": strings.NewReplacer("DIR", n.dir, "KEPT", n.kept).Replace(containerdConfig),
+		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir).Replace(kubeletConfig),
+	}
+	for name, text := range files {
+		file := filepath.Join(n.dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const containerdConfig = `version = 2
+root = "DIR/containerd"
+state = "DIR/containerd-state"
+oom_score = 0
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp"]
+[grpc]
+  address = "DIR/containerd.sock"
+[plugins]
+  [plugins."io.containerd.internal.v1.opt"]
+    path = "DIR/opt"
+  [plugins."io.containerd.grpc.v1.cri"]
+    sandbox_image = "localhost/pause:1"
+    restrict_oom_score_adj = true
+    disable_apparmor = true
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/usr/lib/cni"
+      conf_dir = "DIR/cni"
+    [plugins."io.containerd.grpc.v1.cri".containerd]
+      snapshotter = "overlayfs"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+        runtime_type = "io.containerd.runc.v2"
+        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+          BinaryName = "KEPT/deb/usr/sbin/runc"
+          Root = "DIR/runc"
+`
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+containerRuntimeEndpoint: unix://DIR/containerd.sock
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+resolvConf: ""
+podLogsDir: DIR/podlogs
+volumePluginDir: DIR/volumeplugins
+oomScoreAdj: 0
+maxOpenFiles: 20000
+failSwapOn: false
+makeIPTablesUtilChains: false
+nodeStatusUpdateFrequency: 2s
+evictionHard: {memory.available: "50Mi", nodefs.available: "1%", imagefs.available: "1%"}
+imageMinimumGCAge: 1000h
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+shutdownGracePeriod: 0s
+featureGates: {KubeletInUserNamespace: true}
+`
+
+// daemon starts a program of the cluster, whose output is in a file.
+func (n *starting) daemon(name string, args ...string) error {
+	log, err := os.Create(filepath.Join(n.log, name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	file := filepath.Join(n.kept, "bin", name)
+	if name == "containerd" {
+		file = filepath.Join(n.kept, "deb/usr/bin/containerd")
+	}
+	c := exec.Command(file, args...)
+	c.Env = append(os.Environ(), "PATH="+filepath.Join(n.kept, "deb/usr/bin")+":"+filepath.Join(n.kept, "deb/usr/sbin")+
+		":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	c.Stdout, c.Stderr = log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return c.Start()
+}
+
+// startPatience is how long a daemon may take to be there, on a machine with much else to do.
+const startPatience = 3 * time.Minute
+
+func until(what string, ready func() bool) error {
+	for late := time.Now().Add(startPatience); !ready(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(late) {
+			return fmt.Errorf("%s is not there after %v", what, startPatience)
+		}
+	}
+	return nil
+}
+
+func listens(at string) func() bool {
+	return func() bool {
+		c, err := net.DialTimeout("tcp", at, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+}
+
+func (n *starting) daemons() error {
+	in := func(name string) string { return filepath.Join(n.dir, name) }
+	const etcd = "http://127.0.0.1:2379"
+	err := errors.Join(
+		n.daemon("containerd", "-c", in("containerd.toml")),
+		n.daemon("etcd", "--data-dir", in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+			"--listen-peer-urls", "http://127.0.0.1:2380"),
+		until("etcd", listens("127.0.0.1:2379")),
+		n.daemon("kube-apiserver", "--etcd-servers="+etcd, "--secure-port=6443", "--bind-address=0.0.0.0", "--advertise-address="+address,
+			"--cert-dir="+in("pki"), "--token-auth-file="+in("tokens.csv"), "--authorization-mode=Node,RBAC",
+			"--service-account-issuer=https://slipway.test", "--service-account-key-file="+in("sa.key"),
+			"--service-account-signing-key-file="+in("sa.key"), "--service-cluster-ip-range=10.96.0.0/16",
+			"--kubelet-preferred-address-types=InternalIP", "--profiling=false"),
+		until("the API server", listens(address+":6443")),
+	)
+	if err != nil {
+		return err
+	}
+	ctr := filepath.Join(n.kept, "deb/usr/bin/ctr")
+	for _, image := range []string{"pause", "runtime"} {
+		var out []byte
+		err := until("the image "+image, func() bool {
+			out, err = exec.Command(ctr, "-a", in("containerd.sock"), "-n", "k8s.io", "images", "import", in(image+".tar")).CombinedOutput()
+			return err == nil
+		})
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return errors.Join(
+		n.daemon("kube-controller-manager", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false",
+			"--service-account-private-key-file="+in("sa.key"), "--root-ca-file="+in("pki/apiserver.crt"), "--cert-dir="+in("pki")),
+		n.daemon("kube-scheduler", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false", "--cert-dir="+in("pki")),
+		n.daemon("kubelet", "--config="+in("kubelet.yaml"), "--kubeconfig="+in("kubelet.kubeconfig"), "--hostname-override=n1",
+			"--node-ip="+address, "--root-dir="+in("kubelet"), "--cert-dir="+in("kubelet-pki")),
+	)
+}
