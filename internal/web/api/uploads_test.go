@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -126,6 +127,30 @@ func TestUpload(t *testing.T) {
 	w.must(200, "POST", "/sites/"+s+"/deploy", key, nil) // builds the last upload again
 	if a := w.api("POST", "/sites/"+s+"/deploy", key, m{"commit": strings.Repeat("a", 40)}); a.status != 400 {
 		t.Errorf("a commit without a repository: %s", a)
+	}
+}
+
+// However many deploy an upload at once, it is one deployment.
+func TestUploadIsDeployedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("ada@example.test")
+	id := w.upload(key, w.folderSite(key, "Harbor"), "index.html", "one")
+	w.must(200, "PUT", "/uploads/"+id+"/blobs/"+digestOf("one"), key, "one")
+	answers := make([]answer, 8)
+	var all sync.WaitGroup
+	for n := range answers {
+		all.Go(func() { answers[n] = w.api("POST", "/uploads/"+id+"/deploy", key, nil) })
+	}
+	all.Wait()
+	for _, a := range answers {
+		if a.status != 200 || a.body != answers[0].body {
+			t.Errorf("answered with %s and %s", answers[0], a)
+		}
+	}
+	var n int
+	if err := w.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM deployments`).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d deployments, %v", n, err)
 	}
 }
 
