@@ -11,11 +11,12 @@ const (
 	archiveTests = "internal/wordpress/archive/unpack_test.go:"
 	clientTests  = "internal/client/"
 	cliTests     = clientTests + "cli/"
+	commandTests = "cmd/slipway/process_test.go:"
 	upgradeTests = "internal/operator/upgrade/upgrade_test.go:"
 )
 
 // inHands are the attacks on what people hold in their hands, and what fails there: the command line, uploads, agents,
-// upgrades and imports. Tests name them by their place: the first is row 1. Empty: there is no test, or no such feature.
+// upgrades and imports. Tests name them by their place: the first is row 1.
 var inHands = []struct{ what, tests string }{
 	{"a manifest names a stranger's digest", uploadTests + "TestUploadTellsNothingOfOthers"},
 	{"the answer tells what others store", uploadTests + "TestUploadTellsNothingOfOthers"},
@@ -30,7 +31,7 @@ var inHands = []struct{ what, tests string }{
 	{"two deployments of one upload at once", uploadTests + "TestUploadIsDeployedOnce"},
 	{"the quota is reached by another upload", uploadTests + "TestUploadCountsStorage internal/deploy/deploy/upload_test.go:TestContentsOfOtherUploadsCount"},
 	{"a body that trickles", apiTests + "slow_body_test.go:TestBodyThatOutlivesItsKey"},
-	{"a file changes while it is read", ""},
+	{"a file changes while it is read", clientTests + "upload/upload_test.go:TestFileChangesWhileSent"},
 	{"secrets and ignored files in the folder", clientTests + "folder/folder_test.go:TestWhichFiles " + clientTests + "folder/folder_test.go:TestIgnoreAgreesWithGit"},
 	{"a link in the folder to a file outside", clientTests + "folder/folder_test.go:TestWhichFiles"},
 	{"a repository with a planted link", cliTests + "hostile_test.go:TestForeignLink"},
@@ -40,7 +41,8 @@ var inHands = []struct{ what, tests string }{
 	{"two command lines refresh at once", clientTests + "login/login_test.go:TestRefreshIsExchangedOnce"},
 	{"phishing with a device code", oauthTests + "device_test.go:TestDeviceGrant " + dashboardTests + "consent_test.go:TestDevice"},
 	{"the key in the environment of children", cliTests + "hostile_test.go:TestChildrenGetNoKey"},
-	{"the output is closed, or Ctrl-C twice", ""},
+	{"the output is closed, or Ctrl-C twice", commandTests + "TestOutputIsLost " + commandTests + "TestInterruptedRequest " +
+		commandTests + "TestInterruptedTwice " + commandTests + "TestInterruptedSecret"},
 	{"the command line in a build", cliTests + "hostile_test.go:TestFlagsFromTheEnvironment"},
 	{"a log line that gives an agent orders", "internal/web/mcp/mcp_test.go:TestMark " + apiTests + "mcp_confirm_test.go:TestReadersCantDestroy"},
 	{"a confirmation is replayed, changed, another's or late", apiTests + "mcp_confirm_test.go:TestAgentsAreConfirmed " +
@@ -49,8 +51,8 @@ var inHands = []struct{ what, tests string }{
 	{"a token of another audience", apiTests + "mcp_test.go:TestAgentTokens"},
 	{"an answer of 10 MB to an agent", "internal/web/mcp/mcp_test.go:TestFitting"},
 	{"a secret in Terraform's state", "terraform/provider/lifecycle_test.go:TestEnv terraform/provider/docs_test.go:TestGuide"},
-	{"a site that Terraform knows changes outside", ""},
-	{"a provider that is older than the server", ""},
+	{"a site that Terraform knows changes outside", "terraform/provider/lifecycle_test.go:TestSite terraform/provider/resources_test.go:TestWaits"},
+	{"a provider that is older than the server", "terraform/provider/resources_test.go:TestNewerServer"},
 	{"a release that is tampered with, or old", upgradeTests + "TestUpgradeRefuses"},
 	{"a new binary that doesn't work", upgradeTests + "TestUpgradeReturns"},
 	{"power cuts in each step of an upgrade", "e2e/upgrade_test.go:TestUpgradeSurvivesPowerCuts"},
@@ -65,24 +67,13 @@ var inHands = []struct{ what, tests string }{
 	{"a move that CAA or AAAA records spoil", cliTests + "domains_plan_test.go:TestDomainsPlan"},
 }
 
-// withoutTests is how many rows have none. It only goes down.
-const withoutTests = 4
-
 // Each row has tests that exist.
 func TestInHands(t *testing.T) {
 	t.Parallel()
 	if len(inHands) != 45 {
 		t.Errorf("%d rows, want 45", len(inHands))
 	}
-	without := 0
 	for i, x := range inHands {
-		if x.tests == "" {
-			without++
-			continue
-		}
 		testsExist(t, fmt.Sprintf("row %d, %s", i+1, x.what), x.tests)
-	}
-	if without != withoutTests {
-		t.Errorf("%d rows have no test, want %d: the number only goes down", without, withoutTests)
 	}
 }

@@ -18,6 +18,8 @@ import (
 type commands struct {
 	cli.Commands `embed:""`
 
+	env *cli.Env // of a developer's command; nil before it runs
+
 	Webhooks webhooksCommand `cmd:"" group:"Your sites" help:"Receive webhooks for local development."`
 	Version  versionCommand  `cmd:"" group:"Your sites" help:"Print the version."`
 }
@@ -29,7 +31,7 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.Description("Drives a Slipway installation: your own Vercel, Netlify and managed WordPress."),
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindToProvider(cli.System),
+		kong.BindToProvider(c.environment),
 	)
 }
 

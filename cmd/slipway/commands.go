@@ -22,6 +22,8 @@ type commands struct {
 
 	cli.Commands `embed:""`
 
+	env *cli.Env // of a developer's command; nil before it runs
+
 	Serve    serveCommand    `cmd:"" group:"Operate" help:"Run the service."`
 	User     userCommand     `cmd:"" group:"Operate" help:"Manage users."`
 	Team     teamCommand     `cmd:"" group:"Operate" help:"Manage teams."`
@@ -47,7 +49,7 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.DefaultEnvars("SLIPWAY"),
 		kong.Configuration(tomlFile),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindToProvider(cli.System),
+		kong.BindToProvider(c.environment),
 	)
 }
 

@@ -51,10 +51,20 @@ func run(args []string) int {
 	} else {
 		err = cmd.Run()
 	}
+	if err == nil && c.env != nil {
+		err = c.env.Written()
+	}
 	if err != nil {
 		return complain(err)
 	}
 	return 0
+}
+
+// environment returns what a developer's command runs in.
+func (c *commands) environment() (*cli.Env, error) {
+	e, err := cli.System()
+	c.env = e
+	return e, err
 }
 
 // complain says in one line what went wrong.

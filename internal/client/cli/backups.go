@@ -114,7 +114,7 @@ func (r restoreBackup) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := e.confirm("Restoring "+b.ID+" replaces the files, databases and settings of "+s.Name+".", s.Slug, r.Yes); err != nil {
+	if err := e.confirm(ctx, "Restoring "+b.ID+" replaces the files, databases and settings of "+s.Name+".", s.Slug, r.Yes); err != nil {
 		return err
 	}
 	answer, err := c.Do(ctx, http.MethodPost, "/backups/"+url.PathEscape(b.ID)+"/restore", nil)

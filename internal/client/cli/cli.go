@@ -131,9 +131,39 @@ func System() (*Env, error) {
 	}
 	terminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	return &Env{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Store: store, Dir: dir,
+		In: os.Stdin, Out: &output{file: os.Stdout}, Err: os.Stderr, Store: store, Dir: dir,
 		TTY: terminal(os.Stdout), Ask: terminal(os.Stdin) && terminal(os.Stderr),
 	}, nil
+}
+
+// Written returns the first error of writing to standard output: who gets half a result learns of it.
+func (e *Env) Written() error {
+	if o, ok := e.Out.(*output); ok {
+		return o.err
+	}
+	return nil
+}
+
+// stdout is the standard output of what is run here: the file itself, which may be a terminal.
+func (e *Env) stdout() io.Writer {
+	if o, ok := e.Out.(*output); ok {
+		return o.file
+	}
+	return e.Out
+}
+
+// output is standard output. It remembers the first error.
+type output struct {
+	file *os.File
+	err  error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.file.Write(b)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // say prints a line for a person.

@@ -136,7 +136,7 @@ func (r removeDomain) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := e.confirm("Removing "+d.Name+" takes it off the site.", d.Name, r.Yes); err != nil {
+	if err := e.confirm(ctx, "Removing "+d.Name+" takes it off the site.", d.Name, r.Yes); err != nil {
 		return err
 	}
 	answer, err := c.Do(ctx, http.MethodDelete, "/domains/"+url.PathEscape(d.ID), nil)

@@ -3,14 +3,10 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 type envCommand struct {
@@ -95,15 +91,12 @@ type setEnv struct {
 	Branch string   `env:"-" help:"Only for previews of this branch, or of those that match." placeholder:"NAME"`
 }
 
-// maxValue bounds a value on standard input: the server takes 32 KiB.
-const maxValue = 64 << 10
-
 // Run sets a variable.
 func (s setEnv) Run(ctx context.Context, e *Env) error {
 	key, value, given := strings.Cut(s.Pair, "=")
 	if !given {
 		var err error
-		if value, err = e.secret("Value of " + key + ": "); err != nil {
+		if value, err = e.secret(ctx, "Value of "+key+": "); err != nil {
 			return err
 		}
 	}
@@ -127,21 +120,6 @@ func (s setEnv) Run(ctx context.Context, e *Env) error {
 	}
 	e.say("Set %s. It takes effect on the next deployment: slipway deploy", printable(key))
 	return nil
-}
-
-// secret reads a value from standard input: without showing it where a person types it.
-func (e *Env) secret(prompt string) (string, error) {
-	if f, ok := e.In.(interface{ Fd() uintptr }); ok && e.Ask {
-		fmt.Fprint(e.Err, prompt)
-		b, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(e.Err)
-		return string(b), err
-	}
-	b, err := io.ReadAll(io.LimitReader(e.In, maxValue+1))
-	if err == nil && len(b) > maxValue {
-		err = errors.New("the value on standard input is too long")
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), err
 }
 
 type unsetEnv struct {

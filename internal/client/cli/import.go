@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -52,7 +51,7 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 	}
 	token := os.Getenv(p.Token)
 	if token == "" {
-		if token, err = e.secret(fmt.Sprintf("Token of %s (%s): ", p.Name, p.Help)); err != nil {
+		if token, err = e.secret(ctx, fmt.Sprintf("Token of %s (%s): ", p.Name, p.Help)); err != nil {
 			return err
 		}
 	}
@@ -95,8 +94,11 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 			return needed("nothing was imported: give --yes to import, or --plan to look only")
 		}
 		fmt.Fprintf(e.Err, "Import %s to %s? [y/N] ", count(len(plan.Sites), "site"), c.Server())
-		line, _ := bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n')
-		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		line, err := e.line(ctx)
+		if err != nil {
+			return err
+		}
+		if answer := strings.ToLower(line); answer != "y" && answer != "yes" {
 			return needed("nothing was imported")
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 
 	"slipway/internal/client/rest"
 	"slipway/internal/client/upload"
@@ -73,8 +71,11 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 		}
 		fmt.Fprintf(e.Err, "Everything in %s at %s is replaced; a backup is made first. Type %s to continue: ",
 			printable(s.Name), c.Server(), printable(s.Slug))
-		line, _ := bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n')
-		if strings.TrimSpace(line) != s.Slug {
+		line, err := e.line(ctx)
+		if err != nil {
+			return err
+		}
+		if line != s.Slug {
 			return needed("nothing was imported")
 		}
 	}

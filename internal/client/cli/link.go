@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -185,11 +184,11 @@ func chooseSite(ctx context.Context, e *Env, c *rest.Client) (string, error) {
 		e.say("  %-30s %s", printable(s.Slug), s.URL)
 	}
 	fmt.Fprint(e.Err, "Site: ")
-	line, err := bufio.NewReader(e.In).ReadString('\n')
-	if line = strings.TrimSpace(line); line == "" {
-		return "", errors.Join(needed("no site was chosen"), err)
+	line, err := e.line(ctx)
+	if err == nil && line == "" {
+		err = needed("no site was chosen")
 	}
-	return line, nil
+	return line, err
 }
 
 type unlinkCommand struct{}

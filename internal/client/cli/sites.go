@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -110,7 +108,7 @@ func (d deleteSite) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := e.confirm("Deleting "+s.Name+" removes its deployments, domains and data.", s.Slug, d.Yes); err != nil {
+	if err := e.confirm(ctx, "Deleting "+s.Name+" removes its deployments, domains and data.", s.Slug, d.Yes); err != nil {
 		return err
 	}
 	answer, err := c.Do(ctx, http.MethodDelete, "/sites/"+s.ID, nil)
@@ -121,28 +119,6 @@ func (d deleteSite) Run(ctx context.Context, e *Env) error {
 		return e.json(answer)
 	}
 	e.say("Deleted %s", printable(s.Name))
-	return nil
-}
-
-// confirm returns an error unless a person types a name, or has given it by --yes.
-func (e *Env) confirm(what, name, yes string) error {
-	if yes == name {
-		return nil
-	}
-	if yes != "" {
-		return needed("--yes=%s is another name: give --yes=%s", yes, name)
-	}
-	if !e.Ask {
-		return needed("%s Confirm it with --yes=%s", what, name)
-	}
-	fmt.Fprintf(e.Err, "%s\nType %s to confirm: ", printable(what), printable(name))
-	line, err := bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n')
-	if strings.TrimSpace(line) != name {
-		if err != nil && err != io.EOF {
-			return err
-		}
-		return needed("nothing was done: %s was not typed", name)
-	}
 	return nil
 }
 

@@ -1,4 +1,5 @@
-package cli
+// Package manual owns what is made of the commands themselves: the manual page slipway(1), and what completes words in shells.
+package manual
 
 import (
 	"fmt"
@@ -8,16 +9,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// manCommand prints the manual page slipway(1), in the form that man reads.
-type manCommand struct{}
-
-// Run prints it.
-func (manCommand) Run(e *Env, k *kong.Context) error {
-	return manual(e.Out, k.Model)
+// Status is an exit status, and what it means.
+type Status struct {
+	Code  int
+	Means string
 }
 
-// manual writes a page of all commands, in the order of the command line's help.
-func manual(w io.Writer, app *kong.Application) error {
+// Page writes the manual page of all commands, in the order of the command line's help.
+func Page(w io.Writer, app *kong.Application, statuses []Status) error {
 	var b strings.Builder
 	name := strings.ToUpper(app.Name)
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Slipway\" \"User Commands\"\n.SH NAME\n%s \\- %s\n", name, app.Name,
@@ -41,22 +40,8 @@ func manual(w io.Writer, app *kong.Application) error {
 		manualFlags(&b, n.Flags)
 	}
 	b.WriteString(".SH EXIT STATUS\n")
-	for _, s := range []struct {
-		status int
-		means  string
-	}{
-		{0, "It worked."},
-		{1, "It did not."},
-		{exitUsage, "The command line is wrong."},
-		{exitDeployment, "A deployment failed or was canceled."},
-		{exitAnswer, "An answer is needed and nobody can be asked; the message names the flag."},
-		{exitSignedOut, "Not signed in, or not allowed."},
-		{exitMissing, "Not found."},
-		{exitLimit, "A limit is reached."},
-		{exitUnreachable, "The server does not answer."},
-		{exitInterrupted, "Interrupted."},
-	} {
-		fmt.Fprintf(&b, ".TP\n%d\n%s\n", s.status, roff(s.means))
+	for _, s := range statuses {
+		fmt.Fprintf(&b, ".TP\n%d\n%s\n", s.Code, roff(s.Means))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
