@@ -60,8 +60,8 @@ func (s *Stripe) FetchAll(ctx context.Context) error {
 	}
 	for {
 		rows, err := s.c.DB.Query(ctx, `
-			SELECT id FROM stripe_events WHERE done_at = 0 AND retry_at <= $1 ORDER BY received_at, id LIMIT $2`, s.now(), fetchList)
-		list, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
+			SELECT id, object FROM stripe_events WHERE done_at = 0 AND retry_at <= $1 ORDER BY received_at, id LIMIT $2`, s.now(), fetchList)
+		list, err := db.Collect(rows, err, func(s db.Scanner) (e waiting, err error) { return e, s.Scan(&e.id, &e.object) })
 		if err != nil {
 			return fmt.Errorf("find events: %w", err)
 		}
@@ -74,32 +74,75 @@ func (s *Stripe) FetchAll(ctx context.Context) error {
 	}
 }
 
-// fetchSome fetches what events are about. It returns an error where the outcome of one couldn't be written.
-func (s *Stripe) fetchSome(ctx context.Context, events []string) error {
-	errs := make([]error, len(events))
+// waiting is an event, and what it is about.
+type waiting struct{ id, object string }
+
+// fetchSome fetches what events are about, and writes at once which are done: those of a process that dies before are fetched again,
+// which changes nothing. It returns an error where the outcome of one couldn't be written.
+func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
+	sc, err := s.client(ctx)
+	if errors.Is(err, errOff) { // disconnected meanwhile
+		return s.done(ctx, list)
+	}
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(list))
 	var group sync.WaitGroup
 	// share: total 8 calls to Stripe at once, of which all owners' events make use; owner no bound, what Stripe sends comes in its order; edge the others wait
 	places := make(chan struct{}, fetchAtOnce)
-	for i, e := range events {
+	for i, e := range list {
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			err := s.Fetch(ctx, e)
-			if err == nil || ctx.Err() != nil {
-				errs[i] = ctx.Err()
-				return
+			err := s.follow(ctx, sc, e.object)
+			var a *api.Error
+			if errors.As(err, &a) && a.HTTPStatusCode == http.StatusNotFound || errors.Is(err, errOff) {
+				err = nil // it is not of this account, or the account was disconnected
 			}
-			errs[i] = s.postpone(ctx, e, err)
+			failed[i] = err
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var fetched []waiting
+	for i, e := range list {
+		if failed[i] == nil {
+			fetched = append(fetched, e)
+		} else if err := s.postpone(ctx, e.id, said(failed[i])); err != nil {
+			return err
+		}
+	}
+	return s.done(ctx, fetched)
+}
+
+// done keeps that events need not be fetched any more.
+func (s *Stripe) done(ctx context.Context, list []waiting) error {
+	if len(list) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(list))
+	for _, e := range list {
+		ids = append(ids, e.id)
+	}
+	args := db.Args{s.now()}
+	some := db.AddList(&args, ids)
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE stripe_events SET done_at = $1 WHERE done_at = 0 AND id IN (`+some+`)`, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end events: %w", err)
+	}
+	return nil
 }
 
 // postpone lets an event that couldn't be fetched wait: a second, doubling up to five minutes. One that fails again and again is left
 // to the daily comparison with the ledger.
 func (s *Stripe) postpone(ctx context.Context, event string, why error) error {
-	err := s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var failures int
 		row := tx.QueryRow(ctx, `UPDATE stripe_events SET failures = failures + 1 WHERE id = $1 RETURNING failures`, event)
 		if err := row.Scan(&failures); err != nil {
@@ -129,30 +172,6 @@ func (s *Stripe) fetchAgain(ctx context.Context) error {
 			return err
 		}
 		_, err := job.Enqueue(ctx, tx, Fetch{}, job.Options{Unique: fmt.Sprintf("stripe.events/at/%d", next), At: next})
-		return err
-	})
-}
-
-// Fetch fetches what an event is about, and lets Billing keep what that says. Done again, it changes nothing.
-func (s *Stripe) Fetch(ctx context.Context, event string) error {
-	var object string
-	var done db.Time
-	if err := s.c.DB.QueryRow(ctx, `SELECT object, done_at FROM stripe_events WHERE id = $1`, event).Scan(&object, &done); err != nil {
-		return fmt.Errorf("read event: %w", err)
-	}
-	if done > 0 {
-		return nil
-	}
-	err := s.follow(ctx, object)
-	var e *api.Error
-	if errors.As(err, &e) && e.HTTPStatusCode == http.StatusNotFound || errors.Is(err, errOff) {
-		err = nil // it is not of this account, or the account was disconnected
-	}
-	if err != nil {
-		return said(err)
-	}
-	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE stripe_events SET done_at = $2 WHERE id = $1`, event, s.now())
 		return err
 	})
 }

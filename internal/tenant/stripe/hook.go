@@ -140,12 +140,8 @@ func about(kind string) bool {
 	return false
 }
 
-// follow fetches an object by its id, which says what it is.
-func (s *Stripe) follow(ctx context.Context, object string) error {
-	sc, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+// follow fetches an object by its id, which says what it is, and lets Billing keep what that says. Done again, it changes nothing.
+func (s *Stripe) follow(ctx context.Context, sc *api.Client, object string) error {
 	kind, _, _ := strings.Cut(object, "_")
 	switch kind {
 	case "pi":

@@ -1,7 +1,6 @@
 package stripe
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -265,7 +264,18 @@ func (w *world) deliver(e map[string]any) {
 	ok(w.t, err)
 	body := stripetest.Event(e)
 	ok(w.t, w.Take(w.t.Context(), a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body))
-	ok(w.t, w.Fetch(w.t.Context(), e["id"].(string)))
+	w.fetched(e["id"].(string))
+}
+
+// fetched does the job of what waits, an event among it.
+func (w *world) fetched(event string) {
+	w.t.Helper()
+	ok(w.t, w.FetchAll(w.t.Context()))
+	var done db.Time
+	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT done_at FROM stripe_events WHERE id = $1`, event).Scan(&done))
+	if done == 0 {
+		w.t.Fatalf("%s is not fetched", event)
+	}
 }
 
 // A card is stored, the subscription that was chosen begins, and its invoice is paid, at once and later each month; without any webhook.
@@ -767,7 +777,7 @@ func TestOrders(t *testing.T) {
 					_, err := tx.Exec(t.Context(), `UPDATE stripe_events SET done_at = 0 WHERE id = $1`, events[n]["id"])
 					return err
 				})
-				ok(t, w.Fetch(t.Context(), events[n]["id"].(string)))
+				w.fetched(events[n]["id"].(string))
 			}
 		}
 		after := w.events()
@@ -858,7 +868,7 @@ func TestTakes(t *testing.T) {
 	if e, j := count(`SELECT count(*) FROM stripe_events`), count(`SELECT count(*) FROM jobs WHERE kind = 'stripe.events'`); e != 1 || j != 1 {
 		t.Errorf("%d events, %d jobs", e, j)
 	}
-	ok(t, w.Fetch(ctx, "evt_1")) // Stripe doesn't know it
+	w.fetched("evt_1") // Stripe doesn't know it
 	// Failure 38: keys and secrets are sealed, and no error says them.
 	rows, err := w.db.Query(ctx, `SELECT api_key || secret || old_secret FROM stripe_accounts`)
 	texts, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
@@ -1002,14 +1012,18 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
-// fetchAll does the jobs of all events.
+// fetchAll does the job of all events, those included that wait for their next try.
 func (w *world) fetchAll() {
 	w.t.Helper()
-	rows, err := w.db.Query(w.t.Context(), `SELECT id FROM stripe_events WHERE done_at = 0 ORDER BY id`)
-	list, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
-	ok(w.t, err)
-	for _, e := range list {
-		ok(w.t, w.Fetch(w.t.Context(), e))
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(w.t.Context(), `UPDATE stripe_events SET retry_at = 0`)
+		return err
+	})
+	ok(w.t, w.FetchAll(w.t.Context()))
+	var waiting int
+	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM stripe_events WHERE done_at = 0`).Scan(&waiting))
+	if waiting > 0 {
+		w.t.Fatalf("%d events are not fetched", waiting)
 	}
 }
 
@@ -1085,7 +1099,7 @@ func TestFaults(t *testing.T) {
 				ok(t, err)
 				body := stripetest.Event(e)
 				ok(t, w.Take(t.Context(), a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body))
-				w.Fetch(context.WithoutCancel(t.Context()), e["id"].(string)) // it may fail, and is tried again
+				ok(t, w.FetchAll(t.Context())) // what fails is tried again
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func TestCards(t *testing.T) {
 		if a := call(path, body, stripetest.Sign(body, secret, time.Now())); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		if err := w.c.Stripe.Fetch(t.Context(), e["id"].(string)); err != nil {
+		if err := w.c.Stripe.FetchAll(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
