@@ -219,7 +219,7 @@ func Device(ctx context.Context, h *http.Client, server string, scopes []string,
 	if err != nil {
 		return nil, fmt.Errorf("ask for a code: %w", err)
 	}
-	show(d.VerificationURIComplete, d.UserCode)
+	show(d.VerificationURI, d.UserCode)
 	t, err := c.DeviceAccessToken(ctx, d)
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) {

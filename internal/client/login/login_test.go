@@ -135,8 +135,7 @@ func TestDevice(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				if r.URL.Path == "/oauth/device" {
-					fmt.Fprint(w, `{"device_code":"d","user_code":"BCDF-GHJK","verification_uri":"https://s.example/device",
-						"verification_uri_complete":"https://s.example/device?code=BCDF-GHJK","expires_in":600,"interval":1}`)
+					fmt.Fprint(w, `{"device_code":"d","user_code":"BCDF-GHJK","verification_uri":"https://s.example/device","expires_in":600,"interval":1}`)
 					return
 				}
 				answer := tt.answer
@@ -151,7 +150,7 @@ func TestDevice(t *testing.T) {
 			t.Cleanup(srv.Close)
 			var shown string
 			token, err := Device(t.Context(), srv.Client(), srv.URL, []string{"sites:read"}, func(address, code string) { shown = address + " " + code })
-			if shown != "https://s.example/device?code=BCDF-GHJK BCDF-GHJK" {
+			if shown != "https://s.example/device BCDF-GHJK" {
 				t.Errorf("shown: %q", shown)
 			}
 			if tt.want == "" && (err != nil || token.RefreshToken != "r") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -141,6 +141,15 @@ func TestCurl(t *testing.T) {
 	}
 }
 
+// The commands of a terminal stand out from what it shows.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	page := string(renderGuide("x", []byte("# T\n\n```terminal\n$ a && b\n$1\n$ c\n```\n\n```\n$ d\n```\n")).HTML)
+	if !strings.Contains(page, `"language-terminal"><b>$ a &amp;&amp; b</b>`+"\n$1\n<b>$ c</b>\n") || strings.Contains(page, "<b>$ d") {
+		t.Error(page)
+	}
+}
+
 // Lines about billing are for installations that have it.
 func TestBillingLines(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,7 @@ var chapterNames = []struct {
 		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "terraform", "mcp", "dashboard",
 		"billing",
 	}},
+	{"Command line", []string{"cli-sign-in", "cli-deploy"}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }
@@ -116,6 +117,7 @@ func renderGuide(name string, source []byte) *guide {
 		"<pre><code", `<pre tabindex="0"><code`, "</table>", "</table></div>",
 		"<th></th>", "<td></td>", // a header without a word is none to who hears the page
 	).Replace(b.String())
+	html = terminals.ReplaceAllStringFunc(html, func(block string) string { return prompts.ReplaceAllString(block, "$1<b>$2</b>") })
 	tables := 0
 	html = tableStart.ReplaceAllStringFunc(html, func(start string) string {
 		tables++ // regions need names of their own
@@ -129,6 +131,8 @@ func renderGuide(name string, source []byte) *guide {
 var (
 	permalinks = lazyregexp.New(`<(h[2-4]) id="([^"]+)">(.*)</h[2-4]>`)
 	tableStart = lazyregexp.New("<table>")
+	terminals  = lazyregexp.New(`(?s)<code class="language-terminal">.*?</code>`)
+	prompts    = lazyregexp.New(`(?m)(^|">)(\$ .*)$`) // the commands of a terminal, beside what it shows
 )
 
 // rewrite notes a guide's sections, and points its links to other guides at their pages.
