@@ -148,19 +148,26 @@ SH
 chmod +x /usr/bin/systemctl /usr/bin/systemd-run
 `
 
-// packages keeps two newer packages: 1.1.0 works, and the program of 1.2.0 ends at every start.
+// packages keeps newer packages: 1.1.0 works, and the programs of 1.2.0 and 1.3.0 end at every start; the one before can't work with
+// what 1.3.0 says that it makes of the database.
 func (m machines) packages(t *testing.T, r release) {
 	t.Helper()
 	about, err := exec.Command(r.program, "version", "--json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := filepath.Join(m.dir, "broken")
-	script := "#!/bin/sh\ncase $1 in\nversion) echo '" + strings.TrimSpace(string(about)) + "' ;;\nserve) exit 1 ;;\nesac\n"
-	if err := os.WriteFile(broken, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
+	broken := func(version, about string) string {
+		file := filepath.Join(m.dir, "broken-"+version)
+		script := "#!/bin/sh\ncase $1 in\nversion) echo '" + about + "' ;;\nserve) exit 1 ;;\nesac\n"
+		if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return file
 	}
-	for version, program := range map[string]string{"1.1.0": r.program, "1.2.0": broken} {
+	for version, program := range map[string]string{
+		"1.1.0": r.program, "1.2.0": broken("1.2.0", strings.TrimSpace(string(about))),
+		"1.3.0": broken("1.3.0", `{"version": "1.3.0", "schema": 99999, "oldestReader": 99999}`),
+	} {
 		next := release{out: filepath.Join(m.dir, version), version: version, program: r.program}
 		work := t.TempDir()
 		if err := errors.Join(next.identify(), os.Mkdir(next.out, 0o755), next.texts(work), next.deb(runtime.GOARCH, program, work)); err != nil {

@@ -57,8 +57,10 @@ func (m machines) unit(t *testing.T) {
 	if out, err := exec.Command("cp", "-r", m.dist, filepath.Join(root, "root", "release")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := exec.Command("cp", filepath.Join(m.kept, "1.2.0.deb"), filepath.Join(root, "root")).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, name := range []string{"1.2.0.deb", "1.3.0.deb"} {
+		if out, err := exec.Command("cp", filepath.Join(m.kept, name), filepath.Join(root, "root")).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(root, "root", "story.sh"), []byte(underSystemd), 0o755); err != nil {
 		t.Fatal(err)
@@ -177,6 +179,23 @@ systemd-analyze security --no-pager --threshold=40 slipway.service | tail -1
 # A package whose program ends at every start is taken back at once.
 if dpkg -i /root/1.2.0.deb; then exit 1; fi
 slipway doctor | grep 'taken back.*ended by itself'
+live
+# Where the copy of the database takes its place, the sockets are closed meanwhile, and open afterwards. Nobody's visit starts the service.
+rm /root/enough
+(while [ ! -e /root/enough ]; do visit >/dev/null 2>&1 || true; done) &
+if dpkg -i /root/1.3.0.deb >/root/1.3.0.log 2>&1; then exit 1; fi
+grep 'the copy from before takes its place' /root/1.3.0.log
+touch /root/enough
+wait
+ls /var/lib/slipway/upgrade/failed-*/slipway.db
+systemctl is-active slipway.socket slipway.service
+slipway doctor | grep 'taken back.*ended by itself'
+live
+# Both are stopped together: no visit starts them.
+systemctl stop slipway.socket slipway.service
+if visit; then exit 1; fi
+[ "$(systemctl is-active slipway.service)" = inactive ]
+systemctl start slipway.service
 live
 if journalctl -u slipway.service --no-pager | grep -i -e 'level=error' -e 'not permitted' -e 'not implemented'; then exit 1; fi
 `

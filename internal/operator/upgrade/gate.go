@@ -136,20 +136,35 @@ func (c Config) ready(ctx context.Context, path string, patience time.Duration, 
 
 // restarts is how often systemd has started the program again; nobody else is known to count.
 func (c Config) restarts(ctx context.Context) (n int, counted bool) {
-	if words := strings.Fields(c.Service); len(words) == 0 || filepath.Base(words[0]) != "systemctl" {
+	count, ok := c.property(ctx, "NRestarts")
+	if !ok {
 		return 0, false
+	}
+	n, err := strconv.Atoi(count)
+	return n, err == nil
+}
+
+// sockets returns the units whose connections have systemd start the service.
+func (c Config) sockets(ctx context.Context) []string {
+	names, _ := c.property(ctx, "TriggeredBy")
+	return strings.Fields(names)
+}
+
+// property returns what systemd says of the service, where it is systemd that runs it.
+func (c Config) property(ctx context.Context, name string) (value string, ok bool) {
+	if words := strings.Fields(c.Service); len(words) == 0 || filepath.Base(words[0]) != "systemctl" {
+		return "", false
 	}
 	out, err := c.control(ctx, "show")
 	if err != nil {
-		return 0, false
+		return "", false
 	}
 	for line := range strings.Lines(string(out)) {
-		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "NRestarts="); ok {
-			n, err = strconv.Atoi(count)
-			return n, err == nil
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+"="); ok {
+			return value, true
 		}
 	}
-	return 0, false
+	return "", false
 }
 
 // runs returns an error unless the process runs the program that has the path now.

@@ -322,16 +322,17 @@ func (c Config) back(ctx context.Context, x State, why error) error {
 	noted := x.save(c.Store)
 	c.say("%s does not work: %v. Going back to %s.", x.To.Version, why, x.From.Version)
 	err := replace(x.previous(), x.Program, true)
-	action := "restart"
+	action, sockets := "restart", []string(nil) // which stay open
 	if err == nil && (!x.Was || c.silent(ctx)) {
 		c.kill(x)
 	}
 	if err == nil && x.Snapshot != "" && !x.Was && x.To.Oldest > x.From.Schema {
 		c.say("%s can't work with the new database: the copy from before takes its place. Nothing was acknowledged meanwhile.", x.From.Version)
-		action, err = "start", c.restore(ctx, x)
+		action, sockets = "start", c.sockets(ctx)
+		err = c.restore(ctx, x, sockets)
 	}
 	if err == nil {
-		err = c.service(ctx, action)
+		err = c.service(ctx, action, sockets...)
 	}
 	if err == nil {
 		err = c.ready(ctx, x.Program, cmp.Or(c.Return, 3*time.Minute), 0)
@@ -415,17 +416,18 @@ func (c Config) reserve() error {
 
 func (c Config) release() { _ = os.Remove(c.reserveFile()) }
 
-// service has the service manager do something.
-func (c Config) service(ctx context.Context, action string) error {
-	_, err := c.control(ctx, action)
+// service has the service manager do something, with further units besides.
+func (c Config) service(ctx context.Context, action string, units ...string) error {
+	_, err := c.control(ctx, action, units...)
 	return err
 }
 
-func (c Config) control(ctx context.Context, action string) (out []byte, err error) {
+func (c Config) control(ctx context.Context, action string, units ...string) (out []byte, err error) {
 	words := strings.Fields(strings.ReplaceAll(c.Service, "ACTION", action))
 	if len(words) == 0 {
 		return nil, errors.New("no command controls the service")
 	}
+	words = append(words, units...)
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
@@ -466,12 +468,13 @@ func (c Config) snapshot(ctx context.Context, x *State) error {
 	return err
 }
 
-// restore stops the service and puts the copy in the database's place.
-func (c Config) restore(ctx context.Context, x State) error {
+// restore stops the service and puts the copy in the database's place. The sockets are closed with it: at the next connection to one
+// that is open, systemd would start the service.
+func (c Config) restore(ctx context.Context, x State, sockets []string) error {
 	if _, err := os.Stat(x.Snapshot); errors.Is(err, fs.ErrNotExist) {
 		return nil // it has been done, before something else was interrupted
 	}
-	if err := c.service(ctx, "stop"); err != nil {
+	if err := c.service(ctx, "stop", sockets...); err != nil {
 		return err
 	}
 	for {
@@ -489,11 +492,16 @@ func (c Config) restore(ctx context.Context, x State) error {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
-	for _, end := range []string{"-shm", "-wal", ""} {
+	for _, end := range []string{"-shm", "-wal"} {
 		name := "slipway.db" + end
 		if err := os.Rename(c.Store.Path(name), filepath.Join(aside, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	// By a second name, so that the first one always is that of a database: without one, the service would begin with an empty one.
+	err := os.Link(c.Store.Path("slipway.db"), filepath.Join(aside, "slipway.db"))
+	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return os.Rename(x.Snapshot, c.Store.Path("slipway.db"))
 }

@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -448,6 +449,41 @@ func TestUpgradeRestoresTheDatabase(t *testing.T) {
 				t.Errorf("the database of the new program: %v", err)
 			}
 		})
+	}
+}
+
+// While the copy takes the database's place, systemd's sockets are closed: whoever came would have the service started.
+func TestUpgradeClosesTheSockets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	control := filepath.Join(t.TempDir(), "systemctl")
+	calls := control + ".calls"
+	if err := os.WriteFile(control, []byte(`#!/bin/sh
+echo "$*" >>`+calls+`
+if [ "$2" = show ]; then echo TriggeredBy=slipway.socket slipway-other.socket; fi
+exec curl --fail --silent --show-error `+w.manager+`/$2
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.Service = control + " --no-block ACTION slipway.service"
+	if err := w.Run(t.Context(), w.release("2.0.0", behaviour{About{"", 9999, 9999}, "panics"})); err == nil {
+		t.Error("it says that all went well")
+	}
+	w.ended(Returned)
+	w.serves("1.0.0")
+	text, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); !strings.Contains(line, " show ") {
+			got = append(got, line)
+		}
+	}
+	const units = " slipway.service slipway.socket slipway-other.socket"
+	if want := []string{"--no-block restart slipway.service", "--no-block stop" + units, "--no-block start" + units}; !slices.Equal(got, want) {
+		t.Errorf("systemd was asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
