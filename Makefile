@@ -32,7 +32,7 @@ image: bin/slipway ## the container image of this commit, in dist
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
 test-packages: ## the Debian package and its unit on clean systems, upgrades from the last release, the image in Podman, Prometheus; takes an hour, and root
-	@go run ./scripts/need mmdebstrap podman lintian minisign prometheus
+	@go run ./scripts/need gnupg mmdebstrap podman lintian minisign prometheus
 	go test -tags packages -count=1 -timeout 120m -run '^(TestDebian|TestForeign|TestImage|TestLastRelease|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
 
 test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where one is there

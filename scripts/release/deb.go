@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/md5"
 	"fmt"
@@ -91,7 +92,7 @@ func (r *release) deb(arch, program, work string) error {
 		return err
 	}
 	return command([]string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.date.Unix(), 10)}, "dpkg-deb",
-		"--root-owner-group", "-Zxz", "--build", dir, filepath.Join(r.out, "slipway_"+r.version+"_"+arch+".deb"))
+		"--root-owner-group", "-Zxz", "-z"+cmp.Or(r.level, "6"), "--build", dir, filepath.Join(r.out, "slipway_"+r.version+"_"+arch+".deb"))
 }
 
 // changelog returns the one entry of Debian's changelog that a package made from elsewhere has.

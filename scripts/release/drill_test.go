@@ -58,7 +58,7 @@ func TestMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := release{out: filepath.Join(m.dir, "dist"), version: "1.0.0", archs: []string{runtime.GOARCH}}
+	r := release{out: filepath.Join(m.dir, "dist"), version: "1.0.0", archs: []string{runtime.GOARCH}, level: "0"}
 	r.signer, r.trusts = &key, key.Public().(minisign.PublicKey).String()
 	if r.program, err = r.build(runtime.GOARCH, m.dir); err != nil {
 		t.Fatal(err)
@@ -81,6 +81,7 @@ func TestMachines(t *testing.T) {
 	t.Run("Unit", m.unit)
 	t.Run("Upgrade", m.upgrade)
 	t.Run("Auto", func(t *testing.T) { m.auto(t, r) })
+	t.Run("Apt", m.apt)
 }
 
 // The drill of docs/runbook.md, word for word: an installation on one clean Debian is lost, and comes back on another from its
@@ -168,7 +169,7 @@ func (m machines) packages(t *testing.T, r release) {
 		"1.1.0": r.program, "1.2.0": broken("1.2.0", strings.TrimSpace(string(about))),
 		"1.3.0": broken("1.3.0", `{"version": "1.3.0", "schema": 99999, "oldestReader": 99999}`),
 	} {
-		next := release{out: filepath.Join(m.dir, version), version: version, program: r.program}
+		next := release{out: filepath.Join(m.dir, version), version: version, program: r.program, level: r.level}
 		work := t.TempDir()
 		if err := errors.Join(next.identify(), os.Mkdir(next.out, 0o755), next.texts(work), next.deb(runtime.GOARCH, program, work)); err != nil {
 			t.Fatal(err)
@@ -218,7 +219,7 @@ dpkg --status slipway | grep 'ok installed'
 // What was installed from the archive, where there is no dpkg, goes by itself to a patch release that was published afterwards, and
 // stays there. What was added to the list without the key is not even looked at.
 func (m machines) auto(t *testing.T, r release) {
-	next := release{out: filepath.Join(m.dir, "patch"), version: "1.0.1", archs: r.archs, signer: r.signer, trusts: r.trusts}
+	next := release{out: filepath.Join(m.dir, "patch"), version: "1.0.1", archs: r.archs, level: r.level, signer: r.signer, trusts: r.trusts}
 	next.releases = filepath.Join(m.kept, "releases")
 	if err := os.Mkdir(next.releases, 0o755); err != nil {
 		t.Fatal(err)
@@ -247,5 +248,97 @@ if slipway upgrade --auto patch; then exit 1; fi
 slipway doctor | grep 'not signed'
 slipway upgrade --undo --watch 1s
 slipway version | grep '1\.0\.0'
+`))
+}
+
+// apt installs from a folder of releases, and upgrades to a later one. It refuses an index that was changed, one of another's key, and
+// a package that is not what the index says.
+func (m machines) apt(t *testing.T) {
+	t.Setenv("GNUPGHOME", t.TempDir())
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "all").Run() })
+	for _, name := range []string{"releases@example.com", "stranger@example.com"} {
+		out, err := exec.Command("gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign").CombinedOutput()
+		if err != nil {
+			t.Fatalf("gpg (go run ./scripts/need gnupg): %v %s", err, out)
+		}
+	}
+	_, key, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases := filepath.Join(m.kept, "apt")
+	publish := func(version string) error {
+		out := filepath.Join(m.dir, "apt-"+version)
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return err
+		}
+		name := map[string]string{"1.0.0": filepath.Join(m.dist, "slipway_1.0.0_"+runtime.GOARCH+".deb")}[version]
+		if name == "" {
+			name = filepath.Join(m.kept, "1.1.0.deb")
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for name, text := range map[string][]byte{"slipway_" + version + "_" + runtime.GOARCH + ".deb": text, "SHA256SUMS.minisig": nil} {
+			if err := write(filepath.Join(out, name), text, 0o644); err != nil {
+				return err
+			}
+		}
+		r := release{out: out, version: version, signer: &key, aptKey: "releases@example.com"}
+		return r.publish(releases)
+	}
+	if err := errors.Join(os.Mkdir(releases, 0o755), publish("1.0.0"), publish("1.1.0"), publish("2.0.0-rc1")); err != nil {
+		t.Fatal(err)
+	}
+	forgotten := release{out: m.dist, version: "1.2.0", signer: &key}
+	if err := forgotten.publish(releases); err == nil || !strings.Contains(err.Error(), "-apt-key") {
+		t.Errorf("a release that apt would not see: %v", err)
+	}
+	nobody := release{out: m.dist, version: "1.2.0", signer: &key, aptKey: "nobody@example.com"}
+	if err := nobody.publish(releases); err == nil || !strings.Contains(err.Error(), "nobody@example.com") {
+		t.Errorf("a key that isn't there: %v", err)
+	}
+	stranger, err := exec.Command("gpg", "--armor", "--export", "stranger@example.com").Output()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(m.kept, "stranger.asc"), stranger, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(m.run(t, "apt", `
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
+cp -r /mnt/apt /srv/releases
+cp /srv/releases/slipway.asc /etc/apt/keyrings/slipway.asc
+source() { echo "deb [signed-by=$1] file:/srv/releases stable main" >/etc/apt/sources.list.d/slipway.list; }
+source /etc/apt/keyrings/slipway.asc
+apt-get update -o APT::Update::Error-Mode=any
+apt-cache madison slipway
+[ "$(apt-cache madison slipway | wc -l)" = 2 ]
+apt-get install --yes slipway=1.0.0
+dpkg-query --show slipway | grep '1\.0\.0$'
+slipway version
+apt-get upgrade --yes
+dpkg-query --show slipway | grep '1\.1\.0$'
+refused() {
+	rm -rf /var/lib/apt/lists/*
+	if apt-get update -o APT::Update::Error-Mode=any; then exit 1; fi
+}
+cp /mnt/stranger.asc /etc/apt/keyrings/
+source /etc/apt/keyrings/stranger.asc
+refused
+source /etc/apt/keyrings/slipway.asc
+sed -i 's/^Date: .*/Date: Thu, 01 Jan 2026 00:00:00 UTC/' /srv/releases/dists/stable/InRelease
+refused
+cp /mnt/apt/dists/stable/InRelease /srv/releases/dists/stable/
+find /srv/releases/dists -name Packages -o -path '*/by-hash/*' -type f | xargs sed -i 's/^Version: 1.1.0/Version: 9.1.0/'
+refused
+rm -r /srv/releases/dists
+cp -r /mnt/apt/dists /srv/releases/
+apt-get update -o APT::Update::Error-Mode=any
+echo more >>/srv/releases/1.0.0/slipway_1.0.0_*.deb
+apt-get purge --yes slipway
+if apt-get install --yes slipway=1.0.0; then exit 1; fi
+apt-get install --yes slipway
 `))
 }

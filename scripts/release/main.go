@@ -33,6 +33,7 @@ func main() {
 	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
 	also := flag.String("trust", "", "public keys of minisign, separated by commas, that are trusted besides: those that will sign later releases")
 	flag.StringVar(&r.releases, "publish", "", "folder of releases, to which this one is added and listed for slipway upgrade --auto; needs -sign")
+	flag.StringVar(&r.aptKey, "apt-key", "", "key of gpg that signs the index with which apt installs from the folder of -publish")
 	flag.BoolVar(&r.images, "images", false, "also make the container image of each architecture")
 	flag.StringVar(&r.base, "image-base", "", "first layer of the images, made earlier with -keep of scripts/image; ARCH becomes the architecture")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
@@ -55,6 +56,8 @@ func main() {
 type release struct {
 	out, version, program string
 	releases              string // Optional: a folder to publish the release in
+	aptKey                string // Optional: gpg's name of the key that signs for apt
+	level                 string // Optional: how hard xz packs packages, 0 to 9; 6 is its default, and takes half a minute
 	archs                 []string
 	images                bool      // whether there are container images, too
 	base                  string    // Optional: their first layer
@@ -98,7 +101,7 @@ func (r *release) run() error {
 		return err
 	}
 	if r.releases != "" { // before minutes are spent on it
-		if err := r.mayPublish(); err != nil {
+		if err := r.mayPublish(r.releases); err != nil {
 			return err
 		}
 	}

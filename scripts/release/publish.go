@@ -18,13 +18,13 @@ import (
 // slipway upgrade --auto reads, from this folder or from a web server that has it. A release that is there already never
 // changes. One that is taken away by hand leaves the list with the next.
 func (r *release) publish(releases string) error {
-	if err := r.mayPublish(); err != nil {
+	if err := r.mayPublish(releases); err != nil {
 		return err
 	}
-	place := filepath.Join(releases, r.version)
-	switch _, err := os.Stat(place); {
+	folder := filepath.Join(releases, r.version)
+	switch _, err := os.Stat(folder); {
 	case err == nil:
-		if err := sameFiles(r.out, place); err != nil {
+		if err := sameFiles(r.out, folder); err != nil {
 			return fmt.Errorf("%s was published before, and is another one: %w", r.version, err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
@@ -36,11 +36,16 @@ func (r *release) publish(releases string) error {
 		if err := os.CopyFS(part, os.DirFS(r.out)); err != nil {
 			return err
 		}
-		if err := os.Rename(part, place); err != nil {
+		if err := os.Rename(part, folder); err != nil {
 			return err
 		}
 	default:
 		return err
+	}
+	if r.aptKey != "" {
+		if err := r.apt(releases); err != nil {
+			return err
+		}
 	}
 	list, err := published(releases)
 	if err != nil {
@@ -48,31 +53,25 @@ func (r *release) publish(releases string) error {
 	}
 	signature := minisign.SignWithComments(*r.signer, list, "versions of slipway until "+r.version, "signature of versions of Slipway")
 	// The list comes last: until then, nobody looks for the new release.
-	for _, f := range []struct {
-		name string
-		text []byte
-	}{{"versions.minisig", signature}, {"versions", list}} {
-		name := filepath.Join(releases, f.name)
-		if err := write(name+".part", f.text, 0o644); err != nil {
-			return err
-		}
-		if err := os.Rename(name+".part", name); err != nil {
-			return err
-		}
+	if err := place(filepath.Join(releases, "versions.minisig"), signature); err != nil {
+		return err
 	}
-	fmt.Printf("published %s in %s\n", r.version, place)
+	if err := place(filepath.Join(releases, "versions"), list); err != nil {
+		return err
+	}
+	fmt.Printf("published %s in %s\n", r.version, folder)
 	return nil
 }
 
 // mayPublish refuses what no installation would take.
-func (r *release) mayPublish() error {
+func (r *release) mayPublish(releases string) error {
 	if r.signer == nil {
 		return errors.New("-publish needs -sign: installations upgrade by themselves to signed releases alone")
 	}
 	if !isRelease(r.version) {
 		return fmt.Errorf("%s is not a release: tag the commit v and its version, which CHANGELOG.md has", r.version)
 	}
-	return nil
+	return r.mayIndex(releases)
 }
 
 func isRelease(version string) bool {
