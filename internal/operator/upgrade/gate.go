@@ -106,14 +106,13 @@ const crashes = 3
 func (c Config) ready(ctx context.Context, path string, patience time.Duration, ends int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	why := errors.New("it does not run")
+	var why error
 	least, looked := -1, time.Time{}
 	for {
-		pid, serves := c.Store.Serving()
-		if serves {
-			if err := runs(pid, path); err != nil {
-				why = err
-			} else if why = c.readyz(ctx); why == nil {
+		if pid, serves := c.Store.Serving(); !serves {
+			why = errors.New("it does not run")
+		} else if why = runs(pid, path); why == nil {
+			if why = c.readyz(ctx); why == nil {
 				return nil
 			}
 		}
