@@ -1,6 +1,8 @@
 # Slipway. `make` alone lists what there is. Every target shows the commands it runs.
 
 export CGO_ENABLED = 0
+# A clone or worktree in another folder takes what was compiled, and what vet and staticcheck found, from the cache.
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help run test test-packages test-cluster test-terraform quick bench release image pictures gallery build need bin/slipway bin/try clean

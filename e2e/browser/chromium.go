@@ -45,6 +45,9 @@ type Browser struct {
 	taken int // pictures so far, to name them in the order of the story
 }
 
+// keepsPictures reports whether somebody wants to look at the pages: pictures are a fifth of what browser tests cost.
+func keepsPictures() bool { return os.Getenv("SLIPWAY_SHOTS") != "" }
+
 // Shots is the folder of the pictures: SLIPWAY_SHOTS, or bin/shots. A relative one is below
 // the sources, wherever the tests run.
 func Shots() string {
@@ -101,11 +104,13 @@ func Start(t testing.TB, c Config) *Browser {
 	if err := os.MkdirAll(b.shots, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := writeSheet(Shots()); err != nil {
-			t.Error(err)
-		}
-	})
+	if keepsPictures() {
+		t.Cleanup(func() {
+			if err := writeSheet(Shots()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	return b
 }
 

@@ -44,9 +44,9 @@ const (
 // Marker is the variable that hostile texts of tests try to set.
 const Marker = "slipwayWasHere"
 
-// Look checks a page the way people and programs see it: light, dark, and on a phone. It
-// keeps the pictures; nothing may be wider than the screen, axe-core may find nothing
-// serious, and nothing hostile may have run.
+// Look checks a page the way people and programs see it: light, dark, and on a phone.
+// Nothing may be wider than the screen, axe-core may find nothing serious, and nothing
+// hostile may have run. It keeps the pictures where a folder was named for them.
 func (w *Window) Look(name string) {
 	w.t.Helper()
 	w.browser.taken++
@@ -75,7 +75,9 @@ func (w *Window) Look(name string) {
 		if v.rules == "" {
 			continue
 		}
-		w.picture(fmt.Sprintf("%02d-%s--%s.png", w.browser.taken, name, v.name))
+		if keepsPictures() {
+			w.picture(fmt.Sprintf("%02d-%s--%s.png", w.browser.taken, name, v.name))
+		}
 		w.axe(axe, name, v)
 	}
 }
