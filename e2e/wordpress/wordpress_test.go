@@ -115,6 +115,7 @@ func TestWordPress(t *testing.T) {
 	h.story(t, "update", func(h *installation) { h.updates(blog) })
 	h.story(t, "replace", func(h *installation) { h.replaces(blog) })
 	h.story(t, "copy", func(h *installation) { h.copies(blog) })
+	h.story(t, "archives", func(h *installation) { h.archives(blog) })
 	h.story(t, "end", func(h *installation) { h.ends(blog) })
 }
 

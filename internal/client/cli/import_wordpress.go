@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 
 	"slipway/internal/client/rest"
 	"slipway/internal/client/upload"
@@ -19,21 +20,15 @@ import (
 func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	switch {
 	case len(i.Only) == 0:
-		return &Failure{exitUsage, errors.New("which archive? Give its file: slipway import wordpress FILE --site SITE")}
+		return &Failure{exitUsage, errors.New("which archive? Give its file, or ssh://user@host/folder: slipway import wordpress FILE --site SITE")}
 	case i.Account != "" || len(i.Repository) > 0 || i.API != "" || !i.Domains:
 		return &Failure{exitUsage, errors.New("--account, --repository and --no-domains are for the sites of other platforms")}
 	case i.Site == "" && !i.Plan: // not the linked one: everything in it is replaced
 		return needed("into which site? Give --site; everything in it is replaced")
 	}
-	for _, name := range i.Only {
-		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
-			return failure(fmt.Errorf("%s is not a file", printable(name)))
-		}
-	}
-	e.say("Reading %s …", printable(i.Only[0]))
-	a, err := wparchive.Open(i.Only, i.Path)
+	a, err := i.open(ctx, e)
 	if err != nil {
-		return err
+		return failure(err)
 	}
 	// What is of no known kind may be what the server reads itself: it decides.
 	plan := wparchive.Plan{Kind: "Archive with wp-content and a .sql file, as the server checks"}
@@ -41,6 +36,7 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 		return &Failure{exitUsage, errors.New("--path is for backups of cPanel, which this is not")}
 	}
 	if a != nil {
+		defer a.Close()
 		if plan, err = a.Plan(ctx); err != nil {
 			return err
 		}
@@ -88,7 +84,12 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 		name = f.Name()
 		defer os.Remove(name)
 		e.say("Converting it …")
-		_, err = a.Convert(ctx, f)
+		whole, err := a.Convert(ctx, f)
+		for _, line := range whole.Left {
+			if !slices.Contains(plan.Left, line) {
+				e.say("Not carried: %s", printable(line))
+			}
+		}
 		if closed := f.Close(); err == nil {
 			err = closed
 		}
@@ -104,6 +105,24 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	return i.ended(ctx, e, c, answer, "Imported to "+printable(s.Name)+": "+printable(s.URL))
 }
 
+// open opens the archive, or the WordPress on another machine, that the command names. Nil: the server decides what it is.
+func (i importCommand) open(ctx context.Context, e *Env) (*wparchive.Archive, error) {
+	if slices.ContainsFunc(i.Only, wparchive.IsSSH) {
+		if len(i.Only) > 1 || i.Path != "" {
+			return nil, &Failure{exitUsage, errors.New("a WordPress is imported by its one address, ssh://user@host/folder")}
+		}
+		e.say("Looking at %s …", printable(i.Only[0]))
+		return wparchive.OpenSSH(ctx, i.Only[0], e.Ask)
+	}
+	for _, name := range i.Only {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a file", printable(name))
+		}
+	}
+	e.say("Reading %s …", printable(i.Only[0]))
+	return wparchive.Open(i.Only, i.Path)
+}
+
 func showArchive(to io.Writer, p wparchive.Plan) {
 	from := ""
 	if p.Home != "" {
@@ -112,7 +131,11 @@ func showArchive(to io.Writer, p wparchive.Plan) {
 	fmt.Fprintf(to, "%s%s\n", p.Kind, from)
 	if p.Files > 0 {
 		fmt.Fprintf(to, "  + %s of wp-content, %s\n", count(p.Files, "file"), size(p.Bytes))
-		fmt.Fprintf(to, "  + database, %s, tables %s*\n", size(p.SQL), printable(p.Prefix))
+		known := ""
+		if p.SQL > 0 {
+			known = " " + size(p.SQL) + ","
+		}
+		fmt.Fprintf(to, "  + database,%s tables %s*\n", known, printable(p.Prefix))
 		fmt.Fprintln(to, "  + URLs are rewritten to the site's; its users are those of the archive")
 	}
 	for _, line := range p.Left {

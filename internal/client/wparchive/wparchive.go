@@ -1,5 +1,6 @@
-// Package wparchive owns reading the archives that other tools make of a WordPress, on the user's machine: of each it
-// makes the one kind that servers import, a .tar.gz with wp-content and the database's dump.
+// Package wparchive owns reading the archives that other tools make of a WordPress, on the user's machine, and WordPress on
+// machines that the user's ssh reaches: of each it makes the one kind that servers import, a .tar.gz with wp-content and the
+// database's dump.
 //
 // An archive is a stranger's: sizes, names and how many there are is bounded, nothing of it is run, and nothing of it is
 // written anywhere but into the new archive.
@@ -29,12 +30,12 @@ const (
 
 // Plan is what an archive holds.
 type Plan struct {
-	Kind   string   `json:"kind"`   // in words
-	Home   string   `json:"home"`   // URL of the WordPress; empty: the dump doesn't say
-	Prefix string   `json:"prefix"` // of its tables; empty: the dump doesn't say
-	Files  int      `json:"files"`  // of wp-content
-	Bytes  int64    `json:"bytes"`  // of them
-	SQL    int64    `json:"sqlBytes"`
+	Kind   string   `json:"kind"`       // in words
+	Home   string   `json:"home"`       // URL of the WordPress; empty: the dump doesn't say
+	Prefix string   `json:"prefix"`     // of its tables; empty: the dump doesn't say
+	Files  int      `json:"files"`      // of wp-content
+	Bytes  int64    `json:"bytes"`      // of them
+	SQL    int64    `json:"sqlBytes"`   // 0: it isn't known yet
 	Left   []string `json:"notCarried"` // in words
 }
 
@@ -101,8 +102,13 @@ func Open(files []string, root string) (*Archive, error) {
 	return &Archive{"cPanel backup", c}, nil
 }
 
-// Plan reads the archive and says what it holds.
-func (a *Archive) Plan(ctx context.Context) (Plan, error) { return a.read(ctx, nil) }
+// Plan says what the archive holds. A file is read as a whole for it; of what is elsewhere is said what a look has told.
+func (a *Archive) Plan(ctx context.Context) (Plan, error) {
+	if r, ok := a.src.(*remote); ok {
+		return r.plan(a.name), nil
+	}
+	return a.read(ctx, nil)
+}
 
 // Convert writes the archive for a server into f, a new file.
 func (a *Archive) Convert(ctx context.Context, f *os.File) (Plan, error) {

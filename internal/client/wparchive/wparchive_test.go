@@ -135,6 +135,12 @@ func converted(t *testing.T, root string, files ...string) (map[string]string, P
 	if looked, err := a.Plan(t.Context()); err != nil || looked.Files != p.Files || looked.Bytes != p.Bytes || looked.SQL != p.SQL {
 		t.Errorf("planned %+v, converted %+v, %v", looked, p, err)
 	}
+	return packed(t, f), p, nil
+}
+
+// packed reads what was written for the server: its files by name, the dump unpacked.
+func packed(t *testing.T, f *os.File) map[string]string {
+	t.Helper()
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +152,7 @@ func converted(t *testing.T, root string, files ...string) (map[string]string, P
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return out, p, nil
+			return out
 		}
 		if err != nil {
 			t.Fatal(err)
