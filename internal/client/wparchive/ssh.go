@@ -56,7 +56,8 @@ func OpenSSH(ctx context.Context, address string, ask bool) (*Archive, error) {
 		if r.control, err = os.MkdirTemp("", "slipway-ssh-"); err != nil {
 			return nil, err
 		}
-		r.args = append([]string{"-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", "ControlPath=" + filepath.Join(r.control, "s")}, r.args...)
+		shared := []string{"-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", "ControlPath=" + filepath.Join(r.control, "s")}
+		r.args = append(shared, r.args...)
 	}
 	a := &Archive{"WordPress at " + r.name, r}
 	if err := r.look(ctx); err != nil {
