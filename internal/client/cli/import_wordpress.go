@@ -20,7 +20,7 @@ import (
 func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	switch {
 	case len(i.Only) == 0:
-		return &Failure{exitUsage, errors.New("which WordPress? Give an archive or ssh://user@host/folder: slipway import wordpress FILE --site SITE")}
+		return &Failure{exitUsage, errors.New("which WordPress? Give its archive or ssh address: slipway import wordpress FILE --site SITE")}
 	case i.Account != "" || len(i.Repository) > 0 || i.API != "" || !i.Domains:
 		return &Failure{exitUsage, errors.New("--account, --repository and --no-domains are for the sites of other platforms")}
 	case i.Site == "" && !i.Plan: // not the linked one: everything in it is replaced
