@@ -1,50 +1,157 @@
 package e2e
 
 import (
+	"archive/zip"
 	"bytes"
 	"flag"
-	"net"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"slipway/e2e/world"
+	"slipway/internal/tenant/domain/dnstest"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write what the terminal shows into the guides, where it shows something else than they do")
 
-// guidePage is a guide with blocks of a terminal, and what there is before the first of them.
-type guidePage struct {
-	name  string // in docs, without .md
-	email string
-	files map[string]string // in the home directory
-	setup []string          // commands that aren't shown
-	react func(w *world.World, shown string) string
-}
-
-// guidePages share an installation: their sites have different names.
-var guidePages = []guidePage{
-	{
-		name: "cli-sign-in", email: "ada@example.com",
-		files: map[string]string{"key.txt": "$KEY\n"},
-	},
-	{
-		name: "cli-deploy", email: "bea@example.com",
-		files: map[string]string{
-			"harbor/index.html": "<h1>Harbor</h1>\n", "harbor/style.css": "h1 { color: navy }\n", "harbor/.env": "SECRET=1\n",
-			"harbor/.gitignore": "*.log\n", "harbor/debug.log": "x\n",
+// guides share an installation: their sites have different names.
+func guides(t *testing.T, w *world.World) []world.Guide {
+	page := map[string]string{"index.html": "<h1>Harbor</h1>\n"}
+	return []world.Guide{
+		{Name: "cli-sign-in", Email: "ada@example.com", Files: map[string]string{"key.txt": "$KEY\n"}},
+		{
+			Name: "cli-deploy", Email: "bea@example.com", Files: map[string]string{
+				"harbor/index.html": "<h1>Harbor</h1>\n", "harbor/style.css": "h1 { color: navy }\n", "harbor/.env": "SECRET=1\n",
+				"harbor/.gitignore": "*.log\n", "harbor/debug.log": "x\n",
+			},
+			Setup: []string{world.SignIn, "cd harbor"},
 		},
-		setup: []string{signIn, "cd harbor"},
-	},
+		{
+			Name: "cli-logs", Email: "cyd@example.com", Files: map[string]string{
+				"clock/package.json": `{"name": "clock", "private": true, "scripts": {"start": "node server.js"}}`,
+				"clock/server.js": `const http = require('http')
+console.log('Listening on port', process.env.PORT)
+console.log('No time zone is set')
+http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
+`,
+				"quay/index.html": "<h1>Quay</h1>\n",
+			},
+			Setup: []string{world.SignIn, "cd quay", "slipway init", "slipway deploy", "cd ../clock", "slipway init", "slipway deploy", "until slipway logs | grep -q zone; do sleep 0.1; done"},
+		},
+		{
+			Name: "cli-env", Email: "dan@example.com", Files: map[string]string{
+				"shop/index.html": "<h1>Shop</h1>\n", "shop/print.js": "console.log(process.env.GREETING)\n", "shop/payment-key.txt": "sk_live_0123456789\n",
+			},
+			Setup: []string{world.SignIn, "cd shop", "slipway init"},
+		},
+		{
+			Name: "cli-domains", Email: "eve@example.com", Files: page,
+			Setup: []string{world.SignIn, "slipway init --name Journal"},
+		},
+		{
+			Name: "cli-backups", Email: "fay@example.com", Files: page,
+			Setup: []string{world.SignIn, "slipway init --name Archive", "slipway deploy"},
+		},
+		listening(t, w),
+		imported(t, "netlify", "gus@example.com", map[string]string{
+			"/sites?filter=all&page=1&per_page=100": `[{"id": "n1", "name": "harbor", "account_id": "a1", "custom_domain": "harbor.example", "domain_aliases": ["www.harbor.example"],
+				"build_settings": {"repo_url": "https://github.com/acme/harbor", "repo_branch": "main", "cmd": "npm run build", "dir": "web/dist", "base": "web"}}]`,
+			"/accounts/a1/env?site_id=n1": `[{"key": "GREETING", "values": [{"value": "hello", "context": "all"}]},
+				{"key": "API_TOKEN", "values": [{"value": "t0ken", "context": "production"}]}, {"key": "PAYMENT_KEY", "is_secret": true, "values": [{"value": "", "context": "all"}]}]`,
+			"/sites/n1/forms": `[{"name": "contact"}]`, "/sites/n1/snippets": `[]`,
+		}),
+		imported(t, "vercel", "hal@example.com", map[string]string{
+			"/v10/projects?limit=100": `{"projects": [{"id": "prj_1", "name": "shop", "framework": "nextjs", "rootDirectory": "apps/shop", "nodeVersion": "22.x",
+				"link": {"type": "github", "org": "acme", "repo": "shop", "productionBranch": "main"},
+				"crons": {"definitions": [{"path": "/api/cron", "schedule": "0 3 * * *"}]}}], "pagination": {"next": null}}`,
+			"/v10/projects/prj_1/env": `{"envs": [{"id": "e1", "key": "SITE_NAME", "value": "Shop", "type": "plain", "target": ["production", "preview"]},
+				{"id": "e2", "key": "PAYMENT_SECRET", "value": "", "type": "sensitive", "target": ["production"]}]}`,
+			"/v9/projects/prj_1/domains": `{"domains": [{"name": "shop.vercel.app"}, {"name": "shop.example"}]}`,
+		}),
+		imported(t, "heroku", "ivy@example.com", map[string]string{
+			"/apps":                            `[{"id": "a1", "name": "tide", "team": null, "web_url": "https://tide-0123.herokuapp.com/"}]`,
+			"/apps/a1/config-vars":             `{"DATABASE_URL": "postgres://u:p@host/db", "GREETING": "hello"}`,
+			"/apps/a1/addons":                  `[{"id": "d1", "addon_service": {"name": "heroku-postgresql"}, "config_vars": ["DATABASE_URL"]}]`,
+			"/apps/a1/domains":                 `[{"hostname": "tide-0123.herokuapp.com", "kind": "heroku"}, {"hostname": "tide.example", "kind": "custom"}]`,
+			"/apps/a1/formation":               `[{"type": "web", "command": "node server.js", "quantity": 1}, {"type": "worker", "command": "node worker.js", "quantity": 1}]`,
+			"/apps/a1/buildpack-installations": `[{"ordinal": 0, "buildpack": {"name": "heroku/nodejs", "url": "urn:buildpack:heroku/nodejs"}}]`,
+		}),
+		{Name: "from-kinsta", Email: "jon@example.com", Files: map[string]string{"kinsta-backup.zip": kinsta(t)}, Setup: []string{world.SignIn}},
+	}
 }
 
-// signIn signs a page's user in.
-const signIn = `echo "$KEY" | slipway login --token https://slipway.example`
+// listening has events come while the terminal listens for them, and ends it when they were shown.
+func listening(t *testing.T, w *world.World) world.Guide {
+	created, ended := false, false
+	return world.Guide{
+		Name: "cli-webhooks", Email: "kim@example.com", Setup: []string{world.SignIn, "export SLIPWAY_KEY=$KEY"},
+		React: func(shown string) string {
+			switch {
+			case strings.Contains(shown, "Listening") && !created:
+				created = true
+				key, err := w.Key("kim@example.com")
+				if err == nil {
+					err = w.Call(t.Context(), key, "POST", "/sites", map[string]string{"name": "Ferry", "type": "static", "source": "upload"}, nil)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			case strings.Contains(shown, `"event":"site.created"`) && strings.HasSuffix(shown, "}\n") && !ended:
+				ended = true
+				return "\x03"
+			}
+			return ""
+		},
+	}
+}
 
-// terminalBlock is a block of a guide with commands and what the terminal shows.
-var terminalBlock = regexp.MustCompile("(?ms)^```terminal\n(.*?)^```$")
+// imported is the guide to an import from a platform, whose answers are these by path and query.
+func imported(t *testing.T, platform, email string, answers map[string]string) world.Guide {
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if answer, ok := answers[r.URL.RequestURI()]; ok {
+			fmt.Fprint(rw, answer)
+			return
+		}
+		t.Logf("%s: nobody expected %s", platform, r.URL.RequestURI())
+		rw.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(srv.Close)
+	command := "slipway import " + platform
+	return world.Guide{
+		Name: "from-" + platform, Email: email, Setup: []string{world.SignIn},
+		Replace: []string{command, command + " --api " + srv.URL},
+	}
+}
+
+// kinsta is a backup as Kinsta makes it: the site's files and the database's dump.
+func kinsta(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range [][2]string{
+		{"public/index.php", "<?php\n"},
+		{"public/wp-config.php", "<?php\n$table_prefix = 'wp_';\n"},
+		{"public/wp-content/themes/harbor/style.css", "/* Theme Name: Harbor */\n"},
+		{"public/wp-content/uploads/2026/11/boat.txt", "a boat\n"},
+		{"harbor.sql", "CREATE TABLE `wp_options` (\n  option_id bigint\n);\nINSERT INTO `wp_options` VALUES (1,'siteurl','https://harbor.example','yes');\n"},
+	} {
+		file, err := z.Create(f[0])
+		if err == nil {
+			_, err = file.Write([]byte(f[1]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
 
 // Guides show what the terminal shows: the commands of their blocks are run in order, at a terminal, against an installation.
 // Run it with -update-docs to write what they show now.
@@ -55,18 +162,22 @@ func TestDocumentedTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen)
+	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen, "--dns-resolver", dnstest.New(t).Addr)
 	ctx, cancel := deadline()
 	defer cancel()
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{}
-	for _, p := range guidePages {
-		known[p.name] = true
-		t.Run(p.name, func(t *testing.T) { p.run(t, w) })
+	known := map[string]bool{"cli-wordpress": true} // e2e/wordpress runs it
+	for _, g := range guides(t, w) {
+		known[g.Name] = true
+		t.Run(g.Name, func(t *testing.T) {
+			if err := w.RunGuide(t.Context(), g, t.TempDir(), *updateDocs); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	all, err := filepath.Glob(filepath.Join(world.Root(), "docs", "*.md"))
+	all, err := filepath.Glob(world.GuidePath("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,148 +186,8 @@ func TestDocumentedTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name := strings.TrimSuffix(filepath.Base(file), ".md"); terminalBlock.Match(text) && !known[name] {
-			t.Errorf("%s shows a terminal, and no test runs its commands: add it to guidePages", name)
+		if name := strings.TrimSuffix(filepath.Base(file), ".md"); world.TerminalBlock.Match(text) && !known[name] {
+			t.Errorf("%s shows a terminal, and no test runs its commands: add it to guides", name)
 		}
-	}
-}
-
-// run runs the commands of a page.
-func (p guidePage) run(t *testing.T, w *world.World) {
-	file := filepath.Join(world.Root(), "docs", p.name+".md")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := w.User(p.email)
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := t.TempDir()
-	files := map[string]string{}
-	for name, content := range p.files {
-		files[name] = strings.ReplaceAll(content, "$KEY", key)
-	}
-	if err := world.WriteFiles(home, files); err != nil {
-		t.Fatal(err)
-	}
-	names := strings.NewReplacer("https://slipway.example", "http://"+w.Listen, "$KEY", key)
-	_, port, err := net.SplitHostPort(w.HTTPS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := strings.NewReplacer("http://"+w.Listen, "https://slipway.example", ".localhost:"+port, ".slipway.example", home, "/home/ada", key, "slw_…")
-	terminal := w.Terminal(home)
-	command := func(line string) (shown string, status int) {
-		t.Helper()
-		terminal.React = p.reaction(t, w)
-		ctx, cancel := deadline()
-		defer cancel()
-		shown, status, err := terminal.Run(ctx, names.Replace(line))
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, shown)
-		}
-		return back.Replace(shown), status
-	}
-	for _, line := range p.setup {
-		if shown, status := command(line); status != 0 {
-			t.Fatalf("%s ended with status %d:\n%s", line, status, shown)
-		}
-	}
-	blocks := 0
-	updated := terminalBlock.ReplaceAllFunc(text, func(block []byte) []byte {
-		blocks++
-		documented := string(terminalBlock.FindSubmatch(block)[1])
-		var all strings.Builder
-		for _, line := range commandsOf(documented) {
-			shown, status := command(line)
-			if failed := strings.Contains(shown, "slipway: "); failed != (status != 0) {
-				t.Errorf("%s ended with status %d:\n%s", line, status, shown)
-			}
-			all.WriteString("$ " + line + "\n" + shown)
-		}
-		if masked(documented) == masked(all.String()) {
-			return block
-		}
-		if !*updateDocs {
-			t.Errorf("the terminal shows something else than the guide (to change the guide: -update-docs).\n--- terminal\n%s\n--- guide\n%s", all.String(), documented)
-		}
-		return []byte("```terminal\n" + all.String() + "```")
-	})
-	if blocks == 0 {
-		t.Error("it shows no terminal")
-	}
-	if *updateDocs && !bytes.Equal(text, updated) {
-		if err := os.WriteFile(file, updated, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// commandsOf returns those of a block: what follows "$ ", with the next line where one ends with a backslash.
-func commandsOf(block string) (list []string) {
-	open := false
-	for line := range strings.Lines(block) {
-		line = strings.TrimSuffix(line, "\n")
-		rest, starts := strings.CutPrefix(line, "$ ")
-		switch {
-		case open:
-			list[len(list)-1] += "\n" + line
-		case starts:
-			list = append(list, rest)
-		default:
-			continue
-		}
-		open = strings.HasSuffix(line, "\\")
-	}
-	return list
-}
-
-// What differs from one run to the next, and what stands for it when a guide is compared.
-var (
-	differing = []struct {
-		what *regexp.Regexp
-		mask string
-	}{
-		{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`), "DATE"},
-		{regexp.MustCompile(`\d\d:\d\d:\d\d`), "TIME"},
-		{regexp.MustCompile(`(\d+ (second|minute|hour|day)s? ago|just now)`), "AGO"},
-		{regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`), "DURATION"},
-		{regexp.MustCompile(`\b([a-z]{2,6})_[0-9A-Za-z]{8,}`), "${1}_ID"},
-		{regexp.MustCompile(`\b[0-9a-f]{7,64}\b`), "HASH"},
-		{regexp.MustCompile(`\b[BCDFGHJKLMNPQRSTVWXZ]{4}-?[BCDFGHJKLMNPQRSTVWXZ]{4}\b`), "CODE"},
-		{regexp.MustCompile(`\b[a-z2-7]{12}--`), "ID--"}, // of a deployment's address
-		{regexp.MustCompile(` +\n`), "\n"},
-		{regexp.MustCompile(`  +`), "  "}, // columns are as wide as what is in them
-	}
-)
-
-func masked(text string) string {
-	for _, d := range differing {
-		text = d.what.ReplaceAllString(text, d.mask)
-	}
-	return text
-}
-
-var deviceCode = regexp.MustCompile(`Open (\S+)\nand enter the code (\S+)\.`)
-
-// reaction is what a person does about what a command shows, once for each.
-func (p guidePage) reaction(t *testing.T, w *world.World) func(shown string) string {
-	allowed := false
-	return func(shown string) string {
-		if found := deviceCode.FindStringSubmatch(shown); found != nil && !allowed {
-			allowed = true
-			person, err := w.Person(p.email)
-			if err == nil {
-				err = person.Device(found[1], found[2], "allow")
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if p.react != nil {
-			return p.react(w, shown)
-		}
-		return ""
 	}
 }

@@ -45,7 +45,8 @@ func (t *Terminal) Run(ctx context.Context, command string) (shown string, statu
 	if _, err := os.Stat(t.state); err == nil {
 		command = ". " + t.state + "\n" + command
 	}
-	command += "\nstatus=$?; { echo \"cd '$PWD'\"; export -p; } > " + t.state + "; exit $status"
+	// The shell outlives Ctrl-C, which ends the command.
+	command = "trap : INT\n" + command + "\nstatus=$?; { echo \"cd '$PWD'\"; export -p; } > " + t.state + "; exit $status"
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env = t.dir, t.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"slipway/internal/client/rest"
 )
@@ -75,7 +76,12 @@ func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
 		return err
 	}
 	var rows [][]string
+	var listed []record // a record that proves ownership may also be the one that leads visitors here
 	for _, r := range append(d.Verification, d.DNS...) {
+		if slices.Contains(listed, r) {
+			continue
+		}
+		listed = append(listed, r)
 		rows = append(rows, []string{r.Type, r.Name, r.Value, r.Status})
 	}
 	e.say("%s is %s. DNS records:", printable(d.Name), d.Status)

@@ -1,0 +1,180 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Guide is a page of docs with blocks of a terminal: commands, each after "$ ", and what the terminal shows of it.
+type Guide struct {
+	Name    string                            // of the file, without .md
+	Email   string                            // of the person at the terminal, who has an account and a key, $KEY
+	Files   map[string]string                 // in the home directory
+	Setup   []string                          // commands before the first of the page
+	Replace []string                          // pairs: what the page shows, and what is run and shown instead. Optional.
+	React   func(shown string) (typed string) // what happens while a command shows this. Optional.
+}
+
+// SignIn is the command with which a guide's person signs in.
+const SignIn = `printf %s "$KEY" | slipway login --token https://slipway.example`
+
+// TerminalBlock is a block of a guide with commands and what the terminal shows.
+var TerminalBlock = regexp.MustCompile("(?ms)^```terminal\n(.*?)^```$")
+
+// GuidePath is the file of a guide.
+func GuidePath(name string) string { return filepath.Join(Root(), "docs", name+".md") }
+
+// RunGuide runs the commands of a guide in order, at a terminal in an empty directory, and compares what it shows with what the
+// guide shows; with update, it writes that into the guide instead.
+func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool) error {
+	text, err := os.ReadFile(GuidePath(g.Name))
+	if err != nil {
+		return err
+	}
+	key, err := w.User(g.Email)
+	if err != nil {
+		return err
+	}
+	files := map[string]string{}
+	for name, content := range g.Files {
+		files[name] = strings.ReplaceAll(content, "$KEY", key)
+	}
+	if err := WriteFiles(home, files); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(w.HTTPS)
+	if err != nil {
+		return err
+	}
+	there := append(g.Replace, "https://slipway.example", "http://"+w.Listen, "$KEY", key)
+	back := []string{"http://" + w.Listen, "https://slipway.example", ".localhost:" + port, ".slipway.example", ".localhost", ".slipway.example", home, "/home/ada", key, "slw_…"}
+	for i := 0; i < len(g.Replace); i += 2 {
+		back = append(back, g.Replace[i+1], g.Replace[i])
+	}
+	terminal := w.Terminal(home)
+	command := func(line string) (shown string, status int, err error) {
+		terminal.React = w.reaction(g)
+		ctx, cancel := context.WithTimeout(ctx, Patience(2*time.Minute))
+		defer cancel()
+		shown, status, err = terminal.Run(ctx, strings.NewReplacer(there...).Replace(line))
+		if shown = strings.NewReplacer(back...).Replace(shown); err != nil {
+			err = fmt.Errorf("%s: %w\n%s", line, err, shown)
+		}
+		return shown, status, err
+	}
+	for _, line := range g.Setup {
+		if shown, status, err := command(line); err != nil || status != 0 {
+			return errors.Join(err, fmt.Errorf("%s ended with status %d:\n%s", line, status, shown))
+		}
+	}
+	var wrong error
+	updated := TerminalBlock.ReplaceAllFunc(text, func(block []byte) []byte {
+		documented := string(TerminalBlock.FindSubmatch(block)[1])
+		var all strings.Builder
+		for _, line := range commandsOf(documented) {
+			shown, status, err := command(line)
+			if failed := strings.Contains(shown, "slipway: "); err == nil && failed != (status != 0) {
+				err = fmt.Errorf("%s ended with status %d:\n%s", line, status, shown)
+			}
+			if err != nil {
+				wrong = errors.Join(wrong, err)
+				return block
+			}
+			if all.WriteString("$ " + line + "\n" + shown); shown != "" && !strings.HasSuffix(shown, "\n") {
+				all.WriteByte('\n')
+			}
+		}
+		if masked(documented) == masked(all.String()) {
+			return block
+		}
+		if !update {
+			wrong = errors.Join(wrong, fmt.Errorf("the terminal shows something else than the guide (-update-docs writes it into the guide)\n"+
+				"--- terminal\n%s\n--- guide\n%s", all.String(), documented))
+		}
+		return []byte("```terminal\n" + all.String() + "```")
+	})
+	if wrong == nil && update && !bytes.Equal(text, updated) {
+		return os.WriteFile(GuidePath(g.Name), updated, 0o644)
+	}
+	return wrong
+}
+
+// commandsOf returns those of a block: what follows "$ ", with the next line where one ends with a backslash.
+func commandsOf(block string) (list []string) {
+	open := false
+	for line := range strings.Lines(block) {
+		line = strings.TrimSuffix(line, "\n")
+		rest, starts := strings.CutPrefix(line, "$ ")
+		switch {
+		case open:
+			list[len(list)-1] += "\n" + line
+		case starts:
+			list = append(list, rest)
+		default:
+			continue
+		}
+		open = strings.HasSuffix(line, "\\")
+	}
+	return list
+}
+
+// What differs from one run to the next, and what stands for it when a guide is compared.
+var (
+	differing = []struct {
+		what *regexp.Regexp
+		mask string
+	}{
+		{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`), "DATE"},
+		{regexp.MustCompile(`\d\d:\d\d:\d\d`), "TIME"},
+		{regexp.MustCompile(`(\d+ (second|minute|hour|day)s? ago|just now)`), "AGO"},
+		{regexp.MustCompile(`AGO +AGO`), "AGO"}, // a backup may not be verified yet when it is listed
+		{regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`), "DURATION"},
+		{regexp.MustCompile(`\b\d+(\.\d+)? (bytes|KiB|MiB)`), "SIZE"},
+		{regexp.MustCompile(`\bwhsec_[0-9A-Za-z+/=]+`), "SECRET"},
+		{regexp.MustCompile(`\bslipway-[0-9a-z]{16,}\b`), "PROOF"},
+		{regexp.MustCompile(`\b([a-z]{2,6})_[0-9A-Za-z]{8,}`), "${1}_ID"},
+		{regexp.MustCompile(`\b[0-9a-f]{7,64}\b`), "HASH"},
+		{regexp.MustCompile(`\b[BCDFGHJKLMNPQRSTVWXZ]{4}-?[BCDFGHJKLMNPQRSTVWXZ]{4}\b`), "CODE"},
+		{regexp.MustCompile(`\b[a-z2-7]{12}--`), "ID--"}, // of a deployment's address
+		{regexp.MustCompile(` +\n`), "\n"},
+		{regexp.MustCompile(`  +`), "  "}, // columns are as wide as what is in them
+	}
+)
+
+func masked(text string) string {
+	for _, d := range differing {
+		text = d.what.ReplaceAllString(text, d.mask)
+	}
+	return text
+}
+
+var deviceCode = regexp.MustCompile(`Open (\S+)\nand enter the code (\S+)\.`)
+
+// reaction is what the guide's person does about what a command shows.
+func (w *World) reaction(g Guide) func(shown string) string {
+	allowed := false
+	return func(shown string) string {
+		if found := deviceCode.FindStringSubmatch(shown); found != nil && !allowed {
+			allowed = true
+			person, err := w.Person(g.Email)
+			if err == nil {
+				err = person.Device(found[1], found[2], "allow")
+			}
+			if err != nil {
+				return "\x03" // the command ends, and shows that nobody allowed it
+			}
+		}
+		if g.React != nil {
+			return g.React(shown)
+		}
+		return ""
+	}
+}
