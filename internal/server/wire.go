@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/retention"
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
@@ -125,6 +126,7 @@ type node struct {
 	databases   *database.Databases
 	wordpress   *wordpress.WordPress
 	backups     *backup.Backups
+	retention   *retention.Retention // nil: there are no plans
 	launch      *launch.Launch
 	engine      *runtime.Processes // nil where programs can't run
 	bundles     *bundle.Bundles
@@ -360,6 +362,11 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	})
 	h.apps.Connect(h.launch, h.notify)
 	h.backups.Connect(h.wordpress, h.launch)
+	if h.billing != nil {
+		h.retention = retention.New(retention.Config{
+			DB: h.db, Billing: h.billing, Sites: h.sites, Backups: h.backups, Hooks: h.webhooks, Mail: h.accounts, Log: s.Log,
+		})
+	}
 	if h.engine != nil {
 		ways := &launch.Ways{Databases: h.databases, WordPress: h.wordpress}
 		if s.Mailer != nil {
@@ -406,6 +413,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.billing.Work(h.jobs)
 		h.stripe.Work(h.jobs)
 		h.vies.Work(h.jobs)
+		h.retention.Work(h.jobs)
 	}
 	h.gc.Work(h.jobs)
 	if s.Role("api") {
@@ -565,6 +573,9 @@ func (h *node) prepare(ctx context.Context) error {
 			return err
 		}
 		if err := h.vies.Schedule(ctx); err != nil {
+			return err
+		}
+		if err := h.retention.Schedule(ctx); err != nil {
 			return err
 		}
 	}

@@ -673,3 +673,29 @@ func (s *Backups) deleteSiteTx(ctx context.Context, tx *db.Tx, b Backup) error {
 	}
 	return s.c.Operations.EndTx(ctx, tx, b.thenDelete, "The site was deleted", "", map[string]any{"backupId": b.ID})
 }
+
+// deletionRetry is how long after a failure a site that is to be deleted is backed up again.
+const deletionRetry = time.Hour
+
+// BeforeDeletionTx reports whether a backup of the owner's site was verified that was begun since a moment. If none was begun, or the last
+// one failed an hour ago, it begins one, whatever the owner's limit of backups is.
+func (s *Backups) BeforeDeletionTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, since db.Time) (bool, error) {
+	last, err := scan(tx.QueryRow(ctx, `
+		SELECT `+columns+` FROM backups WHERE site_id = $1 AND type = $2 AND created_at >= $3
+		ORDER BY verified_at DESC, id DESC LIMIT 1`, id, BeforeDelete, since))
+	switch {
+	case fault.Is(err, fault.NotFound):
+	case err != nil:
+		return false, err
+	case last.VerifiedAt > 0:
+		return true, nil
+	case last.Error == "" || last.CreatedAt.Add(deletionRetry) > db.Now(): // it goes on, or failed just now
+		return false, nil
+	}
+	x, err := s.c.Sites.LockTx(ctx, tx, owner, id)
+	if err != nil {
+		return false, err
+	}
+	_, err = s.createTx(ctx, tx, x, NewBackup{Type: BeforeDelete, Note: "Before the site is deleted", unlimited: true}, "")
+	return false, err
+}

@@ -120,6 +120,16 @@ func (b *Billing) event(s Subscription, v plan.Version) event.Subscription {
 	}
 }
 
+// Ended returns a subscription that has ended, as webhooks show it.
+func (b *Billing) Ended(ctx context.Context, r db.Reader, id SubscriptionID) (out event.Subscription, err error) {
+	s, err := scanSubscription(r.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, id))
+	if err != nil {
+		return out, fmt.Errorf("read subscription: %w", err)
+	}
+	v, err := b.Version(ctx, r, s.Version)
+	return b.event(s, v), err
+}
+
 // subscribeTx begins a subscription: with a trial where the plan has one and the owner never had one, else with its first
 // period and that period's invoice.
 func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v plan.Version, coupon *plan.Coupon) (Subscription, error) {

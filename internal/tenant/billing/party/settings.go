@@ -26,16 +26,18 @@ type Party struct {
 
 // Settings say on which terms a seller sells.
 type Settings struct {
-	Seller        Party
-	Payment       string           // how to pay, such as the number of a bank account
-	Note          string           // below every invoice. Optional.
-	Taxes         map[string]int64 // basis points by country
-	OSS           bool             // whether consumers of other EU countries pay their country's tax
-	DueDays       int64            // after an invoice is final
-	GraceDays     int64            // past the due date until sites are paused
-	PausedDays    int64            // until a subscription that stays unpaid ends
-	FinalizeHours int64            // between an invoice's draft and its number
-	VIES          bool             // whether VIES is asked for customers' VAT numbers
+	Seller     Party
+	Payment    string           // how to pay, such as the number of a bank account
+	Note       string           // below every invoice. Optional.
+	Taxes      map[string]int64 // basis points by country
+	OSS        bool             // whether consumers of other EU countries pay their country's tax
+	DueDays    int64            // after an invoice is final
+	GraceDays  int64            // past the due date until sites are paused
+	PausedDays int64            // until a subscription that stays unpaid ends
+	// from then until the account's sites are backed up and deleted; 0: never
+	DeleteAfterDays int64
+	FinalizeHours   int64 // between an invoice's draft and its number
+	VIES            bool  // whether VIES is asked for customers' VAT numbers
 	// whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
 	Cards string
 }
@@ -50,6 +52,9 @@ const (
 func DefaultSettings() Settings {
 	return Settings{DueDays: 14, GraceDays: 14, PausedDays: 30, FinalizeHours: 1}
 }
+
+// LeastDeleteAfterDays is how many days at least an account gets between the first notice and the deletion of its sites.
+const LeastDeleteAfterDays = 14
 
 var country = lazyregexp.New(`^[A-Z]{2}$`)
 
@@ -90,6 +95,10 @@ func (s Settings) check() error {
 		if !country.MatchString(c) || n < 0 || n > 10_000 {
 			return fault.InvalidField("taxes", "taxes are basis points, 0 to 10000, by country: {\"DE\": 1900}", c)
 		}
+	}
+	if s.DeleteAfterDays != 0 && (s.DeleteAfterDays < LeastDeleteAfterDays || s.DeleteAfterDays > 3650) {
+		return fault.InvalidField("deleteAfterDays",
+			fmt.Sprintf("deleteAfterDays must be %d to 3650, or 0: nothing is deleted", LeastDeleteAfterDays), s.DeleteAfterDays)
 	}
 	for _, x := range []struct {
 		name    string
@@ -152,10 +161,14 @@ func ReadSettings(r io.Reader) (Settings, error) {
 		DueDays       *int64            `json:"dueDays"`
 		GraceDays     *int64            `json:"graceDays"`
 		PausedDays    *int64            `json:"pausedDays"`
+		DeleteAfter   *int64            `json:"deleteAfterDays"`
 		FinalizeHours *int64            `json:"finalizeHours"`
 		VIES          *bool             `json:"vies"`
 		Cards         *string           `json:"cards"`
-	}{&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.FinalizeHours, &s.VIES, &s.Cards}
+	}{
+		&s.Seller, &s.Payment, &s.Note, &s.Taxes, &s.OSS, &s.DueDays, &s.GraceDays, &s.PausedDays, &s.DeleteAfterDays, &s.FinalizeHours,
+		&s.VIES, &s.Cards,
+	}
 	if err := ReadFile(r, &f); err != nil {
 		return s, err
 	}

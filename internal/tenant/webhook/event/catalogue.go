@@ -139,6 +139,10 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 		{SubscriptionRenewed(sub("active", "")), "A subscription entered its next period."},
 		{SubscriptionCanceled(sub("canceled", "requested")), "A subscription will not be renewed."},
 		{SubscriptionExpired(sub("expired", "requested")), "A subscription ended."},
+		{
+			DeletionScheduled(sub("expired", "unpaid"), at+14*86_400_000),
+			"The sites of an account whose subscription ended unpaid will be deleted: one event for each of three notices.",
+		},
 		{PaymentCompleted(pay("completed", "", 0)), "A payment completed."},
 		{PaymentFailed(pay("failed", "not_received", at+14*86_400_000)), "A payment failed, or was not received when it was due."},
 		{PaymentRefunded(moved("refunded", "")), "A part of a payment, or all of it, was paid back to the card."},

@@ -44,6 +44,7 @@ type subscriptionData struct {
 	TrialEnd           *string `json:"trialEnd" format:"date-time"`
 	CancelAt           *string `json:"cancelAt" format:"date-time"`
 	Reason             *string `json:"reason"` // requested, unpaid or operator
+	DeleteAt           *string `json:"deleteAt,omitempty" format:"date-time"`
 }
 
 type paymentData struct {
@@ -78,6 +79,7 @@ type invoiceData struct {
 func subscription(s Subscription) data {
 	return data{Subscription: &subscriptionData{
 		s.ID, s.Plan, s.Status, moment(s.CurrentPeriodEnd), moment(s.CurrentPeriodStart), moment(s.TrialEnd), moment(s.CancelAt), word(s.Reason),
+		nil,
 	}}
 }
 
@@ -115,6 +117,14 @@ func SubscriptionExpired(s Subscription) Event {
 	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
 }
 
+// DeletionScheduled returns the event for an account that is told when its sites are deleted, because its subscription ended unpaid.
+// Webhooks can subscribe to it where there is billing.
+func DeletionScheduled(s Subscription, at db.Time) Event {
+	d := subscription(s)
+	d.Subscription.DeleteAt = moment(at)
+	return Event{names: []string{deletionScheduled}, data: d}
+}
+
 // PaymentCompleted returns the event for a completed payment.
 func PaymentCompleted(p Payment) Event {
 	return Event{names: []string{"payment.completed"}, data: payment(p)}
@@ -145,12 +155,13 @@ func PaymentDisputed(p Payment) Event {
 
 // The events beyond the contract's vocabulary that there are with billing alone.
 const (
-	invoiceFinalized = "invoice.finalized"
-	paymentRefunded  = "payment.refunded"
-	paymentDisputed  = "payment.disputed"
+	invoiceFinalized  = "invoice.finalized"
+	paymentRefunded   = "payment.refunded"
+	paymentDisputed   = "payment.disputed"
+	deletionScheduled = "subscription.deletion_scheduled"
 )
 
 // sold reports whether there are events of that name with billing alone.
 func sold(name string) bool {
-	return name == invoiceFinalized || name == paymentRefunded || name == paymentDisputed
+	return name == invoiceFinalized || name == paymentRefunded || name == paymentDisputed || name == deletionScheduled
 }

@@ -21,6 +21,7 @@ type CustomerBody struct {
 	Name         string         `json:"name" doc:"Email address of a user, or slug of a team." example:"ada@example.com"`
 	Subscription *customersPlan `json:"subscription" doc:"Null: none."`
 	Credits      []Money        `json:"credits" doc:"In lists always empty. A negative amount was too little to be charged and is added to the next invoice."`
+	Deletion     *DeletionBody  `json:"deletion" doc:"Announced deletion of the account's sites. Null: none. In lists always null."`
 }
 
 type customersPlan struct {
@@ -212,6 +213,9 @@ func (a *API) getCustomer(ctx context.Context, _ account.Caller, in *CustomerIn)
 		return out, err
 	}
 	out = showCustomer(c)
+	if out.Deletion, err = a.deletion(ctx, a.DB, c.Owner); err != nil {
+		return out, err
+	}
 	credits, err := a.Billing.Credits(ctx, a.DB, c.Owner)
 	out.Credits = contract.Each(credits, func(b billing.Balance) Money { return inMoney(b.Currency, b.Amount) })
 	return out, err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"slipway/internal/backup/retention"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -173,14 +174,21 @@ type ProfileFields struct {
 	Email   string `json:"email,omitempty" maxLength:"254"`
 }
 
+// DeletionBody is the announced deletion of an account's sites.
+type DeletionBody struct {
+	At      string `json:"at" format:"date-time" doc:"Time from which the sites are backed up and then deleted, unless the open invoices are paid before."`
+	Notices int64  `json:"notices" doc:"Number of notices that were sent, of 3."`
+}
+
 // ProfileBody is the billing profile with what is known of its VAT number.
 type ProfileBody struct {
-	Name     string `json:"name"`
-	Address  string `json:"address"`
-	Country  string `json:"country"`
-	VATID    string `json:"vatId"`
-	Email    string `json:"email"`
-	VATState string `json:"vatState" enum:"none,unchecked,valid,invalid"`
+	Name     string        `json:"name"`
+	Address  string        `json:"address"`
+	Country  string        `json:"country"`
+	VATID    string        `json:"vatId"`
+	Email    string        `json:"email"`
+	VATState string        `json:"vatState" enum:"none,unchecked,valid,invalid"`
+	Deletion *DeletionBody `json:"deletion" doc:"Announced deletion of the account's sites. Null: none."`
 }
 
 type invoiceIn struct {
@@ -398,20 +406,37 @@ func showInvoiceLine(l document.Line) InvoiceLine {
 	return InvoiceLine{l.Kind, l.Text, l.Amount, l.Meter, l.Quantity}
 }
 
-func showProfile(p party.Profile) ProfileBody {
-	return ProfileBody{p.Name, p.Address, p.Country, p.VATID, p.Email, string(p.VAT)}
+func (a *API) showProfile(ctx context.Context, r db.Reader, p party.Profile, owner account.OwnerID) (ProfileBody, error) {
+	deletion, err := a.deletion(ctx, r, owner)
+	return ProfileBody{p.Name, p.Address, p.Country, p.VATID, p.Email, string(p.VAT), deletion}, err
+}
+
+// deletion returns what is announced of the deletion of an account's sites.
+func (a *API) deletion(ctx context.Context, r db.Reader, owner account.OwnerID) (*DeletionBody, error) {
+	p, on, err := retention.Of(ctx, r, owner)
+	if err != nil || !on {
+		return nil, err
+	}
+	return &DeletionBody{p.DeleteAt.String(), p.Notices}, nil
 }
 
 func (a *API) getBillingProfile(ctx context.Context, c account.Caller, _ *struct{}) (ProfileBody, error) {
 	p, err := a.Billing.Profile(ctx, a.DB, c.Owner)
-	return showProfile(p), err
+	if err != nil {
+		return ProfileBody{}, err
+	}
+	return a.showProfile(ctx, a.DB, p, c.Owner)
 }
 
 type profileIn struct{ Body ProfileFields }
 
 func (a *API) setBillingProfile(ctx context.Context, tx *db.Tx, c account.Caller, in *profileIn) (ProfileBody, audit.Event, error) {
 	p, err := a.Billing.SaveProfileTx(ctx, tx, c.Owner, party.Party(in.Body))
-	return showProfile(p), audit.Event{Action: "billing.profile_changed", Detail: p.Name}, err
+	if err != nil {
+		return ProfileBody{}, audit.Event{}, err
+	}
+	out, err := a.showProfile(ctx, tx, p, c.Owner)
+	return out, audit.Event{Action: "billing.profile_changed", Detail: p.Name}, err
 }
 
 func (a *API) getBudget(ctx context.Context, c account.Caller, _ *struct{}) (Money, error) {

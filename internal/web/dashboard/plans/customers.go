@@ -60,6 +60,7 @@ type customerData struct {
 	Grants   []grantRow
 	Invoices []invoiceRow
 	Profile  party.Profile
+	Deletion string // when the account's sites are deleted; empty: never
 }
 
 type grantRow struct{ ID, Name, Value, Until, Reason string }
@@ -74,6 +75,9 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 		return shell.Answer{}, err
 	}
 	data := customerData{customerRow: customerOf(c)}
+	if data.Deletion, err = d.deletion(ctx, c.Owner); err != nil {
+		return shell.Answer{}, err
+	}
 	if c.Plan != "" {
 		data.Words = data.Price + " · " + data.Status + " · period ends on " + date(c.PeriodEnd)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/backup/retention"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -80,6 +81,7 @@ type planData struct {
 	Declined bool
 	Notice   string // what came of a visit of the page that stores one
 	Failed   bool
+	Deletion string // when the account's sites are deleted; empty: never
 }
 
 // current is the subscription as the page shows it.
@@ -131,6 +133,15 @@ func (d *Pages) planPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.Page("account_plan", "Plan", data), err
 }
 
+// deletion returns when the sites of an account are deleted because it owes, or "" where that isn't announced.
+func (d *Pages) deletion(ctx context.Context, owner account.OwnerID) (string, error) {
+	p, on, err := retention.Of(ctx, d.DB, owner)
+	if err != nil || !on {
+		return "", err
+	}
+	return date(p.DeleteAt), nil
+}
+
 func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err error) {
 	owner := q.Caller.Owner
 	s, err := d.billing.Subscription(ctx, d.DB, owner)
@@ -142,6 +153,9 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 		if data.Now, err = d.current(ctx, s); err != nil {
 			return data, err
 		}
+	}
+	if data.Deletion, err = d.deletion(ctx, owner); err != nil {
+		return data, err
 	}
 	offers, err := d.billing.Offers(ctx, d.DB, "")
 	if err != nil {
@@ -428,7 +442,14 @@ func (d *Pages) invoicesPage(ctx context.Context, q *shell.Request) (shell.Answe
 	for _, i := range list {
 		rows = append(rows, rowOf(i))
 	}
-	return shell.Page("account_invoices", "Invoices", struct{ Invoices []invoiceRow }{rows}), err
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	deletion, err := d.deletion(ctx, q.Caller.Owner)
+	return shell.Page("account_invoices", "Invoices", struct {
+		Invoices []invoiceRow
+		Deletion string
+	}{rows, deletion}), err
 }
 
 type invoiceData struct {
