@@ -9,6 +9,7 @@ import (
 	"slipway/internal/web/api"
 	"slipway/internal/web/control"
 	"slipway/internal/web/mcp"
+	"slipway/internal/web/mirror"
 	"slipway/internal/web/oauth"
 )
 
@@ -28,7 +29,7 @@ func (h *node) control() http.Handler {
 }
 
 // public is the part of the control plane that is meant for users, and that the edge
-// serves too where --base-url is https: programs at /api, /hooks, /docs, /mcp and the endpoints of OAuth, people
+// serves too where --base-url is https: programs at /api, /hooks, /docs, /mcp, /terraform and the endpoints of OAuth, people
 // everywhere else.
 func (h *node) public() http.Handler {
 	if h.api == nil {
@@ -36,7 +37,7 @@ func (h *node) public() http.Handler {
 			control.Plain(w, http.StatusNotFound, "This node does not serve the interface.")
 		})
 	}
-	programs, people := h.api.Handler(), h.pages.Handler()
+	programs, people, provider := h.api.Handler(), h.pages.Handler(), mirror.Handler(h.s.DataDir)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case api.Serves(r.URL.Path):
@@ -45,6 +46,8 @@ func (h *node) public() http.Handler {
 			h.tokens.ServeHTTP(w, r)
 		case r.URL.Path == mcp.Path:
 			h.agents.ServeHTTP(w, r)
+		case mirror.Serves(r.URL.Path):
+			provider.ServeHTTP(w, r)
 		default:
 			people.ServeHTTP(w, r)
 		}

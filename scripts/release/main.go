@@ -34,6 +34,7 @@ func main() {
 	also := flag.String("trust", "", "public keys of minisign, separated by commas, that are trusted besides: those that will sign later releases")
 	flag.StringVar(&r.releases, "publish", "", "folder of releases, to which this one is added and listed for slipway upgrade --auto; needs -sign")
 	flag.StringVar(&r.aptKey, "apt-key", "", "key of gpg that signs the index with which apt installs from the folder of -publish")
+	flag.BoolVar(&r.terraform, "terraform", false, "also make the provider for Terraform and OpenTofu, for all its platforms")
 	flag.BoolVar(&r.images, "images", false, "also make the container image of each architecture")
 	flag.StringVar(&r.base, "image-base", "", "first layer of the images, made earlier with -keep of scripts/image; ARCH becomes the architecture")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
@@ -60,6 +61,7 @@ type release struct {
 	level                 string // Optional: how hard xz packs packages, 0 to 9; 6 is its default, and takes half a minute
 	archs                 []string
 	images                bool      // whether there are container images, too
+	terraform             bool      // whether there is the provider for Terraform and OpenTofu, too
 	base                  string    // Optional: their first layer
 	date                  time.Time // of the commit
 	notes                 string    // what changed, in Markdown
@@ -138,6 +140,9 @@ func (r *release) run() error {
 				return err
 			}
 		}
+	}
+	if err := r.provider(work); err != nil {
+		return err
 	}
 	if err := r.installer(); err != nil {
 		return err

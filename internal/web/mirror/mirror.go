@@ -1,0 +1,82 @@
+// Package mirror owns /terraform: the provider for Terraform and OpenTofu, by the provider network mirror protocol.
+//
+// It serves what a release's archive of the provider holds, from the folder terraform of the data directory: the list of
+// versions, the list of a version's archives with their hashes, and the archives. It needs no account, since the protocol
+// knows none, lists nothing else, and writes nothing.
+package mirror
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"slipway/internal/platform/lazyregexp"
+)
+
+// Folder is where the files are, in the data directory.
+const Folder = "terraform"
+
+// provider is the path of the provider's files: its source address below the mirror's own path.
+const provider = "/terraform/slipway.internal/slipway/slipway/"
+
+// absent is the answer while there is no such folder.
+const absent = "This server doesn't have the Terraform provider. Its operator can add it: see /docs/guides/terraform#install."
+
+// names are those of the protocol's files.
+var names = lazyregexp.New(`^(index\.json|\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?\.json|terraform-provider-slipway_[0-9A-Za-z.-]+_[a-z0-9]+_[a-z0-9]+\.zip)$`)
+
+// Serves reports whether a path belongs to the mirror.
+func Serves(path string) bool { return path == "/terraform" || strings.HasPrefix(path, "/terraform/") }
+
+// Handler serves the provider that is in a data directory. One that is put there later is served at once.
+func Handler(dataDir string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		dir := filepath.Join(dataDir, Folder)
+		if _, err := os.Stat(filepath.Join(dir, "index.json")); errors.Is(err, fs.ErrNotExist) {
+			http.Error(w, absent, http.StatusNotFound)
+			return
+		}
+		name, ok := strings.CutPrefix(r.URL.Path, provider)
+		if !ok || !names.MatchString(name) {
+			http.Error(w, "Not found. The mirror has the provider slipway.internal/slipway/slipway.", http.StatusNotFound)
+			return
+		}
+		f, err := open(dir, name)
+		if err != nil {
+			http.Error(w, "The mirror doesn't have this version or platform.", http.StatusNotFound)
+			return
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			http.Error(w, "The mirror doesn't have this version or platform.", http.StatusNotFound)
+			return
+		}
+		kind := "application/json"
+		if strings.HasSuffix(name, ".zip") {
+			kind = "application/zip"
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Cache-Control", "no-cache") // a new release replaces the lists
+		http.ServeContent(w, r, name, info.ModTime(), f)
+	})
+}
+
+// open opens a file of the folder. Links don't lead out of it.
+func open(dir, name string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.Open(name)
+}
