@@ -81,7 +81,7 @@ type serveCommand struct {
 	BuildDisk         int           `help:"Disk limit of one build in MiB." default:"4096"`
 	BuildTime         time.Duration `help:"Timeout of one build stage." default:"15m"`
 	Storage           string        `help:"Directory of sites' storage folders that every node mounts. Default: each node has its own in the data directory." placeholder:"DIR"`
-	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
+	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT, with ?tls=true if encrypted. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
 	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
 	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`

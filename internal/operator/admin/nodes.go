@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/node"
+	"slipway/internal/platform/text"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/storage"
 	"slipway/internal/tenant/account"
@@ -74,8 +75,8 @@ func DrainNode(ctx context.Context, s installation.Store, name string, resume bo
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Node %s is draining: other nodes take over its programs. %d sites have files or databases there and stay; "+
-		"slipway node list shows how many are left\n", n.Name, pinned[n.ID])
+	fmt.Fprintf(out, "Node %s is draining: other nodes take over its programs. Sites with files or databases there "+
+		"stay: %d. slipway node list shows how many are left\n", n.Name, pinned[n.ID])
 	return nil
 }
 
@@ -151,8 +152,8 @@ func ForgetNode(ctx context.Context, s installation.Store, name string, confirme
 		}
 		lost := pinned[n.ID]
 		if lost > 0 && !confirmed {
-			return fmt.Errorf("%d sites have files or databases on node %s alone, which are lost with it: start it again, also from its data "+
-				"directory on another machine, or forget it with --yes and restore these sites from their backups", lost, n.Name)
+			return fmt.Errorf("node %s alone has files or databases of %s, which are lost with it: start it again, also from its data "+
+				"directory on another machine, or forget it with --yes and restore from backups", n.Name, text.Count(lost, "site"))
 		}
 		var freed int64
 		err = d.Write(ctx, func(tx *db.Tx) error {
@@ -169,13 +170,13 @@ func ForgetNode(ctx context.Context, s installation.Store, name string, confirme
 				}
 			}
 			return accounts.AuditTx(ctx, tx, audit.Actor{Via: "the command line"}, audit.Event{
-				Action: "node.forgotten", Subject: n.ID, Detail: fmt.Sprintf("%s, with files or databases of %d sites", n.Name, lost),
+				Action: "node.forgotten", Subject: n.ID, Detail: fmt.Sprintf("%s, with files or databases of %s", n.Name, text.Count(lost, "site")),
 			})
 		})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "Node %s is forgotten; %d sites can run on other nodes", n.Name, freed)
+		fmt.Fprintf(out, "Node %s is forgotten; %s can run on other nodes", n.Name, text.Count(int(freed), "site"))
 		if lost > 0 {
 			fmt.Fprintf(out, ", %d of them without the files and databases that were there: restore them from backups", lost)
 		}

@@ -22,16 +22,17 @@ type external struct {
 	t    *testing.T
 	dir  string
 	port string
+	more []string // flags
 	stop func()
 }
 
-func newExternal(t *testing.T) *external {
+func newExternal(t *testing.T, more ...string) *external {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mariadb-")
 	ok(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(t, err)
-	x := &external{t: t, dir: dir, port: strconv.Itoa(l.Addr().(*net.TCPAddr).Port)}
+	x := &external{t: t, dir: dir, port: strconv.Itoa(l.Addr().(*net.TCPAddr).Port), more: more}
 	ok(t, l.Close())
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	// A directory of its own for temporary tables: each server that starts removes all that it finds in /tmp, another's too.
@@ -65,21 +66,20 @@ func newExternal(t *testing.T) *external {
 
 func (x *external) start() {
 	x.t.Helper()
-	cmd := exec.Command(
-		"mariadbd",
+	cmd := exec.Command("mariadbd", append([]string{
 		"--no-defaults",
 		"--user=root",
 		"--basedir=/usr",
-		"--datadir="+filepath.Join(x.dir, "data"),
-		"--tmpdir="+x.dir,
-		"--socket="+filepath.Join(x.dir, "s"),
+		"--datadir=" + filepath.Join(x.dir, "data"),
+		"--tmpdir=" + x.dir,
+		"--socket=" + filepath.Join(x.dir, "s"),
 		"--bind-address=127.0.0.1",
-		"--port="+x.port,
-		"--init-file="+filepath.Join(x.dir, "init.sql"),
+		"--port=" + x.port,
+		"--init-file=" + filepath.Join(x.dir, "init.sql"),
 		"--innodb-buffer-pool-size=32M",
 		"--innodb-log-file-size=4M",
 		"--performance-schema=OFF",
-	)
+	}, x.more...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ok(x.t, cmd.Start())
 	done := make(chan struct{})

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -229,6 +230,19 @@ func (w *way) carry(ctx context.Context, d *Databases, c net.Conn) {
 		return
 	}
 	defer up.Close()
+	if s.outside != nil && s.outside.TLS != nil {
+		plain := up
+		stop := context.AfterFunc(ctx, func() { c.Close(); plain.Close() })
+		over, err := secure(ctx, c, plain, s.outside.TLS)
+		stop()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, io.EOF) { // whoever goes away in between says nothing
+				s.log.WarnContext(ctx, "a program didn't reach the database server", "site", w.of.Site, "err", err)
+			}
+			return
+		}
+		up = over
+	}
 	stop := context.AfterFunc(ctx, func() { c.Close(); up.Close() })
 	defer stop()
 	w.mu.Lock()
