@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"slipway/internal/platform/db"
 )
@@ -15,37 +17,103 @@ import (
 // as many jobs of a queue at once as shareOf says, whatever else is free: the next one who
 // comes does not wait for the end of what may take hours.
 func (j *Jobs) lease(ctx context.Context, queue string) (*leased, error) {
-	var c leased
+	var c *leased
 	err := j.c.DB.Write(ctx, func(tx *db.Tx) error {
-		now := j.c.DB.Now()
-		args := db.Args{queue, now, now.Add(j.c.Lease), shareOf(j.c.Queues[queue]), j.c.Node}
-		kinds := db.AddList(&args, j.kinds())
-		return tx.QueryRow(ctx, `
-			UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = $3
-			WHERE id = (
-				SELECT id FROM jobs j
-				WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND node IN ('', $5) AND kind IN (`+kinds+`)
-				  AND NOT EXISTS (
-					SELECT 1 FROM jobs r
-					WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
-				  AND (share = '' OR (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share) < $4)
-				ORDER BY (SELECT count(*) FROM jobs r WHERE r.queue = $1 AND r.state = 'running' AND r.share = j.share),
-				         run_at, id
-				LIMIT 1`+tx.SkipLocked()+`)
-			RETURNING id, kind, queue, args, attempt, failures`,
-			args...).
-			Scan(&c.id, &c.kind, &c.queue, &c.args, &c.attempt, &c.failures)
+		c = nil
+		counts, err := running(ctx, tx, queue)
+		if err != nil {
+			return err
+		}
+		for _, t := range turns(counts, shareOf(j.c.Queues[queue])) {
+			if c, err = j.leaseTx(ctx, tx, queue, t); c != nil || err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil
 	case db.Duplicate(err):
 		// Another node took a job of the same group at the same moment: its end wakes us.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("lease job: %w", err)
 	}
-	return &c, nil
+	return c, nil
+}
+
+// turn is the shares whose jobs are looked for next: some, or all but some.
+type turn struct {
+	but    bool
+	shares []string
+}
+
+// turns returns in which order shares are looked at, by how many jobs each has running: those with none first, which may be any, then
+// those with the fewest. Shares that run as many as they may have no turn; the service's own always have one.
+func turns(running map[string]int, most int) []turn {
+	all := []turn{{but: true}}
+	by := map[int][]string{}
+	for _, share := range slices.Sorted(maps.Keys(running)) {
+		all[0].shares = append(all[0].shares, share)
+		if n := running[share]; n < most || share == "" {
+			by[n] = append(by[n], share)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, turn{shares: by[n]})
+	}
+	return all
+}
+
+// running returns how many jobs of a queue each share has running, which are few: every one has a place somewhere.
+func running(ctx context.Context, tx *db.Tx, queue string) (map[string]int, error) {
+	rows, err := tx.Query(ctx, `SELECT share, count(*) FROM jobs WHERE queue = $1 AND state = 'running' GROUP BY share`, queue)
+	out := map[string]int{}
+	_, err = db.Collect(rows, err, func(s db.Scanner) (share string, err error) {
+		var n int
+		err = s.Scan(&share, &n)
+		out[share] = n
+		return share, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count running jobs: %w", err)
+	}
+	return out, nil
+}
+
+// next selects the job of a turn that waits longest. It reads the index jobs_next in its order, to the first that may run: thousands of
+// jobs may wait.
+func (j *Jobs) next(tx *db.Tx, queue string, t turn, now db.Time) (query string, args db.Args) {
+	args = db.Args{queue, now, j.c.Node}
+	kinds, shares := db.AddList(&args, j.kinds()), ""
+	switch {
+	case !t.but:
+		shares = ` AND share IN (` + db.AddList(&args, t.shares) + `)`
+	case len(t.shares) > 0:
+		shares = ` AND share NOT IN (` + db.AddList(&args, t.shares) + `)`
+	}
+	return `SELECT id FROM jobs j
+		WHERE queue = $1 AND state = 'ready' AND run_at <= $2 AND node IN ('', $3) AND kind IN (` + kinds + `)` + shares + `
+		AND NOT EXISTS (
+			SELECT 1 FROM jobs r
+			WHERE r.grp = j.grp AND (r.state = 'running' OR r.state = 'ready' AND r.id < j.id))
+		ORDER BY run_at, id LIMIT 1` + tx.SkipLocked(), args
+}
+
+// leaseTx takes the next job of a turn, or returns nil when there is none.
+func (j *Jobs) leaseTx(ctx context.Context, tx *db.Tx, queue string, t turn) (*leased, error) {
+	var c leased
+	now := tx.Now()
+	query, args := j.next(tx, queue, t, now)
+	err := tx.QueryRow(ctx, `
+		UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_until = `+args.Add(now.Add(j.c.Lease))+`
+		WHERE id = (`+query+`)
+		RETURNING id, kind, queue, args, attempt, failures`,
+		args...).
+		Scan(&c.id, &c.kind, &c.queue, &c.args, &c.attempt, &c.failures)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &c, err
 }
 
 // shareOf returns how many jobs of a queue with so many places one share may run at once.
