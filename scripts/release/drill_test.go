@@ -51,6 +51,16 @@ const serve = `
 slipway serve --config /etc/slipway/server.toml >/var/log/slipway.log 2>&1 &
 ` + ready
 
+// clean makes a Debian with what Slipway needs and further packages.
+func clean(t *testing.T, root string, packages ...string) {
+	t.Helper()
+	packages = append(packages, "adduser", "bubblewrap", "ca-certificates", "curl", "dbus", "git", "iproute2", "minisign", "procps", "systemd-sysv")
+	out, err := exec.CommandContext(t.Context(), "mmdebstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), "bookworm", root).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mmdebstrap (go run ./scripts/need mmdebstrap): %v\n%s", err, out)
+	}
+}
+
 func TestMachines(t *testing.T) {
 	t.Chdir("../..")
 	m := machines{dir: t.TempDir()}
@@ -70,11 +80,10 @@ func TestMachines(t *testing.T) {
 	if err := os.Mkdir(m.kept, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	packages := "--include=adduser,bubblewrap,ca-certificates,curl,dbus,git,iproute2,minisign,procps,systemd-sysv"
 	if made := os.Getenv("SLIPWAY_CLEAN_DEBIAN"); made != "" { // by the command below, for those who run this often
 		m.clean = made
-	} else if out, err := exec.Command("mmdebstrap", "--variant=minbase", packages, "bookworm", m.clean).CombinedOutput(); err != nil {
-		t.Fatalf("mmdebstrap (go run ./scripts/need mmdebstrap): %v\n%s", err, out)
+	} else {
+		clean(t, m.clean)
 	}
 	m.packages(t, r)
 	t.Run("Drill", m.drill)
@@ -254,7 +263,11 @@ slipway version | grep '1\.0\.0'
 // apt installs from a folder of releases, and upgrades to a later one. It refuses an index that was changed, one of another's key, and
 // a package that is not what the index says.
 func (m machines) apt(t *testing.T) {
-	t.Setenv("GNUPGHOME", t.TempDir())
+	home := t.TempDir()
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GNUPGHOME", home)
 	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "all").Run() })
 	for _, name := range []string{"releases@example.com", "stranger@example.com"} {
 		out, err := exec.Command("gpg", "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign").CombinedOutput()
@@ -307,10 +320,11 @@ func (m machines) apt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(m.run(t, "apt", `
+chmod 1777 /tmp # apt's parts write there as another user
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
 cp -r /mnt/apt /srv/releases
 cp /srv/releases/slipway.asc /etc/apt/keyrings/slipway.asc
-source() { echo "deb [signed-by=$1] file:/srv/releases stable main" >/etc/apt/sources.list.d/slipway.list; }
+source() { echo "deb [signed-by=$1] copy:/srv/releases stable main" >/etc/apt/sources.list.d/slipway.list; }
 source /etc/apt/keyrings/slipway.asc
 apt-get update -o APT::Update::Error-Mode=any
 apt-cache madison slipway

@@ -47,12 +47,20 @@ exec unshare --mount --pid --fork --uts --ipc --cgroup --net --kill-child --prop
 ' sh $0
 `
 
-// The package's unit, under systemd: what it takes from the service is nothing that a build, an application, a command in it, a
-// backup, the next start or the way back from a package that doesn't work needs.
+// The package's unit, under systemd: what it takes from the service is nothing that a build, an application, WordPress, a command in
+// it, a backup, the next start or the way back from a package that doesn't work needs.
 func (m machines) unit(t *testing.T) {
 	root := filepath.Join(m.dir, "unit")
-	if out, err := exec.Command("cp", "-a", m.clean, root).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if made := os.Getenv("SLIPWAY_WORDPRESS_DEBIAN"); made != "" {
+		if out, err := exec.Command("cp", "-a", made, root).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	} else {
+		clean(t, root, "mariadb-server", "php-cli", "php-curl", "php-fpm", "php-gd", "php-mbstring", "php-mysql", "wordpress")
+	}
+	// Slipway starts its own of what these packages have as services.
+	if err := os.RemoveAll(filepath.Join(root, "etc/systemd/system/multi-user.target.wants")); err != nil {
+		t.Fatal(err)
 	}
 	if out, err := exec.Command("cp", "-r", m.dist, filepath.Join(root, "root", "release")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -118,6 +126,7 @@ cat >>/etc/slipway/server.toml <<'TOML'
 site-domain = "example.com"
 base-url = "https://slipway.example.net"
 git-host = ["git.test=file:///srv/git"]
+wordpress-source = "debian"
 TOML
 mkdir -p /root/app /srv/git/acme
 cd /root/app
@@ -148,13 +157,17 @@ systemctl daemon-reload
 systemctl enable --now slipway.socket slipway.service
 echo 'correct horse battery staple 9' | slipway user create --email ada@example.com
 export SLIPWAY_SERVER=http://127.0.0.1:8080 SLIPWAY_TOKEN=$(slipway key create --user ada@example.com --name unit)
-slug=$(curl -fsS -H "Authorization: Bearer $SLIPWAY_TOKEN" -H 'Content-Type: application/json' -d '{"name": "app", "type": "static", "repository": "git.test/acme/app", "branch": "main"}' \
-	$SLIPWAY_SERVER/api/v1/sites | sed 's/.*"slug":"\([^"]*\)".*/\1/')
+site() {
+	curl -fsS -H "Authorization: Bearer $SLIPWAY_TOKEN" -H 'Content-Type: application/json' -d "$1" $SLIPWAY_SERVER/api/v1/sites |
+		sed 's/.*"slug":"\([^"]*\)".*/\1/'
+}
+slug=$(site '{"name": "app", "type": "static", "repository": "git.test/acme/app", "branch": "main"}')
+blog=$(site '{"name": "blog", "type": "wordpress"}')
 slipway ca export >/root/root.pem
-visit() { curl -sS --cacert /root/root.pem --resolve $slug.example.com:443:127.0.0.1 https://$slug.example.com/; }
+visit() { curl -sS --cacert /root/root.pem --resolve ${1:-$slug}.example.com:443:127.0.0.1 https://${1:-$slug}.example.com/; }
 live() {
 	for i in $(seq 600); do
-		if visit | grep -x 'by build'; then return; fi
+		if visit | grep -x 'by build' && visit $blog | grep '<meta name="generator" content="WordPress'; then return; fi
 		sleep 0.5
 	done
 	journalctl -u slipway --no-pager | tail -40
