@@ -35,6 +35,7 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	disk(t, w.Data, "2g") // this machine's own may be almost full, of which an alert tells
 	t.Cleanup(w.Close)
 	key, err := w.User("ada@example.test")
 	if err != nil {

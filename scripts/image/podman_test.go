@@ -102,6 +102,8 @@ func TestImage(t *testing.T) {
 	for options, works := range map[string]bool{
 		"": false, seccomp: false, unmask: false, unconfined: false, "--cap-add=SYS_ADMIN": false,
 		seccomp + " " + unmask: true, unconfined + " " + unmask: true, seccomp + " " + unmask + " --user=54321:54321": true,
+		"--privileged": true, seccomp + " " + unmask + " --cap-add=SYS_ADMIN": true, unmask + " --cap-add=SYS_ADMIN": true,
+		"--user=0:0": false, seccomp + " " + unmask + " --user=0:0": false,
 	} {
 		data := t.TempDir()
 		out := e.must(append(append(append(e.start(data), "--rm"), strings.Fields(options)...), name, "doctor")...)

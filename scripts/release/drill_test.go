@@ -350,8 +350,9 @@ refused
 rm -r /srv/releases/dists
 cp -r /mnt/apt/dists /srv/releases/
 apt-get update -o APT::Update::Error-Mode=any
-echo more >>/srv/releases/1.0.0/slipway_1.0.0_*.deb
+for f in /srv/releases/1.0.0/*.deb; do echo more >>$f; done
 apt-get purge --yes slipway
+apt-get clean
 if apt-get install --yes slipway=1.0.0; then exit 1; fi
 apt-get install --yes slipway
 `))

@@ -56,7 +56,8 @@ func (m machines) unit(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	} else {
-		clean(t, root, "mariadb-server", "php-cli", "php-curl", "php-fpm", "php-gd", "php-mbstring", "php-mysql", "wordpress")
+		clean(t, root, "mariadb-server", "php-cli", "php-curl", "php-fpm", "php-gd", "php-mbstring", "php-mysql", "wordpress",
+			"wordpress-theme-twentytwentythree")
 	}
 	// Slipway starts its own of what these packages have as services.
 	if err := os.RemoveAll(filepath.Join(root, "etc/systemd/system/multi-user.target.wants")); err != nil {
@@ -167,7 +168,7 @@ slipway ca export >/root/root.pem
 visit() { curl -sS --cacert /root/root.pem --resolve ${1:-$slug}.example.com:443:127.0.0.1 https://${1:-$slug}.example.com/; }
 live() {
 	for i in $(seq 600); do
-		if visit | grep -x 'by build' && visit $blog | grep '<meta name="generator" content="WordPress'; then return; fi
+		if visit | grep -x 'by build' && visit $blog | grep -m 1 /wp-content/themes/; then return; fi
 		sleep 0.5
 	done
 	journalctl -u slipway --no-pager | tail -40
