@@ -53,7 +53,7 @@ func main() {
 	only := flag.String(
 		"only",
 		"",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
 	)
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
@@ -108,6 +108,8 @@ func (b *bench) run(only, write string) (err error) {
 		{"deploy", "Deployments", b.deploy},
 		{"blobs", "Files in S3", b.blobs},
 		{"redeploy", "Deployments", b.redeploy},
+		{"client", "Command line", b.client},
+		{"growth", "Command line", b.agentsSize},
 		{"push", "Push to deploy", b.push},
 		{"webhook", "Webhooks", b.webhook},
 		{"deliveries", "Webhooks", b.webhookLoad},

@@ -171,7 +171,7 @@ func (r *Repository) Load(ctx context.Context, name string, head any) (*Contents
 func (c *Contents) OnDisk(f File) (n int64) {
 	n = f.Size
 	for _, i := range f.Pieces {
-		if c.Pieces[i].Sum == zerosSum {
+		if c.Pieces[i].Sum == zerosSum() {
 			n -= int64(c.Pieces[i].Length)
 		}
 	}

@@ -202,7 +202,7 @@ func (w *Writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 // hole returns the index of a piece of zeros.
 func (w *Writer) hole() (int, error) {
 	w.mu.Lock()
-	i, ok := w.have[zerosSum]
+	i, ok := w.have[zerosSum()]
 	w.mu.Unlock()
 	if ok {
 		return i, nil

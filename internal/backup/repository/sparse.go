@@ -6,15 +6,16 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // zeros holds the bytes of a hole, as far as a piece goes: it is stored once.
-var (
-	zeros    [MaxPiece]byte
-	zerosSum = sha256.Sum256(zeros[:])
-)
+var zeros [MaxPiece]byte
+
+// zerosSum is the digest of zeros. It takes 3 ms, a tenth of the start of a command, so it is worked out where it is needed.
+var zerosSum = sync.OnceValue(func() [sha256.Size]byte { return sha256.Sum256(zeros[:]) })
 
 // MaxHoles bounds the holes of all files of one backup: their digest is worked out although
 // nothing of them is read.

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// manyFiles is the most that a folder may have.
+const manyFiles = 200_000
+
+// client measures the command line: its start, and what it costs to deploy a folder beside rsync of the same folder.
+func (b *bench) client(w *world.World) error {
+	var starts, nothing []time.Duration
+	for range 50 {
+		for _, of := range []struct {
+			took *[]time.Duration
+			cmd  *exec.Cmd
+		}{{&starts, exec.CommandContext(b.ctx, b.binary, "version")}, {&nothing, exec.CommandContext(b.ctx, "true")}} {
+			begun := time.Now()
+			if err := of.cmd.Run(); err != nil {
+				return err
+			}
+			*of.took = append(*of.took, time.Since(begun))
+		}
+	}
+	b.timing("slipway version, until it has ended", median(starts), median(nothing), "true", "≤ 30 ms")
+	return b.folders(w)
+}
+
+// folders deploys folders by the command line, and copies them by rsync.
+func (b *bench) folders(w *world.World) error {
+	if _, err := exec.LookPath("rsync"); err != nil {
+		return errors.New("rsync is needed: apt-get install rsync")
+	}
+	for _, n := range []int{b.files, manyFiles} {
+		dir, copied := filepath.Join(b.dir, fmt.Sprintf("folder-%d", n)), filepath.Join(b.dir, fmt.Sprintf("copied-%d", n))
+		if err := pagesIn(dir, n); err != nil {
+			return err
+		}
+		var made struct{ Data struct{ ID, Slug string } }
+		in := map[string]any{"name": fmt.Sprintf("Folder %d", n), "type": "static", "source": "upload"}
+		if err := b.call(w, "POST", "/sites", in, &made); err != nil {
+			return err
+		}
+		slipway := func(args ...string) (time.Duration, error) {
+			cmd := exec.CommandContext(b.ctx, b.binary, args...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "HOME="+b.dir, "XDG_CONFIG_HOME="+b.dir, "SLIPWAY_SERVER=http://"+w.Listen, "SLIPWAY_TOKEN="+b.key)
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			begun := time.Now()
+			if err := cmd.Run(); err != nil {
+				return 0, fmt.Errorf("slipway %s: %w: %s", strings.Join(args, " "), err, said.String())
+			}
+			return time.Since(begun), nil
+		}
+		if _, err := slipway("link", made.Data.ID); err != nil {
+			return err
+		}
+		page := filepath.Join(dir, "0", "0.html")
+		for _, round := range []struct{ what, goal string }{
+			{fmt.Sprintf("slipway deploy of %d files, all new", n), ""},
+			{fmt.Sprintf("slipway deploy of %d files, none changed", n), goalOf(n)},
+			{fmt.Sprintf("slipway deploy of %d files, 1 changed", n), goalOf(n)},
+		} {
+			times := 3
+			if strings.HasSuffix(round.what, "new") {
+				times = 1
+			}
+			var ours, theirs []time.Duration
+			for i := range times {
+				if strings.HasSuffix(round.what, "1 changed") {
+					if err := os.WriteFile(page, fmt.Appendf(nil, "<p>changed %d</p>", i), 0o644); err != nil {
+						return err
+					}
+				}
+				took, err := slipway("deploy")
+				if err != nil {
+					return err
+				}
+				ours = append(ours, took)
+				begun := time.Now()
+				if out, err := exec.CommandContext(b.ctx, "rsync", "-a", "--fsync", dir+"/", copied+"/").CombinedOutput(); err != nil {
+					return fmt.Errorf("rsync: %w: %s", err, out)
+				}
+				theirs = append(theirs, time.Since(begun))
+			}
+			b.timing(round.what, median(ours), median(theirs), "rsync -a --fsync", round.goal)
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(copied)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goalOf is the goal of a deployment in which little has changed.
+func goalOf(files int) string {
+	if files == 10_000 {
+		return "≤ 1500 ms"
+	}
+	return ""
+}
+
+// pagesIn writes so many files of some 2 KiB, a hundred in a folder, old enough for their digests to be remembered.
+func pagesIn(dir string, n int) error {
+	old := time.Now().Add(-time.Hour)
+	for i := range n {
+		name := filepath.Join(dir, fmt.Sprint(i/100), fmt.Sprint(i)+".html")
+		if i%100 == 0 {
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				return err
+			}
+		}
+		text := bytes.Repeat(fmt.Appendf(nil, "<p>page %d</p>\n", i), 120)
+		if err := errors.Join(os.WriteFile(name, text, 0o644), os.Chtimes(name, old, old)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "index.html"), []byte("home"), 0o644)
+}
+
+// withoutMCP takes the place of internal/web/mcp.
+const withoutMCP = `package mcp
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+
+	"slipway/internal/tenant/confirmation"
+	"slipway/internal/web/api"
+	"slipway/internal/web/ratelimit"
+)
+
+const Path = "/mcp"
+
+type Config struct {
+	API              *api.API
+	Limiter          *ratelimit.Limiter
+	Confirm          *confirmation.Confirmations
+	BaseURL, Version string
+	TrustedProxies   []netip.Prefix
+	Ready            *atomic.Bool
+	Log              *slog.Logger
+}
+
+type Server struct{}
+
+func New(Config) *Server { return &Server{} }
+
+func (s *Server) ServeHTTP(http.ResponseWriter, *http.Request) {}
+`
+
+// agentsSize builds the program, without the tables for debuggers as it is released, with and without the MCP server and its library.
+func (b *bench) agentsSize(*world.World) error {
+	sources, err := filepath.Glob(filepath.Join(world.Root(), "internal/web/mcp/*.go"))
+	if err != nil || len(sources) == 0 {
+		return errors.Join(err, errors.New("internal/web/mcp has no sources"))
+	}
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	for _, name := range sources {
+		overlay.Replace[name] = "" // left out
+	}
+	list, stand := filepath.Join(b.dir, "overlay.json"), filepath.Join(b.dir, "mcp.go")
+	overlay.Replace[sources[0]] = stand
+	text, err := json.Marshal(overlay)
+	if err = errors.Join(err, os.WriteFile(list, text, 0o644), os.WriteFile(stand, []byte(withoutMCP), 0o644)); err != nil {
+		return err
+	}
+	size := func(args ...string) (int64, error) {
+		to := filepath.Join(b.dir, "measured")
+		cmd := exec.CommandContext(b.ctx, "go", append(append([]string{"build", "-trimpath", "-ldflags=-s -w"}, args...), "-o", to, "./cmd/slipway")...)
+		cmd.Dir = world.Root()
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("%w: %s", err, out)
+		}
+		info, err := os.Stat(to)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), nil
+	}
+	with, err := size()
+	if err != nil {
+		return err
+	}
+	without, err := size("-overlay", list)
+	if err != nil {
+		return err
+	}
+	mib := func(n int64) string { return fmt.Sprintf("%.2f MB", float64(n)/1e6) }
+	b.add(row{
+		what: "growth of the program by the MCP server", value: mib(with - without), yardstick: "the program " + mib(with),
+		ratio: fmt.Sprintf("%.2f×", float64(with-without)/float64(with)), goal: "≤ 3 MB",
+	})
+	return nil
+}
