@@ -219,7 +219,7 @@ func (a *Actions) exchangeTx(ctx context.Context, tx *db.Tx, r run, expires db.T
 	}
 	k, secret, err := a.c.Accounts.CreateKeyTx(ctx, tx, by, account.NewKey{
 		Name:   text.Line("GitHub Actions "+r.Repository, 80) + " " + text.Line(r.Number, 18),
-		Scopes: scopes, Sites: []string{string(id)}, Expires: db.Now().Add(life),
+		Scopes: scopes, Sites: []site.ID{id}, Expires: db.Now().Add(life),
 	})
 	if err != nil {
 		return Key{}, err

@@ -185,7 +185,7 @@ func TestRunsGetKeys(t *testing.T) {
 			continue
 		}
 		c, err := w.accounts.Authenticate(t.Context(), k.Secret, netip.MustParseAddr("192.0.2.7"))
-		if err != nil || c.User != w.ada.ID || !slices.Equal(c.Sites, []string{string(w.site)}) || c.Expires.Sub(db.Now()) > time.Hour {
+		if err != nil || c.User != w.ada.ID || !slices.Equal(c.Sites, []site.ID{w.site}) || c.Expires.Sub(db.Now()) > time.Hour {
 			t.Errorf("%s: the key is %+v, %v", name, c, err)
 		}
 	}

@@ -2,6 +2,35 @@
 // below the package that knows what a site is. Each noun's package calls its own ID.
 package id
 
+import "strings"
+
+// From returns texts from outside as ids: they may name nothing. nil stays nil.
+func From[T ~string](texts []string) []T {
+	if texts == nil {
+		return nil
+	}
+	ids := make([]T, len(texts))
+	for i, one := range texts {
+		ids[i] = T(one)
+	}
+	return ids
+}
+
+// Split returns the ids in a text that Join made.
+func Split[T ~string](text string) []T { return From[T](strings.Fields(text)) }
+
+// Join returns ids as a text, with a blank between them: an id has none.
+func Join[T ~string](ids []T) string {
+	var b strings.Builder
+	for i, one := range ids {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(string(one))
+	}
+	return b.String()
+}
+
 // User names a user, somebody who signs in: "usr_" and 26 characters.
 type User string
 

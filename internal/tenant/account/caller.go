@@ -21,19 +21,19 @@ type Caller struct {
 	App     string // its client_id
 	Via     string // the key in words: its name and the secret's first characters; or the app's name
 	Scopes  Scopes
-	Sites   []string       // empty: all of the user's sites
+	Sites   []id.Site      // empty: all of the user's sites
 	Nets    []netip.Prefix // empty: from anywhere
 	Expires db.Time        // 0: never
 	Admin   bool           // runs the installation, and the scopes are not restricted
 
-	Team      string          // the team that Owner is; empty for a personal account
-	Slug      string          // of the team
-	Role      Role            // in the team; empty for guests
-	SiteRoles map[string]Role // roles on single sites of the team
-	Service   bool            // a service key: it acts for the team, not with the role of who made it
-	granted   Scopes          // of the credential, before the role narrowed them: read where Team is set
-	session   SessionID       // empty: a key or an app
-	snapshot  string          // of the membership: a change made with an older one is refused
+	Team      string           // the team that Owner is; empty for a personal account
+	Slug      string           // of the team
+	Role      Role             // in the team; empty for guests
+	SiteRoles map[id.Site]Role // roles on single sites of the team
+	Service   bool             // a service key: it acts for the team, not with the role of who made it
+	granted   Scopes           // of the credential, before the role narrowed them: read where Team is set
+	session   SessionID        // empty: a key or an app
+	snapshot  string           // of the membership: a change made with an older one is refused
 }
 
 // Caller returns a caller with the user's whole authority over their personal account.
@@ -78,7 +78,7 @@ func (c Caller) credential() string {
 
 // Allows reports whether the caller may touch this site of its owner.
 func (c Caller) Allows(site id.Site) bool {
-	return len(c.Sites) == 0 || slices.Contains(c.Sites, string(site))
+	return len(c.Sites) == 0 || slices.Contains(c.Sites, site)
 }
 
 // RequireSite returns nil when the caller may touch this site of its owner, else a

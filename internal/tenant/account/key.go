@@ -25,7 +25,7 @@ type Key struct {
 	Name      string
 	Hint      string // the secret's first characters
 	Scopes    Scopes
-	Sites     []string       // empty: all
+	Sites     []id.Site      // empty: all
 	Nets      []netip.Prefix // empty: anywhere
 	Expires   db.Time        // 0: never
 	CreatedAt db.Time
@@ -40,7 +40,7 @@ type Key struct {
 type NewKey struct {
 	Name    string // 1 to 100 characters
 	Scopes  Scopes
-	Sites   []string       // Optional: empty means all of the owner's sites, also later ones.
+	Sites   []id.Site      // Optional: empty means all of the owner's sites, also later ones.
 	Nets    []netip.Prefix // Optional: empty means from anywhere.
 	Expires db.Time        // Optional: 0 means never.
 	Service bool           // Optional: of a team, by its admins: it stays when they leave.
@@ -62,7 +62,7 @@ func scanKey(row db.Scanner) (k Key, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, fault.Missing("key")
 	}
-	k.Scopes, k.Sites, k.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	k.Scopes, k.Sites, k.Nets = splitScopes(scopes), id.Split[id.Site](sites), splitNets(nets)
 	return k, err
 }
 
@@ -116,7 +116,7 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', $12)
 		RETURNING `+keyColumns,
 		db.NewID("key"), by.Owner, by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
-		strings.Join(n.Sites, " "), strings.Join(nets, " "), n.Expires, db.Now(), kind))
+		id.Join(n.Sites), strings.Join(nets, " "), n.Expires, db.Now(), kind))
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
 	}
@@ -149,10 +149,7 @@ func (n *NewKey) check() error {
 		}
 	}
 	for _, s := range n.Sites {
-		if rest, ok := strings.CutPrefix(
-			s,
-			"site_",
-		); !ok || rest == "" || len(s) > 64 ||
+		if rest, ok := strings.CutPrefix(string(s), "site_"); !ok || rest == "" || len(s) > 64 ||
 			strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
 			return &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid site in the key's sites",
@@ -307,7 +304,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	if suspended != 0 && !c.Service {
 		return Caller{}, errSuspended(fault.Unauthorized, why)
 	}
-	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), strings.Fields(sites), splitNets(nets)
+	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), id.Split[id.Site](sites), splitNets(nets)
 	c.Admin = c.Admin && c.Scopes.Include(All)
 	c.Via = name + " (" + hint + "…)"
 	switch {

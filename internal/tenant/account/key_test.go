@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 )
 
@@ -167,12 +168,12 @@ func TestKeyMakesNoWiderKey(t *testing.T) {
 	net := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
 	by := account.Caller{
 		User: u.ID, Scopes: account.Scopes{account.KeysWrite, account.SitesWrite},
-		Sites: []string{"site_aa", "site_bb"}, Nets: net("10.0.0.0/8"), Expires: soon,
+		Sites: []id.Site{"site_aa", "site_bb"}, Nets: net("10.0.0.0/8"), Expires: soon,
 	}
 	fits := account.NewKey{
 		Name:    "k",
 		Scopes:  account.Scopes{account.SitesRead},
-		Sites:   []string{"site_aa"},
+		Sites:   []id.Site{"site_aa"},
 		Nets:    net("10.1.0.0/16"),
 		Expires: soon,
 	}
@@ -185,8 +186,8 @@ func TestKeyMakesNoWiderKey(t *testing.T) {
 		"other scope":     {func(n *account.NewKey) { n.Scopes = account.Scopes{account.EnvRead} }, fault.Forbidden, false},
 		"every scope":     {func(n *account.NewKey) { n.Scopes = account.Scopes{account.All} }, fault.Forbidden, false},
 		"every site":      {func(n *account.NewKey) { n.Sites = nil }, fault.Forbidden, false},
-		"another site":    {func(n *account.NewKey) { n.Sites = []string{"site_cc"} }, fault.Forbidden, false},
-		"odd site":        {func(n *account.NewKey) { n.Sites = []string{"site_aa site_cc"} }, fault.Invalid, false},
+		"another site":    {func(n *account.NewKey) { n.Sites = []id.Site{"site_cc"} }, fault.Forbidden, false},
+		"odd site":        {func(n *account.NewKey) { n.Sites = []id.Site{"site_aa site_cc"} }, fault.Invalid, false},
 		"anywhere":        {func(n *account.NewKey) { n.Nets = nil }, fault.Forbidden, false},
 		"wider net":       {func(n *account.NewKey) { n.Nets = net("0.0.0.0/0") }, fault.Forbidden, false},
 		"other family":    {func(n *account.NewKey) { n.Nets = net("::/0") }, fault.Forbidden, false},

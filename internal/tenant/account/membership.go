@@ -81,7 +81,7 @@ type Membership struct {
 	Team    string // the team's id; empty for a personal account
 	Slug    string
 	Role    Role // empty: a guest, or no member
-	Sites   map[string]Role
+	Sites   map[id.Site]Role
 	Blocked bool // the team requires a second factor, which the user has not
 
 	Linked     bool // the user has an account at the team's sign-in provider
@@ -114,14 +114,14 @@ func MembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) 
 }
 
 // SplitSiteRoles reads roles on sites as they are stored: site:role, separated by spaces.
-func SplitSiteRoles(text string) map[string]Role {
-	var out map[string]Role
+func SplitSiteRoles(text string) map[id.Site]Role {
+	var out map[id.Site]Role
 	for s := range strings.FieldsSeq(text) {
 		if out == nil {
-			out = map[string]Role{}
+			out = map[id.Site]Role{}
 		}
-		id, role, _ := strings.Cut(s, ":")
-		out[id] = Role(role)
+		site, role, _ := strings.Cut(s, ":")
+		out[id.Site(site)] = Role(role)
 	}
 	return out
 }
@@ -222,10 +222,10 @@ func (c Caller) For(s Scope, least Role) (Caller, error) {
 	if c.Scopes.Include(s) && c.Role.AtLeast(least) {
 		return c, nil
 	}
-	var sites []string
+	var sites []id.Site
 	for _, site := range slices.Sorted(maps.Keys(c.SiteRoles)) {
 		role := c.SiteRoles[site]
-		if scopesOnSite[role].Include(s) && role.AtLeast(least) && c.Allows(id.Site(site)) {
+		if scopesOnSite[role].Include(s) && role.AtLeast(least) && c.Allows(site) {
 			sites = append(sites, site)
 		}
 	}

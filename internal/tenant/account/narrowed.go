@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 )
 
 // Narrowing takes away a part of a credential's rights for one request. It never adds any.
 type Narrowing struct {
-	Sites    []string // empty: those of the credential
+	Sites    []id.Site // empty: those of the credential
 	ReadOnly bool
 }
 
@@ -26,7 +27,7 @@ func (c Caller) Narrowed(n Narrowing) (Caller, error) {
 		c.Sites = slices.Clone(n.Sites)
 		return c, nil
 	}
-	var both []string
+	var both []id.Site
 	for _, id := range n.Sites {
 		if slices.Contains(c.Sites, id) {
 			both = append(both, id)

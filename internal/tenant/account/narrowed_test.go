@@ -3,17 +3,19 @@ package account
 import (
 	"slices"
 	"testing"
+
+	"slipway/internal/platform/id"
 )
 
 // A narrowed caller can do at most what they could before.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	all := Caller{User: "usr_a", Scopes: Scopes{All}, granted: Scopes{All}, Admin: true}
-	some := Caller{User: "usr_a", Scopes: Scopes{SitesWrite, EnvRead}, Sites: []string{"site_a", "site_b"}}
+	some := Caller{User: "usr_a", Scopes: Scopes{SitesWrite, EnvRead}, Sites: []id.Site{"site_a", "site_b"}}
 	for name, tt := range map[string]struct {
 		c       Caller
 		n       Narrowing
-		sites   []string
+		sites   []id.Site
 		has     Scopes
 		lacks   Scopes
 		refused bool
@@ -25,9 +27,9 @@ func TestNarrowed(t *testing.T) {
 		"everything, to read": {
 			all, Narrowing{ReadOnly: true}, nil, Scopes{SitesRead, BackupsRead}, Scopes{SitesWrite, All, PreviewsWrite}, false,
 		},
-		"a site of all":  {all, Narrowing{Sites: []string{"site_x"}}, []string{"site_x"}, Scopes{All}, nil, false},
-		"a site of some": {some, Narrowing{Sites: []string{"site_b", "site_x"}}, []string{"site_b"}, Scopes{SitesWrite}, nil, false},
-		"another site":   {some, Narrowing{Sites: []string{"site_x"}}, nil, nil, nil, true},
+		"a site of all":  {all, Narrowing{Sites: []id.Site{"site_x"}}, []id.Site{"site_x"}, Scopes{All}, nil, false},
+		"a site of some": {some, Narrowing{Sites: []id.Site{"site_b", "site_x"}}, []id.Site{"site_b"}, Scopes{SitesWrite}, nil, false},
+		"another site":   {some, Narrowing{Sites: []id.Site{"site_x"}}, nil, nil, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

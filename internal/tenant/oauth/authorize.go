@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 )
@@ -239,7 +240,7 @@ func (s *Server) Unseal(ctx context.Context, sealed string, by account.Caller, s
 // Consent holds the rights that a person allows.
 type Consent struct {
 	Scopes  account.Scopes // some of those that were asked for
-	Sites   []string       // empty: all of the owner's, also later ones
+	Sites   []id.Site      // empty: all of the owner's, also later ones
 	Expires db.Time        // at most a year from now
 }
 
@@ -291,7 +292,7 @@ func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r 
 		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at,
 		expires_at, used_at, grant_id, audience)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '', $11)`,
-		digest(code), r.App.ID, by.User, by.Owner, c.Scopes.String(), strings.Join(c.Sites, " "), r.Redirect, r.challenge, c.Expires,
+		digest(code), r.App.ID, by.User, by.Owner, c.Scopes.String(), id.Join(c.Sites), r.Redirect, r.challenge, c.Expires,
 		db.Now().Add(codeLife), r.audience)
 	if err != nil {
 		return "", err

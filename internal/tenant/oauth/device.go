@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
@@ -121,7 +122,7 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 		if err := s.c.Limits.RequireTx(ctx, tx, by.Owner, limits.OAuthGrants, 1); err != nil {
 			return err
 		}
-		status, granted, sites, expires = "approved", c.Scopes.String(), strings.Join(c.Sites, " "), c.Expires
+		status, granted, sites, expires = "approved", c.Scopes.String(), id.Join(c.Sites), c.Expires
 	}
 	n, err := tx.Exec(ctx, `
 		UPDATE oauth_devices SET status = $2, user_id = $3, owner_id = $4, granted = $5, sites = $6, grant_expires_at = $7
@@ -187,7 +188,7 @@ func (s *Server) PollDevice(ctx context.Context, a App, secret string, resources
 		if _, err := tx.Exec(ctx, `UPDATE oauth_devices SET status = 'used' WHERE hash = $1`, digest(secret)); err != nil {
 			return err
 		}
-		c.Scopes, c.Sites = splitScopes(granted), strings.Fields(sites)
+		c.Scopes, c.Sites = splitScopes(granted), id.Split[id.Site](sites)
 		var id GrantID
 		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c, ForAPI); err != nil {
 			return err

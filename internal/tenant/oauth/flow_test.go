@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
@@ -19,7 +20,7 @@ func TestCodeGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	got, err := w.Redeem(t.Context(), w.app, w.codeFor(oauth.Consent{
-		Scopes: account.Scopes{account.SitesRead}, Sites: []string{"site_one"}, Expires: db.Now().Add(24 * time.Hour),
+		Scopes: account.Scopes{account.SitesRead}, Sites: []id.Site{"site_one"}, Expires: db.Now().Add(24 * time.Hour),
 	}), callback, verifier)
 	must(t, err)
 	c, err := w.Authenticate(t.Context(), got.Access, here)

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -28,7 +28,7 @@ type Grant struct {
 	User      account.UserID
 	Owner     account.OwnerID // whose things it is about
 	Scopes    account.Scopes
-	Sites     []string // empty: all
+	Sites     []id.Site // empty: all
 	Expires   db.Time
 	CreatedAt db.Time
 	UsedAt    db.Time
@@ -48,7 +48,7 @@ func scanGrant(row db.Scanner) (g Grant, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return g, fault.Missing("grant")
 	}
-	g.Scopes, g.Sites = splitScopes(scopes), strings.Fields(sites)
+	g.Scopes, g.Sites = splitScopes(scopes), id.Split[id.Site](sites)
 	return g, err
 }
 

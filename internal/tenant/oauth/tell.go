@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -26,7 +27,7 @@ func (s *Server) tellTx(ctx context.Context, tx *db.Tx, of func(event.Grant) eve
 	list, err := db.Collect(rows, err, func(r db.Scanner) (g told, err error) {
 		var scopes, sites string
 		err = r.Scan(&g.ID, &g.App, &g.Name, &g.registrar, &g.User, &g.owner, &scopes, &sites)
-		g.Scopes, g.Sites = strings.Fields(scopes), strings.Fields(sites)
+		g.Scopes, g.Sites = strings.Fields(scopes), id.Split[id.Site](sites)
 		return g, err
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/webhook/event"
@@ -46,12 +47,12 @@ func (s *Server) beginTx(
 	c Consent,
 	audience Audience,
 ) (GrantID, Tokens, error) {
-	id := db.ID[GrantID]("grt")
+	grant := db.ID[GrantID]("grt")
 	now := db.Now()
 	_, err := tx.Exec(ctx, `
 		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr, audience)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, '', $9)`,
-		id, app, user, owner, c.Scopes.String(), strings.Join(c.Sites, " "), c.Expires, now, audience)
+		grant, app, user, owner, c.Scopes.String(), id.Join(c.Sites), c.Expires, now, audience)
 	if err != nil {
 		return "", Tokens{}, fmt.Errorf("begin grant: %w", err)
 	}
@@ -61,11 +62,11 @@ func (s *Server) beginTx(
 	if err != nil {
 		return "", Tokens{}, err
 	}
-	if err := s.tellTx(ctx, tx, event.AppAuthorized, `id = $1`, id); err != nil {
+	if err := s.tellTx(ctx, tx, event.AppAuthorized, `id = $1`, grant); err != nil {
 		return "", Tokens{}, err
 	}
-	t, err := s.issueTx(ctx, tx, grantRow{id, c.Scopes, c.Expires}, c.Scopes, "")
-	return id, t, err
+	t, err := s.issueTx(ctx, tx, grantRow{grant, c.Scopes, c.Expires}, c.Scopes, "")
+	return grant, t, err
 }
 
 // maxGrants is the most that one app has of one person: devices on which they signed in to it.
@@ -127,7 +128,7 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 			refused = s.errTarget()
 			return nil
 		}
-		c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
+		c.Scopes, c.Sites = splitScopes(scopes), id.Split[id.Site](sites)
 		var id GrantID
 		if id, t, err = s.beginTx(ctx, tx, a.ID, user, owner, c, audience); err != nil {
 			return err
@@ -307,7 +308,7 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 		return account.Caller{}, errToken
 	}
 	var c account.Caller
-	var id GrantID
+	var grant GrantID
 	var app AppID
 	var name, scopes, sites, policy string
 	var disabled, suspended db.Time
@@ -321,7 +322,7 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 		FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id JOIN oauth_apps a ON a.id = g.app_id JOIN people u ON u.id = g.user_id
 		  LEFT JOIN app_policies p ON p.owner_id = g.owner_id
 		WHERE t.hash = $1 AND t.kind = 'access'`, digest(token)).
-		Scan(&id, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved,
+		Scan(&grant, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved,
 			&audience)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (c.Expires <= db.Now() || disabled != 0 || suspended != 0) {
 		return account.Caller{}, errToken
@@ -332,8 +333,8 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 	if audience != at && app != CLI {
 		return account.Caller{}, errAudience
 	}
-	c.Scopes, c.Sites = splitScopes(scopes), strings.Fields(sites)
-	c.Grant, c.App, c.Via = string(id), string(app), name
+	c.Scopes, c.Sites = splitScopes(scopes), id.Split[id.Site](sites)
+	c.Grant, c.App, c.Via = string(grant), string(app), name
 	if !personal {
 		if err := permits(policy, approved, app); err != nil {
 			return account.Caller{}, err
@@ -342,7 +343,7 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 			return account.Caller{}, err
 		}
 	}
-	s.note(id, addr)
+	s.note(grant, addr)
 	return c, nil
 }
 

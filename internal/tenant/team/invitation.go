@@ -29,7 +29,7 @@ type Invitation struct {
 	Team      string // its name
 	Email     string // normalized
 	Role      account.Role
-	Sites     map[string]account.Role
+	Sites     map[site.ID]account.Role
 	By        account.UserID
 	CreatedAt db.Time
 	ExpiresAt db.Time
@@ -282,7 +282,7 @@ func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account
 	}
 	added := 0
 	for _, id := range slices.Sorted(maps.Keys(i.Sites)) {
-		if _, err := s.c.Sites.GetTx(ctx, tx, i.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+		if _, err := s.c.Sites.GetTx(ctx, tx, i.Owner, id); fault.Is(err, fault.NotFound) {
 			continue // deleted or transferred since
 		} else if err != nil {
 			return err

@@ -22,7 +22,7 @@ type Member struct {
 	User      account.UserID
 	Email     string
 	Role      account.Role // empty: a guest
-	Sites     map[string]account.Role
+	Sites     map[id.Site]account.Role
 	TwoFactor bool
 	SSO       bool // they have an account at the team's sign-in provider
 	Emergency bool // an owner who may come without the team's provider
@@ -227,9 +227,9 @@ func (s *Teams) SetSiteTx(
 		return m, fmt.Errorf("set site role: %w", err)
 	}
 	if m.Sites == nil {
-		m.Sites = map[string]account.Role{}
+		m.Sites = map[id.Site]account.Role{}
 	}
-	m.Sites[string(site)] = role
+	m.Sites[site] = role
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 
@@ -239,7 +239,7 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 	if err != nil {
 		return m, err
 	}
-	if m.Sites[string(site)] == "" {
+	if m.Sites[site] == "" {
 		return m, fault.Missing("member")
 	}
 	if !by.Role.AtLeast(account.RoleAdmin) {
@@ -253,7 +253,7 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 		DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
 		return m, fmt.Errorf("remove site role: %w", err)
 	}
-	delete(m.Sites, string(site))
+	delete(m.Sites, site)
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
 	"slipway/internal/web/api"
 	"slipway/internal/web/idempotency"
 )
@@ -98,7 +99,7 @@ func TestReplayShowsNoMoreThanTheKeyMaySee(t *testing.T) {
 	}
 	for who, k := range map[string]string{
 		"without the scope": w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}}),
-		"for another site":  w.key(u, account.NewKey{Sites: []string{other}}),
+		"for another site":  w.key(u, account.NewKey{Sites: []site.ID{site.ID(other)}}),
 	} {
 		if a := w.api("POST", deploy, k, nil, h); a.status != 403 {
 			t.Errorf("a key %s: %s", who, a)
@@ -220,7 +221,7 @@ func TestStoredAnswersAreTheUsers(t *testing.T) {
 	if n, _ := rows(); n != 0 {
 		t.Fatalf("%d answers of requests that failed are stored", n)
 	}
-	keys := []string{first, w.key(u, account.NewKey{}), w.key(u, account.NewKey{Sites: []string{id}})}
+	keys := []string{first, w.key(u, account.NewKey{}), w.key(u, account.NewKey{Sites: []site.ID{site.ID(id)}})}
 	made, refused := 0, 0
 	for i := range 16 {
 		k := fmt.Sprintf("Idempotency-Key: %s%d", long, i)

@@ -667,11 +667,11 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 		check("another user without the scope", otherSecret(account.NewKey{Scopes: others}), 403)
 	}
 	if sited {
-		check("a key for another site", secret(account.NewKey{Sites: []string{spare}}), 403)
-		check("another user's key for another site", otherSecret(account.NewKey{Sites: []string{theirs["site"]}}), 404)
+		check("a key for another site", secret(account.NewKey{Sites: []site.ID{site.ID(spare)}}), 403)
+		check("another user's key for another site", otherSecret(account.NewKey{Sites: []site.ID{site.ID(theirs["site"])}}), 404)
 	}
 	if r.Wide {
-		check("a key for some sites", secret(account.NewKey{Sites: []string{x["site"]}}), 403)
+		check("a key for some sites", secret(account.NewKey{Sites: []site.ID{site.ID(x["site"])}}), 403)
 	}
 	if n := len(w.log()) - begun; n != 0 {
 		t.Errorf("what was refused left %d lines in the log", n)
@@ -687,7 +687,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 	n := account.NewKey{Scopes: account.Scopes{r.Scope}}
 	if !r.Wide {
-		n.Sites = []string{x["site"]}
+		n.Sites = []site.ID{site.ID(x["site"])}
 	}
 	if r.ID == "createKey" {
 		n.Sites = nil

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/confirmation"
 )
@@ -168,7 +169,7 @@ func TestReadersCantDestroy(t *testing.T) {
 			}
 		}
 	}
-	one := w.agent(address, w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}, Sites: []string{site}}))
+	one := w.agent(address, w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}, Sites: []id.Site{id.Site(site)}}))
 	if text, failed := w.useTool(one, "delete_site", m{"site": hidden, "backup": "false"}); !failed || !strings.Contains(text, "site_not_allowed") {
 		t.Errorf("another site: %s", text)
 	}

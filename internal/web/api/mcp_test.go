@@ -19,6 +19,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/oauth"
+	"slipway/internal/tenant/site"
 	"slipway/internal/web/api"
 	"slipway/internal/web/mcp"
 )
@@ -126,7 +127,7 @@ func TestAgentTools(t *testing.T) {
 			t.Errorf("a key with all scopes has no tool %s: %v", name, all)
 		}
 	}
-	reader := w.agent(address, w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesRead}, Sites: []string{id}}))
+	reader := w.agent(address, w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesRead}, Sites: []site.ID{site.ID(id)}}))
 	if names := w.tools(reader); slices.Contains(names, "deploy") || slices.Contains(names, "list_env") || !slices.Contains(names, "get_site") {
 		t.Errorf("a key that reads sites has the tools %v", names)
 	}

@@ -208,7 +208,7 @@ func TestSearchSites(t *testing.T) {
 	for _, name := range []string{"Café Blog", "Shop", "Blog 2"} {
 		ids[name] = w.site(key, name)
 	}
-	few := w.key(u, account.NewKey{Sites: []string{ids["Shop"], ids["Blog 2"], "site_gone"}})
+	few := w.key(u, account.NewKey{Sites: []site.ID{site.ID(ids["Shop"]), site.ID(ids["Blog 2"]), "site_gone"}})
 	for _, tt := range []struct {
 		key, search, rest string
 		want              int

@@ -63,7 +63,7 @@ func TestTeamMembers(t *testing.T) {
 	inGrace, inLinus := w.as("grace@example.test"), w.as("linus@example.test")
 	join(ada, inGrace, "email", "Grace@example.test", "role", "admin")
 	join(inGrace, inLinus, "email", "linus@example.test", "role", "guest", "sites", string(shop.ID), "site_role", "contributor")
-	if m := w.member("acme", linus); m.Role != account.RoleGuest || m.Sites[string(shop.ID)] != account.RoleContributor {
+	if m := w.member("acme", linus); m.Role != account.RoleGuest || m.Sites[shop.ID] != account.RoleContributor {
 		t.Errorf("the guest is %+v", m)
 	}
 	for what, pairs := range map[string][]string{
@@ -100,7 +100,7 @@ func TestTeamMembers(t *testing.T) {
 	ada.get(page).want(t, 200, "Shop", "Contributor")
 	ada.post(page+"/role", "role", "viewer").to(t, "/teams/acme/members")
 	ada.post(page+"/sites", "site", string(shop.ID), "site_role", "manager").to(t, page)
-	if m := w.member("acme", linus); m.Role != account.RoleViewer || m.Sites[string(shop.ID)] != account.RoleManager {
+	if m := w.member("acme", linus); m.Role != account.RoleViewer || m.Sites[shop.ID] != account.RoleManager {
 		t.Errorf("after the changes: %+v", m)
 	}
 	if p := ada.post(page+"/sites", "site", "site_none", "site_role", "manager"); p.status != 404 && p.status != 422 {

@@ -26,6 +26,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"slipway/internal/platform/fair"
+	siteid "slipway/internal/platform/id" // tools.go has a parameter named id
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/confirmation"
 	"slipway/internal/web/api"
@@ -260,8 +261,8 @@ func narrowing(raw string) (n account.Narrowing, err error) {
 		case name == "mode":
 			return n, errors.New("mode must be read")
 		case name == "sites":
-			n.Sites = strings.Split(values[0], ",")
-			if len(n.Sites) > maxSites || slices.ContainsFunc(n.Sites, func(id string) bool { return !isID(id) }) {
+			n.Sites = siteid.From[siteid.Site](strings.Split(values[0], ","))
+			if len(n.Sites) > maxSites || slices.ContainsFunc(n.Sites, func(one siteid.Site) bool { return !isID(string(one)) }) {
 				return n, errors.New("sites must be at most 100 site ids, separated by commas")
 			}
 		default:

@@ -1,11 +1,13 @@
 package event
 
+import "slipway/internal/platform/id"
+
 // Grant holds what a user allowed an app, in the events about apps.
 type Grant struct {
 	App, Name string // the app
 	ID, User  string // the grant, and who gave it
 	Scopes    []string
-	Sites     []string // empty: all
+	Sites     []id.Site // empty: all
 }
 
 type appData struct {
@@ -14,16 +16,16 @@ type appData struct {
 }
 
 type grantData struct {
-	ID      string   `json:"id"`
-	UserID  string   `json:"userId"`
-	Scopes  []string `json:"scopes"`
-	SiteIDs []string `json:"siteIds"` // empty: all
+	ID      string    `json:"id"`
+	UserID  string    `json:"userId"`
+	Scopes  []string  `json:"scopes"`
+	SiteIDs []id.Site `json:"siteIds"` // empty: all
 }
 
 func grant(g Grant) data {
 	return data{
 		App:   &appData{g.App, g.Name},
-		Grant: &grantData{g.ID, g.User, append([]string{}, g.Scopes...), append([]string{}, g.Sites...)},
+		Grant: &grantData{g.ID, g.User, append([]string{}, g.Scopes...), append([]id.Site{}, g.Sites...)},
 	}
 }
 

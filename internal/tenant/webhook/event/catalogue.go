@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 )
 
 // Entry is one name of the vocabulary.
@@ -93,7 +94,7 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	}
 	gra := Grant{
 		App: "app_abcdefghijklmnopqrstuvwxyz", Name: "Acme Deploys", ID: "grt_abcdefghijklmnopqrstuvwxyz", User: "usr_abcdefghijklmnopqrstuvwxyz",
-		Scopes: []string{"sites:read", "deployments:write"}, Sites: []string{"site_abcdefghijklmnopqrstuvwxyz"},
+		Scopes: []string{"sites:read", "deployments:write"}, Sites: []id.Site{"site_abcdefghijklmnopqrstuvwxyz"},
 	}
 	all := []struct {
 		Event

@@ -11,7 +11,10 @@ type Member struct {
 }
 
 // SiteRole is a role on a single site.
-type SiteRole struct{ Site, Role string }
+type SiteRole struct {
+	Site id.Site
+	Role string
+}
 
 type teamData struct {
 	ID string `json:"id"`
@@ -25,8 +28,8 @@ type memberData struct {
 }
 
 type siteRoleData struct {
-	SiteID string `json:"siteId"`
-	Role   string `json:"role" enum:"manager,developer,contributor,viewer"`
+	SiteID id.Site `json:"siteId"`
+	Role   string  `json:"role" enum:"manager,developer,contributor,viewer"`
 }
 
 // transferData tells who had a site and who has it now: the ids of teams, null for a personal account.

@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
@@ -46,7 +47,7 @@ type KeyBody struct {
 	Name         string        `json:"name"`
 	Hint         string        `json:"hint" doc:"First characters of the secret." example:"slw_4fT0qZ"`
 	Scopes       []string      `json:"scopes"`
-	Sites        []string      `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
+	Sites        []id.Site     `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
 	Addresses    []string      `json:"addresses" doc:"Address ranges it may be used from. Empty: any."`
 	ExpiresAt    *string       `json:"expiresAt" format:"date-time"`
 	LastUsedAt   *string       `json:"lastUsedAt" format:"date-time"`
@@ -126,13 +127,13 @@ func (a *API) listKeys(ctx context.Context, c account.Caller, in *contract.PartI
 
 type createKeyIn struct {
 	Body struct {
-		Name      string   `json:"name" doc:"1 to 100 characters."`
-		Scopes    []string `json:"scopes" doc:"Scopes of the key."`
-		Sites     []string `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
-		Addresses []string `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
-		ExpiresAt *string  `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
-		TeamID    string   `json:"teamId,omitempty" doc:"Id or slug of the team that the key acts for. Requires a key of the personal account with all scopes. Default: the account of the calling key."`
-		Service   bool     `json:"service,omitempty" doc:"Create a service key, which is kept when its creator leaves the team. Requires an admin of the team."`
+		Name      string    `json:"name" doc:"1 to 100 characters."`
+		Scopes    []string  `json:"scopes" doc:"Scopes of the key."`
+		Sites     []id.Site `json:"sites,omitempty" doc:"Ids of the sites it is restricted to. Default: all, including later ones."`
+		Addresses []string  `json:"addresses,omitempty" doc:"Addresses or CIDR ranges it may be used from. Default: any." example:"[\"203.0.113.0/24\"]"`
+		ExpiresAt *string   `json:"expiresAt,omitempty" format:"date-time" doc:"When it expires. Default: never."`
+		TeamID    string    `json:"teamId,omitempty" doc:"Id or slug of the team that the key acts for. Requires a key of the personal account with all scopes. Default: the account of the calling key."`
+		Service   bool      `json:"service,omitempty" doc:"Create a service key, which is kept when its creator leaves the team. Requires an admin of the team."`
 	}
 }
 
@@ -220,7 +221,7 @@ func showKey(k account.Key) KeyBody {
 		Name:         k.Name,
 		Hint:         k.Hint,
 		Scopes:       names(k.Scopes),
-		Sites:        append([]string{}, k.Sites...),
+		Sites:        append([]id.Site{}, k.Sites...),
 		Addresses:    []string{},
 		ExpiresAt:    contract.When(k.Expires),
 		LastUsedAt:   contract.When(k.UsedAt),

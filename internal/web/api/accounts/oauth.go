@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
@@ -33,7 +34,7 @@ type GrantBody struct {
 	ID           oauth.GrantID  `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	App          grantApp       `json:"app"`
 	Scopes       []string       `json:"scopes"`
-	Sites        []string       `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
+	Sites        []id.Site      `json:"sites" doc:"Ids of the sites it is restricted to. Empty: all sites."`
 	ExpiresAt    string         `json:"expiresAt" format:"date-time"`
 	LastUsedAt   *string        `json:"lastUsedAt" format:"date-time"`
 	LastUsedFrom *string        `json:"lastUsedFrom" doc:"IP address of its last use."`
@@ -170,7 +171,7 @@ func showApp(a oauth.App) AppBody {
 func showGrant(g oauth.Grant) GrantBody {
 	b := GrantBody{
 		ID: g.ID, App: grantApp{g.App, g.AppName, contract.Some(g.Website)}, Scopes: names(g.Scopes),
-		Sites: append([]string{}, g.Sites...), ExpiresAt: g.Expires.String(), CreatedAt: g.CreatedAt.String(),
+		Sites: append([]id.Site{}, g.Sites...), ExpiresAt: g.Expires.String(), CreatedAt: g.CreatedAt.String(),
 		UserID: g.User, Created: g.Made,
 	}
 	if g.UsedAt > g.CreatedAt || g.UsedAddr != "" {

@@ -52,7 +52,7 @@ func MayDeploy(c account.Caller, d deployment.Deployment) error {
 const maxNamed = 100
 
 // OwnSites refuses sites in a field that are not the caller's.
-func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []string) error {
+func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []site.ID) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) > maxNamed {
 		return &fault.Error{
@@ -63,7 +63,7 @@ func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field s
 		}
 	}
 	for _, id := range ids {
-		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, id); fault.Is(err, fault.NotFound) {
 			return &fault.Error{
 				Kind:     fault.Invalid,
 				Message:  "Unknown site in " + field,

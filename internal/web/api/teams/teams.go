@@ -582,10 +582,10 @@ func showMember(m team.Member) memberBody {
 	}
 }
 
-func showSiteRoles(roles map[string]account.Role) []siteRoleBody {
+func showSiteRoles(roles map[site.ID]account.Role) []siteRoleBody {
 	out := []siteRoleBody{}
 	for id, role := range roles {
-		out = append(out, siteRoleBody{site.ID(id), string(role)})
+		out = append(out, siteRoleBody{id, string(role)})
 	}
 	slices.SortFunc(out, func(a, b siteRoleBody) int { return cmp.Compare(a.SiteID, b.SiteID) })
 	return out

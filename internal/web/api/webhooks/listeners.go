@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/webhook/delivery"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,7 +88,7 @@ func (a *API) createListener(
 	c account.Caller,
 	in *createListenerIn,
 ) (_ listenerBody, did audit.Event, _ error) {
-	if err := a.OwnSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
+	if err := a.OwnSites(ctx, tx, c, "siteIds", id.From[id.Site](in.Body.Sites)); err != nil {
 		return listenerBody{}, did, err
 	}
 	l, err := a.Webhooks.ListenTx(ctx, tx, c.Owner, webhook.NewListener(in.Body))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/webhook/delivery"
 
 	"slipway/internal/platform/db"
@@ -133,7 +134,7 @@ func (a *API) createWebhook(
 	c account.Caller,
 	in *createWebhookIn,
 ) (_ webhookBody, did audit.Event, _ error) {
-	if err := a.OwnSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
+	if err := a.OwnSites(ctx, tx, c, "siteIds", id.From[id.Site](in.Body.Sites)); err != nil {
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.CreateTx(ctx, tx, c.Owner, webhook.NewWebhook(in.Body))
@@ -196,7 +197,7 @@ func (a *API) updateWebhook(
 	if err != nil {
 		return webhookBody{}, did, err
 	}
-	if err := a.OwnSites(ctx, tx, c, "siteIds", in.Body.Sites); err != nil {
+	if err := a.OwnSites(ctx, tx, c, "siteIds", id.From[id.Site](in.Body.Sites)); err != nil {
 		return webhookBody{}, did, err
 	}
 	w, err := a.Webhooks.UpdateTx(ctx, tx, c.Owner, in.ID, webhook.Change(in.Body))

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -54,14 +55,14 @@ func (d *Pages) keysData(ctx context.Context, q *shell.Request) (data keysData, 
 }
 
 // siteNames returns the names of sites; of one that is gone, its id.
-func (d *Pages) siteNames(ctx context.Context, q *shell.Request, ids []string) (names []string, err error) {
+func (d *Pages) siteNames(ctx context.Context, q *shell.Request, ids []site.ID) (names []string, err error) {
 	for _, id := range ids {
-		s, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id))
+		s, err := d.Sites.Get(ctx, q.Caller.Owner, id)
 		switch {
 		case err == nil:
 			names = append(names, s.Name)
 		case fault.Is(err, fault.NotFound):
-			names = append(names, id)
+			names = append(names, string(id))
 		default:
 			return nil, err
 		}
@@ -166,7 +167,7 @@ func (m madeKeyData) Try() string {
 }
 
 func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	n := account.NewKey{Name: q.Value("name"), Sites: q.PostForm["sites"], Service: q.Checked("service")}
+	n := account.NewKey{Name: q.Value("name"), Sites: id.From[site.ID](q.PostForm["sites"]), Service: q.Checked("service")}
 	names := q.PostForm["scopes"]
 	if q.Value("power") == "all" {
 		names = []string{string(account.All)}
@@ -182,7 +183,7 @@ func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, 
 			&fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
 	}
 	for _, id := range n.Sites {
-		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {
+		if _, err := d.Sites.Get(ctx, q.Caller.Owner, id); err != nil {
 			return shell.Answer{}, shell.At("sites", err)
 		}
 	}

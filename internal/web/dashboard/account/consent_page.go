@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/oauth"
@@ -161,15 +162,15 @@ func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, e
 		c.Scopes = append(c.Scopes, account.Scope(name))
 	}
 	if q.Value("reach") == "some" {
-		if c.Sites = q.PostForm["sites"]; len(c.Sites) == 0 {
+		if c.Sites = id.From[site.ID](q.PostForm["sites"]); len(c.Sites) == 0 {
 			return c, shell.At("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
 		}
 	}
 	for _, id := range c.Sites {
-		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(id)); err != nil {
+		if _, err := d.Sites.Get(ctx, q.Caller.Owner, id); err != nil {
 			return c, shell.At("sites", err)
 		}
-		if err := q.Caller.RequireSite(site.ID(id)); err != nil {
+		if err := q.Caller.RequireSite(id); err != nil {
 			return c, shell.At("sites", err)
 		}
 	}

@@ -44,11 +44,11 @@ func (q *Request) Checked(name string) bool { return q.PostForm.Get(name) != "" 
 func (q *Request) Query(name string) string { return q.URL.Query().Get(name) }
 
 // Only returns the sites that the caller may see, for lists; nil means all.
-func (q *Request) Only() (ids []site.ID) {
-	for _, id := range q.Caller.Sites {
-		ids = append(ids, site.ID(id))
+func (q *Request) Only() []site.ID {
+	if len(q.Caller.Sites) == 0 {
+		return nil
 	}
-	return ids
+	return q.Caller.Sites
 }
 
 // Device is where the request comes from.

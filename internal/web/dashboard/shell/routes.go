@@ -80,7 +80,7 @@ func (rt Route) permit(c account.Caller, site id.Site) (account.Caller, error) {
 	if c.Team == "" || rt.scope == "" {
 		return c, nil
 	}
-	if site != "" && c.Role == account.RoleGuest && c.SiteRoles[string(site)] == "" {
+	if site != "" && c.Role == account.RoleGuest && c.SiteRoles[site] == "" {
 		return c, fault.Missing("site")
 	}
 	as, err := c.For(rt.scope, rt.least)

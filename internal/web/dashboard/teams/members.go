@@ -169,7 +169,7 @@ func (d *Pages) memberPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return shell.Answer{}, err
 		}
-		data.On = append(data.On, siteRole{id, cmp.Or(s.Name, id), m.Sites[id]})
+		data.On = append(data.On, siteRole{string(id), cmp.Or(s.Name, string(id)), m.Sites[id]})
 	}
 	var total int
 	data.Sites, total, err = d.Sites.List(ctx, q.Caller.Owner, site.Filter{Sort: site.ByName, Page: 1, Limit: 100})
