@@ -45,7 +45,7 @@ type Senders struct {
 }
 
 // Note writes why a mail was not taken into the site's log.
-func (s Senders) Note(id, line string) { s.Apps.Note(id, line) }
+func (s Senders) Note(sender, line string) { s.Apps.Note(site.ID(sender), line) }
 
 // OwnerOf is who pays for what a site takes; its id where that can't be read.
 func (s Senders) OwnerOf(ctx context.Context, id string) string {

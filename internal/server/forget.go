@@ -11,7 +11,7 @@ import (
 // forget removes what packages that know no deployments store of a deleted site, but for the backups that
 // were taken for the deletion. Its programs end by themselves.
 func (h *node) forget(ctx context.Context, id site.ID) error {
-	if err := h.places.Here(ctx, string(id)); err != nil { // what it stored is there
+	if err := h.places.Here(ctx, id); err != nil { // what it stored is there
 		return err
 	}
 	in := func(forget func(tx *db.Tx) error) func() error {
@@ -40,5 +40,5 @@ func (h *node) forget(ctx context.Context, id site.ID) error {
 			return err
 		}
 	}
-	return in(func(tx *db.Tx) error { return placement.ForgetTx(ctx, tx, string(id)) })()
+	return in(func(tx *db.Tx) error { return placement.ForgetTx(ctx, tx, id) })()
 }

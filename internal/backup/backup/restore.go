@@ -274,7 +274,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		return err
 	}
 	if slices.Contains(r.Includes, Files) || slices.Contains(r.Includes, Databases) {
-		if err := s.c.Places.Here(ctx, string(r.Site)); err != nil {
+		if err := s.c.Places.Here(ctx, r.Site); err != nil {
 			return err
 		}
 	}
@@ -607,7 +607,7 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, 
 				Code:     "storage_missing",
 			}
 		}
-		if err := s.c.Places.Take(ctx, string(r.Site), placement.Files); err != nil {
+		if err := s.c.Places.Take(ctx, r.Site, placement.Files); err != nil {
 			return nil, s.c.Places.Follow(err)
 		}
 		dir, err := s.c.Storage.MakeStorage(ctx, r.Site, name)

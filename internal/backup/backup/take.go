@@ -100,7 +100,7 @@ func (s *Backups) take(ctx context.Context, t Take, attempt int64) error {
 		return err
 	}
 	if slices.Contains(b.Includes, Files) || slices.Contains(b.Includes, Databases) {
-		if err := s.c.Places.Here(ctx, string(b.Site)); fault.As(err) != nil {
+		if err := s.c.Places.Here(ctx, b.Site); fault.As(err) != nil {
 			return s.fail(ctx, b.ID, words(err))
 		} else if err != nil {
 			return err

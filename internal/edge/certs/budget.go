@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // class is the purpose of an order. Each has orders that no other can use up.
@@ -32,7 +34,7 @@ var reserved = map[class]int{classRenewal: 100, classSite: 60, classCustom: 60}
 // placed is one order of the past.
 type placed struct {
 	class class
-	owner string
+	owner id.Owner
 	at    time.Time
 }
 
@@ -46,7 +48,7 @@ const (
 )
 
 // admits reports whether one more order fits beside those of the last orderWindow.
-func admits(orders []placed, c class, owner string) refusal {
+func admits(orders []placed, c class, owner id.Owner) refusal {
 	used, mine := map[class]int{}, 0
 	for _, o := range orders {
 		used[cmp.Or(o.class, classCustom)]++
@@ -78,7 +80,7 @@ func admits(orders []placed, c class, owner string) refusal {
 }
 
 // opening returns when the next order fits, and why not earlier; the zero time for now.
-func opening(orders []placed, c class, owner string) (time.Time, refusal) {
+func opening(orders []placed, c class, owner id.Owner) (time.Time, refusal) {
 	orders = slices.SortedFunc(slices.Values(orders), func(a, b placed) int { return a.at.Compare(b.at) })
 	why := admits(orders, c, owner)
 	if why == fits {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"slipway/internal/platform/id"
 )
 
 // One owner's names use up neither what others may order nor what is kept for renewals and
@@ -12,7 +14,7 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	var orders []placed
-	fill := func(c class, owner string, n int) (took int) {
+	fill := func(c class, owner id.Owner, n int) (took int) {
 		for range n {
 			if admits(orders, c, owner) != fits {
 				break
@@ -37,7 +39,7 @@ func TestBudget(t *testing.T) {
 	}
 	// Many owners at once leave the reserves alone.
 	for i := range 20 {
-		fill(classCustom, fmt.Sprint("owner", i), ownerOrders)
+		fill(classCustom, id.Owner(fmt.Sprint("owner", i)), ownerOrders)
 	}
 	if n := len(orders); n != maxOrders-reserved[classRenewal]-reserved[classSite] {
 		t.Errorf("%d orders for custom names", n)
@@ -57,7 +59,7 @@ func TestBudget(t *testing.T) {
 	// Renewals do not take everything either.
 	orders = nil
 	for i := range 20 {
-		fill(classRenewal, fmt.Sprint("owner", i), ownerRenewals)
+		fill(classRenewal, id.Owner(fmt.Sprint("owner", i)), ownerRenewals)
 	}
 	if a, b := fill(classCustom, "ada", 10), fill(classSite, "ada", 10); a != 10 || b != 10 {
 		t.Errorf("after the renewals: %d names, %d sites", a, b)

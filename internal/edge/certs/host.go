@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 )
 
 // Why a name should have a certificate.
@@ -23,7 +24,8 @@ const (
 
 // row is a name's row.
 type row struct {
-	host, kind, owner   string
+	host, kind          string
+	owner               id.Owner
 	route               int64
 	state               State
 	material, issuer    string
@@ -69,9 +71,10 @@ func orderable(host string) bool {
 
 // ask is a name that should have a certificate.
 type ask struct {
-	host, kind, owner string
-	route             int64 // version of the custom host's row
-	unknown           bool  // nobody has told the holder of a custom host that there is one
+	host, kind string
+	owner      id.Owner
+	route      int64 // version of the custom host's row
+	unknown    bool  // nobody has told the holder of a custom host that there is one
 }
 
 // askTx sees to it that a name gets a certificate. A name that failed is tried again at

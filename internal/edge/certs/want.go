@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 )
 
 const (
@@ -48,7 +49,7 @@ type route struct {
 	host, state string
 	version     int64
 	certified   db.Time // until when its domain is known to have a certificate
-	owner       string
+	owner       id.Owner
 	delegated   bool
 	have        string // state of the certificate's row, '' where there is none
 	kind        string

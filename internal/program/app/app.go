@@ -219,7 +219,7 @@ func (a *Apps) Status(deployment id.Deployment) Process {
 }
 
 // Note writes what the service says into a site's log.
-func (a *Apps) Note(site, text string) { a.logs.System(id.Site(site), "", text) }
+func (a *Apps) Note(site id.Site, text string) { a.logs.System(site, "", text) }
 
 // Logs returns lines of a site, the oldest first. The caller knows that the site is its
 // own.

@@ -124,7 +124,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 		left()
 		return nil, nil, err
 	}
-	stored := a.storage.Begin(string(want.Site))
+	stored := a.storage.Begin(want.Site)
 	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
 }
 

@@ -260,7 +260,7 @@ func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID
 // stored says how much each of three sites stores.
 type stored func(site string) int64
 
-func (stored) StorageSites() ([]string, error) { return []string{"site", "other", "gone"}, nil }
+func (stored) StorageSites() ([]id.Site, error) { return []id.Site{"site", "other", "gone"}, nil }
 
 func (f stored) StorageSize(_ context.Context, site id.Site) (int64, error) {
 	return f(string(site)), nil

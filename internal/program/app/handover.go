@@ -51,12 +51,12 @@ func (a *Apps) handOver(ctx context.Context) {
 		return n.ID == a.node || n.State != node.Up || n.Address == "" || !slices.Contains(n.Roles, "worker")
 	})
 	for _, r := range list {
-		if len(nodes) == 0 || ctx.Err() != nil || a.c.Places.Pinned(ctx, string(r.site)) {
+		if len(nodes) == 0 || ctx.Err() != nil || a.c.Places.Pinned(ctx, r.site) {
 			continue
 		}
 		to := nodes[rand.IntN(len(nodes))]
 		reach, done := context.WithTimeout(ctx, a.c.WakeTime)
-		c, _, err := a.c.Relay.Dial(reach, to.Address, string(r.deployment))
+		c, _, err := a.c.Relay.Dial(reach, to.Address, r.deployment)
 		done()
 		if err != nil {
 			a.c.Log.WarnContext(ctx, "program not handed over, will be retried", "site", r.site, "to", to.Name, "err", err)

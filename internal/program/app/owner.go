@@ -14,15 +14,15 @@ import (
 
 // owners counts what runs, for each owner.
 type owners struct {
-	mu sync.Mutex       // guards up
-	up map[string]int64 // share: total those that run programs; owner one entry; edge gone with the last program
+	mu sync.Mutex                // guards up
+	up map[account.OwnerID]int64 // share: total those that run programs; owner one entry; edge gone with the last program
 }
 
 // Running returns how many programs and commands of an owner run on this machine.
 func (a *Apps) Running(owner account.OwnerID) int64 {
 	a.owners.mu.Lock()
 	defer a.owners.mu.Unlock()
-	return a.owners.up[string(owner)]
+	return a.owners.up[owner]
 }
 
 // enter counts a command in, which left counts out, if the server and its owner have room
@@ -49,7 +49,7 @@ func (a *Apps) admit(ctx context.Context, owner account.OwnerID, p *program) (le
 				return nil, err
 			}
 		}
-		up, ok := a.owners.enter(string(owner), most)
+		up, ok := a.owners.enter(owner, most)
 		if ok {
 			return func() { a.owners.leave(owner) }, nil
 		}
@@ -69,21 +69,21 @@ func (a *Apps) admit(ctx context.Context, owner account.OwnerID, p *program) (le
 }
 
 // enter counts one more in, if an owner has fewer than most.
-func (o *owners) enter(owner string, most int64) (up int64, ok bool) {
+func (o *owners) enter(owner account.OwnerID, most int64) (up int64, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.up[owner] >= most {
 		return o.up[owner], false
 	}
 	if o.up == nil {
-		o.up = map[string]int64{}
+		o.up = map[account.OwnerID]int64{}
 	}
 	o.up[owner]++
 	return o.up[owner], true
 }
 
 // all returns how many each owner runs.
-func (o *owners) all() map[string]int64 {
+func (o *owners) all() map[account.OwnerID]int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.up)
@@ -92,7 +92,7 @@ func (o *owners) all() map[string]int64 {
 func (o *owners) leave(owner account.OwnerID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.up[string(owner)]--; o.up[string(owner)] <= 0 {
-		delete(o.up, string(owner))
+	if o.up[owner]--; o.up[owner] <= 0 {
+		delete(o.up, owner)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"slipway/internal/platform/id"
@@ -33,13 +35,13 @@ func (a *Apps) look(ctx context.Context, deployment id.Deployment) error {
 	if err != nil || site == "" {
 		return err
 	}
-	return a.c.Places.Look(ctx, string(site))
+	return a.c.Places.Look(ctx, site)
 }
 
 // Here returns nil where a site's programs run on this node, or may; else it is for the handler of a job, which returns what is
 // no fault as it is.
 func (a *Apps) Here(ctx context.Context, site id.Site) error {
-	return a.c.Places.Here(ctx, string(site))
+	return a.c.Places.Here(ctx, site)
 }
 
 // Place is Here for a deployment. A node that is down is no error: the start says so.
@@ -75,11 +77,11 @@ func (a *Apps) claim(ctx context.Context, want Wanted) error {
 	}
 	switch {
 	case want.Pinned:
-		return a.c.Places.Take(ctx, string(want.Site), placement.Here)
+		return a.c.Places.Take(ctx, want.Site, placement.Here)
 	case !a.stores(want.Spec):
-		return a.c.Places.Take(ctx, string(want.Site), placement.Nothing)
+		return a.c.Places.Take(ctx, want.Site, placement.Nothing)
 	}
-	return a.c.Places.Take(ctx, string(want.Site), placement.Files)
+	return a.c.Places.Take(ctx, want.Site, placement.Files)
 }
 
 // stores reports whether what a program writes outlives it on storage that has one writer: its node's, or that of all nodes, where
@@ -118,7 +120,7 @@ func (a *Apps) knowsStorage(ctx context.Context, site id.Site) error {
 	if _, ok := a.c.Storage.StorageDir(site); ok {
 		return nil
 	}
-	_, placed, err := a.c.Places.Of(ctx, string(site))
+	_, placed, err := a.c.Places.Of(ctx, site)
 	if err != nil || placed {
 		return err
 	}
@@ -152,11 +154,11 @@ func (a *Apps) leave(ctx context.Context) error {
 	}
 	lapses := a.c.Places.Lapses() // before anything is compared: the next one has its own turn
 	all := a.all()
-	sites := map[string]bool{}
+	sites := map[id.Site]bool{}
 	for _, p := range all {
 		p.mu.Lock()
 		if p.now != nil && p.want.Site != "" {
-			sites[string(p.want.Site)] = true
+			sites[p.want.Site] = true
 		}
 		p.mu.Unlock()
 	}
@@ -164,13 +166,13 @@ func (a *Apps) leave(ctx context.Context) error {
 		a.compared.Store(lapses)
 		return nil
 	}
-	mine, err := a.c.Places.Mine(ctx, sortedKeys(sites))
+	mine, err := a.c.Places.Mine(ctx, slices.Sorted(maps.Keys(sites)))
 	if err != nil {
 		return err
 	}
 	for _, p := range all {
 		p.mu.Lock()
-		away := p.now != nil && p.want.Site != "" && !mine[string(p.want.Site)]
+		away := p.now != nil && p.want.Site != "" && !mine[p.want.Site]
 		if away != p.away {
 			p.away, p.drain = away, time.Now().Add(p.want.Drain)
 			if a.shared() && a.stores(p.want.Spec) { // the other node writes to it now

@@ -16,10 +16,9 @@ import (
 
 // Reach wakes a deployment's program on this node, for a visitor of another one, and returns what passes a connection on to it.
 // While the connection is open the program does not sleep.
-func (a *Apps) Reach(ctx context.Context, named string) (relay.Program, func(net.Conn), error) {
+func (a *Apps) Reach(ctx context.Context, deployment id.Deployment) (relay.Program, func(net.Conn), error) {
 	ctx, done := context.WithTimeoutCause(ctx, a.c.WakeTime, errWakeTimeout)
 	defer done()
-	deployment := id.Deployment(named)
 	a.sure(ctx)
 	if err := a.look(ctx, deployment); err != nil {
 		return relay.Program{}, nil, err

@@ -120,7 +120,7 @@ func (x *remote) dial(ctx context.Context) (net.Conn, error) {
 		return c, nil
 	default:
 	}
-	c, _, err := x.apps.c.Relay.Dial(ctx, x.address, string(x.deployment))
+	c, _, err := x.apps.c.Relay.Dial(ctx, x.address, x.deployment)
 	if err != nil && ctx.Err() == nil {
 		x.apps.remotes.drop(x)
 	}
@@ -154,7 +154,7 @@ func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployme
 		x.checked.Store(time.Now().UnixNano())
 		return x, nil
 	}
-	c, p, err := a.c.Relay.Dial(ctx, address, string(deployment))
+	c, p, err := a.c.Relay.Dial(ctx, address, deployment)
 	if err != nil {
 		return nil, err
 	}

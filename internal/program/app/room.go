@@ -58,13 +58,13 @@ func (a *Apps) room(ctx context.Context, p *program, owner id.Owner) error {
 // that runs fewer than the one who asks is put to sleep for it.
 func (a *Apps) spareOfMost(p *program, owner id.Owner) *instance {
 	up := a.owners.all()
-	most := up[string(owner)]
-	who := map[string]bool{}
-	a.idlest(p, func(w Wanted) bool { who[string(w.Owner)] = true; return false })
-	others := slices.DeleteFunc(slices.Collect(maps.Keys(who)), func(o string) bool { return id.Owner(o) == owner || up[o] <= most })
-	slices.SortFunc(others, func(x, y string) int { return cmp.Or(cmp.Compare(up[y], up[x]), cmp.Compare(x, y)) })
-	for _, o := range append(others, string(owner)) {
-		if idle := a.spare(p, func(w Wanted) bool { return w.Owner == id.Owner(o) }); idle != nil {
+	most := up[owner]
+	who := map[id.Owner]bool{}
+	a.idlest(p, func(w Wanted) bool { who[w.Owner] = true; return false })
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(who)), func(o id.Owner) bool { return o == owner || up[o] <= most })
+	slices.SortFunc(others, func(x, y id.Owner) int { return cmp.Or(cmp.Compare(up[y], up[x]), cmp.Compare(x, y)) })
+	for _, o := range append(others, owner) {
+		if idle := a.spare(p, func(w Wanted) bool { return w.Owner == o }); idle != nil {
 			return idle
 		}
 	}

@@ -101,7 +101,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		left()
 		return nil, want, err
 	}
-	stored := a.storage.Begin(string(want.Site))
+	stored := a.storage.Begin(want.Site)
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{

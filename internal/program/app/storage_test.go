@@ -78,7 +78,7 @@ func TestStorageCounts(t *testing.T) {
 	if n := p.spec.Limits.Storage; n != 950 { // what it has, and what is left
 		t.Errorf("it may store %d, want 950", n)
 	}
-	if due := strings.Join(a.storage.Due(), " "); due != "site" {
+	if due := id.Join(a.storage.Due()); due != "site" {
 		t.Errorf("due while it runs: %q", due)
 	}
 	set("site", 800)

@@ -197,20 +197,20 @@ func (d *Databases) pin(ctx context.Context, x Database) error {
 	if d.c.External != "" {
 		return nil
 	}
-	return d.c.Places.Take(ctx, string(x.Site), placement.Here)
+	return d.c.Places.Take(ctx, x.Site, placement.Here)
 }
 
 // Private reports whether databases are on servers of this node, which no other one reaches.
 func (d *Databases) Private() bool { return d.c.External == "" }
 
 // Sites lists those that have databases on private servers of this node.
-func (d *Databases) Sites(ctx context.Context) ([]string, error) {
+func (d *Databases) Sites(ctx context.Context) ([]site.ID, error) {
 	if d.c.External != "" || d.servers.base == "" {
 		return nil, nil
 	}
 	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT site_id FROM databases WHERE server = $1 OR server LIKE $2`, d.servers.base,
 		d.servers.base+"/%")
-	list, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	list, err := db.Collect(rows, err, func(s db.Scanner) (id site.ID, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return nil, fmt.Errorf("list sites with databases: %w", err)
 	}
@@ -318,7 +318,7 @@ func (d *Databases) drop(ctx context.Context, j Drop, _ int64) error {
 		return fmt.Errorf("read database: %w", err)
 	}
 	if x.server != "" && !d.here(x.server) {
-		if err := d.c.Places.Here(ctx, string(x.Site)); err != nil {
+		if err := d.c.Places.Here(ctx, x.Site); err != nil {
 			return err
 		}
 	}

@@ -128,13 +128,13 @@ type Databases struct {
 // Logs are the logs of sites' programs.
 type Logs interface {
 	// Note writes a line into a site's log.
-	Note(site, text string)
+	Note(site id.Site, text string)
 }
 
 // noLogs stands for logs that nobody keeps.
 type noLogs struct{}
 
-func (noLogs) Note(string, string) {}
+func (noLogs) Note(id.Site, string) {}
 
 // New returns Databases. It starts nothing: Run does.
 func New(c Config) (*Databases, error) {

@@ -99,7 +99,7 @@ func (d *Databases) moveOwner(ctx context.Context, from *server, owner account.O
 		return fmt.Errorf("list databases to move: %w", err)
 	}
 	for _, x := range list {
-		d.c.Logs.Note(string(x.Site), "The database "+x.Name+" is being moved to a server of its owner's own")
+		d.c.Logs.Note(x.Site, "The database "+x.Name+" is being moved to a server of its owner's own")
 		if err := d.move(ctx, from, to, x); err != nil {
 			return fmt.Errorf("move database %s: %w", x.ID, err)
 		}

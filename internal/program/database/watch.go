@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -131,11 +132,11 @@ func (d *Databases) slow(ctx context.Context, a *admin, seen map[int64]slow) map
 			_, _ = a.sql.ExecContext(ctx, fmt.Sprintf("KILL QUERY ID %d", x.query))
 		}
 	}
-	for id, x := range seen {
-		if _, runs := now[id]; runs {
+	for query, x := range seen {
+		if _, runs := now[query]; runs {
 			continue
 		}
-		var site string
+		var site id.Site
 		if err := d.c.DB.QueryRow(ctx, `SELECT site_id FROM databases WHERE schema_name = $1`, x.schema).Scan(&site); err == nil {
 			d.c.Logs.Note(
 				site,
@@ -199,7 +200,7 @@ func (d *Databases) measure(ctx context.Context, s *server, a *admin, rebuild ch
 			if !full {
 				text = fmt.Sprintf("The database %s is below its limit again", x.Name)
 			}
-			d.c.Logs.Note(string(x.Site), text)
+			d.c.Logs.Note(x.Site, text)
 		}
 		err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE databases SET size_bytes = $2, is_full = $3 WHERE id = $1`, x.ID, n, full)

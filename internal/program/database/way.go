@@ -117,7 +117,7 @@ func (d *Databases) tellAll(s *server, text string) {
 	}
 	d.mu.Unlock()
 	for site := range told {
-		d.c.Logs.Note(string(site), text)
+		d.c.Logs.Note(site, text)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
@@ -241,8 +242,8 @@ func code(err error) uint16 {
 // logs keep what a world's databases say to sites.
 type logs struct{ w *world }
 
-func (l logs) Note(site, text string) {
+func (l logs) Note(site id.Site, text string) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.w.said = append(l.w.said, site+" "+text)
+	l.w.said = append(l.w.said, string(site)+" "+text)
 }

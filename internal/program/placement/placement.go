@@ -91,7 +91,7 @@ func (p *Places) Takes() bool { return p == nil || p.self.Takes() }
 func (p *Places) Draining() bool { return p != nil && p.self.Draining() }
 
 // Pinned reports whether a site can't leave its node, or that is not known.
-func (p *Places) Pinned(ctx context.Context, site string) bool {
+func (p *Places) Pinned(ctx context.Context, site id.Site) bool {
 	at, found, err := p.Of(ctx, site)
 	return err != nil || found && at.Pinned
 }
@@ -155,7 +155,7 @@ type Place struct {
 const fence = 2 * time.Second
 
 // Of returns the node of a site; found is false where it has none.
-func (p *Places) Of(ctx context.Context, site string) (at Place, found bool, err error) {
+func (p *Places) Of(ctx context.Context, site id.Site) (at Place, found bool, err error) {
 	if p == nil {
 		return at, false, nil
 	}
@@ -209,7 +209,7 @@ func (a Place) free() bool { return !a.Pinned && a.State != node.Up && (!a.Store
 
 // Look returns nil where a site's programs run here, or on no node that would have to be asked, and else an Away. It
 // changes nothing.
-func (p *Places) Look(ctx context.Context, site string) error {
+func (p *Places) Look(ctx context.Context, site id.Site) error {
 	at, found, err := p.Of(ctx, site)
 	if err != nil || !found || p.mine(at) || at.free() {
 		return err
@@ -218,7 +218,7 @@ func (p *Places) Look(ctx context.Context, site string) error {
 }
 
 // Take makes this node the site's, where no other one is, and returns an Away where one is. What a site keeps may pin it.
-func (p *Places) Take(ctx context.Context, site string, keeps Keeps) error {
+func (p *Places) Take(ctx context.Context, site id.Site, keeps Keeps) error {
 	if p == nil {
 		return nil
 	}
@@ -295,7 +295,7 @@ const patience = time.Minute
 
 // Here is Look for jobs, whose handler returns the error as it is unless it is a fault: the job goes to the site's node, or
 // waits while that may be restarting. Where it is down for longer, the fault says so.
-func (p *Places) Here(ctx context.Context, site string) error {
+func (p *Places) Here(ctx context.Context, site id.Site) error {
 	if p != nil && !p.self.Takes() {
 		if at, found, err := p.Of(ctx, site); err == nil && (!found || !p.mine(at)) {
 			return job.NotYet(time.Second) // another one takes it
@@ -336,7 +336,7 @@ func (p *Places) follow(away *Away) error {
 
 // Adopt pins the sites that have files or databases on this node, and returns those that belong to another one all the same: what
 // they have here is used by nobody.
-func (p *Places) Adopt(ctx context.Context, sites []string) (others []string, err error) {
+func (p *Places) Adopt(ctx context.Context, sites []id.Site) (others []id.Site, err error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -365,7 +365,7 @@ func (p *Places) Adopt(ctx context.Context, sites []string) (others []string, er
 
 // unpin frees the sites of this node whose files were on it until it got a storage that all nodes mount, but for those that are
 // named.
-func (p *Places) unpin(ctx context.Context, but []string) error {
+func (p *Places) unpin(ctx context.Context, but []id.Site) error {
 	args := db.Args{p.self.ID()}
 	where := ""
 	if len(but) > 0 {
@@ -382,8 +382,8 @@ func (p *Places) unpin(ctx context.Context, but []string) error {
 }
 
 // Mine returns which of the sites run here.
-func (p *Places) Mine(ctx context.Context, sites []string) (map[string]bool, error) {
-	out := make(map[string]bool, len(sites))
+func (p *Places) Mine(ctx context.Context, sites []id.Site) (map[id.Site]bool, error) {
+	out := make(map[id.Site]bool, len(sites))
 	if p == nil {
 		for _, s := range sites {
 			out[s] = true
@@ -393,7 +393,7 @@ func (p *Places) Mine(ctx context.Context, sites []string) (map[string]bool, err
 	args := db.Args{p.self.ID()}
 	marks := db.AddList(&args, sites)
 	rows, err := p.db.Query(ctx, `SELECT site_id FROM placements WHERE node = $1 AND site_id IN (`+marks+`)`, args...)
-	list, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
+	list, err := db.Collect(rows, err, func(s db.Scanner) (site id.Site, err error) { return site, s.Scan(&site) })
 	if err != nil {
 		return nil, fmt.Errorf("find sites of this node: %w", err)
 	}
@@ -431,7 +431,7 @@ func ForgetNodeTx(ctx context.Context, tx *db.Tx, node string) (freed int64, pin
 }
 
 // ForgetTx drops a deleted site.
-func ForgetTx(ctx context.Context, tx *db.Tx, site string) error {
+func ForgetTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM placements WHERE site_id = $1`, site); err != nil {
 		return fmt.Errorf("forget node of site: %w", err)
 	}

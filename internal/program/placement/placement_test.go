@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/node"
 )
 
@@ -100,7 +101,7 @@ func TestSitesMove(t *testing.T) {
 	if err := b.Take(t.Context(), "stored", Nothing); err == nil {
 		t.Error("a node took what is stored on another one")
 	}
-	mine, err := a.Mine(t.Context(), []string{"free", "stored"})
+	mine, err := a.Mine(t.Context(), []id.Site{"free", "stored"})
 	must(err)
 	if mine["free"] || !mine["stored"] {
 		t.Errorf("a has %v", mine)
@@ -129,14 +130,14 @@ func TestAdopt(t *testing.T) {
 	url := dbtest.URL(t)
 	a, _ := joined(t, url)
 	b, _ := joined(t, url)
-	if others, err := a.Adopt(t.Context(), []string{"one", "both"}); err != nil || len(others) != 0 {
+	if others, err := a.Adopt(t.Context(), []id.Site{"one", "both"}); err != nil || len(others) != 0 {
 		t.Fatal(others, err)
 	}
-	if others, err := b.Adopt(t.Context(), []string{"two", "both"}); err != nil || len(others) != 1 || others[0] != "both" {
+	if others, err := b.Adopt(t.Context(), []id.Site{"two", "both"}); err != nil || len(others) != 1 || others[0] != "both" {
 		t.Fatal(others, err)
 	}
-	for site, p := range map[string]*Places{"one": a, "two": b, "both": a} {
-		if mine, err := p.Mine(t.Context(), []string{site}); err != nil || !mine[site] {
+	for site, p := range map[id.Site]*Places{"one": a, "two": b, "both": a} {
+		if mine, err := p.Mine(t.Context(), []id.Site{site}); err != nil || !mine[site] {
 			t.Errorf("%s: %v, %v", site, mine, err)
 		}
 	}
@@ -190,7 +191,7 @@ func TestSharedStorageHasOneWriter(t *testing.T) {
 	}
 
 	// Files that pinned a site pin it no longer once its node has the directory that all mount.
-	if _, err := a.Adopt(t.Context(), []string{"private"}); err != nil || !a.Pinned(t.Context(), "private") {
+	if _, err := a.Adopt(t.Context(), []id.Site{"private"}); err != nil || !a.Pinned(t.Context(), "private") {
 		t.Error(err)
 	}
 	if _, err := a.Adopt(t.Context(), nil); err != nil || a.Pinned(t.Context(), "private") {

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 )
 
 const (
@@ -43,8 +44,8 @@ type Program struct {
 
 // asked is the line of who connects.
 type asked struct {
-	Deployment string `json:"deployment,omitempty"`
-	States     bool   `json:"states,omitempty"` // instead: how what runs there is
+	Deployment id.Deployment `json:"deployment,omitempty"`
+	States     bool          `json:"states,omitempty"` // instead: how what runs there is
 }
 
 // answered is the line of who listens.
@@ -69,7 +70,7 @@ type Dialer struct{ TLS *tls.Config }
 
 // Dial connects to the program of a deployment at the node with an address. The other node may wake it first, for as long as ctx
 // lasts. The error is a fault where that node refuses.
-func (d *Dialer) Dial(ctx context.Context, address, deployment string) (net.Conn, Program, error) {
+func (d *Dialer) Dial(ctx context.Context, address string, deployment id.Deployment) (net.Conn, Program, error) {
 	near, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(near, "tcp", address)
@@ -126,7 +127,7 @@ func (d *Dialer) States(ctx context.Context, address string) ([]byte, error) {
 	return text, nil
 }
 
-func greet(c net.Conn, deployment string) (Program, error) {
+func greet(c net.Conn, deployment id.Deployment) (Program, error) {
 	line, err := json.Marshal(asked{Deployment: deployment})
 	if err != nil {
 		return Program{}, err
@@ -167,7 +168,7 @@ func readLine(c net.Conn, into any) error {
 type Programs interface {
 	// Reach wakes a deployment's program here. carry then passes what comes on a connection on to it, until either ends; it is to be
 	// called once.
-	Reach(ctx context.Context, deployment string) (p Program, carry func(net.Conn), err error)
+	Reach(ctx context.Context, deployment id.Deployment) (p Program, carry func(net.Conn), err error)
 	// States says how what runs here is, in words that Dialer.States gets.
 	States() []byte
 }

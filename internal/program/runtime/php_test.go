@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/program/php"
 )
 
@@ -182,7 +183,7 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	if _, left := w.StorageDir("site_places-preview-aa"); left {
 		t.Error("the storage of a preview is left")
 	}
-	if sites, err := w.StorageSites(); !slices.Equal(sites, []string{"site_places"}) || err != nil {
+	if sites, err := w.StorageSites(); !slices.Equal(sites, []id.Site{"site_places"}) || err != nil {
 		t.Errorf("sites with storage: %v %v", sites, err)
 	}
 	ok(t, w.ForgetStorage("site_places"))

@@ -23,7 +23,7 @@ import (
 // store names the storage of a program: its site's, or that of one of the site's previews.
 func (s Spec) store() id.Site {
 	if s.Preview != "" {
-		return id.Site(storeOf(string(s.Site), s.Preview))
+		return storeOf(s.Site, s.Preview)
 	}
 	return s.Site
 }
@@ -66,7 +66,7 @@ func (p *Processes) StorageFolders(site id.Site) (map[string]string, error) {
 }
 
 // StorageSites lists the sites that have storage here.
-func (p *Processes) StorageSites() (sites []string, err error) {
+func (p *Processes) StorageSites() (sites []id.Site, err error) {
 	if p.c.Storage == "" {
 		return nil, nil
 	}
@@ -78,8 +78,8 @@ func (p *Processes) StorageSites() (sites []string, err error) {
 		return nil, fmt.Errorf("list storage: %w", err)
 	}
 	for _, e := range entries {
-		if site, _, _ := strings.Cut(e.Name(), previewStore); siteName(id.Site(site)) && e.IsDir() && !slices.Contains(sites, site) {
-			sites = append(sites, site)
+		if name, _, _ := strings.Cut(e.Name(), previewStore); siteName(id.Site(name)) && e.IsDir() && !slices.Contains(sites, id.Site(name)) {
+			sites = append(sites, id.Site(name))
 		}
 	}
 	return sites, nil
@@ -101,13 +101,13 @@ func (p *Processes) stores(site id.Site) ([]id.Site, error) {
 	previews, err := p.PreviewStores()
 	list := []id.Site{site}
 	for _, name := range previews[site] {
-		list = append(list, id.Site(storeOf(string(site), name)))
+		list = append(list, storeOf(site, name))
 	}
 	return list, err
 }
 
-func storeOf(site, preview string) string {
-	return strings.TrimSuffix(site+previewStore+"-"+preview, "-")
+func storeOf(site id.Site, preview string) id.Site {
+	return id.Site(strings.TrimSuffix(string(site)+previewStore+"-"+preview, "-"))
 }
 
 // PreviewStores lists the previews that have storage here, by their sites. An empty name is
@@ -134,7 +134,7 @@ func (p *Processes) PreviewStores() (map[id.Site][]string, error) {
 
 // ForgetPreview deletes the storage of a preview.
 func (p *Processes) ForgetPreview(site id.Site, preview string) error {
-	if dir, ok := p.StorageDir(id.Site(storeOf(string(site), preview))); ok {
+	if dir, ok := p.StorageDir(storeOf(site, preview)); ok {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("delete storage of preview: %w", err)
 		}

@@ -24,7 +24,7 @@ import (
 // Disk is the way to what sites' programs store.
 type Disk interface {
 	// StorageSites lists the sites that have any.
-	StorageSites() ([]string, error)
+	StorageSites() ([]id.Site, error)
 	// StorageSize counts the bytes of a site.
 	StorageSize(ctx context.Context, site id.Site) (int64, error)
 	// StorageDir returns the directory of a site, and whether there is one.
@@ -55,15 +55,15 @@ type Meter struct {
 
 	mu sync.Mutex // guards both
 	// share: total the sites whose programs run; owner those that it may run; edge gone with the last one
-	running map[string]int // programs and commands of a site
+	running map[id.Site]int // programs and commands of a site
 	// share: total the sites whose programs ran since the last measurement; owner its sites; edge emptied by it
-	touched map[string]bool
+	touched map[id.Site]bool
 }
 
 // New returns a meter. It starts nothing: Run measures.
 func New(c Config) *Meter {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Meter{c: c, running: map[string]int{}, touched: map[string]bool{}}
+	return &Meter{c: c, running: map[id.Site]int{}, touched: map[id.Site]bool{}}
 }
 
 // Use says how much a site's storage holds.
@@ -82,7 +82,7 @@ const (
 )
 
 // Begin counts a site's program in; ended counts it out.
-func (m *Meter) Begin(site string) (ended func()) {
+func (m *Meter) Begin(site id.Site) (ended func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running[site]++
@@ -100,15 +100,15 @@ func (m *Meter) Begin(site string) (ended func()) {
 func (m *Meter) Busy(site id.Site) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.running[string(site)] > 0
+	return m.running[site] > 0
 }
 
 // Due returns the sites whose storage may have changed since the last call.
-func (m *Meter) Due() []string {
+func (m *Meter) Due() []id.Site {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sites := m.touched
-	m.touched = map[string]bool{}
+	m.touched = map[id.Site]bool{}
 	for site := range m.running {
 		sites[site] = true
 	}
@@ -141,11 +141,11 @@ func (m *Meter) Run(ctx context.Context, tidy func(context.Context) error, full 
 		if mine, err := m.c.Places.Mine(ctx, sites); err != nil {
 			m.c.Log.WarnContext(ctx, "sites of this node not read", "err", err)
 		} else { // what is here of others' sites is used by nobody
-			sites = slices.DeleteFunc(sites, func(s string) bool { return !mine[s] })
+			sites = slices.DeleteFunc(sites, func(s id.Site) bool { return !mine[s] })
 		}
 		for _, site := range sites {
 			begun := time.Now()
-			if err := m.Measure(ctx, id.Site(site), full); err != nil && ctx.Err() == nil {
+			if err := m.Measure(ctx, site, full); err != nil && ctx.Err() == nil {
 				m.c.Log.WarnContext(ctx, "storage of a site not measured", "site", site, "err", err)
 			}
 			select {

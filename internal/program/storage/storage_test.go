@@ -1,8 +1,9 @@
 package storage
 
 import (
-	"strings"
 	"testing"
+
+	"slipway/internal/platform/id"
 )
 
 // A site is due while one of its programs runs, and once more after the last one has ended.
@@ -24,7 +25,7 @@ func TestDue(t *testing.T) {
 		{func() {}, ""},
 	} {
 		tt.then()
-		if due := strings.Join(m.Due(), " "); due != tt.want {
+		if due := id.Join(m.Due()); due != tt.want {
 			t.Errorf("step %d: due are %q, want %q", name, due, tt.want)
 		}
 	}

@@ -256,7 +256,7 @@ func (s *Tasks) Hold(ctx context.Context, t Declared) (bool, error) {
 	if s.c.DB.Single() {
 		return true, nil
 	}
-	switch err := s.c.Places.Take(ctx, string(t.Site), placement.Nothing); {
+	switch err := s.c.Places.Take(ctx, t.Site, placement.Nothing); {
 	case fault.As(err) != nil: // another node has the site, or will
 		return false, nil
 	case err != nil:

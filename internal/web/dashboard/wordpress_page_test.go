@@ -82,7 +82,7 @@ func (p *blog) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, erro
 func (p *blog) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
 // Note is the same.
-func (p *blog) Note(string, string) {}
+func (p *blog) Note(site.ID, string) {}
 
 // Renew is the same.
 func (p *blog) Renew(site.ID) {}

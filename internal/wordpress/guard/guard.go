@@ -61,7 +61,7 @@ func New(c Config) *Guards {
 // Served holds what a deployment of a WordPress serves.
 type Served struct {
 	Site   site.ID // empty: it is none
-	Owner  string
+	Owner  id.Owner
 	XMLRPC bool
 	Own    string // marks requests that the site makes to itself: see Mark
 }

@@ -29,7 +29,7 @@ type Cache struct {
 	// share: total the sites with pages in it; owner its sites; edge gone with the last page
 	sites map[id.Site]*shelf
 	// share: total the owners with pages in it; owner one entry; edge gone with the last page
-	owners map[string]int // bytes of their sites' pages
+	owners map[id.Owner]int // bytes of their sites' pages
 	bytes  int
 	// share: total the sites that were purged since the start; owner its sites; edge gone with the site
 	began map[id.Site]time.Time // the last purge of a site: what was asked before it is not stored
@@ -37,7 +37,7 @@ type Cache struct {
 
 // shelf holds the pages of one site.
 type shelf struct {
-	owner string
+	owner id.Owner
 	ages  *list.List // of *Page, the last used first
 	bytes int
 }
@@ -69,7 +69,7 @@ const (
 
 // New returns an empty cache of the pages of addresses with a port: ":8443", or "" for 443.
 func New(port string) *Cache {
-	return &Cache{port: port, pages: map[string]*Page{}, sites: map[id.Site]*shelf{}, owners: map[string]int{}, began: map[id.Site]time.Time{}}
+	return &Cache{port: port, pages: map[string]*Page{}, sites: map[id.Site]*shelf{}, owners: map[id.Owner]int{}, began: map[id.Site]time.Time{}}
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.
@@ -187,7 +187,7 @@ func (c *Cache) Filling(deployment id.Deployment, r *http.Request) func() {
 
 // Store keeps an answer as a page once its body has been read to the end. What has been purged
 // since it was asked for is not in it for certain.
-func (c *Cache) Store(owner string, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time) {
+func (c *Cache) Store(owner id.Owner, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time) {
 	key := c.keyOf(deployment, r)
 	h := resp.Header
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 ||
@@ -239,7 +239,7 @@ func (b *copying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *Cache) put(owner string, p *Page) {
+func (c *Cache) put(owner id.Owner, p *Page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.at.Before(c.began[p.site]) { // what it shows may be older than the change

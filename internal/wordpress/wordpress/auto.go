@@ -40,7 +40,7 @@ func (w *WordPress) updates(ctx context.Context) {
 	}
 	for _, d := range list {
 		if err := w.autoUpdate(ctx, d.owner, d.site); err != nil && ctx.Err() == nil {
-			w.c.Programs.Note(string(d.site), "No automatic update: "+err.Error())
+			w.c.Programs.Note(d.site, "No automatic update: "+err.Error())
 		}
 	}
 }

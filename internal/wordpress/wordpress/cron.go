@@ -123,7 +123,7 @@ func (w *WordPress) events(ctx context.Context, running *sync.WaitGroup) {
 		return
 	}
 	for _, d := range list {
-		if err := w.c.Places.Look(ctx, string(d.site)); err != nil { // its node runs them
+		if err := w.c.Places.Look(ctx, d.site); err != nil { // its node runs them
 			if f := fault.As(err); f != nil && f.Code == placement.NodeDown { // and others of its owner are not to wait for it
 				w.putOff(ctx, d.site)
 			}
@@ -165,7 +165,7 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 	defer cancel()
 	if err := w.task(ctx, s, s.LiveDeployment, "cron", map[string]any{}, &out); err != nil {
 		if ctx.Err() == nil {
-			w.c.Programs.Note(string(id), "Scheduled events of WordPress did not run: "+err.Error())
+			w.c.Programs.Note(id, "Scheduled events of WordPress did not run: "+err.Error())
 			w.nextEvents(ctx, id, now.Add(cronLeast), mark) // such as while the program restarted
 		}
 		return

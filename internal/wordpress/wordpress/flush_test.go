@@ -71,7 +71,7 @@ func (t tasks) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 }
 
 // Note is the same.
-func (t tasks) Note(string, string) {}
+func (t tasks) Note(site.ID, string) {}
 
 // Renew is the same.
 func (t tasks) Renew(site.ID) {}

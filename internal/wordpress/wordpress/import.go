@@ -42,7 +42,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 		err = w.live(s)
 	}
 	if err == nil {
-		err = w.c.Places.Look(ctx, string(id))
+		err = w.c.Places.Look(ctx, id)
 	}
 	if err != nil {
 		return Import{}, nil, err

@@ -76,7 +76,7 @@ type Config struct {
 type Programs interface {
 	endpoint.Source
 	// Note writes a line into a site's log.
-	Note(site, text string)
+	Note(site site.ID, text string)
 	// Renew ends a site's programs: they start with the next request.
 	Renew(site site.ID)
 	// FatalErrors returns fatal errors of PHP in a site's log since then.

@@ -186,7 +186,7 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 	if x.Import != nil && x.Import.Node != "" && x.Import.Node != w.c.Places.Self() {
 		return job.On(x.Import.Node)
 	}
-	if err := w.c.Places.Here(ctx, string(x.Site)); err != nil && fault.As(err) == nil {
+	if err := w.c.Places.Here(ctx, x.Site); err != nil && fault.As(err) == nil {
 		return err
 	} else if err != nil {
 		return r.end(ctx, "", fault.As(err).Message, r.result())

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -190,6 +191,10 @@ func scalar(v any) any {
 	case float64:
 		if !math.IsInf(v, 0) && !math.IsNaN(v) {
 			return v
+		}
+	default:
+		if text := reflect.ValueOf(v); text.Kind() == reflect.String { // a type of its own, such as an id's
+			return scalar(text.String())
 		}
 	}
 	return nil
