@@ -55,18 +55,11 @@ func (b *Bundles) WritePack(ctx context.Context, id ID, to io.Writer) error {
 }
 
 func (b *Bundles) send(ctx context.Context, e entry, to io.Writer) error {
-	d, err := blob.ParseDigest(e.Digest)
-	if err != nil {
-		return err
-	}
-	r, size, err := b.c.Blobs.Open(ctx, d)
+	r, err := b.open(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if size != e.Size {
-		return fmt.Errorf("blob %s has %d bytes, want %d", d, size, e.Size)
-	}
 	_, err = io.Copy(to, r)
 	return err
 }

@@ -114,18 +114,11 @@ func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string)
 
 // write writes a file's bytes, verified, in one rename.
 func (b *Bundles) write(ctx context.Context, e entry, at string) error {
-	d, err := blob.ParseDigest(e.Digest)
-	if err != nil {
-		return err
-	}
-	r, size, err := b.c.Blobs.Open(ctx, d)
+	r, err := b.open(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if size != e.Size {
-		return fmt.Errorf("blob %s has %d bytes, want %d", d, size, e.Size)
-	}
 	// ext4 places a new file's inode near its folder: in one folder it is made ten times as quickly.
 	f, err := os.CreateTemp(b.path("tmp"), "file-")
 	if err != nil {
@@ -144,6 +137,23 @@ func (b *Bundles) write(ctx context.Context, e entry, at string) error {
 		return err
 	}
 	return os.Rename(f.Name(), at)
+}
+
+// open opens the blob of a file, which has as many bytes as the manifest says.
+func (b *Bundles) open(ctx context.Context, e entry) (io.ReadCloser, error) {
+	d, err := blob.ParseDigest(e.Digest)
+	if err != nil {
+		return nil, err
+	}
+	r, size, err := b.c.Blobs.Open(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if size != e.Size {
+		r.Close()
+		return nil, fmt.Errorf("blob %s has %d bytes, want %d", d, size, e.Size)
+	}
+	return r, nil
 }
 
 // tidyFiles removes files that no tree has and that are older than idle.

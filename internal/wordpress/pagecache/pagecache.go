@@ -69,7 +69,9 @@ const (
 
 // New returns an empty cache of the pages of addresses with a port: ":8443", or "" for 443.
 func New(port string) *Cache {
-	return &Cache{port: port, pages: map[string]*Page{}, sites: map[id.Site]*shelf{}, owners: map[id.Owner]int{}, began: map[id.Site]time.Time{}}
+	return &Cache{
+		port: port, pages: map[string]*Page{}, sites: map[id.Site]*shelf{}, owners: map[id.Owner]int{}, began: map[id.Site]time.Time{},
+	}
 }
 
 // SessionCookies are the beginnings of cookies that make a visitor somebody.

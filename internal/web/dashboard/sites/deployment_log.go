@@ -94,15 +94,12 @@ func (d *Pages) logLive(ctx context.Context, q *shell.Request) (shell.Answer, er
 }
 
 func (d *Pages) followLog(e *shell.Events, q *shell.Request, id deployment.ID, after int64) error {
-	wake, stop := d.Deployments.Listen(id) // before the first look: nothing falls between
+	wake, stop := d.Deployments.Listen(id)
 	defer stop()
-	poll := time.NewTicker(2 * time.Second)
-	defer poll.Stop()
-	said := time.Now()
-	for {
+	return shell.Tail(e, wake, func() (shell.Progress, error) {
 		lines, status, err := d.Deployments.Logs(e.Ctx, q.Caller.Owner, id, after, logBatch)
 		if err != nil {
-			return err
+			return shell.Unchanged, err
 		}
 		if len(lines) > 0 {
 			var b strings.Builder
@@ -111,29 +108,19 @@ func (d *Pages) followLog(e *shell.Events, q *shell.Request, id deployment.ID, a
 				after = l.N
 			}
 			if err := e.Send("lines", strconv.FormatInt(after, 10), b.String()); err != nil {
-				return err
+				return shell.Unchanged, err
 			}
-			said = time.Now()
 		}
-		if len(lines) == logBatch {
-			continue // there is more
+		switch {
+		case len(lines) == logBatch:
+			return shell.Unfinished, nil
+		case status.Ended():
+			return shell.Ended, e.Send("end", "", string(status))
+		case len(lines) > 0:
+			return shell.Sent, nil
 		}
-		if status.Ended() {
-			return e.Send("end", "", string(status))
-		}
-		if time.Since(said) > shell.Heartbeat {
-			if err := e.Alive(); err != nil {
-				return err
-			}
-			said = time.Now()
-		}
-		select {
-		case <-e.Ctx.Done():
-			return nil
-		case <-wake:
-		case <-poll.C:
-		}
-	}
+		return shell.Unchanged, nil
+	})
 }
 
 // logDownload is the whole log as text.

@@ -256,12 +256,9 @@ func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, i
 	if d.Programs == nil && l.Requests == "" {
 		return e.Send("end", "", "")
 	}
-	wake, stop := d.DB.Listen(applog.Topic(id)) // before the first look: nothing falls between
+	wake, stop := d.DB.Listen(applog.Topic(id))
 	defer stop()
-	poll := time.NewTicker(2 * time.Second)
-	defer poll.Stop()
-	said := time.Now()
-	for {
+	return shell.Tail(e, wake, func() (shell.Progress, error) {
 		f := l.filter()
 		f.After, f.Limit = after, logBatch
 		if after == 0 {
@@ -271,7 +268,7 @@ func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, i
 		var err error
 		if d.Programs != nil {
 			if lines, err = d.Programs.ProgramLog(e.Ctx, id, f); err != nil {
-				return err
+				return shell.Unchanged, err
 			}
 		}
 		if len(lines) > 0 {
@@ -281,31 +278,17 @@ func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, i
 				after = x.N
 			}
 			if err := e.Send("lines", logPlace(after, tail.place), b.String()); err != nil {
-				return err
+				return shell.Unchanged, err
 			}
-			said = time.Now()
 		}
 		if len(lines) == logBatch {
-			continue // there is more
+			return shell.Unfinished, nil
 		}
-		if sent, err := d.followRequests(e, q, l, id, after, tail); err != nil {
-			return err
-		} else if sent {
-			said = time.Now()
+		if requests, err := d.followRequests(e, q, l, id, after, tail); err != nil || !requests && len(lines) == 0 {
+			return shell.Unchanged, err
 		}
-		if time.Since(said) > shell.Heartbeat {
-			if err := e.Alive(); err != nil {
-				return err
-			}
-			said = time.Now()
-		}
-		select {
-		case <-e.Ctx.Done():
-			return nil
-		case <-wake:
-		case <-poll.C:
-		}
-	}
+		return shell.Sent, nil
+	})
 }
 
 // programDownload sends all lines of the choices as text, the oldest first.

@@ -76,9 +76,7 @@ func (d *Pages) wordpressUsers(ctx context.Context, q *shell.Request) (shell.Ans
 }
 
 // Working reports whether an operation runs.
-func (d usersData) Working() bool {
-	return slices.ContainsFunc(d.Work, func(w wordpressWork) bool { return !w.Over })
-}
+func (d usersData) Working() bool { return working(d.Work) }
 
 // wordpressUsersLive sends the operations until none runs: the page then lists the users anew.
 func (d *Pages) wordpressUsersLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -87,13 +85,8 @@ func (d *Pages) wordpressUsersLive(ctx context.Context, q *shell.Request) (shell
 		return shell.Answer{}, err
 	}
 	return shell.LivePart(time.Second, func(ctx context.Context) ([]byte, bool, error) {
-		data := usersData{SiteHead: head}
-		var err error
-		if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
-			return nil, false, err
-		}
-		html, err := d.Part(ctx, q, "site_wordpress_users", "wordpress-operations", data)
-		return html, !data.Working(), err
+		html, work, err := d.workPart(ctx, q, head, "site_wordpress_users")
+		return html, !working(work), err
 	}), nil
 }
 

@@ -296,7 +296,7 @@ func (d *Pages) askWordPress(ctx context.Context, q *shell.Request, data *wordpr
 	if data.Work, err = d.wordpressWork(ctx, q, data.Site.ID); err != nil || !data.stale() {
 		return err == nil, err
 	}
-	if slices.ContainsFunc(data.Work, func(w wordpressWork) bool { return !w.Over }) {
+	if working(data.Work) {
 		return false, nil
 	}
 	data.State, err = d.WordPress.Read(ctx, q.Caller.Owner, data.Site.ID)
@@ -310,14 +310,24 @@ func (d *Pages) wordpressLive(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	return shell.LivePart(time.Second, func(ctx context.Context) ([]byte, bool, error) {
-		data := wordpressData{SiteHead: head}
-		var err error
-		if data.Work, err = d.wordpressWork(ctx, q, head.Site.ID); err != nil {
-			return nil, false, err
-		}
-		html, err := d.Part(ctx, q, "site_wordpress", "wordpress-operations", data)
+		html, _, err := d.workPart(ctx, q, head, "site_wordpress")
 		return html, false, err
 	}), nil
+}
+
+// workPart renders the operations anew for a page that shows them.
+func (d *Pages) workPart(ctx context.Context, q *shell.Request, head sites.SiteHead, page string) ([]byte, []wordpressWork, error) {
+	work, err := d.wordpressWork(ctx, q, head.Site.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	html, err := d.Part(ctx, q, page, "wordpress-operations", wordpressData{SiteHead: head, Work: work})
+	return html, work, err
+}
+
+// working reports whether an operation runs.
+func working(work []wordpressWork) bool {
+	return slices.ContainsFunc(work, func(w wordpressWork) bool { return !w.Over })
 }
 
 // loginWordPress sends the owner into wp-admin by a link that works once.
