@@ -40,15 +40,15 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
-// start is an installation and the key of a user of it.
-func start(t *testing.T) (w *world.World, key string) {
+// start is an installation, with these flags, and the key of a user of it.
+func start(t *testing.T, flags ...string) (w *world.World, key string) {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen)
+	w.Flags = append(append(w.Flags, "--base-url", "http://"+w.Listen), flags...)
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(deadline))
 	defer cancel()
 	if err := w.Start(ctx); err != nil {

@@ -17,6 +17,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+
+	"slipway/e2e/world"
+	"slipway/internal/tenant/domain/dnstest"
 )
 
 // Each resource is made, its plan is then empty, it is changed in place, imported, and deleted.
@@ -50,6 +53,14 @@ func TestResources(t *testing.T) {
 				"secret_wo": "canary-two", "secret_wo_version": 2,
 			},
 			id: "harbor/Nightly",
+		},
+		"notification": {
+			made: attrs{"kind": "slack", "name": "Chat", "target_wo": "https://hooks.example.com/canary-one", "target_wo_version": 1, "site_ids": []string{site}},
+			changed: attrs{
+				"kind": "slack", "name": "Chat", "target_wo": "https://hooks.example.com/canary-two", "target_wo_version": 2,
+				"events": []string{"deployment.failed"}, "active": false,
+			},
+			id: "Chat",
 		},
 		"database": {
 			made:    attrs{"site_id": site, "name": "orders"},
@@ -85,6 +96,8 @@ func TestResources(t *testing.T) {
 			config := maps.Clone(tt.changed)
 			delete(config, "secret_wo") // an import can't know of it
 			delete(config, "secret_wo_version")
+			delete(config, "target_wo")
+			delete(config, "target_wo_version")
 			maps.Copy(config, tt.taken)
 			nothing("imported", c.take(name, id), config)
 			if said := c.destroy(name, state); said != "" {
@@ -118,6 +131,99 @@ func TestDomainRecords(t *testing.T) {
 		if got := c.values("domain", state)[name].String(); !strings.Contains(got, want[0]["value"].(string)) {
 			t.Errorf("%s: got %s, want %v", name, got, want)
 		}
+	}
+}
+
+// A site with a repository waits for its first deployment where it is told to, so that its variables are in it.
+func TestFirstDeployment(t *testing.T) {
+	t.Parallel()
+	w, key := start(t)
+	dir := t.TempDir()
+	if err := world.WriteFiles(dir, map[string]string{"package.json": `{"name": "quay", "private": true, "scripts": {"build": "mkdir -p dist && echo $GREETING > dist/index.html"}}`}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Git.Commit("acme/quay", "main", dir, "A commit"); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, "http://"+w.Listen, key)
+	config := attrs{
+		"name": "Quay", "repository": "git.test/acme/quay", "branch": "main", "deploy_on_create": false, "build": attrs{"output": "dist"},
+		"backups": attrs{"every": "weekly"},
+	}
+	state := c.apply("site", nil, config)
+	site := c.text("site", state, "id")
+	deployments := func() (all []string) {
+		t.Helper()
+		var got struct{ Data []struct{ ID string } }
+		if err := w.Call(t.Context(), key, "GET", "/sites/"+site+"/deployments", nil, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range got.Data {
+			all = append(all, d.ID)
+		}
+		return all
+	}
+	if all := deployments(); len(all) != 0 || c.text("site", state, "source") != "git" {
+		t.Fatalf("a new site, of %s, has the deployments %v", c.text("site", state, "source"), all)
+	}
+	c.apply("env", nil, attrs{"site_id": site, "key": "GREETING", "value": "ahoy"})
+	made := c.apply("deployment", nil, attrs{"site_id": site})
+	if all := deployments(); len(all) != 1 || all[0] != c.text("deployment", made, "id") || c.text("deployment", made, "status") != "success" {
+		t.Errorf("the deployments are %v", all)
+	}
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := w.Site(t.Context(), browser, world.Request{Method: "GET", URL: c.text("site", state, "url")})
+	if err != nil || string(a.Body) != "ahoy\n" {
+		t.Errorf("it answers %q, %v", a.Body, err)
+	}
+	c = open(t, "http://"+w.Listen, key)
+	if changes := c.changes("site", c.refresh("site", state), config); changes != nil {
+		t.Errorf("a plan changes %v", changes)
+	}
+}
+
+// A domain is waited for until it is active and has its certificate, and no longer than the configuration says.
+func TestDomainVerification(t *testing.T) {
+	t.Parallel()
+	zone := dnstest.New(t)
+	w, key := start(t, "--dns-resolver", zone.Addr)
+	c := open(t, "http://"+w.Listen, key)
+	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
+	made := c.apply("domain", nil, attrs{"site_id": site, "name": "shop.example.com"})
+	id := c.text("domain", made, "id")
+	planned, encoded := c.plan("domain_verification", nil, attrs{"domain_id": id, "timeout_seconds": 0})
+	if said := c.create("domain_verification", planned, encoded); !strings.Contains(said, "shop.example.com is pending") {
+		t.Errorf("without its records: %s", said)
+	}
+	var now struct {
+		Verification []struct{ Type, Name, Value string }
+	}
+	if err := w.Call(t.Context(), key, "GET", "/domains/"+id, nil, &now); err != nil {
+		t.Fatal(err)
+	}
+	zone.Set("shop.example.com", "A 127.0.0.1")
+	for _, r := range now.Verification {
+		if r.Type == "TXT" {
+			zone.Set(r.Name, `TXT "`+r.Value+`"`)
+		}
+	}
+	config := attrs{"domain_id": id}
+	state := c.apply("domain_verification", nil, config)
+	if c.text("domain_verification", state, "status") != "active" || c.text("domain_verification", state, "ssl_status") != "active" {
+		t.Errorf("waited for %v", c.values("domain_verification", state))
+	}
+	c = open(t, "http://"+w.Listen, key)
+	if changes := c.changes("domain_verification", c.take("domain_verification", "shop.example.com"), config); changes != nil {
+		t.Errorf("imported, a plan changes %v", changes)
+	}
+	if said := c.destroy("domain_verification", state); said != "" {
+		t.Error(said)
+	}
+	if c = open(t, "http://"+w.Listen, key); c.refresh("domain", made) == nil {
+		t.Error("the domain is gone with it")
 	}
 }
 

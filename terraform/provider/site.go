@@ -14,7 +14,7 @@ import (
 )
 
 func kinds() []kind {
-	return []kind{site(), env(), domain(), webhook(), deployHook(), database(), deployment()}
+	return []kind{site(), env(), domain(), webhook(), deployHook(), database(), deployment(), domainVerification(), notification()}
 }
 
 func bySite(of string) func(values) string {
@@ -30,15 +30,17 @@ var siteStatuses = []string{"pending", "provisioning", "active", "error", "stopp
 func site() kind {
 	return kind{
 		name:  "site",
-		about: "A site. Its first deployment begins when it is created; later ones by pushes, or by slipway_deployment.",
+		about: "A site. Its first deployment begins when it is created, unless deploy_on_create is false; later ones by pushes, or by slipway_deployment.",
 		attributes: map[string]schema.Attribute{
 			"id":         str(shown, "The site's id."),
 			"name":       str(required, "Display name, 1 to 100 characters. The address stays the same when it changes."),
 			"type":       str(chosen, "static, which are also Node.js and PHP applications, or wordpress. Default: static."),
 			"repository": str(kept, "The Git repository, host/owner/repo. An empty one makes a static site that is deployed from uploads."),
 			"branch":     str(kept, "The production branch. Default: the repository's."),
-			"source":     str(live, "git or upload: where a static site's files come from. A static site without a repository is created for uploads."),
-			"framework":  str(kept, "Framework preset. Default: detected."),
+			deployFirst: flag(optional, "Whether a site with a repository is deployed when it is created. Default: true. "+
+				"False leaves the first deployment to a push or to slipway_deployment, which can come after the site's variables."),
+			"source":    str(live, "git or upload: where a static site's files come from. A static site without a repository is created for uploads."),
+			"framework": str(kept, "Framework preset. Default: detected."),
 			"build": group(kept, "Build settings. Those that aren't set are detected; an empty text resets one.", map[string]schema.Attribute{
 				"command": str(kept, "Build command."),
 				"install": str(kept, "Install command."),
@@ -86,8 +88,9 @@ func site() kind {
 			"type": {"static", "wordpress"}, "source": {"git", "upload"}, "status": siteStatuses,
 			"runtime": {"static", "node", "php", "wordpress"},
 		},
-		all:  func(values) string { return "/sites" },
-		item: byID("/sites", "id"),
+		local: []string{deployFirst},
+		all:   func(values) string { return "/sites" },
+		item:  byID("/sites", "id"),
 		read: func(ctx context.Context, c *client, v values) (values, error) {
 			got, err := c.site(ctx, text(v["id"]))
 			return flat(got), err
@@ -104,10 +107,25 @@ func site() kind {
 	}
 }
 
-// createSite makes a site, and sets its backup schedule, which the server takes in a change alone.
-func createSite(ctx context.Context, c *client, _, body values) (values, error) {
-	backups := body["backups"]
-	delete(body, "backups")
+// deployFirst is the attribute that says whether a new site is deployed at once.
+const deployFirst = "deploy_on_create"
+
+// createSite makes a site, and then sets what the server takes in a change alone: the backup schedule, and the repository of a
+// site that isn't to be deployed yet, since a site that is created with one is.
+func createSite(ctx context.Context, c *client, plan, body values) (values, error) {
+	later := values{}
+	move := func(names ...string) {
+		for _, name := range names {
+			if body[name] != nil {
+				later[name] = body[name]
+			}
+			delete(body, name)
+		}
+	}
+	move("backups")
+	if plan[deployFirst] == false && text(plan["type"]) != "wordpress" {
+		move("repository", "branch")
+	}
 	if body["type"] == nil {
 		body["type"] = "static"
 	}
@@ -124,8 +142,8 @@ func createSite(ctx context.Context, c *client, _, body values) (values, error) 
 	}
 	item := "/sites/" + escape(text(made["id"]))
 	var now values
-	if backups != nil {
-		now, err = c.change(ctx, http.MethodPatch, item, values{"backups": backups})
+	if len(later) > 0 {
+		now, err = c.change(ctx, http.MethodPatch, item, later)
 	} else {
 		now, err = c.get(ctx, item)
 	}
