@@ -110,7 +110,12 @@ func NewTree(files Files) *Tree {
 		cache:     map[string]loaded{},
 		manifests: map[string]*Manifest{},
 	}
-	for _, p := range files.Paths() {
+	paths := files.Paths()
+	if len(paths) > MaxPaths { // what says what a project is lies near its top
+		paths = slices.Clone(paths)
+		slices.SortStableFunc(paths, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
+	}
+	for _, p := range paths {
 		if !Clean(p) || strings.Count(p, "/") > MaxDepth {
 			continue
 		}

@@ -1,6 +1,8 @@
 package worktree
 
 import (
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 )
@@ -59,5 +61,27 @@ func TestNodeVersion(t *testing.T) {
 		if got, ok := NodeVersion(in); ok {
 			t.Errorf("NodeVersion(%q) = %q, want a refusal", in, got)
 		}
+	}
+}
+
+// many are so many files in folders that come before what a project is known by.
+type many int
+
+func (n many) Paths() []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("0/%d.html", i))
+	}
+	return append(list, "index.html", "web/package.json")
+}
+
+func (many) ReadFile(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
+
+// Of more files than are listed, those near the top are.
+func TestTreeOfTooManyFiles(t *testing.T) {
+	t.Parallel()
+	tree := NewTree(many(MaxPaths + 10))
+	if !tree.Has("index.html") || !tree.Truncated() || len(tree.List) != MaxPaths {
+		t.Errorf("index.html is listed: %v, cut: %v, %d files", tree.Has("index.html"), tree.Truncated(), len(tree.List))
 	}
 }
