@@ -26,6 +26,9 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
+// senders is how many connections events come over.
+const senders = 16
+
 // customers is how many owners have a subscription.
 const customers = 10_000
 
@@ -79,7 +82,7 @@ func (b *bench) billing(w *world.World) error {
 	}
 	hook := "http://" + w.Listen + regexp.MustCompile(`/hooks/stripe/sta_\w+`).FindString(connected)
 	var events atomic.Int64
-	took, err = b.repeat(w, func(*rand.Rand) world.Request {
+	took, err = b.repeatBy(w, senders, func(*rand.Rand) world.Request { // Stripe waits for no answer before it sends the next
 		n := events.Add(1)
 		body := fmt.Appendf(nil, `{"id":"evt_%d","type":"payment_intent.succeeded","livemode":false,"data":{"object":{"id":"pi_%d"}}}`, n, n)
 		signed := http.Header{"Stripe-Signature": {stripetest.Sign(body, secret, time.Now())}}

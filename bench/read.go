@@ -57,6 +57,11 @@ func (b *bench) read(w *world.World) error {
 
 // repeat sends requests from several clients at once and returns how long each took.
 func (b *bench) repeat(w *world.World, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
+	return b.repeatBy(w, readers, next)
+}
+
+// repeatBy is repeat with so many clients.
+func (b *bench) repeatBy(w *world.World, clients int, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
 	var (
 		mu    sync.Mutex // guards all and first
 		all   []time.Duration
@@ -64,7 +69,7 @@ func (b *bench) repeat(w *world.World, next func(*rand.Rand) world.Request) ([]t
 		group sync.WaitGroup
 	)
 	end := time.Now().Add(b.load)
-	for n := range readers {
+	for n := range clients {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(n)))
 			var own []time.Duration

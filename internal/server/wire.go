@@ -517,10 +517,12 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 // stripeClient returns what calls Stripe, or the address that the operator named in its place.
 func (h *node) stripeClient(out *egress.Egress) *http.Client {
 	const timeout = 20 * time.Second
+	c := out.Client(timeout)
 	if u, err := url.Parse(h.s.StripeAPI); err == nil && u.Host != "" {
-		return out.ClientTo(timeout, u.Host)
+		c = out.ClientTo(timeout, u.Host)
 	}
-	return out.Client(timeout)
+	c.Transport.(*http.Transport).MaxIdleConnsPerHost = stripe.MostCalls // which are made again and again
+	return c
 }
 
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas *limits.Limits) domain.Config {

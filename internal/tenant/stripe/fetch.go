@@ -22,8 +22,11 @@ type Fetch struct{}
 // Kind names the job.
 func (Fetch) Kind() string { return "stripe.events" }
 
+// MostCalls is how many calls to Stripe are made at once. It allows 100 a second.
+const MostCalls = 16
+
 const (
-	fetchAtOnce  = 8   // calls to Stripe, which allows 100 a second
+	fetchAtOnce  = MostCalls / 2
 	fetchList    = 200 // events that are looked for at a time
 	fetchPause   = 500 * time.Millisecond
 	fetchRetries = 40 // of one event, over three hours
