@@ -1,19 +1,28 @@
 package wordpress
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"slipway/e2e/world"
 	"slipway/internal/web/docs"
 )
+
+var updateDocs = flag.Bool("update-docs", false, "write what the terminal shows into the guide of WordPress")
 
 // The examples of the reference that need a WordPress work as pasted into a shell.
 func TestDocumentedExamples(t *testing.T) {
 	t.Parallel()
 	h := install(t)
-	archive := h.export(h.ready(h.create("Old blog").ID))
+	archive := h.export(h.ready(h.create("Journal").ID))
+	const checked = `until slipway wp info --site journal | grep -q '6.1.90[[:space:]]6.1.90'; do sleep 0.2; done` // WordPress has looked for updates
+	// The guide shows what the terminal shows; TestDocumentedTerminal runs the others.
+	if err := h.RunGuide(t.Context(), world.Guide{Name: "cli-wordpress", Key: h.key, Setup: []string{world.SignIn, checked}}, t.TempDir(), *updateDocs); err != nil {
+		t.Error(err)
+	}
 	for _, s := range docs.Scenarios() {
 		if s.Name != "wordpress" {
 			continue

@@ -16,6 +16,7 @@ import (
 // Guide is a page of docs with blocks of a terminal: commands, each after "$ ", and what the terminal shows of it.
 type Guide struct {
 	Name    string                            // of the file, without .md
+	Key     string                            // of somebody who has an account already. Optional: Email gets one.
 	Email   string                            // of the person at the terminal, who has an account and a key, $KEY
 	Files   map[string]string                 // in the home directory
 	Setup   []string                          // commands before the first of the page
@@ -39,9 +40,11 @@ func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool)
 	if err != nil {
 		return err
 	}
-	key, err := w.User(g.Email)
-	if err != nil {
-		return err
+	key := g.Key
+	if key == "" {
+		if key, err = w.User(g.Email); err != nil {
+			return err
+		}
 	}
 	files := map[string]string{}
 	for name, content := range g.Files {
@@ -132,13 +135,15 @@ var (
 		what *regexp.Regexp
 		mask string
 	}{
+		{regexp.MustCompile(`\bwhsec_[0-9A-Za-z+/=]+`), "SECRET"},
+		{regexp.MustCompile(`\bslipway-login=[0-9A-Za-z_-]+`), "LOGIN"},
 		{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`), "DATE"},
 		{regexp.MustCompile(`\d\d:\d\d:\d\d`), "TIME"},
 		{regexp.MustCompile(`(\d+ (second|minute|hour|day)s? ago|just now)`), "AGO"},
 		{regexp.MustCompile(`AGO +AGO`), "AGO"}, // a backup may not be verified yet when it is listed
 		{regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`), "DURATION"},
 		{regexp.MustCompile(`\b\d+(\.\d+)? (bytes|KiB|MiB)`), "SIZE"},
-		{regexp.MustCompile(`\bwhsec_[0-9A-Za-z+/=]+`), "SECRET"},
+		{regexp.MustCompile(`\b\d+(\.\d+)+\b`), "VERSION"},
 		{regexp.MustCompile(`\bslipway-[0-9a-z]{16,}\b`), "PROOF"},
 		{regexp.MustCompile(`\b([a-z]{2,6})_[0-9A-Za-z]{8,}`), "${1}_ID"},
 		{regexp.MustCompile(`\b[0-9a-f]{7,64}\b`), "HASH"},

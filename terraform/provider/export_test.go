@@ -42,6 +42,8 @@ func TestExport(t *testing.T) {
 			post("/webhooks", attrs{"url": "https://example.com/x", "events": []string{"deployment.completed"}, "siteIds": []string{made.Data.ID}}, nil)
 			post("/webhooks", attrs{"url": "https://example.com/y", "events": []string{"deployment.failed"}}, nil)
 
+			post("/notifications", attrs{"kind": "discord", "name": "Chat", "target": "https://hooks.example.com/" + canary, "siteIds": []string{made.Data.ID}}, nil)
+
 			f := newFolder(t, tool, "http://"+w.Listen, key)
 			cmd := exec.CommandContext(t.Context(), w.Binary, "export", "terraform", "--server", "http://"+w.Listen)
 			cmd.Env = append(os.Environ(), "SLIPWAY_TOKEN="+key, "HOME="+t.TempDir(), "XDG_CONFIG_HOME=")
@@ -56,7 +58,7 @@ func TestExport(t *testing.T) {
 			f.write("main.tf", string(text))
 			f.does("fmt", "-check", "-diff")
 			out := f.does("plan", "-no-color", "-input=false")
-			if !strings.Contains(out, "Plan: 10 to import, 0 to add, 0 to change, 0 to destroy.") {
+			if !strings.Contains(out, "Plan: 11 to import, 0 to add, 0 to change, 0 to destroy.") {
 				t.Fatalf("it plans\n%s\nof\n%s", out, text)
 			}
 			f.does("apply", "-no-color", "-input=false", "-auto-approve")

@@ -47,6 +47,9 @@ func Write(ctx context.Context, c *rest.Client, w io.Writer) error {
 	if err := e.webhooks(ctx); err != nil {
 		return err
 	}
+	if err := e.notifications(ctx); err != nil {
+		return err
+	}
 	_, err = io.WriteString(w, e.head()+e.out.String())
 	return err
 }
@@ -189,18 +192,37 @@ func (e *export) domains(ctx context.Context) error {
 func (e *export) webhooks(ctx context.Context) error {
 	all, err := e.list(ctx, "webhooks", "/webhooks")
 	for _, w := range all {
-		var sites []any
-		if ids, ok := w["siteIds"].([]any); ok {
-			for _, id := range ids {
-				sites = append(sites, e.siteOf(id))
-			}
-		}
 		host, _, _ := strings.Cut(strings.TrimPrefix(text(w["url"]), "https://"), "/")
 		e.resource("slipway_webhook", host, text(w["id"]), fields{
-			{"url", w["url"]}, {"events", w["events"]}, {"site_ids", sites}, {"active", w["active"]},
+			{"url", w["url"]}, {"events", w["events"]}, {"site_ids", e.sitesOf(w["siteIds"])}, {"active", w["active"]},
 		})
 	}
 	return err
+}
+
+// notifications has no target of a chat, which is a secret: an import leaves it as it is.
+func (e *export) notifications(ctx context.Context) error {
+	all, err := e.list(ctx, "notification channels", "/notifications")
+	for _, n := range all {
+		e.resource("slipway_notification", text(n["name"]), text(n["id"]), fields{
+			{"kind", n["kind"]},
+			{"name", n["name"]},
+			{"email", n["email"]},
+			{"site_ids", e.sitesOf(n["siteIds"])},
+			{"events", n["events"]},
+			{"active", n["active"]},
+		})
+	}
+	return err
+}
+
+// sitesOf refers to sites by their resources.
+func (e *export) sitesOf(ids any) (sites []any) {
+	list, _ := ids.([]any)
+	for _, id := range list {
+		sites = append(sites, e.siteOf(id))
+	}
+	return sites
 }
 
 // siteOf refers to a site by its resource, if it has one.

@@ -25,6 +25,7 @@ func TestWrite(t *testing.T) {
 		"/domains":                `{"id": "dom_1", "name": "shop.example.com", "siteId": "site_a", "redirectTo": null, "primary": true}`,
 		"/webhooks": `{"id": "hook_1", "url": "https://example.com/x", "events": ["deployment.completed"], "siteIds": ["site_a", "site_gone"],
 			"active": true}`,
+		"/notifications": `{"id": "nch_1", "kind": "slack", "name": "Chat", "email": null, "siteIds": ["site_a"], "events": ["deployment.failed"], "active": false}`,
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text := answers[strings.TrimPrefix(r.URL.Path, "/api/v1")]; text != "" {
@@ -44,6 +45,13 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`
+resource "slipway_notification" "chat" {
+  kind     = "slack"
+  name     = "Chat"
+  site_ids = [slipway_site.the_shop.id]
+  events   = ["deployment.failed"]
+  active   = false
+}`, `
 resource "slipway_site" "the_shop" {
   name       = "The $${shop}"
   type       = "static"

@@ -41,7 +41,9 @@ var chapterNames = []struct {
 		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "terraform", "mcp", "dashboard",
 		"billing",
 	}},
-	{"Command line", []string{"cli-sign-in", "cli-deploy", "cli-logs", "cli-env", "cli-domains", "cli-backups", "cli-webhooks"}},
+	{"Command line", []string{
+		"cli-sign-in", "cli-deploy", "cli-logs", "cli-env", "cli-domains", "cli-backups", "cli-wordpress", "cli-webhooks",
+	}},
 	{"Coming from", []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
