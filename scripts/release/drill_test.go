@@ -87,7 +87,10 @@ func TestMachines(t *testing.T) {
 	}
 	m.packages(t, r)
 	t.Run("Drill", m.drill)
-	t.Run("Unit", m.unit)
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		t.Run("Unit", func(t *testing.T) { m.unit(t, "v1") })
+	}
+	t.Run("UnitV2", func(t *testing.T) { m.unit(t, "v2") })
 	t.Run("Upgrade", m.upgrade)
 	t.Run("Auto", func(t *testing.T) { m.auto(t, r) })
 	t.Run("Apt", m.apt)

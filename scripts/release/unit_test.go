@@ -26,7 +26,7 @@ exec unshare --mount --pid --fork --uts --ipc --cgroup --net --kill-child --prop
 	cd $1
 	mount -t proc proc proc
 	mount -t sysfs sysfs sys
-	if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
+	if [ $2 = v2 ]; then
 		mount -t cgroup2 cgroup2 sys/fs/cgroup
 	else
 		mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
@@ -44,20 +44,19 @@ exec unshare --mount --pid --fork --uts --ipc --cgroup --net --kill-child --prop
 	pivot_root . mnt
 	umount -l /mnt
 	exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd systemd.unified_cgroup_hierarchy=0
-' sh $0
+' sh $0 $1
 `
 
 // The package's unit, under systemd: what it takes from the service is nothing that a build, an application, WordPress, a command in
 // it, a backup, the next start or the way back from a package that doesn't work needs.
-func (m machines) unit(t *testing.T) {
-	root := filepath.Join(m.dir, "unit")
+func (m machines) unit(t *testing.T, cgroups string) {
+	root := filepath.Join(m.dir, "unit-"+cgroups)
 	if made := os.Getenv("SLIPWAY_WORDPRESS_DEBIAN"); made != "" {
 		if out, err := exec.Command("cp", "-a", made, root).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	} else {
-		clean(t, root, "mariadb-server", "php-cli", "php-curl", "php-fpm", "php-gd", "php-mbstring", "php-mysql", "wordpress",
-			"wordpress-theme-twentytwentythree")
+		clean(t, root, append(recommended(t), "wordpress", "wordpress-theme-twentytwentythree")...)
 	}
 	// Slipway starts its own of what these packages have as services.
 	if err := os.RemoveAll(filepath.Join(root, "etc/systemd/system/multi-user.target.wants")); err != nil {
@@ -74,12 +73,12 @@ func (m machines) unit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "root", "story.sh"), []byte(underSystemd), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(m.dir, "boot.log"))
+	log, err := os.Create(filepath.Join(m.dir, "boot-"+cgroups+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	machine := exec.Command("sh", "-ec", boot, root)
+	machine := exec.Command("sh", "-ec", boot, root, cgroups)
 	machine.Stdout, machine.Stderr = log, log
 	if err := machine.Start(); err != nil {
 		t.Fatal(err)
@@ -118,6 +117,21 @@ func (m machines) unit(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Log(string(out))
+}
+
+// recommended are the packages that apt installs with Slipway's.
+func recommended(t *testing.T) []string {
+	t.Helper()
+	control, err := os.ReadFile("packaging/deb/control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(control), "\nRecommends: ")
+	list, _, _ = strings.Cut(list, "\n")
+	if !found {
+		t.Fatal("nothing is recommended")
+	}
+	return strings.Split(list, ", ")
 }
 
 const underSystemd = `
