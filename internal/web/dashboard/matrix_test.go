@@ -418,7 +418,7 @@ func TestAssets(t *testing.T) {
 		if p.status != 200 || !strings.Contains(
 			p.header.Get("Cache-Control"),
 			"immutable",
-		) || p.header.Get("ETag") == "" || p.body != string(w.dash.shell.Assets.Files[strings.TrimPrefix(path, "/assets/")].Plain) {
+		) || p.header.Get("ETag") == "" || p.body != string(w.dash.shell.Assets.Files[strings.TrimPrefix(path, "/assets/")].Plain()) {
 			t.Errorf("%s: %d %v", name, p.status, p.header)
 		}
 		if p := b.get(path, "If-None-Match: "+p.header.Get("ETag")); p.status != 304 || p.body != "" {

@@ -88,8 +88,8 @@ var limitHeaders = map[string]string{
 	"X-Request-Id":          "The id of this request in the service's logs.",
 }
 
-// finish completes the document that huma made from the types. Nothing of it changes
-// afterwards.
+// finish completes the document that huma made from the types: at once what names its operations and shapes, and at the first use of
+// the document what only its readers see. Nothing of it changes afterwards.
 func (a *API) finish() {
 	doc := a.huma.OpenAPI()
 	doc.Info.Description = overview
@@ -147,10 +147,8 @@ func (a *API) finish() {
 			Content: map[string]*huma.MediaType{"application/json": {Schema: errorSchema}},
 		}
 	}
-	for _, r := range a.ops {
-		a.complete(r, operationOf(doc, r))
-	}
-	a.complete(a.specRoute(doc))
+	ops := slices.Clone(a.ops)
+	spec, specOp := a.specRoute(doc)
 	a.clientRoutes(doc)
 	for _, t := range nouns {
 		for _, r := range a.ops {
@@ -160,10 +158,17 @@ func (a *API) finish() {
 			}
 		}
 	}
-	doc.Webhooks = a.webhooksDoc()
 	nullable(doc.Components.Schemas)
-	// Most processes are never asked for either, and both are made in a moment.
+	// Most processes are never asked for the document or its pages: they are made in a moment, and what they need takes over 1 MB.
+	fill := sync.OnceFunc(func() {
+		for _, r := range ops {
+			a.complete(r, operationOf(doc, r))
+		}
+		a.complete(spec, specOp)
+		doc.Webhooks = a.webhooksDoc()
+	})
 	a.spec = sync.OnceValue(func() []byte {
+		fill()
 		spec, err := Encode(doc)
 		if err == nil {
 			spec, err = a.polish(spec)
@@ -173,7 +178,10 @@ func (a *API) finish() {
 		}
 		return spec
 	})
-	a.docs = sync.OnceValue(func() *docs.Docs { return a.document(doc) })
+	a.docs = sync.OnceValue(func() *docs.Docs {
+		fill()
+		return a.document(doc)
+	})
 }
 
 // document makes the pages of the reference.

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"slipway/internal/platform/fault"
 )
@@ -19,19 +20,50 @@ import (
 // be cached for ever.
 type asset struct {
 	kind  string
-	Plain []byte
-	gzip  []byte // empty when that is no smaller
+	from  fs.FS
+	file  string
+	sheet []byte // a style sheet's text, which names the others by their public names
+
+	once sync.Once // before gzip is read
+	gzip []byte    // empty when that is no smaller
+}
+
+// Plain returns its bytes. They are in the program's file: a copy in memory would serve nobody most of the time.
+func (a *asset) Plain() []byte {
+	if a.sheet != nil {
+		return a.sheet
+	}
+	body, err := fs.ReadFile(a.from, a.file)
+	if err != nil {
+		panic(err) // it was read at the start
+	}
+	return body
+}
+
+// compressed returns its bytes with gzip, or nil when that is no smaller.
+func (a *asset) compressed() []byte {
+	a.once.Do(func() {
+		var buf bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is a valid one
+		body := a.Plain()
+		z.Write(body)
+		z.Close()
+		if buf.Len() < len(body) {
+			a.gzip = bytes.Clone(buf.Bytes())
+		}
+	})
+	return a.gzip
 }
 
 type Assets struct {
-	Files map[string]asset  // by public name
+	Files map[string]*asset // by public name
 	Names map[string]string // public names by plain ones
 }
 
 // loadAssets reads what is built into the program: what is wrong with that is wrong at
 // the first start, hence the panics.
 func loadAssets(from fs.FS) Assets {
-	out := Assets{map[string]asset{}, map[string]string{}}
+	out := Assets{map[string]*asset{}, map[string]string{}}
 	list, err := fs.ReadDir(from, "assets")
 	if err != nil {
 		panic(err)
@@ -51,7 +83,10 @@ func loadAssets(from fs.FS) Assets {
 		}
 		sum := sha256.Sum256(body)
 		name := strings.TrimSuffix(f.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		a := asset{kind: "application/octet-stream", Plain: body}
+		a := &asset{kind: "application/octet-stream", from: from, file: "assets/" + f.Name()}
+		if ext == ".css" {
+			a.sheet = body
+		}
 		switch ext { // not by package mime: reading the host's table takes half a megabyte
 		case ".js":
 			a.kind = "text/javascript; charset=utf-8"
@@ -63,13 +98,6 @@ func loadAssets(from fs.FS) Assets {
 			a.kind = "image/svg+xml"
 		case ".woff2":
 			a.kind = "font/woff2"
-		}
-		var buf bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is a valid one
-		z.Write(body)
-		z.Close()
-		if buf.Len() < len(body) {
-			a.gzip = buf.Bytes()
 		}
 		out.Files[name], out.Names[f.Name()] = a, name
 	}
@@ -108,11 +136,13 @@ func (d *Shell) asset(ctx context.Context, q *Request) (Answer, error) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		body := f.Plain
-		if f.gzip != nil && strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") {
-			h.Set("Content-Encoding", "gzip")
-			body = f.gzip
+		if strings.Contains(q.Header.Get("Accept-Encoding"), "gzip") {
+			if packed := f.compressed(); packed != nil {
+				h.Set("Content-Encoding", "gzip")
+				w.Write(packed)
+				return
+			}
 		}
-		w.Write(body)
+		w.Write(f.Plain())
 	}), nil
 }
