@@ -44,7 +44,7 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 		},
 		{
 			Name: "cli-env", Email: "dan@example.com", Files: map[string]string{
-				"shop/index.html": "<h1>Shop</h1>\n", "shop/print.js": "console.log(process.env.GREETING)\n", "shop/payment-key.txt": "sk_live_0123456789\n",
+				"shop/index.html": "<h1>Shop</h1>\n", "shop/print.js": "console.log(process.env.GREETING)\n", "shop/mailbox-key.txt": "sk_live_0123456789\n",
 			},
 			Setup: []string{world.SignIn, "cd shop", "slipway init"},
 		},
@@ -61,7 +61,7 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 			"/sites?filter=all&page=1&per_page=100": `[{"id": "n1", "name": "harbor", "account_id": "a1", "custom_domain": "harbor.example", "domain_aliases": ["www.harbor.example"],
 				"build_settings": {"repo_url": "https://github.com/acme/harbor", "repo_branch": "main", "cmd": "npm run build", "dir": "web/dist", "base": "web"}}]`,
 			"/accounts/a1/env?site_id=n1": `[{"key": "GREETING", "values": [{"value": "hello", "context": "all"}]},
-				{"key": "API_TOKEN", "values": [{"value": "t0ken", "context": "production"}]}, {"key": "PAYMENT_KEY", "is_secret": true, "values": [{"value": "", "context": "all"}]}]`,
+				{"key": "API_TOKEN", "values": [{"value": "t0ken", "context": "production"}]}, {"key": "MAILBOX_KEY", "is_secret": true, "values": [{"value": "", "context": "all"}]}]`,
 			"/sites/n1/forms": `[{"name": "contact"}]`, "/sites/n1/snippets": `[]`,
 		}),
 		imported(t, "vercel", "hal@example.com", map[string]string{

@@ -138,7 +138,7 @@ func TestGuide(t *testing.T) {
 			w, key := start(t)
 			f := newFolder(t, tool, "http://"+w.Listen, key)
 			const canary = "hunter2-canary"
-			f.env = append(f.env, "TF_VAR_payment_key="+canary, "TF_VAR_chat_url=https://hooks.example.com/"+canary, "TF_LOG=TRACE", "TF_LOG_PATH="+filepath.Join(f.dir, "trace.log"))
+			f.env = append(f.env, "TF_VAR_mailbox_key="+canary, "TF_VAR_chat_url=https://hooks.example.com/"+canary, "TF_LOG=TRACE", "TF_LOG_PATH="+filepath.Join(f.dir, "trace.log"))
 			f.write("main.tf", guide(t))
 			if err := os.Mkdir(filepath.Join(f.dir, "dist"), 0o700); err != nil {
 				t.Fatal(err)
