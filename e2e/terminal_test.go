@@ -56,6 +56,13 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 			Name: "cli-backups", Email: "fay@example.com", Files: page,
 			Setup: []string{world.SignIn, "slipway init --name Archive", "slipway deploy"},
 		},
+		{
+			Name: "cli-databases", Email: "lea@example.com", Files: page, Setup: []string{
+				world.SignIn, "slipway init --name Ledger",
+				`slipway api POST "/sites/$(grep -o 'site_[a-z0-9]*' .slipway/project.json)/databases" -f engine=mariadb`,
+				"until slipway db list | grep -q 'active[[:space:]]*[0-9]'; do sleep 0.2; done",
+			},
+		},
 		listening(t, w),
 		imported(t, "netlify", "gus@example.com", map[string]string{
 			"/sites?filter=all&page=1&per_page=100": `[{"id": "n1", "name": "harbor", "account_id": "a1", "custom_domain": "harbor.example", "domain_aliases": ["www.harbor.example"],

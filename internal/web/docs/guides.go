@@ -42,7 +42,8 @@ var chapterNames = []struct {
 		"billing",
 	}},
 	{"Command line", []string{
-		"cli-sign-in", "cli-deploy", "cli-logs", "cli-env", "cli-domains", "cli-backups", "cli-wordpress", "cli-webhooks",
+		"cli-sign-in", "cli-deploy", "cli-logs", "cli-env", "cli-domains", "cli-databases", "cli-backups", "cli-wordpress",
+		"cli-webhooks",
 	}},
 	{"Coming from", []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
 	{"Operate", []string{"runbook", "operating", "stability", "shares", "benchmarks", "backup-format"}},
