@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -58,24 +57,7 @@ type installation struct {
 // offer makes Debian's WordPress the core of new sites, under this version.
 func (h *installation) offer(version string) {
 	h.t.Helper()
-	const debian = "/usr/share/wordpress"
-	text, err := os.ReadFile(debian + "/wp-includes/version.php")
-	ok(h.t, err)
-	text = regexp.MustCompile(`\$wp_version = '[^']*'`).ReplaceAll(text, []byte("$$wp_version = '"+version+"'"))
-	for _, dir := range []string{"", "wp-includes", "wp-content"} {
-		ok(h.t, os.MkdirAll(filepath.Join(h.core, dir), 0o755))
-		entries, err := os.ReadDir(filepath.Join(debian, dir))
-		ok(h.t, err)
-		for _, e := range entries {
-			if e.Name() != "wp-includes" && e.Name() != "version.php" && e.Name() != "wp-content" && e.Name() != "languages" {
-				err := os.Symlink(filepath.Join(debian, dir, e.Name()), filepath.Join(h.core, dir, e.Name()))
-				if err != nil && !os.IsExist(err) {
-					h.t.Fatal(err)
-				}
-			}
-		}
-	}
-	ok(h.t, os.WriteFile(filepath.Join(h.core, "wp-includes/version.php"), text, 0o644))
+	ok(h.t, world.DebianWordPress(h.core, version))
 	languages := filepath.Join(h.core, "wp-content/languages")
 	ok(h.t, os.MkdirAll(languages, 0o755))
 	ok(

@@ -106,6 +106,9 @@ func (r *Receiver) Hang(long time.Duration) (url string, end func(), err error) 
 // Close ends the server.
 func (r *Receiver) Close() { r.server.CloseClientConnections(); r.server.Close() }
 
+// Certificate is the receiver's, for localhost and 127.0.0.1, for other servers that who trusts CA is to trust.
+func (r *Receiver) Certificate() tls.Certificate { return r.server.TLS.Certificates[0] }
+
 // authority makes a certificate authority and a certificate for localhost from it.
 func authority() (ca []byte, leaf tls.Certificate, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

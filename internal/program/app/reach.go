@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
-
 	"slipway/internal/program/relay"
 )
 
-// Reach wakes a deployment's program on this node, for a visitor of another one, and returns what passes a connection on to it.
-// While the connection is open the program does not sleep.
-func (a *Apps) Reach(ctx context.Context, deployment id.Deployment) (relay.Program, func(net.Conn), error) {
+// Reach wakes a deployment's program on this node, for a visitor of another one, and returns what passes a connection on to it, or
+// with tasks to the scripts that no visitor can ask for. While the connection is open the program does not sleep.
+func (a *Apps) Reach(ctx context.Context, deployment id.Deployment, tasks bool) (relay.Program, func(net.Conn), error) {
 	ctx, done := context.WithTimeoutCause(ctx, a.c.WakeTime, errWakeTimeout)
 	defer done()
 	a.sure(ctx)
@@ -27,9 +27,17 @@ func (a *Apps) Reach(ctx context.Context, deployment id.Deployment) (relay.Progr
 	if err != nil {
 		return relay.Program{}, nil, err
 	}
-	about := relay.Program{Site: string(in.site), MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load())}
-	if in.transport.upstream == nil {
-		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in) }, nil
+	about := relay.Program{
+		Site: string(in.site), MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Tasks: in.transport.tasks != nil,
+	}
+	switch {
+	case tasks && in.transport.tasks == nil:
+		in.release()
+		return relay.Program{}, nil, &fault.Error{Kind: fault.Conflict, Message: "The program has no tasks", Code: "no_tasks"}
+	case tasks:
+		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in, p.proxy(in, in.transport.tasks)) }, nil
+	case in.transport.upstream == nil:
+		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in, p.answers(in)) }, nil
 	}
 	to, err := in.running.Dial(ctx)
 	if err != nil {
@@ -39,17 +47,30 @@ func (a *Apps) Reach(ctx context.Context, deployment id.Deployment) (relay.Progr
 	return about, func(c net.Conn) { defer in.release(); relay.Splice(c, to) }, nil
 }
 
-// serveConn answers the requests of a connection by a program that speaks something else than HTTP, such as FastCGI, and by the files
-// that it has.
-func (p *program) serveConn(c net.Conn, in *instance) {
-	proxy := &httputil.ReverseProxy{
-		Transport:     in.transport,
+// answers is a program that speaks something else than HTTP, such as FastCGI, with the files that it has.
+func (p *program) answers(in *instance) http.Handler {
+	proxy := p.proxy(in, in.transport)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if limit := in.maxBody.Load(); limit > 0 {
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
+		}
+		if in.transport.serve != nil && in.transport.serve(w, r) {
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+// proxy passes what another node sends on to a program, with what that node has said of who asks.
+func (p *program) proxy(in *instance, to http.RoundTripper) http.Handler {
+	return &httputil.ReverseProxy{
+		Transport:     to,
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(p.apps.c.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", r.In.Host
 			r.Out.Host = r.In.Host
-			for name, values := range r.In.Header { // the other node has said who asks
+			for name, values := range r.In.Header {
 				if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
 					r.Out.Header[name] = values
 				}
@@ -60,17 +81,13 @@ func (p *program) serveConn(c net.Conn, in *instance) {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
+}
+
+// serveConn answers the requests of a connection until it or the program ends.
+func (p *program) serveConn(c net.Conn, in *instance, h http.Handler) {
 	one := relay.Listen(c)
 	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if limit := in.maxBody.Load(); limit > 0 {
-				r.Body = http.MaxBytesReader(w, r.Body, limit)
-			}
-			if in.transport.serve != nil && in.transport.serve(w, r) {
-				return
-			}
-			proxy.ServeHTTP(w, r)
-		}),
+		Handler:           h,
 		ReadHeaderTimeout: time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(p.apps.c.Log.Handler(), slog.LevelDebug),

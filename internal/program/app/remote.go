@@ -45,6 +45,7 @@ type remote struct {
 	address    string
 	program    relay.Program
 	http       *http.Transport
+	tasks      http.RoundTripper // nil: it has none
 	pool       *upstream.Pool
 	ended      chan struct{} // closed when it gets no requests any more
 
@@ -136,6 +137,7 @@ func (x *remote) endpoint() *endpoint.Endpoint {
 	a := x.apps
 	return &endpoint.Endpoint{
 		Transport: x.http,
+		Tasks:     x.tasks,
 		Upstream:  x.pool,
 		Ended:     x.ended,
 		MaxBody:   x.program.MaxBody,
@@ -167,6 +169,16 @@ func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployme
 		DisableKeepAlives:      true, // for what is unusual, such as a change of protocol
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHead,
+	}
+	if p.Tasks {
+		x.tasks = &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return a.c.Relay.DialTasks(ctx, x.address, x.deployment)
+			},
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxHead,
+		}
 	}
 	x.pool = upstream.New(upstream.Config{Dial: x.dial, Idle: relayIdle, Age: relayAge})
 	x.checked.Store(time.Now().UnixNano())

@@ -40,11 +40,13 @@ type Program struct {
 	Site      string        `json:"site"`
 	MaxBody   int64         `json:"maxBody,omitempty"`   // bytes of a request's body; 0: no limit
 	FirstByte time.Duration `json:"firstByte,omitempty"` // until an answer's first byte; 0: as the edge has it
+	Tasks     bool          `json:"tasks,omitempty"`     // it runs scripts that no visitor can ask for, see Dialer.DialTasks
 }
 
 // asked is the line of who connects.
 type asked struct {
 	Deployment id.Deployment `json:"deployment,omitempty"`
+	Tasks      bool          `json:"tasks,omitempty"`  // its scripts that no visitor can ask for
 	States     bool          `json:"states,omitempty"` // instead: how what runs there is
 }
 
@@ -71,6 +73,16 @@ type Dialer struct{ TLS *tls.Config }
 // Dial connects to the program of a deployment at the node with an address. The other node may wake it first, for as long as ctx
 // lasts. The error is a fault where that node refuses.
 func (d *Dialer) Dial(ctx context.Context, address string, deployment id.Deployment) (net.Conn, Program, error) {
+	return d.dial(ctx, address, asked{Deployment: deployment})
+}
+
+// DialTasks is Dial to what runs the scripts of a program that no visitor can ask for.
+func (d *Dialer) DialTasks(ctx context.Context, address string, deployment id.Deployment) (net.Conn, error) {
+	c, _, err := d.dial(ctx, address, asked{Deployment: deployment, Tasks: true})
+	return c, err
+}
+
+func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn, Program, error) {
 	near, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(near, "tcp", address)
@@ -78,7 +90,7 @@ func (d *Dialer) Dial(ctx context.Context, address string, deployment id.Deploym
 		return nil, Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	p, err := greet(c, deployment)
+	p, err := greet(c, what)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -127,8 +139,8 @@ func (d *Dialer) States(ctx context.Context, address string) ([]byte, error) {
 	return text, nil
 }
 
-func greet(c net.Conn, deployment id.Deployment) (Program, error) {
-	line, err := json.Marshal(asked{Deployment: deployment})
+func greet(c net.Conn, what asked) (Program, error) {
+	line, err := json.Marshal(what)
 	if err != nil {
 		return Program{}, err
 	}
@@ -167,8 +179,8 @@ func readLine(c net.Conn, into any) error {
 // Programs are those of this node.
 type Programs interface {
 	// Reach wakes a deployment's program here. carry then passes what comes on a connection on to it, until either ends; it is to be
-	// called once.
-	Reach(ctx context.Context, deployment id.Deployment) (p Program, carry func(net.Conn), err error)
+	// called once. With tasks it passes on to the scripts that no visitor can ask for.
+	Reach(ctx context.Context, deployment id.Deployment, tasks bool) (p Program, carry func(net.Conn), err error)
 	// States says how what runs here is, in words that Dialer.States gets.
 	States() []byte
 }
@@ -348,7 +360,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 		return
 	}
 	_ = raw.SetDeadline(time.Time{})
-	p, carry, err := s.Programs.Reach(ctx, a.Deployment)
+	p, carry, err := s.Programs.Reach(ctx, a.Deployment, a.Tasks)
 	out := answered{Program: &p}
 	if err != nil {
 		f := fault.As(err)

@@ -27,7 +27,7 @@ import (
 // echo is the programs of a node: one that repeats lines, and one that does not start.
 type echo struct{ carried atomic.Int64 }
 
-func (e *echo) Reach(_ context.Context, deployment id.Deployment) (Program, func(net.Conn), error) {
+func (e *echo) Reach(_ context.Context, deployment id.Deployment, tasks bool) (Program, func(net.Conn), error) {
 	if deployment != "dep_echo" {
 		return Program{}, nil, &fault.Error{
 			Kind: fault.Unavailable, Message: "It does not start", Details: "see its log", Code: "application_crashed", RetryAfter: 7 * time.Second,

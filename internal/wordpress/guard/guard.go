@@ -8,6 +8,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/program/relay"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
 )
@@ -239,15 +241,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	filled := g.of.c.Cache.Filling(g.pages, r)
 	defer filled()
-	p, err := g.program(r.Context())
-	if err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
+	resp, woken, err := g.ask(r)
+	if !woken {
 		g.of.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.site.Site, "err", err)
 		return plain(r, http.StatusServiceUnavailable, "This site is starting. Try again in a few seconds.\n"), nil
 	}
-	resp, err := p.Transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +264,60 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		g.of.c.Cache.Store(g.site.Owner, g.site.Site, g.pages, r, resp, g.asked)
 	}
 	return resp, nil
+}
+
+// mostTries is how many times a request looks for a program that takes it, where one node after the other ends in that moment.
+const mostTries = 3
+
+// ask sends a request to the program; once more, where the node that has it turns out to be gone before it got any of the request.
+// woken is false if the program could not be woken.
+func (g *guard) ask(r *http.Request) (resp *http.Response, woken bool, err error) {
+	body := r.Body
+	if body != nil {
+		defer func() {
+			if err != nil {
+				_ = body.Close()
+			}
+		}()
+	}
+	for tries := 1; ; tries++ {
+		p, err := g.program(r.Context())
+		if err != nil {
+			return nil, false, err
+		}
+		out, unread := r, &unreadBody{ReadCloser: body}
+		if body != nil && body != http.NoBody {
+			out = r.Clone(r.Context())
+			out.Body = unread
+		}
+		resp, err := p.Transport.RoundTrip(out)
+		if err == nil || !errors.Is(err, relay.ErrUnreached) || unread.begun.Load() || tries == mostTries || !p.Ends(r.Context()) {
+			return resp, true, err
+		}
+		g.mu.Lock()
+		g.got.Release()
+		g.got = nil
+		g.mu.Unlock()
+	}
+}
+
+// unreadBody is a body that stays open for another try, until some of it has been read.
+type unreadBody struct {
+	io.ReadCloser
+	begun atomic.Bool
+}
+
+func (b *unreadBody) Read(p []byte) (int, error) {
+	b.begun.Store(true)
+	return b.ReadCloser.Read(p)
+}
+
+// Close leaves to who asks what nobody has read.
+func (b *unreadBody) Close() error {
+	if !b.begun.Load() {
+		return nil
+	}
+	return b.ReadCloser.Close()
 }
 
 func answer(w http.ResponseWriter, status int, text string) {

@@ -1,0 +1,181 @@
+package nodes
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// mariaDB starts the operator's server, which takes nobody without TLS, and returns its address for --mariadb.
+func mariaDB(t *testing.T, certificate tls.Certificate, ca string) string {
+	t.Helper()
+	dir := t.TempDir()
+	ports, err := world.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"cert.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
+		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		"init.sql": []byte("CREATE USER IF NOT EXISTS admin@'%' IDENTIFIED BY 'secret' REQUIRE SSL;\n" +
+			"GRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	common := []string{"--no-defaults", "--user=root", "--basedir=/usr", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir}
+	out, err := exec.CommandContext(t.Context(), "mariadb-install-db", append(common, "--skip-test-db")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mariadb-install-db: %v: %s", err, out)
+	}
+	host, port, _ := strings.Cut(ports[0], ":")
+	server := exec.Command("mariadbd", append(common, "--socket="+filepath.Join(dir, "socket"), "--bind-address="+host, "--port="+port,
+		"--init-file="+filepath.Join(dir, "init.sql"), "--innodb-buffer-pool-size=32M", "--performance-schema=OFF",
+		"--require-secure-transport=ON", "--ssl-cert="+filepath.Join(dir, "cert.pem"), "--ssl-key="+filepath.Join(dir, "key.pem"))...)
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	return "mysql://admin:secret@" + ports[0] + "?tls=true&ca=" + url.QueryEscape(ca)
+}
+
+// With storage that all nodes mount and a MariaDB that all reach, over TLS, a WordPress survives either of its machines: what was
+// written through one node is answered by the other after the first has died, and back.
+func TestWordPressSurvivesItsNode(t *testing.T) {
+	i, _ := mounted(t)
+	a, b := i.nodes[0], i.nodes[1]
+	core := filepath.Join(t.TempDir(), "wordpress")
+	if err := world.DebianWordPress(core, "6.1.90"); err != nil {
+		t.Fatal(err)
+	}
+	server := mariaDB(t, a.Hooks.Certificate(), a.Hooks.CA)
+	for _, w := range i.nodes {
+		w.Flags = append(w.Flags, "--mariadb", server, "--wordpress-source", core)
+	}
+	i.start(a, b)
+	var made struct{ Data struct{ ID string } }
+	err := b.Call(t.Context(), i.key, "POST", "/sites", map[string]any{"name": "blog", "type": "wordpress"}, &made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var site struct{ Status, StatusReason string }
+	i.until("it is installed", func() bool {
+		err := a.Call(t.Context(), i.key, "GET", "/sites/"+made.Data.ID, nil, &site)
+		if site.Status == "error" {
+			t.Fatal(site.StatusReason)
+		}
+		return err == nil && site.Status == "active"
+	})
+	blog := &blog{i: i, id: made.Data.ID, host: "blog.localhost"}
+	blog.shows(a, "<title>blog</title>")
+	blog.shows(b, "<title>blog</title>")
+
+	home, other := i.stays(made.Data.ID)
+	blog.publishes(other, "Written before")
+	home.Kill()
+	died := time.Now()
+	answer := blog.ask(other, nil, "GET", "/?after=death", "")
+	took := time.Since(died)
+	if answer.Status != 200 || !strings.Contains(string(answer.Body), "Written before") || took > world.Patience(20*time.Second) {
+		t.Errorf("after the death of its node: %d %.300s after %s", answer.Status, answer.Body, took)
+	}
+	t.Logf("it was answered by the other node after %s", took.Round(100*time.Millisecond))
+	i.start(home)
+	blog.publishes(home, "Written after")
+	blog.shows(other, "Written after")
+	home, other = i.stays(made.Data.ID)
+	home.Kill()
+	answer = blog.ask(other, nil, "GET", "/?back", "")
+	if answer.Status != 200 || !strings.Contains(string(answer.Body), "Written after") {
+		t.Errorf("after the death of the other one: %d %.300s", answer.Status, answer.Body)
+	}
+}
+
+// blog is a WordPress, whose address has the port of the node that it runs on: on one machine the nodes can't have the same.
+type blog struct {
+	i        *installation
+	id, host string
+}
+
+// ask sends a request to a node, with the cookies of who is logged in or none. Where WordPress leads to its port now, it follows.
+func (b *blog) ask(w *world.World, cookies http.CookieJar, method, path, body string, header ...string) world.Answer {
+	b.i.t.Helper()
+	browser, err := w.Browser()
+	if err != nil {
+		b.i.t.Fatal(err)
+	}
+	defer browser.CloseIdleConnections()
+	browser.Jar = cookies
+	for {
+		r, err := http.NewRequestWithContext(b.i.t.Context(), method, "https://blog.localhost"+path, strings.NewReader(body))
+		if err != nil {
+			b.i.t.Fatal(err)
+		}
+		r.Host = b.host
+		for n := 0; n+1 < len(header); n += 2 {
+			r.Header.Set(header[n], header[n+1])
+		}
+		a, err := world.Read(browser.Do(r))
+		if err != nil {
+			b.i.t.Fatal(err)
+		}
+		to, err := url.Parse(a.Header.Get("Location"))
+		if a.Status != http.StatusMovedPermanently || err != nil || to.Host == b.host {
+			return a
+		}
+		b.host = to.Host
+	}
+}
+
+func (b *blog) shows(w *world.World, want string) {
+	b.i.t.Helper()
+	b.i.until("the front page has "+want, func() bool {
+		a := b.ask(w, nil, "GET", "/", "")
+		return a.Status == 200 && strings.Contains(string(a.Body), want)
+	})
+}
+
+// publishes logs in by a link, at a node, and writes a post.
+func (b *blog) publishes(w *world.World, title string) {
+	t := b.i.t
+	t.Helper()
+	var link struct{ URL string }
+	if err := w.Call(t.Context(), b.i.key, "POST", "/sites/"+b.id+"/wordpress/login", nil, &link); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(link.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookies, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := b.ask(w, cookies, "GET", u.RequestURI(), ""); a.Status != 302 {
+		t.Fatalf("the link answers %d: %.300s", a.Status, a.Body)
+	}
+	nonce := b.ask(w, cookies, "GET", "/wp-admin/admin-ajax.php?action=rest-nonce", "")
+	a := b.ask(w, cookies, "POST", "/wp-json/wp/v2/posts", `{"title": "`+title+`", "status": "publish"}`,
+		"X-WP-Nonce", string(nonce.Body), "Content-Type", "application/json")
+	if a.Status != 201 {
+		t.Fatalf("a new post: %d %.300s", a.Status, a.Body)
+	}
+}
