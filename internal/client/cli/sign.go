@@ -23,7 +23,7 @@ type loginCommand struct {
 // scopes are those that the commands use.
 var scopes = []string{
 	"account:read", "sites:read", "sites:write", "deployments:read", "deployments:write", "domains:read", "domains:write",
-	"env:read", "env:write",
+	"env:read", "env:write", "backups:read", "backups:write", "webhooks:read",
 }
 
 // maxKey bounds a key on standard input.

@@ -391,11 +391,30 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%d instances counted, want 1", n)
 		}
 
+		// One that falls asleep meanwhile stays asleep: its next start is new.
+		w.engine.status, w.engine.boot = 0, 100*time.Millisecond
+		starts := w.engine.starts()
+		ended := make(chan error, 1)
+		go func() { ended <- w.apps.Restart(ctx, "one") }()
+		synctest.Wait()
+		w.apps.Renew("site")
+		if err := <-ended; err != nil {
+			t.Errorf("Restart of one that falls asleep = %v", err)
+		}
+		synctest.Wait()
+		w.wantState("one", Sleeping)
+		if w.engine.starts() != starts+1 || w.engine.last().running() {
+			t.Errorf("%d starts, want one more than %d; the last one runs: %v", w.engine.starts(), starts, w.engine.last().running())
+		}
+		w.engine.boot = 0
+		w.acquire("one").Release()
+		revived := len(w.engine.started) - 1
+
 		// One that crashed is started without its back-off.
 		w.engine.status = 0
 		for range 2 {
 			w.engine.last().end(runtime.Exit{Reason: "exit code 1"})
-			w.engine.started[3].end(runtime.Exit{Reason: "exit code 1"})
+			w.engine.started[revived].end(runtime.Exit{Reason: "exit code 1"})
 			synctest.Wait()
 			if err := w.apps.Restart(ctx, "one"); err != nil {
 				t.Fatal(err)

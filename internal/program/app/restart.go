@@ -12,7 +12,7 @@ import (
 
 // Restart starts the deployment's program anew beside the one that runs, and lets it take
 // its place once it is healthy: nobody waits and no request is dropped. One that crashed is
-// started at once. Where it sleeps nothing is done, since the next start is new anyway.
+// started at once. Where it sleeps, or falls asleep meanwhile, nothing is done: the next start is new anyway.
 func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	a.mu.Lock()
 	p := a.programs[deployment]
@@ -51,10 +51,12 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 		in.transport.warm(ctx)
 	}
 	p.mu.Lock()
-	if err == nil && (p.now != old || p.gone) {
+	slept := err == nil && p.now == nil && p.state == Sleeping && !p.gone
+	switch {
+	case err != nil, slept:
+	case p.now != old, p.gone:
 		err = errMeanwhile
-	}
-	if err == nil {
+	default:
 		p.want, p.now, p.stale = want, in, false
 		p.restarts++
 		a.figures.Note(want.Site, func(f *figures.Figures) { f.Restarts++ })
@@ -64,7 +66,7 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	}
 	go p.watch(in) // counts it out in any case
 	p.mu.Unlock()
-	if err != nil {
+	if err != nil || slept {
 		in.running.Stop(0)
 	}
 	return err
