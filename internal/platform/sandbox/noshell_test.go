@@ -40,6 +40,7 @@ var shells = map[string]bool{
 // A command that runs inside a sandbox is Command.Argv, data, and needs no entry.
 var shellAllowed = map[string]string{
 	"e2e/world/scenario.go": "a test: the examples of the documentation are pasted into a shell, as their readers do",
+	"e2e/world/terminal.go": "a test: the commands of the guides are run as their readers do, in a shell at a terminal",
 	"e2e/world/world.go":    "a test: a process that takes systemd's sockets must be told its own number before it starts",
 }
 
