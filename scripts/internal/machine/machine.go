@@ -27,6 +27,7 @@ var programs = map[string]string{
 	"iproute2":                          "/usr/sbin/ip",
 	"lintian":                           "/usr/bin/lintian",
 	"minisign":                          "/usr/bin/minisign",
+	"gnupg":                             "/usr/bin/gpg",
 	"mmdebstrap":                        "/usr/bin/mmdebstrap",
 	"nghttp2-client":                    "/usr/bin/h2load",
 	"openssl":                           "/usr/bin/openssl",
