@@ -193,7 +193,7 @@ var slow = []string{
 	"slipway/internal/build/build", "slipway/internal/build/phpversion", "slipway/internal/build/toolchain", "slipway/internal/git/fetch",
 	"slipway/internal/deploy/deploy", "slipway/internal/operator/upgrade", "slipway/internal/deploy/pushes", "slipway/internal/edge/edge",
 	"slipway/internal/edge/certs", "slipway/internal/edge/http3", "slipway/internal/platform/blob",
-	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook",
+	"slipway/internal/platform/gc", "slipway/internal/platform/sandbox", "slipway/internal/tenant/webhook", "slipway/scripts/release",
 }
 
 func isSlow(path string) bool {
