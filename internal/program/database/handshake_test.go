@@ -68,6 +68,7 @@ func TestSecureRefuses(t *testing.T) {
 		want  string
 	}{
 		"without TLS":                        {greeting(0xf7), hello, "has no TLS"},
+		"too many connections":               {append([]byte{9, 0, 0, 0, 0xff, 0x10, 4}, "no more"[:6]...), hello, "lets nobody in"},
 		"another protocol":                   {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), hello, errHandshake.Error()},
 		"an old protocol":                    {[]byte{3, 0, 0, 0, 9, 'x', 0}, hello, "has no TLS"},
 		"cut":                                {greeting(0xff)[:20], hello, "EOF"},

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -39,7 +40,7 @@ func secure(ctx context.Context, client, server net.Conn, config *tls.Config) (n
 		return nil, err
 	}
 	if greeting.refuses() {
-		return server, errors.Join(greeting.write(client, 0), io.EOF)
+		return nil, cmp.Or(greeting.write(client, 0), errors.New("the database server lets nobody in"))
 	}
 	able := greeting.capabilities()
 	if able == nil || binary.LittleEndian.Uint16(able)&capSSL == 0 {

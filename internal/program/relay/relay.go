@@ -2,8 +2,9 @@
 // on another one.
 //
 // A connection is TLS with certificates of the installation's authority on both sides (certs.NodeTLS). It begins with one line
-// of JSON that names a deployment, answered by one line once its program listens, or by a fault that says why it does not; until
-// then no request has been sent. What follows is HTTP/1.1, as if the program itself were at the other end.
+// of JSON that names a deployment, or its scripts that no visitor can ask for, answered by one line once its program listens, or
+// by a fault that says why it does not; until then no request has been sent. What follows is HTTP/1.1, as if the program itself
+// were at the other end.
 //
 // The package knows no request and no site.
 package relay

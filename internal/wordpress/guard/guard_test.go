@@ -3,6 +3,8 @@ package guard
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/program/relay"
 	"slipway/internal/wordpress/pagecache"
 )
 
@@ -214,5 +217,80 @@ func TestThrottle(t *testing.T) {
 		if let := post("site", "/xmlrpc.php/x", "203.0.113.1:1"); let != (i < remoteMore*loginsOfVisitor) {
 			t.Fatalf("request %d of XML-RPC: let through %v", i, let)
 		}
+	}
+}
+
+// moving is a program whose first nodes are gone when a request comes, or fail once they have some of it.
+type moving struct {
+	gone     int // nodes that are
+	reads    bool
+	acquired int
+	released int
+}
+
+func (m *moving) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
+	m.acquired++
+	ended := make(chan struct{})
+	if m.acquired <= m.gone {
+		close(ended)
+	}
+	return &endpoint.Endpoint{Ended: ended, Transport: m, Release: func() { m.released++ }}, nil
+}
+
+func (m *moving) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
+
+func (m *moving) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer r.Body.Close()
+	if m.acquired <= m.gone {
+		if m.reads {
+			r.Body.Read(make([]byte, 1))
+		}
+		return nil, fmt.Errorf("dial: %w", relay.ErrUnreached)
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return plain(r, http.StatusOK, string(text)), nil
+}
+
+// A request that a node which is gone got nothing of goes to the next one, with its body; one that has been begun doesn't, and no
+// request is tried for ever. Every program that was held is released.
+func TestRequestFindsTheNextNode(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		moving
+		want string // empty: an error
+		asks int
+	}{
+		"at once":     {moving{}, "a body", 1},
+		"twice gone":  {moving{gone: 2}, "a body", 3},
+		"always gone": {moving{gone: 9}, "", mostTries},
+		"partly read": {moving{gone: 1, reads: true}, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &test.moving
+			gs := New(Config{Programs: m, Cache: pagecache.New("")})
+			e := gs.Endpoint(Served{Site: "site_a"}, "dep_a")
+			r := httptest.NewRequest("POST", "https://a.test/", strings.NewReader("a body"))
+			resp, err := e.Transport.RoundTrip(r)
+			e.Release()
+			if m.acquired != test.asks || m.released != test.asks {
+				t.Errorf("%d programs asked, %d released, want %d", m.acquired, m.released, test.asks)
+			}
+			if test.want == "" {
+				if !errors.Is(err, relay.ErrUnreached) {
+					t.Errorf("the error is %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := io.ReadAll(resp.Body); err != nil || string(text) != test.want {
+				t.Errorf("the answer is %q, %v", text, err)
+			}
+		})
 	}
 }
