@@ -209,7 +209,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 					"Sites of the account are paused because an invoice is overdue. Nothing was deleted. They are back as soon as the invoice is paid.",
 					"/account/invoices")
 			}
-		case stepGiveUp:
+		case stepGiveUp: // its sites stay paused until nothing is owed any more
 			s.Reason = ReasonUnpaid
 			s.End = min(s.End, floor(b.now(), hour))
 			s, err = b.expireTx(ctx, tx, s, v)
@@ -284,7 +284,11 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 	if err != nil {
 		return fmt.Errorf("read subscription: %w", err)
 	}
-	if s.Status == Expired || s.UnpaidSince == 0 {
+	if s.Status == Expired {
+		tx.Notify("paused") // the edge reads which sites are
+		return nil
+	}
+	if s.UnpaidSince == 0 {
 		return nil
 	}
 	var due db.Time

@@ -140,8 +140,8 @@ func TestDunning(t *testing.T) {
 	}
 	_, bodies = w.events(ada)
 	last := bodies[len(bodies)-1]
-	if last.Event != "subscription.expired" || last.Data.Subscription["reason"] != "unpaid" || w.paused() != 0 {
-		t.Errorf("%+v", last)
+	if last.Event != "subscription.expired" || last.Data.Subscription["reason"] != "unpaid" || w.paused() != 1 {
+		t.Errorf("%d sites are paused after %+v", w.paused(), last)
 	}
 	if code := w.refused(func(tx *db.Tx) error {
 		_, _, err := w.DoTx(t.Context(), tx, ada, Action{Kind: Subscribe, Choice: plan.Choice{Plan: "pro"}}, "")
@@ -150,7 +150,67 @@ func TestDunning(t *testing.T) {
 		t.Error(code)
 	}
 	w.write(func(tx *db.Tx) error { return w.WriteOffTx(t.Context(), tx, string(all[1].ID)) })
+	if w.paused() != 0 {
+		t.Error("the sites stay paused although nothing is owed")
+	}
 	w.subscribe(ada, "pro")
+	w.sound()
+}
+
+// Credit that is given, or left over from a transfer, pays what is open at once, what is due first before the rest, and sites that were
+// paused are back.
+func TestCreditPaysOpenInvoices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.site(ada)
+	w.plan("pro", 1000)
+	w.subscribe(ada, "pro")
+	w.pass(29*day, 7*time.Hour)
+	if s := w.sub(ada); s.Status != Paused || w.paused() != 1 {
+		t.Fatalf("unpaid for 29 days it is %s", s.Status)
+	}
+	give := func(amount int64) {
+		t.Helper()
+		w.write(func(tx *db.Tx) error {
+			return w.GiveCreditTx(t.Context(), tx, ada, Balance{"EUR", amount}, "an outage")
+		})
+	}
+	left := func(want ...int64) {
+		t.Helper()
+		var got []int64
+		for _, i := range w.invoices(ada) {
+			got = append(got, i.Remaining())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d are left to pay, want %d", got, want)
+		}
+	}
+	first := w.invoices(ada)[0].Total
+	give(first - 1)
+	left(1)
+	if w.paused() != 1 {
+		t.Error("the sites are back although 0.01 is open")
+	}
+	give(51)
+	left(0)
+	if s := w.sub(ada); s.Status != Active || w.paused() != 0 || w.ledger(ada, credit) != -50 {
+		t.Errorf("paid with credit it is %s, and %d are left", s.Status, -w.ledger(ada, credit))
+	}
+	w.pass(8*day, 7*time.Hour)
+	all := w.invoices(ada)
+	if len(all) != 2 || all[1].Paid != 50 {
+		t.Fatalf("the next invoice: %+v", all)
+	}
+	// What a transfer brings beyond its invoice pays another one.
+	w.write(func(tx *db.Tx) error {
+		_, err := w.RecordTx(t.Context(), tx, all[0].Number, Received{Amount: 30, Reference: "twice"})
+		return err
+	})
+	left(0, all[1].Total-80)
+	names, _ := w.events(ada)
+	if n := len(slices.DeleteFunc(names, func(n string) bool { return n != "payment.completed" })); n != 1 {
+		t.Errorf("%d payments completed, want that of the transfer", n)
+	}
 	w.sound()
 }
 

@@ -383,10 +383,12 @@ func (b *Billing) receivedTx(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 	if err := b.emitTx(ctx, tx, i.Owner, string(p.ID)+":completed", event.PaymentCompleted(p.event(i))); err != nil {
 		return err
 	}
-	if used == 0 {
-		return nil
+	if used > 0 {
+		if err := b.reduceTx(ctx, tx, i, used, 0, Paid); err != nil {
+			return err
+		}
 	}
-	return b.reduceTx(ctx, tx, i, used, 0, Paid)
+	return b.useCreditTx(ctx, tx, i.Owner, i.Currency)
 }
 
 // PayNow returns where the owner pays an invoice by card, or confirms a payment that waits for that. back is the URL of the invoice's

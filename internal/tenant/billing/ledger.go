@@ -86,7 +86,7 @@ func (b *Billing) creditOf(ctx context.Context, r db.Reader, owner id.Owner, c m
 	return 0, err
 }
 
-// GiveCreditTx gives an owner credit, which pays invoices before anything else does.
+// GiveCreditTx gives an owner credit, which pays invoices before anything else does, those that are open first.
 func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance, reason string) error {
 	if err := checkMoney(m); err != nil {
 		return err
@@ -97,10 +97,49 @@ func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m
 	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
 	}
-	return b.postTx(ctx, tx, entry{
+	if err := b.postTx(ctx, tx, entry{
 		key: db.NewID("crd"), owner: owner, currency: m.Currency, reference: reason,
 		amounts: map[ledgerAccount]int64{granted: m.Amount, credit: -m.Amount},
-	})
+	}); err != nil {
+		return err
+	}
+	return b.useCreditTx(ctx, tx, owner, m.Currency)
+}
+
+// useCreditTx pays open invoices with an owner's credit, the one that is due first before others. One that a payment is under way for
+// is left to that: it would be paid twice. Credit is no payment, so no event tells of one, as for credit that an invoice begins with.
+func (b *Billing) useCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency) error {
+	has, err := b.creditOf(ctx, tx, owner, c)
+	if err != nil || has <= 0 {
+		return err
+	}
+	rows, err := tx.Query(ctx, `SELECT `+invoiceColumns+` FROM billing_invoices WHERE owner_id = $1 AND status = 'open' AND currency = $2
+		ORDER BY due_at, id`, owner, c)
+	list, err := db.Collect(rows, err, scanInvoice)
+	if err != nil {
+		return fmt.Errorf("find open invoices: %w", err)
+	}
+	for _, i := range list {
+		used := min(has, i.Remaining())
+		open, _, err := b.attempts(ctx, tx, i.ID)
+		if err != nil {
+			return err
+		}
+		if open || used <= 0 {
+			continue
+		}
+		has -= used
+		if err := b.postTx(ctx, tx, entry{
+			key: db.NewID("crd"), owner: owner, currency: c, invoice: i.ID, reference: i.Number,
+			amounts: map[ledgerAccount]int64{credit: used, receivable: -used},
+		}); err != nil {
+			return err
+		}
+		if err := b.reduceTx(ctx, tx, i, used, 0, Paid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RefundTx keeps that credit was paid out, such as by bank transfer. More than there is can't be, and a reference counts once.
