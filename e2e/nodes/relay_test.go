@@ -33,6 +33,7 @@ const s = http.createServer((q, r) => {
     const t = setInterval(() => { r.write('data: ' + n++ + '\n\n'); if (n === 5) { clearInterval(t); r.end(); } }, 100);
     return;
   }
+  if (q.url === '/late') { setTimeout(() => r.end('late'), 200); return; }
   const sum = crypto.createHash('sha256');
   q.on('data', b => sum.update(b)).on('end', () => r.end('instance ' + process.env.SLIPWAY_SITE_ID + ' ' + me + ' ' + q.headers['x-forwarded-proto'] + ' ' + sum.digest('hex')));
 });
@@ -97,24 +98,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 	i.echoes(other, "talk.localhost")
 
 	// The program is started anew: who asks the other node misses nothing.
-	var failed, asked atomic.Int64
-	stop := make(chan struct{})
-	var visitors sync.WaitGroup
-	for range 4 {
-		visitors.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				asked.Add(1)
-				if a, err := other.Site(t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://talk.localhost/"}); err != nil || a.Status != 200 {
-					failed.Add(1)
-				}
-			}
-		})
-	}
+	end := i.visitors("talk", "/", other)
 	if _, message, failure := i.operation(other, "POST", "/sites/"+site+"/restart", nil); message != "Restarted" {
 		t.Errorf("the restart: %q %q", message, failure)
 	}
@@ -122,11 +106,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 		status, now := i.visit(other, "talk", "/")
 		return status == 200 && now != here
 	})
-	close(stop)
-	visitors.Wait()
-	if failed.Load() > 0 {
-		t.Errorf("%d of %d requests failed during a restart", failed.Load(), asked.Load())
-	}
+	end("during a restart")
 	// Who has no certificate of the installation's is not let in.
 	address := i.nodes[0].Flags[len(i.nodes[0].Flags)-1]
 	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // that is what is tried
@@ -170,6 +150,48 @@ func (i *installation) echoes(w *world.World, host string) {
 	}
 }
 
+// visitors ask nodes for a site's page, two at each, until the function that it returns is called; none of them may fail.
+func (i *installation) visitors(site, path string, nodes ...*world.World) (end func(when string)) {
+	i.t.Helper()
+	var failed, asked atomic.Int64
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, w := range nodes {
+		browser, err := w.Browser()
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		i.t.Cleanup(browser.CloseIdleConnections)
+		for range 2 {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					asked.Add(1)
+					a, err := w.Site(i.t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://" + site + ".localhost" + path})
+					if err != nil || a.Status != 200 {
+						failed.Add(1)
+						i.t.Logf("failed: %v %d %.100q", err, a.Status, a.Body)
+					}
+				}
+			})
+		}
+	}
+	i.until("they are answered", func() bool { return asked.Load() > int64(4*len(nodes)) })
+	return func(when string) {
+		i.t.Helper()
+		close(stop)
+		all.Wait()
+		if failed.Load() > 0 {
+			i.t.Errorf("%d of %d requests failed %s", failed.Load(), asked.Load(), when)
+		}
+		i.t.Logf("%d requests %s", asked.Load(), when)
+	}
+}
+
 // The node of a program without storage is killed: requests to the other one that were not sent yet wait, and succeed there within 20
 // seconds. One that was held for a minute finds its program taken, and ends what it ran before it answers.
 func TestProgramMovesWhenItsNodeDies(t *testing.T) {
@@ -183,6 +205,7 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	})
 	home, other := i.stays(site)
 	_, before := i.visit(other, "talk", "/")
+	end := i.visitors("talk", "/late", other) // nearly all of the time a request is in its program
 	home.Kill()
 	died := time.Now()
 	status, after := i.visit(other, "talk", "/")
@@ -191,6 +214,7 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 		t.Errorf("after the death of its node: %d %s after %s", status, after, took)
 	}
 	t.Logf("a request that came as the node died was answered by the other one after %s", took.Round(100*time.Millisecond))
+	end("as its node died")
 	i.start(home)
 	if status, now := i.visit(home, "talk", "/"); status != 200 || now != after {
 		t.Errorf("the node that is back: %d %s, want %s", status, now, after)
@@ -240,33 +264,7 @@ func TestDrain(t *testing.T) {
 	for _, w := range i.nodes {
 		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
 	}
-	var failed, asked atomic.Int64
-	stop := make(chan struct{})
-	var visitors sync.WaitGroup
-	for _, w := range i.nodes {
-		browser, err := w.Browser()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(browser.CloseIdleConnections)
-		for range 2 {
-			visitors.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					asked.Add(1)
-					a, err := w.Site(t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://talk.localhost/"})
-					if err != nil || a.Status != 200 {
-						failed.Add(1)
-						t.Logf("failed: %v %d %.100q", err, a.Status, a.Body)
-					}
-				}
-			})
-		}
-	}
+	end := i.visitors("talk", "/", i.nodes...)
 	if out, err := home.CLI("", "node", "drain", "--node", i.id(home)); err != nil || !strings.Contains(out, "is draining") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -276,12 +274,7 @@ func TestDrain(t *testing.T) {
 	for _, w := range i.nodes {
 		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
 	}
-	close(stop)
-	visitors.Wait()
-	if failed.Load() > 0 {
-		t.Errorf("%d of %d requests failed", failed.Load(), asked.Load())
-	}
-	t.Logf("%d requests during the drain", asked.Load())
+	end("during the drain")
 	out, err := other.CLI("", "node", "list")
 	if err != nil || !strings.Contains(out, " draining ") {
 		t.Errorf("%v: %s", err, out)

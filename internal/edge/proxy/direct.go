@@ -146,9 +146,9 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 		}
 		x := &exchange{c: c, w: w, r: r, conn: conn, limit: p.firstByteOf(to)}
 		err = x.ask(*out, &h)
-		if err != nil && !again && r.ContentLength == 0 && c.Unread(err) {
+		if err != nil && !again && r.ContentLength == 0 && c.Again(err, r.Method) {
 			x.end(false)
-			continue // the program's end was closed before it read any of it
+			continue // the program's end was closed before it read any of it, or is gone with its machine
 		}
 		if err != nil {
 			gone := r.Context().Err() != nil // before the end, which may look like it

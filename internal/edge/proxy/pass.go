@@ -98,17 +98,18 @@ func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, b
 		}
 		unread, err := x.run(c, body)
 		if unread && !again && len(body) == 0 {
-			continue // the program's end was closed before it read any of it
+			continue
 		}
 		return x.out, err
 	}
 }
 
-// run asks the program and answers, as Pass does. unread says that the program hasn't got the request.
+// run asks the program and answers, as Pass does. unread says that the program hasn't got the request, or that it is gone with its
+// machine and the request may be sent twice.
 func (x *passing) run(c *upstream.Conn, body []byte) (unread bool, err error) {
 	var h upstream.Head
 	if err := x.ask(c, body, &h); err != nil {
-		unread := c.Unread(err)
+		unread := c.Again(err, x.q.Method)
 		c.Close()
 		if errors.Is(err, errVisitorGone) {
 			return false, nil

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -330,4 +331,53 @@ func TestSharedConnectionsAreBounded(t *testing.T) {
 	close(leave)
 	slow.Wait()
 	want("afterwards", ask("a", "a1.sites.test", "192.0.2.1", 2, quick), http.StatusOK)
+}
+
+// far is a connection to a machine that is gone once it has got a request.
+type far struct{ net.Conn }
+
+func (far) Write(b []byte) (int, error) { return len(b), nil }
+func (far) Read([]byte) (int, error)    { return 0, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, io.EOF) }
+
+// What went with the machine that it was sent to is sent once more where it may be sent twice, and has no body.
+func TestMachineGone(t *testing.T) {
+	t.Parallel()
+	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Method)
+	}))
+	t.Cleanup(program.Close)
+	for _, tt := range []struct {
+		method, body string
+		gone, status int
+	}{
+		{"GET", "", 1, 200},
+		{"PUT", "", 1, 200},
+		{"GET", "", 2, 502}, // one after the other: it may be the request
+		{"POST", "", 1, 502},
+		{"PUT", "x", 1, 502}, // it has been read from the visitor
+	} {
+		var dialed atomic.Int64
+		f := start(t, program.Listener.Addr().String(), true, func(to *endpoint.Endpoint) {
+			to.Upstream = upstream.New(upstream.Config{Dial: func(ctx context.Context) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, "tcp", program.Listener.Addr().String())
+				if err == nil && int(dialed.Add(1)) <= tt.gone {
+					c = far{c}
+				}
+				return c, err
+			}})
+			t.Cleanup(to.Upstream.CloseIdle)
+		})
+		r, err := http.NewRequest(tt.method, f.url, strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.status {
+			t.Errorf("%s %q, gone %d times: %d, want %d", tt.method, tt.body, tt.gone, resp.StatusCode, tt.status)
+		}
+	}
 }

@@ -11,7 +11,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -150,6 +152,15 @@ func newConn(raw net.Conn, p *Pool) *Conn {
 	return c
 }
 
+// Quiet reports whether a connection that waits for its first request can have one: its other end is open, and has said nothing.
+func Quiet(raw net.Conn) bool {
+	c := newConn(raw, nil)
+	if c.raw == nil {
+		return true
+	}
+	return c.raw.Control(c.look) == nil && c.open
+}
+
 // alive reports whether a connection that waited may be used: the program may have closed
 // it, and a request on it would be lost.
 func (c *Conn) alive() bool {
@@ -194,6 +205,26 @@ func (c *Conn) Unread(err error) bool {
 		reset = err == nil && (unix.Errno(code) == unix.EPIPE || unix.Errno(code) == unix.ECONNRESET)
 	})
 	return reset
+}
+
+// Lost reports whether a request that failed with err, before anything of its answer came, has gone with the machine that it was
+// sent to. Nobody knows whether that one read it: what is idempotent may be sent again (RFC 9110, section 9.2.2).
+func (c *Conn) Lost(err error) bool {
+	return !c.heard && errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// Again reports whether a request without a body that failed with err may be sent once more, by its method.
+func (c *Conn) Again(err error, method string) bool {
+	return c.Unread(err) || c.Lost(err) && Idempotent(method)
+}
+
+// Idempotent reports whether a request with a method may be sent twice (RFC 9110, section 9.2.2).
+func Idempotent(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
 }
 
 // Put ends a request: the connection is kept where its answer has been read whole.

@@ -375,6 +375,30 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// A connection that waits for its first request can have one while its other end is open.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	closing, closed := make(chan bool), make(chan bool)
+	p := listen(t, func(_ int, c net.Conn) {
+		<-closing
+		c.Close()
+		closed <- true
+	})
+	c, err := p.c.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if !Quiet(c) {
+		t.Error("an open connection is not taken")
+	}
+	closing <- true
+	<-closed
+	if Quiet(c) {
+		t.Error("a closed connection is taken")
+	}
+}
+
 // What could not be read in time can be read later.
 func TestDeadline(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,10 @@ func (x *remote) end() {
 func (x *remote) dial(ctx context.Context) (net.Conn, error) {
 	select {
 	case c := <-x.spare:
-		return c, nil
+		if upstream.Quiet(c) {
+			return c, nil
+		}
+		c.Close() // its node is gone
 	default:
 	}
 	c, _, err := x.apps.c.Relay.Dial(ctx, x.address, x.deployment)

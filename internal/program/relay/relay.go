@@ -21,7 +21,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -86,7 +88,7 @@ func (d *Dialer) DialTasks(ctx context.Context, address string, deployment id.De
 func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn, Program, error) {
 	near, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(near, "tcp", address)
+	c, err := d.connect(near, address)
 	if err != nil {
 		return nil, Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}
@@ -99,15 +101,64 @@ func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn
 		c.Close()
 		return nil, p, err
 	}
-	return reached{c.(*tls.Conn)}, p, nil
+	return reached{c}, p, nil
 }
 
-// reached lets who keeps a connection look whether it has been closed, as of TCP.
+// connect makes a connection whose other end is a node. The kernel ends it when nothing has been heard of that machine for as
+// long as a node's lease lasts: one that lost its power says nothing.
+func (d *Dialer) connect(ctx context.Context, address string) (*tls.Conn, error) {
+	near := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 4 * time.Second, Count: 3}}
+	raw, err := near.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(&line{Conn: raw}, d.TLS)
+	if err := c.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// line is the connection below TLS.
+type line struct {
+	net.Conn
+	ended atomic.Bool // by the other machine's kernel
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		l.ended.Store(true)
+	}
+	return n, err
+}
+
+// reached lets who keeps a connection look whether it has been closed, as of TCP, and tells the end of a node from that of a
+// program: a node says by TLS that the program has closed the connection.
 type reached struct{ *tls.Conn }
+
+// Read fails with io.ErrUnexpectedEOF where the node has ended.
+func (r reached) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	if err != nil && r.NetConn().(*line).ended.Load() {
+		err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
+	return n, err
+}
+
+// Write does the same.
+func (r reached) Write(b []byte) (int, error) {
+	n, err := r.Conn.Write(b)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
+	return n, err
+}
 
 // SyscallConn is that of the connection below TLS.
 func (r reached) SyscallConn() (syscall.RawConn, error) {
-	c, ok := r.NetConn().(syscall.Conn)
+	c, ok := r.NetConn().(*line).Conn.(syscall.Conn)
 	if !ok {
 		return nil, errors.ErrUnsupported
 	}
@@ -119,7 +170,7 @@ const maxStates = 4 << 20
 
 // States returns what the node with an address says of what runs there.
 func (d *Dialer) States(ctx context.Context, address string) ([]byte, error) {
-	c, err := (&tls.Dialer{Config: d.TLS}).DialContext(ctx, "tcp", address)
+	c, err := d.connect(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}

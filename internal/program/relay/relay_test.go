@@ -25,7 +25,10 @@ import (
 )
 
 // echo is the programs of a node: one that repeats lines, and one that does not start.
-type echo struct{ carried atomic.Int64 }
+type echo struct {
+	carried atomic.Int64
+	listens *tls.Config
+}
 
 func (e *echo) Reach(_ context.Context, deployment id.Deployment, tasks bool) (Program, func(net.Conn), error) {
 	if deployment != "dep_echo" {
@@ -58,7 +61,7 @@ func listening(t *testing.T) (*echo, string, *Dialer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &echo{}
+	e := &echo{listens: listens}
 	s := &Server{Listener: l, TLS: listens, Programs: e, Log: slog.New(slog.DiscardHandler)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve() }()
@@ -206,4 +209,46 @@ func TestOneAddressTakesNotAll(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// A program that closes its connection is told from a node that is gone.
+func TestEndOfProgramAndNode(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]bool{"program": false, "node": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inner, _, d := listening(t)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				raw, err := l.Accept()
+				if err != nil {
+					return
+				}
+				c := tls.Server(raw, inner.listens)
+				var a asked
+				_ = readLine(c, &a)
+				_, _ = io.WriteString(c, `{"program":{"site":"site"}}`+"\n")
+				_, _ = bufio.NewReader(c).ReadString('\n')
+				if gone {
+					raw.Close() // as the kernel does for a process that was killed
+					return
+				}
+				c.Close()
+			}()
+			c, _, err := d.Dial(t.Context(), l.Addr().String(), "dep_echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "hello\n")
+			_, err = c.Read(make([]byte, 1))
+			if errors.Is(err, io.ErrUnexpectedEOF) != gone || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the end is told by %v", err)
+			}
+		})
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/edge/upstream"
 	"slipway/internal/program/relay"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
@@ -291,7 +292,9 @@ func (g *guard) ask(r *http.Request) (resp *http.Response, woken bool, err error
 			out.Body = unread
 		}
 		resp, err := p.Transport.RoundTrip(out)
-		if err == nil || !errors.Is(err, relay.ErrUnreached) || unread.begun.Load() || tries == mostTries || !p.Ends(r.Context()) {
+		lost := errors.Is(err, io.ErrUnexpectedEOF) && upstream.Idempotent(r.Method) // with its node, RFC 9110 §9.2.2
+		if err == nil || !lost && !errors.Is(err, relay.ErrUnreached) || unread.begun.Load() || tries == mostTries ||
+			!lost && !p.Ends(r.Context()) {
 			return resp, true, err
 		}
 		g.mu.Lock()

@@ -224,6 +224,7 @@ func TestThrottle(t *testing.T) {
 type moving struct {
 	gone     int // nodes that are
 	reads    bool
+	dies     bool // with what it has got
 	acquired int
 	released int
 }
@@ -242,6 +243,9 @@ func (m *moving) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, f
 func (m *moving) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer r.Body.Close()
 	if m.acquired <= m.gone {
+		if m.dies {
+			return nil, fmt.Errorf("read: %w", io.ErrUnexpectedEOF)
+		}
 		if m.reads {
 			r.Body.Read(make([]byte, 1))
 		}
@@ -260,27 +264,30 @@ func TestRequestFindsTheNextNode(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		moving
-		want string // empty: an error
-		asks int
+		method string
+		want   string // empty: an error
+		asks   int
 	}{
-		"at once":     {moving{}, "a body", 1},
-		"twice gone":  {moving{gone: 2}, "a body", 3},
-		"always gone": {moving{gone: 9}, "", mostTries},
-		"partly read": {moving{gone: 1, reads: true}, "", 1},
+		"at once":     {moving{}, "POST", "a body", 1},
+		"twice gone":  {moving{gone: 2}, "POST", "a body", 3},
+		"always gone": {moving{gone: 9}, "POST", "", mostTries},
+		"partly read": {moving{gone: 1, reads: true}, "POST", "", 1},
+		"may be done": {moving{gone: 1, dies: true}, "POST", "", 1},
+		"idempotent":  {moving{gone: 1, dies: true}, "PUT", "a body", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &test.moving
 			gs := New(Config{Programs: m, Cache: pagecache.New("")})
 			e := gs.Endpoint(Served{Site: "site_a"}, "dep_a")
-			r := httptest.NewRequest("POST", "https://a.test/", strings.NewReader("a body"))
+			r := httptest.NewRequest(test.method, "https://a.test/", strings.NewReader("a body"))
 			resp, err := e.Transport.RoundTrip(r)
 			e.Release()
 			if m.acquired != test.asks || m.released != test.asks {
 				t.Errorf("%d programs asked, %d released, want %d", m.acquired, m.released, test.asks)
 			}
 			if test.want == "" {
-				if !errors.Is(err, relay.ErrUnreached) {
+				if !errors.Is(err, relay.ErrUnreached) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("the error is %v", err)
 				}
 				return
