@@ -77,3 +77,30 @@ func TestInHands(t *testing.T) {
 		testsExist(t, fmt.Sprintf("row %d, %s", i+1, x.what), x.tests)
 	}
 }
+
+// newcomers are the first things that people do here, each told to the real program.
+var newcomers = []struct{ what, tests string }{
+	{"an empty folder is live in two commands", "e2e/testdata/newcomer-folder.txtar"},
+	{"a folder with a Node.js server", "e2e/testdata/newcomer-node.txtar"},
+	{"a folder with PHP", "e2e/testdata/newcomer-php.txtar"},
+	{"what another tool has built", "e2e/testdata/newcomer-prebuilt.txtar"},
+	{"a folder or zip that is dropped into the dashboard", dashboardTests + "browser_drop_test.go:TestBrowserDrop"},
+	{"a WordPress", "e2e/wordpress/ten_test.go:TestBrowserTenStories e2e/wordpress/docs_test.go:TestDocumentedExamples"},
+	{"moving from Vercel", "e2e/testdata/newcomer-vercel.txtar e2e/terminal_test.go:TestDocumentedTerminal"},
+	{"a domain", "e2e/domains/story_test.go:TestStory e2e/terminal_test.go:TestDocumentedTerminal"},
+	{"an agent by MCP", "e2e/testdata/newcomer-agent.txtar e2e/mcp_test.go:TestMCPServe"},
+	{"Terraform", "terraform/provider/docs_test.go:TestGuide"},
+}
+
+// Each newcomer's story has tests that exist, and so have the large folders.
+func TestNewcomers(t *testing.T) {
+	t.Parallel()
+	if len(newcomers) != 10 {
+		t.Errorf("%d stories, want 10", len(newcomers))
+	}
+	for i, x := range newcomers {
+		testsExist(t, fmt.Sprintf("story %d, %s", i+1, x.what), x.tests)
+	}
+	testsExist(t, "1 of 10,000 files in four requests", e2eUploads+"TestUploadOfUnchangedFiles")
+	testsExist(t, "300 MiB cut at every MiB", e2eUploads+"TestUploadCutAtEveryMiB")
+}

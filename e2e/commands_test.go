@@ -32,6 +32,7 @@ type story struct {
 	world  *world.World
 	last   world.Answer // of api
 	client *http.Client
+	typed  int // commands of slipway that a newcomer has run
 }
 
 // commands are the words of the stories, beside testscript's own:
@@ -54,10 +55,13 @@ type story struct {
 //	refuse REGEXP COMMAND…               run the program: it must end at once, not with 0, with one line like REGEXP, having changed nothing
 //	sql STATEMENT                        change the database behind the program's back
 //	absent TEXT                          no file of the data directory holds this text
+//	serves PATH FILE                     the receiver answers GET at a path with this file
+//	slipway ARG…                         run the program as exec does, and count the command; "!" wants it to fail
+//	commands N                           so many commands were counted
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"serve": serve, "restart": restart, "stop": stop, "user": user, "key": key, "api": api, "set": set, "get": get,
 	"until": until, "repo": repo, "hook": hook, "answer": answer, "refuse": refuse, "absent": absent, "sql": change,
-	"setting": setting, "without": without, "pushes": pushes,
+	"setting": setting, "without": without, "pushes": pushes, "serves": serves, "slipway": typed, "commands": counted,
 }
 
 func of(ts *testscript.TestScript) *story { return ts.Value(storyKey).(*story) }
@@ -426,4 +430,23 @@ func change(ts *testscript.TestScript, neg bool, args []string) {
 	defer d.Close()
 	_, err = d.Exec(args[0])
 	ts.Check(err)
+}
+
+func serves(ts *testscript.TestScript, neg bool, args []string) {
+	of(ts).world.Hooks.Serve(args[0], []byte(ts.ReadFile(args[1])))
+}
+
+func typed(ts *testscript.TestScript, neg bool, args []string) {
+	of(ts).typed++
+	if err := ts.Exec("slipway", args...); (err != nil) != neg {
+		ts.Fatalf("slipway %s: %v", strings.Join(args, " "), err)
+	}
+}
+
+func counted(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if n := of(ts).typed; n != want {
+		ts.Fatalf("it took %d commands, want %d", n, want)
+	}
 }

@@ -54,6 +54,7 @@ func TestStories(t *testing.T) {
 			}
 			env.Setenv("HTTPS_PORT", port)
 			env.Setenv("HOOKS", w.Hooks.URL)
+			env.Setenv("HOOKS_CA", w.Hooks.CA)
 			env.Setenv("GIT", w.Git.URL)
 			return nil
 		},
