@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"slipway/internal/build/build"
@@ -21,10 +20,7 @@ import (
 // nil where there is none: without a sandbox nothing of a program is its own.
 func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bundle.Bundles, l *ports.Ports) (*build.Builds, error) {
 	s := h.s
-	dir, err := filepath.Abs(s.Path("builds"))
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
+	dir := s.Path("builds")
 	builds, err := build.Open(ctx, build.OpenConfig{
 		Config: build.Config{
 			DB: h.db, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
@@ -71,9 +67,7 @@ func (h *node) openVolume(ctx context.Context) (err error) {
 		}
 	}
 	if h.mark == "" {
-		if dir, err = filepath.Abs(h.s.Path("storage")); err != nil {
-			return fmt.Errorf("data directory: %w", err)
-		}
+		dir = h.s.Path("storage")
 	}
 	h.volume = volume.New(volume.Config{Dir: dir, Mark: h.mark, Log: h.s.Log})
 	return nil

@@ -3,28 +3,12 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/netip"
-	"time"
 
 	"slipway/internal/edge/certs"
 	"slipway/internal/edge/ports"
-	"slipway/internal/operator/config"
 	"slipway/internal/platform/db"
-	"slipway/internal/platform/egress"
 	"slipway/internal/tenant/domain"
 )
-
-// authorityClient reaches what the operator named: unlike what users name it may be private.
-func authorityClient(s config.Settings) (*http.Client, error) {
-	out, err := egress.New(egress.Config{
-		Allow:  []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-		CAFile: s.OutboundCAFile, Log: s.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out.Client(time.Minute), nil
-}
 
 // certificates builds the service that answers handshakes; nil on nodes without an edge.
 func (h *node) certificates(out *http.Client, l *ports.Ports) (*certs.Certs, error) {

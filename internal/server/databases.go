@@ -1,9 +1,6 @@
 package server
 
 import (
-	"fmt"
-	"path/filepath"
-
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
@@ -13,16 +10,12 @@ import (
 // databases makes the service of databases. why says why programs don't run on this node,
 // and empties where they do.
 func (h *node) openDatabases(quotas *limits.Limits, why string) error {
-	dir, err := filepath.Abs(h.s.Path("mariadb"))
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
 	c := database.Config{
 		DB:       h.db,
 		Sites:    h.sites,
 		Limits:   quotas,
 		Seal:     h.seal,
-		Dir:      dir,
+		Dir:      h.s.Path("mariadb"),
 		UID:      installation.DatabaseUID,
 		FirstUID: installation.FirstDatabaseUID,
 		UIDs:     installation.DatabaseUIDs,
@@ -34,13 +27,10 @@ func (h *node) openDatabases(quotas *limits.Limits, why string) error {
 		Logs:     h.apps,
 		Places:   h.places,
 	}
+	var err error
 	if why == "" {
-		builds, err := filepath.Abs(h.s.Path("builds"))
-		if err != nil {
-			return fmt.Errorf("data directory: %w", err)
-		}
 		// The same place as that of builds and programs: what an earlier process left behind is gone.
-		if c.Runner, err = sandbox.New(sandbox.Config{Dir: filepath.Join(builds, "sandbox"), Log: h.s.Log}); err != nil {
+		if c.Runner, err = sandbox.New(sandbox.Config{Dir: h.s.Path("builds", "sandbox"), Log: h.s.Log}); err != nil {
 			return err
 		}
 	}

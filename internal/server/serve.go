@@ -44,7 +44,7 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := recovery.Interrupted(s.Store); err != nil {
 		return err
 	}
-	opening := portsOf(s)
+	opening := s.Ports()
 	opening.Passed = passed
 	listeners, err := ports.Open(opening)
 	if err != nil {
@@ -82,18 +82,6 @@ func Serve(ctx context.Context, c config.Config) error {
 	}
 	h.tell, h.activated = tell, len(passed) > 0
 	return h.run(ctx, listeners)
-}
-
-// portsOf returns what this node listens on.
-func portsOf(s config.Settings) ports.Config {
-	c := ports.Config{Control: s.Listen}
-	if s.Role("worker") {
-		c.Node = s.NodeListen
-	}
-	if s.Role("edge") {
-		c.HTTP, c.HTTPS, c.QUIC, c.DNS = s.EdgeHTTP, s.EdgeHTTPS, s.HTTP3, s.ACMEDNS
-	}
-	return c
 }
 
 // run starts every service in order, serves, and stops in the reverse order.
@@ -157,19 +145,19 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	}
 	// Visitors wait in the queues of their listeners until the edge knows the sites.
 	if l.HTTP != nil {
-		serve(servers.http, func() error { h.table(failed); return servers.http.Serve(l.HTTP) })
+		serve(servers.http, func() error { h.edge.Await(failed); return servers.http.Serve(l.HTTP) })
 	}
 	if l.HTTPS != nil {
-		serve(servers.https, func() error { h.table(failed); return servers.https.Serve(l.HTTPS) })
+		serve(servers.https, func() error { h.edge.Await(failed); return servers.https.Serve(l.HTTPS) })
 	}
 	if l.QUIC != nil {
 		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.Limits)
-		serve(srv, func() error { h.table(failed); return srv.Serve(l.QUIC) })
+		serve(srv, func() error { h.edge.Await(failed); return srv.Serve(l.QUIC) })
 	}
 	h.serving.Store(true)
 	reporting, stopReporting := context.WithCancel(failed)
 	defer stopReporting()
-	go h.report(reporting, l.Control.Addr())
+	go h.tell.Report(reporting, l.Control.Addr(), h.works, h.s.Log)
 
 	var end error
 	select {
@@ -180,7 +168,9 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	}
 
 	stopReporting()
-	h.say(ctx, h.tell.Stopping())
+	if err := h.tell.Stopping(); err != nil {
+		h.s.Log.WarnContext(ctx, "systemd is not told", "err", err)
+	}
 	// Where systemd holds the sockets, whoever comes from here on waits for the next life of the
 	// program, which answers. Elsewhere /readyz says no and the control plane answers 503 from
 	// here on. Whoever comes all the same, because a load balancer has not noticed yet, finds
@@ -216,22 +206,6 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		h.s.Log.InfoContext(ctx, "slipway has stopped")
 	}
 	return end
-}
-
-// tableTime is how long visitors wait for the edge's first table; then they are told to come again.
-const tableTime = 10 * time.Second
-
-// table returns when the edge has read its table, or that takes too long.
-func (h *node) table(ctx context.Context) {
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
-	for end := time.Now().Add(tableTime); !h.edge.Ready() && time.Now().Before(end); {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // servers returns the HTTP servers, each with limits against slow and endless requests.

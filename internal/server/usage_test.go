@@ -2,11 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,13 +13,10 @@ import (
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
-	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
-	"slipway/internal/tenant/webhook"
 )
 
 // capNode is what an edge has of counting and of caps.
@@ -141,32 +135,6 @@ func TestCapHoldsOnThreeNodes(t *testing.T) {
 	}
 	if n, least := stored(), nodes[0].sent.Load()+nodes[1].sent.Load(); n < least || n > sent.Load() {
 		t.Errorf("%d bytes are stored; %d were sent, %d of them by the nodes that live", n, sent.Load(), least)
-	}
-}
-
-// An owner's webhooks are told of a share of a limit, in the transaction that finds it reached.
-func TestUsageEvent(t *testing.T) {
-	t.Parallel()
-	d := dbtest.New(t)
-	sealer, err := seal.Load(filepath.Join(t.TempDir(), "secrets.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hooks := webhook.New(webhook.Config{DB: d, Seal: sealer})
-	u := usageNotices{notify.New(notify.Config{DB: d}), hooks}
-	if err := d.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := hooks.CreateTx(t.Context(), tx, "own_ada", webhook.NewWebhook{URL: "https://ada.test/", Events: []string{"usage.threshold"}})
-		return errors.Join(err, u.TellUsageTx(t.Context(), tx, "own_ada", usage.Warning{
-			Name: limits.Bandwidth, Percent: 75, Used: 80, Limit: 100, Month: 202703,
-		}), u.TellUsageTx(t.Context(), tx, "own_eve", usage.Warning{Name: limits.Bandwidth, Percent: 50, Used: 80, Limit: 100, Month: 202703}))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := d.Query(t.Context(), `SELECT e.body FROM webhook_events e JOIN webhook_deliveries d ON d.event_id = e.id`)
-	bodies, err := db.Collect(rows, err, func(s db.Scanner) (body string, err error) { return body, s.Scan(&body) })
-	want := `"usage":{"limit":"bandwidth.bytes","month":"2027-03","percent":75,"used":80,"allowed":100}`
-	if err != nil || len(bodies) != 1 || !strings.Contains(bodies[0], want) {
-		t.Errorf("%v: %q, want one with %s", err, bodies, want)
 	}
 }
 

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	goruntime "runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/backup/retention"
@@ -21,7 +19,6 @@ import (
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/actions"
 	"slipway/internal/deploy/deploy"
-	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
@@ -38,7 +35,7 @@ import (
 	"slipway/internal/launch"
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
-	"slipway/internal/operator/installation"
+	"slipway/internal/operator/metrics"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
@@ -165,7 +162,6 @@ var workers = map[string]int{
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err error) {
 	h := &node{s: s, metrics: prometheus.NewRegistry()}
-	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if h.db, h.seal, err = s.Open(ctx, s.Log); err != nil {
 		return nil, err
 	}
@@ -192,7 +188,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err != nil {
 		return nil, err
 	}
-	authorities, err := authorityClient(s)
+	authorities, err := certs.AuthorityClient(s.OutboundCAFile, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +266,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if s.Billing {
 		h.billing = billing.New(billing.Config{DB: h.db, Usage: h.usage, Hooks: h.webhooks, Limits: quotas, Mail: h.accounts, Log: s.Log})
 		quotas.Connect(h.billing)
-		h.stripe = stripe.New(stripe.Config{DB: h.db, Seal: h.seal, Billing: h.billing, Out: h.stripeClient(out), API: s.StripeAPI, Log: s.Log})
+		h.stripe = stripe.New(stripe.Config{
+			DB: h.db, Seal: h.seal, Billing: h.billing, Out: stripe.Client(out, s.StripeAPI), API: s.StripeAPI, Log: s.Log,
+		})
 		h.billing.Connect(h.stripe)
 		h.vies = vies.New(vies.Config{DB: h.db, Parties: h.billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log})
 	}
@@ -294,7 +292,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openDatabases(quotas, apps.Why); err != nil {
 		return nil, err
 	}
-	h.usage.Connect(usageNotices{h.notify, h.webhooks})
+	h.usage.Connect(usage.Notices{Notify: h.notify, Hooks: h.webhooks})
 	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
 	arriving := s.Path("upload-tmp") // its files have no names: a crash leaves none
 	if err := os.MkdirAll(arriving, 0o700); err != nil {
@@ -510,19 +508,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Metrics:      h.metrics,
 		})
 	}
-	h.observe()
+	metrics.Register(h.metrics, h.db, s.DataDir)
 	return h, nil
-}
-
-// stripeClient returns what calls Stripe, or the address that the operator named in its place.
-func (h *node) stripeClient(out *egress.Egress) *http.Client {
-	const timeout = 20 * time.Second
-	c := out.Client(timeout)
-	if u, err := url.Parse(h.s.StripeAPI); err == nil && u.Host != "" {
-		c = out.ClientTo(timeout, u.Host)
-	}
-	c.Transport.(*http.Transport).MaxIdleConnsPerHost = stripe.MostCalls // which are made again and again
-	return c
 }
 
 func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas *limits.Limits) domain.Config {
@@ -616,6 +603,17 @@ func (h *node) adopt(ctx context.Context) error {
 	return err
 }
 
+// works returns an error while the service is down in a way that a restart heals: a PostgreSQL that is away is none of it.
+func (h *node) works(ctx context.Context) error {
+	if !h.db.Single() {
+		return nil
+	}
+	if err := h.db.Ping(ctx); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	return nil
+}
+
 // service is something that runs until its context ends.
 type service struct {
 	name string
@@ -682,46 +680,4 @@ func (h *node) openRelay(ctx context.Context, l *ports.Ports) (*relay.Dialer, er
 		h.relay = &relay.Server{Listener: l.Node, TLS: listens, Log: h.s.Log}
 	}
 	return &relay.Dialer{TLS: connects}, nil
-}
-
-// observe adds the figures that are read from the database when they are asked for.
-func (h *node) observe() {
-	gauge := func(name, help string, count func(context.Context, db.Reader) (int, error)) {
-		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			defer cancel()
-			n, err := count(ctx, h.db)
-			if err != nil {
-				return -1
-			}
-			return float64(n)
-		}))
-	}
-	disk := func(name, help string, of func(size, free int64) int64) {
-		h.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			size, free, err := installation.DiskSpace(h.s.DataDir)
-			if err != nil {
-				return -1
-			}
-			return float64(of(size, free))
-		}))
-	}
-	disk("slipway_disk_bytes", "Size of the disk of the data directory.", func(size, _ int64) int64 { return size })
-	disk("slipway_disk_free_bytes", "What is free on it, in bytes or in files at their usual size, whichever is less.",
-		func(_, free int64) int64 { return free })
-	gauge("slipway_sites", "Sites that exist.", site.Total)
-	gauge("slipway_deployments_pending", "Deployments in the queue.", deployment.PendingTotal)
-	gauge("slipway_deployments_running", "Deployments in progress.", deployment.RunningTotal)
-	gauge("slipway_jobs_dead", "Jobs that failed permanently.", job.Dead)
-	gauge(
-		"slipway_jobs_unknown",
-		"Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
-		func(ctx context.Context, r db.Reader) (n int, err error) {
-			list, err := job.Unknown(ctx, r)
-			for _, w := range list {
-				n += w.Jobs
-			}
-			return n, err
-		},
-	)
 }

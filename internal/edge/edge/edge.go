@@ -215,6 +215,22 @@ func (e *Edge) Run(ctx context.Context) error {
 // answered with 503.
 func (e *Edge) Ready() bool { return e.loaded.Load() }
 
+// tableTime is how long visitors wait for the first table; then they are told to come again.
+const tableTime = 10 * time.Second
+
+// Await returns when the edge is Ready, or that takes too long.
+func (e *Edge) Await(ctx context.Context) {
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(tableTime); !e.Ready() && time.Now().Before(end); {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Server returns a server for one of the Edge's handlers with limits for strangers: 10 s
 // for the header, 32 KiB of it, 2 minutes of idleness, 128 streams per HTTP/2
 // connection. Answers of sites have their own deadline, by length; the control plane sets

@@ -25,6 +25,7 @@ import (
 
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/certs"
+	"slipway/internal/edge/ports"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/egress"
@@ -408,6 +409,18 @@ func (s Settings) Listens() []netip.Addr {
 		return []netip.Addr{a.Unmap()}
 	}
 	return nil
+}
+
+// Ports returns what this node listens on.
+func (s Settings) Ports() ports.Config {
+	c := ports.Config{Control: s.Listen}
+	if s.Role("worker") {
+		c.Node = s.NodeListen
+	}
+	if s.Role("edge") {
+		c.HTTP, c.HTTPS, c.QUIC, c.DNS = s.EdgeHTTP, s.EdgeHTTPS, s.HTTP3, s.ACMEDNS
+	}
+	return c
 }
 
 // Role reports whether this node has the role.

@@ -27,11 +27,10 @@ var inward = map[string]string{
 	"internal/web/listen":        "a developer's own machine: the installation and the target that its user names",
 	"internal/program/app":       "this installation's own programs, through their engine",
 	"internal/web/api":           "nothing but its own listener",
-	"internal/server":            "nothing but its own listener, to know that it works",
 	"internal/deploy/screenshot": "the edge of this machine, for the site that is pictured",
 	"internal/operator/setup":    "ports of this machine, and the mail server that the operator names",
 	"internal/operator/upgrade":  "this machine's own listeners, and the release that the operator names",
-	"internal/platform/systemd":  "the unix socket of the systemd that started it",
+	"internal/platform/systemd":  "the unix socket of the systemd that started it, and the service's own listener, to know that it works",
 	"internal/program/relay":     "the installation's other nodes, at the addresses that the operator gave them, by certificates of its own",
 
 	"cluster": "the cluster's API server, the pods of own programs, and from these the control plane and the program itself",

@@ -362,8 +362,8 @@ func (s *Teams) AppointTx(ctx context.Context, tx *db.Tx, name string, user acco
 
 // endGrantsTx ends what apps may do for the team: of one member, or of all.
 func (s *Teams) endGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if s.ties == nil {
+	if s.ties.OAuth == nil {
 		return nil
 	}
-	return s.ties.EndGrantsTx(ctx, tx, owner, user)
+	return s.ties.endGrantsTx(ctx, tx, owner, user)
 }

@@ -35,6 +35,7 @@ type world struct {
 	sites *site.Sites
 	teams *team.Teams
 	ops   *operation.Operations
+	hooks *webhook.Webhooks
 }
 
 func newWorld(t *testing.T, settings limits.Settings) *world {
@@ -46,9 +47,9 @@ func newWorld(t *testing.T, settings limits.Settings) *world {
 	}
 	quotas := limits.New(settings)
 	w := &world{t: t, db: d, users: account.New(account.Config{DB: d, Limits: quotas}), ops: operation.New(operation.Config{DB: d})}
-	hooks := webhook.New(webhook.Config{DB: d, Seal: key, Limits: quotas})
-	w.sites = site.New(site.Config{DB: d, Limits: quotas, Hooks: hooks, Seal: key, Domain: "sites.test"})
-	w.teams = team.New(team.Config{DB: d, Accounts: w.users, Limits: quotas, Sites: w.sites, Hooks: hooks, Operations: w.ops})
+	w.hooks = webhook.New(webhook.Config{DB: d, Seal: key, Limits: quotas})
+	w.sites = site.New(site.Config{DB: d, Limits: quotas, Hooks: w.hooks, Seal: key, Domain: "sites.test"})
+	w.teams = team.New(team.Config{DB: d, Accounts: w.users, Limits: quotas, Sites: w.sites, Hooks: w.hooks, Operations: w.ops})
 	return w
 }
 

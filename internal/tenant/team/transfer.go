@@ -40,14 +40,6 @@ type Hooks interface {
 	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error)
 }
 
-// Ties end what else an owner has that names a site, such as keys that are restricted to it.
-type Ties interface {
-	// CutTx ends what ties the site to an owner, and says what that was, in words.
-	// EndGrantsTx ends what apps may do for a team: of one member, or with user empty of all, when the team goes.
-	EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error
-	CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error)
-}
-
 // Connect says what a transfer moves and cuts. It is called while the program is put together.
 func (s *Teams) Connect(git Hooks, ties Ties, parts ...NamedPart) {
 	s.git, s.ties, s.parts = git, ties, parts
@@ -209,7 +201,7 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, fro
 			p.Breaks = append(p.Breaks, "workflows of GitHub Actions no longer deploy the site: allow their repository again")
 		}
 	}
-	cut, err := s.ties.CutTx(ctx, tx, id, from)
+	cut, err := s.ties.cutTx(ctx, tx, id, from)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
@@ -19,20 +21,14 @@ func (nothing) RotateHookTx(context.Context, *db.Tx, account.OwnerID, site.ID) (
 	return false, false, nil
 }
 
-func (nothing) EndGrantsTx(context.Context, *db.Tx, account.OwnerID, account.UserID) error {
-	return nil
-}
-
-func (nothing) CutTx(context.Context, *db.Tx, site.ID, account.OwnerID) ([]string, error) {
-	return nil, nil
-}
-
 // An admin who takes a site of the team along while an owner removes them: where the removal was first, the site stays, though the
 // request was allowed when it came in.
 func TestNoTransferAfterTheRemoval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
-	w.teams.Connect(nothing{}, nothing{}, team.NamedPart{Name: "sites", Part: w.sites})
+	w.teams.Connect(nothing{}, team.Ties{
+		Accounts: w.users, Webhooks: w.hooks, Connections: connection.New(connection.Config{DB: w.db}), Notify: notify.New(notify.Config{DB: w.db}),
+	}, team.NamedPart{Name: "sites", Part: w.sites})
 	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
 	of := w.team(ada)
 	w.join(of, ada, ben, account.RoleAdmin)

@@ -184,7 +184,9 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify,
 	})
 	c.Teams.Connect(
-		c.Git, ties{c},
+		c.Git, team.Ties{
+			Accounts: c.Accounts, Connections: c.Connections, Webhooks: c.Webhooks, Notify: c.Notify, OAuth: c.OAuth, SSO: c.SSO,
+		},
 		team.NamedPart{Name: "deployments", Part: c.Deployments},
 		team.NamedPart{Name: "uploads", Part: c.Uploads},
 		team.NamedPart{Name: "backups", Part: c.Backups},
@@ -199,22 +201,6 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	w.srv = httptest.NewServer(api.New(c).Handler())
 	t.Cleanup(w.srv.Close)
 	return w
-}
-
-// ties cuts what the server does when a site is transferred.
-type ties struct{ c api.Config }
-
-func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
-	if _, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, id); err != nil {
-		return nil, err
-	}
-	if err := t.c.Connections.ForgetTx(ctx, tx, id); err != nil {
-		return nil, err
-	}
-	if err := t.c.Notify.ForgetTx(ctx, tx, id); err != nil {
-		return nil, err
-	}
-	return []string{"ties"}, t.c.Webhooks.ForgetSiteTx(ctx, tx, id)
 }
 
 // forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.
@@ -376,11 +362,3 @@ func (w *world) site(key, name string) string {
 
 // routesOf lists the routes of a world's interface.
 func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }
-
-// EndGrantsTx is team.Ties'.
-func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if user == "" {
-		return t.c.OAuth.CloseOwnerTx(ctx, tx, owner)
-	}
-	return t.c.OAuth.EndMemberTx(ctx, tx, owner, user)
-}

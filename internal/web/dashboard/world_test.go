@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -142,7 +141,9 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify,
 	})
 	c.Teams.Connect(
-		c.Git, ties{c},
+		c.Git, team.Ties{
+			Accounts: c.Accounts, Connections: c.Connections, Webhooks: c.Webhooks, Notify: c.Notify, OAuth: c.OAuth, SSO: c.SSO,
+		},
 		team.NamedPart{Name: "deployments", Part: c.Deployments},
 		team.NamedPart{Name: "backups", Part: c.Backups},
 		team.NamedPart{Name: "sites", Part: c.Sites},
@@ -153,17 +154,6 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	w.dash = New(c)
 	handler = w.dash.Handler()
 	return w
-}
-
-// ties cuts what the server does when a site is transferred.
-type ties struct{ c Config }
-
-func (t ties) CutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.OwnerID) ([]string, error) {
-	keys, err := t.c.Accounts.ForgetSiteTx(ctx, tx, from, id)
-	if err == nil {
-		err = t.c.Connections.ForgetTx(ctx, tx, id)
-	}
-	return []string{fmt.Sprintf("%d API keys lose this site", keys)}, err
 }
 
 // user makes a user with the password above.
@@ -311,12 +301,4 @@ func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = `[{"full_name": "octo/site", "default_branch": "main", "private": true}, {"full_name": "octo/other", "default_branch": "main"}]`
 	}
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
-}
-
-// EndGrantsTx is team.Ties'.
-func (t ties) EndGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if user == "" {
-		return t.c.OAuth.CloseOwnerTx(ctx, tx, owner)
-	}
-	return t.c.OAuth.EndMemberTx(ctx, tx, owner, user)
 }

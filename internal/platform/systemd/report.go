@@ -1,23 +1,23 @@
-package server
+package systemd
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"syscall"
 	"time"
 )
 
-// report tells systemd that the service is ready as soon as /readyz says so, and from then on
-// that it is alive, until ctx ends. A service that can't be alive is restarted: so only what a
-// restart would heal counts, which is a listener that nobody accepts from, or a database in the
-// data directory that does not answer. A PostgreSQL that is away is none of it, and a visitor
-// can't bring it about: the listener of the control plane is asked, not those of the sites.
-func (h *node) report(ctx context.Context, control net.Addr) {
-	if !h.tell.Listens() {
+// Report tells systemd that the service is ready as soon as /readyz says so, and from then on that it is alive, until ctx ends.
+//
+// A service that isn't alive is restarted. So only what a restart heals counts: a listener that nobody accepts from, and what
+// works returns an error for. A visitor can't bring it about: control is the listener of the control plane, not that of sites.
+func (n Notifier) Report(ctx context.Context, control net.Addr, works func(context.Context) error, log *slog.Logger) {
+	if !n.Listens() {
 		return
 	}
 	for asked := time.NewTicker(100 * time.Millisecond); ; {
@@ -32,17 +32,17 @@ func (h *node) report(ctx context.Context, control net.Addr) {
 			return
 		}
 	}
-	h.say(ctx, h.tell.Ready())
-	if h.tell.Watchdog() == 0 {
+	told(ctx, log, n.Ready())
+	if n.Watchdog() == 0 {
 		return
 	}
-	look := time.NewTicker(h.tell.Watchdog() / 4)
+	look := time.NewTicker(n.Watchdog() / 4)
 	defer look.Stop()
 	for {
-		if err := h.alive(ctx, control); err != nil {
-			h.s.Log.ErrorContext(ctx, "the service does not answer itself; systemd restarts it if that goes on", "err", err)
+		if err := n.alive(ctx, control, works); err != nil {
+			log.ErrorContext(ctx, "the service does not answer itself; systemd restarts it if that goes on", "err", err)
 		} else {
-			h.say(ctx, h.tell.Alive())
+			told(ctx, log, n.Alive())
 		}
 		select {
 		case <-look.C:
@@ -53,13 +53,11 @@ func (h *node) report(ctx context.Context, control net.Addr) {
 }
 
 // alive returns an error if the service does not work in a way that a restart heals.
-func (h *node) alive(ctx context.Context, control net.Addr) error {
-	ctx, cancel := context.WithTimeout(ctx, h.tell.Watchdog()/4)
+func (n Notifier) alive(ctx context.Context, control net.Addr, works func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, n.Watchdog()/4)
 	defer cancel()
-	if h.db.Single() {
-		if err := h.db.Ping(ctx); err != nil {
-			return fmt.Errorf("database: %w", err)
-		}
+	if err := works(ctx); err != nil {
+		return err
 	}
 	return answers(ctx, control, "/healthz", 0)
 }
@@ -95,9 +93,9 @@ func answers(ctx context.Context, at net.Addr, path string, want int) error {
 	return nil
 }
 
-// say logs that systemd could not be told.
-func (h *node) say(ctx context.Context, err error) {
+// told logs that systemd could not be told.
+func told(ctx context.Context, log *slog.Logger, err error) {
 	if err != nil {
-		h.s.Log.WarnContext(ctx, "systemd is not told", "err", err)
+		log.WarnContext(ctx, "systemd is not told", "err", err)
 	}
 }

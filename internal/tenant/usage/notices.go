@@ -1,4 +1,4 @@
-package server
+package usage
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
-	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/tenant/webhook/event"
 )
 
-// usageNotices tells owners through their notification channels and webhooks how much of a month's limit they have used.
-type usageNotices struct {
-	notify *notify.Notifications
-	hooks  *webhook.Webhooks
+// Notices tell owners through their notification channels and webhooks how much of a month's limit they have used.
+type Notices struct {
+	Notify *notify.Notifications
+	Hooks  *webhook.Webhooks
 }
 
-func (u usageNotices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w usage.Warning) error {
-	if err := u.hooks.EmitTx(ctx, tx, owner, event.UsageThreshold(event.Usage{
+// TellUsageTx is Teller's.
+func (u Notices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error {
+	if err := u.Hooks.EmitTx(ctx, tx, owner, event.UsageThreshold(event.Usage{
 		Limit: string(w.Name), Month: fmt.Sprintf("%d-%02d", w.Month/100, w.Month%100), Percent: w.Percent, Used: w.Used, Allow: w.Limit,
 	})); err != nil {
 		return err
@@ -41,5 +41,5 @@ func (u usageNotices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner
 			m.Text = "Builds are refused until the next month (UTC), or until the operator raises the limit; live sites are not affected. " + m.Text
 		}
 	}
-	return u.notify.TellTx(ctx, tx, owner, "", m)
+	return u.Notify.TellTx(ctx, tx, owner, "", m)
 }

@@ -1,0 +1,71 @@
+// Package metrics owns the figures of an installation that /metrics shows beside those that packages count by themselves: how many
+// sites, deployments and jobs there are, how full the disk is, and what the process takes.
+//
+// They are read when somebody asks. A figure that can't be read in two seconds is -1.
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"slipway/internal/deploy/deployment"
+	"slipway/internal/operator/installation"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/job"
+	"slipway/internal/tenant/site"
+)
+
+// patience is how long a figure may take.
+const patience = 2 * time.Second
+
+// Register adds the figures of the installation whose database is r, and whose data directory is dir.
+func Register(to prometheus.Registerer, r db.Reader, dir string) {
+	to.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gauge := func(name, help string, read func(context.Context) (int64, error)) {
+		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			n, err := read(ctx)
+			if err != nil {
+				return -1
+			}
+			return float64(n)
+		}))
+	}
+	gauge("slipway_disk_bytes", "Size of the disk of the data directory.", func(context.Context) (int64, error) {
+		size, _, err := installation.DiskSpace(dir)
+		return size, err
+	})
+	gauge(
+		"slipway_disk_free_bytes",
+		"What is free on it, in bytes or in files at their usual size, whichever is less.",
+		func(context.Context) (int64, error) {
+			_, free, err := installation.DiskSpace(dir)
+			return free, err
+		},
+	)
+	count := func(name, help string, total func(context.Context, db.Reader) (int, error)) {
+		gauge(name, help, func(ctx context.Context) (int64, error) {
+			n, err := total(ctx, r)
+			return int64(n), err
+		})
+	}
+	count("slipway_sites", "Sites that exist.", site.Total)
+	count("slipway_deployments_pending", "Deployments in the queue.", deployment.PendingTotal)
+	count("slipway_deployments_running", "Deployments in progress.", deployment.RunningTotal)
+	count("slipway_jobs_dead", "Jobs that failed permanently.", job.Dead)
+	count(
+		"slipway_jobs_unknown",
+		"Jobs that have been due for a minute or longer and whose kind no running node knows; slipway doctor lists the kinds.",
+		func(ctx context.Context, r db.Reader) (n int, err error) {
+			list, err := job.Unknown(ctx, r)
+			for _, w := range list {
+				n += w.Jobs
+			}
+			return n, err
+		},
+	)
+}

@@ -1,0 +1,58 @@
+package metrics
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+)
+
+// read returns what /metrics would show, by name.
+func read(t *testing.T, r db.Reader, dir string) map[string]float64 {
+	t.Helper()
+	to := prometheus.NewRegistry()
+	Register(to, r, dir)
+	families, err := to.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		out[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return out
+}
+
+// Figures say what there is, and -1 where that can't be read.
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if err := d.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO site_counts (owner_id, type, status, n) VALUES ('own_ada', 'static', 'active', 1)`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got := read(t, d, t.TempDir())
+	if got["slipway_sites"] != 1 || got["slipway_jobs_dead"] != 0 || got["slipway_disk_bytes"] < got["slipway_disk_free_bytes"] {
+		t.Error(got)
+	}
+	if _, there := got["go_goroutines"]; !there {
+		t.Error("nothing is said about the process")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got = read(t, d, filepath.Join(t.TempDir(), "gone"))
+	for _, name := range []string{
+		"slipway_sites", "slipway_deployments_pending", "slipway_deployments_running", "slipway_jobs_dead", "slipway_jobs_unknown",
+		"slipway_disk_bytes", "slipway_disk_free_bytes",
+	} {
+		if n, there := got[name]; n != -1 || !there {
+			t.Errorf("%s is %v, want -1", name, n)
+		}
+	}
+}
