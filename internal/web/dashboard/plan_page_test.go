@@ -87,11 +87,11 @@ func TestPlanPages(t *testing.T) {
 		t.Fatal("no link to a customer")
 	}
 	op.post(page+"/plan", "plan", "max", "interval", "month", "currency", "EUR").to(t, page)
-	op.post(page+"/credit", "amount", "10", "currency", "EUR", "reason", "a favor").to(t, page)
+	op.post(page+"/credit", "amount", "100", "currency", "EUR", "reason", "a favor").to(t, page)
 	op.post(page+"/credit", "amount", "ten", "currency", "EUR", "reason", "a favor").want(t, 422, "is not an amount")
 	op.post(page+"/grants", "name", "sites", "value", "7", "why", "a favor").to(t, page)
 	op.post(page+"/grants", "name", "sites", "value", "many", "why", "a favor").want(t, 422, "whole number")
-	p = op.get(page).want(t, 200, "&lt;max&gt;", "10.00 EUR", "a favor", "58.31 EUR", "No end")
+	p = op.get(page).want(t, 200, "&lt;max&gt;", "41.69 EUR", "a favor", "58.31 EUR", "No end")
 	grant := regexp.MustCompile(`/grants/(grn_[a-z2-7]{26})/delete`).FindStringSubmatch(p.body)
 	op.post(page+"/grants/"+grant[1]+"/delete").to(t, page)
 	op.get("/operator/margins").want(t, 200, "&lt;max&gt;", "49.00 EUR per month")
