@@ -37,7 +37,7 @@ func (h *node) public() http.Handler {
 			control.Plain(w, http.StatusNotFound, "This node does not serve the interface.")
 		})
 	}
-	programs, people, provider := h.api.Handler(), h.pages.Handler(), mirror.Handler(h.s.DataDir)
+	programs, people, provider := h.api.Handler(), h.pages.Handler(), mirror.Handler(h.s.DataDir, h.s.Proxies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case api.Serves(r.URL.Path):

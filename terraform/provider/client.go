@@ -41,7 +41,7 @@ const (
 
 func newClient(server, token, caFile string) (*client, error) {
 	r, err := rest.New(rest.Config{
-		Server: server, CAFile: caFile,
+		Server: server, CAFile: caFile, Agent: "terraform-provider-slipway",
 		Token: func(context.Context) (string, error) { return token, nil },
 	})
 	return &client{rest: r, kept: map[string]*answer{}}, err

@@ -80,3 +80,42 @@ func (k *apiKey) Close(ctx context.Context, req ephemeral.CloseRequest, resp *ep
 		resp.Diagnostics.AddError("Revoke API key", err.Error())
 	}
 }
+
+// wordpressLogin is a link that logs in to a WordPress once, within minutes. Nothing is to be taken back at the end.
+type wordpressLogin struct{ c *client }
+
+// Metadata names it.
+func (l *wordpressLogin) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_wordpress_login"
+}
+
+// Schema describes its attributes.
+func (l *wordpressLogin) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		Description: "A link that logs in to a WordPress site once, for five minutes. It is in no state and in no plan.",
+		Attributes: map[string]schema.Attribute{
+			"site_id": schema.StringAttribute{Required: true, Description: "Id of the site."},
+			"url":     schema.StringAttribute{Computed: true, Sensitive: true, Description: "The link."},
+		},
+	}
+}
+
+// Configure gets what the provider made.
+func (l *wordpressLogin) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
+	l.c, _ = req.ProviderData.(*client)
+}
+
+// Open makes the link.
+func (l *wordpressLogin) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
+	config, ok := readInto(&resp.Diagnostics, req.Config.Raw)
+	if !ok {
+		return
+	}
+	got, err := l.c.change(ctx, http.MethodPost, "/sites/"+escape(text(config["site_id"]))+"/wordpress/login", nil)
+	if err != nil {
+		resp.Diagnostics.AddError("Log in to WordPress", err.Error())
+		return
+	}
+	config["url"] = got["url"]
+	resp.Result.Raw = write(config, req.Config.Schema.Type().TerraformType(ctx))
+}

@@ -98,7 +98,10 @@ func (p *slipway) Resources(context.Context) (made []func() resource.Resource) {
 
 // EphemeralResources lists what exists while Terraform runs.
 func (p *slipway) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
-	return []func() ephemeral.EphemeralResource{func() ephemeral.EphemeralResource { return &apiKey{} }}
+	return []func() ephemeral.EphemeralResource{
+		func() ephemeral.EphemeralResource { return &apiKey{} },
+		func() ephemeral.EphemeralResource { return &wordpressLogin{} },
+	}
 }
 
 // DataSources lists what can be read.

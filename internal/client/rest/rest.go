@@ -32,6 +32,7 @@ type Config struct {
 	Token  func(ctx context.Context) (string, error) // Optional: requests without a credential.
 	CAFile string                                    // PEM file of further roots to trust. Optional.
 	Notice io.Writer                                 // gets a line that says why a request waits. Optional.
+	Agent  string                                    // the User-Agent. Optional: empty means slipway-cli.
 }
 
 // Client makes requests. It is safe for concurrent use.
@@ -55,7 +56,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Server = origin
+	c.Server, c.Agent = origin, cmp.Or(c.Agent, "slipway-cli")
 	h, err := HTTP(c.CAFile)
 	if err != nil {
 		return nil, err
@@ -247,7 +248,7 @@ func (c *Client) request(ctx context.Context, method, path, key, accept string, 
 		req.Header.Set("Idempotency-Key", key)
 	}
 	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", "slipway-cli")
+	req.Header.Set("User-Agent", c.c.Agent)
 	if c.c.Token != nil {
 		token, err := c.c.Token(ctx)
 		if err != nil {

@@ -91,7 +91,7 @@ func (c *Client) upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 	if b.Key != "" {
 		req.Header.Set("Idempotency-Key", b.Key)
 	}
-	req.Header.Set("User-Agent", "slipway-cli")
+	req.Header.Set("User-Agent", c.c.Agent)
 	if c.c.Token != nil {
 		token, err := c.c.Token(ctx)
 		if err != nil {
@@ -128,7 +128,7 @@ func (c *Client) Post(ctx context.Context, path string, h http.Header, body []by
 		return 0, nil, err
 	}
 	req.Header = h.Clone()
-	req.Header.Set("User-Agent", "slipway-cli")
+	req.Header.Set("User-Agent", c.c.Agent)
 	if c.c.Token != nil {
 		token, err := c.c.Token(ctx)
 		if err != nil {

@@ -2,18 +2,27 @@
 //
 // It serves what a release's archive of the provider holds, from the folder terraform of the data directory: the list of
 // versions, the list of a version's archives with their hashes, and the archives. It needs no account, since the protocol
-// knows none, lists nothing else, and writes nothing.
+// knows none, lists nothing else, and writes nothing. Downloads are bounded in all and of one network.
 package mirror
 
 import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/web/requestinfo"
+)
+
+// The most downloads at once, in all and of one network: a machine asks for one after the other.
+const (
+	allDownloads     = 64
+	networkDownloads = 8
 )
 
 // Folder is where the files are, in the data directory.
@@ -31,8 +40,11 @@ var names = lazyregexp.New(`^(index\.json|\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?\.json|t
 // Serves reports whether a path belongs to the mirror.
 func Serves(path string) bool { return path == "/terraform" || strings.HasPrefix(path, "/terraform/") }
 
-// Handler serves the provider that is in a data directory. One that is put there later is served at once.
-func Handler(dataDir string) http.Handler {
+// Handler serves the provider that is in a data directory. One that is put there later is served at once. proxies are those
+// whose word about a client's address counts.
+func Handler(dataDir string, proxies []netip.Prefix) http.Handler {
+	// share: total 64 downloads of the Terraform provider at once; owner 8 of a network; edge 429 with Retry-After
+	places := fair.New(fair.Config{Places: allDownloads, Owner: networkDownloads})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -40,6 +52,13 @@ func Handler(dataDir string) http.Handler {
 			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
+		done, ok := places.Try(fair.Who{Owner: requestinfo.Network(requestinfo.Addr(r, proxies))})
+		if !ok {
+			w.Header().Set("Retry-After", "2")
+			http.Error(w, "Too many downloads at once. Try again in a moment.", http.StatusTooManyRequests)
+			return
+		}
+		defer done()
 		dir := filepath.Join(dataDir, Folder)
 		if _, err := os.Stat(filepath.Join(dir, "index.json")); errors.Is(err, fs.ErrNotExist) {
 			http.Error(w, absent, http.StatusNotFound)

@@ -1,10 +1,12 @@
 package mirror_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"slipway/internal/web/mirror"
@@ -14,7 +16,7 @@ import (
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	h := mirror.Handler(data)
+	h := mirror.Handler(data, nil)
 	ask := func(method, path string) (int, string, string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -63,5 +65,60 @@ func TestMirror(t *testing.T) {
 		if mirror.Serves(path) != want {
 			t.Errorf("Serves(%q) is %t", path, !want)
 		}
+	}
+}
+
+// held is an answer whose client takes nothing of it until it is let go.
+type held struct {
+	*httptest.ResponseRecorder
+	begun chan<- struct{}
+	until <-chan struct{}
+}
+
+func (h held) Write(b []byte) (int, error) {
+	h.begun <- struct{}{}
+	<-h.until
+	return len(b), nil
+}
+
+// Eight slow downloads are all that one network gets; others go on being served, and it is served again once they have ended.
+func TestMirrorIsShared(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(data, mirror.Folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, mirror.Folder, "index.json"), []byte(`{"versions": {}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := mirror.Handler(data, nil)
+	ask := func(w http.ResponseWriter, from string) {
+		r := httptest.NewRequest("GET", "/terraform/slipway.internal/slipway/slipway/index.json", nil)
+		r.RemoteAddr = from + ":1234"
+		h.ServeHTTP(w, r)
+	}
+	status := func(from string) int {
+		w := httptest.NewRecorder()
+		ask(w, from)
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+		return w.Code
+	}
+	begun, until := make(chan struct{}, 8), make(chan struct{})
+	var slow sync.WaitGroup
+	for range 8 {
+		slow.Go(func() { ask(held{httptest.NewRecorder(), begun, until}, "192.0.2.1") })
+	}
+	for range 8 {
+		<-begun
+	}
+	if one, other := status("192.0.2.1"), status("192.0.2.2"); one != 429 || other != 200 {
+		t.Errorf("amid eight downloads: %d, and from elsewhere %d", one, other)
+	}
+	close(until)
+	slow.Wait()
+	if one := status("192.0.2.1"); one != 200 {
+		t.Errorf("afterwards: %d", one)
 	}
 }
